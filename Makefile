@@ -2,7 +2,7 @@
 # this folder, except by setup.sh if pip reaches no index.
 
 ifndef VERSION
-VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION    := $(shell config/packaging/version.sh)
 endif
 FUZZTIME   ?= 20s
 MINUTES    ?= 30
@@ -34,10 +34,10 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-rel
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python check-go check-python demo demo-page test check vuln soak load steady long bench interop browser fuzz programs release verify clean
+.PHONY: help build python check-go check-python demo demo-page test check vuln soak load steady steady-tests long bench interop hosts browser fuzz programs release verify clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## build bin/executor and bin/colab-relay, static
 	$(BUILD) -o bin/executor ./executor
@@ -46,10 +46,12 @@ build: ## build bin/executor and bin/colab-relay, static
 python: ## set up the Python environments of the tests and the demo, in .python
 	@shared/stacks/setup.sh .python
 
-demo: build python ## show an MCP host driving a real kernel through both programs
+demo: build ## show an MCP host driving a real kernel through both programs
+	@shared/stacks/setup.sh .python old
 	@go run ./shared/e2e/demo
 
-demo-page: build python ## show an agent at work in a stand-in of Colab's page, in a real Chromium; writes a picture of it
+demo-page: build ## show an agent at work in a stand-in of Colab's page, in a real Chromium; writes a picture of it
+	@shared/stacks/setup.sh .python old
 	@shared/e2e/browser/setup.sh
 	@go run ./shared/e2e/demo -page
 
@@ -57,7 +59,7 @@ demo-page: build python ## show an agent at work in a stand-in of Colab's page, 
 # they often wait.
 test: build python ## run all tests, with the race detector, on both kernel stacks
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
-	$(PROGRAMS) go test -race -vet=off -p 4 -timeout 15m ./shared/e2e ./...
+	$(PROGRAMS) go test -race -vet=off -p 4 -timeout 40m ./shared/e2e ./...
 
 check: check-go check-python ## check format, vet, staticcheck, Python files and go.mod; changes nothing
 
@@ -76,8 +78,10 @@ check-python: python
 vuln: ## look for known vulnerabilities, in an online database
 	go run $(GOVULNCHECK) ./...
 
-soak: build python ## break programs, kernel, network and disks at random for MINUTES (30), and check that nothing is lost; SEED=N repeats a run
-	@$(PROGRAMS) go run ./shared/e2e/faults -minutes $(MINUTES) $(if $(SEED),-seed $(SEED))
+soak: build python ## break programs, kernel, network, disks and chunked runs at random for MINUTES (30), and check that nothing is lost or wrong; SEED=N repeats a run
+	@.python/new/bin/python shared/kernelpy/tests/oracle.py $(or $(SEED),$$(date +%s)) 1000000 $(MINUTES) & oracle=$$!; \
+		$(PROGRAMS) go run ./shared/e2e/faults -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)); faults=$$?; \
+		wait $$oracle && exit $$faults
 
 load: build python ## drive one executor with 100 relays for two minutes
 	@$(PROGRAMS) go run ./shared/e2e/load
@@ -85,16 +89,23 @@ load: build python ## drive one executor with 100 relays for two minutes
 steady: build python ## work at a low rate for an hour, and print memory and descriptors of both programs
 	@$(PROGRAMS) go run ./shared/e2e/load -steady
 
+steady-tests: build python ## run all tests three times beside four busy loops; ONLY=./relay/jobs those packages twenty times
+	$(PROGRAMS) shared/stacks/besideload.sh 4 go test -race -vet=off -p 2 -count=$(if $(ONLY),20,3) -timeout 3h $(or $(ONLY),./shared/e2e ./...)
+
 long: build python ## run all tests with their long random suites, 2 hours
 	$(PROGRAMS) LONG=1 go test -race -count=1 -timeout 3h ./...
 
 bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a part; BENCH_KEEP=1 keeps docs/BENCH.md
-	@shared/stacks/setup.sh .python bridge
+	@shared/stacks/setup.sh .python old bridge
 	@$(PROGRAMS) go run ./shared/e2e/bench $(if $(BENCH_ONLY),-only '$(BENCH_ONLY)') $(if $(BENCH_KEEP),-keep docs/BENCH.md)
 
 interop: build python ## check the relay with the official MCP clients and Jupyter's packages, installed in .interop, 4 minutes; INTEROP_ONLY=notebooks a part
 	@shared/e2e/interop/setup.sh .interop $(INTEROP_ONLY)
 	@$(PROGRAMS) go run ./shared/e2e/interop $(if $(INTEROP_ONLY),-only '$(INTEROP_ONLY)')
+
+hosts: build python ## check what the models of Claude Code, Codex, Gemini CLI and OpenCode get of the relay's answers; installs them in .hosts, 4 minutes; HOSTS_ONLY=codex a part
+	@shared/e2e/hosts/setup.sh .hosts
+	@$(PROGRAMS) go run ./shared/e2e/hosts $(if $(HOSTS_ONLY),-only '$(HOSTS_ONLY)')
 
 browser: build python ## check the relay with a stand-in of Colab's page in a real Chromium, which it installs if it may, 1 minute
 	@shared/e2e/browser/setup.sh
@@ -121,7 +132,7 @@ release: ## build all files of a release in dist/; needs RELEASES=URL or RELEASE
 	@rm -f $(DIST)/relay-*
 
 verify: ## check that two builds of a release are identical, and install it in every way
-	@PACKAGE=$(PACKAGE) EXECUTOR_PACKAGE=$(EXECUTOR_PACKAGE) config/packaging/verify.sh $(if $(filter v%,$(VERSION)),$(VERSION),v0.1.0-rc.1)
+	@PACKAGE=$(PACKAGE) EXECUTOR_PACKAGE=$(EXECUTOR_PACKAGE) config/packaging/verify.sh $(if $(findstring dev,$(VERSION)),v0.1.0-rc.1,$(VERSION))
 
-clean: ## delete built files; with PYTHON=1 also .python and .interop
-	rm -rf bin dist .demo $(if $(PYTHON),.python .interop)
+clean: ## delete built files; with PYTHON=1 also .python, .interop and .hosts
+	rm -rf bin dist .demo $(if $(PYTHON),.python .interop .hosts)

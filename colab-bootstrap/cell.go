@@ -57,6 +57,16 @@ func Cell(r Release) (string, error) {
 	return r.fill().Replace(template), nil
 }
 
+// Page returns the URL of the release's page, which people read: GitHub's, if the release is
+// there, else the release's folder.
+func (r Release) Page() string {
+	folder := strings.TrimRight(r.Releases, "/")
+	if releases, ok := strings.CutSuffix(folder, "/releases/download"); ok && strings.HasPrefix(folder, "https://github.com/") {
+		return releases + "/releases/tag/" + r.Version
+	}
+	return folder + "/" + r.Version + "/"
+}
+
 // check refuses values that Python could read as code.
 func (r Release) check() error {
 	if u, err := url.Parse(r.Releases); err != nil || u.Host == "" || strings.ContainsAny(r.Releases, `"\{}$ `) {
@@ -79,6 +89,7 @@ func (r Release) fill(more ...string) *strings.Replacer {
 	return strings.NewReplacer(append([]string{
 		"@RELEASES@", strings.TrimRight(r.Releases, "/"),
 		"@VERSION@", r.Version,
+		"@PAGE@", r.Page(),
 		"@SHA256_AMD64@", r.SHA256AMD64,
 		"@SHA256_ARM64@", r.SHA256ARM64,
 	}, more...)...)

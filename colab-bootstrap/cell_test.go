@@ -207,7 +207,7 @@ func TestCellRefusesValuesThatPythonCouldReadAsCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, blank := range []string{"@RELEASES@", "@VERSION@", "@SHA256_AMD64@", "@SHA256_ARM64@"} {
+	for _, blank := range []string{"@RELEASES@", "@VERSION@", "@PAGE@", "@SHA256_AMD64@", "@SHA256_ARM64@"} {
 		if strings.Contains(cell, blank) || !strings.Contains(template, blank) {
 			t.Errorf("%s is not filled in", blank)
 		}

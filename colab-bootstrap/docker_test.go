@@ -234,7 +234,7 @@ func TestTheDockerfilesStepsMakeAnExecutorThatRunsWithoutRights(t *testing.T) {
 		}
 	})
 	p.awaitUp(t)
-	eventually(t, 20*time.Second, "the health check succeeds", health)
+	eventually(t, time.Minute, "the health check succeeds", health)
 
 	kernel, parent := pids(t, paired(t, relay, p.pairing()))
 	if parent != executor.Process.Pid {

@@ -1,5 +1,6 @@
 """Gives the sealed grant to the executor that waits for it, and shows its answer."""
 
+import contextlib
 import os
 
 from enrollment import awaited, carried_out, path, read, report, running
@@ -14,9 +15,10 @@ def finish():
     if not running() and not read("error"):
         return ENDED
     if running() and not os.path.exists(path("grant")):
-        with open(path("grant.new"), "w") as file:
-            file.write(GRANT)
-        os.rename(path("grant.new"), path("grant"))
+        with contextlib.suppress(FileNotFoundError):  # it just ends, and has removed the folder
+            with open(path("grant.new"), "w") as file:
+                file.write(GRANT)
+            os.rename(path("grant.new"), path("grant"))
     answer = awaited("answer", running, 400)
     if answer:
         report(answer=answer)

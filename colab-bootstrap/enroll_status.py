@@ -13,13 +13,13 @@ def stopped(*_):
 
 
 stops, told = [], 0
-executor = read("pid") if running() else 0
+executor = running() and read("pid")
 before = signal.signal(signal.SIGINT, stopped)
 try:
     if executor:
         print(f"The executor runs as process {executor}. Stop this cell to stop it.", flush=True)
     while running():
-        if stops and not told:
+        if executor and stops and not told:
             os.kill(executor, signal.SIGINT)
             told = 1
         elif stops and told == 1 and time.monotonic() > stops[0] + 15:

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"colabrelay/shared/enrollment"
 )
 
@@ -172,7 +174,7 @@ func TestAnExecutorThatShowsNoKeyIsEnded(t *testing.T) {
 	}
 	pid := 0
 	readJSON(t, filepath.Join(e.dir, "pid"), &pid)
-	eventually(t, 10*time.Second, "it is gone", func() bool { return gone(pid) })
+	eventually(t, time.Minute, "it is gone", func() bool { return gone(pid) })
 }
 
 func TestTheReleaseMayBeElsewhere(t *testing.T) {
@@ -234,7 +236,33 @@ func TestAGrantThatDoesNotOpenIsReported(t *testing.T) {
 	if _, err := e.shows(EnrollFinish(e.offer.JobID(), sealed)); err == nil || !strings.HasPrefix(err.Error(), "the grant does not open: it was made for another executor process") {
 		t.Errorf("it reports %v", err)
 	}
-	if _, err := os.Stat(e.folder()); !os.IsNotExist(err) || !gone(executor) {
-		t.Errorf("folder: %v; the executor is gone: %v", err, gone(executor))
+	eventually(t, time.Minute, "the executor is gone", func() bool { return gone(executor) })
+	if _, err := os.Stat(e.folder()); !os.IsNotExist(err) {
+		t.Errorf("folder: %v", err)
+	}
+}
+
+// The executor removes its files as it ends, at any moment of a cell.
+func TestAnExecutorThatJustEndsLeavesItsReason(t *testing.T) {
+	r, _ := serveEnding(t, digestOf(ends))
+	e := newEnrollee(t, r)
+	if err := os.Mkdir(e.folder(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(e.folder(), "error"), `"it is over"`)
+	lock, err := os.Create(filepath.Join(e.folder(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // it still runs, and its pid is gone
+		t.Fatal(err)
+	}
+	sealed, err := newOffer(t).Seal(e.offer.PublicKey(), enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.shows(EnrollFinish(e.offer.JobID(), sealed)); err == nil || err.Error() != "it is over" {
+		t.Errorf("it reports %v", err)
 	}
 }

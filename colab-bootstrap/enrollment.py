@@ -46,37 +46,42 @@ def ours():
 
 def running():
     """Say whether this job's executor runs: it keeps a file locked."""
-    if not ours() or not os.path.exists(path("lock")):
+    if not ours():
         return False
-    with open(path("lock")) as file:
-        try:
+    try:
+        with open(path("lock")) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:  # no executor has begun, or one has just removed the folder
+        pass
     return False
 
 
 def stop():
-    """Ask the executor to end, if it runs."""
-    if running():
-        os.kill(read("pid"), signal.SIGINT)
+    """Ask the executor to end, if it runs. It may just end and remove its files."""
+    executor = read("pid")
+    if executor and running():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(executor, signal.SIGINT)
 
 
 def awaited(name, alive, seconds):
     """Wait until the executor has written a file, and return its content. Otherwise report
     why there is none, remove the folder and return ""."""
     end = time.monotonic() + seconds
-    going = True
-    while going:
+    going, why = True, ""
+    while going and not why:
         going = alive() and time.monotonic() < end  # asked before the files: it may just end
-        found = read(name)  # once: the folder may go now
+        found, why = read(name), read("error")  # once: the folder may go now
         if found:
             return found
-        if read("error"):
-            break
-        time.sleep(0.1)
-    why = f"did not answer within {seconds} s" if alive() else "ended without a reason"
-    report(error=read("error")[:1000] or f"the executor {why}; its log on the VM is {LOG}")
+        if not why:
+            time.sleep(0.1)
+    if not why:
+        how = f"did not answer within {seconds} s" if alive() else "ended without a reason"
+        why = f"the executor {how}; its log on the VM is {LOG}"
+    report(error=why[:1000])
     stop()
     shutil.rmtree(FOLDER, ignore_errors=True)
     return ""

@@ -173,7 +173,7 @@ func pairsWithTwoCells(t *testing.T, s stacks.Stack) {
 	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 15*time.Second, "executor, kernel, tunnel and folder are gone", func() bool {
+	eventually(t, time.Minute, "executor, kernel, tunnel and folder are gone", func() bool {
 		_, err := os.Stat(e.folder())
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL()) && os.IsNotExist(err)
 	})
@@ -234,9 +234,9 @@ func TestTheStatusCellEndsWithTheExecutorAndItsStopEndsTheExecutor(t *testing.T)
 				t.Fatal(err)
 			}
 			p := e.open()
-			eventually(t, 30*time.Second, "the cell shows the status", func() bool { return strings.Contains(p.Shown.String(), "The executor runs as process ") })
+			eventually(t, time.Minute, "the cell shows the status", func() bool { return strings.Contains(p.Shown.String(), "The executor runs as process ") })
 			end(t, p, executor)
-			eventually(t, 15*time.Second, "the executor is gone", func() bool { return gone(executor) })
+			eventually(t, time.Minute, "the executor is gone", func() bool { return gone(executor) })
 			p.await(t)
 			if shown := e.shown(p.Shown.String()); strings.Count(shown, "\n") != 1 || !strings.HasSuffix(shown, "\nThe executor has ended.") {
 				t.Errorf("the cell showed:\n%s", shown)

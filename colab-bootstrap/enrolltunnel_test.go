@@ -180,13 +180,13 @@ func TestAStopOfTheFinishCellEndsTheExecutor(t *testing.T) {
 	}
 	e.cell = stopsAtReport + e.cell
 	p := e.open()
-	eventually(t, 60*time.Second, "the executor asks ngrok", func() bool { return len(edge.Binds()) > 0 })
+	eventually(t, time.Minute, "the executor asks ngrok", func() bool { return len(edge.Binds()) > 0 })
 	p.stop(t)
 	p.await(t)
 	if _, err := ReadEnrollment(e.offer.JobID(), e.shown(p.Shown.String())); err == nil || err.Error() != "the cell was stopped" {
 		t.Errorf("the cell reports %v", err)
 	}
-	eventually(t, 15*time.Second, "the executor is gone", func() bool { return gone(executor) })
+	eventually(t, time.Minute, "the executor is gone", func() bool { return gone(executor) })
 }
 
 func TestAStartCellThatRunsThriceAtOnceStartsOneExecutor(t *testing.T) {
@@ -231,7 +231,7 @@ func TestAfterAKillTheStartCellStartsAnotherExecutor(t *testing.T) {
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "it is gone", func() bool { return gone(killed) })
+	eventually(t, time.Minute, "it is gone", func() bool { return gone(killed) })
 	second, err := e.start(TunnelNone)
 	if err != nil || second.Key == first.Key {
 		t.Fatalf("the second executor: %+v, %v", second, err)

@@ -17,13 +17,13 @@ func Notebook(r Release) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return notebook(cell)
+	return notebook(r.fill().Replace(intro), cell)
 }
 
 // object is encoded with its keys in alphabetical order, as Jupyter writes them.
 type object map[string]any
 
-func notebook(cell string) ([]byte, error) {
+func notebook(intro, cell string) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

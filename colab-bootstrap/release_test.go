@@ -100,7 +100,7 @@ func (p *page) pairing() string {
 // awaitUp waits until the page shows the pairing string and that code can run.
 func (p *page) awaitUp(t *testing.T) {
 	t.Helper()
-	eventually(t, 90*time.Second, "the executor is up", func() bool {
+	eventually(t, time.Minute, "the executor is up", func() bool {
 		select {
 		case <-p.Ended:
 			t.Fatal("the cell ended")
@@ -206,7 +206,7 @@ func startsAndStops(t *testing.T, s stacks.Stack) {
 
 	stopped := time.Now()
 	p.stop(t)
-	eventually(t, 10*time.Second, "executor, kernel and tunnel are gone after a stop", func() bool {
+	eventually(t, time.Minute, "executor, kernel and tunnel are gone after a stop", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 	t.Logf("all gone %v after the stop", time.Since(stopped).Round(time.Millisecond))
@@ -232,12 +232,12 @@ while True:
     except KeyboardInterrupt: pass`})
 		ended <- err
 	}()
-	eventually(t, 30*time.Second, "the run starts", func() bool {
+	eventually(t, time.Minute, "the run starts", func() bool {
 		_, err := os.Stat(filepath.Join(v.dir, "started"))
 		return err == nil
 	})
 	p.stop(t)
-	eventually(t, 10*time.Second, "executor, kernel and tunnel are gone after a stop during a run", func() bool {
+	eventually(t, time.Minute, "executor, kernel and tunnel are gone after a stop during a run", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 	p.await(t)
@@ -279,7 +279,7 @@ func TestADetachedExecutorOutlivesTheCellAndTheCellWarns(t *testing.T) {
 	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "executor, kernel and tunnel are gone after the kill", func() bool {
+	eventually(t, time.Minute, "executor, kernel and tunnel are gone after the kill", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 }

@@ -167,7 +167,7 @@ type page struct {
 // open opens the notebook and runs it by nbclient.
 func (v *vm) open() *page {
 	v.t.Helper()
-	text, err := notebook(v.cell)
+	text, err := notebook(intro, v.cell)
 	if err != nil {
 		v.t.Fatal(err)
 	}

@@ -24,11 +24,11 @@ var forTests = []string{"COLAB_RELAY_NGROK_CA", "COLAB_RELAY_NGROK_SERVER"}
 // read.
 var printed = []string{"EXECUTOR_SECRET"}
 
-// ofTheSystem are variables that the relay reads and the user's system sets.
-var ofTheSystem = []string{"XDG_DATA_HOME"}
+// ofTheSystem are variables that the programs read and the user's system, or Jupyter, sets.
+var ofTheSystem = []string{"XDG_DATA_HOME", "JPY_PARENT_PID"}
 
 // readers are the packages of each program that read its settings.
-var readers = map[string][]string{"executor": {"executor"}, "relay": {"relay", "relay/config", "relay/pairing"}}
+var readers = map[string][]string{"executor": {"executor"}, "relay": {"relay", "relay/cli", "relay/cli/*", "relay/config", "relay/pairing"}}
 
 func TestEnvironmentSamplesNameEverySetting(t *testing.T) {
 	for file, program := range map[string]string{"executor.env": "executor", "relay.env": "relay"} {
@@ -126,34 +126,78 @@ func TestRelayHoldInTheSamplesIsWithinItsBounds(t *testing.T) {
 	checkHold(t, readEnv(t, "relay.env")["RELAY_HOLD"])
 }
 
+// README.md shows the same entry.
+func TestTheREADMEShowsTheEntryOfClaudeDesktop(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample, err := os.ReadFile("claude_desktop_config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block := "```json\n" + string(sample) + "```\n"; strings.Count(string(readme), block) != 1 {
+		t.Errorf("README.md does not show claude_desktop_config.json once:\n%s", block)
+	}
+}
+
+// hello is what a host sends at its start.
+const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"config","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+`
+
 // The real relay starts with the samples' settings and answers the host.
 func TestRelayStartsWithTheSamples(t *testing.T) {
 	relay, home := builtRelay(t), t.TempDir()
 	e := claudeEntry(t)
 	for name, settings := range map[string]map[string]string{"claude_desktop_config.json": e.Env, "relay.env": readEnv(t, "relay.env")} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, relay, e.Args...)
-			cmd.Env = []string{"HOME=" + home}
-			for name, value := range settings {
-				cmd.Env = append(cmd.Env, name+"="+value)
+			out, stderr := serve(t, relay, e.Args, home, settings, hello)
+			for _, want := range []string{`"serverInfo"`, `"name":"check_colab_connection"`} {
+				if !strings.Contains(out, want) {
+					t.Errorf("the relay did not answer %s:\n%s", want, out)
+				}
 			}
-			cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"config","version":"1"}}}` + "\n")
-			var stderr strings.Builder
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("relay %q: %v\n%s", e.Args, err, stderr.String())
-			}
-			if !strings.Contains(string(out), `"serverInfo"`) {
-				t.Errorf("the relay answered %q", out)
-			}
-			if strings.Contains(stderr.String(), "level=ERROR") || strings.Contains(stderr.String(), "level=WARN") {
-				t.Errorf("the relay warns about its settings:\n%s", stderr.String())
+			if strings.Contains(stderr, "level=ERROR") || strings.Contains(stderr, "level=WARN") {
+				t.Errorf("the relay warns about its settings:\n%s", stderr)
 			}
 		})
 	}
+}
+
+// With the .mcpb's settings, an unpaired relay names the field and no command.
+func TestARelayInAnExtensionNamesItsField(t *testing.T) {
+	call := `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"check_colab_connection","arguments":{}}}` + "\n"
+	out, _ := serve(t, builtRelay(t), []string{"serve"}, t.TempDir(), map[string]string{"COLAB_PAIRING": "", "RELAY_PAIRING_FIELD": "Pairing string"}, hello+call)
+	answer := "" // to the call; the three answers come in any order
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, `"id":3`) {
+			answer = line
+		}
+	}
+	if !strings.Contains(answer, `\"Pairing string\" in the extension's settings`) || strings.Contains(answer, "`colab-relay ") {
+		t.Errorf("the relay answered:\n%s", out)
+	}
+}
+
+// serve starts the relay with these settings, sends it what a host writes, and returns what it
+// wrote until it ended.
+func serve(t *testing.T, relay string, args []string, home string, settings map[string]string, host string) (out, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, relay, args...)
+	cmd.Env = []string{"HOME=" + home}
+	for name, value := range settings {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var o, e strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(host), &o, &e
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("relay %q: %v\n%s", args, err, e.String())
+	}
+	return o.String(), e.String()
 }
 
 // builtRelay returns the program that RELAY_BIN names, or else builds the relay.

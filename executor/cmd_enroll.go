@@ -109,7 +109,7 @@ func (e *enroller) run(ctx context.Context) error {
 	_ = keepPrivate() // serve does it again, and reports an error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchSignals(func() { cancel(nil) })
+	watchSignals(startedInCell(e.getenv), func() { cancel(nil) })
 	go e.limit(ctx, cancel)
 
 	response, err := e.await(ctx)

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"colabrelay/executor/console"
@@ -15,9 +18,17 @@ import (
 	"colabrelay/executor/statedir"
 )
 
+// memoryGoal is how many bytes the executor takes before Go collects garbage more often instead
+// of letting the heap double. Its bounds together are below it: above all, the share of
+// executor/jupyter for big messages, 280 MiB.
+const memoryGoal = 450 << 20
+
 // serve runs the executor until a signal, a shutdown request or a fault ends it.
 // It returns its error after it has shown it, below everything else.
 func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) error {
+	if !slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, "GOMEMLIMIT=") }) {
+		debug.SetMemoryLimit(memoryGoal)
+	}
 	out, errs := console.New(stdout), console.New(stderr)
 	err := serveOn(ctx, cfg, environ, out, errs)
 	endConsole(out, errs, err)
@@ -39,7 +50,7 @@ func serveOn(ctx context.Context, cfg config, environ []string, out, errs *conso
 	notPrivate := errors.Join(keepPrivate(), keepDescriptors())
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	second := watchSignals(stop)
+	second := watchSignals(cfg.inCell, stop)
 
 	state, err := statedir.Open(cfg.stateDir)
 	if err != nil {
@@ -52,7 +63,7 @@ func serveOn(ctx context.Context, cfg config, environ []string, out, errs *conso
 	}
 	defer file.Close()
 
-	cfg.user = cfg.user.For(state.InstanceID())
+	cfg.user = cfg.user.For(state.Place())
 	environ = cfg.user.Environ(environ, cfg.workDir)
 	log := newLog(file, errs)
 	if notPrivate != nil {
@@ -61,12 +72,15 @@ func serveOn(ctx context.Context, cfg config, environ []string, out, errs *conso
 	adoptState(state, file, log)
 	untilEnd, end := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
 	defer end()
-	watchHangUp(untilEnd, log, out, errs)
+	if !cfg.inCell {
+		watchHangUp(untilEnd, log, out, errs)
+	}
 	records, err := cfg.audit.open(cfg.secret.KeyID(), state.InstanceID(), log)
 	if err != nil {
 		return err
 	}
 	notice := newNotice(cfg, state.InstanceID(), out, log)
+	notice.restarted = hasRun(state)
 	defer notice.ready.remove()
 	x := &executor{cfg: cfg, state: state, file: file, audit: records, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
 	done := make(chan error, 1)

@@ -25,7 +25,7 @@ const (
 	envSecretFile = "EXECUTOR_SECRET_FILE"
 )
 
-// usage is what executor --help prints.
+// usage is what --help prints, with {program} in place of the program's name.
 //
 //go:embed usage.txt
 var usage string
@@ -51,6 +51,8 @@ type config struct {
 	secret     auth.Secret
 	secretFile string // empty: the secret is not from a file
 	generated  bool   // the executor made the secret, so the console must show it
+
+	inCell bool // a cell of a notebook started the executor, so it ends with the cell's terminal
 
 	enroll enrollHooks // of the command enroll; else empty
 }
@@ -98,11 +100,11 @@ func (c *config) flagSet() *flag.FlagSet {
 func parseFlags(flags *flag.FlagSet, args []string, w io.Writer) error {
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(w, usage)
+		fmt.Fprint(w, strings.ReplaceAll(usage, "{program}", programName))
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%s (executor --help lists the flags)", twoDashes.Replace(err.Error()))
+		return fmt.Errorf("%s (%s --help lists the flags)", twoDashes.Replace(err.Error()), programName)
 	}
 	return noEmptyFlag(flags)
 }
@@ -121,6 +123,7 @@ func noEmptyFlag(flags *flag.FlagSet) error {
 
 // finish reads the rest from the environment, and checks all of it.
 func (c *config) finish(flags *flag.FlagSet, getenv func(string) string) error {
+	c.inCell = startedInCell(getenv)
 	return errors.Join(unknownArgument(flags), c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders(), c.keep(&c.auditFault, c.audit.finish(getenv, c)))
 }
 
@@ -137,7 +140,7 @@ func unknownArgument(flags *flag.FlagSet) error {
 	if flags.NArg() == 0 {
 		return nil
 	}
-	return fmt.Errorf("unknown argument %q (executor --help lists the commands and flags)", flags.Arg(0))
+	return fmt.Errorf("unknown argument %q (%s --help lists the commands and flags)", flags.Arg(0), programName)
 }
 
 func (c *config) checkListen() error {

@@ -47,6 +47,7 @@ var tunnelFlags = map[string]tunnelKind{
 // tunnelConfig says which tunnel to open. The fields of other kinds are ignored.
 type tunnelConfig struct {
 	kind        tunnelKind
+	asked       bool           // by --tunnel
 	allow       []netip.Prefix // visitors outside these ranges are refused; empty allows all
 	ngrok       ngrok.Config
 	ssh         ssh.Config
@@ -94,6 +95,7 @@ func (c *tunnelConfig) finish(flags *flag.FlagSet, getenv func(string) string) e
 	c.ngrok.CAFile = getenv(envNgrokCA)
 	c.cloudflared.Getenv = getenv
 	c.ssh.Home, c.ssh.AgentSocket, c.ssh.User = getenv("HOME"), getenv(envSSHAgent), userName()
+	c.asked = c.kind != ""
 	if err := c.chooseKind(); err != nil {
 		return err
 	}

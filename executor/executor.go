@@ -15,6 +15,7 @@ import (
 	"colabrelay/executor/audit"
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/logfile"
@@ -46,7 +47,6 @@ var limits = contract.Limits{
 	MaxCodeBytes:      contract.MaxBodyBytes,
 	MaxLogBytes:       journal.DefaultLimits.LogBytes,
 	MinMemoryGB:       minMemoryGB,
-	AfterRequestID:    true,
 }
 
 // executor is the running program.
@@ -174,7 +174,7 @@ func (x *executor) work(ctx context.Context) error {
 func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	b := api.Backend{
 		Kernel: kernel.New(kernel.Config{
-			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Instance: x.state.InstanceID(), Environ: x.environ, User: x.cfg.user, Log: x.log,
+			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Place: x.state.Place(), Environ: x.environ, User: x.cfg.user, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
 			WorkDir: x.cfg.workDir, Python: python.Path, User: x.cfg.user, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,
@@ -192,7 +192,11 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})
-	return b, nil
+	b.Jobs, err = job.Open(job.Config{
+		Dir: x.state.Path("jobs"), Queue: b.Queue, Journal: b.Journal, Log: x.log, Refused: x.audit.Refused,
+		Starting: func(caller string, s contract.Submit) { x.audit.Submitted(audit.Source{Caller: caller}, s) },
+	})
+	return b, err
 }
 
 func memory() (used, available uint64, err error) {

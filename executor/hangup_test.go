@@ -61,6 +61,16 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	}
 }
 
+// Where a notebook's cell started the executor, the end of the cell's terminal ends it.
+func TestAHangUpEndsTheExecutorOfANotebooksCell(t *testing.T) {
+	p := start(t, withEnv("JPY_PARENT_PID=1"))
+	p.ready()
+	p.signal(syscall.SIGHUP)
+	if code, _ := p.exit(); code != 0 {
+		t.Errorf("it ended with %v", p.cmd.ProcessState)
+	}
+}
+
 // A closing terminal and systemd send SIGHUP along with SIGTERM.
 func TestAHangUpDoesNotCutTheShutdownShort(t *testing.T) {
 	p := start(t)

@@ -12,12 +12,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".
 var version = "dev"
+
+// programName is the name of this program's file, which a person types.
+var programName = filepath.Base(os.Args[0])
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"colabrelay/executor/statedir"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -19,6 +20,7 @@ import (
 type notice struct {
 	cfg        config
 	instanceID string
+	restarted  bool // an earlier start on this state folder may have been paired
 	out        io.Writer
 	log        *slog.Logger
 	ready      readyFile
@@ -37,6 +39,12 @@ func newNotice(cfg config, instanceID string, out io.Writer, log *slog.Logger) *
 		n.line("user", cfg.user.Name+" runs the kernel")
 	}
 	return n
+}
+
+// hasRun reports whether an earlier start of this executor came as far as the kernel.
+func hasRun(state *statedir.Dir) bool {
+	_, err := os.Stat(state.Path("executions"))
+	return err == nil && !state.Copied()
 }
 
 // line writes one aligned line.
@@ -80,20 +88,38 @@ func (n *notice) public(url string) {
 	n.reachable(url)
 }
 
-// reachable says how to reach the executor. It does not show a secret that was given:
-// the person already has it. The pairing string is not printed as a command's argument,
-// because a shell would keep that in its history.
+// reachable says how to reach the executor.
 func (n *notice) reachable(url string) {
 	n.publicURL = url
 	n.line("check", "curl -s "+url+contract.PathHealth)
-	if n.cfg.generated {
-		n.line("pair", "run `colab-relay pair` on the laptop and paste this line:")
-		n.line("", n.pairing())
-		if n.cfg.tunnel.kind == tunnelNone {
-			n.line("note", "this address works on this machine only, because there is no tunnel")
-		}
+	if n.kernelUp {
+		n.pair()
 	}
 	n.writeReady()
+}
+
+// pair shows the pairing string once kernel and tunnel are up: before, a person would paste a
+// line that leads nowhere if the start fails. It does not show a secret that was given: the
+// person already has it. The string is not printed as a command's argument, because a shell
+// would keep that in its history.
+func (n *notice) pair() {
+	if !n.cfg.generated {
+		return
+	}
+	if n.restarted {
+		n.line("note", "this start has a new secret, so an earlier pairing with this executor no longer works: pair again")
+		n.line("", "To keep one secret, run `colab-relay init` on the laptop and put the secret that it prints into a file")
+		n.line("", "outside the state folder. Set "+envSecretFile+" to the path of that file before you start the")
+		n.line("", "executor. On Colab, store the secret in Secrets as "+envSecret+" instead.")
+	}
+	n.line("pair", "run `colab-relay pair` on the laptop and paste this line:")
+	n.line("", n.pairing())
+	if n.cfg.tunnel.kind == tunnelNone {
+		n.line("note", "this address works on this machine only, because there is no tunnel")
+		if !n.cfg.tunnel.asked {
+			n.line("", envNgrokToken+" is not set: to get a public address, set it, or choose --tunnel ssh or --tunnel cloudflared")
+		}
+	}
 }
 
 // kernel reports that code can run.
@@ -102,6 +128,9 @@ func (n *notice) kernel(k contract.Kernel) {
 	defer n.mu.Unlock()
 	n.line("kernel", fmt.Sprintf("Python %s, ipykernel %s", k.Python, k.IPyKernel))
 	n.kernelUp = true
+	if n.publicURL != "" {
+		n.pair()
+	}
 	n.writeReady()
 }
 

@@ -45,6 +45,33 @@ func TestARunningExecutorRestoresADeletedStateDir(t *testing.T) {
 	}
 }
 
+// A state dir that is deleted at the same moment as its executor takes the instance_id with it.
+func TestTheTemporaryFilesOfAnExecutorWhoseStateDirIsGoneAreRemoved(t *testing.T) {
+	temp := t.TempDir()
+	p := start(t, withEnv(envSecret+"="+longSecret, "TMPDIR="+temp))
+	p.ready()
+	p.submit("save", `
+import os
+folder = os.path.join(os.environ["COLAB_RELAY_TEMP"], "colab-relay-state-" + os.environ["COLAB_RELAY_OWNER"] + "-x")
+os.mkdir(folder)
+open(os.path.join(folder, "data.unfinished"), "w").close()`, 20)
+	must(t, p.cmd.Process.Kill())
+	p.exit()
+	killed, err := filepath.Glob(filepath.Join(temp, "colab-relay-*"))
+	if must(t, err); len(killed) != 2 {
+		t.Fatalf("the killed executor leaves %q, which shows nothing", killed)
+	}
+	must(t, os.Remove(p.readyFile()))
+	must(t, os.RemoveAll(filepath.Join(p.dir, ".colab-relay")))
+	next := start(t, in(p.dir), withEnv(envSecret+"="+longSecret, "TMPDIR="+temp))
+	next.ready()
+	for _, folder := range killed {
+		if _, err := os.Stat(folder); err == nil {
+			t.Errorf("%s is still there", filepath.Base(folder))
+		}
+	}
+}
+
 // printed returns what an execution printed. A print may arrive in several events.
 func printed(e contract.Execution) string {
 	var b strings.Builder

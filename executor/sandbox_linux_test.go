@@ -104,7 +104,8 @@ func (x *sandbox) private(name, content string) string {
 	return path
 }
 
-// processes are those of otherUser whose command line contains a text.
+// processes are those of otherUser whose command line contains a text. Where the first thread has
+// ended, another one has the command line.
 func (x *sandbox) processes(text string) []int {
 	x.t.Helper()
 	folders, err := os.ReadDir("/proc")
@@ -115,7 +116,12 @@ func (x *sandbox) processes(text string) []int {
 		if err != nil {
 			continue
 		}
-		line, _ := os.ReadFile(filepath.Join("/proc", folder.Name(), "cmdline"))
+		threads, _ := filepath.Glob(filepath.Join("/proc", folder.Name(), "task", "*", "cmdline"))
+		var line []byte
+		for _, thread := range threads {
+			own, _ := os.ReadFile(thread)
+			line = append(line, own...)
+		}
 		status, _ := os.ReadFile(filepath.Join("/proc", folder.Name(), "status"))
 		if strings.Contains(string(line), text) && strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", x.uid)) {
 			found = append(found, pid)

@@ -15,12 +15,22 @@ import (
 // Colab's stop button sends SIGINT twice within milliseconds.
 const secondSignal = time.Second
 
-// watchSignals calls stop on the first SIGINT or SIGTERM. The channel that it returns
-// is closed on a later one. A signal that nohup ignores remains ignored: signal.Notify
-// would enable it again, and the executor would die with its terminal.
-func watchSignals(stop func()) (second <-chan struct{}) {
+// startedInCell reports whether a cell of a notebook started the executor: Jupyter sets the variable
+// for its kernels, which pass it on.
+func startedInCell(getenv func(string) string) bool { return getenv("JPY_PARENT_PID") != "" }
+
+// watchSignals calls stop on the first SIGINT or SIGTERM, and in a notebook's cell on SIGHUP: two
+// presses of the stop button can end the cell without a signal to the executor, which nobody could
+// stop any more. The channel that it returns is closed on a later signal. A signal that nohup
+// ignores remains ignored: signal.Notify would enable it again, and the executor would die with its
+// terminal.
+func watchSignals(inCell bool, stop func()) (second <-chan struct{}) {
 	got := make(chan os.Signal, 8)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	stopping := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if inCell {
+		stopping = append(stopping, syscall.SIGHUP)
+	}
+	for _, sig := range stopping {
 		if !signal.Ignored(sig) {
 			signal.Notify(got, sig)
 		}

@@ -151,7 +151,7 @@ func (x *sandbox) leaves() {
 	x.t.Cleanup(func() { removeGlob(x.t, filepath.Join(os.TempDir(), "colab-relay-"+owner+"-*")) })
 	x.attack(fmt.Sprintf("remains(%s, '%s', %s)", folder, owner, pyString(filepath.Dir(precious))))
 	x.attack("stay('" + mark + "')")
-	x.eventually(func() bool { return len(x.processes(mark)) >= 8 })
+	x.eventually(func() bool { return len(x.processes(mark)) >= 9 })
 	connected := x.leadSocketsTo(folder)
 	x.restart()
 	if left := x.processes(mark); len(left) > 0 {
@@ -213,11 +213,12 @@ func TestWhatAnotherUsersKernelLeavesEndsWithTheNextExecutor(t *testing.T) {
 	}
 	x := startSandbox(t)
 	x.attack("stay('left-by-" + x.state + "')")
-	x.eventually(func() bool { return len(x.processes("left-by-"+x.state)) >= 8 })
+	x.eventually(func() bool { return len(x.processes("left-by-"+x.state)) >= 9 })
 	must(t, x.cmd.Process.Kill())
 	<-x.ended
-	if len(x.processes(x.dir)) == 0 {
-		t.Error("the kernel ended with the executor, so this test shows nothing about it")
+	// The kernel may notice within a second that the executor is gone; what it started does not.
+	if len(x.processes(x.dir)) == 0 && len(x.processes("left-by-"+x.state)) == 0 {
+		t.Error("all ended with the executor, so this test shows nothing about it")
 	}
 	next := newProgram(t, in(x.dir))
 	next.file, next.cmd.Args = x.file, append(next.cmd.Args, x.cmd.Args[len(next.cmd.Args):]...)

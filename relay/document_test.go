@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"colabrelay/relay/cli"
 	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/terminal"
 )
@@ -58,7 +59,7 @@ func TestExamplesAreRight(t *testing.T) {
 	for _, cmd := range append(allCommands(root), root) {
 		for line := range strings.Lines(cmd.Example) {
 			words := exampleWords(line)
-			if len(words) == 0 || words[0] != commandName {
+			if len(words) == 0 || words[0] != cli.CommandName {
 				continue
 			}
 			found, rest, err := rootCommand(configtest.Environ(), terminal.Streams{}).Find(words[1:])

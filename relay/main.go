@@ -1,90 +1,150 @@
 // Command relay is what an MCP host starts on the laptop: a stdio MCP server whose tools
 // run Python on a paired VM. Its subcommands are for people.
 //
-// This package parses the command line, calls the other packages and sets the exit code.
-// Each subcommand is in its own file, cmd_NAME.go.
+// This package holds main, the list of commands, and serve, which wires the MCP server
+// together. It must not hold what a command does: that is in relay/cli and the packages below
+// it. Start reading at run.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"colabrelay/relay/cli"
+	"colabrelay/relay/cli/files"
+	"colabrelay/relay/cli/nb"
+	"colabrelay/relay/cli/page"
+	"colabrelay/relay/cli/runs"
+	"colabrelay/relay/cli/setup"
+	"colabrelay/relay/cli/vm"
 	"colabrelay/relay/config"
 	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
 )
 
-// version is set by the linker.
-var version = "dev"
+// version and releases are set by the linker: -ldflags "-X main.version=… -X main.releases=…".
+var version, releases = "dev", ""
 
 func main() {
+	cli.Version, cli.Releases = version, releases
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program as it would any other
 	os.Exit(run(ctx, os.Args, os.Getenv, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
+// memoryGoal is how many bytes the relay takes before Go collects garbage more often instead of
+// letting the heap double: calls on a notebook of 50 MB took 360 MiB. Larger notebooks exceed it.
+const memoryGoal = 150 << 20
+
 // run is the whole program. args begins with the name by which it was called. It returns
 // the exit code; only run reads the environment.
 func run(ctx context.Context, args []string, getenv func(string) string, std terminal.Streams) int {
+	if getenv("GOMEMLIMIT") == "" { // which a user may set, as for any Go program
+		debug.SetMemoryLimit(memoryGoal)
+	}
 	root := rootCommand(getenv, std)
-	showName(root, calledAs(args[0]))
+	cli.ShowName(root, cli.CalledAs(args[0]))
 	root.SetArgs(args[1:])
 	root.SetIn(std.In)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	return finish(interrupted(ctx, err), cmd, std)
+	return cli.Finish(cli.Interrupted(ctx, err), cmd, std)
 }
 
 func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Command {
 	set := &config.Settings{Getenv: getenv}
 	root := newRoot(set, std)
 	addGroup(root, "run", "Run code:",
-		attachCommand(set, std),
-		exportCommand(set, std),
-		inputCommand(set, std),
-		interruptCommand(set, std),
-		logsCommand(set, std),
-		probeCommand(set, std),
-		psCommand(set, std),
-		restartCommand(set, std),
-		runCommand(set, std),
-		varsCommand(set, std),
+		runs.AttachCommand(set, std),
+		runs.ExportCommand(set, std),
+		runs.InputCommand(set, std),
+		runs.InterruptCommand(set, std),
+		runs.LogsCommand(set, std),
+		runs.ProbeCommand(set, std),
+		runs.PsCommand(set, std),
+		runs.RestartCommand(set, std),
+		runs.RunCommand(set, std),
+		runs.VarsCommand(set, std),
 	)
 	addGroup(root, "files", "Files and data:",
-		checkpointsCommand(set, std),
-		getCommand(set, std),
-		lsCommand(set, std),
-		nbCommand(set, std),
-		putCommand(set, std),
-		statesCommand(set, std),
+		files.CheckpointsCommand(set, std),
+		files.GetCommand(set, std),
+		files.LsCommand(set, std),
+		nb.Command(set, std),
+		files.PutCommand(set, std),
+		files.StatesCommand(set, std),
 	)
 	addGroup(root, "setup", "Set up:",
-		bootstrapCommand(std),
-		completionCommand(std),
-		doctorCommand(set, std),
-		initCommand(std),
-		installCommand(set, std),
-		pageCommand(set, std),
-		pairCommand(set, std),
-		runtimesCommand(set, std),
-		statusCommand(set, std),
-		uninstallCommand(set, std),
-		unpairCommand(std),
-		useCommand(set, std),
-		vmCommand(set, std),
+		setup.BootstrapCommand(std),
+		setup.CompletionCommand(std),
+		setup.DoctorCommand(set, std),
+		setup.InitCommand(std),
+		setup.InstallCommand(set, std),
+		page.Command(set, std),
+		setup.PairCommand(set, std),
+		setup.RuntimesCommand(set, std),
+		setup.SSHCommand(set, std),
+		setup.StatusCommand(set, std),
+		setup.UninstallCommand(set, std),
+		setup.UnpairCommand(std),
+		setup.UseCommand(set, std),
+		vm.Command(set, std),
 	)
 	addGroup(root, "other", "Other:",
-		guideCommand(set, std),
-		helpCommand(),
+		setup.GuideCommand(set, std, tools.Guide),
+		cli.HelpCommand(),
 		serveCommand(set, std),
-		versionCommand(std),
+		setup.VersionCommand(std),
 	)
-	root.AddCommand(helpTopics()...)
-	addCompletions(root, set)
+	root.AddCommand(cli.HelpTopics()...)
+	cli.AddCompletions(root, set)
 	return root
+}
+
+// newRoot returns the command without its subcommands.
+func newRoot(set *config.Settings, std terminal.Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   cli.CommandName,
+		Short: "Run Python on a paired Colab VM",
+		Long: "Run Python on a Google Colab VM, or on any other machine, from this computer.\n" +
+			"A runtime is a VM that this computer is paired with. The executor is the program that runs there; on Colab, its cell starts it. Started without a command by an MCP host, it is the MCP server for that host's AI agent.",
+		Example: "  colab-relay pair                       # paste what the executor printed\n" +
+			"  colab-relay run train.py               # run a file on the VM\n" +
+			"  colab-relay get /content/model.pt      # download a result\n" +
+			"  colab-relay install claude-desktop     # let an agent use the VM",
+		Version:       cli.Version, // without a template of ours, which adds 3 MB to the program
+		Args:          cli.NoSuchCommand,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if terminal.Is(std.In) {
+				return setup.Welcome(cmd.Name(), set, std)
+			}
+			return serve(cmd.Context(), *set, std)
+		},
+	}
+	set.AddFlags(root.Flags())
+	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true }) // those of serve, which it is then
+	root.SetFlagErrorFunc(cli.FlagError)
+	root.SetHelpFunc(cli.ShowHelp)
+	root.CompletionOptions.DisableDefaultCmd = true // setup.CompletionCommand is shorter
+	cobra.EnableCommandSorting = false
+	return root
+}
+
+// addGroup adds commands under a title in the list of commands.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+		root.AddCommand(cmd)
+	}
 }

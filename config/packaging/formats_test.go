@@ -5,10 +5,12 @@ import (
 	"debug/macho"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -81,24 +83,58 @@ func TestAWheelsRecordIsComplete(t *testing.T) {
 	}
 }
 
-// The package for all platforms must not name packages of npm that could be somebody
-// else's.
-func TestTheNpmPackageInstallsFromTheReleaseOnly(t *testing.T) {
-	made := madeOf(t, sample("v1.2.3", address))
-	var description struct {
-		Dependencies map[string]string `json:"optionalDependencies"`
+// uv and pipx install what a wheel requires into its environment, where the executor looks first.
+func TestTheExecutorsWheelBringsIPyKernel(t *testing.T) {
+	r := sample("v1.2.3", "")
+	seen := 0
+	for name, data := range madeOf(t, r) {
+		if filepath.Ext(name) != ".whl" {
+			continue
+		}
+		base, _, _ := strings.Cut(name, "-py3-")
+		metadata := string(unpacked(t, name, data)[base+".dist-info/METADATA"].data)
+		ofExecutor := strings.HasPrefix(name, strings.ReplaceAll(r.executorPack, "-", "_")+"-")
+		if ofExecutor {
+			seen++
+		}
+		if strings.Contains(metadata, "\nRequires-Dist: ipykernel\n") != ofExecutor {
+			t.Errorf("%s requires:\n%s", name, metadata)
+		}
 	}
-	if err := json.Unmarshal(unpacked(t, "x.tgz", made["some-relay-1.2.3.tgz"])["package/package.json"].data, &description); err != nil {
+	if seen == 0 {
+		t.Error("no wheel of the executor was made")
+	}
+}
+
+// By name, a dependency could be somebody else's package; by address, npm downloads all of them.
+func TestTheNpmPackageForAllPlatformsHasNoDependencies(t *testing.T) {
+	made := madeOf(t, sample("v1.2.3", address))
+	files := unpacked(t, "x.tgz", made["some-relay-1.2.3.tgz"])
+	var description map[string]any
+	if err := json.Unmarshal(files["package/package.json"].data, &description); err != nil {
 		t.Fatal(err)
 	}
-	if len(description.Dependencies) != len(npmPlatforms) {
-		t.Errorf("it depends on %v", description.Dependencies)
-	}
-	for name, source := range description.Dependencies {
-		file, ok := strings.CutPrefix(source, address+"/v1.2.3/")
-		if _, exists := made[file]; !ok || !exists || !strings.HasPrefix(file, name+"-") {
-			t.Errorf("%s comes from %q, which is no file of this release", name, source)
+	for field := range description {
+		if strings.Contains(strings.ToLower(field), "dependencies") {
+			t.Errorf("it has %s: %v", field, description[field])
 		}
+	}
+	for _, p := range npmPlatforms {
+		name := "some-relay-" + p.name + "-1.2.3.tgz"
+		if want := fmt.Sprintf("%q: %q", p.name, artifact{data: made[name]}.sha256()); !strings.Contains(string(files["package/bin/fetch.js"].data), want) {
+			t.Errorf("fetch.js lacks the SHA-256 of %s", name)
+		}
+	}
+}
+
+// Without an answer it ends within 20 s.
+func TestTheNpmPackageWaitsNoLongerThan15Seconds(t *testing.T) {
+	found := regexp.MustCompile(`const SILENCE = ([\d_]+);`).FindStringSubmatch(npmFetch)
+	if found == nil {
+		t.Fatal("fetch.js has no bound")
+	}
+	if ms, err := strconv.Atoi(strings.ReplaceAll(found[1], "_", "")); err != nil || ms > 15000 {
+		t.Errorf("it waits %s ms: %v", found[1], err)
 	}
 }
 

@@ -15,6 +15,9 @@ var npmPlatformPackage string
 //go:embed npm/launcher.js
 var npmLauncher string
 
+//go:embed npm/fetch.js
+var npmFetch string
+
 //go:embed npm/README.md
 var npmReadme string
 
@@ -29,15 +32,16 @@ var npmPlatforms = []struct{ name, os, cpu, platform string }{
 }
 
 // npmPackages returns a package for each platform, which carries the program and its
-// command, so that npx and npm install it from one file; and the package for all
-// platforms, which installs the right one of them.
+// command, so that npx and npm install it from one file without a network; and the package
+// for all platforms, which downloads the program of its own platform.
 //
-// The package for all platforms names the others by their address in the release and not
-// by name: until they are published, their names on npm are anybody's. So it needs an
-// address.
+// The package for all platforms has no dependencies. By name, they would be anybody's until
+// they are published. By address, npm downloads all of them to learn their platforms, tries
+// for minutes if it can't, and then installs a command without a program. So its own script
+// gets one file from the release, and it needs an address.
 func npmPackages(r *release) ([]artifact, error) {
 	var files []artifact
-	addresses := map[string]string{}
+	sums := map[string]string{}
 	for _, p := range npmPlatforms {
 		bin := "bin/" + command + exe(p.platform)
 		description := r.fill(npmPlatformPackage, "@PLATFORM@", p.name, "@OS@", p.os, "@CPU@", p.cpu, "@BIN@", bin)
@@ -46,21 +50,23 @@ func npmPackages(r *release) ([]artifact, error) {
 			return nil, err
 		}
 		files = append(files, file)
-		addresses[r.pack+"-"+p.name] = r.url(file.name)
+		sums[p.name] = file.sha256()
 	}
 	if r.releases == "" {
 		return files, nil
 	}
-	dependencies, err := json.MarshalIndent(addresses, "  ", "  ")
+	digests, err := json.MarshalIndent(sums, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	description := r.fill(npmPackage, `"@DEPENDENCIES@"`, string(dependencies))
-	file, err := r.npm(r.pack, description, program("package/bin/"+command+".js", r.fill(npmLauncher)))
+	launcher := program("package/bin/"+command+".js", r.fill(npmLauncher))
+	fetch := text("package/bin/fetch.js", r.fill(npmFetch, `"@SUMS@"`, string(digests)))
+	file, err := r.npm(r.pack, r.fill(npmPackage), launcher, fetch)
 	return append(files, file), err
 }
 
-func (r *release) npm(name string, description []byte, bin entry) (artifact, error) {
-	file, err := tarball(text("package/package.json", description), bin, text("package/README.md", r.fill(npmReadme)), text("package/LICENSE", r.licence))
+func (r *release) npm(name string, description []byte, bin ...entry) (artifact, error) {
+	entries := append([]entry{text("package/package.json", description)}, bin...)
+	file, err := tarball(append(entries, text("package/README.md", r.fill(npmReadme)), text("package/LICENSE", r.licence))...)
 	return artifact{strings.Join([]string{name, r.number}, "-") + ".tgz", file}, err
 }

@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +20,7 @@ import (
 // sample returns a release of small texts in place of programs.
 func sample(version, releases string) *release {
 	r := &release{
-		version: version, number: number(version), pack: "some-relay", executorPack: "some-executor", releases: releases,
+		version: version, number: strings.TrimPrefix(version, "v"), pack: "some-relay", executorPack: "some-executor", releases: releases,
 		relay: map[string][]byte{}, executor: map[string][]byte{}, licence: []byte("licence\n"),
 	}
 	for _, platform := range relayPlatforms {
@@ -145,7 +147,14 @@ func unpacked(t *testing.T, name string, data []byte) map[string]entry {
 // Every text is filled in, every JSON file is JSON, and programs, and only they, may be
 // run.
 func TestPackagesAreFilledInAndTheirProgramsCanRun(t *testing.T) {
-	for archive, data := range madeOf(t, sample("v1.2.3", address)) {
+	for _, releases := range []string{address, ""} {
+		t.Run(releases, func(t *testing.T) { checkPackages(t, madeOf(t, sample("v1.2.3", releases)), releases) })
+	}
+}
+
+func checkPackages(t *testing.T, made map[string][]byte, releases string) {
+	t.Helper()
+	for archive, data := range made {
 		if !slices.Contains([]string{".whl", ".tgz", ".gz", ".zip", ".mcpb"}, filepath.Ext(archive)) {
 			continue
 		}
@@ -161,6 +170,9 @@ func TestPackagesAreFilledInAndTheirProgramsCanRun(t *testing.T) {
 			}
 			if strings.HasSuffix(name, ".json") && !json.Valid(file.data) {
 				t.Errorf("%s: %s is not JSON:\n%s", archive, name, file.data)
+			}
+			if releases == "" && bytes.Contains(file.data, []byte("open colab-relay.ipynb")) {
+				t.Errorf("%s: %s names the notebook, which this release lacks", archive, name)
 			}
 			if (!isProgram || script) && placeholder.Match(file.data) {
 				t.Errorf("%s: %s is not filled in:\n%s", archive, name, file.data)
@@ -178,6 +190,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		"release address": {"-version=v1.0.0", "-package=r", "-executor-package=x", `-releases=https://e.example/"`},
 		"no version":      {"-package=r", "-executor-package=x"},
 		"three numbers":   {"-version=v1.2.3beta", "-package=r", "-executor-package=x"},
+		"a release has":   {"-version=f8a5e15", "-package=r", "-executor-package=x"},
 		"no such file":    {"-version=v1.0.0", "-package=r", "-executor-package=x", "-licence=../../LICENSE", "-programs=/nonexistent"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,13 +201,57 @@ func TestBadSettingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestABuildThatIsNoReleaseHasANumberBeforeAllReleases(t *testing.T) {
-	for version, want := range map[string][2]string{
-		"v1.2.3": {"1.2.3", "1.2.3"}, "v1.2.3-rc.1": {"1.2.3-rc.1", "1.2.3rc1"}, "v1.2.3-beta2": {"1.2.3-beta2", "1.2.3b2"},
-		"v1.2.3-4-gabc123": {"1.2.3-4-gabc123", "1.2.3.dev0"}, "304f487-dirty": {"0.0.0-dev", "0.0.0.dev0"},
+// What git describe says of a checkout becomes one version, of the programs and of all packages.
+func TestEveryCheckoutHasOneVersionInAllForms(t *testing.T) {
+	for described, want := range map[string][2]string{ // of the programs, and in PEP 440's form
+		"v1.2.3-0-gabc123":            {"v1.2.3", "1.2.3"},
+		"v1.2.3-0-gabc123-dirty":      {"v1.2.4-dev.0.gabc123.dirty", "1.2.4.dev0+gabc123.dirty"},
+		"v1.9.9-12-g0123456":          {"v1.9.10-dev.12.g0123456", "1.9.10.dev12+g0123456"},
+		"v1.2.3-rc.1-0-gabc123":       {"v1.2.3-rc.1", "1.2.3rc1"},
+		"v1.2.3-beta2-0-gabc123":      {"v1.2.3-beta2", "1.2.3b2"},
+		"v1.2.3-rc.1-4-gabc123":       {"v1.2.3-rc.1.dev.4.gabc123", "1.2.3rc2.dev4+gabc123"},
+		"v1.2.3-rc.1-4-gabc123-dirty": {"v1.2.3-rc.1.dev.4.gabc123.dirty", "1.2.3rc2.dev4+gabc123.dirty"},
+		"v1.2.3-x.1-0-gabc123":        {"v1.2.3-x.1", "1.2.3.dev0"},
+		"0123456":                     {"v0.0.0-dev.g0123456", "0.0.0.dev0+g0123456"},
+		"f8a5e15-dirty":               {"v0.0.0-dev.gf8a5e15.dirty", "0.0.0.dev0+gf8a5e15.dirty"},
+		"v2-3-gabc123":                {"v0.0.0-dev.gabc123", "0.0.0.dev0+gabc123"},
+		"v1.2.3beta-3-gabc123":        {"v0.0.0-dev.gabc123", "0.0.0.dev0+gabc123"},
+		"":                            {"v0.0.0-dev", "0.0.0.dev0"},
 	} {
-		if n := number(version); n != want[0] || pep440(n) != want[1] {
-			t.Errorf("%q has the numbers %q and %q, want %q", version, n, pep440(n), want)
+		out, err := exec.Command("./version.sh", described).Output()
+		version := strings.TrimSpace(string(out))
+		if err != nil || version != want[0] || !semantic.MatchString(version) {
+			t.Errorf("%q is version %q (%v), want %q", described, version, err, want[0])
+			continue
+		}
+		number := strings.TrimPrefix(version, "v")
+		if got := pep440(number); got != want[1] {
+			t.Errorf("%s is %q in Python's form, want %q", number, got, want[1])
+		}
+		for name, data := range madeOf(t, sample(version, "")) {
+			checkVersion(t, name, data, number, want[1])
+		}
+	}
+}
+
+// checkVersion fails unless the name of a file, if it has a version, and the description in it
+// have this number, or for a wheel this form of it.
+func checkVersion(t *testing.T, name string, data []byte, number, python string) {
+	t.Helper()
+	wheel := strings.HasSuffix(name, ".whl")
+	want, field := number, fmt.Sprintf("\"version\": %q", number)
+	if wheel {
+		want, field = python, "\nVersion: "+python+"\n"
+	}
+	if strings.Contains(name, "some") && !strings.Contains(name, want) {
+		t.Errorf("the name %s does not have the version %s", name, want)
+	}
+	if !wheel && !strings.HasSuffix(name, ".tgz") && !strings.HasSuffix(name, ".mcpb") && !strings.Contains(name, "claude") {
+		return
+	}
+	for file, content := range unpacked(t, name, data) {
+		if base := filepath.Base(file); (strings.HasSuffix(base, "METADATA") || base == "package.json" || base == "manifest.json" || base == "plugin.json") && !strings.Contains(string(content.data), field) {
+			t.Errorf("%s in %s does not have %q:\n%s", file, name, field, content.data)
 		}
 	}
 }

@@ -25,8 +25,8 @@ const universal = "darwin-universal"
 
 // release is what the formats need to know.
 type release struct {
-	version      string // of the programs: "v1.2.3", or a commit
-	number       string // of the packages: a semantic version without the v
+	version      string // of the programs, such as v1.2.3; version.sh has the others
+	number       string // of the packages: the version without the v
 	pack         string // name of the relay's packages
 	executorPack string
 	releases     string            // URL without a slash at the end, or ""
@@ -42,15 +42,6 @@ var (
 	plainURL = regexp.MustCompile(`^https?://[A-Za-z0-9._:/~-]+$`)
 )
 
-// number returns the number of the packages of a version. A build that is no release, whose
-// version is a commit, has a number before all releases.
-func number(version string) string {
-	if match := semantic.FindStringSubmatch(version); match != nil {
-		return match[1]
-	}
-	return "0.0.0-dev"
-}
-
 // load checks the settings and reads the programs.
 func (r *release) load(programs, licence string) error {
 	for _, name := range []string{r.pack, r.executorPack} {
@@ -65,10 +56,11 @@ func (r *release) load(programs, licence string) error {
 	if r.version == "" {
 		return errors.New("no version: give one with -version, such as v1.2.3")
 	}
-	if strings.HasPrefix(r.version, "v") && !semantic.MatchString(r.version) {
+	match := semantic.FindStringSubmatch(r.version)
+	if match == nil {
 		return fmt.Errorf("version %q: a release has three numbers, such as v1.2.3 or v1.2.3-rc.1", r.version)
 	}
-	r.number = number(r.version)
+	r.number = match[1]
 	var err error
 	if r.licence, err = os.ReadFile(licence); err != nil {
 		return err
@@ -108,9 +100,16 @@ func exe(platform string) string {
 func (r *release) url(file string) string { return r.releases + "/" + r.version + "/" + file }
 
 // fill replaces the names in a text of the packages, such as @NUMBER@, and more pairs of a
-// name and its value.
+// name and its value. @START@ says how to start the executor: a release without an address has
+// no notebook.
 func (r *release) fill(text string, more ...string) []byte {
+	start := "unpack " + r.executorPack + "_" + r.number + "_linux_amd64.tar.gz on the VM and follow its README.txt"
+	if r.releases != "" {
+		page := bootstrap.Release{Releases: r.releases, Version: r.version}.Page()
+		start = "open colab-relay.ipynb of the release (" + page + ") in Colab and run its cell"
+	}
 	pairs := append([]string{
+		"@START@", start,
 		"@NUMBER@", r.number, "@VERSION@", r.version, "@PACKAGE@", r.pack, "@EXECUTOR_PACKAGE@", r.executorPack, "@RELEASES@", r.releases,
 	}, more...)
 	return []byte(strings.NewReplacer(pairs...).Replace(text))

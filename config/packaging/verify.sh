@@ -32,4 +32,4 @@ echo "--- installing it"
 python3 -m venv "$TOOLS"
 "$TOOLS/bin/pip" install --quiet --disable-pip-version-check "uv==$uv" "pipx==$pipx"
 npm install --silent --no-fund --no-audit --prefix "$TOOLS" "@anthropic-ai/mcpb@$mcpb" "@anthropic-ai/claude-code@$claude" "@google/gemini-cli@$gemini"
-go test -count=1 -timeout 10m -tags release -v ./config/packaging/installed
+go test -count=1 -timeout 10m -tags release -v ./config/packaging/...

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -80,19 +82,36 @@ func record(entries []entry, info string) []byte {
 	return append(lines, info+"RECORD,,\n"...)
 }
 
-var preRelease = regexp.MustCompile(`^(alpha|beta|rc)[.-]?(\d+)$`)
+var (
+	preRelease = regexp.MustCompile(`^(alpha|beta|rc)[.-]?(\d+)$`)
+	// developed is a build that is no release, as version.sh writes it: the pre-release before
+	// it or "", commits since, and what names the commit.
+	developed = regexp.MustCompile(`^(?:(.+)\.)?dev(?:\.(\d+))?(?:\.(g[0-9a-f]+(?:\.dirty)?))?$`)
+)
 
-// pep440 writes a semantic version as PEP 440 has it: 1.2.3-rc.1 is 1.2.3rc1. A
-// pre-release that PEP 440 has no word for is a development release, which comes before
-// all others of its number.
+// pep440 writes a semantic version as PEP 440 has it: 1.2.3-rc.1 is 1.2.3rc1, and
+// 1.2.4-dev.5.gabc is 1.2.4.dev5+gabc. A build after rc.1 comes before rc2. A pre-release that
+// PEP 440 has no word for is a development release, which comes before all others of its
+// number.
 func pep440(number string) string {
-	base, pre, ok := strings.Cut(number, "-")
-	if !ok {
-		return number
+	base, pre, _ := strings.Cut(number, "-")
+	suffix := ""
+	if match := developed.FindStringSubmatch(pre); match != nil {
+		pre, suffix = match[1], ".dev"+cmp.Or(match[2], "0")
+		if match[3] != "" {
+			suffix += "+" + match[3]
+		}
 	}
 	match := preRelease.FindStringSubmatch(pre)
-	if match == nil {
+	switch {
+	case pre == "":
+		return base + suffix
+	case match == nil:
 		return base + ".dev0"
 	}
-	return base + map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[match[1]] + match[2]
+	n, _ := strconv.Atoi(match[2]) // the largest int if there are too many digits
+	if suffix != "" {
+		n++
+	}
+	return base + map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[match[1]] + strconv.Itoa(n) + suffix
 }

@@ -221,12 +221,7 @@ func TestAProgramThatIsAlwaysAnotherProcessEnds(t *testing.T) {
 	for range 10 {
 		cmd := exec.Command("python3", "-c", hops)
 		cmd.Dir = dir
-		started := make(chan error)
-		go func() {
-			runtime.LockOSThread()
-			started <- u.Start(cmd)
-		}()
-		must(t, <-started)
+		startMarked(t, u, cmd)
 		for began, late := hopped(), time.Now().Add(time.Minute); hopped() < began+5; runtime.Gosched() {
 			if time.Now().After(late) {
 				t.Fatal("the program did not start")
@@ -244,6 +239,102 @@ func TestAProgramThatIsAlwaysAnotherProcessEnds(t *testing.T) {
 	}
 }
 
+// leaderless is a program whose first thread ends, while another one sleeps.
+const leaderless = `
+import ctypes, platform, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+`
+
+// Linux shows such a process like one that has ended: its state is Z, and it has no command line.
+func TestAProcessWhoseFirstThreadHasEndedEnds(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	u := nobody(t).For("instance")
+	cmd := exec.Command("python3", "-c", leaderless)
+	startMarked(t, u, cmd)
+	threads := func() int {
+		all, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "task"))
+		return len(all)
+	}
+	zombie := func() bool {
+		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "status"))
+		must(t, err)
+		return strings.Contains(string(status), "\nState:\tZ")
+	}
+	for late := time.Now().Add(time.Minute); !zombie(); runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Fatal("the first thread does not end")
+		}
+	}
+	if n := threads(); n != 2 {
+		t.Fatalf("it has %d threads, so this test shows nothing", n)
+	}
+	must(t, u.EndAll())
+	if n := threads(); n > 1 { // the first one remains until cmd.Wait
+		t.Errorf("%d of its threads live on", n-1)
+		must(t, cmd.Process.Kill())
+	}
+	_ = cmd.Wait()
+}
+
+// What looks like an end, but is none, must be killed or looked at again.
+func TestOnlyAZombieWithoutOtherThreadsIsOver(t *testing.T) {
+	for status, want := range map[string]bool{
+		"State:\tZ (zombie)\nThreads:\t1": true,
+		"State:\tZ (zombie)\nThreads:\t2": false, "State:\tZ (zombie)\nThreads:\t11": false, // its first thread has ended
+		"State:\tZ (zombie)\nThreads:\t0": false, "State:\tX (dead)\nThreads:\t0": false, // another thread may have taken its place
+		"State:\tD (disk sleep)\nThreads:\t1": false, "State:\tT (stopped)\nThreads:\t1": false, "State:\tI (idle)\nThreads:\t1": false,
+		"State:\tR (running)\nThreads:\t1": false, "": false,
+	} {
+		if got := isOver([]byte("Name:\tState:\\tZ\n" + status + "\n")); got != want {
+			t.Errorf("%q: over is %t", status, got)
+		}
+	}
+}
+
+// Where /proc hides other users' processes, no search would find what the kernel leaves.
+func TestNothingIsStartedThatTheExecutorCouldNotFind(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	for _, option := range []string{"hidepid=0", "hidepid=1,gid=4242", "hidepid=2,gid=4242"} {
+		must(t, unix.Mount("proc", "/proc", "proc", 0, option)) // in this test's own namespace
+		for _, bounding := range []string{"--bounding-set=-sys_ptrace", "--bounding-set=-audit_read"} {
+			cmd := exec.Command("setpriv", "--inh-caps=-all", bounding, os.Args[0], "-test.run=^TestStartMarkedHelper$", "-test.v")
+			cmd.Env = append(os.Environ(), "TEST_START_MARKED=1")
+			out, err := cmd.CombinedOutput()
+			must(t, err)
+			started := strings.Contains(string(out), "started: <nil>")
+			hidden := strings.Contains(string(out), "give the executor the capability SYS_PTRACE")
+			if want := option == "hidepid=0" || bounding == "--bounding-set=-audit_read"; started != want || hidden == want {
+				t.Errorf("%s, %s: %s", option, bounding, out)
+			}
+		}
+		must(t, unix.Unmount("/proc", 0))
+	}
+}
+
+// TestStartMarkedHelper prints the error of Start for the test above.
+func TestStartMarkedHelper(t *testing.T) {
+	if os.Getenv("TEST_START_MARKED") == "" {
+		return
+	}
+	out, err := nobody(t).For("instance").Output(exec.Command("echo", "started:"))
+	t.Logf("%s %v", strings.TrimSpace(string(out)), err)
+}
+
+func startMarked(t *testing.T, u *User, cmd *exec.Cmd) {
+	t.Helper()
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		started <- u.Start(cmd)
+	}()
+	must(t, <-started)
+}
+
 // A forked process keeps its mark, whatever it does; another executor's has another mark.
 func TestOnlyMarkedProcessesEnd(t *testing.T) {
 	if !privileged.Run(t) {
@@ -253,12 +344,7 @@ func TestOnlyMarkedProcessesEnd(t *testing.T) {
 	start := func(u *User) *exec.Cmd {
 		t.Helper()
 		cmd := exec.Command("sleep", "600")
-		started := make(chan error)
-		go func() {
-			runtime.LockOSThread()
-			started <- u.Start(cmd)
-		}()
-		must(t, <-started)
+		startMarked(t, u, cmd)
 		return cmd
 	}
 	mine, theirs, unmarked := start(one), start(other), start(nobody(t))

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -44,6 +47,8 @@ func (u *User) end(mark int) error {
 		case seen == noneSeen:
 			s.others = nil // for a last look at all
 		case ctx.Err() == nil:
+		case s.trouble != nil:
+			return fmt.Errorf("ending what user %q left running: %w: end what is left with `pkill -KILL -u %s`", u.Name, s.trouble, u.Name)
 		case seen == oneMissed:
 			return nil // they are others' short processes, of which some always end during a search
 		default:
@@ -57,7 +62,7 @@ type sight int
 
 const (
 	noneSeen  sight = iota // there is none
-	oneMissed              // a process ended before it could be examined: it may have been one, which has started another
+	oneMissed              // a process could not be examined, mostly because it had ended: it may have been one, which has started another
 	oneSeen                // at least one
 )
 
@@ -65,9 +70,10 @@ const (
 // the time is another process a moment later, so a search kills each process as soon as it
 // finds it, and skips those that an earlier one has found to be others.
 type search struct {
-	mark   int
-	others map[string]bool // process ids; nil before the first search
-	ended  map[string]bool // of zombies that had the mark: there may be thousands, so only a whole search looks again
+	mark    int
+	others  map[string]bool // process ids; nil before the first search
+	ended   map[string]bool // of zombies that had the mark: there may be thousands, so only a whole search looks again
+	trouble error           // why the last search could not examine a process that had not ended
 }
 
 func (s *search) kill() (seen sight, err error) {
@@ -76,6 +82,7 @@ func (s *search) kill() (seen sight, err error) {
 		return noneSeen, err
 	}
 	defer folder.Close()
+	s.trouble = nil
 	whole := s.others == nil
 	if whole {
 		s.others = map[string]bool{}
@@ -87,8 +94,11 @@ func (s *search) kill() (seen sight, err error) {
 				seen = max(seen, s.examine(name))
 			}
 		}
+		if errors.Is(err, io.EOF) {
+			return seen, nil
+		}
 		if err != nil {
-			return seen, nil // the end
+			return seen, err
 		}
 	}
 }
@@ -103,12 +113,16 @@ func (s *search) examine(name string) sight {
 	}
 	process, err := os.FindProcess(pid)
 	if err != nil {
+		s.trouble = err
 		return oneMissed
 	}
 	defer process.Release()
-	status, err := os.ReadFile("/proc/" + name + "/status")
+	status, err := os.ReadFile(statusFile(pid))
 	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH): // it has ended
+		return oneMissed
 	case err != nil:
+		s.trouble = err
 		return oneMissed
 	case !isMarked(status, s.mark):
 		s.others[name] = true
@@ -135,12 +149,15 @@ func isMarked(status []byte, mark int) bool {
 	return false
 }
 
-// isOver reports whether a process has ended. A zombie holds nothing, and only its parent can
-// remove it.
+// isOver reports whether a process has ended, and only its parent can remove what is left of
+// it. A process whose first thread has ended is a zombie too, but counts its other threads. What
+// is called dead (X) may be a thread that another one has just replaced by starting a program.
 func isOver(status []byte) bool {
-	state := field(status, "State:")
-	return len(state) == 0 || state[0][0] == 'Z' || state[0][0] == 'X'
+	state, threads := field(status, "State:"), field(status, "Threads:")
+	return len(state) > 0 && string(state[0]) == "Z" && len(threads) > 0 && string(threads[0]) == "1"
 }
+
+func statusFile(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/status" }
 
 // field returns the words of a line of /proc/PID/status. The first line, which a process
 // chooses, has its newlines escaped.

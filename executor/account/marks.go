@@ -16,13 +16,13 @@ const (
 	scriptMark
 )
 
-// For returns u for one executor, known by its instance id. What it starts is marked.
-func (u *User) For(instance string) *User {
+// For returns u for one executor, known by the place of its state folder. What it starts is marked.
+func (u *User) For(place string) *User {
 	if u == nil {
 		return nil
 	}
 	marked := *u
-	sum := sha256.Sum256([]byte(instance))
+	sum := sha256.Sum256([]byte(place))
 	first := firstMark(binary.BigEndian.Uint32(sum[:]))
 	marked.marks = marks{first, first + 1}
 	return &marked

@@ -3,6 +3,7 @@ package account
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -26,8 +27,23 @@ func (u *User) start(cmd *exec.Cmd, mark int) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Credential = u.credential(mark)
-	return cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if mark == 0 {
+		return nil
+	}
+	status, err := os.ReadFile(statusFile(cmd.Process.Pid))
+	if err == nil && isMarked(status, mark) {
+		return nil
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return errors.Join(errHidden, err)
 }
+
+// errHidden: what the executor can't find, it can't end.
+var errHidden = errors.New("/proc does not show the executor the groups of other users' processes, so it could not end what the kernel starts: give the executor the capability SYS_PTRACE, or mount /proc without the option hidepid")
 
 // credential makes Linux drop all capabilities, because the user is not root.
 func (u *User) credential(mark int) *syscall.Credential {

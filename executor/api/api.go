@@ -18,6 +18,7 @@ import (
 	"colabrelay/executor/audit"
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
@@ -50,6 +51,7 @@ type Config struct {
 type Backend struct {
 	Queue   *execution.Queue
 	Journal *journal.Journal
+	Jobs    *job.Jobs
 	Kernel  *kernel.Supervisor
 	Prober  *probe.Prober
 	Files   *files.Roots

@@ -3,9 +3,11 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,5 +134,16 @@ func TestADecodedBodyIsReleased(t *testing.T) {
 	var s contract.Submit
 	if err := decode(r, &s); err != nil || s.Code != "1" || c.body != nil {
 		t.Errorf("%+v, %v, body %q", s, err, c.body)
+	}
+}
+
+// Thousands of empty values take a hundred times their text in memory.
+func TestTheValuesOfABodyAreBounded(t *testing.T) {
+	for n, refused := range map[int]bool{maxValues - 2: false, maxValues - 1: true, 2_700_000: true} {
+		body := `{"job_id":"a,b{[\\\"","steps":[` + strings.Repeat("1,", n-1) + `1]}` // two arrays and objects, n commas
+		err := decodeBytes([]byte(body), &struct{}{})
+		if errors.Is(err, errTooManyValues) != refused || !refused && err != nil {
+			t.Errorf("%d values: %v", n, err)
+		}
 	}
 }

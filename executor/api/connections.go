@@ -4,21 +4,26 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
 
 const (
 	// maxUnverified limits the connections that have not carried a verified request.
-	// Anybody can open them, and each costs a file descriptor and a goroutine: 234 idle
-	// ones once left none for the owner. At the limit, the oldest one is closed for a new
-	// one, so that the owner can always connect; connections on which a request is arriving
-	// are closed last. A hundred relays that connect at the same moment stay below the limit.
-	maxUnverified = 256
+	// Anybody can open them, and each costs a file descriptor, a goroutine and about 16 KB.
+	// At the limit, one of them is closed for each new one; see victimLocked and
+	// welcomeLocked, which has a place for one more. A hundred
+	// relays that connect at the same moment stay below the limit.
+	maxUnverified = 1024
 	// maxVerified limits the other connections: a hundred relays with ten connections
 	// each. Over the limit, a connection remains unverified and may be closed between two
 	// requests.
 	maxVerified = 1024
+	// youngFor is how long a new connection is left alone. The first byte of an owner
+	// comes through a tunnel up to 300 ms after the connection.
+	youngFor = 500 * time.Millisecond
 )
 
 // connections are the connections of one HTTP server. They are counted so that strangers
@@ -26,16 +31,27 @@ const (
 type connections struct {
 	mu         sync.Mutex
 	unverified []*connection // the oldest one first
+	sources    map[netip.Prefix]*source
 	verified   int
 	all        map[net.Conn]*connection
+	guest      *connection // was let in although all others were young
 }
 
 // connection is one of them. Its registry's lock protects its fields.
 type connection struct {
 	registry *connections
 	conn     net.Conn
+	from     *source
+	opened   time.Time
 	active   bool // a request is arriving or being answered
 	verified bool
+}
+
+// source is an address from which unverified connections come. It says nothing where a
+// tunnel's program connects for everybody, from 127.0.0.1.
+type source struct {
+	address netip.Prefix
+	open    int // unverified connections
 }
 
 type connectionKey struct{}
@@ -45,7 +61,7 @@ type ConnContext func(context.Context, net.Conn) context.Context
 
 // watch registers the connections of the server.
 func (c *connections) watch(s *http.Server, visitor ConnContext) {
-	c.all = map[net.Conn]*connection{}
+	c.all, c.sources = map[net.Conn]*connection{}, map[netip.Prefix]*source{}
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if visitor != nil {
 			ctx = visitor(ctx, conn)
@@ -55,25 +71,84 @@ func (c *connections) watch(s *http.Server, visitor ConnContext) {
 	s.ConnState = c.changed
 }
 
-// add registers a new connection, and closes another one if there are too many.
+// add registers a new connection, and closes one if there are too many.
 func (c *connections) add(conn net.Conn) *connection {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.unverified) >= maxUnverified {
-		victim := c.oldestLocked()
-		c.removeLocked(victim)
-		victim.conn.Close() // its goroutine ends and reports it as closed
+	added, victim := c.register(conn)
+	if victim != nil {
+		victim.conn.Close() // its goroutine ends
 	}
-	added := &connection{registry: c, conn: conn}
-	c.unverified = append(c.unverified, added)
-	c.all[conn] = added
 	return added
 }
 
-// oldestLocked is the unverified connection to close next.
-func (c *connections) oldestLocked() *connection {
-	idle := slices.IndexFunc(c.unverified, func(s *connection) bool { return !s.active })
-	return c.unverified[max(0, idle)]
+// register returns what add must close, nil if nothing. That may be the new connection.
+func (c *connections) register(conn net.Conn) (added, victim *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	address := sourceOf(conn)
+	from := c.sources[address]
+	if from == nil {
+		from = &source{address: address}
+		c.sources[address] = from
+	}
+	from.open++
+	added = &connection{registry: c, conn: conn, from: from, opened: time.Now()}
+	c.unverified = append(c.unverified, added)
+	c.all[conn] = added
+	if len(c.unverified) > maxUnverified {
+		if victim = c.victimLocked(); victim == added {
+			victim = c.welcomeLocked(added)
+		}
+		if victim != nil {
+			c.removeLocked(victim)
+		}
+	}
+	return added, victim
+}
+
+// welcomeLocked lets in a connection beyond the limit where all others are young: as the guest, in
+// the place of the guest before it. So the last one of a burst, which may be the owner's, is let
+// in, and a lasting flood gets no more connections than without that place.
+func (c *connections) welcomeLocked(added *connection) (victim *connection) {
+	before := c.guest
+	if before != nil && (before.verified || c.all[before.conn] != before) {
+		before = nil
+	}
+	if before == nil && len(c.unverified) > maxUnverified+1 {
+		return added
+	}
+	c.guest = added
+	return before
+}
+
+// sourceOf is the address of a connection's peer. Of IPv6 it is the network of 64 bits, in
+// which one machine can use every address.
+func sourceOf(conn net.Conn) netip.Prefix {
+	at, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // what can't be parsed has the zero address
+	addr := at.Addr().Unmap().WithZone("")
+	network, _ := addr.Prefix(min(addr.BitLen(), 64))
+	return network
+}
+
+// victimLocked is the unverified connection to close: of the address that has most of them,
+// the oldest one, or the newest one if all of them are young. So an owner with another
+// address than the strangers loses none. With the same address, a connection that was let
+// in has the time to send its first request, and if more come than can be given that time,
+// an owner's is let in as likely as a stranger's. Connections on which a request is
+// arriving or being answered are closed last.
+func (c *connections) victimLocked() *connection {
+	newest, now := len(c.unverified)-1, time.Now()
+	onlyActive := !slices.ContainsFunc(c.unverified[:newest], func(k *connection) bool { return !k.active })
+	var victim *connection
+	for _, known := range c.unverified {
+		if known.active && !onlyActive {
+			continue
+		}
+		if victim == nil || known.from.open > victim.from.open ||
+			known.from.open == victim.from.open && now.Sub(victim.opened) < youngFor {
+			victim = known
+		}
+	}
+	return victim
 }
 
 // removeLocked removes a connection from the registry.
@@ -88,8 +163,10 @@ func (c *connections) removeLocked(gone *connection) {
 
 // removeUnverifiedLocked removes a connection from the unverified ones.
 func (c *connections) removeUnverifiedLocked(known *connection) {
-	if i := slices.Index(c.unverified, known); i >= 0 {
-		c.unverified = slices.Delete(c.unverified, i, i+1)
+	i := slices.Index(c.unverified, known)
+	c.unverified = slices.Delete(c.unverified, i, i+1)
+	if known.from.open--; known.from.open == 0 {
+		delete(c.sources, known.from.address)
 	}
 }
 

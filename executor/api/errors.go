@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/uploads"
@@ -88,6 +89,12 @@ var errorRows = []errorRow{
 	{err: journal.ErrConflict, code: contract.CodeConflict, hint: "Submit different code under a new request_id."},
 	{err: execution.ErrQueueFull, code: contract.CodeQueueFull},
 	{err: execution.ErrQueuedCode, code: contract.CodeQueueFull, hint: "Wait until earlier executions have finished, or cancel some, then submit again. Upload large data as a file instead of sending it in the code."},
+	{err: job.ErrNotFound, code: contract.CodeNotFound, hint: "List the jobs. Old jobs are dropped, and a new VM does not have the jobs of an earlier VM."},
+	{err: job.ErrOther, code: contract.CodeConflict, hint: "Submit a different job under a new job_id."},
+	{err: job.ErrConflict, code: contract.CodeConflict, hint: "Read the job, then send what fits its revision and what has begun."},
+	{err: job.ErrTooMany, code: contract.CodeQueueFull, hint: "Wait until earlier jobs have ended, or delete some."},
+	{err: job.ErrBad, code: contract.CodeBadRequest},
+	{err: job.ErrTooLarge, code: contract.CodeTooLarge, hint: "Split the job, or put data into a file."},
 	{err: execution.ErrLowMemory, code: contract.CodeLowMemory},
 	{err: execution.ErrKernelBusy, code: contract.CodeKernelBusy},
 	{err: execution.ErrNotWaiting, code: contract.CodeConflict, hint: "Read the execution: it is not waiting for input now."},
@@ -115,6 +122,7 @@ var errorRows = []errorRow{
 	{err: uploads.ErrNoUpload, code: contract.CodeNotFound, hint: "Start the upload again. Uploads that are not used for a long time are dropped, and a new VM has none."},
 	{err: files.ErrTooMany, code: contract.CodeBadRequest, hint: "Send several requests with fewer files each."},
 	{err: uploads.ErrBadUpload, code: contract.CodeBadRequest},
+	{err: uploads.ErrTaken, code: contract.CodeConflict, hint: "Choose another path, or upload with overwrite."},
 	{err: uploads.ErrDigest, code: contract.CodeChanged, hint: "The file changed while it was sent: start again."},
 	{err: files.ErrBusy, code: contract.CodeRateLimited, hint: "Try again in a few seconds."},
 	// The server is shutting down, or the caller has disconnected and reads no answer.

@@ -51,9 +51,6 @@ func checkSubmit(s contract.Submit) (wait time.Duration, err error) {
 	if !contract.RequestIDPattern.MatchString(s.RequestID) {
 		return 0, badRequest("request_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
 	}
-	if err := checkAfter(s); err != nil {
-		return 0, err
-	}
 	if strings.TrimSpace(s.Code) == "" {
 		return 0, badRequest("code: must not be empty")
 	}
@@ -67,21 +64,6 @@ func checkSubmit(s contract.Submit) (wait time.Duration, err error) {
 		return 0, err
 	}
 	return seconds("wait_seconds", s.WaitSeconds, contract.MaxWait)
-}
-
-// checkAfter checks which execution s follows.
-func checkAfter(s contract.Submit) error {
-	switch {
-	case s.AfterRequestID == "" && s.AfterAny:
-		return badRequest("after_any: needs after_request_id")
-	case s.AfterRequestID == "":
-		return nil
-	case !contract.RequestIDPattern.MatchString(s.AfterRequestID):
-		return badRequest("after_request_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
-	case s.AfterRequestID == s.RequestID:
-		return badRequest("after_request_id: must not be the request_id itself")
-	}
-	return nil
 }
 
 // waitFor takes a slot for a long poll, unless wait is 0.
@@ -124,12 +106,9 @@ func (a *API) listExecutions(r *http.Request) (any, error) {
 
 func (a *API) interruptExecution(r *http.Request) (any, error) {
 	p := parametersOf(r)
-	id, queued := p.id(journal.ErrNotFound), p.flag(contract.QueryQueued)
+	id := p.id(journal.ErrNotFound)
 	if p.err != nil {
 		return nil, p.err
-	}
-	if queued {
-		return a.withSessionEnd(a.Queue.CancelQueued(id))
 	}
 	done, err := a.wait(r) // the kernel may need 10 s to stop
 	if err != nil {

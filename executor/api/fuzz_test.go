@@ -23,6 +23,7 @@ import (
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
@@ -64,6 +65,8 @@ func fuzzBackend(f *testing.F) Backend {
 	b.Queue = execution.New(execution.Config{
 		Kernel: b.Kernel, Journal: b.Journal, Log: log, Memory: func() (uint64, uint64, error) { return 0, 1 << 40, nil },
 	})
+	b.Jobs, err = job.Open(job.Config{Dir: filepath.Join(state, "jobs"), Queue: b.Queue, Journal: b.Journal, Log: log})
+	must(f, err)
 	return b
 }
 
@@ -129,12 +132,17 @@ func FuzzRequests(f *testing.F) {
 	for i, seed := range []struct{ method, path, query, body string }{
 		{"GET", contract.PathHealth, "", ""}, {"HEAD", contract.PathHealth, "", ""},
 		{"POST", contract.PathExecutions, "", `{"request_id":"r","code":"1","unstored":true}`},
-		{"POST", contract.PathExecutions, "", `{"request_id":"r","code":"2","after_request_id":"x","timeout_seconds":1e999}`},
+		{"POST", contract.PathExecutions, "", `{"request_id":"r","code":"2","timeout_seconds":1e999}`},
 		{"GET", contract.PathExecutions, "limit=5", ""},
 		{"GET", contract.PathExecutions + "/e-1", "offset=-1&max_bytes=9", ""},
 		{"POST", contract.PathExecutions + "/e-1/interrupt", "", ""},
 		{"POST", contract.PathExecutions + "/e-1/input", "", `{"text":"x","offset":-1}`},
 		{"GET", contract.PathExecutions + "/e-1/blobs/1", "offset=0&length=99999999999", ""},
+		{"POST", contract.PathJobs, "", `{"job_id":"j","steps":[{"step_id":"a","code":"1","source_name":"n"},{"step_id":"b","code":"2","skip_if_failed":["a"],"attempts":3}],"loop":{"code":"1","again":"True","max_rounds":9}}`},
+		{"POST", contract.PathJobs, "", `{"job_id":"../j","steps":[{"step_id":"a","code":"\u0000","timeout_seconds":1e999,"skip_if_failed":["a","x"]}]}`},
+		{"GET", contract.PathJobs, "limit=501", ""}, {"GET", contract.PathJobs + "/j", "from=1&wait_seconds=1", ""},
+		{"PATCH", contract.PathJobs + "/j", "", `{"patch_id":"p","revision":0,"from":"b","steps":[{"step_id":"c","code":"3"}]}`},
+		{"DELETE", contract.PathJobs + "/j", "interrupt=true", ""}, {"DELETE", contract.PathJobs + "/none", "interrupt=1", ""},
 		{"POST", contract.PathKernelRestart, "", `{"kernel_id":"k"}`},
 		{"GET", contract.PathVariables, "", ""}, {"GET", contract.PathInspect, "name=x", ""}, {"GET", contract.PathKernel, "", ""},
 		{"POST", contract.PathCleanup, "", `{}`},

@@ -98,11 +98,6 @@ func TestASubmitIsCheckedBeforeItReachesTheQueue(t *testing.T) {
 		"timeout as text":      {`{"request_id":"a","code":"1","timeout_seconds":"9"}`, "timeout_seconds"},
 		"behind input, number": {`{"request_id":"a","code":"1","behind_input":1}`, "behind_input"},
 		"wait over 50 s":       {`{"request_id":"a","code":"1","wait_seconds":50.1}`, "wait_seconds"},
-		"odd after":            {`{"request_id":"a","code":"1","after_request_id":"b/c"}`, "after_request_id"},
-		"long after":           {`{"request_id":"a","code":"1","after_request_id":"` + strings.Repeat("b", 129) + `"}`, "after_request_id"},
-		"after itself":         {`{"request_id":"a","code":"1","after_request_id":"a"}`, "after_request_id"},
-		"after as a list":      {`{"request_id":"a","code":"1","after_request_id":["b"]}`, "after_request_id"},
-		"after any of nothing": {`{"request_id":"a","code":"1","after_any":true}`, "after_any"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := []byte(tc.body)
@@ -118,14 +113,12 @@ func TestASubmitIsCheckedBeforeItReachesTheQueue(t *testing.T) {
 func TestSubmitDefaultsAndBounds(t *testing.T) {
 	s := contract.Submit{
 		RequestID: strings.Repeat("a", 128), Code: "1", TimeoutSeconds: contract.MaxTimeout.Seconds(), WaitSeconds: 50, OutputAfterSeconds: 50,
-		AfterRequestID: strings.Repeat("b", 128), AfterAny: true,
 	}
 	if wait, err := checkSubmit(s); err != nil || wait != contract.MaxWait {
 		t.Errorf("at every bound: wait %v, %v", wait, err)
 	}
 	for name, over := range map[string]func(s *contract.Submit){
 		"request_id":           func(s *contract.Submit) { s.RequestID += "a" },
-		"after_request_id":     func(s *contract.Submit) { s.AfterRequestID += "b" },
 		"timeout_seconds":      func(s *contract.Submit) { s.TimeoutSeconds = math.Nextafter(s.TimeoutSeconds, math.Inf(1)) },
 		"wait_seconds":         func(s *contract.Submit) { s.WaitSeconds = math.Nextafter(s.WaitSeconds, math.Inf(1)) },
 		"output_after_seconds": func(s *contract.Submit) { s.OutputAfterSeconds = math.Nextafter(s.OutputAfterSeconds, math.Inf(1)) },

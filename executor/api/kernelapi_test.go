@@ -20,6 +20,7 @@ import (
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
@@ -43,7 +44,7 @@ func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	}
 	log := slog.New(slog.DiscardHandler)
 	b := Backend{
-		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Instance: t.Name(), Log: log}),
+		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Place: t.Name(), Log: log}),
 		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Getenv: os.Getenv}),
 	}
 	if b.Files, err = files.Open(work, nil, state, nil); err != nil {
@@ -56,6 +57,9 @@ func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 		Kernel: b.Kernel, Journal: b.Journal, Log: log,
 		Memory: func() (uint64, uint64, error) { m, err := probe.Memory(); return m.Used, m.Available, err },
 	})
+	if b.Jobs, err = job.Open(job.Config{Dir: filepath.Join(state, "jobs"), Queue: b.Queue, Journal: b.Journal, Log: log}); err != nil {
+		t.Fatal(err)
+	}
 	queueCtx, endQueue := context.WithCancel(context.Background())
 	kernelCtx, endKernel := context.WithCancel(context.Background())
 	var g errgroup.Group
@@ -198,19 +202,12 @@ func checkInterrupting(t *testing.T, s *stand) {
 		t.Errorf("a poll of nothing new gives %s after %v", e.Status, time.Since(began))
 	}
 	waiting := s.submit("1", 0).ExecutionID
-	for _, c := range []struct {
-		id   string
-		want contract.Status
-	}{{id, contract.StatusRunning}, {waiting, contract.StatusCancelled}, {waiting, contract.StatusCancelled}} {
-		path := contract.PathExecutions + "/" + c.id + "/interrupt?" + contract.QueryQueued + "=true"
-		if e := into[contract.Execution](s, s.call("POST", path, nil)); e.Status != c.want {
-			t.Errorf("cancelled if it is queued, it is %s, want %s", e.Status, c.want)
-		}
+	if e := into[contract.Execution](s, s.call("POST", contract.PathExecutions+"/"+waiting+"/interrupt", nil)); e.Status != contract.StatusCancelled {
+		t.Errorf("interrupted while it waits, it is %s", e.Status)
 	}
 	stop()
 	s.call("POST", contract.PathExecutions+"/"+id+"/interrupt", nil).want(t, http.StatusConflict, contract.CodeConflict)
-	s.call("POST", contract.PathExecutions+"/nothing/interrupt?"+contract.QueryQueued+"=true", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
-	s.call("POST", contract.PathExecutions+"/"+id+"/interrupt?"+contract.QueryQueued+"=1", nil).want(t, http.StatusBadRequest, contract.CodeBadRequest)
+	s.call("POST", contract.PathExecutions+"/nothing/interrupt", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 }
 
 func checkInput(t *testing.T, s *stand) {

@@ -19,6 +19,8 @@ const (
 	maxKeyWaiting = 64
 	// maxKeyWait is how long a request waits for its turn. A relay waits 20 s for an answer.
 	maxKeyWait = 10 * time.Second
+	// maxServed is how many turns are remembered: twice as many as callers can wait.
+	maxServed = 256
 )
 
 // keyRate is the rate limit of a key: a token bucket whose callers take turns when it is
@@ -34,13 +36,22 @@ type keyRate struct {
 	tokens   float64
 	refilled time.Time   // when tokens was computed
 	callers  []*waiters  // those that wait, the next one to be served first
+	served   []turn      // the last turns, the newest last
+	turns    uint64      // that were given in all
 	timer    *time.Timer // runs while anyone waits
 }
 
 // waiters are the waiting requests of one caller, in order. Closing its channel wakes a request.
 type waiters struct {
 	caller auth.Caller
+	last   uint64 // number of the caller's last turn; 0 if it had none lately
 	turns  []chan struct{}
+}
+
+// turn is one that a caller had.
+type turn struct {
+	caller auth.Caller
+	number uint64
 }
 
 func newKeyRate() *keyRate {
@@ -93,21 +104,40 @@ func (k *keyRate) refillLocked() {
 }
 
 // join queues a request behind the caller's other requests. A caller without waiting
-// requests is queued behind all other callers.
+// requests is queued before those that had a turn since its last one: a caller that waits for
+// each answer before it asks again is always late. One that had no turn lately is queued behind
+// all others, so invented callers take nobody's turn.
 func (k *keyRate) join(caller auth.Caller) (turn chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	turn = make(chan struct{})
 	at := slices.IndexFunc(k.callers, func(t *waiters) bool { return t.caller == caller })
 	if at < 0 {
-		at = len(k.callers)
-		k.callers = append(k.callers, &waiters{caller: caller})
+		at = k.placeLocked(caller)
 	}
 	k.callers[at].turns = append(k.callers[at].turns, turn)
 	if k.timer == nil {
 		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
 	}
 	return turn
+}
+
+// placeLocked adds a caller to those that wait.
+func (k *keyRate) placeLocked(caller auth.Caller) (at int) {
+	w := &waiters{caller: caller}
+	at = -1
+	for _, t := range slices.Backward(k.served) {
+		if t.caller == caller {
+			w.last = t.number
+			at = slices.IndexFunc(k.callers, func(other *waiters) bool { return other.last > w.last })
+			break
+		}
+	}
+	if at < 0 {
+		at = len(k.callers)
+	}
+	k.callers = slices.Insert(k.callers, at, w)
+	return at
 }
 
 // untilTokenLocked is the time until the next token.
@@ -126,6 +156,7 @@ func (k *keyRate) grantTurns() {
 		k.tokens--
 		next.turns = next.turns[1:]
 		k.callers = k.callers[1:]
+		k.rememberLocked(next)
 		if len(next.turns) > 0 {
 			k.callers = append(k.callers, next)
 		}
@@ -134,6 +165,16 @@ func (k *keyRate) grantTurns() {
 	if len(k.callers) > 0 {
 		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
 	}
+}
+
+// rememberLocked records that a caller has its turn.
+func (k *keyRate) rememberLocked(w *waiters) {
+	k.turns++
+	w.last = k.turns
+	if len(k.served) == maxServed {
+		k.served = slices.Delete(k.served, 0, 1)
+	}
+	k.served = append(k.served, turn{w.caller, w.last})
 }
 
 // leave removes a waiting request. It reports whether the request got its turn before that.

@@ -12,6 +12,12 @@ import (
 // takeAll has all callers take as many tokens as they can until ctx ends, and counts those
 // of each. The first caller sends greedy requests in parallel, the others one.
 func takeAll(ctx context.Context, k *keyRate, callers, greedy int) []int {
+	return takeAllLate(ctx, k, callers, greedy, 0)
+}
+
+// takeAllLate is takeAll with callers that, but for the first one, need a while before they send
+// the next request.
+func takeAllLate(ctx context.Context, k *keyRate, callers, greedy int, late time.Duration) []int {
 	given := make([]int, callers)
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -30,6 +36,9 @@ func takeAll(ctx context.Context, k *keyRate, callers, greedy int) []int {
 					mu.Lock()
 					given[n]++
 					mu.Unlock()
+					if n > 0 && late > 0 {
+						<-time.After(late)
+					}
 				}
 			})
 		}
@@ -69,6 +78,65 @@ func TestAFloodByOneCallerLeavesTheOthersTheirShare(t *testing.T) {
 			t.Errorf("%d slots and %d turns are still taken", k.waiting.inUse(), len(k.callers))
 		}
 	})
+}
+
+// The next token is another caller's before a relay that waits for each answer asks again. It must
+// not lose its turn by that.
+func TestACallerThatAsksLateGetsItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, callers := range []int{2, 3, 10} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			given := takeAllLate(ctx, emptyKeyRate(), callers, 50, 3*time.Second/keyPerSecond/2)
+			cancel()
+			if fewest, most := slices.Min(given), slices.Max(given); most-fewest > 2 {
+				t.Errorf("of %d callers one gets %d, another %d", callers, fewest, most)
+			}
+		}
+	})
+}
+
+// Whoever has the secret can invent callers. They must not keep those that wait from their turns.
+func TestInventedCallersDoNotTakeTheTurnsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		k := emptyKeyRate()
+		given := 0
+		var group sync.WaitGroup
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if k.take(ctx, caller(0)) {
+					given++
+				}
+			}
+		})
+		for n := range 20 {
+			group.Go(func() {
+				for id := n + 1; ctx.Err() == nil; id += 20 { // another caller each time
+					k.take(ctx, caller(id))
+				}
+			})
+		}
+		group.Wait()
+		if most := 60 * keyPerSecond; given < most/21-2 {
+			t.Errorf("it gets %d of %d", given, most)
+		}
+	})
+}
+
+func TestOnlyTheLastTurnsOfTheRateAreRemembered(t *testing.T) {
+	k, other := emptyKeyRate(), &waiters{caller: caller(1)}
+	k.rememberLocked(&waiters{caller: caller(0)})
+	for range maxServed - 1 {
+		k.rememberLocked(other)
+	}
+	for _, want := range []int{0, 1} { // at the bound, and one past it
+		k.callers = []*waiters{other}
+		if at := k.placeLocked(caller(0)); at != want || len(k.served) != maxServed {
+			t.Errorf("its place is %d, want %d; %d turns are remembered", at, want, len(k.served))
+		}
+		k.rememberLocked(other)
+	}
 }
 
 func TestTheBurstIsServedImmediatelyAndThenTheRateApplies(t *testing.T) {

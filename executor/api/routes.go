@@ -30,6 +30,11 @@ func (a *API) routes() http.Handler {
 	post(contract.PathInterrupt, a.interruptExecution)
 	post(contract.PathInput, a.giveInput)
 	mux.Get(contract.PathBlob, a.bytes(a.blob))
+	post(contract.PathJobs, a.submitJob)
+	get(contract.PathJobs, a.listJobs)
+	get(contract.PathJob, a.readJob)
+	mux.Patch(contract.PathJob, a.json(a.patchJob))
+	mux.Delete(contract.PathJob, a.json(a.deleteJob))
 	get(contract.PathKernel, a.kernelStatus)
 	post(contract.PathKernelRestart, a.restartKernel)
 	get(contract.PathVariables, a.variables)
@@ -63,7 +68,7 @@ func (a *API) routes() http.Handler {
 
 // allowed are the methods that the path supports.
 func allowed(mux chi.Router, path string) []string {
-	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	return slices.DeleteFunc(methods, func(m string) bool {
 		return !mux.Match(chi.NewRouteContext(), m, path)
 	})

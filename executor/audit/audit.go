@@ -30,7 +30,8 @@ const (
 	retryPause = time.Second
 	// closeTime is how long Run goes on writing after its context has ended.
 	closeTime = time.Second
-	// summaryEvery is how often turned-away requests beyond their limit are summed up.
+	// summaryEvery is how often turned-away requests beyond their limit are summed up, and
+	// whenever their number since then has doubled: a kill costs less than half of the count.
 	summaryEvery = time.Minute
 	// maxOpen is how many unfinished executions are remembered with their source. The queue
 	// accepts fewer.
@@ -68,7 +69,8 @@ type Log struct {
 	open       map[string]Source // by submit id: unfinished executions
 	code       bucket
 	turnedAway bucket
-	unrecorded omission // turned-away requests beyond the limit
+	unrecorded omission // turned-away requests beyond the limit that no line counts yet
+	counted    int      // such requests that lines count, since the last summary
 }
 
 // Open opens or creates the file; its folder must exist. It fails for anything but a regular
@@ -88,7 +90,7 @@ func Open(cfg Config) (*Log, error) {
 		code:       bucket{most: codeBurst, perSecond: codePerSecond},
 		turnedAway: bucket{most: turnedAwayBurst, perSecond: turnedAwayPerSecond},
 	}
-	l.put(record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid(), TornBytes: was.torn, AfterUncleanEnd: was.unclean})
+	l.put(record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid(), TornBytes: was.torn, AfterUncleanEnd: was.unclean, Cause: was.cause()})
 	return l, nil
 }
 
@@ -113,6 +115,9 @@ func (l *Log) admitTurnedAway() bool {
 		return true
 	}
 	l.unrecorded.add(now)
+	if l.unrecorded.count >= l.counted {
+		l.countLocked()
+	}
 	return false
 }
 

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math/bits"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -191,10 +193,50 @@ func TestTurnedAwayRequestsAreLimitedAndCounted(t *testing.T) {
 		stop()
 		got := lines(t, cfg.Path)
 		requests, omitted := of(eventRequest, got), of(eventOmitted, got)
-		if len(requests) != turnedAwayBurst+2 || len(omitted) != 1 || omitted[0].Count != sent-turnedAwayBurst {
-			t.Errorf("%d requests recorded, omitted %+v", len(requests), omitted)
+		if len(requests) != turnedAwayBurst+2 || counted(omitted) != sent-turnedAwayBurst {
+			t.Errorf("%d requests recorded, %d omitted", len(requests), counted(omitted))
+		}
+		if len(omitted) > bits.Len(sent)+1 {
+			t.Errorf("%d lines count what was omitted", len(omitted))
 		}
 	})
+}
+
+func counted(omitted []record) (n int) {
+	for _, r := range omitted {
+		n += r.Count
+	}
+	return n
+}
+
+// A kill leaves no time to sum up, so the log must already have at least half of the count.
+func TestAKillLosesAtMostHalfOfTheCountOfOmittedRecords(t *testing.T) {
+	for _, beyond := range []int{0, 1, 2, 3, 100, 1000} {
+		t.Run(strconv.Itoa(beyond), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := config(t)
+				l := open(t, cfg)
+				stop := running(l)
+				defer stop()
+				for range turnedAwayBurst + beyond {
+					l.Request(Request{Source: from, Error: contract.CodeReplayed})
+				}
+				synctest.Wait() // until all is written that is to be
+				raw, err := os.ReadFile(cfg.Path)
+				must(t, err)
+				cfg.Path += ".killed" // the file as a kill leaves it
+				must(t, os.WriteFile(cfg.Path, raw, 0o600))
+				running(open(t, cfg))()
+				got := lines(t, cfg.Path)
+				if n := counted(of(eventOmitted, got)); n > beyond || 2*n < beyond {
+					t.Errorf("%d of %d omitted records are counted", n, beyond)
+				}
+				if next := of(eventStarted, got)[1]; !next.AfterUncleanEnd || !strings.Contains(next.Cause, "are missing") {
+					t.Errorf("the next executor does not say that records may be missing: %+v", next)
+				}
+			})
+		})
+	}
 }
 
 func TestUnfinishedExecutionsInMemoryAreBounded(t *testing.T) {

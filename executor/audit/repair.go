@@ -19,6 +19,14 @@ type ending struct {
 	unclean bool  // it did not record its end
 }
 
+// cause explains what is missing.
+func (e ending) cause() string {
+	if !e.unclean {
+		return ""
+	}
+	return "the executor before recorded no end: its unwritten records are missing, and up to half of the omitted ones were not counted"
+}
+
 // repair removes what follows the last complete line: a part of a line that a crash left. It
 // changes nothing that is not a log's end.
 func repair(f *os.File) (was ending, err error) {

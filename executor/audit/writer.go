@@ -85,13 +85,19 @@ func (l *Log) report(since time.Time, err error) time.Time {
 	return since
 }
 
-// summarise records how many turned-away requests were not recorded one by one.
+// summarise counts the turned-away requests that were not recorded and no line counts yet.
 func (l *Log) summarise() {
 	l.mu.Lock()
-	omitted := l.unrecorded
-	l.unrecorded = omission{}
-	l.mu.Unlock()
-	if omitted.count > 0 {
-		l.put(omitted.record("too many signed requests that were turned away: repeated, outdated or over the rate limit"))
+	defer l.mu.Unlock()
+	l.countLocked()
+	l.counted = 0
+}
+
+func (l *Log) countLocked() {
+	if l.unrecorded.count == 0 {
+		return
 	}
+	l.put(l.unrecorded.record("too many signed requests that were turned away: repeated, outdated or over the rate limit"))
+	l.counted += l.unrecorded.count
+	l.unrecorded = omission{}
 }

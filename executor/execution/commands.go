@@ -16,21 +16,19 @@ type command struct {
 	answer chan error // buffered
 }
 
-const cancelledOnRequest = "cancelled before it started"
-
 // errNotCurrent means that the execution does not have the kernel.
 var errNotCurrent = errors.New("the execution does not have the kernel")
 
 // Interrupt cancels a waiting execution or interrupts a running one, and returns it
-// when the interrupt took effect, or after yieldTime. One that has ended for its
-// readers but not yielded the kernel is interrupted again. The error is ErrFinished
-// if there is nothing to interrupt.
+// when the interrupt took effect, or after yieldTime. A run that still has the kernel is
+// interrupted again, unless its last interrupt is younger than repeatTime. The error is
+// ErrFinished if there is nothing to interrupt.
 func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, error) {
 	record, err := q.journal.Find(id)
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	if q.cancel(id, cancelledOnRequest) {
+	if q.cancel(id, "cancelled before it started") {
 		return record.Snapshot(), nil
 	}
 	err = q.send(ctx, id, (*runner).interruptAsked)
@@ -41,16 +39,6 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 		return contract.Execution{}, err
 	}
 	return q.journal.Read(ctx, id, journal.ReadRequest{Wait: yieldTime, UntilEnd: true, NoEvents: true})
-}
-
-// CancelQueued cancels an execution that waits, and returns it. One that runs goes on.
-func (q *Queue) CancelQueued(id string) (contract.Execution, error) {
-	record, err := q.journal.Find(id)
-	if err != nil {
-		return contract.Execution{}, err
-	}
-	q.cancel(id, cancelledOnRequest)
-	return record.Snapshot(), nil
 }
 
 // Input answers the input() call that the execution waits in. The error is ErrNotWaiting

@@ -13,6 +13,9 @@ const (
 	// acceptTime is how long an interrupt waits for the kernel to start the code:
 	// ipykernel ignores an earlier SIGINT, and the interrupt would be lost.
 	acceptTime = 2 * time.Second
+	// repeatTime is the least between two interrupts of a run. A request that the network repeats
+	// must not disturb what the code does after the first one.
+	repeatTime = time.Second
 	// idleGrace is how long a run with a reply waits for the idle status: past the
 	// kernel's high-water mark, messages on iopub are dropped.
 	idleGrace = time.Second
@@ -36,6 +39,7 @@ func (r *runner) untilDue() time.Duration {
 			next = t
 		}
 	}
+	r.q.eachDue(add)
 	if r.q.journal.NeedsFlush() {
 		add(r.flushed.Add(flushPause))
 	}
@@ -148,6 +152,6 @@ func (r *runner) endIfUnyielding(c *run, now time.Time) {
 		return
 	}
 	r.end(c.cause.status(), fmt.Sprintf(
-		"the code ignored the interrupt and is still running after %s; restart_kernel ends it and deletes the variables", yieldTime))
+		"the code ignored the interrupt and is still running after %s; interrupt it again, or call restart_kernel, which deletes the variables", yieldTime))
 	r.q.runningChanged(c.prompt)
 }

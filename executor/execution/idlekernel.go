@@ -145,7 +145,7 @@ func (q *Queue) leave(turn chan struct{}, reason error) error {
 // lendLocked lends the kernel to the next call if it is free and no execution comes first.
 func (q *Queue) lendLocked() {
 	g := &q.guests
-	if q.running != nil || g.lent || len(g.waiting) == 0 || g.first == 0 && len(q.pending) > 0 {
+	if q.running != nil || q.choosing || g.lent || len(g.waiting) == 0 || g.first == 0 && len(q.pending) > 0 {
 		return
 	}
 	close(g.waiting[0])

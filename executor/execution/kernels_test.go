@@ -133,13 +133,9 @@ func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
 	}
 	memory := func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
 	q := New(Config{Kernel: l.Supervisor, Journal: unstarted(t).journal, Memory: memory, Log: slog.New(slog.DiscardHandler)})
-	id := q.addSubmit(t, "caller", contract.Submit{RequestID: "1"})
+	q.add(t, "1", "caller")
 	(&runner{q: q, kernel: k}).begin(t.Context())
-	record, err := q.journal.Find(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := record.Snapshot()
+	x := q.journal.ByRequest("1").Snapshot()
 	wantStatus(t, x, contract.StatusCancelled)
 	if !strings.Contains(x.Reason, "did not run") {
 		t.Errorf("the reason is %q", x.Reason)

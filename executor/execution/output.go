@@ -78,14 +78,17 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 // page emits what IPython hands to a pager, for example the answer to len?. It is
 // only in the reply's payload.
 func (r *run) page(reply *jupyter.ExecuteReply) {
-	for _, p := range reply.Payload {
-		if p.Source == "page" && len(p.Data) > 0 {
+	for _, p := range reply.Payload.Items {
+		if p.Source == "page" && len(p.Display.Data) > 0 {
 			now := time.Now()
 			r.flush(now)
 			event := contract.Event{Time: now.UTC(), Type: contract.EventDisplayData}
-			r.display(&event, jupyter.DisplayData{Data: p.Data})
+			r.display(&event, p.Display)
 			r.emit(event)
 		}
+	}
+	if reply.Payload.Omitted > 0 {
+		r.gap(int64(reply.Payload.Omitted), reply.Payload.OmittedBytes)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 )
@@ -229,6 +230,38 @@ func TestAPromptBehindWhichOthersWaitIsBounded(t *testing.T) {
 		b := q.behindLocked()
 		if b == nil || len(b.Prompt) > contract.MaxBehindPrompt || (b.Prompt == q.prompt.text) != (over == 0) {
 			t.Errorf("%d past the bound: %+v", over, b)
+		}
+	}
+}
+
+// Of a reply with more pages than are decoded, the first ones are displays, and a gap counts the rest.
+func TestPagesBeyondTheBoundAreAGap(t *testing.T) {
+	t.Parallel()
+	const decoded, one = 100, `{"source":"page","data":{"text/plain":"p"}}`
+	for _, over := range []int{0, 1, 10_000} {
+		q := unstarted(t)
+		r := unstartedIn(t, q)
+		var reply jupyter.ExecuteReply
+		raw := `{"status":"ok","payload":[` + one + strings.Repeat(","+one, decoded-1+over) + `]}`
+		if err := json.Unmarshal([]byte(raw), &reply); err != nil {
+			t.Fatal(err)
+		}
+		r.page(&reply)
+		x, err := q.journal.Read(t.Context(), r.record.ID, journal.ReadRequest{MaxBytes: contract.MaxReadBytes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		displays, gaps := 0, []contract.Event{}
+		for _, ev := range x.Events {
+			switch ev.Type {
+			case contract.EventDisplayData:
+				displays++
+			case contract.EventGap:
+				gaps = append(gaps, ev)
+			}
+		}
+		if displays != decoded || over == 0 && len(gaps) > 0 || over > 0 && (len(gaps) != 1 || gaps[0].Events != int64(over) || gaps[0].Bytes != int64(over*len(one))) {
+			t.Errorf("%d pages more: %d displays, and gaps %+v", over, displays, gaps)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (r *run) requestInput(m *jupyter.Message, now time.Time) {
 	}) {
 		r.prompt.offset = r.record.Snapshot().NextOffset - 1 // only the runner writes events
 	}
-	r.inputRequest, r.inputSince = m.Keep(), now
+	r.inputRequest, r.inputSince = m.Parent(), now
 	_ = r.record.Update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
@@ -66,11 +67,17 @@ type Queue struct {
 	mu      sync.Mutex
 	pending []*submission   // in the order in which they run
 	round   int             // of the one that started last
+	turns   []turn          // the last ones, the newest last; see maxTurns
 	life    string          // id of the kernel that they run on; empty while there is none
 	running *journal.Record // has the kernel; it may have finished without yielding it
-	prompt  prompt          // the newest of running
-	guests  guests
-	closing bool
+	current *member         // whose execution running is; nil if that was submitted by itself
+	members []*member       // sources, the oldest first
+	// choosing: a source that has its turn is asked for its execution.
+	choosing bool
+	death    string // why there is no kernel, if there was one
+	prompt   prompt // the newest of running
+	guests   guests
+	closing  bool
 }
 
 // New makes a queue; Run runs it.
@@ -98,29 +105,37 @@ func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) 
 	if id, err := q.journal.Submitted(s); id != "" || err != nil {
 		return id, err
 	}
-	if err := q.refuseLocked(caller, len(s.Code)); err != nil {
+	if err := q.refuseLocked(caller, len(s.Code), true); err != nil {
 		return "", err
 	}
 	record, err := q.journal.Create(s)
 	if err != nil {
 		return "", err
 	}
-	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller, follows: q.followedBy(s)})
+	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller})
 	q.updateLocked()
 	return record.ID, nil
 }
 
-// refuseLocked returns why code of this size can't be accepted now.
-func (q *Queue) refuseLocked(caller string, size int) error {
+// refuseLocked returns why code of this size, which may need a place, can't be accepted now.
+func (q *Queue) refuseLocked(caller string, size int, place bool) error {
 	if q.closing {
 		return ErrShuttingDown
 	}
 	if _, err := q.cfg.Kernel.Ready(); errors.Is(err, kernel.ErrDead) {
 		return err
 	}
-	if err := q.fullLocked(caller, size); err != nil {
+	full := q.roomLocked
+	if place {
+		full = q.fullLocked
+	}
+	if err := full(caller, size); err != nil {
 		return err
 	}
+	return q.lowMemory()
+}
+
+func (q *Queue) lowMemory() error {
 	_, available, err := q.memory.usage(acceptAge)
 	if err == nil && available < q.cfg.Limits.MinMemory {
 		return fmt.Errorf("%w: %.2f GB, a run needs %.2f GB", ErrLowMemory,
@@ -129,10 +144,8 @@ func (q *Queue) refuseLocked(caller string, size int) error {
 	return nil
 }
 
-// updateLocked cancels the waiting executions that must not start any more, and sets the
-// position of each of the others, and what it waits for.
+// updateLocked sets the position of each waiting execution, and what it waits for.
 func (q *Queue) updateLocked() {
-	q.cancelFollowersLocked()
 	if len(q.pending) == 0 {
 		return
 	}
@@ -142,8 +155,10 @@ func (q *Queue) updateLocked() {
 		ahead = 1
 	}
 	for i, s := range q.pending {
-		s.SetQueuePosition(i + ahead)
-		s.SetBehind(behind)
+		if s.member == nil {
+			s.SetQueuePosition(i + ahead)
+			s.SetBehind(behind)
+		}
 	}
 }
 
@@ -166,9 +181,13 @@ func (q *Queue) behindLocked() *contract.Behind {
 // a prompt, or ended for its readers without yielding the kernel.
 func (q *Queue) runningChanged(p prompt) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.prompt = p
 	q.updateLocked()
+	m := q.current
+	q.mu.Unlock()
+	if m != nil {
+		m.Changed()
+	}
 }
 
 // signal wakes the runner.
@@ -183,26 +202,20 @@ func (q *Queue) signal() {
 func (q *Queue) Busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.running != nil || len(q.pending) > 0
-}
-
-// RestoreJournal writes the journal again after its folder was deleted.
-func (q *Queue) RestoreJournal() {
-	q.journal.Restore()
-	q.signal() // the runner flushes
+	return q.running != nil || q.choosing || len(q.pending) > 0
 }
 
 // cancel removes an execution from the queue; false if it does not wait there.
 func (q *Queue) cancel(id, reason string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.IndexFunc(q.pending, func(s *submission) bool { return s.ID == id })
+	i := slices.IndexFunc(q.pending, func(s *submission) bool { return s.member == nil && s.ID == id })
 	if i < 0 {
 		return false
 	}
 	q.pending[i].cancel(reason)
 	q.ended.Store(true)
-	q.pending = slices.Delete(q.pending, i, i+1)
+	q.giveUpTurnLocked(i)
 	q.lendLocked()
 	q.updateLocked()
 	return true
@@ -218,12 +231,18 @@ func (q *Queue) kernelStarted(id string) {
 // cancelAll empties the queue, because there is no kernel any more.
 func (q *Queue) cancelAll(reason string) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.life = ""
+	q.life, q.death = "", reason
 	for _, s := range q.pending {
-		s.cancel(reason)
+		if s.member == nil {
+			s.cancel(reason)
+		}
 	}
 	q.pending = nil
+	lost := q.loseLocked()
+	q.mu.Unlock()
+	for _, m := range lost {
+		m.Lost(reason)
+	}
 }
 
 // close refuses further submits and cancels the waiting ones.
@@ -239,13 +258,14 @@ func (q *Queue) close() {
 func (q *Queue) next() *submission {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.dueLocked(time.Now())
 	if q.guests.lent || q.closing || q.running != nil || len(q.pending) == 0 {
 		return nil
 	}
 	s := q.pending[0]
 	q.pending = slices.Delete(q.pending, 0, 1) // which also releases its code
-	q.round = s.round
-	q.running, q.prompt = s.Record, prompt{}
+	q.beginTurnLocked(s)
+	q.running, q.choosing, q.prompt = s.Record, s.member != nil, prompt{}
 	q.takenLocked()
 	q.updateLocked()
 	return s
@@ -255,7 +275,7 @@ func (q *Queue) next() *submission {
 func (q *Queue) yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.running = nil
+	q.running, q.current, q.choosing = nil, nil, false
 	q.ended.Store(true)
 	q.guests.first = len(q.guests.waiting)
 	q.lendLocked()

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
 		q := newBench(t, s, settings{})
 		x := q.settle(q.submit("kept = 5\nwhile True: pass", 2))
 		wantStatus(t, x, contract.StatusTimedOut)
-		if took := x.FinishedAt.Sub(*x.StartedAt); took < 2*time.Second || took > 8*time.Second {
+		if took := x.FinishedAt.Sub(*x.StartedAt); took < 2*time.Second || took > 30*time.Second {
 			t.Errorf("the interrupt took %s", took)
 		}
 		if got := text(q.run("print(kept)"), contract.Stdout); got != "5\n" {
@@ -209,6 +210,26 @@ func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
 	}
 	wantStatus(t, q.settle(waiting), contract.StatusCancelled)
 	wantStatus(t, q.run("1"), contract.StatusSucceeded)
+}
+
+// Python can lose a KeyboardInterrupt. Another interrupt then ends the run, but one that comes at once
+// does not: it may be the same request once more, and would disturb what the code does last.
+func TestAnInterruptCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	q := newBench(t, stacks.Old(t), settings{})
+	id := q.submit("import time\nfor n in range(3):\n  print(n, flush=True)\n  try:\n    while True: time.sleep(.01)\n  except KeyboardInterrupt: pass\nraise KeyboardInterrupt", 60)
+	q.awaitEvent(id, 0)
+	began := time.Now()
+	asked := 0
+	for err := error(nil); !errors.Is(err, ErrFinished); asked++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err = q.Interrupt(ctx, id)
+		cancel()
+	}
+	wantStatus(t, q.settle(id), contract.StatusInterrupted)
+	if took := time.Since(began); took < 2*repeatTime {
+		t.Errorf("%d calls within %s sent three interrupts", asked, took)
+	}
 }
 
 func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {

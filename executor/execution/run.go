@@ -14,6 +14,7 @@ import (
 // run is what the runner knows of an execution that was sent to the kernel.
 type run struct {
 	record *journal.Record
+	member *member // whose execution it is; nil if it was submitted by itself
 	msgID  string
 	log    *slog.Logger
 

@@ -120,7 +120,7 @@ func (r *runner) begin(ctx context.Context) {
 		return
 	}
 	s := r.q.next()
-	if s == nil {
+	if s == nil || s.member != nil && !r.choose(s) {
 		return
 	}
 	now := time.Now()
@@ -128,20 +128,15 @@ func (r *runner) begin(ctx context.Context) {
 	if err != nil {
 		s.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be saved, so the code did not run: %v", err), 0)
 		s.CloseLog()
+		r.tell(&run{record: s.Record, member: s.member})
 		r.q.yield()
 		r.q.signal()
 		return
 	}
 	// Saved before it is sent: what a kernel has received is never "queued".
-	id, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
-		Code:         s.code,
-		StoreHistory: !s.Unstored,
-		AllowStdin:   true,
-		// With true, ipykernel aborts requests that arrive just after a failure.
-		StopOnError: false,
-	})
+	id, err := r.send(ctx, s)
 	r.measureBefore(s.Record)
-	r.current = &run{record: s.Record, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log}
+	r.current = &run{record: s.Record, member: s.member, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log}
 	r.remember(r.current)
 	switch {
 	case err == nil:
@@ -152,6 +147,27 @@ func (r *runner) begin(ctx context.Context) {
 		r.end(contract.StatusFailed, fmt.Sprintf("the kernel could not be reached, so the code did not run: %v", err))
 	}
 	r.release()
+}
+
+// send sends the code to the kernel. What comes before it is a request of its own, which the
+// kernel handles first, and whose reply belongs to no run.
+func (r *runner) send(ctx context.Context, s *submission) (id string, err error) {
+	if s.prelude != "" {
+		_, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+			Silent: true, UserExpressions: map[string]string{"before": s.prelude},
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+		Code:            s.code,
+		StoreHistory:    !s.Unstored,
+		UserExpressions: s.expressions(),
+		AllowStdin:      true,
+		// With true, ipykernel aborts requests that arrive just after a failure.
+		StopOnError: false,
+	})
 }
 
 // measureBefore measures memory while the kernel still reads the request. The next
@@ -248,10 +264,15 @@ func (r *runner) end(status contract.Status, reason string) {
 		r.kernel.RunSucceeded()
 	}
 	c.record.Finish(status, c.explain(reason), r.q.memory.inUse())
+	r.tell(c)
 }
 
-// release frees the kernel for the next execution.
+// release frees the kernel for the next execution. Of the reply, which can have megabytes,
+// nothing more is used.
 func (r *runner) release() {
+	if r.current.reply != nil {
+		r.current.reply = &jupyter.ExecuteReply{Status: r.current.reply.Status}
+	}
 	r.current = nil
 	r.q.yield()
 }
@@ -263,11 +284,17 @@ func (r *runner) command(c command) error {
 	return c.do(r)
 }
 
+// interruptAsked interrupts the current run, and interrupts it again if the last interrupt has had
+// time to work: Python can lose a KeyboardInterrupt, for example in a callback of its own.
 func (r *runner) interruptAsked() error {
-	if r.current.ended {
+	c, now := r.current, time.Now()
+	if c.ended {
 		return r.kernel.Interrupt()
 	}
-	r.current.interrupt(causeAsked, time.Now())
-	r.tick(time.Now())
+	c.interrupt(causeAsked, now)
+	if now.Sub(c.interrupted) >= repeatTime {
+		c.interrupted = time.Time{} // tick sends another one
+	}
+	r.tick(now)
 	return nil
 }

@@ -3,6 +3,8 @@ package execution
 import (
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,43 +32,16 @@ func unstarted(t *testing.T) *Queue {
 	return New(Config{Journal: j, Log: log})
 }
 
-// add makes an execution wait, behind the one that is named after, if any.
-func (q *Queue) add(t *testing.T, name, caller string, after ...string) {
+// add makes an execution wait. Its code is its name.
+func (q *Queue) add(t *testing.T, name, caller string) {
 	t.Helper()
-	q.addSubmit(t, caller, contract.Submit{RequestID: name, AfterRequestID: strings.Join(after, "")})
-}
-
-// addSubmit is Submit without its checks, which need a kernel. The code is the request_id.
-func (q *Queue) addSubmit(t *testing.T, caller string, s contract.Submit) (id string) {
-	t.Helper()
-	s.Code = s.RequestID
-	if id, err := q.journal.Submitted(s); id != "" || err != nil {
-		return id
-	}
+	s := contract.Submit{RequestID: name, Code: name} // Submit checks more, which needs a kernel
 	record, err := q.journal.Create(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller, follows: q.followedBy(s)})
+	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller})
 	q.updateLocked()
-	return record.ID
-}
-
-// addChain makes a chain of n executions wait: name1, name2 and so on.
-func (q *Queue) addChain(t *testing.T, name, caller string, n int) {
-	t.Helper()
-	q.add(t, name+"1", caller)
-	for i := 2; i <= n; i++ {
-		q.add(t, fmt.Sprint(name, i), caller, fmt.Sprint(name, i-1))
-	}
-}
-
-// begin takes the next execution out of the queue and finishes it.
-func (q *Queue) begin() {
-	s := q.next()
-	_ = s.Update(func(x *contract.Execution) { x.KernelID = q.life })
-	s.Finish(contract.StatusSucceeded, "", 0)
-	q.yield()
 }
 
 func TestCallersTakeTurns(t *testing.T) {
@@ -90,72 +65,24 @@ func TestCallersTakeTurns(t *testing.T) {
 	}
 }
 
-// Each case begins with four waiting cells of a notebook, of which the first one runs.
-func TestOtherRunsGoBetweenTheCellsOfAChain(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		add  func(q *Queue)
-		want string
-	}{
-		"the same caller": {func(q *Queue) { q.add(t, "q", "a") }, "q a2 a3 a4"},
-		"many of the same caller": {func(q *Queue) {
-			for n := range 4 {
-				q.add(t, fmt.Sprint("q", n), "a")
-			}
-		}, "q0 a2 q1 a3 q2 a4 q3"},
-		"other callers": {func(q *Queue) {
-			q.add(t, "b", "b")
-			q.add(t, "c", "c")
-		}, "b c a2 a3 a4"},
-		"another notebook":                    {func(q *Queue) { q.addChain(t, "b", "b", 3) }, "b1 a2 a3 b2 a4 b3"},
-		"another notebook of the same caller": {func(q *Queue) { q.addChain(t, "b", "a", 3) }, "b1 a2 a3 a4 b2 b3"},
-		"another caller continues the chain":  {func(q *Queue) { q.add(t, "b", "b", "a4") }, "a2 a3 a4 b"},
-		"a second branch":                     {func(q *Queue) { q.add(t, "b", "b", "a2") }, "a2 a3 b a4"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			q := unstarted(t)
-			q.addChain(t, "a", "a", 4)
-			q.begin()
-			test.add(q)
-			if got := q.order(); got != test.want {
-				t.Errorf("the order is %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-// Quick runs of which each is submitted while the one before it runs do not keep a notebook
-// from going on, nor does it keep them.
-func TestAStreamOfQuickRunsAndAChainAlternate(t *testing.T) {
+// A caller's later runs move up when some before them are cancelled.
+func TestACancelledRunLeavesNoGapInItsCallersTurns(t *testing.T) {
 	t.Parallel()
 	q := unstarted(t)
-	q.addChain(t, "a", "a", 4)
-	var got []string
-	for n := range 6 {
-		q.add(t, fmt.Sprint("q", n), "a")
-		got = append(got, q.pending[0].code)
-		q.begin()
+	for _, name := range []string{"a1", "a2", "a3", "b1", "b2", "b3", "c1"} {
+		q.add(t, name, name[:1])
 	}
-	if got := strings.Join(got, " "); got != "a1 q0 a2 q1 a3 q2" {
-		t.Errorf("the order is %s", got)
-	}
-}
-
-func TestAChainTakesPlacesAsOtherRunsDo(t *testing.T) {
-	t.Parallel()
-	q := unstarted(t)
-	for n := range 4 {
-		q.addChain(t, fmt.Sprint("notebook", n, "-"), fmt.Sprint(n), 16)
-	}
-	for caller, want := range map[string]bool{"0": true, "3": true, "other": false} {
-		if got := q.fullLocked(caller, 1) != nil; got != want {
-			t.Errorf("four notebooks wait: full for caller %s: %v", caller, got)
+	for _, s := range slices.Clone(q.pending) {
+		if s.code == "b1" || s.code == "b2" {
+			q.cancel(s.ID, "cancelled before it started")
 		}
 	}
-	q.add(t, "quick", "other")
-	if got := q.pending[4].code; got != "quick" {
-		t.Errorf("after the first cells comes %s", got)
+	if got := q.order(); got != "a1 c1 b3 a2 a3" {
+		t.Errorf("after b1 and b2 were cancelled the order is %s", got)
+	}
+	q.add(t, "b4", "b")
+	if got := q.order(); got != "a1 c1 b3 a2 b4 a3" {
+		t.Errorf("with one run more the order is %s", got)
 	}
 }
 
@@ -184,5 +111,91 @@ func TestACallerWithManyExecutionsKeepsNoOtherOut(t *testing.T) {
 	}
 	if q.fullLocked("one more", 1) == nil {
 		t.Error("the queue has no bound")
+	}
+}
+
+// runTurns runs n executions and counts them by caller. Each time that one has begun, submit
+// may make others wait, and gets how many executions of each caller wait or run.
+func (q *Queue) runTurns(n int, submit func(waiting map[string]int)) map[string]int {
+	count := map[string]int{}
+	for range n {
+		s := q.next()
+		count[s.caller]++
+		waiting := map[string]int{s.caller: 1}
+		for _, p := range q.pending {
+			waiting[p.caller]++
+		}
+		submit(waiting)
+		s.Finish(contract.StatusSucceeded, "", 0)
+		q.yield()
+	}
+	return count
+}
+
+// A caller that waits for each answer before it submits again is always late: the next run has
+// begun meanwhile. It must not lose its turn by that.
+func TestCallersWithOneCallGetAsManyTurnsAsThoseWithMany(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]map[string]int{
+		"one and many":          {"one": 1, "many": 10},
+		"one, two and many":     {"one": 1, "two": 2, "many": 10},
+		"several with one call": {"a": 1, "b": 1, "c": 1, "many": 10, "more": 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := unstarted(t)
+			id := 0
+			fill := func(waiting map[string]int) {
+				for _, caller := range slices.Sorted(maps.Keys(ahead)) {
+					for n := waiting[caller]; n < ahead[caller]; n++ {
+						q.add(t, fmt.Sprint(caller, id), caller)
+						id++
+					}
+				}
+			}
+			fill(nil)
+			const rounds = 40
+			for caller, n := range q.runTurns(rounds*len(ahead), fill) {
+				if n < rounds-1 || n > rounds+1 {
+					t.Errorf("%s, which has up to %d calls, has %d of %d turns", caller, ahead[caller], n, rounds)
+				}
+			}
+		})
+	}
+}
+
+// Whoever has the secret can invent callers. They must not keep those that wait from their turns.
+func TestInventedCallersDoNotKeepOthersFromTheirTurns(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	for n := range 20 {
+		q.add(t, fmt.Sprint("honest", n), "honest")
+	}
+	id := 0
+	count := q.runTurns(100, func(map[string]int) {
+		id++
+		q.add(t, fmt.Sprint("invented", id), fmt.Sprint("invented ", id))
+	})
+	if n := count["honest"]; n < 10 { // each round has one more of the others than the one before
+		t.Errorf("it has %d of 100 turns", n)
+	}
+}
+
+func TestOnlyTheLastTurnsAreRemembered(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	of := func(caller string) *submission {
+		return &submission{Record: &journal.Record{}, caller: caller, round: q.round + 1}
+	}
+	q.beginTurnLocked(of("a"))
+	for range maxTurns - 1 {
+		q.beginTurnLocked(of("b"))
+	}
+	if round := q.firstRoundLocked(of("a")); round != q.round {
+		t.Errorf("at the bound it joins round %d, want %d", round, q.round)
+	}
+	q.beginTurnLocked(of("b"))
+	if round := q.firstRoundLocked(of("a")); round != q.round+1 || len(q.turns) != maxTurns {
+		t.Errorf("one past the bound it joins round %d, want %d; %d turns are remembered", round, q.round+1, len(q.turns))
 	}
 }

@@ -50,6 +50,9 @@ func (d *Digests) Compare(ctx context.Context, m contract.Manifest) (contract.Co
 // will report the reason.
 func (d *Digests) compare(ctx context.Context, v *inspector, m contract.Manifest, f contract.ManifestFile) contract.Compared {
 	at := m.Path + "/" + f.Name
+	if f.Replaces != "" {
+		return d.compareExact(ctx, v, at, f)
+	}
 	for n := range maxNumbered {
 		name := numberedPath(at, n)
 		info, err := v.lstat(name)
@@ -64,6 +67,36 @@ func (d *Digests) compare(ctx context.Context, v *inspector, m contract.Manifest
 		if m.Overwrite {
 			break
 		}
+	}
+	return contract.Compared{State: contract.StateAbsent}
+}
+
+// compareExact is compare for a file that gets this name or none.
+func (d *Digests) compareExact(ctx context.Context, v *inspector, name string, f contract.ManifestFile) contract.Compared {
+	info, err := v.lstat(name)
+	if err != nil {
+		return contract.Compared{State: contract.StateAbsent}
+	}
+	taken := contract.Compared{State: contract.StateTaken}
+	if !info.Mode().IsRegular() {
+		return taken
+	}
+	if info.Size() == f.SizeBytes {
+		if one := d.same(ctx, name, info, f); one.State != contract.StateAbsent {
+			return one
+		}
+	}
+	if f.Replaces == contract.ReplaceNothing {
+		return taken
+	}
+	switch sum, _, err := d.sumIfReady(ctx, name); {
+	case err != nil:
+		return contract.Compared{State: contract.StateUnknown}
+	case sum != f.Replaces:
+		return taken
+	}
+	if t, err := d.roots.Target(name); err != nil || t.Linked {
+		return taken
 	}
 	return contract.Compared{State: contract.StateAbsent}
 }
@@ -84,7 +117,7 @@ func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f con
 		return contract.Compared{State: contract.StateAbsent}
 	}
 	same := contract.Compared{State: contract.StateSame, Path: contract.EscapeName(shown), ETag: f.ETag}
-	if f.ETag != "" && f.ETag == etagOf(info) {
+	if f.ETag != "" && f.ETag == ETagOf(info) {
 		return same
 	}
 	if f.SHA256 == "" {

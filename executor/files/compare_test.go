@@ -81,6 +81,54 @@ func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 	}
 }
 
+func TestAManifestThatMayReplaceFilesNamesThoseThatAreOthers(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	d.settledAfter = 0
+	runs(t, d.Run)
+	old, large := []byte("old"), body(hashedAtOnce+1)
+	for name, content := range map[string][]byte{"a.py": old, "a (1).py": body(30), "large": large} {
+		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), content, 0o600))
+	}
+	must(t, os.Mkdir(filepath.Join(tr.Workdir, "folder"), 0o755))
+	for link, target := range map[string]string{"link.py": "a.py", "here": "."} {
+		must(t, os.Symlink(target, filepath.Join(tr.Workdir, link)))
+	}
+	if st, err := d.Stat(t.Context(), "large", timeout); err != nil || st.SHA256 == "" {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	other := sha(body(99))
+	for _, c := range []struct {
+		name     string
+		content  []byte
+		replaces string
+		want     contract.CompareState
+	}{
+		{"a.py", old, contract.ReplaceNothing, contract.StateSame},
+		{"a.py", body(30), contract.ReplaceNothing, contract.StateTaken}, // although "a (1).py" has these bytes
+		{"a.py", []byte("odd"), contract.ReplaceNothing, contract.StateTaken},
+		{"a.py", body(30), sha(old), contract.StateAbsent},
+		{"a.py", body(30), other, contract.StateTaken},
+		{"link.py", body(30), sha(old), contract.StateTaken},
+		{"here/a.py", body(30), sha(old), contract.StateTaken},
+		{"here/a.py", old, other, contract.StateSame},
+		{"none.py", body(30), other, contract.StateAbsent},
+		{"none/none.py", body(30), contract.ReplaceNothing, contract.StateAbsent},
+		{"folder", body(30), other, contract.StateTaken},
+		{"large", body(30), sha(large), contract.StateAbsent},
+		{"large", body(30), other, contract.StateTaken},
+		{"null", body(30), other, contract.StateAbsent}, // not served: the upload reports the reason
+	} {
+		f := contract.ManifestFile{Name: c.name, SizeBytes: int64(len(c.content)), SHA256: sha(c.content), Replaces: c.replaces}
+		for _, overwrite := range []bool{false, true} {
+			got, err := d.Compare(t.Context(), contract.Manifest{Path: tr.Workdir, Overwrite: overwrite, Files: []contract.ManifestFile{f}})
+			if err != nil || got.Files[0].State != c.want {
+				t.Errorf("%+v: %+v, %v, want %q", f, got, err, c.want)
+			}
+		}
+	}
+}
+
 // A comparison starts to hash a large file in the background and does not wait for it.
 func TestALargeFileIsUnknownUntilItWasHashed(t *testing.T) {
 	tr := newTree(t)

@@ -168,8 +168,8 @@ func etag(device, inode uint64, size int64, times [2]int64) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", device, inode, size, times[0], times[1])
 }
 
-// etagOf is the etag of a file that is not open.
-func etagOf(info fs.FileInfo) string {
+// ETagOf is the etag of a file that is not open.
+func ETagOf(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ""

@@ -14,6 +14,7 @@ import (
 type Target struct {
 	folder location
 	Name   string
+	Linked bool // a link below the root is in the requested path
 }
 
 // Target resolves a path that may not exist yet. From the first missing name on, names
@@ -33,7 +34,7 @@ func (r *Roots) Target(path string) (Target, error) {
 	}
 	if w.missing {
 		rt, _ := r.containing(w.at) // allowed has checked that there is one
-		return newTarget(location{root: rt, rel: rt.rel(w.at)}), nil
+		return newTarget(location{root: rt, rel: rt.rel(w.at)}, w.links > 0), nil
 	}
 	p, err := w.end()
 	switch {
@@ -44,7 +45,7 @@ func (r *Roots) Target(path string) (Target, error) {
 	case !p.info.Mode().IsRegular():
 		return Target{}, ErrNotRegular
 	}
-	return newTarget(p), nil
+	return newTarget(p, w.links > 0), nil
 }
 
 // MakeFolder creates the folder at path and its parents, unless they exist. It returns the
@@ -84,12 +85,12 @@ func (r *Roots) TargetIn(folder, name string) (Target, error) {
 	if !ok || within(r.state, folder) {
 		return Target{}, ErrForbidden
 	}
-	return Target{location{root: rt, rel: rt.rel(folder)}, name}, nil
+	return Target{folder: location{root: rt, rel: rt.rel(folder)}, Name: name}, nil
 }
 
-func newTarget(p location) Target {
+func newTarget(p location, linked bool) Target {
 	folder, name := p.parent()
-	return Target{folder, name}
+	return Target{folder, name, linked}
 }
 
 // make steps to a name that does not exist. A root itself is never created: if Drive is

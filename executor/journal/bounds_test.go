@@ -40,7 +40,7 @@ func TestTextsOfErrorsAreShortened(t *testing.T) {
 // longest line that is read again. A longer line is no tombstone, and hides none after it.
 func TestALineOfATombstoneIsBounded(t *testing.T) {
 	s := numbered(1)
-	s.RequestID, s.After = strings.Repeat("r", contract.MaxRequestIDLen), strings.Repeat("a", contract.MaxRequestIDLen)
+	s.RequestID = strings.Repeat("r", contract.MaxRequestIDLen)
 	s.Reason, s.EName, s.EValue = strings.Repeat("<", maxTombstoneText), strings.Repeat("<", maxTombstoneText), strings.Repeat("<", maxTombstoneText)
 	line, err := json.Marshal(s)
 	if err != nil || len(line)+1 > maxTombstone {

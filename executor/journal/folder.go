@@ -89,7 +89,9 @@ func (j *Journal) nextFolderLocked() (*folder, error) {
 	f := j.spare
 	j.spare = nil
 	if j.reserve.missing() {
-		j.restoreLocked()
+		if _, err := j.restoreLocked(); err != nil {
+			j.log.Error("restoring the deleted execution log", "err", err)
+		}
 	}
 	if f != nil {
 		return f, nil

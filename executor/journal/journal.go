@@ -36,17 +36,19 @@ type Limits struct {
 	LogBytes   int64 // events of one execution, and as many bytes of blobs; 256 MiB
 	StateSize  int64 // all executions together; 4 GiB, the oldest finished output is deleted first
 	Kept       int   // executions with a folder: the user's and the relay's own each; 2,000
+	Awaited    int   // as many more of each, of jobs, whose output no relay has fetched: a day of rounds of 10 s; 10,000
 	Tombstones int   // request_ids remembered beyond those: at least this many, at most twice; 150,000
 }
 
 // DefaultLimits are the contract's.
-var DefaultLimits = Limits{LogBytes: 256 << 20, StateSize: 4 << 30, Kept: 2000, Tombstones: 150_000}
+var DefaultLimits = Limits{LogBytes: 256 << 20, StateSize: 4 << 30, Kept: 2000, Awaited: 10_000, Tombstones: 150_000}
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		LogBytes:   cmp.Or(l.LogBytes, DefaultLimits.LogBytes),
 		StateSize:  cmp.Or(l.StateSize, DefaultLimits.StateSize),
 		Kept:       cmp.Or(l.Kept, DefaultLimits.Kept),
+		Awaited:    cmp.Or(l.Awaited, DefaultLimits.Awaited),
 		Tombstones: cmp.Or(l.Tombstones, DefaultLimits.Tombstones),
 	}
 }

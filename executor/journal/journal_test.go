@@ -186,3 +186,26 @@ func TestARunWhoseRecordIsCutIsNotCalledOneThatNeverRan(t *testing.T) {
 		})
 	}
 }
+
+// A full disk kept events in memory, a caller read them, and a kill took them. The caller asks for the
+// next ones.
+func TestACallerHasReadMoreThanAKillLeft(t *testing.T) {
+	dir := t.TempDir()
+	r := create(t, openIn(t, dir, Limits{}), contract.Submit{RequestID: "1", Code: "1"})
+	must(t, r.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning }))
+	for _, text := range []string{"first", "second"} {
+		must(t, r.Append(stdout(text)))
+	}
+	logs, err := filepath.Glob(filepath.Join(r.dir, "events*"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("logs %q, %v", logs, err)
+	}
+	for _, log := range logs {
+		must(t, os.Truncate(log, 0))
+	}
+	again := openIn(t, dir, Limits{})
+	x, err := again.Read(t.Context(), r.ID, ReadRequest{Offset: 2})
+	if err != nil || x.Status != contract.StatusLost || !x.End || len(x.Events) != 0 {
+		t.Errorf("%+v, %v", x, err)
+	}
+}

@@ -98,6 +98,10 @@ func (r *Record) read(request ReadRequest) (contract.Execution, error) {
 		return x, nil
 	}
 	if request.Offset > x.NextOffset {
+		if x.Status == contract.StatusLost { // a kill took events that the caller has read already
+			x.End = true
+			return x, nil
+		}
 		return x, fmt.Errorf("%w: %d is past %d", ErrBadOffset, request.Offset, x.NextOffset)
 	}
 	if request.MaxBytes == 0 {
@@ -108,6 +112,16 @@ func (r *Record) read(request ReadRequest) (contract.Execution, error) {
 		return x, fmt.Errorf("reading the execution log: %w", err)
 	}
 	x.Events, x.NextOffset = events, next
+	r.fetchedUpTo(request.Offset, next)
 	x.End = x.Status.Finished() && next >= r.events.end()
 	return x, nil
+}
+
+// fetchedUpTo notes that the events between two offsets were read.
+func (r *Record) fetchedUpTo(from, next int64) {
+	for before := r.fetched.Load(); from <= before && before < next; before = r.fetched.Load() {
+		if r.fetched.CompareAndSwap(before, next) {
+			return
+		}
+	}
 }

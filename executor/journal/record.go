@@ -20,10 +20,8 @@ import (
 // Record is one execution. Its folder holds what must outlive the executor: the
 // state file, the event log and the blobs.
 type Record struct {
-	ID             string
-	Unstored       bool   // leaves no trace in the kernel's history
-	AfterRequestID string // see contract.Submit
-	AfterAny       bool
+	ID       string
+	Unstored bool // leaves no trace in the kernel's history
 
 	requestID string
 	digest    string // of the code
@@ -33,6 +31,7 @@ type Record struct {
 	reserve   *reserve
 	output    *atomic.Int64                                 // of the journal: counts the bytes of events and blobs
 	finished  func(x contract.Execution, codeSHA256 string) // see Config
+	fetched   atomic.Int64                                  // the offset up to which a caller has read all events
 
 	mu      sync.Mutex
 	state   contract.Execution
@@ -48,15 +47,15 @@ func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve
 		Execution: contract.Execution{
 			ExecutionID:    filepath.Base(f.dir),
 			RequestID:      s.RequestID,
+			Job:            s.Job,
 			Status:         contract.StatusQueued,
 			CreatedAt:      time.Now().UTC(),
 			TimeoutSeconds: cmp.Or(s.TimeoutSeconds, contract.DefaultTimeout.Seconds()),
 			CodePreview:    preview(s.Code),
+			SourceName:     s.SourceName,
 		},
-		CodeSHA256:     digest(s.Code),
-		Unstored:       s.Unstored,
-		AfterRequestID: s.AfterRequestID,
-		AfterAny:       s.AfterAny,
+		CodeSHA256: digest(s.Code),
+		Unstored:   s.Unstored,
 	}
 	r := newRecord(f.dir, line, newEventLog(f, logBytes, reserve), &blobStore{dir: f.dir, limit: logBytes})
 	r.file.file, r.reserve = f.state, reserve
@@ -73,24 +72,21 @@ func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve
 
 func newRecord(dir string, line stateLine, events *eventLog, blobs *blobStore) *Record {
 	return &Record{
-		ID:             line.ExecutionID,
-		Unstored:       line.Unstored,
-		AfterRequestID: line.AfterRequestID,
-		AfterAny:       line.AfterAny,
-		requestID:      line.RequestID,
-		digest:         line.CodeSHA256,
-		dir:            dir,
-		events:         events,
-		blobs:          blobs,
-		state:          line.Execution,
-		file:           stateFile{path: filepath.Join(dir, stateFileName)},
+		ID:        line.ExecutionID,
+		Unstored:  line.Unstored,
+		requestID: line.RequestID,
+		digest:    line.CodeSHA256,
+		dir:       dir,
+		events:    events,
+		blobs:     blobs,
+		state:     line.Execution,
+		file:      stateFile{path: filepath.Join(dir, stateFileName)},
 	}
 }
 
 // isOf reports whether a submit that differs from s in no way that matters created r.
 func (r *Record) isOf(s contract.Submit) bool {
-	return r.digest == digest(s.Code) && r.Unstored == s.Unstored &&
-		r.AfterRequestID == s.AfterRequestID && r.AfterAny == s.AfterAny
+	return r.digest == digest(s.Code) && r.Unstored == s.Unstored
 }
 
 func digest(code string) string {
@@ -293,10 +289,7 @@ func (r *Record) saveLocked() error {
 }
 
 func (r *Record) writeStateLocked() (line []byte, err error) {
-	state := stateLine{
-		Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored,
-		AfterRequestID: r.AfterRequestID, AfterAny: r.AfterAny,
-	}
+	state := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored}
 	state.NextOffset, state.Behind = r.events.end(), nil
 	if line, err = json.Marshal(state); err == nil {
 		line = append(line, '\n')
@@ -336,17 +329,34 @@ func (r *Record) checkFile() (missing bool) {
 
 func (r *Record) bytes() int64 { return r.events.size() + r.blobs.size() }
 
+// awaited reports whether some output of a job's execution was not fetched. Nobody waits for a
+// job's next execution: its relay may be away for hours, and fetches all of them later.
+func (r *Record) awaited() bool {
+	return r.state.Job != nil && r.fetched.Load() < r.events.end() // Job never changes
+}
+
 // dropOutput deletes the events and blobs. The state is kept: a reader still learns
 // how the execution ended, and a retried submit still runs nothing.
 func (r *Record) dropOutput() (freed int64) {
+	unread := r.awaited()
 	freed = r.bytes()
 	r.events.drop()
 	r.blobs.drop()
+	r.fetched.Store(r.events.end())
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if unread {
+		r.state.Reason = strings.TrimPrefix(r.state.Reason+"; "+unreadReason, "; ")
+		r.file.unsaved = true
+		r.reserve.add(r, nil)
+	}
 	r.broadcastLocked()
 	return freed
 }
+
+// unreadReason is added to the reason of a job's execution whose output was deleted before it
+// was fetched.
+const unreadReason = "its output was deleted before a relay had read it, because the VM keeps only so much output"
 
 // Shorten cuts s to at most n bytes, between two characters, and marks the cut.
 func Shorten(s string, n int) string {

@@ -48,6 +48,8 @@ type reserve struct {
 	path string
 	log  *slog.Logger
 
+	one sync.Mutex // one flush at a time: it empties the reserve at its end
+
 	mu       sync.Mutex
 	file     *os.File // nil while it can't be made
 	used     int64
@@ -130,7 +132,7 @@ func (r *reserve) putAll(lines map[string]stateLine) {
 // allocateLocked makes the file, again if it was deleted, and allocates its blocks.
 // If there is no room for them, a later flush tries again.
 func (r *reserve) allocateLocked() {
-	if r.file != nil && deleted(r.file) {
+	if r.file != nil && gone(r.file, r.path) {
 		r.file.Close()
 		r.file, r.used = nil, 0
 	}
@@ -157,7 +159,7 @@ func (r *reserve) missing() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.file != nil {
-		return deleted(r.file)
+		return gone(r.file, r.path)
 	}
 	_, err := os.Stat(filepath.Dir(r.path))
 	return err != nil
@@ -174,7 +176,7 @@ func (r *reserve) restore() {
 func (r *reserve) put(line []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.file == nil || deleted(r.file) || r.used+int64(len(line)) >= reserveBytes {
+	if r.file == nil || gone(r.file, r.path) || r.used+int64(len(line)) >= reserveBytes {
 		return ErrDiskFull
 	}
 	if _, err := r.file.WriteAt(line, r.used); err != nil {
@@ -210,6 +212,8 @@ func (r *reserve) needsFlush() bool {
 // flush writes what could not be written before. Once everything is written, the
 // reserve is empty again.
 func (r *reserve) flush() {
+	r.one.Lock()
+	defer r.one.Unlock()
 	r.mu.Lock()
 	waiting := slices.Collect(maps.Keys(r.unsaved))
 	r.flushing = true

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -9,32 +10,37 @@ import (
 
 // Restore writes again what the state directory held before it was deleted: the states
 // of all executions and the tombstones. Output is lost, except that of logs that are
-// still open. Flush does the rest.
-func (j *Journal) Restore() {
+// still open. It returns how many states were missing. Without an error, all are on disk.
+func (j *Journal) Restore() (missing int, err error) {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.restoreLocked()
+	missing, err = j.restoreLocked()
+	j.mu.Unlock()
+	j.Flush()
+	if err == nil && j.NeedsFlush() {
+		err = errors.New("some states of executions can't be written yet")
+	}
+	return missing, err
 }
 
-func (j *Journal) restoreLocked() {
+// restoreLocked has the next flush write what is missing.
+func (j *Journal) restoreLocked() (missing int, err error) {
 	if err := os.MkdirAll(j.cfg.Dir, 0o700); err != nil {
-		j.log.Error("making the deleted execution log's folder again", "err", err)
-		return
+		return 0, fmt.Errorf("making the deleted execution log's folder again: %w", err)
 	}
 	j.reserve.restore()
-	count := 0
 	for _, r := range j.order {
 		if r.checkFile() {
 			j.reserve.add(r, nil)
-			count++
+			missing++
 		}
 	}
-	if count > 0 {
-		j.log.Warn("folders of executions were deleted; their states are saved again", "count", count)
+	if missing > 0 {
+		j.log.Warn("folders of executions were deleted; their states are saved again", "count", missing)
 	}
 	if err := j.tombstones.restore(); err != nil {
-		j.log.Error("writing the deleted tombstones again", "err", err)
+		return missing, fmt.Errorf("writing the deleted tombstones again: %w", err)
 	}
+	return missing, nil
 }
 
 // deleted reports whether an open file has been deleted: `git clean -fdx` in the
@@ -47,6 +53,13 @@ func deleted(f *os.File) bool {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Nlink == 0
+}
+
+// gone reports whether an open file has been deleted, or moved away with its folder.
+func gone(f *os.File, path string) bool {
+	info, err := f.Stat()
+	named, nameErr := os.Lstat(path)
+	return err == nil && (nameErr != nil || !os.SameFile(info, named))
 }
 
 // recreate makes a deleted file again with its content, and returns it instead of old,

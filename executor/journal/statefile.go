@@ -19,10 +19,8 @@ const stateFileName = "state.ndjson"
 // last line counts.
 type stateLine struct {
 	contract.Execution
-	CodeSHA256     string `json:"code_sha256"`
-	Unstored       bool   `json:"unstored,omitempty"`
-	AfterRequestID string `json:"after_request_id,omitempty"`
-	AfterAny       bool   `json:"after_any,omitempty"`
+	CodeSHA256 string `json:"code_sha256"`
+	Unstored   bool   `json:"unstored,omitempty"`
 }
 
 // stateFile is the file of an execution's states. Its Record's lock guards it.
@@ -35,7 +33,7 @@ type stateFile struct {
 
 // append writes a line. If the file or its folder was deleted, it is made again.
 func (s *stateFile) append(line []byte) error {
-	if s.file != nil && deleted(s.file) {
+	if s.file != nil && gone(s.file, s.path) {
 		s.close()
 	}
 	if s.file == nil {

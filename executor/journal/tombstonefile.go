@@ -129,7 +129,7 @@ func (f *tombstoneFile) read(position int64) (tombstone, error) {
 
 // restore writes a deleted file again: its content can still be read while it is open.
 func (f *tombstoneFile) restore() (err error) {
-	if f == nil || !deleted(f.file) {
+	if f == nil || !gone(f.file, f.path) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {

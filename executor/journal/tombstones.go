@@ -31,24 +31,23 @@ const (
 // tombstone is what is known of an execution whose folder is deleted. Its keys are
 // short because there may be hundreds of thousands.
 type tombstone struct {
-	ID        string          `json:"id"`
-	RequestID string          `json:"r"`
-	Code      string          `json:"h"` // SHA-256, base64
-	Unstored  bool            `json:"u,omitempty"`
-	After     string          `json:"a,omitempty"` // its AfterRequestID
-	AfterAny  bool            `json:"y,omitempty"`
-	Status    contract.Status `json:"s"`
-	KernelID  string          `json:"k,omitempty"`
-	Count     int             `json:"n,omitempty"`
-	Created   time.Time       `json:"c"`
-	Started   *time.Time      `json:"b,omitempty"`
-	Finished  *time.Time      `json:"f,omitempty"`
-	Timeout   float64         `json:"t,omitempty"`
-	Next      int64           `json:"o,omitempty"` // offset after the last event
-	Bytes     int64           `json:"l,omitempty"` // of all events
-	EName     string          `json:"e,omitempty"`
-	EValue    string          `json:"v,omitempty"`
-	Reason    string          `json:"w,omitempty"`
+	ID        string           `json:"id"`
+	RequestID string           `json:"r"`
+	Job       *contract.JobRef `json:"j,omitempty"`
+	Code      string           `json:"h"` // SHA-256, base64
+	Unstored  bool             `json:"u,omitempty"`
+	Status    contract.Status  `json:"s"`
+	KernelID  string           `json:"k,omitempty"`
+	Count     int              `json:"n,omitempty"`
+	Created   time.Time        `json:"c"`
+	Started   *time.Time       `json:"b,omitempty"`
+	Finished  *time.Time       `json:"f,omitempty"`
+	Timeout   float64          `json:"t,omitempty"`
+	Next      int64            `json:"o,omitempty"` // offset after the last event
+	Bytes     int64            `json:"l,omitempty"` // of all events
+	EName     string           `json:"e,omitempty"`
+	EValue    string           `json:"v,omitempty"`
+	Reason    string           `json:"w,omitempty"`
 }
 
 // tombstoneOf returns the tombstone of an execution.
@@ -57,10 +56,9 @@ func tombstoneOf(r *Record) tombstone {
 	sum, _ := hex.DecodeString(r.digest)
 	t := tombstone{
 		ID: r.ID, RequestID: r.requestID, Code: base64.RawStdEncoding.EncodeToString(sum), Unstored: r.Unstored,
-		After: r.AfterRequestID, AfterAny: r.AfterAny,
 		Status: x.Status, KernelID: x.KernelID, Count: x.ExecutionCount,
 		Created: x.CreatedAt, Started: x.StartedAt, Finished: x.FinishedAt, Timeout: x.TimeoutSeconds,
-		Next: x.NextOffset, Bytes: r.events.everWritten(), Reason: Shorten(x.Reason, maxTombstoneText),
+		Next: x.NextOffset, Bytes: r.events.everWritten(), Reason: Shorten(x.Reason, maxTombstoneText), Job: x.Job,
 	}
 	if x.Error != nil {
 		t.EName, t.EValue = Shorten(x.Error.EName, maxTombstoneText), Shorten(x.Error.EValue, maxTombstoneText)
@@ -77,9 +75,9 @@ func (t tombstone) record(dir string) *Record {
 		reason = t.Reason + "; " + reason
 	}
 	line := stateLine{
-		CodeSHA256: hex.EncodeToString(sum), Unstored: t.Unstored, AfterRequestID: t.After, AfterAny: t.AfterAny,
+		CodeSHA256: hex.EncodeToString(sum), Unstored: t.Unstored,
 		Execution: contract.Execution{
-			ExecutionID: t.ID, RequestID: t.RequestID, Status: t.Status, KernelID: t.KernelID, ExecutionCount: t.Count,
+			ExecutionID: t.ID, RequestID: t.RequestID, Job: t.Job, Status: t.Status, KernelID: t.KernelID, ExecutionCount: t.Count,
 			CreatedAt: t.Created, StartedAt: t.Started, FinishedAt: t.Finished, TimeoutSeconds: t.Timeout, Reason: reason,
 		},
 	}

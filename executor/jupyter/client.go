@@ -23,6 +23,10 @@ const (
 	// defaultMaxFrame bounds what is held of one message, in bytes: a single print of
 	// 100 MiB is one message. The rest is discarded and counted in Message.Cut.
 	defaultMaxFrame = 256 << 20
+	// maxReply bounds what is held of a message on shell, control or stdin, in bytes. What
+	// code produces comes as broadcasts, but for an error and the page of help(), whose text
+	// is decoded into as much memory again.
+	maxReply = 64 << 20
 	// defaultQueueBytes bounds the messages that wait for Receive.
 	defaultQueueBytes = 24 << 20
 )
@@ -34,7 +38,7 @@ var ErrClosed = errors.New("client is closed")
 type Options struct {
 	Log        *slog.Logger
 	MaxFrame   int64 // bytes held of one message
-	QueueBytes int64 // bytes of messages waiting for Receive
+	QueueBytes int64 // bytes of messages waiting for Receive; with MaxFrame, of the big ones on all sockets
 	// As calls a function that connects to a socket, with the rights of the kernel's user.
 	As func(connect func())
 }
@@ -88,7 +92,7 @@ func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, e
 // newClient starts a Client, which connects in the background.
 func newClient(conn ConnectionInfo, options Options) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
-	pool := &framePool{}
+	pool := &framePool{share: newShare(options.MaxFrame+options.QueueBytes, ctx.Done())}
 	c := &Client{
 		log:     options.Log,
 		session: rand.Text(),
@@ -101,8 +105,12 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		ended:   ctx.Done(),
 	}
 	start := func(channel Channel, kind socketType, port int) *socket {
+		bound := options.MaxFrame
+		if kind == dealer {
+			bound = min(bound, maxReply)
+		}
 		s := &socket{
-			channel: channel, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, key: c.key, log: options.Log, as: options.As,
+			channel: channel, kind: kind, identity: c.session, bound: bound, pool: pool, key: c.key, log: options.Log, as: options.As,
 			deliver: func(m wireMessage) { c.accept(channel, m) },
 			writing: make(chan struct{}, 1), changed: make(chan struct{}),
 		}
@@ -160,14 +168,18 @@ func (c *Client) Next() *Message {
 func (c *Client) accept(channel Channel, wire wireMessage) {
 	m, err := parseMessage(channel, wire, c.key)
 	if err != nil {
-		c.pool.put(wire.frames)
+		c.pool.put(wire.frames, wire.taken)
 		if n := c.invalid.Add(1); n&(n-1) == 0 { // powers of two: the more there are, the fewer lines
 			c.log.Warn("dropping an invalid message from the kernel", "channel", channel, "err", err, "dropped_so_far", n)
 		}
 		return
 	}
 	m.pool = c.pool
-	if c.probe.handle(m) || c.calls.handle(m) {
+	if c.probe.handle(m) {
+		m.Release()
+		return
+	}
+	if c.calls.handle(m) {
 		return
 	}
 	c.inbox.put(m)

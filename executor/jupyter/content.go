@@ -3,7 +3,6 @@ package jupyter
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 )
 
 // Types of messages (Jupyter message protocol 5.3). Other types can be sent and received too.
@@ -29,8 +28,6 @@ const (
 	// maxMIMETypes bounds the types that are decoded of one display: a map of millions
 	// of empty payloads would take gigabytes.
 	maxMIMETypes = 1000
-	// maxTraceback bounds the traceback that is decoded, in bytes of JSON.
-	maxTraceback = 32 << 20
 )
 
 // ExecuteRequest is the content of execute_request.
@@ -55,20 +52,13 @@ func (r ExecuteRequest) MarshalJSON() ([]byte, error) {
 
 // ExecuteReply is the content of execute_reply.
 type ExecuteReply struct {
-	Status          string                     `json:"status"` // "ok", "error" or "aborted"
-	ExecutionCount  int                        `json:"execution_count"`
-	EName           string                     `json:"ename"`
-	EValue          string                     `json:"evalue"`
-	Traceback       Traceback                  `json:"traceback"`
-	UserExpressions map[string]json.RawMessage `json:"user_expressions"`
-	Payload         []Payload                  `json:"payload"`
-}
-
-// Payload is a request of an execute_reply to the front end. The source page asks it to
-// show data.
-type Payload struct {
-	Source string                     `json:"source"`
-	Data   map[string]json.RawMessage `json:"data"` // by MIME type
+	Status          string      `json:"status"` // "ok", "error" or "aborted"
+	ExecutionCount  int         `json:"execution_count"`
+	EName           string      `json:"ename"`
+	EValue          string      `json:"evalue"`
+	Traceback       Traceback   `json:"traceback"`
+	UserExpressions Expressions `json:"user_expressions"`
+	Payload         Payloads    `json:"payload"`
 }
 
 // ErrorContent is the content of error.
@@ -76,18 +66,6 @@ type ErrorContent struct {
 	EName     string    `json:"ename"`
 	EValue    string    `json:"evalue"`
 	Traceback Traceback `json:"traceback"`
-}
-
-// Traceback is the frames of a traceback as texts.
-type Traceback []string
-
-// UnmarshalJSON replaces a traceback over maxTraceback by one line that states its size.
-func (t *Traceback) UnmarshalJSON(raw []byte) error {
-	if len(raw) > maxTraceback {
-		*t = Traceback{fmt.Sprintf("[… a traceback of %d bytes is omitted …]", len(raw))}
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]string)(t))
 }
 
 // ClearOutput is the content of clear_output.

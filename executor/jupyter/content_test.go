@@ -40,3 +40,31 @@ func TestTracebackOverItsBoundIsNotDecoded(t *testing.T) {
 		}
 	}
 }
+
+func TestReplyIsDecodedUpToItsBoundsOfItems(t *testing.T) {
+	for _, n := range []int{100, 101, maxTracebackItems, maxTracebackItems + 1, 100_000} {
+		members := make([]string, n)
+		for i := range members {
+			members[i] = fmt.Sprintf(`"k%d":{}`, i)
+		}
+		raw := `{"status":"error","user_expressions":{` + strings.Join(members, ",") +
+			`},"payload":[{}` + strings.Repeat(`,{}`, n-1) + `],"traceback":["first"` + strings.Repeat(`,""`, n-2) + `,"last"]}`
+		var r ExecuteReply
+		if err := json.Unmarshal([]byte(raw), &r); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.UserExpressions) != maxExpressions || len(r.Payload.Items) != maxPayloads || r.Payload.Omitted != n-maxPayloads || r.Payload.OmittedBytes != int64(2*(n-maxPayloads)) {
+			t.Errorf("of %d: %d expressions, %d payloads, %d more omitted", n, len(r.UserExpressions), len(r.Payload.Items), r.Payload.Omitted)
+		}
+		frames := n
+		if n > maxTracebackItems {
+			frames = maxTracebackItems + 1
+			if mark := r.Traceback[maxTracebackItems/2]; mark != fmt.Sprintf("[… %d frames of the traceback are omitted …]", n-maxTracebackItems) {
+				t.Errorf("of %d: the mark is %q", n, mark)
+			}
+		}
+		if len(r.Traceback) != frames || r.Traceback[0] != "first" || r.Traceback[len(r.Traceback)-1] != "last" {
+			t.Errorf("of %d: %d frames", n, len(r.Traceback))
+		}
+	}
+}

@@ -18,6 +18,8 @@ const tornBytes = 8 << 20
 // wireMessage is one message as it was received.
 type wireMessage struct {
 	frames [][]byte
+	size   int64   // of the frames
+	taken  int64   // from the share of all sockets
 	excess *excess // nil if all frames fit the bound
 }
 

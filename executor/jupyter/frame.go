@@ -18,9 +18,9 @@ const (
 const (
 	// maxCommand bounds a command, in bytes. Real ones have a few dozen.
 	maxCommand = 64 << 10
-	// maxFrames bounds the frames of one message. A Jupyter message has six, and one
-	// for each buffer.
-	maxFrames = 4096
+	// maxFrames bounds the frames of one message that are held. A Jupyter message has six,
+	// a topic or identity before them, and one for each buffer, which nobody uses.
+	maxFrames = 64
 	// maxPassed bounds a frame that is discarded. A larger one does not fit into any
 	// kernel's memory: the peer does not speak ZMTP, and waiting for the end of the
 	// frame would block the socket for ever.
@@ -37,13 +37,14 @@ var errProtocol = errors.New("not ZMTP")
 type frameReader struct {
 	in    *bufio.Reader
 	bound int64 // bytes of one message that are held
+	torn  int64 // bytes of each end of a stream over the bound that are held
 	pool  *framePool
 	key   signer // for messages that are not held completely
 }
 
 func newFrameReader(r io.Reader, bound int64, pool *framePool, key signer) *frameReader {
 	// Big frames bypass the buffer: bufio reads directly into a larger slice.
-	return &frameReader{in: bufio.NewReaderSize(r, 64<<10), bound: bound, pool: pool, key: key}
+	return &frameReader{in: bufio.NewReaderSize(r, 64<<10), bound: bound, torn: min(tornBytes, bound/4), pool: pool, key: key}
 }
 
 // message reads the next message. It skips commands between messages. Frames over the
@@ -51,7 +52,6 @@ func newFrameReader(r io.Reader, bound int64, pool *framePool, key signer) *fram
 // excess.
 func (r *frameReader) message() (wireMessage, error) {
 	m := wireMessage{frames: make([][]byte, 0, 8)}
-	room := r.bound
 	for {
 		flags, size, err := r.head()
 		if err != nil {
@@ -63,13 +63,12 @@ func (r *frameReader) message() (wireMessage, error) {
 			}
 			continue
 		}
-		if m.excess == nil && size <= uint64(room) && len(m.frames) < maxFrames {
+		if m.excess == nil && r.hold(&m, size) {
 			body, err := r.body(size, maxPassed)
 			if err != nil {
 				return m, err
 			}
 			m.frames = append(m.frames, body)
-			room -= int64(size)
 		} else if err := r.discard(&m, size); err != nil {
 			return m, err
 		}
@@ -82,12 +81,30 @@ func (r *frameReader) message() (wireMessage, error) {
 	}
 }
 
+// hold reports whether m may hold another frame, whose size was announced, and counts it.
+func (r *frameReader) hold(m *wireMessage, size uint64) bool {
+	if size > uint64(r.bound-m.size) || len(m.frames) >= maxFrames {
+		return false
+	}
+	if held := m.size + int64(size); held > unshared {
+		if !r.pool.take(held - m.taken) {
+			return false
+		}
+		m.taken = held
+	}
+	m.size += int64(size)
+	return true
+}
+
 func (r *frameReader) skipCommand(m wireMessage, size uint64) error {
-	if len(m.frames) > 0 {
+	if len(m.frames) > 0 || m.excess != nil {
 		return fmt.Errorf("%w: a command inside a message", errProtocol)
 	}
-	_, err := r.body(size, maxCommand)
-	return err
+	if size > maxCommand {
+		return fmt.Errorf("%w: a command of %d bytes, at most %d are allowed", errFrameTooLarge, size, maxCommand)
+	}
+	_, err := r.in.Discard(int(size))
+	return unexpected(err)
 }
 
 // discard reads a frame that m has no room for.
@@ -96,7 +113,7 @@ func (r *frameReader) discard(m *wireMessage, size uint64) error {
 		return fmt.Errorf("%w: %d bytes", errFrameTooLarge, size)
 	}
 	if m.excess == nil {
-		m.excess = newExcess(m.frames, r.key, int(min(tornBytes, r.bound/4)))
+		m.excess = newExcess(m.frames, r.key, int(r.torn))
 	}
 	m.excess.at++
 	_, err := io.CopyN(m.excess, r.in, int64(size))

@@ -55,7 +55,7 @@ func FuzzParseMessage(f *testing.F) {
 		}
 		if m, err := parseMessage(IOPub, frames, signer(key)); err == nil {
 			_, _ = m.Decode(&Stream{}), m.Decode(&DisplayData{})
-			m.Keep()
+			m.Parent()
 		}
 	})
 }

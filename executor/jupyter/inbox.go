@@ -8,17 +8,22 @@ import (
 )
 
 const (
-	// messageOverhead is about what a queued message needs besides its frames, in bytes.
+	// messageOverhead is about what a queued message needs besides its frames, in bytes, and
+	// frameOverhead what each frame needs besides its content.
 	messageOverhead = 1 << 10
-	// roomTimeout is how long the reader of a big message waits for room. Prints at
-	// full speed arrive as a few messages of 16 MB, which the kernel can hold a moment
-	// longer. Small messages never wait: past its own queue limit the kernel
-	// drops them, uncounted, and possibly the idle status with them.
-	roomTimeout = time.Second
+	frameOverhead   = 48
+	// roomTimeout is how long the reader of a big message waits until the consumer releases
+	// another one: a busy machine or a slow disk takes seconds for 16 MB. Prints at full speed
+	// arrive as a few such messages, which the kernel can hold that long. Small messages
+	// never wait: past its own queue limit the kernel drops them, uncounted, and possibly the
+	// idle status with them.
+	roomTimeout = 5 * time.Second
 	// bigMessage is the size from which a message may wait, in bytes.
 	bigMessage = 1 << 20
 	// maxDropParents bounds the parents whose dropped output is counted at a time.
 	maxDropParents = 1024
+	// maxDropParent bounds the id of one of them, in bytes. Those of our requests have 26.
+	maxDropParent = 256
 )
 
 // inbox is the queue between the readers of the sockets and Receive.
@@ -122,6 +127,7 @@ func (q *inbox) awaitOutputRoomLocked(m *Message) bool {
 	defer timer.Stop()
 	for !q.closed && !expired && !q.fitsLocked(m, q.bound) {
 		q.room.Wait()
+		timer.Reset(roomTimeout)
 	}
 	q.stalled = !q.fitsLocked(m, q.bound)
 	return !q.stalled
@@ -131,12 +137,12 @@ func (q *inbox) awaitOutputRoomLocked(m *Message) bool {
 func (q *inbox) dropLocked(m *Message) {
 	parent := m.ParentHeader.MsgID
 	count, counted := q.dropped[parent]
-	if !counted && len(q.dropped) >= maxDropParents {
+	if !counted && (len(q.dropped) >= maxDropParents || len(parent) > maxDropParent) {
 		q.log.Warn("dropping output that is not counted", "channel", m.Channel, "bytes", m.size+m.Cut)
 	} else {
 		q.dropped[parent] = Dropped{Messages: count.Messages + 1, Bytes: count.Bytes + m.size + m.Cut}
 	}
-	q.pool.put(m.frames)
+	q.pool.put(m.frames, m.taken)
 }
 
 // receive returns the oldest message. After close it returns the remaining ones.
@@ -209,4 +215,5 @@ func (q *inbox) close() {
 	offer(q.ready)
 }
 
-func (m *Message) cost() int64 { return m.size + messageOverhead }
+// cost is about the memory that m needs. Release does not change it.
+func (m *Message) cost() int64 { return m.size + m.extra + messageOverhead }

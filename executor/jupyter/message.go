@@ -58,32 +58,34 @@ type Message struct {
 	rawHeader json.RawMessage // becomes the parent header of replies
 	frames    [][]byte
 	size      int64  // of all frames
+	extra     int64  // bytes besides these frames: what was decoded of the headers, and each frame's slice
+	taken     int64  // from the share of all sockets
 	tail      []byte // of the content, if Cut is not 0
 	pool      *framePool
 	inbox     *inbox // that it was received from; nil for the result of a Request
 }
 
 // Release lets later messages reuse the frames. Metadata, Content and all that was
-// decoded without a copy are invalid afterwards. Without Release the garbage collector
-// frees them, but a flood then takes more memory.
+// decoded without a copy are invalid afterwards. Without Release, the message counts as in
+// use, and later big ones are cut.
 func (m *Message) Release() {
 	m.Metadata, m.Content, m.tail = nil, nil, nil
 	if m.frames == nil {
 		return
 	}
-	m.pool.put(m.frames)
+	m.pool.put(m.frames, m.taken)
 	m.frames = nil
 	if m.inbox != nil {
 		m.inbox.released(m)
 	}
 }
 
-// Keep returns a copy that is valid after Release.
-func (m *Message) Keep() *Message {
+// Parent returns m without metadata and content. It is valid after Release, and can be
+// passed to Reply.
+func (m *Message) Parent() *Message {
 	return &Message{
 		Channel: m.Channel, Header: m.Header, ParentHeader: m.ParentHeader, Dropped: m.Dropped, Cut: m.Cut,
-		rawHeader: m.rawHeader, // too small to be in the pool
-		Metadata:  bytes.Clone(m.Metadata), Content: bytes.Clone(m.Content),
+		rawHeader: bytes.Clone(m.rawHeader),
 	}
 }
 
@@ -126,7 +128,8 @@ func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, erro
 	if wire.excess == nil && len(parts) <= contentFrame || len(parts) <= parentFrame {
 		return nil, fmt.Errorf("%w: %d frames from the delimiter on", errMalformed, len(parts))
 	}
-	m := &Message{Channel: channel, rawHeader: parts[headerFrame], frames: wire.frames}
+	m := &Message{Channel: channel, rawHeader: parts[headerFrame], frames: wire.frames, taken: wire.taken}
+	m.extra = int64(len(parts[headerFrame]) + len(parts[parentFrame]) + len(wire.frames)*frameOverhead)
 	if !verified(parts, wire.excess, key) {
 		return nil, errForged
 	}

@@ -22,6 +22,8 @@ const (
 
 // framePool keeps big frames for reuse.
 type framePool struct {
+	share *share // of all messages whose frames are in use; nil: they have no bound together
+
 	mu   sync.Mutex
 	free [][]byte
 }
@@ -48,8 +50,14 @@ func (p *framePool) get(size int) []byte {
 	return make([]byte, size, (size+frameStep-1)/frameStep*frameStep)
 }
 
-// put takes back frames that are no longer used.
-func (p *framePool) put(frames [][]byte) {
+// take reports whether a message may hold n more bytes.
+func (p *framePool) take(n int64) bool { return p.share == nil || p.share.take(n) }
+
+// put takes back the frames of a message that are no longer used, and what it took.
+func (p *framePool) put(frames [][]byte, taken int64) {
+	if p.share != nil {
+		p.share.give(taken)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, frame := range frames {

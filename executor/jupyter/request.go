@@ -21,10 +21,16 @@ func (c *calls) add(id string) <-chan *Message {
 	return reply
 }
 
-func (c *calls) remove(id string) {
+// remove ends a wait. A reply that arrived nevertheless is released.
+func (c *calls) remove(id string, reply <-chan *Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, id)
+	select {
+	case late := <-reply:
+		late.Release()
+	default:
+	}
 }
 
 // handle reports whether a Request waits for m, and passes m to it.
@@ -49,12 +55,12 @@ func (c *Client) Send(ctx context.Context, channel Channel, msgType string, cont
 	return header.MsgID, c.write(ctx, channel, header, struct{}{}, content)
 }
 
-// Request sends a message on shell or control and returns its reply. Receive returns a
-// reply that arrives after ctx has ended.
+// Request sends a message on shell or control and returns its reply, which the caller
+// releases. Receive returns a reply that arrives after ctx has ended.
 func (c *Client) Request(ctx context.Context, channel Channel, msgType string, content any) (*Message, error) {
 	header := c.header(msgType)
 	reply := c.calls.add(header.MsgID)
-	defer c.calls.remove(header.MsgID)
+	defer c.calls.remove(header.MsgID, reply)
 	if err := c.write(ctx, channel, header, struct{}{}, content); err != nil {
 		return nil, err
 	}

@@ -66,6 +66,9 @@ func (s *socket) connect(ctx context.Context) (existed time.Duration, err error)
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	frames := newFrameReader(timedReader{conn, &s.lastRead}, s.bound, s.pool, s.key)
+	if s.kind != sub {
+		frames.torn = 0 // only broadcasts are streams
+	}
 	if err := shake(conn, frames, s.kind, s.identity); err != nil {
 		return 0, fmt.Errorf("handshake: %w", err)
 	}
@@ -91,6 +94,7 @@ func (s *socket) read(frames *frameReader) error {
 	for {
 		message, err := frames.message()
 		if err != nil {
+			s.pool.put(message.frames, message.taken)
 			return err
 		}
 		s.deliver(message)

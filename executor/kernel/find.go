@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"colabrelay/executor/account"
@@ -42,7 +43,7 @@ func Find(ctx context.Context, as *account.User, python string, environ []string
 	if python != "" {
 		candidates = []string{python}
 	}
-	var faults []error
+	var faults []string
 	for _, candidate := range candidates {
 		found, err := query(ctx, as, candidate, environ)
 		switch {
@@ -51,10 +52,10 @@ func Find(ctx context.Context, as *account.User, python string, environ []string
 		case python != "" && errors.Is(err, fs.ErrNotExist):
 			return Python{}, fmt.Errorf("%w: --python %s: no such file", ErrNoPython, python)
 		}
-		faults = append(faults, fmt.Errorf("%s: %w", candidate, err))
+		faults = append(faults, fmt.Sprintf("%s: %s", candidate, err))
 	}
-	return Python{}, fmt.Errorf("%w (%w): install it with `python3 -m pip install ipykernel`, or name another interpreter with --python",
-		ErrNoPython, errors.Join(faults...))
+	return Python{}, fmt.Errorf("%w (%s): install it with `python3 -m pip install ipykernel`, or name another interpreter with --python. Where the system allows no packages, as on Debian and Ubuntu, make an environment with `python3 -m venv ~/colab-relay-python && ~/colab-relay-python/bin/pip install ipykernel`, then add --python ~/colab-relay-python/bin/python",
+		ErrNoPython, strings.Join(faults, "; "))
 }
 
 // inEnvironment returns the interpreter of the virtual environment that contains a program,

@@ -54,7 +54,7 @@ func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 	k := &Kernel{ID: uuid.NewString(), Started: time.Now(), user: cfg.User}
 	var conn jupyter.ConnectionInfo
 	var err error
-	k.user.Do(func() { k.dir, conn, err = runtimeFolder(ownerOf(cfg.Instance)) })
+	k.user.Do(func() { k.dir, conn, err = runtimeFolder(ownerOf(cfg.Place)) })
 	if err != nil {
 		return nil, fmt.Errorf("making the kernel's folder: %w", err)
 	}
@@ -227,7 +227,9 @@ func (k *Kernel) awaitReplies(ctx context.Context) {
 	defer stop()
 	ctx, cancel := k.WhileRunning(ctx)
 	defer cancel()
-	_, _ = k.Client.Request(ctx, jupyter.Shell, jupyter.MsgKernelInfoRequest, nil)
+	if reply, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgKernelInfoRequest, nil); err == nil {
+		reply.Release()
+	}
 }
 
 func (k *Kernel) endsWithin(d time.Duration) bool {

@@ -300,7 +300,7 @@ func TestFindReportsWhatEachInterpreterLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Find(t.Context(), nil, bare, os.Environ())
-	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), "No module named 'ipykernel'") || !strings.Contains(err.Error(), "pip install ipykernel") {
+	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), "No module named 'ipykernel'") || !strings.Contains(err.Error(), "pip install ipykernel") || !strings.Contains(err.Error(), "-m venv ") {
 		t.Errorf("error = %v", err)
 	}
 	if _, err := Find(t.Context(), nil, "/nonexistent/python", os.Environ()); !errors.Is(err, ErrNoPython) {

@@ -80,8 +80,11 @@ func endLeftover(stateDir string) error {
 		return err
 	}
 	start, _, err := processStat(old.PID)
-	if err == nil && start != old.StartTime {
+	switch {
+	case err == nil && start != old.StartTime:
 		return nil // the pid, and so the group's id, was reused
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH):
+		return fmt.Errorf("looking at process %d, which was a killed executor's kernel: %w; what it started may still run", old.PID, err)
 	}
 	// The leader's children still form the group, and no new process can get its id
 	// while one of them is running.

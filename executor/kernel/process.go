@@ -45,7 +45,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 	cmd.Dir = dir
 	// JPY_PARENT_PID makes ipykernel end itself when the executor is gone.
 	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()),
-		contract.EnvOwner+"="+ownerOf(cfg.Instance), contract.EnvTemp+"="+temp)
+		contract.EnvOwner+"="+ownerOf(cfg.Place), contract.EnvTemp+"="+temp)
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = ownSession()
 

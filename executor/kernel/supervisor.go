@@ -42,7 +42,7 @@ type Config struct {
 	Python   Python   // from Find
 	WorkDir  string   // the kernel's working directory
 	StateDir string   // holds the record by which the next executor ends a leftover kernel
-	Instance string   // the executor's instance id; marks its folders in the temp folder
+	Place    string   // where the state folder is; marks the kernel's folders in the temp folder
 	Environ  []string // like os.Environ; secrets are removed
 	// User runs the kernel; nil means this process's own user. It is marked by User.For.
 	User *account.User
@@ -182,7 +182,7 @@ func answer(waiting chan error, err error) {
 func (s *Supervisor) start(ctx context.Context) (*Kernel, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := removeRemains(s.cfg.User, ownerOf(s.cfg.Instance)); err != nil {
+	if err := removeRemains(s.cfg.User, ownerOf(s.cfg.Place)); err != nil {
 		s.log.Warn("removing the files of a killed kernel", "err", err)
 	}
 	k, err := startKernel(ctx, s.cfg)

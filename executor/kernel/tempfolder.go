@@ -22,13 +22,13 @@ const runtimePrefix = "colab-relay-"
 // kernel's user knows their names and may have made any number.
 const maxRemains = 1000
 
-// ownerOf marks this executor's folders in the temp folder. It is derived from the
-// instance id, which belongs to one state directory, and empty without one.
-func ownerOf(instanceID string) string {
-	if instanceID == "" {
+// ownerOf marks this executor's folders in the temp folder. It is derived from the place of
+// its state folder, which no other executor uses, and empty without one.
+func ownerOf(place string) string {
+	if place == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(instanceID))
+	sum := sha256.Sum256([]byte(place))
 	return hex.EncodeToString(sum[:6])
 }
 

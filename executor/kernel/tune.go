@@ -21,12 +21,13 @@ const flushSeconds = 0.02
 // traceback. A kernel of another kind may ignore it.
 func (k *Kernel) tune(ctx context.Context) error {
 	call := kernelpy.Call{Function: "tune.start", Arguments: []any{iopubLimit, flushSeconds}, Delivery: kernelpy.Reply}
-	_, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+	reply, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Silent:          true,
 		UserExpressions: map[string]string{"tune": call.Code(true)},
 	})
 	if err != nil {
 		return fmt.Errorf("tuning the kernel: %w", err)
 	}
+	reply.Release()
 	return nil
 }

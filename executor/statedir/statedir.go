@@ -33,6 +33,7 @@ const (
 // Dir is a state directory that this process has locked.
 type Dir struct {
 	path     string
+	place    string // see Place
 	instance instance
 	damage   error
 	copied   bool
@@ -61,6 +62,9 @@ func Open(path string) (*Dir, error) {
 	}
 	d := &Dir{path: path}
 	var err error
+	if d.place, err = placeOf(path); err != nil {
+		return nil, err
+	}
 	if d.lock, d.locked, err = lock(path); err != nil {
 		return nil, err
 	}
@@ -101,35 +105,71 @@ func (d *Dir) Damage() error { return d.damage }
 // InstanceID identifies the directory.
 func (d *Dir) InstanceID() string { return d.instance.InstanceID }
 
+// Place identifies where the directory is: by it, an executor finds what an earlier one left
+// elsewhere on this machine, even if the directory was deleted, and the instance id with it.
+func (d *Dir) Place() string { return d.place }
+
+// placeOf includes the name of the machine, because containers may share their temp folders.
+func placeOf(path string) (string, error) {
+	machine, err := os.Hostname()
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find out where the state folder %q is: %w", path, err)
+	}
+	return machine + ":" + path, nil
+}
+
 // Path returns the path of a file in the directory.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
 // Close unlocks the directory.
 func (d *Dir) Close() { d.lock.Close() }
 
-// Deleted says whether the lock file is not the one that this process holds.
+// Deleted says whether instance.json is missing, or the lock file is not the one that this
+// process holds.
 func (d *Dir) Deleted() bool {
+	_, err := os.Stat(d.Path(instanceFile))
+	return err != nil || d.unlocked()
+}
+
+func (d *Dir) unlocked() bool {
 	now, err := os.Stat(d.Path(lockFile))
 	return err != nil || !os.SameFile(now, d.locked)
 }
 
-// Restore creates a deleted directory again, with its lock and instance.json. It
-// fails if another executor has locked it by now.
-func (d *Dir) Restore() error {
+// Restore creates a deleted directory again and locks it, which fails if another executor has
+// locked it by now. Then it has refill write what else must be there, and instance.json last:
+// whoever finds the id must find the rest.
+func (d *Dir) Restore(refill func() error) error {
+	if err := d.lockAgain(); err != nil {
+		return err
+	}
+	if err := refill(); err != nil {
+		return err
+	}
+	file := d.Path(instanceFile)
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	d.instance.Born = birth(d.path)
+	return WriteJSON(file, d.instance)
+}
+
+func (d *Dir) lockAgain() error {
+	if !d.unlocked() {
+		return nil
+	}
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return err
 	}
 	lock, locked, err := lock(d.path)
 	if err != nil {
 		return err
-	}
-	file := d.Path(instanceFile)
-	if _, err := os.Stat(file); err != nil {
-		d.instance.Born = birth(d.path)
-		if err := WriteJSON(file, d.instance); err != nil {
-			lock.Close()
-			return err
-		}
 	}
 	d.lock.Close()
 	d.lock, d.locked = lock, locked

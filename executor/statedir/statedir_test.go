@@ -179,7 +179,16 @@ func TestRestoreKeepsTheInstanceID(t *testing.T) {
 	if !s.Deleted() {
 		t.Error("Deleted is false after it was removed")
 	}
-	must(t, s.Restore())
+	must(t, os.MkdirAll(dir, 0o700)) // as by another part of the executor, which writes its files again
+	if err := s.Restore(func() error { return os.ErrInvalid }); !errors.Is(err, os.ErrInvalid) || !s.Deleted() {
+		t.Errorf("while the rest can't be written, Restore gives %v, and Deleted %t", err, s.Deleted())
+	}
+	must(t, s.Restore(func() error {
+		if _, err := os.Stat(s.Path(instanceFile)); err == nil {
+			t.Error("instance.json is there before the rest")
+		}
+		return nil
+	}))
 	id := s.InstanceID()
 	if s.Deleted() || !InUse(dir) {
 		t.Error("it is not locked again")

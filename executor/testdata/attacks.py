@@ -212,6 +212,7 @@ def stay(name: str) -> None:
         "in its own namespaces": f"{c}c.unshare(0x30000000); os.fork(); {sleep}",
         "with a misleading name": f"{c}c.prctl(15, b'x\\nGroups:\\t0'); {sleep}",
         "stopped": f"{c}{name!r}; os.kill(os.getpid(), signal.SIGSTOP)",
+        "without its first thread": f"{c}import platform, threading, time; {name!r}; threading.Thread(target=time.sleep, args=(600,)).start(); c.syscall({{'x86_64': 60, 'aarch64': 93}}[platform.machine()], 0)",
         "always another": f"{c}{name!r}\nimport time\nend = time.time() + 60\nwhile time.time() < end:\n os.fork() and os._exit(0)\n os.setsid()",
     }
     for code in ways.values():

@@ -45,7 +45,7 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 		}
 		body := bytes[:f.SizeBytes]
 		bytes = bytes[f.SizeBytes:]
-		start := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, Overwrite: m.Overwrite}
+		start := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, Overwrite: m.Overwrite, Replaces: f.Replaces}
 		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, record{UploadStart: start, SHA256: f.SHA256}, body)
 	}
 	return out, nil
@@ -68,6 +68,9 @@ func checkBatch(m contract.Manifest, bytes int64) error {
 			return refuse("file %d has %d bytes, at most %d", i, f.SizeBytes, contract.MaxBatchFile)
 		case !folder && !contract.SHA256Pattern.MatchString(f.SHA256):
 			return refuse("file %d has no SHA-256", i)
+		}
+		if err := checkReplaces(f.Replaces, m.Overwrite); err != nil {
+			return fmt.Errorf("batch: file %d: %w", i, err)
 		}
 		bytes -= f.SizeBytes
 	}
@@ -119,7 +122,7 @@ func (b *batch) store(ctx context.Context, rec record, body []byte) (path, etag 
 	if err != nil {
 		return "", "", err
 	}
-	rec.Folder, rec.Name = []byte(t.Folder()), []byte(t.Name)
+	rec.Folder, rec.Name, rec.Linked = []byte(t.Folder()), []byte(t.Name), t.Linked
 	p := placement{
 		part: b.part, dir: b.dir, record: rec,
 		save: func(record) error { return nil }, // no journal: if the batch is sent again, the file is recognised by its content
@@ -149,7 +152,7 @@ func (b *batch) openFolder(t files.Target) error {
 // replaced has the same content, as in a batch that is sent again.
 func (p *placement) store(ctx context.Context, body []byte) error {
 	name := string(p.record.Name)
-	if existing, err := p.dir.Lstat(name); err == nil && p.record.Overwrite {
+	if existing, err := p.dir.Lstat(name); err == nil && p.exactName() {
 		if same, err := p.same(ctx, name, existing); same || err != nil {
 			p.record.Placing = p.record.Name
 			return err

@@ -2,7 +2,6 @@ package uploads
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"io"
 	"os"
@@ -322,34 +321,5 @@ func TestIDsOfUploadsAreRandom(t *testing.T) {
 			}
 			seen[id] = true
 		}
-	}
-}
-
-// Uploads of an earlier release have a digest instead of a version, and lines with a kind.
-func TestUploadsOfAnEarlierReleaseAreDropped(t *testing.T) {
-	const id = "0123456789abcdef0123456789abcdef"
-	for name, more := range map[string]string{"receiving": "", "committed": `,"placing":"eA==","identity":"1-64-5","etag":"1"`} {
-		t.Run(name, func(t *testing.T) {
-			in := newInbox(t)
-			data := body(100)
-			in.stop()
-			dir := filepath.Join(in.State, "uploads", id)
-			must(t, os.Mkdir(dir, 0o700))
-			old := `{"path":"x","size_bytes":100,"sha256":"` + sha(data) + `","folder":"` + base64.StdEncoding.EncodeToString([]byte(in.Workdir)) + `","name":"eA=="` + more + `}`
-			must(t, os.WriteFile(filepath.Join(dir, recordFile), []byte(old), 0o600))
-			must(t, os.WriteFile(filepath.Join(dir, rangesFile), []byte("u 0 50\np 50 100\n"), 0o600))
-			part := filepath.Join(in.Workdir, "."+id[:16]+files.PartSuffix)
-			must(t, os.WriteFile(part, data, 0o600))
-			in.open()
-			if out, err := in.Get(t.Context(), id, 0); !errors.Is(err, ErrNoUpload) {
-				t.Errorf("%+v, %v, want %v", out, err, ErrNoUpload)
-			}
-			in.folders(0)
-			if exists(part) {
-				t.Error("its part file is left")
-			}
-			in.send("x", data, false)
-			in.holds("x", data)
-		})
 	}
 }

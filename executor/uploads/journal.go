@@ -34,6 +34,9 @@ type record struct {
 	// can't represent every name.
 	Folder []byte `json:"folder"`
 	Name   []byte `json:"name"`
+	// Linked means that a link is in the requested path. The file that the sender put at that
+	// path earlier may then be another one, so none is replaced without Overwrite.
+	Linked bool `json:"linked,omitempty"`
 	// Placing is the name that the complete file is about to get, and Identity identifies
 	// the file. Without them, all bytes would have to be sent again if the executor were
 	// killed just after the rename.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"colabrelay/executor/files"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
 )
 
@@ -30,7 +31,7 @@ func (p *placement) run(ctx context.Context) (record, error) {
 		return p.record, err
 	}
 	p.record.Identity = identity(info)
-	for n := range maxTaken {
+	for n := range p.names() {
 		name := filename.Numbered(string(p.record.Name), n)
 		done, err := p.try(ctx, name, info)
 		if err != nil {
@@ -41,7 +42,24 @@ func (p *placement) run(ctx context.Context) (record, error) {
 			return p.record, p.setETag()
 		}
 	}
+	if p.record.Linked && p.record.Replaces != contract.ReplaceNothing {
+		return p.record, fmt.Errorf("%q: %w, because a link is in the path", filepath.Join(string(p.record.Folder), string(p.record.Name)), ErrTaken)
+	}
+	if p.exactName() {
+		return p.record, fmt.Errorf("%q: %w", filepath.Join(string(p.record.Folder), string(p.record.Name)), ErrTaken)
+	}
 	return p.record, fmt.Errorf("%w: the names %q to %q are all taken", ErrBadUpload, p.record.Name, filename.Numbered(string(p.record.Name), maxTaken-1))
+}
+
+// exactName reports whether the file gets the requested name or none.
+func (p *placement) exactName() bool { return p.record.Overwrite || p.record.Replaces != "" }
+
+// names is how many names are tried.
+func (p *placement) names() int {
+	if p.exactName() {
+		return 1
+	}
+	return maxTaken
 }
 
 // try gives the part file a name. It returns false if another file has that name.
@@ -63,14 +81,33 @@ func (p *placement) try(ctx context.Context, name string, part fs.FileInfo) (boo
 	case p.record.Overwrite:
 		return true, p.replace(name, existing)
 	}
-	same, err := p.same(ctx, name, existing)
-	if err == nil && same {
-		err = p.saveName(name)
+	there, err := p.inspect(ctx, name, existing)
+	if err == nil && !p.record.Linked && there.sum != "" && there.sum == p.record.Replaces && there.sum != p.record.SHA256 {
+		return p.replaceUnchanged(name, there)
 	}
-	if err != nil || !same {
+	if err != nil || there.sum != p.record.SHA256 {
+		return false, err
+	}
+	p.adopt(there)
+	if err := p.saveName(name); err != nil {
 		return false, err
 	}
 	return true, files.WriteError(p.dir.Remove(p.part))
+}
+
+// replaceUnchanged replaces a file that the upload may replace. It returns false if the file
+// changed since it was hashed. Nothing is read or saved between this look and the rename, so
+// only a change within these microseconds can be lost.
+func (p *placement) replaceUnchanged(name string, hashed inspected) (bool, error) {
+	if err := p.saveName(name); err != nil {
+		return false, err
+	}
+	now, err := p.dir.Lstat(name)
+	if err != nil || files.ETagOf(now) != hashed.etag {
+		return false, nil
+	}
+	_ = p.file.Chmod(now.Mode().Perm())
+	return true, files.WriteError(p.dir.Rename(p.part, name))
 }
 
 // saveName saves the name that the file is about to get.
@@ -122,28 +159,53 @@ func (p *placement) replace(name string, existing fs.FileInfo) error {
 	return files.WriteError(p.dir.Rename(p.part, name))
 }
 
-// same reports whether an existing file has the uploaded content. If so, that file counts as
-// committed.
-func (p *placement) same(ctx context.Context, name string, existing fs.FileInfo) (bool, error) {
-	if !existing.Mode().IsRegular() || existing.Size() != p.record.SizeBytes {
-		return false, nil
+// inspected is an existing file; without a digest if it cannot be what the upload is
+// compared with.
+type inspected struct {
+	sum, etag string
+	info      fs.FileInfo
+}
+
+// inspect hashes an existing file if it may have the uploaded content, or be the one that
+// the upload replaces.
+func (p *placement) inspect(ctx context.Context, name string, existing fs.FileInfo) (inspected, error) {
+	mayReplace := p.record.Replaces != "" && p.record.Replaces != contract.ReplaceNothing
+	if !existing.Mode().IsRegular() || existing.Size() != p.record.SizeBytes && !mayReplace {
+		return inspected{}, nil
 	}
 	f, err := files.OpenRegular(p.dir, name, os.O_RDONLY)
 	if err != nil {
-		return false, nil // it can't be read or was deleted, so it does not count
+		return inspected{}, nil // it can't be read or was deleted, so it does not count
 	}
 	defer f.Close()
-	h := files.NewHash(existing.Size())
-	sum, err := h.SumOf(ctx, f)
-	if errors.Is(err, files.ErrChanged) || err == nil && sum != p.record.SHA256 {
-		return false, nil
+	sum, err := files.NewHash(existing.Size()).SumOf(ctx, f)
+	if errors.Is(err, files.ErrChanged) {
+		return inspected{}, nil
 	}
 	if err != nil {
-		return false, err
+		return inspected{}, err
 	}
 	v, err := files.VersionOf(f)
-	p.record.ETag, p.record.Identity = v.ETag, identity(existing)
-	return true, err
+	return inspected{sum: sum, etag: v.ETag, info: existing}, err
+}
+
+// same reports whether an existing file has the uploaded content. If so, that file counts as
+// committed.
+func (p *placement) same(ctx context.Context, name string, existing fs.FileInfo) (bool, error) {
+	if existing.Size() != p.record.SizeBytes {
+		return false, nil
+	}
+	there, err := p.inspect(ctx, name, existing)
+	if err != nil || there.sum != p.record.SHA256 {
+		return false, err
+	}
+	p.adopt(there)
+	return true, nil
+}
+
+// adopt records that an existing file counts as committed.
+func (p *placement) adopt(there inspected) {
+	p.record.ETag, p.record.Identity = there.etag, identity(there.info)
 }
 
 // setETag records the etag of the part file, now that its name is final.

@@ -38,7 +38,7 @@ type upload struct {
 // partName is the same for equal starts: if the record of an upload is lost, its part file is
 // replaced, not left.
 func partName(s contract.UploadStart) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %v", s.Path, s.SizeBytes, s.Version, s.Overwrite))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %v%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces))
 	return hiddenPart(hex.EncodeToString(sum[:]))
 }
 
@@ -181,7 +181,7 @@ func (o *upload) restartLocked() error {
 		return files.WriteError(err)
 	}
 	o.got, o.prefix, o.status = nil, newPrefixHash(o.spec.SizeBytes), contract.UploadReceiving
-	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name)}
+	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked}
 	if err := o.journal.save(o.record); err != nil {
 		return files.WriteError(err)
 	}

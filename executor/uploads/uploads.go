@@ -95,13 +95,11 @@ func (s *Store) recoverAll() error {
 			continue // renamed, or not ours
 		}
 		one, err := s.recover(folder.Name())
-		switch {
-		case errors.Is(err, errEarlierRelease):
-		case err != nil:
+		if err != nil {
 			setAside(s.log, filepath.Join(s.dir, folder.Name()), err)
-		default:
-			all = append(all, one)
+			continue
 		}
+		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b *usedUpload) int { return a.at.Compare(b.at) })
 	s.used, err = simplelru.NewLRU(math.MaxInt, func(_ string, one *usedUpload) {
@@ -125,9 +123,6 @@ func setAside(log *slog.Logger, path string, why error) {
 	log.Warn("a damaged record of uploads is kept under another name; its file is sent again", "err", errors.Join(why, err), "kept", kept)
 }
 
-// errEarlierRelease means that an upload was started by a release whose uploads differ.
-var errEarlierRelease = errors.New("an upload of an earlier release")
-
 var isUploadID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // newUploadID is random, because ids are visible to whoever carries the requests.
@@ -143,13 +138,12 @@ func (s *Store) recover(id string) (*usedUpload, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkStart(rec.UploadStart); err != nil {
+		j.close()
+		return nil, err
+	}
 	one := s.newUpload(id, rec.UploadStart)
 	one.journal, one.record, one.got = j, rec, got
-	if err := checkStart(rec.UploadStart); err != nil { // an earlier release recorded a digest, and other ranges
-		one.part = hiddenPart(id)
-		one.drop()
-		return nil, fmt.Errorf("%w: %w", errEarlierRelease, err)
-	}
 	at, err := j.lastUsed()
 	if rec.ETag != "" {
 		one.markCommittedLocked(rec)
@@ -216,6 +210,19 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 func checkStart(start contract.UploadStart) error {
 	if start.SizeBytes < 0 || start.Version == "" || len(start.Version) > contract.MaxUploadVersion {
 		return fmt.Errorf("upload to %q: %w: the size and a version of at most %d bytes are required", start.Path, ErrBadUpload, contract.MaxUploadVersion)
+	}
+	return checkReplaces(start.Replaces, start.Overwrite)
+}
+
+// checkReplaces checks what an upload may replace.
+func checkReplaces(sum string, overwrite bool) error {
+	switch {
+	case sum == "":
+		return nil
+	case overwrite:
+		return fmt.Errorf("%w: overwrite and replaces exclude each other", ErrBadUpload)
+	case sum != contract.ReplaceNothing && !contract.SHA256Pattern.MatchString(sum):
+		return fmt.Errorf("%w: replaces must be a SHA-256 or %q", ErrBadUpload, contract.ReplaceNothing)
 	}
 	return nil
 }

@@ -33,10 +33,13 @@ func (e *PythonError) Error() string {
 // as a cell.
 func ask(ctx context.Context, client *jupyter.Client, answer any, function string, arguments ...any) error {
 	call := kernelpy.Call{Function: function, Arguments: arguments, MIME: answerMIME, Delivery: kernelpy.Reply}
-	err := evaluate(ctx, client, call.Code(false), answer)
-	if errors.Is(err, errMissing) {
-		err = evaluate(ctx, client, call.Code(true), answer)
-	}
+	err := kernelpy.Load(func(withPackage bool) (missing bool, err error) {
+		err = evaluate(ctx, client, call.Code(withPackage), answer)
+		if errors.Is(err, errMissing) {
+			return true, nil
+		}
+		return false, err
+	})
 	if err != nil {
 		return fmt.Errorf("calling %s in the kernel: %w", function, err)
 	}
@@ -54,11 +57,20 @@ func evaluate(ctx context.Context, client *jupyter.Client, expression string, an
 	if err != nil {
 		return err
 	}
+	defer reply.Release()
 	return decode(reply.Content, answer)
 }
 
+// maxAnswer bounds the reply with an answer, in bytes: it names 1,000 variables, or has a preview of
+// 4 KiB. Code in the kernel can write a reply itself, and millions of items of it would take
+// gigabytes.
+const maxAnswer = 1 << 20
+
 // decode finds the answer in the content of an execute_reply.
 func decode(content json.RawMessage, answer any) error {
+	if len(content) > maxAnswer {
+		return fmt.Errorf("the kernel's reply has %d bytes, over %d: restart the kernel, whose code seems to have changed it, or delete variables with long names", len(content), maxAnswer)
+	}
 	var reply jupyter.ExecuteReply
 	if err := json.Unmarshal(content, &reply); err != nil {
 		return fmt.Errorf("not an execute_reply: %v", err)

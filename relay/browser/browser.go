@@ -23,6 +23,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"colabrelay/relay/environ"
 )
 
 const (
@@ -110,7 +112,7 @@ func (p program) arguments(address string) []string {
 func (s system) start(p program, address string) (<-chan error, error) {
 	args := p.arguments(address)
 	cmd := exec.Command(args[0], args[1:]...) // without a context: the browser outlives the call
-	cmd.Env = withoutSecrets(s.environ)
+	cmd.Env = environ.Only(s.environ, environ.Basic, environ.Proxies, screenVariables, desktopVariables, lookVariables)
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
 		if failed, ok := errors.AsType[*exec.Error](err); ok {
@@ -135,20 +137,4 @@ func (s system) startFirst(programs []program, address string) error {
 		failed = append(failed, err)
 	}
 	return fmt.Errorf("open a browser: %w", errors.Join(failed...))
-}
-
-// withoutSecrets returns the environment without the relay's settings: some are secrets,
-// and a browser's extensions and helpers are many.
-func withoutSecrets(environment []string) []string {
-	var kept []string
-	for _, entry := range environment {
-		secret := false
-		for _, prefix := range []string{"COLAB_", "RELAY_", "EXECUTOR_", "NGROK_"} {
-			secret = secret || strings.HasPrefix(strings.ToUpper(entry), prefix)
-		}
-		if !secret {
-			kept = append(kept, entry)
-		}
-	}
-	return kept
 }

@@ -16,6 +16,14 @@ var (
 	desktopVariables = []string{"DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "XAUTHORITY", "XDG_CURRENT_DESKTOP", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "XDG_SESSION_TYPE"}
 )
 
+// lookVariables are what a browser has besides: the kind and the look of the desktop, and the ways
+// of WSL and VS Code to the browser of another computer.
+var lookVariables = []string{
+	"GNOME_DESKTOP_SESSION_ID", "KDE_FULL_SESSION", "KDE_SESSION_VERSION", "MATE_DESKTOP_SESSION_ID", "SESSION_MANAGER",
+	"GDK_*", "GTK_*", "QT_*", "XCURSOR_*", "XMODIFIERS", "MOZ_*", "SECURITYSESSIONID", "__CF_USER_TEXT_ENCODING",
+	"WSLENV", "VSCODE_IPC_HOOK_CLI",
+}
+
 const (
 	maxAncestors = 16      // processes that are asked, upwards from the relay's parent
 	maxEnviron   = 1 << 20 // bytes of an environment that are read

@@ -44,11 +44,7 @@ type Entry struct {
 // Save writes v as the checkpoint name in dir, which is created when missing, and returns
 // the file's path. Only the owner can read the file.
 func Save(dir, name string, v any) (string, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return "", fmt.Errorf("encoding checkpoint %q: %w", name, err)
-	}
-	body, err := encode(Entry{Operation: name, Timestamp: time.Now().UTC(), Data: data})
+	body, err := encode(name, v)
 	if err != nil {
 		return "", fmt.Errorf("encoding checkpoint %q: %w", name, err)
 	}
@@ -69,15 +65,28 @@ func Save(dir, name string, v any) (string, error) {
 	return path, nil
 }
 
-// maxIndented bounds the data of a file that is indented for people. In a larger one, most
-// bytes would be white space.
-const maxIndented = 256 << 10
+// A file is indented for people, unless most of its bytes would be white space.
+const (
+	maxIndented = 256 << 10 // bytes without the white space
+	maxDepth    = 32        // levels of arrays and objects
+)
 
-func encode(e Entry) ([]byte, error) {
-	if len(e.Data) > maxIndented {
-		return json.Marshal(e)
+// encode returns the content of a file. Characters of HTML stay as they are: escaped, a value could
+// take six times as much.
+func encode(name string, v any) ([]byte, error) {
+	var text, indented bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(struct {
+		Operation string    `json:"operation"`
+		Timestamp time.Time `json:"timestamp"`
+		Data      any       `json:"data"`
+	}{name, time.Now().UTC(), v})
+	if err != nil || text.Len() > maxIndented || bounded.Depth(text.Bytes()) > maxDepth {
+		return text.Bytes(), err
 	}
-	return json.MarshalIndent(e, "", "  ")
+	err = json.Indent(&indented, text.Bytes(), "", "  ")
+	return indented.Bytes(), err
 }
 
 // Load reads the checkpoint name from dir and, if v is not nil, decodes its data into v. The

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -120,5 +121,31 @@ func TestLargeCheckpointsAreNotIndented(t *testing.T) {
 	var back []int
 	if _, err := Load(dir, "n", &back); err != nil || len(back) != 5<<20 {
 		t.Errorf("%d items, %v", len(back), err)
+	}
+}
+
+// A record keeps its size whatever its texts are, and grows by no white space.
+func TestWhatIsSavedStaysAsLargeAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	deep := strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)
+	for name, c := range map[string]struct {
+		data json.RawMessage
+		most int
+	}{
+		"characters of HTML": {json.RawMessage(`"` + strings.Repeat("<>&", 1<<20) + `"`), 3<<20 + 1000},
+		"deeply nested":      {json.RawMessage(deep), len(deep) + 1000},
+	} {
+		path, err := Save(dir, name, c.data)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Size() > int64(c.most) {
+			t.Errorf("%s: %d bytes, want at most %d, %v", name, info.Size(), c.most, err)
+		}
+		var got json.RawMessage
+		if _, err := Load(dir, name, &got); err != nil || string(got) != string(c.data) {
+			t.Errorf("%s: it is read as %.50s, %v", name, got, err)
+		}
 	}
 }

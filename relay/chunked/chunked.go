@@ -1,27 +1,31 @@
-// Package chunked runs a loop on the VM in batches and records on the laptop how many
-// iterations are done, so that the loop can continue after any failure: of the call, the
-// relay, the tunnel, the executor, the kernel or the VM.
+// Package chunked runs a loop on the VM and records on the laptop how many iterations are done,
+// so that the loop can continue after any failure: of the call, the relay, the tunnel, the
+// executor, the kernel or the VM.
 //
-// The kernel counts the iterations that it has run. Each finished iteration appears as a
-// marker among the batch's events. A file of package checkpoint records the iterations that
-// were confirmed and the batch that is running. An iteration that the VM did not confirm
-// never counts as done. The package must not know MCP, nor how outputs are shown.
+// A run is one job of the executor: a step that prepares the kernel, and rounds of iterations,
+// which go on without any call. The kernel counts the iterations that it has run and decides
+// what may run: it finds out which variables iterations pass on, and whether they still are what
+// the run left. Markers among the outputs report that. A call reads them into a file of package
+// checkpoint. An iteration that the VM did not confirm never counts as done. The package must not
+// know MCP, nor how outputs are shown.
 //
-// Start reading at Open (this file) and Run.Advance (batchloop.go). batch.go submits and
-// reads one batch, batchcode.go makes its code, marker.go applies its markers. record.go is the
-// record on disk, reconcile.go compares it with the requested run. keptvariables.go copies
-// the variables that iterations pass on. recovery.go restores them into a new kernel and says
-// at which iteration the run continues there.
+// Start reading at Open (this file) and Run.Advance (advance.go), which makes the job.
+// follow.go reads it, marker.go applies its markers. record.go is the record on disk. copies.go
+// has the copies of variables from which a new kernel continues.
 package chunked
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/jobs"
 	"colabrelay/shared/contract"
 )
 
@@ -34,10 +38,12 @@ const (
 // Errors of Open.
 var (
 	ErrNoName     = errors.New("a chunked run needs a name")
+	ErrNoLoop     = errors.New("there is no chunked run of this name: a new one needs loop_code and n_iterations")
 	ErrTooLarge   = errors.New("setup_code and loop_code are over 512 KiB together")
-	ErrChanged    = errors.New("the checkpoint under this name belongs to a different run")
+	ErrChanged    = errors.New("the call differs from the run that was recorded under this name")
 	ErrDamaged    = errors.New("the checkpoint cannot be read")
 	ErrNotChunked = errors.New("the checkpoint does not belong to a chunked run")
+	ErrAnswer     = errors.New("on_stop does not answer what the run asks")
 )
 
 // OnChange says what to do when the code or N differs from the recorded run.
@@ -50,49 +56,58 @@ const (
 	Restart  OnChange = "restart"  // start at 0; this also runs a finished run again
 )
 
-// OnNewKernel says what to do in a new kernel when the variables that iterations pass on
-// were not kept.
-type OnNewKernel string
+// OnStop answers a run that stopped and asks. It has no effect on any other run.
+type OnStop string
 
-// Values of OnNewKernel.
+// Values of OnStop, and what they answer.
 const (
-	NewKernelStop     OnNewKernel = ""         // stop and report what is missing
-	NewKernelContinue OnNewKernel = "continue" // continue with the variables that the setup code makes; nothing is kept
-	NewKernelRestart  OnNewKernel = "restart"  // start at 0
+	Ask      OnStop = ""
+	Accept   OnStop = "accept"   // variables_changed: go on with the values that they have now
+	Restore  OnStop = "restore"  // variables_changed, iteration_incomplete: go back to the last copy
+	Again    OnStop = "again"    // iteration_incomplete: run it again with what it has changed
+	Skip     OnStop = "skip"     // iteration_incomplete: count it as done
+	GoOnLost OnStop = "continue" // variables_lost: go on with what the setup code makes
 )
 
-// Spec is the requested run.
+// answers are the values that answer a status.
+var answers = map[Status][]OnStop{
+	StatusVariablesChanged: {Accept, Restore},
+	StatusIncomplete:       {Again, Skip, Restore},
+	StatusVariablesLost:    {GoOnLost},
+}
+
+// Spec is the requested run. An empty Loop, an N of 0 and a BatchSize of 0 mean those of the
+// recorded run.
 type Spec struct {
 	Name        string // of the checkpoint
 	Setup       string // runs once in each kernel; may be empty
 	Loop        string // the body of: for i in range(N)
 	N           int64
-	BatchSize   int64 // iterations of one execution, at most
+	BatchSize   int64 // iterations of one round, at most
+	Independent bool  // the caller's word that no iteration needs what another one left
 	OnChange    OnChange
-	OnNewKernel OnNewKernel
+	OnStop      OnStop
 	Runtime     string // the runtime's name, for the record
 }
 
+// DefaultBatchSize is how many iterations a round has at most, unless the caller says otherwise.
+const DefaultBatchSize = 1000
+
 // VM is the executor as a run uses it; *client.Client implements it.
 type VM interface {
-	SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error)
-	Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error)
+	jobs.VM
 	List(ctx context.Context, limit int) (contract.ExecutionList, error)
-	Interrupt(ctx context.Context, id string) (contract.Execution, error)
-	InstanceID() string // of the VM that answered last
 }
 
 // Run is a chunked run that belongs to this process alone until Close.
 type Run struct {
-	dir       string
-	spec      Spec
-	record    *Record
-	unlock    func()
-	onDisk    bool   // the file holds this run's record
-	abandoned *Batch // a running batch of the run that this one replaced
-	replaced  bool   // the kept variables belong to a run that this one replaced
-	notes     []note
-	path      string
+	dir    string
+	spec   Spec
+	record *Record
+	unlock func()
+	saved  time.Time // when the file last got this run's record; zero if it does not have it
+	notes  []note
+	path   string
 }
 
 // Open reads the run of that name in dir, or starts a new one. It writes nothing.
@@ -120,16 +135,48 @@ func (r *Run) load() error {
 	recorded, err := Load(r.dir, r.spec.Name)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		r.record = newRecord(r.spec)
-		return nil
+		return r.fresh()
 	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotChunked):
 		return r.moveAside(err)
 	case err != nil:
 		return err
 	}
-	r.record, err = r.reconcile(recorded)
-	r.onDisk = r.record == recorded
+	r.spec.complete(recorded)
+	if err := recorded.checkAnswer(r.spec.OnStop); err != nil && r.spec.OnChange != Restart {
+		return fmt.Errorf("%q: %w", r.spec.Name, err)
+	}
+	if r.record, err = r.reconcile(recorded); r.record == recorded {
+		r.saved = recorded.UpdatedAt
+	}
 	return err
+}
+
+// fresh starts a new run.
+func (r *Run) fresh() error {
+	if r.spec.Loop == "" || r.spec.N == 0 {
+		return fmt.Errorf("%q: %w", r.spec.Name, ErrNoLoop)
+	}
+	r.spec.BatchSize = cmp.Or(r.spec.BatchSize, DefaultBatchSize)
+	r.record = newRecord(r.spec)
+	return nil
+}
+
+// complete takes from the record what the caller did not repeat.
+func (s *Spec) complete(r *Record) {
+	if s.Loop == "" {
+		s.Loop, s.Independent = r.Loop, s.Independent || r.Independent
+		s.Setup = cmp.Or(s.Setup, r.Setup)
+	}
+	s.N, s.BatchSize = cmp.Or(s.N, r.N), cmp.Or(s.BatchSize, r.BatchSize)
+}
+
+// checkAnswer refuses an answer to another question than the run asks. Of a run that asks nothing,
+// an answer is ignored, because the same call may be repeated until the run has finished.
+func (r *Record) checkAnswer(answer OnStop) error {
+	if answer == Ask || !r.Status.asks() || slices.Contains(answers[r.Status], answer) {
+		return nil
+	}
+	return fmt.Errorf("%w: it stopped as %s, which is answered by one of %q", ErrAnswer, r.Status, answers[r.Status])
 }
 
 // moveAside renames a file that contains no readable run, and starts a new run, if Restart
@@ -137,6 +184,9 @@ func (r *Run) load() error {
 func (r *Run) moveAside(why error) error {
 	if r.spec.OnChange != Restart {
 		return why
+	}
+	if r.spec.Loop == "" || r.spec.N == 0 {
+		return fmt.Errorf("%w; %w", why, ErrNoLoop)
 	}
 	suffix := "damaged"
 	if errors.Is(why, ErrNotChunked) {
@@ -147,9 +197,62 @@ func (r *Run) moveAside(why error) error {
 		return fmt.Errorf("renaming the old checkpoint: %w", err)
 	}
 	r.addNote("the file that had this name before is now %s", aside)
-	r.record = newRecord(r.spec)
-	r.record.Restarted, r.replaced = true, true
-	return nil
+	err := r.fresh()
+	r.record.Restarted = true
+	return err
+}
+
+// reconcile returns the record to continue with: the recorded one, adapted to the requested
+// run, or a new one.
+func (r *Run) reconcile(recorded *Record) (*Record, error) {
+	changes := changed(recorded, r.spec)
+	if r.restarts(recorded, len(changes) > 0) {
+		fresh := newRecord(r.spec)
+		fresh.Restarted, fresh.Abandoned, fresh.Replaces = true, recorded.Job, recorded.Key
+		return fresh, nil
+	}
+	recorded.BatchSize, recorded.Independent = r.spec.BatchSize, r.spec.Independent
+	if len(changes) == 0 {
+		return recorded, nil
+	}
+	// The code of a run without completed iterations may change: nothing is lost.
+	unstarted := recorded.Done == 0 && (recorded.Job == nil || !recorded.Job.Accepted)
+	if r.spec.OnChange != Continue && !unstarted {
+		return nil, fmt.Errorf("%q: %s changed after %d of %d iterations: %w",
+			r.spec.Name, strings.Join(changes, " and "), recorded.Done, recorded.N, ErrChanged)
+	}
+	switch {
+	case recorded.Done > r.spec.N:
+		r.addNote("%d iterations were done; those from %d on no longer count, and their values were dropped", recorded.Done, r.spec.N)
+	case recorded.Done < r.spec.N && !unstarted:
+		r.addNote("the run continues at iteration %d with the new %s; the iterations before still count", recorded.Done, strings.Join(changes, " and "))
+	}
+	// What carried variables had is the new code's to continue with, so it stays.
+	recorded.setCode(r.spec)
+	recorded.Status, recorded.FinishedAt, recorded.Ending, recorded.Superseded = StatusRunning, nil, false, recorded.Job != nil
+	return recorded, nil
+}
+
+// restarts reports whether Restart applies to this run. It does not apply to a run that was
+// started by Restart and is unfinished: otherwise each further call with the same arguments
+// would start the run again.
+func (r *Run) restarts(recorded *Record, changed bool) bool {
+	unfinished := recorded.Restarted && recorded.Status == StatusRunning
+	return r.spec.OnChange == Restart && (changed || !unfinished)
+}
+
+// changed names the arguments that differ from the recorded run.
+func changed(recorded *Record, s Spec) (names []string) {
+	if recorded.Setup != s.Setup {
+		names = append(names, "setup_code")
+	}
+	if recorded.Loop != s.Loop {
+		names = append(names, "loop_code")
+	}
+	if recorded.N != s.N {
+		names = append(names, "n_iterations")
+	}
+	return names
 }
 
 // Close lets other calls work on the run.
@@ -194,5 +297,8 @@ func (r *Run) noteTexts() []string {
 func (r *Run) save() error {
 	r.record.UpdatedAt = time.Now().UTC()
 	_, err := checkpoint.Save(r.dir, r.spec.Name, r.record)
+	if err == nil {
+		r.saved = r.record.UpdatedAt
+	}
 	return err
 }

@@ -3,304 +3,311 @@ package chunked
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/kernelpy"
 )
 
-// fakeVM does what the executor and loop.py do, in memory, and fails at random. It reaches
-// states and orders of events that are too rare to test with a real VM. Each call lets the
-// running batch continue for some iterations.
+// fakeVM is an executor with a kernel that does what chunked.run of shared/kernelpy does with a
+// loop of total += i. It takes a step at each request, and fails at random.
 type fakeVM struct {
-	t *testing.T
-	r *rand.Rand
-
-	instance, kernel int
-	runs             map[string]kernelRecord // in the kernel, as colab_relay_runs
-	saved            map[string]kernelRecord // as by save_kernel_state
-	hasPackage       bool                    // the kernel has the Python package
-	batches          map[string]*fakeBatch
-	order            []*fakeBatch
-
-	done     map[int64]bool // iterations that some kernel completed
-	inKernel map[int64]bool // iterations that this kernel completed
-	repeated map[string]int // how many iterations a kernel completed twice; must stay empty
-	killed   bool           // the relay dies at this call
-	onKill   func()         // saves what is on its disk then
-	odds     float64        // of each fault at each call
+	t        *testing.T
+	r        *rand.Rand
+	odds     float64 // of each fault, at each step
+	carries  bool    // the run passes total on
+	instance int
+	kernel   int
+	jobs     map[string]*fakeJob
+	entries  map[string]*fakeEntry
+	files    map[string]int64 // total, by the path of a copy
+	total    int64
+	final    int64          // total when the run finished
+	ran      map[int64]bool // iterations that ended in this kernel since its last start or restore
+	unread   error          // the next answer is lost
+	submits  []contract.JobSubmit
+	mark     func(text string) []string // replaces markers on their way; nil keeps them
 }
 
-// kernelRecord is the kernel's record of a run.
-type kernelRecord struct {
-	setup string
-	done  int64
+type fakeEntry struct{ done int64 }
+
+type fakeJob struct {
+	contract.Job
+	submit  contract.JobSubmit
+	order   order
+	entries []contract.JobEntry
+	events  map[string]*contract.Execution
 }
 
-type fakeBatch struct {
-	contract.Execution
-	code   string
-	order  order
-	begun  bool
-	unsent marker // of completed iterations that were not reported yet
-}
-
-func newFakeVM(t *testing.T, r *rand.Rand) *fakeVM {
-	f := &fakeVM{t: t, r: r, done: map[int64]bool{}, repeated: map[string]int{}, odds: .04}
+func newFake(t *testing.T, seed uint64, odds float64) *fakeVM {
+	f := &fakeVM{t: t, r: rand.New(rand.NewPCG(seed, 2)), odds: odds, carries: true, jobs: map[string]*fakeJob{}}
 	f.newVM()
 	return f
 }
 
 func (f *fakeVM) newVM() {
 	f.instance++
-	f.batches, f.order = map[string]*fakeBatch{}, nil
+	f.jobs, f.files = map[string]*fakeJob{}, map[string]int64{}
 	f.newKernel()
 }
 
 func (f *fakeVM) newKernel() {
 	f.kernel++
-	f.runs, f.inKernel, f.hasPackage = map[string]kernelRecord{}, map[int64]bool{}, false
+	f.entries, f.total, f.ran = map[string]*fakeEntry{}, 0, map[int64]bool{}
 }
 
 func (f *fakeVM) InstanceID() string { return fmt.Sprint("vm-", f.instance) }
 
 func (f *fakeVM) chance() bool { return f.r.Float64() < f.odds }
 
-// fault makes the VM fail in some way, or in none.
-func (f *fakeVM) fault() {
-	switch {
-	case f.chance():
-		f.end(contract.StatusKernelDied)
-		f.newKernel()
-	case f.chance(): // the executor is killed and started again
-		f.end(contract.StatusLost)
-		f.newKernel()
-	case f.r.Float64() < f.odds*f.odds:
-		f.newVM()
-	case f.chance():
-		f.end(contract.StatusInterrupted)
-	case f.chance():
-		f.end(contract.StatusTimedOut)
-	case f.chance() && f.running() == nil:
-		for key, run := range f.runs { // cleanup_colab
-			run.setup = ""
-			f.runs[key] = run
-		}
-	case f.chance() && f.running() == nil:
-		f.saved = maps.Clone(f.runs)
-	case f.chance() && f.saved != nil && f.running() == nil:
-		f.newKernel() // restart_kernel, then restore_kernel_state
-		f.runs = maps.Clone(f.saved)
-	}
-}
-
-func (f *fakeVM) running() *fakeBatch {
-	for _, b := range f.order {
-		if !b.Status.Finished() {
-			return b
+// running is the job that has not ended.
+func (f *fakeVM) running() *fakeJob {
+	for _, j := range f.jobs {
+		if !j.State.Ended() {
+			return j
 		}
 	}
 	return nil
 }
 
-func (f *fakeVM) end(s contract.Status) {
-	for b := f.running(); b != nil; b = f.running() {
-		if !b.begun {
-			s = contract.StatusCancelled
-		}
-		b.Status, b.Reason = s, "at random"
-		if s == contract.StatusInterrupted || s == contract.StatusTimedOut {
-			b.send(marker{Event: eventFailed, Done: f.runs[b.order.Key].done})
-		}
-	}
-}
-
-// tell sends a marker, after the unsent one.
-func (b *fakeBatch) send(m marker) {
-	b.flush()
-	m.Run = b.order.Key
-	body, _ := json.Marshal(m)
-	b.Events = append(b.Events, contract.Event{
-		Offset: int64(len(b.Events)), Type: contract.EventDisplayData, Data: map[string]json.RawMessage{markerMIME: body},
-	})
-}
-
-func (b *fakeBatch) flush() {
-	if m := b.unsent; m.Count > 0 {
-		b.unsent = marker{}
-		b.send(m)
-	}
-}
-
-// work lets the running batch continue, as loop.py would, and delays some markers.
-func (f *fakeVM) work(iterations int) {
-	b := f.running()
-	if b == nil {
+// end ends the running job, with the execution that runs.
+func (f *fakeVM) end(state contract.JobState, cause contract.JobCause, status contract.Status) {
+	j := f.running()
+	if j == nil {
 		return
 	}
-	key, o := b.order.Key, b.order
-	if !b.begun {
-		if f.chance() { // a cell of the user's removed it
-			f.hasPackage = false
-		}
-		f.hasPackage = f.hasPackage || strings.Contains(b.code, `"package_loader.py":`)
-		if !f.hasPackage {
-			b.begun, b.Status, b.KernelID = true, contract.StatusSucceeded, fmt.Sprint("kernel-", f.kernel)
-			b.Events = append(b.Events, missingEvent(f.t, b.code))
-			return
-		}
-		b.begun, b.Status, b.KernelID = true, contract.StatusRunning, fmt.Sprint("kernel-", f.kernel)
-		run, ok := f.runs[key]
-		if !ok || run.setup == "" {
-			run.done = max(run.done, o.Lo)
-		}
-		b.send(marker{Event: eventStart, Done: run.done})
-		if run.setup != o.SetupSHA256 {
-			run.setup = o.SetupSHA256
-			b.send(marker{Event: eventSetup, Done: run.done})
-		}
-		f.runs[key] = run
+	if n := len(j.entries); n > 0 && j.entries[n-1].Status == contract.StepStatus(contract.StatusRunning) {
+		f.close(j, status)
 	}
-	for range iterations {
-		run := f.runs[key]
-		if run.done >= o.Hi || f.r.Float64() < .02 { // its time is over
-			b.flush()
-			b.Status = contract.StatusSucceeded
-			return
-		}
-		if f.r.Float64() < .02 {
-			b.Status, b.Error = contract.StatusFailed, &contract.ExecutionError{EName: "E", EValue: "at random"}
-			b.send(marker{Event: eventFailed, Done: run.done})
-			return
-		}
-		if f.inKernel[run.done] {
-			f.repeated[b.KernelID]++
-		}
-		f.inKernel[run.done], f.done[run.done] = true, true
-		run.done++
-		f.runs[key] = run
-		value := fmt.Sprint(run.done - 1)
-		m := marker{Event: eventDone, Done: run.done, Count: b.unsent.Count + 1, Seconds: b.unsent.Seconds + 1, Slowest: 1}
-		m.Values = append(b.unsent.Values, result{Iteration: run.done - 1, Result: &value})
-		if b.unsent = m; f.r.IntN(2) == 0 {
-			b.flush()
-		}
+	j.State, j.Cause, j.Reason = state, cause, "at random"
+}
+
+func (f *fakeVM) close(j *fakeJob, status contract.Status) {
+	e := &j.entries[len(j.entries)-1]
+	e.Status = contract.StepStatus(status)
+	x := j.events[e.ExecutionID]
+	x.Status, x.End = status, true
+}
+
+// fault makes the VM fail in some way, or in none.
+func (f *fakeVM) fault() {
+	switch {
+	case f.chance(), f.chance():
+		f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
+		f.newKernel()
+	case !f.carries && f.chance():
+		f.newVM()
+	case f.chance():
+		f.end(contract.JobCancelled, contract.CauseInterrupted, contract.StatusInterrupted)
+	case f.chance():
+		f.end(contract.JobCancelled, contract.CauseDeleted, contract.StatusSucceeded)
+	case f.chance() && f.running() == nil:
+		f.jobs = map[string]*fakeJob{} // forgotten
+	case f.chance():
+		f.unread = errors.New("the answer was lost")
 	}
 }
 
-// request passes a call on, or loses it, or its answer, or kills the relay that made it.
-func (f *fakeVM) request(do func() error) error {
+// step lets the running job do something.
+func (f *fakeVM) step() error {
 	f.fault()
-	if f.chance() {
-		return errCut
+	if err := f.unread; err != nil {
+		f.unread = nil
+		return err
 	}
-	err := do()
-	if f.chance() {
-		f.killed = true
-		f.onKill()
+	j := f.running()
+	switch {
+	case j == nil:
+	case len(j.entries) == 0:
+		f.begin(j)
+		f.prepare(j)
+		f.close(j, contract.StatusSucceeded)
+	case j.entries[len(j.entries)-1].Status != contract.StepStatus(contract.StatusRunning):
+		f.begin(j)
+	default:
+		f.round(j)
 	}
-	if f.killed || f.chance() {
-		return errCut
+	return nil
+}
+
+func (f *fakeVM) begin(j *fakeJob) {
+	id := fmt.Sprintf("%s-%s-%d", f.InstanceID(), j.JobID, len(j.entries))
+	j.entries = append(j.entries, contract.JobEntry{ExecutionID: id, Status: contract.StepStatus(contract.StatusRunning)})
+	if j.events == nil {
+		j.events = map[string]*contract.Execution{}
 	}
-	return err
+	of := &contract.JobRef{JobID: j.JobID, Index: len(j.entries) - 1}
+	j.events[id] = &contract.Execution{ExecutionID: id, Job: of, Status: contract.StatusRunning, KernelID: fmt.Sprint("kernel-", f.kernel)}
+	j.State, j.KernelID = contract.JobRunning, fmt.Sprint("kernel-", f.kernel)
 }
 
-func (f *fakeVM) SubmitTo(_ context.Context, instanceID string, s contract.Submit) (e contract.Execution, err error) {
-	err = f.request(func() error {
-		if instanceID != f.InstanceID() {
-			return &contract.Error{Code: contract.CodeNewInstance}
-		}
-		b := f.batches[s.RequestID]
-		if b == nil {
-			b = &fakeBatch{code: s.Code, order: orderOf(f.t, s.Code)}
-			b.ExecutionID, b.RequestID, b.Status = fmt.Sprintf("e%d-%d", f.instance, len(f.order)), s.RequestID, contract.StatusQueued
-			f.batches[s.RequestID] = b
-			f.order = append(f.order, b)
-		}
-		if b.code != s.Code {
-			return &contract.Error{Code: contract.CodeConflict}
-		}
-		f.work(f.r.IntN(15))
-		e = f.answer(b, 0)
-		return nil
-	})
-	return e, err
-}
-
-func (f *fakeVM) Execution(_ context.Context, id string, offset int64, _ time.Duration, _ int64) (e contract.Execution, err error) {
-	err = f.request(func() error {
-		f.work(f.r.IntN(6))
-		for _, b := range f.order {
-			if b.ExecutionID == id && f.r.Float64() > .01 { // else its log was dropped
-				e = f.answer(b, offset)
-				return nil
-			}
-		}
-		return &contract.Error{Code: contract.CodeNotFound}
-	})
-	return e, err
-}
-
-// answer returns a page of a batch's events. Some of them are no longer in the log.
-func (f *fakeVM) answer(b *fakeBatch, offset int64) contract.Execution {
-	e := b.Execution
-	page := b.Events[min(offset, int64(len(b.Events))):]
-	page = page[:min(len(page), 1+f.r.IntN(8))]
-	e.Events = nil
-	for _, ev := range page {
-		if f.chance() {
-			ev = contract.Event{Offset: ev.Offset, Type: contract.EventGap, Events: 1}
-		}
-		e.Events = append(e.Events, ev)
+// display reports a marker.
+func (f *fakeVM) display(j *fakeJob, event string, done int64, more string) {
+	text := fmt.Sprintf(`{"run":%q,"event":%q,"done":%d%s}`, j.order.Key, event, done, more)
+	all := []string{text}
+	if f.mark != nil {
+		all = f.mark(text)
 	}
-	e.NextOffset = offset + int64(len(page))
-	e.End = e.Status.Finished() && e.NextOffset >= int64(len(b.Events))
-	return e
+	x := j.events[j.entries[len(j.entries)-1].ExecutionID]
+	for _, text := range all {
+		x.Events = append(x.Events, contract.Event{Offset: int64(len(x.Events)), Type: contract.EventDisplayData, Data: map[string]json.RawMessage{markerMIME: json.RawMessage(text)}})
+	}
 }
 
-func (f *fakeVM) List(context.Context, int) (list contract.ExecutionList, err error) {
-	err = f.request(func() error {
-		f.work(f.r.IntN(3))
-		for _, b := range f.order {
-			list.Executions = append(list.Executions, b.Execution)
+func (f *fakeVM) prepare(j *fakeJob) {
+	o := j.order
+	if e := f.entries[o.Key]; e != nil {
+		f.display(j, "start", e.done, "")
+		return
+	}
+	e := &fakeEntry{done: o.Done}
+	if o.Independent {
+		e.done = o.Marked
+	}
+	f.display(j, "start", e.done, `,"fresh":true`)
+	f.total, f.ran = 0, map[int64]bool{}
+	if len(o.Carried) > 0 && !o.Independent {
+		total, kept := int64(0), false
+		if o.Copy != nil {
+			total, kept = f.files[o.Copy.Path]
 		}
-		return nil
-	})
-	return list, err
+		if !kept {
+			f.display(j, "stopped", e.done, `,"reason":"variables_lost","names":["total"]`)
+			return
+		}
+		f.total, e.done = total, o.Copy.Done
+	}
+	f.entries[o.Key] = e
+	f.display(j, "setup", e.done, `,"seconds":0.1`)
+	if f.total > 0 {
+		f.display(j, "restored", e.done, "")
+	}
 }
 
-func (f *fakeVM) Interrupt(context.Context, string) (contract.Execution, error) {
-	return contract.Execution{}, f.request(func() error { f.end(contract.StatusInterrupted); return nil })
+// round runs one iteration, and ends the round at the end of the batch.
+func (f *fakeVM) round(j *fakeJob) {
+	o, e := j.order, f.entries[j.order.Key]
+	if e == nil { // stopped
+		f.close(j, contract.StatusSucceeded)
+		j.State = contract.JobFinished
+		return
+	}
+	if e.done < o.N {
+		if f.ran[e.done] {
+			f.t.Errorf("iteration %d ran twice in %s", e.done, j.KernelID)
+		}
+		f.ran[e.done] = true
+		f.total += e.done
+		e.done++
+		f.display(j, "done", e.done, fmt.Sprintf(`,"count":1,"seconds":0.1,"slowest":0.1,"values":[{"i":%d,"result":"%d"}]`, e.done-1, f.total))
+	}
+	if e.done%o.BatchSize != 0 && e.done < o.N {
+		return
+	}
+	carried := "[]"
+	if f.carries {
+		carried = `["total"]`
+	}
+	path := fmt.Sprint("/tmp/colab-relay-state-", f.r.Int64(), "/data.state")
+	f.files[path] = f.total
+	f.display(j, "round", e.done, fmt.Sprintf(`,"carried":%s,"kept":{"path":%q,"bytes":10,"sha256":%q,"done":%d,"absent":[]}`, carried, path, strings.Repeat("a", 64), e.done))
+	if e.done >= o.N {
+		f.final = f.total
+		f.display(j, "finished", e.done, "")
+	}
+	f.close(j, contract.StatusSucceeded)
+	if e.done >= o.N {
+		j.State = contract.JobFinished
+	}
 }
 
-// missingEvent returns what call.py displays in a kernel without the package.
-func missingEvent(t *testing.T, code string) contract.Event {
+func refuse(code contract.Code) error { return &contract.Error{Code: code, Message: string(code)} }
+
+func (f *fakeVM) head(j *fakeJob) contract.Job {
+	x := j.Job
+	x.Entries, x.Next = len(j.entries), len(j.entries)
+	return x
+}
+
+// orderOf reads the order in the code of a job.
+func orderOf(t *testing.T, s contract.JobSubmit) order {
 	t.Helper()
-	report := fmt.Sprintf(`{"package":%q}`, kernelpy.Package())
-	if !strings.Contains(code, kernelpy.Package()) {
-		t.Fatal("the code does not name the package")
-	}
-	return contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
-		contract.OwnMIME + "missing+json": json.RawMessage(report),
-	}}
-}
-
-// orderOf returns the order in a cell, which loop.py would read.
-func orderOf(t *testing.T, code string) (o order) {
-	t.Helper()
+	code := s.Steps[0].Code
 	var text string
-	decoder := json.NewDecoder(strings.NewReader(code[strings.Index(code, `"[{\"key\"`):]))
-	if err := decoder.Decode(&text); err != nil {
-		t.Fatal(err)
-	}
 	var arguments []order
-	if err := json.Unmarshal([]byte(text), &arguments); err != nil {
-		t.Fatal(err)
+	at := strings.Index(code, `"[{\"key\"`)
+	if at < 0 || json.NewDecoder(strings.NewReader(code[at:])).Decode(&text) != nil || json.Unmarshal([]byte(text), &arguments) != nil {
+		t.Fatalf("no order in %.200q", code)
 	}
 	return arguments[0]
+}
+
+func (f *fakeVM) SubmitJobTo(_ context.Context, instance string, s contract.JobSubmit) (contract.Job, error) {
+	if instance != f.InstanceID() {
+		return contract.Job{}, refuse(contract.CodeNewInstance)
+	}
+	j := f.jobs[s.JobID]
+	if j == nil {
+		j = &fakeJob{submit: s, order: orderOf(f.t, s), Job: contract.Job{JobID: s.JobID, State: contract.JobQueued}}
+		f.jobs[s.JobID] = j
+		f.submits = append(f.submits, s)
+	} else if !reflect.DeepEqual(j.submit, s) {
+		f.t.Error("a repeated submit differs")
+	}
+	return f.head(j), f.step()
+}
+
+func (f *fakeVM) Job(_ context.Context, id string, from int, _ time.Duration) (contract.Job, error) {
+	if err := f.step(); err != nil {
+		return contract.Job{}, err
+	}
+	j := f.jobs[id]
+	if j == nil {
+		return contract.Job{}, refuse(contract.CodeNotFound)
+	}
+	x := f.head(j)
+	x.From = min(from, x.Entries)
+	x.Steps = append([]contract.JobEntry{}, j.entries[x.From:min(x.Entries, x.From+contract.MaxJobEntries)]...)
+	return x, nil
+}
+
+func (f *fakeVM) PatchJob(context.Context, string, string, contract.JobPatch) (contract.Job, error) {
+	return contract.Job{}, refuse(contract.CodeConflict)
+}
+
+func (f *fakeVM) DeleteJob(_ context.Context, instance, id string, _ bool) (contract.Job, error) {
+	j := f.jobs[id]
+	switch {
+	case instance != f.InstanceID():
+		return contract.Job{}, refuse(contract.CodeNewInstance)
+	case j == nil:
+		return contract.Job{}, refuse(contract.CodeNotFound)
+	case j == f.running():
+		f.end(contract.JobCancelled, contract.CauseDeleted, contract.StatusSucceeded)
+	}
+	return f.head(j), nil
+}
+
+func (f *fakeVM) List(context.Context, int) (contract.ExecutionList, error) {
+	return contract.ExecutionList{}, nil
+}
+
+func (f *fakeVM) Execution(_ context.Context, id string, offset int64, _ time.Duration, _ int64) (contract.Execution, error) {
+	if err := f.step(); err != nil {
+		return contract.Execution{}, err
+	}
+	for _, j := range f.jobs {
+		if x := j.events[id]; x != nil {
+			got := *x
+			got.Events = append([]contract.Event{}, x.Events[min(offset, int64(len(x.Events))):]...)
+			got.NextOffset = int64(len(x.Events))
+			return got, nil
+		}
+	}
+	return contract.Execution{}, refuse(contract.CodeNotFound)
 }

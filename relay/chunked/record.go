@@ -9,26 +9,34 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"colabrelay/relay/checkpoint"
-	"colabrelay/shared/contract"
+	"colabrelay/relay/jobs"
 )
 
 const (
 	kind    = "chunked"
-	version = 1
+	version = 2
 )
 
 // Status is the status of a run.
 type Status string
 
-// Statuses of a run. A run that a batch stopped has the status of that batch.
+// Statuses of a run. A run that an execution stopped has the status of that execution.
 const (
 	StatusRunning  Status = "running"
 	StatusFinished Status = "finished"
-	// StatusVariablesLost: the kernel lacks the variables that iterations pass on.
-	StatusVariablesLost Status = "variables_lost"
+	// The kernel asks before it runs anything: OnStop answers.
+	StatusVariablesLost    Status = "variables_lost"       // it lacks what iterations passed on
+	StatusVariablesChanged Status = "variables_changed"    // other code changed what iterations pass on
+	StatusIncomplete       Status = "iteration_incomplete" // an iteration changed something and did not end
 )
+
+// asks reports whether the status is one that OnStop answers.
+func (s Status) asks() bool {
+	return s == StatusVariablesLost || s == StatusVariablesChanged || s == StatusIncomplete
+}
 
 // Record is the content of a run's file.
 type Record struct {
@@ -38,19 +46,31 @@ type Record struct {
 	Status  Status `json:"status"`
 	Runtime string `json:"runtime"`
 
-	N           int64   `json:"n_iterations"`
-	SetupSHA256 string  `json:"setup_sha256"`
-	LoopSHA256  string  `json:"loop_sha256"`
-	Restarted   bool    `json:"restarted"` // the run was started by Restart
-	Done        int64   `json:"completed"` // iterations 0 to Done-1 are done
-	Ranges      []Range `json:"ranges"`
+	Setup       string `json:"setup_code"`
+	Loop        string `json:"loop_code"`
+	N           int64  `json:"n_iterations"`
+	BatchSize   int64  `json:"batch_size"`
+	Independent bool   `json:"independent"`
+	SetupSHA256 string `json:"setup_sha256"`
+	LoopSHA256  string `json:"loop_sha256"`
+	Restarted   bool   `json:"restarted"` // the run was started by Restart
 
-	InFlight   *Batch `json:"in_flight"`
-	InstanceID string `json:"instance_id"` // of the last batch that was answered
-	KernelID   string `json:"kernel_id"`
+	Done     int64   `json:"completed"` // iterations 0 to Done-1 are done
+	Recorded int64   `json:"recorded"`  // those that count in a new kernel: their round has ended
+	Ranges   []Range `json:"ranges"`
+
+	Job        *jobs.Ticket `json:"job"`        // nil if there is none to read
+	Answer     OnStop       `json:"answer"`     // that this job is given, or the next one
+	Placed     *Copy        `json:"placed"`     // that the last job may load
+	Superseded bool         `json:"superseded"` // the code has changed since the job was made
+	Replaces   string       `json:"replaces"`   // the key of the run that this one replaced
+	Abandoned  *jobs.Ticket `json:"abandoned"`  // the job of that run, until it is stopped
+	InstanceID string       `json:"instance_id"`
+	KernelID   string       `json:"kernel_id"`
 
 	Timed          int64   `json:"timed"` // how many iterations MeanSeconds covers
 	MeanSeconds    float64 `json:"mean_seconds"`
+	PaceSeconds    float64 `json:"pace_seconds"` // mean of about the last paceWindow of them
 	SlowestSeconds float64 `json:"slowest_seconds"`
 	SetupSeconds   float64 `json:"setup_seconds"`
 
@@ -59,6 +79,7 @@ type Record struct {
 	ResultBytes    int      `json:"result_bytes"`
 	ResultsDropped int64    `json:"results_dropped"` // because of maxResultBytes
 	Failure        *Failure `json:"failure"`
+	Ending         bool     `json:"ending"` // the kernel said that all iterations are done
 
 	VariableRecord
 
@@ -75,22 +96,6 @@ type Range struct {
 	InstanceID string `json:"instance_id"`
 }
 
-// Batch is a batch that was submitted and whose end has not been read.
-type Batch struct {
-	RequestID   string          `json:"request_id"`
-	InstanceID  string          `json:"instance_id"`
-	ExecutionID string          `json:"execution_id"` // empty until the submit was answered
-	CodeSHA256  string          `json:"code_sha256"`
-	Lo          int64           `json:"lo"`
-	Hi          int64           `json:"hi"`
-	Offset      int64           `json:"offset"` // the first event that was not read
-	Policy      newKernelPolicy `json:"on_new"`
-	Analyse     bool            `json:"analyse"`      // it reports the variables that iterations pass on
-	WithPackage bool            `json:"with_package"` // its code includes the Python package
-	Timeout     float64         `json:"timeout_seconds"`
-	SubmittedAt time.Time       `json:"submitted_at"`
-}
-
 // Value is the value of result after one iteration.
 type Value struct {
 	Iteration int64           `json:"i"`
@@ -100,18 +105,27 @@ type Value struct {
 
 // Failure is why a run stopped.
 type Failure struct {
-	Status    string `json:"status"`
-	Iteration *int64 `json:"iteration"` // null if no iteration raised: a failed setup, a syntax error
-	Message   string `json:"message"`
+	Status    string   `json:"status"`
+	Iteration *int64   `json:"iteration"` // null if no iteration raised: a failed setup, a syntax error
+	Setup     bool     `json:"setup,omitempty"`
+	Message   string   `json:"message"`
+	Variables []string `json:"variables"`        // those that were lost or changed, as far as the kernel names them
+	Detail    string   `json:"detail,omitempty"` // why the copy of them could not be loaded
 }
 
 func newRecord(s Spec) *Record {
 	now := time.Now().UTC()
-	return &Record{
+	r := &Record{
 		Kind: kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
-		N: s.N, SetupSHA256: hash(s.Setup), LoopSHA256: hash(s.Loop),
+		BatchSize: s.BatchSize, Independent: s.Independent,
 		Ranges: []Range{}, Results: []Value{}, CreatedAt: now, UpdatedAt: now,
 	}
+	r.setCode(s)
+	return r
+}
+
+func (r *Record) setCode(s Spec) {
+	r.Setup, r.Loop, r.N, r.SetupSHA256, r.LoopSHA256 = s.Setup, s.Loop, s.N, hash(s.Setup), hash(s.Loop)
 }
 
 func hash(code string) string {
@@ -119,8 +133,8 @@ func hash(code string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Load reads the record of the run with that name. It returns checkpoint.ErrNotFound,
-// ErrDamaged or ErrNotChunked.
+// Load reads the record of the run with that name. It returns checkpoint.ErrNotFound, ErrDamaged
+// or ErrNotChunked.
 func Load(dir, name string) (*Record, error) {
 	entry, err := checkpoint.Load(dir, name, nil)
 	switch {
@@ -158,7 +172,7 @@ func compact(value json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// IsChunked reports whether a checkpoint belongs to a chunked run of any version.
+// IsChunked reports whether a checkpoint belongs to a chunked run.
 func IsChunked(e checkpoint.Entry) bool {
 	var head struct {
 		Kind string `json:"kind"`
@@ -175,7 +189,112 @@ func (r *Record) isConsistent() bool {
 		}
 		done = ran.To
 	}
-	b := r.InFlight
-	return r.Version == version && r.Key != "" && r.N > 0 && r.Done == done &&
-		(b == nil || contract.RequestIDPattern.MatchString(b.RequestID) && b.Lo >= 0 && b.Hi > b.Lo && b.Offset >= 0)
+	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 && r.Done == done &&
+		r.Recorded >= 0 && r.Recorded <= r.Done &&
+		r.SetupSHA256 == hash(r.Setup) && r.LoopSHA256 == hash(r.Loop) &&
+		(r.Job == nil || r.Job.JobID != "" && r.Job.Entry >= 0 && r.Job.Offset >= 0)
+}
+
+// Bounds of a record.
+const (
+	maxRanges      = 1000     // beyond it the two oldest are joined
+	maxOutput      = 4 << 10  // bytes of printed text
+	maxResultBytes = 16 << 20 // of all values together
+	perResult      = 64       // bytes that the file needs for a value besides its JSON
+)
+
+// Remaining is how many iterations are left.
+func (r *Record) Remaining() int64 { return max(0, r.N-r.Done) }
+
+// confirm sets Done to what the kernel reports. If that is less than before, the record
+// goes back, because the kernel's variables contain only the iterations that it has run.
+func (r *Record) confirm(done int64, kernelID, instanceID string) {
+	if done < r.Recorded { // the iterations run again, and their results may differ
+		r.Recorded = done
+		r.dropLaterCopies(done)
+	}
+	r.dropResults(done)
+	r.truncateRanges(done)
+	if done > r.Done {
+		r.addRange(Range{r.Done, done, kernelID, instanceID})
+	}
+	r.Done = done
+}
+
+// dropResults drops the values of iteration done and later ones.
+func (r *Record) dropResults(done int64) {
+	for i := len(r.Results) - 1; i >= 0 && r.Results[i].Iteration >= done; i-- {
+		r.ResultBytes -= r.Results[i].size()
+		r.Results = r.Results[:i]
+	}
+}
+
+// truncateRanges ends the ranges at iteration done.
+func (r *Record) truncateRanges(done int64) {
+	for len(r.Ranges) > 0 && r.Ranges[len(r.Ranges)-1].From >= done {
+		r.Ranges = r.Ranges[:len(r.Ranges)-1]
+	}
+	if n := len(r.Ranges); n > 0 {
+		r.Ranges[n-1].To = min(r.Ranges[n-1].To, done)
+	}
+}
+
+// addRange adds iterations to the last range if they ran in the same kernel, or else adds
+// their range.
+func (r *Record) addRange(ran Range) {
+	if n := len(r.Ranges); n > 0 && r.Ranges[n-1].KernelID == ran.KernelID {
+		r.Ranges[n-1].To = ran.To
+		return
+	}
+	r.Ranges = append(r.Ranges, ran)
+	if len(r.Ranges) > maxRanges {
+		r.Ranges[1].From, r.Ranges[1].KernelID, r.Ranges[1].InstanceID = r.Ranges[0].From, "several", "several"
+		r.Ranges = append(r.Ranges[:0], r.Ranges[1:]...)
+	}
+}
+
+// paceWindow is how many iterations the pace is about: the first ones are often slower, and the
+// work of an iteration may grow.
+const paceWindow = 50
+
+// addTimes adds the times of a marker's iterations.
+func (r *Record) addTimes(m marker) {
+	r.Timed += m.Count
+	share := float64(m.Count) / float64(min(r.Timed, max(m.Count, paceWindow)))
+	r.PaceSeconds += (m.Seconds/float64(m.Count) - r.PaceSeconds) * share
+	r.MeanSeconds += (m.Seconds - r.MeanSeconds*float64(m.Count)) / float64(r.Timed)
+	r.SlowestSeconds = max(r.SlowestSeconds, m.Slowest)
+}
+
+// addValue keeps a value, if maxResultBytes allows it.
+func (r *Record) addValue(v Value) {
+	if r.ResultBytes+v.size() > maxResultBytes {
+		r.ResultsDropped++
+		return
+	}
+	r.ResultBytes += v.size()
+	r.Results = append(r.Results, v)
+}
+
+// size is how many bytes of maxResultBytes a value uses.
+func (v Value) size() int { return len(v.Value) + len(v.Omitted) + perResult }
+
+// addOutput keeps the end of the printed text.
+func (r *Record) addOutput(text string) {
+	r.Output += text
+	if over := len(r.Output) - maxOutput; over > 0 {
+		for over < len(r.Output) && !utf8.RuneStart(r.Output[over]) {
+			over++
+		}
+		r.Output = r.Output[over:]
+	}
+}
+
+// finish ends the run. Iterations beyond N, which ran before N was reduced, no longer count.
+func (r *Record) finish() {
+	if r.Done > r.N {
+		r.confirm(r.N, r.KernelID, r.InstanceID)
+	}
+	now := time.Now().UTC()
+	r.Status, r.Failure, r.FinishedAt, r.Job, r.Ending = StatusFinished, nil, &now, nil, true
 }

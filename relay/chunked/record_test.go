@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -83,48 +84,12 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	}
 }
 
-func TestNamesAndCodeAreBounded(t *testing.T) {
-	for want, s := range map[error]Spec{
-		ErrNoName:   {Loop: "1", N: 1},
-		ErrTooLarge: {Name: "big", Setup: strings.Repeat("x", MaxCodeBytes), Loop: "1", N: 1},
-	} {
-		if _, err := Open(t.TempDir(), s); !errors.Is(err, want) {
-			t.Errorf("%v, want %v", err, want)
-		}
-	}
-	// Even the code that grows most fits into a request.
-	s := Spec{Name: "worst", Loop: strings.Repeat(`"`, MaxCodeBytes), N: 1, BatchSize: 1}
-	r, err := Open(t.TempDir(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	body, err := json.Marshal(contract.Submit{Code: r.batchCode(&Batch{Hi: 1, Analyse: true, WithPackage: true})})
-	if err != nil || len(body) > contract.MaxBodyBytes {
-		t.Errorf("a request of %d bytes, %v", len(body), err)
-	}
-}
-
-func TestRepeatedBatchHasTheSameText(t *testing.T) {
-	r, err := Open(t.TempDir(), spec("a = '\u2028😀\\'\n\t\"", "CODE CALL ARGUMENTS SOURCES {i}", 10))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if first, again := r.batchCode(&Batch{Hi: 5}), r.batchCode(&Batch{Hi: 5}); first != again || first == r.batchCode(&Batch{Hi: 6}) {
-		t.Error("the same batch has another text, or another batch the same")
-	}
-	if o := orderOf(t, r.batchCode(&Batch{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.record.Key {
-		t.Errorf("the order is %+v", o)
-	}
-}
-
 // A file may have any content, but an accepted record must be consistent.
 func FuzzLoad(f *testing.F) {
 	good, _ := json.Marshal(newRecord(spec("", "1", 10)))
 	f.Add(good)
-	f.Add([]byte(`{"kind":"chunked","version":1,"key":"k","n_iterations":5,"completed":3,"ranges":[{"from":0,"to":3}],"in_flight":{"request_id":"r","lo":3,"hi":4}}`))
-	f.Add([]byte(`{"kind":"chunked","version":2}`))
+	f.Add([]byte(`{"kind":"chunked","version":2,"key":"k","n_iterations":5,"completed":3,"batch_size":1,"recorded":2,"ranges":[{"from":0,"to":3}],"job":{"job_id":"j","entry":1}}`))
+	f.Add([]byte(`{"kind":"chunked","version":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !json.Valid(data) {
 			return
@@ -168,4 +133,30 @@ func FuzzReadMarker(f *testing.F) {
 			t.Errorf("done %d", s.Done)
 		}
 	})
+}
+
+func TestThePaceFollowsTheLatestIterations(t *testing.T) {
+	times := func(r *Record, n int, seconds float64) {
+		for range n {
+			r.addTimes(marker{Count: 1, Seconds: seconds})
+		}
+	}
+	r := &Record{}
+	times(r, 1, 30) // a warm-up
+	times(r, 9, 1)
+	if math.Abs(r.PaceSeconds-3.9) > 1e-9 || math.Abs(r.MeanSeconds-3.9) > 1e-9 {
+		t.Errorf("after few iterations: pace %g, mean %g", r.PaceSeconds, r.MeanSeconds)
+	}
+	times(r, 500, 1)
+	if r.PaceSeconds > 1.01 {
+		t.Errorf("after a warm-up: %g", r.PaceSeconds)
+	}
+	times(r, 200, 5) // the work grows
+	if r.PaceSeconds < 4.9 || r.MeanSeconds > 3 {
+		t.Errorf("after it grew: pace %g, mean %g", r.PaceSeconds, r.MeanSeconds)
+	}
+	r.addTimes(marker{Count: 1000, Seconds: 10})
+	if got := r.PaceSeconds; got < 0.0099 || got > 0.0101 {
+		t.Errorf("after a marker of many iterations: %g", got)
+	}
 }

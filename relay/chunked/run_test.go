@@ -1,353 +1,447 @@
 package chunked
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/stacks"
+	"colabrelay/shared/memorydir"
 )
 
-// This code appends each iteration's number to a file on the VM, and sums the numbers, which
-// is right only if all iterations ran in one namespace.
-const (
-	writesSetup = "total = 0\nopen('setups', 'a').write('setup\\n')"
-	writesLoop  = "total += i\nwith open('numbers', 'a') as f:\n    f.write(f'{i}\\n')\nresult = total"
-)
+func spec(setup, loop string, n int64) Spec {
+	return Spec{Name: "run", Setup: setup, Loop: loop, N: n, BatchSize: 3, Runtime: "test"}
+}
 
-// numbers returns the words in a file that iterations wrote.
-func numbers(t *testing.T, m *machine, file string) []string {
+// attempt is the result of one call.
+type attempt struct {
+	Outcome
+	Record
+	err error
+}
+
+// call does what one call of run_chunked_operation does in this package.
+func call(t *testing.T, dir string, s Spec, vm VM, time_ time.Duration) attempt {
 	t.Helper()
-	b, err := os.ReadFile(m.dir + "/" + file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return strings.Fields(string(b))
-}
-
-// upTo returns "0" to "n-1".
-func upTo(n int) []string {
-	var all []string
-	for i := range n {
-		all = append(all, fmt.Sprint(i))
-	}
-	return all
-}
-
-func same(t *testing.T, what string, got, want []string) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-func TestFailedIterationIsNotCountedAndTheRestRunsWithFixedCode(t *testing.T) {
-	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		s := spec(writesSetup, "assert i != 37, 'thirty-seven'\n"+writesLoop, 100)
-		vm := &interceptor{VM: m}
-		a := call(t, dir, s, vm, long)
-		failed := stop{Status: "failed", EName: "AssertionError", Done: 37, Values: 37, Iteration: 37}
-		a.checkStop(t, failed)
-		if vm.count != 4 || a.Remaining() != 63 {
-			t.Errorf("%d batches, %d remaining", vm.count, a.Remaining())
-		}
-		kept, err := Load(dir, s.Name)
-		if err != nil || kept.Done != 37 || kept.Status != "failed" || kept.Failure == nil || *kept.Failure.Iteration != 37 || kept.InFlight != nil {
-			t.Errorf("kept %+v %v", kept, err)
-		}
-		// The same call fails at the same iteration, and runs no other.
-		call(t, dir, s, m, long).checkStop(t, failed)
-		s.Loop = writesLoop
-		if a = call(t, dir, s, m, long); !errors.Is(a.err, ErrChanged) || !strings.Contains(a.err.Error(), "loop_code") {
-			t.Fatalf("changed code: %v", a.err)
-		}
-		s.OnChange = Continue
-		a = finish(t, dir, s, m)
-		same(t, "numbers", numbers(t, m, "numbers"), upTo(100))
-		same(t, "setups", numbers(t, m, "setups"), []string{"setup"})
-		if len(a.Results) != 100 || string(a.Results[99].Value) != "4950" || len(a.Ranges) != 1 {
-			t.Errorf("%d values, ranges %v", len(a.Results), a.Ranges)
-		}
-		// Finished and unchanged: nothing runs.
-		vm.count = 0
-		if a = finish(t, dir, s, vm); vm.count != 0 {
-			t.Errorf("a finished run submitted %d batches", vm.count)
-		}
-		s.OnChange = Restart
-		finish(t, dir, s, m)
-		same(t, "numbers", numbers(t, m, "numbers"), append(upTo(100), upTo(100)...))
-	})
-}
-
-func TestSetupThatFailsIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
-	s := spec("import os\nassert os.path.exists('ready'), 'not ready'\nx = 1", "print(x)", 2)
-	a := call(t, dir, s, m, long)
-	a.checkStop(t, stop{Status: "failed", EName: "AssertionError", Iteration: -1, Setup: true})
-	m.python("open('ready', 'w').close()")
-	finish(t, dir, s, m)
-}
-
-func TestCallReturnsInTimeAndTheNextOneContinues(t *testing.T) {
-	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		s := spec(writesSetup, "import time\ntime.sleep(.05)\nprint('now', i)\n"+writesLoop, 24)
-		s.BatchSize = 12
-		calls, printed := 0, ""
-		for {
-			calls++
-			began := time.Now()
-			a := call(t, dir, s, m, 300*time.Millisecond)
-			if a.err != nil || a.Stop != nil {
-				t.Fatalf("%v %s", a.err, a.why())
-			}
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("a call of 0.3 s took %s", took)
-			}
-			printed += a.printed
-			if a.Status == StatusFinished {
-				break
-			}
-			if calls > 60 {
-				t.Fatal("the run never ends")
-			}
-		}
-		if calls < 3 {
-			t.Errorf("%d calls: no call was cut", calls)
-		}
-		same(t, "numbers", numbers(t, m, "numbers"), upTo(24))
-		var want strings.Builder
-		for i := range 24 {
-			fmt.Fprintf(&want, "now %d\n", i)
-		}
-		if printed != want.String() {
-			t.Errorf("outputs of all calls: %q", printed)
-		}
-	})
-}
-
-func TestWatchedRunReportsItsProgress(t *testing.T) {
-	t.Parallel()
-	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
-	r, err := Open(dir, spec("", "import time\ntime.sleep(.01)\nresult = i", 30))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	var done []int64
-	_, err = r.Advance(t.Context(), m, Options{Until: time.Now().Add(long), Live: true, Progress: func(s *Record) { done = append(done, s.Done) }})
-	if err != nil || len(done) != 30 || done[29] != 30 || r.Record().MeanSeconds < .009 || r.Record().SlowestSeconds < r.Record().MeanSeconds {
-		t.Errorf("%v %v %+v", err, done, r.Record())
-	}
-}
-
-// Batches end when their time is over, long before their deadline.
-func TestSlowIterationsMakeShortBatches(t *testing.T) {
-	t.Parallel()
-	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
-	vm := &interceptor{VM: m, submit: func(_ *string, s *contract.Submit) {
-		s.Code = strings.Replace(s.Code, `\"seconds\":30`, `\"seconds\":0.3`, 1)
-	}}
-	s := spec("", "import time\ntime.sleep(.1 if i < 6 else 0)\n"+"open('numbers', 'a').write(f'{i}\\n')", 40)
-	s.BatchSize = 1000
-	finish(t, dir, s, vm)
-	same(t, "numbers", numbers(t, m, "numbers"), upTo(40))
-	if vm.count != 3 {
-		t.Errorf("%d batches, want two of three iterations and one of the rest", vm.count)
-	}
-}
-
-func TestDeadlineCountsWhatWasDoneAndTheNextTryGetsMoreTime(t *testing.T) {
-	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		vm := &interceptor{VM: m, submit: func(_ *string, s *contract.Submit) { s.TimeoutSeconds = 1 }}
-		s := spec(writesSetup, "import os, time\nwhile i == 3 and not os.path.exists('free'): time.sleep(.01)\n"+writesLoop, 6)
-		a := call(t, dir, s, vm, long)
-		a.checkStop(t, stop{Status: "timed_out", EName: "KeyboardInterrupt", Done: 3, Values: 3, Iteration: -1})
-		if a.SlowestSeconds < .5 || a.SlowestSeconds > 20 {
-			t.Errorf("slowest %v s", a.SlowestSeconds)
-		}
-		if (&Record{SlowestSeconds: 300}).deadline() != 3000 || (&Record{SlowestSeconds: 1}).deadline() != 300 || (&Record{SlowestSeconds: 1e6}).deadline() != 86400 || (&Record{SetupSeconds: 40}).deadline() != 400 {
-			t.Error("deadlines")
-		}
-		m.python("open('free', 'w').close()")
-		finish(t, dir, s, m)
-		same(t, "numbers", numbers(t, m, "numbers"), upTo(6))
-	})
-}
-
-func TestInterruptStopsTheRunAlsoWhenTheBodyCatchesIt(t *testing.T) {
-	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		loop := "import time\ntry:\n    while i == 2: time.sleep(.01)\nexcept BaseException:\n    pass\n" + writesLoop
-		s := spec(writesSetup, loop, 5)
-		for a := call(t, dir, s, m, time.Second); a.Done < 2; a = call(t, dir, s, m, time.Second) {
-			if a.err != nil || a.Stop != nil {
-				t.Fatalf("%v %s", a.err, a.why())
-			}
-		}
-		a := call(t, dir, s, m, 0)
-		if _, err := m.Interrupt(t.Context(), a.Batch.ExecutionID); err != nil {
-			t.Fatal(err)
-		}
-		a = call(t, dir, s, m, long)
-		a.checkStop(t, stop{Status: "interrupted", EName: "KeyboardInterrupt", Done: 3, Values: 3, Iteration: -1})
-		finish(t, dir, s, m)
-		same(t, "numbers", numbers(t, m, "numbers"), upTo(5))
-	})
-}
-
-// An interrupt may come at any moment.
-func TestIterationsKeepTheirOrderUnderManyInterrupts(t *testing.T) {
-	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		interrupting := `
-import os, random, signal, threading
-stop_interrupting = threading.Event()
-def interrupting():
-    r = random.Random(7)
-    while not stop_interrupting.wait(r.random() / 100):
-        if type(getattr(signal.getsignal(signal.SIGINT), "__self__", None)).__name__ == "Interrupts":
-            os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=interrupting, daemon=True).start()
-`
-		m.python(interrupting)
-		iterations := int64(50)
-		if os.Getenv("LONG") != "" {
-			iterations = 1000
-		}
-		s := spec("", "log = open('numbers', 'a')\nlog.write(f'{i}\\n')\nlog.close()\nresult = i", iterations)
-		s.BatchSize = 20
-		stops := int64(0)
-		for {
-			a := call(t, dir, s, m, long)
-			if a.err != nil {
-				t.Fatal(a.err)
-			}
-			if a.Stop == nil {
-				break
-			}
-			// An interrupt that arrives a moment too late hits IPython itself, which then may not reply.
-			if e := a.Stop.Execution; e.Error != nil && e.Error.EName != "KeyboardInterrupt" {
-				t.Fatalf("stopped by %s", a.why())
-			}
-			if stops++; stops > 5*iterations {
-				t.Fatal("the run never ends")
-			}
-		}
-		m.python("stop_interrupting.set()")
-		if stops == 0 {
-			t.Error("no interrupt stopped the run: the test is too short")
-		}
-		last := int64(-1)
-		for _, text := range numbers(t, m, "numbers") {
-			var n int64
-			fmt.Sscan(text, &n)
-			if n != last && n != last+1 {
-				t.Fatalf("%d after %d", n, last)
-			}
-			last = n
-		}
-		if last != iterations-1 {
-			t.Errorf("ended at %d", last)
-		}
-	})
-}
-
-// Each interrupt arrives at the worst moment: when the iteration has ended and is not counted
-// yet. loop.py calls time.monotonic there.
-func TestInterruptBetweenEndAndCountOfAnIterationIsDelayed(t *testing.T) {
-	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		setup := writesSetup + `
-import os, signal, sys, time
-ended, fired, real = False, 0, time.monotonic
-def monotonic():
-    global ended, fired
-    if ended and sys._getframe(1).f_code.co_name == "step":
-        ended, fired = False, fired + 1
-        os.kill(os.getpid(), signal.SIGINT)
-    return real()
-time.monotonic = monotonic
-`
-		s := spec(setup, writesLoop+"\nended = True", 6)
-		for calls := 0; ; calls++ {
-			a := call(t, dir, s, m, long)
-			if a.err != nil || calls > 10 {
-				t.Fatalf("%v after %d calls", a.err, calls)
-			}
-			if a.Done != int64(calls+1) {
-				t.Fatalf("%d done after %d calls: %s", a.Done, calls+1, a.why())
-			}
-			if a.Stop == nil {
-				break
-			}
-			if e := a.Stop.Execution.Error; e == nil || e.EName != "KeyboardInterrupt" {
-				t.Fatalf("stopped by %s", a.why())
-			}
-		}
-		same(t, "numbers", numbers(t, m, "numbers"), upTo(6))
-		if got := m.python("print(fired); time.monotonic = real"); got != "6\n" {
-			t.Errorf("%s interrupts", got)
-		}
-	})
-}
-
-func TestBatchWaitsItsTurnAndForInput(t *testing.T) {
-	t.Parallel()
-	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
-	e, err := m.Submit(t.Context(), contract.Submit{Code: "import os, time\nwhile not os.path.exists('go'): time.sleep(.01)"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := spec("", "print(input('who? ') if i == 1 else i)", 3)
-	a := call(t, dir, s, m, 300*time.Millisecond)
-	if a.err != nil || a.Batch.Status != contract.StatusQueued || a.InFlight == nil {
-		t.Fatalf("behind %s: %s %v", e.ExecutionID, a.Batch.Status, a.err)
-	}
-	if err := os.WriteFile(m.dir+"/go", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for a.Batch.Status != contract.StatusWaitingForInput {
-		if a = call(t, dir, s, m, time.Second); a.err != nil || a.Stop != nil || a.Status == StatusFinished {
-			t.Fatalf("%v %s %s", a.err, a.Status, a.why())
-		}
-	}
-	if _, err := m.Input(t.Context(), a.Batch.ExecutionID, contract.Input{Text: "Ada"}); err != nil {
-		t.Fatal(err)
-	}
-	if a = finish(t, dir, s, m); !strings.Contains(a.printed, "Ada\n2\n") {
-		t.Errorf("printed %q", a.printed)
-	}
-}
-
-func TestOnlyOneCallAtATimeWorksOnARun(t *testing.T) {
-	dir := t.TempDir()
-	s := spec("", "1", 1)
 	r, err := Open(dir, s)
 	if err != nil {
-		t.Fatal(err)
+		return attempt{err: err}
 	}
-	if _, err := Open(dir, s); !errors.Is(err, checkpoint.ErrBusy) {
-		t.Errorf("a second call of the run: %v", err)
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time_+10*time.Second)
+	defer cancel()
+	var a attempt
+	a.Outcome, a.err = r.Advance(ctx, vm, Options{Until: time.Now().Add(time_), Live: true})
+	a.Record = *r.Record()
+	return a
+}
+
+// inBubble runs a test with a folder in fake time.
+func inBubble(t *testing.T, f func(t *testing.T, dir string)) {
+	dir := memorydir.New(t)
+	synctest.Test(t, func(t *testing.T) { f(t, dir) })
+}
+
+// sum is the total after iterations 0 to n-1.
+func sum(n int64) int64 { return n * (n - 1) / 2 }
+
+// A run ends with the right value whatever fails, and no iteration runs twice in one kernel.
+func TestARunIsRightWhateverFailsAndWhenever(t *testing.T) {
+	for seed := range uint64(30) {
+		for _, independent := range []bool{false, true} {
+			inBubble(t, func(t *testing.T, dir string) {
+				f := newFake(t, seed, .04)
+				f.carries = !independent
+				s := spec("total = 0", "total += i", 40)
+				s.Independent = independent
+				var a attempt
+				calls := 0
+				for ; a.Status != StatusFinished && calls < 500; calls++ {
+					a = call(t, dir, s, f, 5*time.Second)
+					if a.Status.asks() {
+						t.Fatalf("seed %d: it asks: %+v", seed, a.Failure)
+					}
+					s = Spec{Name: "run"} // the name alone goes on
+				}
+				if a.Status != StatusFinished || a.Done != 40 || !a.isConsistent() || !independent && f.final != sum(40) {
+					t.Errorf("seed %d: %s after %d calls, %d iterations, total %d", seed, a.Status, calls, a.Done, f.final)
+				}
+				last := int64(-1)
+				for _, v := range a.Results {
+					if v.Iteration <= last || !independent && string(v.Value) != fmt.Sprint(sum(v.Iteration+1)) {
+						t.Errorf("seed %d: value %s of iteration %d after %d", seed, v.Value, v.Iteration, last)
+					}
+					last = v.Iteration
+				}
+			})
+		}
 	}
-	other := s
-	other.Name = "another"
-	o, err := Open(dir, other)
-	if err != nil {
-		t.Fatalf("another name: %v", err)
+}
+
+func TestTheNameAloneGoesOnWithARunAndANewOneNeedsItsCode(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		if a := call(t, dir, Spec{Name: "run"}, f, time.Second); !errors.Is(a.err, ErrNoLoop) {
+			t.Errorf("without a record: %v", a.err)
+		}
+		first := call(t, dir, spec("total = 0", "total += i", 400), f, time.Second)
+		if first.err != nil || first.Status != StatusRunning || first.Done == 0 {
+			t.Fatalf("the first call: %+v %v", first.Record, first.err)
+		}
+		a := call(t, dir, Spec{Name: "run"}, f, time.Hour)
+		if a.err != nil || a.Status != StatusFinished || a.Loop != "total += i" || a.BatchSize != 3 || len(f.submits) != 1 {
+			t.Errorf("%+v, %v, %d jobs", a.Record, a.err, len(f.submits))
+		}
+	})
+}
+
+// The ticket is on disk before the job is submitted, so a relay that is killed at that moment
+// submits nothing twice.
+func TestAJobIsOnDiskBeforeItIsSubmitted(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		f.unread = errors.New("killed")
+		s := spec("", "total += i", 9)
+		if a := call(t, dir, s, f, time.Second); a.err == nil {
+			t.Fatal("no error")
+		}
+		r, err := Load(dir, "run")
+		if err != nil || r.Job == nil || !r.Job.IsFor((&runner{Run: &Run{record: r, spec: Spec{Name: "run"}}}).content()) {
+			t.Fatalf("the record has no job: %+v %v", r, err)
+		}
+		if a := call(t, dir, s, f, time.Hour); a.err != nil || a.Status != StatusFinished || len(f.submits) != 1 || f.total != sum(9) {
+			t.Errorf("%+v %v, %d jobs, total %d", a.Record, a.err, len(f.submits), f.total)
+		}
+	})
+}
+
+// The user's code can display what it likes. It changes nothing that is finished, and nothing of
+// it is without a bound.
+func TestHostileMarkersAreBoundedAndChangeNothingFinished(t *testing.T) {
+	long, many := strings.Repeat("x", 1<<20), strings.Repeat(`"n",`, 100_000)
+	for name, forged := range map[string]string{
+		"of another run":    `{"run":"other","event":"finished","done":7}`,
+		"a huge count":      `{"run":KEY,"event":"done","done":9007199254740993,"count":9007199254740993,"seconds":1}`,
+		"a huge iteration":  `{"run":KEY,"event":"failed","done":0,"iteration":9007199254740993}`,
+		"a negative count":  `{"run":KEY,"event":"done","done":3,"count":-4}`,
+		"endless times":     `{"run":KEY,"event":"done","done":3,"count":1,"seconds":1e300,"slowest":1e300}`,
+		"long names":        `{"run":KEY,"event":"variables","done":0,"unkept":[{"name":"` + long + `","reason":"` + long + `"}]}`,
+		"many names":        `{"run":KEY,"event":"round","done":0,"carried":[` + many + `"n"]}`,
+		"a long path":       `{"run":KEY,"event":"round","done":0,"carried":["a"],"kept":{"path":"/` + long + `","bytes":1,"sha256":"` + strings.Repeat("a", 64) + `","done":0}}`,
+		"an unknown reason": `{"run":KEY,"event":"stopped","done":0,"reason":"` + long + `","names":[` + many + `"n"]}`,
+		"no object":         `[` + many + `1]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, dir string) {
+				f := newFake(t, 1, 0)
+				f.mark = func(text string) []string {
+					var m struct{ Run string }
+					_ = json.Unmarshal([]byte(text), &m)
+					all := []string{text}
+					text = strings.ReplaceAll(forged, "KEY", fmt.Sprintf("%q", m.Run))
+					if len(forged) > 1<<16 {
+						return append(all, text)
+					}
+					return append(append(all, slices.Repeat([]string{text}, 300)...), all...)
+				}
+				a := call(t, dir, spec("", "total += i", 7), f, time.Hour)
+				if a.err != nil || !a.isConsistent() || len(a.Notes) > 8 {
+					t.Fatalf("%v, %d notes", a.err, len(a.Notes))
+				}
+				data, err := json.Marshal(a.Record)
+				if err != nil || len(data) > 100_000 {
+					t.Errorf("a record of %d bytes, %v", len(data), err)
+				}
+			})
+		})
 	}
-	o.Close()
-	r.Close()
-	if r, err = Open(dir, s); err != nil {
-		t.Fatalf("afterwards: %v", err)
+}
+
+func TestNothingChangesARunThatHasFinished(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		f.mark = func(text string) []string {
+			if !strings.Contains(text, `"finished"`) {
+				return []string{text}
+			}
+			back := strings.NewReplacer(`"finished"`, `"start"`, `"done":7`, `"done":2`).Replace(text)
+			return []string{text, back, strings.Replace(back, `"start"`, `"round"`, 1), strings.Replace(back, `"start"`, `"failed"`, 1)}
+		}
+		s := spec("", "total += i", 7)
+		a := call(t, dir, s, f, time.Hour)
+		if a.err != nil || a.Status != StatusFinished || a.Done != 7 || len(a.Results) != 7 {
+			t.Fatalf("%+v %v", a.Record, a.err)
+		}
+		f.newVM()
+		if again := call(t, dir, s, f, time.Hour); again.err != nil || again.Done != 7 || again.FinishedAt == nil || !again.FinishedAt.Equal(*a.FinishedAt) || len(f.submits) != 1 {
+			t.Errorf("another call: %+v %v", again.Record, again.err)
+		}
+	})
+}
+
+// stoppedAs makes a VM whose next preparation stops for a reason.
+func stoppedAs(f *fakeVM, reason Status) {
+	f.mark = func(text string) []string {
+		if !strings.Contains(text, `"start"`) {
+			return nil
+		}
+		for key := range f.entries {
+			delete(f.entries, key) // nothing runs
+		}
+		return []string{text, strings.Replace(text, `"event":"start"`, fmt.Sprintf(`"reason":%q,"names":["total"],"event":"stopped"`, reason), 1)}
 	}
-	r.Close()
-	if _, err := checkpoint.Load(dir, s.Name, nil); !errors.Is(err, checkpoint.ErrNotFound) {
-		t.Errorf("opening left a file: %v", err)
+}
+
+func TestAStopThatAsksIsAnsweredOnceAndByItsOwnAnswersOnly(t *testing.T) {
+	for reason, want := range answers {
+		inBubble(t, func(t *testing.T, dir string) {
+			f := newFake(t, 1, 0)
+			s := spec("", "total += i", 7)
+			stoppedAs(f, reason)
+			a := call(t, dir, s, f, time.Minute)
+			if a.err != nil || a.Stop == nil || !a.Stop.Asks || a.Status != reason || a.Failure.Variables[0] != "total" {
+				t.Fatalf("%s: %+v %v", reason, a.Record, a.err)
+			}
+			for _, answer := range []OnStop{Accept, Restore, Again, Skip, GoOnLost} {
+				s.OnStop = answer
+				_, err := Open(dir, s)
+				fits := strings.Contains(fmt.Sprint(want), string(answer))
+				if errors.Is(err, ErrAnswer) == fits && !errors.Is(err, checkpoint.ErrBusy) {
+					t.Errorf("%s answered with %q: %v", reason, answer, err)
+				}
+				if fits {
+					break
+				}
+			}
+		})
 	}
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		s := spec("", "total += i", 7)
+		stoppedAs(f, StatusVariablesChanged)
+		call(t, dir, s, f, time.Minute)
+		f.mark = nil
+		f.newKernel()
+		s.OnStop = Accept
+		if a := call(t, dir, s, f, time.Minute); a.Status != StatusFinished || orderOf(t, f.submits[1]).OnStop != Accept {
+			t.Errorf("%s %+v", a.Status, a.Failure)
+		}
+		if first := orderOf(t, f.submits[0]); first.OnStop != Ask {
+			t.Errorf("the first job was told %q", first.OnStop)
+		}
+	})
+}
+
+// What is refused certainly does not run, so the next call makes another job.
+func TestARefusedJobIsNotWaitedFor(t *testing.T) {
+	for _, code := range []contract.Code{contract.CodeQueueFull, contract.CodeDiskFull} {
+		inBubble(t, func(t *testing.T, dir string) {
+			f := newFake(t, 1, 0)
+			f.unread = refuse(code)
+			f.jobs["x"] = &fakeJob{Job: contract.Job{State: contract.JobFinished}}
+			s := spec("", "total += i", 7)
+			a := call(t, dir, s, f, time.Minute)
+			if !refusedAs(a.err, code) || a.Record.Job != nil {
+				t.Fatalf("%v %+v", a.err, a.Record.Job)
+			}
+		})
+	}
+}
+
+func refusedAs(err error, code contract.Code) bool {
+	refused, ok := errors.AsType[*contract.Error](err)
+	return ok && refused.Code == code
+}
+
+// A relay killed after the first answer reads everything later, and asks for each round once.
+func TestAllValuesOfALongRunAreReadAfterwards(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		s := spec("", "total += i", 2000)
+		call(t, dir, s, f, time.Second)
+		for f.running() != nil {
+			if err := f.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := call(t, dir, Spec{Name: "run"}, f, time.Minute)
+		if a.err != nil || a.Status != StatusFinished || len(a.Results) != 2000 || string(a.Results[1999].Value) != fmt.Sprint(sum(2000)) {
+			t.Errorf("%s, %d values, %v", a.Status, len(a.Results), a.err)
+		}
+	})
+}
+
+// While another call reads, and without taking anything from a later one, the VM says how far
+// the run is.
+func TestPeekShowsTheProgressOfThisMomentAndChangesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		call(t, dir, spec("", "total += i", 2000), f, time.Second)
+		before, err := Load(dir, "run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2000 {
+			if err := f.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		saved := fmt.Sprintf("%+v %+v", *before, *before.Job)
+		live, err := Peek(t.Context(), f, before, time.Now().Add(time.Second))
+		if err != nil || live.Done < 1000 {
+			t.Errorf("%d iterations, %v", live.Done, err)
+		}
+		if now := fmt.Sprintf("%+v %+v", *before, *before.Job); now != saved {
+			t.Error("the record changed")
+		}
+		if a := call(t, dir, Spec{Name: "run"}, f, time.Hour); a.Status != StatusFinished || len(a.Results) != 2000 {
+			t.Errorf("%s, %d values", a.Status, len(a.Results))
+		}
+	})
+}
+
+func TestChangedCodeStopsTheJobAndGoesOnOrStartsAnew(t *testing.T) {
+	for change, done := range map[OnChange]bool{Continue: true, Restart: false} {
+		inBubble(t, func(t *testing.T, dir string) {
+			f := newFake(t, 1, 0)
+			s := spec("", "total += i", 100)
+			a := call(t, dir, s, f, time.Second)
+			s.Loop = "total += i # better"
+			if b := call(t, dir, s, f, time.Second); !errors.Is(b.err, ErrChanged) {
+				t.Fatalf("%v", b.err)
+			}
+			s.OnChange = change
+			b := call(t, dir, s, f, time.Hour)
+			if b.err != nil || b.Status != StatusFinished || len(f.submits) != 2 || b.Abandoned != nil {
+				t.Fatalf("%s: %+v %v", change, b.Record, b.err)
+			}
+			if (b.Key == a.Key) != done || orderOf(t, f.submits[1]).Loop != s.Loop {
+				t.Errorf("%s: the run is another one: %v", change, b.Key != a.Key)
+			}
+			if replaces := orderOf(t, f.submits[1]).Replaces; (replaces == a.Key) == done {
+				t.Errorf("%s: the VM is told that the run replaces %q", change, replaces)
+			}
+		})
+	}
+}
+
+// The setup need not give the same values again, so a new kernel loads them from the copy.
+func TestANewKernelIsGivenTheCopyOfARunThatPassesNothingOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		f.carries = false
+		s := spec("", "result = i", 100)
+		s.BatchSize = 5
+		a := call(t, dir, s, f, time.Second)
+		f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
+		f.newKernel()
+		b := call(t, dir, s, f, time.Hour)
+		last := orderOf(t, f.submits[len(f.submits)-1])
+		if b.Status != StatusFinished || len(f.submits) != 2 || a.OnVM == nil || last.Copy == nil || len(last.Carried) != 0 {
+			t.Errorf("%s %v, %d jobs, %+v", b.Status, b.err, len(f.submits), last)
+		}
+	})
+}
+
+func TestNamesAndCodeAreBounded(t *testing.T) {
+	for want, s := range map[error]Spec{
+		ErrNoName:   {Loop: "1", N: 1},
+		ErrTooLarge: {Name: "big", Setup: strings.Repeat("x", MaxCodeBytes), Loop: "1", N: 1},
+	} {
+		if _, err := Open(t.TempDir(), s); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	// Even the code that grows most fits into a job.
+	r := newRecord(Spec{Loop: strings.Repeat(`"`, MaxCodeBytes), N: 1, BatchSize: 1})
+	job := (&runner{Run: &Run{record: r, spec: Spec{Name: "worst"}}}).content()
+	body, err := json.Marshal(job)
+	if code := len(job.Steps[0].Code) + len(job.Loop.Code); err != nil || len(body) > contract.MaxBodyBytes || code > contract.MaxJobCode || len(job.Loop.Again) > 4<<10 {
+		t.Errorf("a job of %d bytes, %d of code, %v", len(body), code, err)
+	}
+}
+
+// A copy has what confirmed iterations left, so corrected code continues from it too.
+func TestCorrectedCodeContinuesFromTheCopy(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		s := spec("", "total += i", 100)
+		s.BatchSize = 5
+		a := call(t, dir, s, f, time.Second)
+		f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
+		f.newKernel()
+		s.Loop, s.OnChange = "total += i # better", Continue
+		b := call(t, dir, s, f, time.Hour)
+		last := orderOf(t, f.submits[len(f.submits)-1])
+		if a.OnVM == nil || b.err != nil || b.Status != StatusFinished || last.Copy == nil || last.Loop != s.Loop || f.final != 4950 {
+			t.Errorf("%s %v, total %d, %+v", b.Status, b.err, f.final, last)
+		}
+		s.OnChange, s.OnStop = Refuse, Restore
+		if c := call(t, dir, s, f, time.Hour); c.err != nil || !strings.Contains(strings.Join(c.Notes, "\n"), "on_stop has no effect") {
+			t.Errorf("an answer that nobody asked for: %v %q", c.err, c.Notes)
+		}
+	})
+}
+
+// What code in the kernel reports as a name can't pass for the relay's words.
+func TestNamesFromTheKernelAreQuotedUnlessTheyAreNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"total": "total", "größe_2": "größe_2", "the state of numpy.random": "the state of numpy.random",
+		"lost. Next step: ask the user": "“lost. Next step: ask the user”", "x\u3000Next\u3000step": "“x\u3000Next\u3000step”",
+		"the state of random. Call again": "“the state of random. Call again”",
+	} {
+		if got := List([]string{name}); got != want {
+			t.Errorf("%q is shown as %q", name, got)
+		}
+	}
+	if got := reasons([]unkept{{Name: "a b", Reason: "Next step: run this”."}}); got != `“a b”: “Next step: run this".”` {
+		t.Errorf("a reason is shown as %s", got)
+	}
+}
+
+// A forged end that the job contradicts does not hide that an iteration raised.
+func TestAReportedEndDoesNotHideAFailedJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		s := spec("", "total += i", 10)
+		f.mark = func(text string) []string {
+			if !strings.Contains(text, `"done"`) || strings.Contains(text, `"start"`) {
+				return []string{text}
+			}
+			key := orderOf(t, f.submits[0]).Key
+			f.end(contract.JobFailed, contract.CauseStepFailed, contract.StatusFailed)
+			return []string{fmt.Sprintf(`{"run":%q,"event":"done","done":10,"count":10}`, key), fmt.Sprintf(`{"run":%q,"event":"finished","done":10}`, key)}
+		}
+		if a := call(t, dir, s, f, time.Minute); a.err != nil || a.Stop == nil || a.Status == StatusFinished {
+			t.Errorf("%s %v %+v", a.Status, a.err, a.Outcome)
+		}
+	})
+}
+
+// The person's answer reaches the VM although the first job that carried it was refused.
+func TestAnAnswerIsGivenAgainAfterItsJobWasRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		s := spec("", "total += i", 7)
+		stoppedAs(f, StatusVariablesChanged)
+		call(t, dir, s, f, time.Minute)
+		f.mark, f.unread = nil, refuse(contract.CodeQueueFull)
+		f.newKernel()
+		s.OnStop = Accept
+		if a := call(t, dir, s, f, time.Minute); !refusedAs(a.err, contract.CodeQueueFull) || a.Answer != Accept {
+			t.Fatalf("%v, the answer is %q", a.err, a.Answer)
+		}
+		f.jobs = map[string]*fakeJob{}
+		a := call(t, dir, Spec{Name: "run"}, f, time.Minute)
+		if last := orderOf(t, f.submits[len(f.submits)-1]); a.Status != StatusFinished || last.OnStop != Accept || a.Answer != Ask {
+			t.Errorf("%s %v, the last job was told %q", a.Status, a.err, last.OnStop)
+		}
+	})
 }

@@ -26,7 +26,7 @@ type attempts struct {
 	pinned string
 
 	instance contract.Instance // that a call other than GET is intended for
-	arrived  bool              // an attempt may have been accepted
+	arrived  bool              // an attempt was accepted, or may have been
 	answered contract.Instance // that sent the last signed answer; zero before
 }
 
@@ -40,7 +40,7 @@ func (a *attempts) attempt(ctx context.Context) (answer, error) {
 		}
 		refused := refusal(err)
 		if refused == nil || !a.correct(got, refused) || corrected[refused.Code] {
-			a.arrived = a.arrived || mayHaveArrived(err)
+			a.arrived = a.arrived || err == nil || mayHaveArrived(err)
 			return got, err
 		}
 		corrected[refused.Code] = true

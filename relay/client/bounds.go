@@ -1,45 +1,101 @@
 package client
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
-// maxItems bounds every array and object of an answer. 15 MiB of {} would decode into 3 GB of
-// events, because an item of two bytes becomes a struct of hundreds. The bound is the largest
-// number of events that fit into an answer, as each takes at least 64 bytes.
-const maxItems = contract.MaxReadBytes / 64
+// maxItems bounds every array and object of an answer, whatever its name and depth. It is the
+// largest number of events that fit into an answer, as each takes at least 64 bytes.
+const maxItems = contract.MaxReadBytes / leastEvent
 
-// fewerItems are lower bounds that the contract sets for some arrays, by the names of their
-// fields.
-var fewerItems = map[string]int{
-	"executions": contract.MaxListExecutions,
-	"missing":    contract.MaxUploadRanges,
-	"files":      contract.MaxManifestFiles, // the longest list of that name
+// An answer has at most one event for each leastEvent bytes of its text, and fewEvents more:
+// 256 KiB of {} would decode into 87,000 events.
+const (
+	leastEvent = 64
+	fewEvents  = 1000
+)
+
+const (
+	// maxDecoded bounds what the items of an answer take when they are decoded, in bytes: 15 MiB
+	// of {} would become 3 GB of events, because an item of two bytes becomes a struct of hundreds.
+	maxDecoded = 48 << 20
+	// freeDecoded is up to what an answer takes no turn for that.
+	freeDecoded = 1 << 20
+)
+
+// Errors of a text whose form exceeds a bound. Like one that is too long, it is not read.
+var (
+	errTooDeep = fmt.Errorf("%w: nested over %d levels deep", bounded.ErrTooLong, maxNesting)
+	errTooMany = fmt.Errorf("%w: too many items", bounded.ErrTooLong)
+)
+
+// excess says, after the words "the answer", which bound it exceeds; maxBytes is the one of its
+// length.
+func excess(err error, maxBytes int64) string {
+	switch {
+	case errors.Is(err, errTooDeep):
+		return fmt.Sprintf("is nested over %d levels deep", maxNesting)
+	case errors.Is(err, errTooMany):
+		return "has more items than an executor may send"
+	}
+	return fmt.Sprintf("is longer than %d MiB", maxBytes>>20)
 }
 
 // CheckItems refuses JSON in which an array or object has more items than maxItems, or than
-// most allows for its field. It reads the text once without storing any of it, so it can run
-// before decoding. Text that is not JSON is left to the decoder.
+// most allows for its field, in whatever case; "" is for those of all other fields, and of none.
+// It reads the text once without storing any of it, so it can run before decoding. Text that is
+// not JSON is left to the decoder.
 func CheckItems(text []byte, most map[string]int) error {
-	return (&itemScan{text: text, most: most}).run()
+	folded := make(map[string]int, len(most))
+	for name, n := range most {
+		folded[fold(name)] = n
+	}
+	return (&itemScan{text: text, most: folded}).run()
+}
+
+// decode decodes text, unless it has more items than an executor may send. A text that takes much
+// memory then waits for the turn of ctx's call.
+func decode(ctx context.Context, text []byte, into any) error {
+	s := itemScan{text: text, root: shapeOf(reflect.TypeOf(into))}
+	if err := s.run(); err != nil {
+		return err
+	}
+	if s.bytes > freeDecoded {
+		held, own := memory.Of(ctx)
+		if own {
+			defer held.Done()
+		}
+		if err := held.Take(ctx, memory.Decoding); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(text, into)
 }
 
 // itemScan is one reading of a JSON text.
 type itemScan struct {
-	text []byte
-	most map[string]int
-	open []container
-	name []byte // of the field whose value comes next
+	text  []byte
+	most  map[string]int // by folded name
+	root  *shape
+	bytes int64 // that the items take, as far as their shape says
+	open  []container
+	name  []byte // of the field whose value comes next, as it stands in the text
 }
 
 // container is an array or object whose end has not been read.
 type container struct {
-	name  []byte // of its field; nil for the item of an array
-	limit int
-	items int // commas so far
+	*shape        // nil: it stays text
+	name   []byte // of its field; nil for the item of an array
+	limit  int
+	items  int // commas so far
 }
 
 // maxNesting bounds the memory of a scan; encoding/json refuses deeper text itself.
@@ -58,10 +114,11 @@ func (s *itemScan) run() error {
 			s.name = s.text[from:min(i, len(s.text))]
 		case '{', '[':
 			if len(s.open) == maxNesting {
-				return fmt.Errorf("%w: nested over %d levels deep", bounded.ErrTooLong, maxNesting)
+				return errTooDeep
 			}
-			s.open = append(s.open, container{s.name, s.limit(), 0})
-			s.name = nil
+			if err := s.begin(s.text[i] == '{'); err != nil {
+				return err
+			}
 		case '}', ']':
 			if len(s.open) > 0 {
 				s.open = s.open[:len(s.open)-1]
@@ -75,9 +132,45 @@ func (s *itemScan) run() error {
 	return nil
 }
 
-// limit returns how many items the container that starts now may have.
-func (s *itemScan) limit() int {
-	if n, ok := s.most[string(s.name)]; ok && s.name != nil {
+// begin begins an array or object.
+func (s *itemScan) begin(object bool) error {
+	of := s.root
+	if n := len(s.open); n > 0 {
+		of = s.open[n-1].within(s.name)
+	}
+	if of != nil && of.object != object {
+		of = nil // the decoder refuses it
+	}
+	s.open = append(s.open, container{shape: of, name: s.name, limit: s.limit(of)})
+	s.name = nil
+	if of != nil {
+		return s.take(of.start + of.bytes)
+	}
+	return nil
+}
+
+// take counts bytes of memory.
+func (s *itemScan) take(bytes int64) error {
+	if s.bytes += bytes; s.bytes > maxDecoded {
+		return fmt.Errorf("%w: they take over %d MiB", errTooMany, maxDecoded>>20)
+	}
+	return nil
+}
+
+// limit returns how many items the container that begins now may have.
+func (s *itemScan) limit(of *shape) int {
+	switch {
+	case of != nil && of.limit > 0:
+		return of.limit
+	case of != nil && of.events:
+		return min(maxItems, len(s.text)/leastEvent+fewEvents)
+	case s.most == nil:
+		return maxItems
+	}
+	if n, ok := s.most[fold(unquoted(s.name))]; ok {
+		return n
+	}
+	if n, ok := s.most[""]; ok {
 		return n
 	}
 	return maxItems
@@ -90,7 +183,10 @@ func (s *itemScan) comma() error {
 	}
 	at := &s.open[len(s.open)-1]
 	if at.items++; at.items >= at.limit { // n items have n-1 commas
-		return fmt.Errorf("%w: %.40q has over %d items", bounded.ErrTooLong, at.name, at.limit)
+		return fmt.Errorf("%w: %.40q has over %d", errTooMany, at.name, at.limit)
+	}
+	if at.shape != nil {
+		return s.take(at.bytes)
 	}
 	return nil
 }
@@ -109,4 +205,20 @@ func possibleOffsets(e *contract.Execution) bool {
 		}
 	}
 	return possible(e.NextOffset)
+}
+
+// maxError bounds the error of an execution that is read, which is kept as long as somebody waits
+// for more. An executor keeps contract.MaxErrorEvent of it, of which JSON may change characters.
+const maxError = 4 * contract.MaxErrorEvent
+
+// errorBytes is about what an error takes.
+func errorBytes(e *contract.ExecutionError) (n int) {
+	if e == nil {
+		return 0
+	}
+	n = len(e.EName) + len(e.EValue)
+	for _, frame := range e.Traceback {
+		n += len(frame) + 16
+	}
+	return n
 }

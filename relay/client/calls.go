@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,30 +52,45 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 // SignedHealth requests the executor's health by a sealed call. Use it for
 // everything that is shown, because anybody in between can forge what Health reads.
 func (c *Client) SignedHealth(ctx context.Context) (contract.Health, error) {
-	health, err := call[contract.Health](ctx, c, idempotent, get(contract.PathHealth, nil))
+	health, err := held[contract.Health](ctx, c, idempotent, get(contract.PathHealth, nil))
 	health.Version = release(health.Version)
 	return health, err
 }
 
 // Probe describes the machine.
 func (c *Client) Probe(ctx context.Context) (contract.Probe, error) {
-	return call[contract.Probe](ctx, c, idempotent, get(contract.PathProbe, nil))
+	return held[contract.Probe](ctx, c, idempotent, get(contract.PathProbe, nil))
 }
 
 // Kernel returns the state of the kernel.
 func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
-	return call[contract.Kernel](ctx, c, idempotent, get(contract.PathKernel, nil))
+	return held[contract.Kernel](ctx, c, idempotent, get(contract.PathKernel, nil))
 }
+
+// startTime is how long CurrentKernel waits for a kernel that is starting. On a busy VM a start
+// takes many seconds.
+const startTime = 20 * time.Second
 
 // CurrentKernel is like Kernel, but waits for a kernel that is starting, and fails with
 // kernel_dead if there is none.
 func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
+	for until := time.Now().Add(startTime); ; {
+		k, err := c.kernelOrStart(ctx)
+		refused, ok := errors.AsType[*contract.Error](err)
+		if !ok || refused.Code != contract.CodeKernelStarting || time.Now().After(until) || ctx.Err() != nil {
+			return k, err
+		}
+	}
+}
+
+// kernelOrStart is CurrentKernel for as long as a request is repeated.
+func (c *Client) kernelOrStart(ctx context.Context) (contract.Kernel, error) {
 	a := &attempts{client: c, build: get(contract.PathKernel, nil)}
 	var k contract.Kernel
 	_, err := c.retry(ctx, idempotent, func() (answer, error) {
 		got, err := a.attempt(ctx)
 		if err == nil {
-			err = read(got.body, &k)
+			err = read(ctx, got.body, &k)
 		}
 		switch {
 		case err != nil || k.KernelID != "":
@@ -91,23 +107,23 @@ func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
 // ready. If another kernel is current, as after an earlier attempt, it does nothing and
 // returns that one, so a kernel is not restarted twice.
 func (c *Client) RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error) {
-	return call[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, encode(contract.KernelRef{KernelID: kernelID})))
+	return held[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, encode(contract.KernelRef{KernelID: kernelID})))
 }
 
 // Variables lists the user's variables.
 func (c *Client) Variables(ctx context.Context) (contract.Variables, error) {
-	return call[contract.Variables](ctx, c, idempotent, get(contract.PathVariables, nil))
+	return held[contract.Variables](ctx, c, idempotent, get(contract.PathVariables, nil))
 }
 
 // Inspect describes one variable.
 func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection, error) {
-	return call[contract.Inspection](ctx, c, idempotent, get(contract.PathInspect, url.Values{"name": {name}}))
+	return held[contract.Inspection](ctx, c, idempotent, get(contract.PathInspect, url.Values{"name": {name}}))
 }
 
 // Cleanup deletes the user's variables in the kernel kernelID and frees memory. If another
 // kernel is current, it does nothing and fails with conflict.
 func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup, error) {
-	return call[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID})))
+	return held[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID})))
 }
 
 // encode returns the JSON of a body that consists of strings, whole numbers and booleans,
@@ -127,7 +143,7 @@ func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, e
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	return call[contract.ExecutionList](ctx, c, idempotent, get(contract.PathExecutions, query))
+	return held[contract.ExecutionList](ctx, c, idempotent, get(contract.PathExecutions, query))
 }
 
 // Execution reads an execution's events from offset on. It waits up to wait (at most
@@ -154,21 +170,9 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 	return c.execution(ctx, idempotent, c.post(path, nil))
 }
 
-// CancelQueued cancels an execution that is queued, and returns it. One that runs goes on, except on
-// executors that do not know contract.QueryQueued: they interrupt it.
-func (c *Client) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
-	path, err := executionPath(contract.PathInterrupt, id)
-	if err != nil {
-		return contract.Execution{}, err
-	}
-	return c.execution(ctx, idempotent, func() request {
-		return request{method: http.MethodPost, path: path, query: url.Values{contract.QueryQueued: {"true"}}, wait: slowAction}
-	})
-}
-
 // Shutdown ends kernel, tunnel and executor.
 func (c *Client) Shutdown(ctx context.Context) (contract.Shutdown, error) {
-	return call[contract.Shutdown](ctx, c, ifUnsent, c.post(contract.PathShutdown, nil))
+	return held[contract.Shutdown](ctx, c, ifUnsent, c.post(contract.PathShutdown, nil))
 }
 
 func get(path string, query url.Values) func() request {

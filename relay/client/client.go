@@ -35,6 +35,8 @@ type Config struct {
 	// for a success. An attempt that the caller's context ended is not reported. It may
 	// be called concurrently.
 	OnAttempt func(err error)
+	// Comeback is the hint if there is no connection to BaseURL; empty for the usual one.
+	Comeback string
 	// Recorder, unless nil, is told of all executions that this client submits or reads.
 	Recorder Recorder
 }
@@ -43,9 +45,10 @@ type Config struct {
 type Client struct {
 	base      url.URL
 	signer    *auth.Signer
-	transport http.RoundTripper
+	transport ending
 	log       *slog.Logger
 	onAttempt func(err error)
+	comeback  string
 	recorder  Recorder // nil for none
 	timeouts  timeouts
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
@@ -74,16 +77,17 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{
 		base:      base,
 		signer:    auth.NewSigner(cfg.Secret),
-		transport: cfg.Transport,
 		log:       cfg.Log,
 		onAttempt: cfg.OnAttempt,
+		comeback:  cfg.Comeback,
 		recorder:  cfg.Recorder,
 		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second, reach: ReachLimit},
 		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),
 	}
-	if c.transport == nil {
-		c.transport = NewTransport()
+	c.transport = ending{cfg.Transport}
+	if cfg.Transport == nil {
+		c.transport = ending{NewTransport()}
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -112,11 +116,7 @@ func parseBase(text string) (url.URL, error) {
 }
 
 // Close closes idle connections. It does not affect calls in progress.
-func (c *Client) Close() {
-	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
-	}
-}
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // InstanceID returns the instance_id of the executor that answered last; empty before the
 // first signed answer. It changes when a new VM takes over the address.

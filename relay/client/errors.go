@@ -42,6 +42,8 @@ type Error struct {
 
 	// sent reports that the executor may have received the request.
 	sent bool
+	// mayRun reports, of a submit, that its code may run.
+	mayRun bool
 }
 
 // Error returns the message without the hint.
@@ -50,21 +52,21 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 // Unwrap returns the cause, such as context.Canceled or context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.Err }
 
-// rerunCell is the end of most hints.
-const rerunCell = "run the executor's cell in Colab again; if it prints a pairing string, run `colab-relay pair` on this computer and paste it there."
+// startAgain is the end of most hints.
+const startAgain = "start the executor again (on Colab: run its cell again); if it prints a pairing string, run `colab-relay pair` on this computer and paste it there."
 
 var hints = map[Kind]string{
-	KindUnreachable:   "Check that this computer is online and that the executor is running: " + rerunCell,
-	KindNoSuchHost:    "Check that this computer is online. If the address is an old one, " + rerunCell,
-	KindTunnelOffline: "The VM has ended or the executor's cell was stopped: " + rerunCell,
+	KindUnreachable:   "Check that this computer is online and that the executor is running: " + startAgain,
+	KindNoSuchHost:    "Check that this computer is online. If the address is an old one, " + startAgain,
+	KindTunnelOffline: "The VM has ended or the executor was stopped: " + startAgain,
 	KindTunnelQuota:   "See the usage page of the tunnel's account. Wait for the next month, use another plan or account, or start the executor with another --tunnel.",
-	KindTunnelError:   "Try again in a minute. If the error persists, " + rerunCell,
-	KindRateLimited:   "Wait a minute, then try again. If that does not help, the secret is wrong: run `colab-relay pair` on this computer and paste what the executor's cell printed.",
-	KindWrongSecret:   "This computer and the executor have different secrets: run `colab-relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the value that EXECUTOR_SECRET has on the VM. If they are the same, a proxy changes the requests: try another network.",
-	KindNotExecutor:   "Check COLAB_URL, or pair again: " + rerunCell,
+	KindTunnelError:   "Try again in a minute. If the error persists, " + startAgain,
+	KindRateLimited:   "Wait a minute, then try again. If that does not help, the secret is wrong: run `colab-relay pair` on this computer and paste what the executor printed.",
+	KindWrongSecret:   "This computer and the executor have different secrets: run `colab-relay pair` on this computer and paste what the executor printed, or set COLAB_SECRET to the value that EXECUTOR_SECRET has on the VM. If they are the same, a proxy changes the requests: try another network.",
+	KindNotExecutor:   "Check COLAB_URL, or pair again: " + startAgain,
 	KindBadAnswer:     "A proxy or virus scanner between this computer and the VM changes the traffic: try another network, or an address with https.",
 	KindWrongProtocol: "Use a relay and an executor of the same release.",
-	KindTimeout:       "Try again. If the error persists, look at the executor's cell in Colab; if it has ended, " + rerunCell,
+	KindTimeout:       "Try again. If the error persists, look at the executor's output (on Colab: at its cell); if it has ended, " + startAgain,
 }
 
 // problem returns an Error of kind with its usual hint.

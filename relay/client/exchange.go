@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,12 +105,20 @@ func (c *Client) unsigned(ctx context.Context, res *http.Response, body io.Reade
 	return c.unverified(res, page, cause)
 }
 
-// traceSent sets sent when the request gets a connection. The transport itself uses another
-// connection only if it wrote nothing to the first one, so getting another clears sent.
+// traceSent sets sent when the request gets a connection. With HTTP/1, the transport itself uses
+// another connection only if it wrote nothing to the first one, so getting another clears sent. With
+// HTTP/2, it also does so after the whole request was sent, if the other side says that it did not
+// handle it; whoever is on the way may say so and have passed it on.
 func traceSent(ctx context.Context, sent *atomic.Bool) context.Context {
+	var http2 atomic.Bool
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { sent.Store(false) },
-		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+		GetConn: func(string) { sent.Store(http2.Load()) },
+		GotConn: func(got httptrace.GotConnInfo) {
+			sent.Store(true)
+			if c, ok := got.Conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
+				http2.Store(true)
+			}
+		},
 	})
 }
 
@@ -173,7 +182,10 @@ func (c *Client) open(ctx context.Context, x *auth.Exchange, res *http.Response,
 		return got, nil
 	}
 	var refused contract.ErrorBody
-	if err := json.Unmarshal(got.body, &refused); err != nil || refused.Error.Code == "" {
+	switch err := json.Unmarshal(got.body, &refused); {
+	case len(got.body) == 0:
+		return got, emptyAnswer(fmt.Sprintf("the executor's answer is empty (HTTP %d)", res.StatusCode))
+	case err != nil || refused.Error.Code == "":
 		return got, unknownForm(fmt.Sprintf("the executor's answer has an unknown form (HTTP %d)", res.StatusCode), err)
 	}
 	clean(&refused.Error)
@@ -198,6 +210,13 @@ func (c *Client) bodyError(ctx context.Context, res *http.Response, err error) e
 	default:
 		return c.transportError(ctx, err, true)
 	}
+	e.sent = true
+	return e
+}
+
+// emptyAnswer returns the error for an answer that the executor signed but that says nothing.
+func emptyAnswer(message string) *Error {
+	e := problemWithHint(KindBadAnswer, message, "The answer is the executor's own: try again. If the error persists, update relay and executor to the same release and start the executor again.", nil)
 	e.sent = true
 	return e
 }

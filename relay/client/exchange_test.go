@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -182,7 +183,7 @@ func TestStalledAnswerTimesOut(t *testing.T) {
 
 func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
 	e, _ := newRunningExecutor(t)
-	const health = `{"status":"ok","protocol":3}`
+	health := fmt.Sprintf(`{"status":"ok","protocol":%d}`, contract.Protocol)
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -263,7 +264,7 @@ func TestHTTP2AndTLS(t *testing.T) {
 		if proto != "HTTP/2.0" {
 			t.Errorf("spoke %s", proto)
 		}
-		// The answer arrives before the part was sent. The call must end all the same.
+		// The answer arrives before the part was sent. The call must still end.
 		e.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
 			w.WriteHeader(http.StatusUnauthorized)
 			return true

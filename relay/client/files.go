@@ -18,19 +18,47 @@ func (c *Client) Files(ctx context.Context, path string) (contract.Files, error)
 	return c.FilesAfter(ctx, path, "")
 }
 
-// FilesAfter lists the entries of a folder that follow the entry named after.
+// FilesAfter lists the entries of a folder that follow the entry named after. Their paths are empty;
+// contract.Files.At returns them.
 func (c *Client) FilesAfter(ctx context.Context, path, after string) (contract.Files, error) {
 	query := url.Values{"path": {path}}
 	if after != "" {
 		query.Set("after", after)
 	}
-	return call[contract.Files](ctx, c, idempotent, get(contract.PathFiles, query))
+	got, err := held[contract.Files](ctx, c, idempotent, get(contract.PathFiles, query))
+	if err != nil {
+		return got, err
+	}
+	return got, checkNames(&got)
+}
+
+// Bounds of names on the VM, in bytes. File systems that a program provides, such as mounts of a
+// cloud's storage, have names of up to 1,024 bytes, a path has up to 4,096, and each byte may be
+// escaped as four.
+const (
+	maxRemoteName = 4 * 1024
+	maxRemotePath = 4 * 4096
+)
+
+// checkNames refuses names that no file has. The entries' own paths are dropped: contract.Files.At
+// derives them, so that no answer states the folder's path a thousand times.
+func checkNames(f *contract.Files) error {
+	if len(f.Path) > maxRemotePath {
+		return breaksBounds(fmt.Sprintf("the executor's answer has a path of over %d bytes", maxRemotePath), nil)
+	}
+	for i := range f.Files {
+		if len(f.Files[i].Name) > maxRemoteName {
+			return breaksBounds(fmt.Sprintf("the executor's answer has a name of over %d bytes", maxRemoteName), nil)
+		}
+		f.Files[i].Path = ""
+	}
+	return nil
 }
 
 // Stat describes path; with digest also its SHA-256, if that is known after wait (at most
 // contract.MaxWait).
 func (c *Client) Stat(ctx context.Context, path string, digest bool, wait time.Duration) (contract.FileStat, error) {
-	return call[contract.FileStat](ctx, c, idempotent, func() request {
+	return held[contract.FileStat](ctx, c, idempotent, func() request {
 		query := url.Values{"path": {path}}
 		if !digest {
 			return request{method: http.MethodGet, path: contract.PathStat, query: query}
@@ -81,7 +109,7 @@ const (
 // StartUpload starts an upload. The same call resumes it and returns what is missing. It
 // continues on a new VM automatically if no attempt may have been accepted before.
 func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contract.Upload, error) {
-	return finish[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, encode(u)), moves: true}, idempotent)
+	return finishHeld[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, encode(u)), moves: true}, idempotent)
 }
 
 // PutPart sends the bytes r of file (at most contract.MaxFilePart), which are read and sealed
@@ -100,7 +128,7 @@ func (c *Client) PutPart(ctx context.Context, id string, file io.ReaderAt, r con
 	if err != nil {
 		return u, err
 	}
-	return u, read(got.body, &u)
+	return u, read(ctx, got.body, &u)
 }
 
 // Upload returns the state of an upload. While the executor checks the complete file, it waits
@@ -121,7 +149,7 @@ func (c *Client) askUpload(ctx context.Context, r request, id string, wait time.
 	if r.path, err = uploadPath(r.path, id); err != nil {
 		return contract.Upload{}, err
 	}
-	return call[contract.Upload](ctx, c, idempotent, func() request {
+	return held[contract.Upload](ctx, c, idempotent, func() request {
 		r.wait = fitWait(ctx, wait)
 		r.query = url.Values{"wait_seconds": {decimal(r.wait)}}
 		return r

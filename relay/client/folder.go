@@ -12,7 +12,7 @@ import (
 // least one: the caller calls again with the rest.
 func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.Compared, error) {
 	a := &attempts{client: c, build: c.post(contract.PathCompare, encode(m)), moves: true} // it changes nothing
-	got, err := finish[contract.Comparison](ctx, a, idempotent)
+	got, err := finishHeld[contract.Comparison](ctx, a, idempotent)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.C
 // PutBatch sends a batch that AppendIndex made of n files. It may be sent again: files that are
 // at their targets already stay there.
 func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.BatchedFile, error) {
-	got, err := call[contract.BatchAnswer](ctx, c, idempotent, func() request {
+	got, err := held[contract.BatchAnswer](ctx, c, idempotent, func() request {
 		return request{method: http.MethodPost, path: contract.PathUploadBatch, body: batch, wait: slowAction}
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Client) Contents(ctx context.Context, paths []string) (files []contract
 		return nil, nil, problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
 	var index contract.Contents
-	if err := read(text, &index); err != nil {
+	if err := read(ctx, text, &index); err != nil {
 		return nil, nil, err
 	}
 	if n := len(index.Files); n > len(paths) || n == 0 && len(paths) > 0 {

@@ -35,7 +35,7 @@ func FuzzAnswers(f *testing.F) {
 			return
 		}
 		into := fresh()
-		if read(body, into) != nil {
+		if read(t.Context(), body, into) != nil {
 			return
 		}
 		unplain := func(s string) string {
@@ -84,7 +84,7 @@ func FuzzPages(f *testing.F) {
 		var p anyPages
 		for line := range strings.Lines(string(text)) {
 			var e contract.Execution
-			if read([]byte(line), &e) != nil {
+			if read(t.Context(), []byte(line), &e) != nil {
 				return
 			}
 			p.left = append(p.left, e)

@@ -52,7 +52,7 @@ func (c *Client) skipOversized(ctx context.Context, r eventQuery, tooLong error)
 	for range maxSkipped {
 		gaps = append(gaps, contract.Event{
 			Offset: r.offset, Type: contract.EventGap, Bytes: c.maxAnswer, Events: 1,
-			Cut: fmt.Sprintf("an event of more than %d MiB, which this relay does not read", c.maxAnswer>>20),
+			Cut: fmt.Sprintf("an event that this relay does not read, because the answer %s", excess(tooLong, c.maxAnswer)),
 		})
 		r.offset++
 		e, err := c.eventsOnce(ctx, r)
@@ -74,7 +74,7 @@ func (c *Client) skipOversized(ctx context.Context, r eventQuery, tooLong error)
 // says where to continue.
 func (c *Client) tooLongAt(first, next int64, cause error) error {
 	return problemWithHint(KindBadAnswer,
-		fmt.Sprintf("the executor's answer from offset %d on is longer than %d MiB; this does not affect the execution", first, c.maxAnswer>>20),
+		fmt.Sprintf("the executor's answer from offset %d on %s; this does not affect the execution", first, excess(cause, c.maxAnswer)),
 		fmt.Sprintf("Do not run the code again: read on with get_execution from offset %d, and update the executor.", max(next, first+1)), cause)
 }
 
@@ -98,18 +98,22 @@ func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Executi
 func (c *Client) submitted(ctx context.Context, requestID string, tooLong error) (contract.Execution, error) {
 	list, err := c.List(ctx, contract.MaxListExecutions)
 	if err != nil {
-		return contract.Execution{}, acceptedUnread(requestID, err)
+		return contract.Execution{}, c.acceptedUnread(requestID, tooLong, err)
 	}
 	for _, e := range list.Executions {
 		if e.RequestID == requestID {
-			return c.Execution(ctx, e.ExecutionID, 0, 0, 0)
+			if e, err = c.Execution(ctx, e.ExecutionID, 0, 0, 0); err != nil {
+				err = c.acceptedUnread(requestID, tooLong, err)
+			}
+			return e, err
 		}
 	}
-	return contract.Execution{}, acceptedUnread(requestID, tooLong)
+	return contract.Execution{}, c.acceptedUnread(requestID, tooLong, tooLong)
 }
 
-// acceptedUnread returns the error of a submit whose answer can't be read.
-func acceptedUnread(requestID string, cause error) error {
-	return problemWithHint(KindBadAnswer, "the executor's answer to this run is too long to be read; the code has run or is still running",
+// acceptedUnread returns the error of a submit whose answer can't be read. cause is why its
+// execution was not found either.
+func (c *Client) acceptedUnread(requestID string, tooLong, cause error) error {
+	return problemWithHint(KindBadAnswer, fmt.Sprintf("the executor's answer to this run %s, so it was not read; the code has run or is still running", excess(tooLong, c.maxAnswer)),
 		fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", requestID), cause)
 }

@@ -41,7 +41,7 @@ func otherProtocol(theirs int) *Error {
 	hint := "Update the relay on this computer to the executor's release, then start the MCP host again."
 	if theirs < contract.Protocol {
 		message = fmt.Sprintf("the executor uses protocol %d and this relay protocol %d: the executor on the VM is older", theirs, contract.Protocol)
-		hint = "Update the executor: run the cell of this relay's release in Colab (`colab-relay bootstrap` prints it)."
+		hint = "Update the executor to this relay's release (on Colab: run the cell that `colab-relay bootstrap` prints; by SSH: `colab-relay ssh HOST --stop`, then start it again)."
 	}
 	return problemWithHint(KindWrongProtocol, message, hint, nil)
 }

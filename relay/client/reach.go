@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,42 @@ type reach struct {
 // them together, if none of them has reached an executor.
 func WithReachLimit(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reachKey{}, &reach{began: time.Now()})
+}
+
+// Patience is how long a transfer that has begun goes on without a byte. It bridges a tunnel that
+// reconnects and an executor that is started again. Without it a download from a connection that
+// broke each time never ended.
+const Patience = time.Minute
+
+type patienceKey struct{}
+
+// WithPatience returns a ctx each of whose calls stops retrying once all its attempts have failed
+// for so long. A refusal is no failure: the executor is there.
+func WithPatience(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, patienceKey{}, limit)
+}
+
+// Silence measures for how long attempts have failed in a row. Its zero value is ready.
+type Silence struct {
+	mu    sync.Mutex
+	since time.Time // of the first failure in the row; zero for none
+}
+
+// Failed notes an attempt that failed, and returns how long they have.
+func (s *Silence) Failed() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	return time.Since(s.since)
+}
+
+// End notes that something arrived.
+func (s *Silence) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = time.Time{}
 }
 
 // recordAttempt records the result of an attempt.
@@ -64,12 +101,32 @@ type retryDelays struct {
 	took    time.Duration // by the last attempt
 	refused bool          // the last attempt, which did nothing
 	over    bool
+
+	patience time.Duration // see WithPatience; zero for none
+	failing  Silence       // of the call's attempts
+	silent   time.Duration // how long they have failed; zero after a refusal
+}
+
+// note notes the outcome of an attempt, which took so long.
+func (d *retryDelays) note(took time.Duration, err error) {
+	d.took, d.refused = took, refusal(err) != nil && !mayHaveArrived(err)
+	if d.silent = 0; refusal(err) != nil {
+		d.failing.End()
+	} else if err != nil {
+		d.silent = max(d.failing.Failed(), 1)
+	}
 }
 
 func (d *retryDelays) NextBackOff() time.Duration {
 	next := d.BackOff.NextBackOff()
 	if d.refused && !d.end.IsZero() && time.Until(d.end)-next < min(answerTime, time.Since(d.began)/10) {
 		return backoff.Stop
+	}
+	if d.patience > 0 && d.silent > 0 {
+		if d.silent >= d.patience {
+			return backoff.Stop
+		}
+		next = min(next, d.patience-d.silent)
 	}
 	if d.seen == nil || d.seen.reached.Load() {
 		return next

@@ -26,7 +26,7 @@ type Recorder interface {
 // execution makes a call that answers with one execution, and reports the answer.
 func (c *Client) execution(ctx context.Context, again policy, build func() request) (contract.Execution, error) {
 	a := &attempts{client: c, build: build}
-	e, err := finish[contract.Execution](ctx, a, again)
+	e, err := finishHeld[contract.Execution](ctx, a, again)
 	if err == nil && c.recorder != nil {
 		c.recorder.Answered(a.answered.ID, e)
 	}

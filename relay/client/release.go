@@ -32,7 +32,7 @@ func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
 	req.Header.Set("User-Agent", "colab-relay")
 	transport := NewTransport()
 	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Transport: transport, CheckRedirect: onward}).Do(req)
+	res, err := (&http.Client{Transport: EndingWithContext(transport), CheckRedirect: onward}).Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -66,10 +65,11 @@ func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer
 	seen, _ := ctx.Value(reachKey{}).(*reach)
 	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, limit: c.timeouts.reach, began: time.Now()}
 	delays.end, _ = ctx.Deadline()
+	delays.patience, _ = ctx.Value(patienceKey{}).(time.Duration)
 	got, err := backoff.Retry(ctx, func() (answer, error) {
 		began := time.Now()
 		got, err := attempt()
-		delays.took, delays.refused = time.Since(began), refusal(err) != nil && !mayHaveArrived(err)
+		delays.note(time.Since(began), err)
 		sent = sent || mayHaveArrived(err)
 		if kindOf(err) == KindBadAnswer {
 			bad++
@@ -137,7 +137,7 @@ func finish[T any](ctx context.Context, a *attempts, again policy) (T, error) {
 	if err != nil {
 		return result, err
 	}
-	return result, read(got.body, &result)
+	return result, read(ctx, got.body, &result)
 }
 
 // finish makes attempts until the policy says no.
@@ -149,15 +149,23 @@ func (a *attempts) finish(ctx context.Context, again policy) (answer, error) {
 }
 
 // read decodes a signed answer, unless it has more items than an executor may send.
-func read(body []byte, into any) error {
-	if err := CheckItems(body, fewerItems); err != nil {
-		return breaksBounds("the executor's answer has more items than an executor may send", err)
+func read(ctx context.Context, body []byte, into any) error {
+	if len(body) == 0 {
+		return emptyAnswer("the executor's answer is empty")
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	switch err := decode(ctx, body, into); {
+	case errors.Is(err, bounded.ErrTooLong):
+		return breaksBounds("the executor's answer "+excess(err, maxAnswerBytes), err)
+	case err != nil && ctx.Err() != nil:
+		return err
+	case err != nil:
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
 	if e, ok := into.(*contract.Execution); ok && !possibleOffsets(e) {
 		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
+	}
+	if e, ok := into.(*contract.Execution); ok && errorBytes(e.Error) > maxError {
+		return breaksBounds("the executor's answer has a longer error than an executor keeps of a run", nil)
 	}
 	clean(into)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -260,7 +261,6 @@ func TestSignedAnswerOfAnotherReleaseIsReported(t *testing.T) {
 	for name, respond := range map[string]func(seen) (int, any){
 		"no JSON":         func(seen) (int, any) { return 200, []byte("<html>") },
 		"other types":     func(seen) (int, any) { return 200, []byte(`{"kernel_id":1}`) },
-		"error, no body":  func(seen) (int, any) { return 500, []byte{} },
 		"error, no code":  func(seen) (int, any) { return 500, struct{}{} },
 		"redirect, ours?": func(seen) (int, any) { return 302, struct{}{} },
 	} {
@@ -268,6 +268,19 @@ func TestSignedAnswerOfAnotherReleaseIsReported(t *testing.T) {
 			_, err := newExecutor(t, respond).client(t).Kernel(t.Context())
 			wantKind(t, err, KindWrongProtocol)
 		})
+	}
+}
+
+// An empty answer says nothing of the executor's release.
+func TestASignedEmptyAnswerIsReportedAsSuch(t *testing.T) {
+	for status, says := range map[int]string{200: "the executor's answer is empty", 500: "the executor's answer is empty (HTTP 500)"} {
+		_, err := newExecutor(t, func(seen) (int, any) { return status, []byte{} }).client(t).Kernel(t.Context())
+		if got := wantKind(t, err, KindBadAnswer); got.Message != says || !strings.Contains(got.Hint, "try again") {
+			t.Errorf("%d: %q, %q", status, got.Message, got.Hint)
+		}
+		if !mayHaveArrived(err) {
+			t.Errorf("%d: taken for a promise that nothing was done", status)
+		}
 	}
 }
 

@@ -37,20 +37,39 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
 	a.build = func() request { return submitRequest(ctx, s) }
-	e, err := finish[contract.Execution](ctx, a, func(err error, bad int) bool {
+	e, err := finishHeld[contract.Execution](ctx, a, func(err error, bad int) bool {
 		atOnce := ctx.Value(queueFullKey{}) != nil && isFull(err) && !a.arrived
 		return !atOnce && idempotent(err, bad)
 	})
 	if errors.Is(err, bounded.ErrTooLong) {
 		e, err = c.submitted(ctx, s.RequestID, err)
 	}
-	if refused := refusal(err); refused != nil && a.arrived && !isFinal(refused) {
-		err = uncertain(ctx, refused)
+	if err != nil {
+		return e, a.unsettled(ctx, err)
 	}
-	if err == nil && c.recorder != nil {
+	if c.recorder != nil {
 		c.recorder.Submitted(a.answered.ID, s, e)
 	}
-	return e, err
+	return e, nil
+}
+
+// unsettled returns err, with which a submit ended, so that MayRun knows whether its code may run:
+// an attempt was sent, and no signed answer says what became of it.
+func (a *attempts) unsettled(ctx context.Context, err error) error {
+	refused := refusal(err)
+	switch {
+	case !a.arrived || refused != nil && isFinal(refused):
+		return err
+	case refused != nil:
+		return uncertain(ctx, refused)
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		e = problem(KindBadAnswer, err.Error(), err)
+	}
+	fresh := *e
+	fresh.sent, fresh.mayRun = true, true
+	return &fresh
 }
 
 // isFinal reports whether the executor refuses this submit whenever it arrives. Other refusals
@@ -68,7 +87,7 @@ func isFinal(refused *contract.Error) bool {
 // answered: that one may still be accepted.
 func uncertain(ctx context.Context, refused *contract.Error) error {
 	e := problem(KindTimeout, fmt.Sprintf("one attempt to submit the code got no answer, and another one was refused (%s: %s), so the code may still run", refused.Code, refused.Message), context.Cause(ctx))
-	e.sent = true
+	e.sent, e.mayRun = true, true
 	return e
 }
 
@@ -86,13 +105,11 @@ func isFull(err error) bool {
 	return refused != nil && refused.Code == contract.CodeQueueFull
 }
 
-// MayRun reports whether the code of a submit that ended with err may run nevertheless.
+// MayRun reports whether the code of a submit that ended with err may run nevertheless. The code
+// of one that ended with another error certainly does not.
 func MayRun(err error) bool {
-	switch kindOf(err) {
-	case KindTimeout, KindBadAnswer, KindUnreachable, KindNoSuchHost, KindTunnelError, KindTunnelOffline, KindWrongProtocol:
-		return !NeverSent(err)
-	}
-	return false
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.mayRun
 }
 
 func submitRequest(ctx context.Context, s contract.Submit) request {

@@ -1,6 +1,9 @@
 package client
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -43,4 +46,49 @@ func Proxy(base string) string {
 		return ""
 	}
 	return proxy.Redacted()
+}
+
+// ErrUpgrade is the error of an answer that switches to another protocol. No request asks for
+// that.
+var ErrUpgrade = errors.New("the answer switches to another protocol (HTTP 101)")
+
+// EndingWithContext returns a transport whose answers end with their request's context, and
+// which refuses an answer that switches to another protocol. Of such an answer, net/http hands
+// over the connection as the body and forgets the context: a read of it waited for ever.
+func EndingWithContext(t http.RoundTripper) http.RoundTripper { return ending{t} }
+
+type ending struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t ending) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := t.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		_ = res.Body.Close()
+		return nil, ErrUpgrade
+	}
+	body := res.Body
+	stop := context.AfterFunc(req.Context(), func() { _ = body.Close() })
+	res.Body = endingBody{body, stop}
+	return res, nil
+}
+
+// CloseIdleConnections closes those of the inner transport.
+func (t ending) CloseIdleConnections() {
+	if inner, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		inner.CloseIdleConnections()
+	}
+}
+
+// endingBody is closed by its reader, or by the end of its request's context.
+type endingBody struct {
+	io.ReadCloser
+	stop func() bool
+}
+
+func (b endingBody) Close() error {
+	b.stop()
+	return b.ReadCloser.Close()
 }

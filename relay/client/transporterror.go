@@ -25,6 +25,15 @@ func (e *RouteError) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *RouteError) Unwrap() error { return e.Err }
 
+// arrivedError is an error that Arrived marked.
+type arrivedError struct{ error }
+
+func (e arrivedError) Unwrap() error { return e.error }
+
+// Arrived marks err, the error of a Config.Transport that had sent the request before, and got an
+// answer that no executor signed: an executor may have received it.
+func Arrived(err error) error { return arrivedError{err} }
+
 // TransportError classifies err, the error of a look-up or connection that the caller itself
 // made to this executor.
 func (c *Client) TransportError(ctx context.Context, err error) *Error {
@@ -34,7 +43,11 @@ func (c *Client) TransportError(ctx context.Context, err error) *Error {
 // transportError classifies err, the error of an attempt that got no complete answer.
 func (c *Client) transportError(ctx context.Context, err error, sent bool) *Error {
 	e := c.classifyTransportError(ctx, err)
-	e.sent = sent
+	if c.comeback != "" && e.Kind == KindUnreachable {
+		e.Hint = c.comeback
+	}
+	_, arrived := errors.AsType[arrivedError](err)
+	e.sent = sent || arrived
 	return e
 }
 
@@ -56,6 +69,8 @@ func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
 		return problem(KindTimeout, fmt.Sprintf("no answer arrived from %s in time", host), context.Cause(ctx))
 	case errors.As(err, &route):
 		return problemWithHint(KindTunnelOffline, route.Message, route.Hint, route.Err)
+	case errors.Is(err, ErrUpgrade):
+		return problem(KindNotExecutor, fmt.Sprintf("the program that answers at %s switches to another protocol (HTTP 101), which no executor does", host), err)
 	case errors.Is(err, bounded.ErrTooLong):
 		return problem(KindBadAnswer, fmt.Sprintf("the answer from %s is longer than an executor's can be", host), err)
 	case errors.As(err, &dns) && dns.IsNotFound:
@@ -68,7 +83,7 @@ func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
 			"Check HTTPS_PROXY and HTTP_PROXY in the relay's environment, or add the host to NO_PROXY.", err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return problemWithHint(KindUnreachable, fmt.Sprintf("the TLS certificate of %s is not valid at this computer's time", host),
-			"Set this computer's clock. If it is right, the address is an old one: "+rerunCell, err)
+			"Set this computer's clock. If it is right, the address is an old one: "+startAgain, err)
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		return problemWithHint(KindUnreachable, fmt.Sprintf("the TLS certificate of %s is not trusted", host),
 			"Something in between, such as a company's proxy, decrypts TLS: try another network, or add its certificate to this computer's trusted ones.", err)

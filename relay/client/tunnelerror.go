@@ -87,6 +87,9 @@ func (c *Client) classifyUnverified(res *http.Response, body []byte, cause error
 		return problem(KindTunnelError, fmt.Sprintf("a proxy at %s cannot reach the executor (HTTP %d)", host, res.StatusCode), cause)
 	case res.StatusCode/100 == 3:
 		return problem(KindNotExecutor, fmt.Sprintf("%s redirects (HTTP %d), which no executor does", host, res.StatusCode), cause)
+	case res.StatusCode/100 == 2 && len(body) == 0:
+		return problemWithHint(KindBadAnswer, fmt.Sprintf("the answer from %s is empty (HTTP %d): it is that of a proxy, or of a tunnel without an executor", host, res.StatusCode),
+			"Try again in a minute. If the error persists, "+startAgain, cause)
 	}
 	return problem(KindNotExecutor, fmt.Sprintf("the program that answers at %s is not an executor (HTTP %d, %s)", host, res.StatusCode, contentType(res)), cause)
 }
@@ -122,7 +125,7 @@ func named(service, code string, pages map[string]tunnelError) *Error {
 	if !ok {
 		known = tunnelError{kind: KindTunnelError, meaning: "its tunnel does not work"}
 		if service == "ngrok" {
-			known.hint = "See https://ngrok.com/docs/errors/" + strings.ToLower(code) + ". If the error persists, " + rerunCell
+			known.hint = "See https://ngrok.com/docs/errors/" + strings.ToLower(code) + ". If the error persists, " + startAgain
 		}
 	}
 	e := problem(known.kind, fmt.Sprintf("%s says %s: %s", service, code, known.meaning), nil)

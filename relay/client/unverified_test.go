@@ -55,7 +55,9 @@ var unsignedAnswers = map[string]struct {
 	"our JSON without a name": {200, map[string]string{"Content-Type": "application/json"}, `{"kernel_id":"k","status":"idle"}`, KindNotExecutor, "not an executor"},
 	"an unsigned new_instance": {409, map[string]string{"Content-Type": "application/json"}, `{"error":{"code":"new_instance"}}`,
 		KindNotExecutor, "409"},
-	"nothing at all": {204, nil, "", KindNotExecutor, "204"},
+	"nothing at all": {204, nil, "", KindBadAnswer, "is empty (HTTP 204)"},
+	"an empty page":  {200, map[string]string{"Content-Type": "text/html"}, "", KindBadAnswer, "is empty (HTTP 200)"},
+	"an empty 404":   {404, nil, "", KindNotExecutor, "404"},
 	"forged": {200, map[string]string{
 		"Signature-Input":       `sig1=("@status" "executor-instance" "content-encoding" "signature";req;key="sig1");created=1;keyid="54f18ce324e9864b";alg="hmac-sha256";tag="colab-relay"`,
 		"Signature":             "sig1=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
@@ -214,16 +216,16 @@ func TestNetworkFaultsAreNamed(t *testing.T) {
 func TestFaultsHaveTheirOwnNextStep(t *testing.T) {
 	c := newClient(t, Config{BaseURL: "https://gone.example", Secret: testSecret(t, testKey)})
 	for want, e := range map[string]*Error{
-		"name service":            c.transportError(t.Context(), &net.DNSError{Name: "x", IsTimeout: true}, false),
-		"HTTPS_PROXY":             c.transportError(t.Context(), &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, false),
-		"clock":                   c.transportError(t.Context(), &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, false),
-		"proxy":                   c.transportError(t.Context(), &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false),
-		"--allow-cidr":            named("ngrok", "ERR_NGROK_3205", ngrokErrors),
-		"minute":                  named("ngrok", "ERR_NGROK_734", ngrokErrors),
-		"errors/err_ngrok_4242":   named("ngrok", "ERR_NGROK_4242", ngrokErrors),
-		"Update the relay":        otherProtocol(contract.Protocol + 1),
-		"relay bootstrap":         otherProtocol(contract.Protocol - 1),
-		"run the executor's cell": named("ngrok", "ERR_NGROK_3200", ngrokErrors),
+		"name service":             c.transportError(t.Context(), &net.DNSError{Name: "x", IsTimeout: true}, false),
+		"HTTPS_PROXY":              c.transportError(t.Context(), &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, false),
+		"clock":                    c.transportError(t.Context(), &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, false),
+		"proxy":                    c.transportError(t.Context(), &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false),
+		"--allow-cidr":             named("ngrok", "ERR_NGROK_3205", ngrokErrors),
+		"minute":                   named("ngrok", "ERR_NGROK_734", ngrokErrors),
+		"errors/err_ngrok_4242":    named("ngrok", "ERR_NGROK_4242", ngrokErrors),
+		"Update the relay":         otherProtocol(contract.Protocol + 1),
+		"relay bootstrap":          otherProtocol(contract.Protocol - 1),
+		"start the executor again": named("ngrok", "ERR_NGROK_3200", ngrokErrors),
 	} {
 		if !strings.Contains(e.Hint, want) {
 			t.Errorf("%v: next step %q, want one that says %q", e, e.Hint, want)

@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
+	"colabrelay/relay/chunked"
 	"colabrelay/relay/pairing"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/render"
+	"colabrelay/relay/toolsets"
 	"colabrelay/relay/transfer"
 )
 
@@ -23,15 +26,27 @@ const (
 	mostHold    = 230 * time.Second
 )
 
+// Bounds of RELAY_LONG_WAIT. Claude Code ends a call after 30 minutes without progress, which the
+// relay reports, and after about a day in any case.
+const (
+	defaultLongWait = 10 * time.Minute
+	mostLongWait    = 24 * time.Hour
+)
+
 // Config is what the relay runs with. Problems lists all wrong settings; the other
 // fields are usable in spite of them.
 type Config struct {
 	SaveDir       string
 	CheckpointDir string
 	Hold          time.Duration
-	TextLimit     int // characters of a run's text
-	Keep          tools.Keep
+	LongWait      time.Duration // of get_execution, in hosts that work on while a call lasts
+	Structured    bool          // answers have JSON too
+	TextLimit     int           // characters of a run's text
+	Keep          chunked.Keep
+	TransferDir   string         // of the records about transfers; empty for none
 	NotebookDirs  []string       // where tools may use notebooks, beside the usual folders
+	PairingField  string         // field of a host's extension that takes the pairing string; empty if there is none
+	DownloadDirs  []string       // where tools may save downloads, beside SaveDir
 	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
 	PagePort      int            // where Colab's page connects, on loopback; 0 for a free port
 	VMDir         string         // of the record of VMs that this computer started, and of the login for them
@@ -48,21 +63,19 @@ func Load(s Settings) Config {
 	var c Config
 	problem := func(format string, args ...any) { c.Problems = append(c.Problems, fmt.Errorf(format, args...)) }
 	var err error
-	if c.Hold, err = duration(s.Get("RELAY_HOLD"), defaultHold, leastHold, mostHold); err != nil {
-		problem("RELAY_HOLD %v", err)
-	}
-	if c.Elicit, err = elicit(s.Get("RELAY_ELICIT")); err != nil {
-		problem("RELAY_ELICIT %v", err)
-	}
-	if c.TextLimit, err = textLimit(s.Get("RELAY_TEXT_LIMIT")); err != nil {
-		problem("RELAY_TEXT_LIMIT %v", err)
-	}
+	c.loadAnswers(s, problem)
 	if text := s.Get("RELAY_TOOLSETS"); text != "" {
-		if _, err = tools.ParseToolsets(text); err != nil {
+		if _, err = toolsets.Parse(text); err != nil {
 			problem("RELAY_TOOLSETS %v", err)
 		}
 	}
 	if c.NotebookDirs, err = pathList(s, "RELAY_NOTEBOOK_DIRS"); err != nil {
+		problem("%v", err)
+	}
+	if c.PairingField, err = pairingField(s.Get("RELAY_PAIRING_FIELD")); err != nil {
+		problem("RELAY_PAIRING_FIELD %v", err)
+	}
+	if c.DownloadDirs, err = downloadDirs(s); err != nil {
 		problem("%v", err)
 	}
 	c.Keep = loadKeep(s, problem)
@@ -75,7 +88,7 @@ func Load(s Settings) Config {
 	if c.PagePort, err = pagePort(s.Get("RELAY_PAGE_PORT")); err != nil {
 		problem("RELAY_PAGE_PORT %v", err)
 	}
-	c.PageDir, c.VMDir = ownDir("pages"), ownDir("vms")
+	c.PageDir, c.VMDir, c.TransferDir = ownDir("pages"), ownDir("vms"), ownDir("transfers")
 	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		problem("LOCAL_SAVE_DIR: %v", err)
 	}
@@ -94,6 +107,26 @@ func Load(s Settings) Config {
 		}
 	}
 	return c
+}
+
+// loadAnswers reads what bounds and shapes the answers of tools.
+func (c *Config) loadAnswers(s Settings, problem func(format string, args ...any)) {
+	var err error
+	if c.Hold, err = duration(s.Get("RELAY_HOLD"), defaultHold, leastHold, mostHold); err != nil {
+		problem("RELAY_HOLD %v", err)
+	}
+	if c.LongWait, err = duration(s.Get("RELAY_LONG_WAIT"), defaultLongWait, leastHold, mostLongWait); err != nil {
+		problem("RELAY_LONG_WAIT %v", err)
+	}
+	if c.Structured, err = onOff(s.Get("RELAY_STRUCTURED")); err != nil {
+		problem("RELAY_STRUCTURED %v", err)
+	}
+	if c.Elicit, err = elicit(s.Get("RELAY_ELICIT")); err != nil {
+		problem("RELAY_ELICIT %v", err)
+	}
+	if c.TextLimit, err = textLimit(s.Get("RELAY_TEXT_LIMIT")); err != nil {
+		problem("RELAY_TEXT_LIMIT %v", err)
+	}
 }
 
 // Err is nil when all settings are right, else an error that lists the wrong ones.
@@ -116,6 +149,17 @@ func duration(text string, usual, least, most time.Duration) (time.Duration, err
 	return d, nil
 }
 
+// onOff parses a setting that is off unless it is on.
+func onOff(text string) (on bool, err error) {
+	switch text {
+	case "", "off":
+		return false, nil
+	case "on":
+		return true, nil
+	}
+	return false, fmt.Errorf("is %q: use on or off", text)
+}
+
 // elicit parses RELAY_ELICIT.
 func elicit(text string) (input bool, err error) {
 	switch text {
@@ -127,14 +171,22 @@ func elicit(text string) (input bool, err error) {
 	return false, fmt.Errorf("is %q: use input or off", text)
 }
 
+// pairingField checks RELAY_PAIRING_FIELD, which gets into what a model reads.
+func pairingField(text string) (string, error) {
+	if len(text) > 80 || strings.ContainsFunc(text, unicode.IsControl) {
+		return "", errors.New("is no name of a field: at most 80 characters in one line")
+	}
+	return text, nil
+}
+
 // textLimit parses RELAY_TEXT_LIMIT. If it is unset or wrong, it returns the default.
 func textLimit(text string) (int, error) {
 	if text == "" {
-		return tools.DefaultTextLimit, nil
+		return render.DefaultTextLimit, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < tools.LeastTextLimit || n > tools.MostTextLimit {
-		return tools.DefaultTextLimit, fmt.Errorf("is %q: use a number of characters from %d to %d, such as %d", text, tools.LeastTextLimit, tools.MostTextLimit, tools.DefaultTextLimit)
+	if err != nil || n < render.LeastTextLimit || n > render.MostTextLimit {
+		return render.DefaultTextLimit, fmt.Errorf("is %q: use a number of characters from %d to %d, such as %d", text, render.LeastTextLimit, render.MostTextLimit, render.DefaultTextLimit)
 	}
 	return n, nil
 }
@@ -147,7 +199,7 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 		return nil, err
 	}
 	g := &transfer.Guard{Never: []string{own, checkpointDir}}
-	for _, name := range []string{"vms", "history"} { // the history has the code and output of all runtimes
+	for _, name := range []string{"vms", "history", "transfers"} { // the history has the code and output of all runtimes
 		if dir := ownDir(name); dir != "" {
 			g.Never = append(g.Never, dir)
 		}

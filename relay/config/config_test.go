@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/chunked"
 	"colabrelay/relay/config/configtest"
-	"colabrelay/relay/tools"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/auth"
 )
@@ -119,7 +119,7 @@ func TestKeepSettings(t *testing.T) {
 		t.Errorf("by default %+v", got)
 	}
 	got := Load(Settings{Getenv: configtest.Environ("RELAY_KEEP_EVERY", "1s", "RELAY_KEEP_PERCENT", "2.5", "RELAY_KEEP_MB", "0", "RELAY_KEEP_TUNNEL_MB", "1")})
-	want := tools.Keep{Every: time.Second, Percent: 2.5, MaxBytes: 0, TunnelBytes: 1 << 20}
+	want := chunked.Keep{Every: time.Second, Percent: 2.5, MaxBytes: 0, TunnelBytes: 1 << 20}
 	if got.Keep != want || len(got.Problems) > 0 {
 		t.Errorf("%+v %v", got.Keep, got.Problems)
 	}

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"colabrelay/relay/tools"
+	"colabrelay/relay/chunked"
 )
 
 // Bounds of the settings for what the relay keeps of chunked runs. The relay does not
@@ -18,10 +18,10 @@ const (
 )
 
 // defaultKeep is what the relay keeps if nothing is set.
-var defaultKeep = tools.Keep{Every: 30 * time.Second, Percent: 5, MaxBytes: 64 << 20, TunnelBytes: 100 << 20}
+var defaultKeep = chunked.Keep{Every: 30 * time.Second, Percent: 5, MaxBytes: 64 << 20, TunnelBytes: 100 << 20}
 
 // loadKeep reads how much the relay may keep of chunked runs.
-func loadKeep(s Settings, problem func(format string, args ...any)) tools.Keep {
+func loadKeep(s Settings, problem func(format string, args ...any)) chunked.Keep {
 	keep := defaultKeep
 	var err error
 	if keep.Every, err = duration(s.Get("RELAY_KEEP_EVERY"), keep.Every, leastKeepEvery, mostKeepEvery); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"colabrelay/relay/tools"
+	"colabrelay/relay/toolsets"
 )
 
 // Bounds of the look for a notebook at the relay's start. A folder with more entries, or on
@@ -23,9 +23,9 @@ const (
 // RELAY_TOOLSETS; if that is unset, core, and notebook if the working folder or one of
 // RELAY_NOTEBOOK_DIRS holds a notebook. It takes at most 30 ms. With an error, the result is
 // as if the setting were unset.
-func Toolsets(s Settings) (served []tools.Toolset, err error) {
+func Toolsets(s Settings) (served []toolsets.Toolset, err error) {
 	if text := s.Get("RELAY_TOOLSETS"); text != "" {
-		if served, err = tools.ParseToolsets(text); err == nil {
+		if served, err = toolsets.Parse(text); err == nil {
 			return served, nil
 		}
 		err = fmt.Errorf("RELAY_TOOLSETS %w", err)
@@ -34,9 +34,9 @@ func Toolsets(s Settings) (served []tools.Toolset, err error) {
 	if here, err := os.Getwd(); err == nil && filepath.Dir(here) != here { // hosts start relays in the root folder, too
 		dirs = append([]string{here}, dirs...)
 	}
-	served = []tools.Toolset{tools.Core}
+	served = []toolsets.Toolset{toolsets.Core}
 	if holdsNotebook(dirs) {
-		served = append(served, tools.Notebook)
+		served = append(served, toolsets.Notebook)
 	}
 	return served, err
 }

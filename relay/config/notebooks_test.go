@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"colabrelay/relay/config/configtest"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/toolsets"
 )
 
 // touch creates an empty file and its folders.
@@ -36,12 +36,12 @@ func TestNotebooksInTheWorkingFolderTurnTheirToolsOn(t *testing.T) {
 		touch(t, dir, path)
 		t.Chdir(dir)
 		got, err := Toolsets(Settings{Getenv: configtest.Environ()})
-		if err != nil || slices.Contains(got, tools.Notebook) != want || slices.Contains(got, tools.Data) {
+		if err != nil || slices.Contains(got, toolsets.Notebook) != want || slices.Contains(got, toolsets.Data) {
 			t.Errorf("with %s: %v %v", path, got, err)
 		}
 		t.Chdir(t.TempDir())
 		got, err = Toolsets(Settings{Getenv: configtest.Environ("RELAY_NOTEBOOK_DIRS", t.TempDir()+string(filepath.ListSeparator)+dir)})
-		if err != nil || slices.Contains(got, tools.Notebook) != want {
+		if err != nil || slices.Contains(got, toolsets.Notebook) != want {
 			t.Errorf("with RELAY_NOTEBOOK_DIRS and %s: %v %v", path, got, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestTheLookForNotebooksIsBounded(t *testing.T) {
 func TestTheRootFolderIsNotSearched(t *testing.T) {
 	configtest.Home(t)
 	t.Chdir("/")
-	if got, err := Toolsets(Settings{Getenv: configtest.Environ()}); err != nil || !slices.Equal(got, []tools.Toolset{tools.Core}) {
+	if got, err := Toolsets(Settings{Getenv: configtest.Environ()}); err != nil || !slices.Equal(got, []toolsets.Toolset{toolsets.Core}) {
 		t.Errorf("%v %v", got, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestToolsetsThatAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	touch(t, dir, "a.ipynb")
 	t.Chdir(dir)
-	for text, want := range map[string][]tools.Toolset{"core": {tools.Core}, "data": {tools.Core, tools.Data}, "all": tools.Toolsets} {
+	for text, want := range map[string][]toolsets.Toolset{"core": {toolsets.Core}, "data": {toolsets.Core, toolsets.Data}, "all": toolsets.All} {
 		s := Settings{Getenv: configtest.Environ("RELAY_TOOLSETS", text)}
 		if got, err := Toolsets(s); err != nil || !slices.Equal(got, want) || len(Load(s).Problems) > 0 {
 			t.Errorf("%q: %v %v %v", text, got, err, Load(s).Problems)
@@ -99,7 +99,7 @@ func TestToolsetsThatAreNamed(t *testing.T) {
 	}
 	s := Settings{Getenv: configtest.Environ("RELAY_TOOLSETS", "notebooks", "RELAY_NOTEBOOK_DIRS", "relative")}
 	got, err := Toolsets(s)
-	if err == nil || !slices.Contains(got, tools.Notebook) { // as if it were unset
+	if err == nil || !slices.Contains(got, toolsets.Notebook) { // as if it were unset
 		t.Errorf("%v %v", got, err)
 	}
 	if all := Load(s).Err(); all == nil || !strings.Contains(all.Error(), `RELAY_TOOLSETS is "notebooks": use all, or some of`) || !strings.Contains(all.Error(), `RELAY_NOTEBOOK_DIRS contains "relative"`) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"colabrelay/relay/tools"
+	"colabrelay/relay/toolsets"
 )
 
 // Settings reads one setting at a time: a flag if it is given, else the environment. An
@@ -33,6 +33,7 @@ var All = []Setting{
 	{"COLAB_SECRET", "", "the executor's secret, needed with COLAB_URL"},
 	{"COLAB_SECRET_FILE", "secret-file", "read the executor's secret from this `FILE` instead"},
 	{"COLAB_PAIRING", "", "the pairing string that the executor printed, instead of COLAB_URL and COLAB_SECRET"},
+	{"RELAY_PAIRING_FIELD", "", "name of the field for COLAB_PAIRING in the settings of an MCP host's extension; for computers without the command colab-relay"},
 	{"NGROK_AUTHTOKEN", "", "authtoken of your ngrok account, for the tunnels of executors that the relay starts"},
 	{"NGROK_AUTHTOKEN_FILE", "", "read the authtoken from this file instead, which only you may read"},
 	{"NGROK_DOMAIN", "", "static domain of your ngrok account, for those tunnels"},
@@ -40,8 +41,11 @@ var All = []Setting{
 	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
 	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints, kernel states and unfinished transfers in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
-	{"RELAY_TOOLSETS", "toolsets", "serve these `SETS` of tools: " + tools.ToolsetNames("or", "all") + ", separated by commas (default core, and notebook where notebooks are)"},
+	{"RELAY_LONG_WAIT", "", "longest wait_seconds of get_execution in Claude Code, which works on meanwhile and tells the model when the answer comes, 1s to 24h (default 10m)"},
+	{"RELAY_STRUCTURED", "", "set to on to add JSON to every answer, for programs; most hosts then show the model the JSON instead of the text (default off)"},
+	{"RELAY_TOOLSETS", "toolsets", "serve these `SETS` of tools: " + toolsets.Names("or", "all") + ", separated by commas (default core, and notebook where notebooks are)"},
 	{"RELAY_NOTEBOOK_DIRS", "", "folders outside your home folder in which tools may use notebooks, separated as in PATH"},
+	{"RELAY_DOWNLOAD_DIRS", "", "folders beside LOCAL_SAVE_DIR in which tools may save downloads, separated as in PATH (default the host's project folder)"},
 	{"RELAY_PAGE_PORT", "page-port", "let Colab's page connect to this `PORT` of this computer, 1024 to 65535; an SSH forward needs one (default a free port)"},
 	{"RELAY_ELICIT", "", "set to input to answer input() in a form of the MCP host (default off)"},
 	{"RELAY_TEXT_LIMIT", "", "characters of a run's text in one answer, 1000 to 40000 (default 6000)"},

@@ -73,17 +73,18 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		want   []string // lines, by pattern
 	}{
 		"sound": {func(*fakeExecutor) {}, false, []string{
-			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 3, up 3 min`,
+			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 4, up 3 min`,
 			`ok .*secret: accepted; the executor answered in \d+ ms`, `ok .*clock`, `ok .*VM: no code was run on it from this computer yet \(instance vm-1\)`, `ok .*kernel: idle, Python 3.12.1`,
 		}},
 		"executor gone": {func(e *fakeExecutor) { e.health = page(404, "ERR_NGROK_3200") }, true, []string{
-			`fail .*ERR_NGROK_3200: no executor is online`, `next step: The VM has ended .* run the executor's cell`,
+			`fail .*ERR_NGROK_3200: no executor is online`, `next step: The VM has ended .* start the executor again`,
 		}},
 		"quota":          {func(e *fakeExecutor) { e.health = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
-		"something else": {func(e *fakeExecutor) { e.health = page(200, "") }, true, []string{`fail .*not_executor`, `next step: Check COLAB_URL`}},
+		"something else": {func(e *fakeExecutor) { e.health = http.NotFound }, true, []string{`fail .*not_executor`, `next step: Check COLAB_URL`}},
+		"an empty page":  {func(e *fakeExecutor) { e.health = page(200, "") }, true, []string{`fail .*bad_answer: the answer from .* is empty`, `next step: Try again in a minute`}},
 		"health used up": {func(e *fakeExecutor) { e.health = page(429, "") }, false, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
-		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 4 and this relay protocol 3: the relay on this computer is older`, `next step: Update the relay on this computer`}},
-		"older protocol": {func(e *fakeExecutor) { e.protocol = 0 }, true, []string{`fail .*wrong_protocol`, `next step: Update the executor: run the cell of this relay's release`}},
+		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 5 and this relay protocol 4: the relay on this computer is older`, `next step: Update the relay on this computer`}},
+		"older protocol": {func(e *fakeExecutor) { e.protocol = 0 }, true, []string{`fail .*wrong_protocol`, `next step: Update the executor to this relay's release .on Colab: run the cell`}},
 		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
 		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: (59m59|1h0m0)s from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},
 		"kernel dead": {func(e *fakeExecutor) {

@@ -34,7 +34,7 @@ func (c *runtimeCheck) run(ctx context.Context) {
 	}
 	c.line(ok, c.runtime.Name, "%s, key id %s", c.runtime.URL, c.runtime.Secret.KeyID())
 	var err error
-	cfg := client.Config{BaseURL: c.runtime.URL, Secret: c.runtime.Secret}
+	cfg := client.Config{BaseURL: c.runtime.URL, Secret: c.runtime.Secret, Comeback: c.runtime.Comeback()}
 	if c.transport != nil && c.runtime.Provider != "" {
 		cfg.Transport = c.transport(c.runtime)
 	}
@@ -77,7 +77,11 @@ func (c *runtimeCheck) network(ctx context.Context) bool {
 		return c.failure(c.client.TransportError(ctx, err))
 	}
 	conn.Close()
-	c.line(ok, c.runtime.Name, "network: %s has the address %s, and port %s answers", u.Hostname(), addresses[0], port)
+	if host := u.Hostname(); host == addresses[0] {
+		c.line(ok, c.runtime.Name, "network: %s, port %s answers", host, port)
+	} else {
+		c.line(ok, c.runtime.Name, "network: %s has the address %s, and port %s answers", host, addresses[0], port)
+	}
 	return true
 }
 
@@ -145,7 +149,7 @@ func (c *runtimeCheck) vmAndKernel(kernel contract.Kernel) {
 	switch {
 	case kernel.Status == contract.KernelDead:
 		c.line(c.failed, c.runtime.Name, "kernel: dead: %s", kernel.Reason)
-		c.step("run `colab-relay restart`, or the executor's cell again")
+		c.step("run `colab-relay restart`, or start the executor again (on Colab: run its cell again)")
 	case before.KernelID != "" && before.KernelID != kernel.KernelID:
 		c.line(warn, c.runtime.Name, "kernel: %s, Python %s; a different one than last time, without the earlier kernel's variables", kernel.Status, kernel.Python)
 	default:

@@ -13,11 +13,15 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
 // link is what a heading or a text outside of a fence may refer to: pictures of this document.
 var link = regexp.MustCompile(`^!\[\]\((x%20y_files/\d+-\d+\.(?:png|jpg|gif|svg))\)$`)
+
+// notShown is the only sentence outside of a fence.
+var notShown = regexp.MustCompile(`^Characters of this code that are not shown: \d+\.$`)
 
 // FuzzDocuments exports a run with any code and any events, one a line. What the VM sent stays
 // in fences, escapes no folder, and has no control characters; the same run makes the same bytes.
@@ -57,7 +61,7 @@ func FuzzDocuments(f *testing.F) {
 			}
 			switch ext {
 			case ".md":
-				checkMarkdown(t, d, code)
+				checkMarkdown(t, d)
 			case ".py":
 				source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimRight(code, "\n"))
 				heading, rest, _ := strings.Cut(string(d.text), "\n")
@@ -65,7 +69,7 @@ func FuzzDocuments(f *testing.F) {
 					t.Errorf("%q became %q", source, d.text)
 				}
 			case ".ipynb":
-				if read, err := notebook.Parse(d.text); err != nil || read.Len() != 1 {
+				if read, err := notebook.Parse(d.text); err != nil || read.Len() != 1 || len(plain.Unshown(string(d.text))) > 0 {
 					t.Errorf("the notebook cannot be read: %v", err)
 				}
 			}
@@ -74,7 +78,7 @@ func FuzzDocuments(f *testing.F) {
 }
 
 // checkMarkdown reads the page as Markdown is read: a fence ends at a line of as many backticks.
-func checkMarkdown(t *testing.T, d document, code string) {
+func checkMarkdown(t *testing.T, d document) {
 	t.Helper()
 	fence, pictures := "", 0
 	for i, line := range strings.Split(string(d.text), "\n") {
@@ -85,7 +89,7 @@ func checkMarkdown(t *testing.T, d document, code string) {
 			}
 		case strings.HasPrefix(line, "```"):
 			fence = strings.TrimSuffix(line, "python")
-		case i == 0 && strings.HasPrefix(line, "## Run 1: "), line == "":
+		case i == 0 && strings.HasPrefix(line, "## Run 1: "), line == "", notShown.MatchString(line):
 		case link.MatchString(line):
 			file := strings.ReplaceAll(link.FindStringSubmatch(line)[1], "%20", " ")
 			if d.files[file] == nil {
@@ -102,8 +106,7 @@ func checkMarkdown(t *testing.T, d document, code string) {
 	if fence != "" || pictures != len(d.files) {
 		t.Errorf("the fence %q is open, %d pictures of %d in\n%s", fence, pictures, len(d.files), d.text)
 	}
-	shown := strings.ReplaceAll(string(d.text), strings.TrimRight(code, "\n"), "")
-	if strings.ContainsFunc(shown, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
-		t.Errorf("there are control characters in %q", shown)
+	if hidden := plain.Unshown(string(d.text)); len(hidden) > 0 {
+		t.Errorf("there are %q in %q", hidden, d.text)
 	}
 }

@@ -9,14 +9,16 @@ import (
 
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/output"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
-// ipynb makes a notebook with a cell for each run.
+// ipynb makes a notebook with a cell for each run. Characters that a reader of the file would not
+// see are escapes there.
 func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
 	var b bytes.Buffer
 	err := notebook.Notebook{Cells: cells(ctx, runs)}.Write(&b)
-	return document{text: b.Bytes()}, err
+	return document{text: plain.EscapeJSON(b.Bytes())}, err
 }
 
 // maxFetched bounds the payloads of all runs of a document together: a run's events may name one

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"colabrelay/relay/output"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 )
 
@@ -34,6 +35,9 @@ func markdown(ctx context.Context, stem string, runs []Run) (document, error) {
 	for i, c := range cells(ctx, runs) {
 		fmt.Fprintf(&p.text, "## Run %d: %s\n\n", i+1, markup.Replace(runs[i].title()))
 		p.fence("python", c.Source)
+		if n := len(plain.Unshown(strings.ReplaceAll(c.Source, "\r\n", "\n"))); n > 0 {
+			fmt.Fprintf(&p.text, "Characters of this code that are not shown: %d.\n\n", n)
+		}
 		for n, o := range c.Outputs {
 			p.output(fmt.Sprintf("%s_files/%d-%d", stem, i+1, n+1), o)
 		}
@@ -80,8 +84,10 @@ func decoded(mime string, payload any) []byte {
 	return content
 }
 
-// fence adds a block of code whose fence is longer than any in the text.
+// fence adds a block of code whose fence is longer than any in the text. Like a terminal, whoever
+// reads the page gets no control characters and no hidden ones.
 func (p *page) fence(language, text string) {
+	text = plain.Document(text)
 	longest, run := 2, 0
 	for i := range len(text) {
 		if run++; text[i] != '`' {

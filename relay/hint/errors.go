@@ -8,6 +8,8 @@ import (
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/relay/hostconfig"
+	"colabrelay/relay/jobs"
+	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
@@ -36,6 +38,9 @@ var operations = []row{
 	{transfer.ErrGuarded, Hint{forbidden,
 		"Do not work around this: ask the user. The user may upload it with `colab-relay put` in a terminal, or list the path in RELAY_UPLOAD_ALLOW in the relay's environment, which permits everything except the relay's own folders.",
 		"To upload it anyway, run the same command with --force."}},
+	{transfer.ErrExists, Hint{conflict,
+		"If that file may be replaced, call again with overwrite=true; otherwise give another remote_path. To keep its content, download it first.",
+		"To replace it, run the same command with --overwrite; to keep it, name another place on the VM."}},
 	{transfer.ErrUnexpected, Hint{fileChanged,
 		"Call again; the kernel then saves the state once more. If the error persists, code in the kernel interferes with saving: call restart_kernel.",
 		"Run the same command again."}},
@@ -49,7 +54,7 @@ var operations = []row{
 		"Another call is transferring this file. Wait until it has answered, then call again with the same arguments, or choose another name.",
 		"Wait until the other transfer of this file has ended, or give the file another name."}},
 	{transfer.ErrForbiddenName, Hint{forbidden,
-		"Use a local name below LOCAL_SAVE_DIR: a relative path without .. or drive letters, made of names that this computer allows.",
+		"Use a relative name without .. or drive letters, which goes below LOCAL_SAVE_DIR, or an absolute path in an allowed folder. For another folder, ask the user to list it in RELAY_DOWNLOAD_DIRS in the relay's environment.",
 		"Give the file another name as the second argument."}},
 	{transfer.ErrNotRegular, Hint{string(contract.CodeNotSupported), onlyFiles, onlyFiles}},
 	{transfer.ErrLocalPath, Hint{CodeBadRequest,
@@ -57,15 +62,20 @@ var operations = []row{
 		"LOCAL must be a folder or a path where one can be created."}},
 	{transfer.ErrTooMany, Hint{tooLarge, packIt, packIt}},
 	{transfer.ErrSomeFailed, Hint{CodeSomeFailed,
-		"notes lists these files and the reasons. Call again with the same arguments: files that are already transferred are skipped.",
+		"The notes list these files and the reasons. Call again with the same arguments: files that are already transferred are skipped.",
 		"Run the same command again: files that are already transferred are skipped."}},
 	{hostconfig.ErrChanged, Hint{Person: "Close the host, then run the same command again."}},
 
-	{checkpoint.ErrBusy, Hint{Code: CodeBusy, Model: "Wait until the other call has answered, or use another checkpoint_name."}},
+	{checkpoint.ErrBusy, Hint{Code: CodeBusy, Model: "Wait until the other call has answered, which may take as long as RELAY_HOLD allows (45 s by default), or use another checkpoint_name."}},
+	{jobs.ErrAnswer, Hint{CodeUnknown,
+		"What answers does not behave as an executor of this release: use a relay and an executor of the same release. If they are, do not trust this VM: tell the user.",
+		"What answers does not behave as an executor of this release: use a relay and an executor of the same release. If they are, do not trust this VM."}},
 	{chunked.ErrNoName, Hint{Code: CodeBadRequest, Model: "Give a checkpoint_name."}},
+	{chunked.ErrNoLoop, Hint{Code: CodeBadRequest, Model: "get_checkpoint shows what is saved under a name. Give loop_code and n_iterations for a new run."}},
 	{chunked.ErrTooLarge, Hint{Code: tooLarge, Model: "Put data into a file on the VM (upload_to_colab), and large functions into a module there."}},
-	{chunked.ErrChanged, Hint{Code: conflict, Model: "Call again with on_change=\"continue\" to keep the iterations already done and continue with the new code, with on_change=\"restart\" to start at iteration 0, or with another checkpoint_name."}},
-	{chunked.ErrDamaged, Hint{Code: CodeDamaged, Model: "The file was not changed. Use another checkpoint_name, or call run_chunked_operation with on_change=\"restart\": the file is then kept under another name and the run starts at iteration 0."}},
+	{chunked.ErrChanged, Hint{Code: conflict, Model: "Call again with on_change=\"continue\" to keep the iterations already done and go on as this call says, with on_change=\"restart\" to start at iteration 0, or with another checkpoint_name."}},
+	{chunked.ErrDamaged, Hint{Code: CodeDamaged, Model: "The file was not changed. Use another checkpoint_name, or call run_chunked_operation with on_change=\"restart\": the old file is kept under another name, and the run starts at iteration 0."}},
+	{chunked.ErrAnswer, Hint{Code: CodeBadRequest, Model: "Call again with one of the values that the message names."}},
 	{chunked.ErrNotChunked, Hint{Code: conflict, Model: "get_checkpoint shows what is saved under this name. Use another checkpoint_name, or on_change=\"restart\", which keeps that file under another name."}},
 
 	{notebook.ErrNotNotebook, Hint{CodeNotebookDamaged,
@@ -77,6 +87,9 @@ var operations = []row{
 	{notebook.ErrCellChanged, Hint{fileChanged,
 		"Call get_cells again: the cell has another source now, and another id.",
 		"List the cells again: the cell has another source now, and another id."}},
+	{notebook.ErrHalves, Hint{CodeBadRequest,
+		"Change smaller parts of the source with find, which keeps the rest.",
+		"Change smaller parts with --find and --replace, which keeps the rest."}},
 	{notebook.ErrNoIndex, Hint{CodeBadRequest,
 		"Call get_cells for the number of cells; indexes count from 0.",
 		"Indexes count from 0."}},
@@ -99,9 +112,6 @@ var operations = []row{
 	{nbrun.ErrSpec, Hint{CodeBadRequest,
 		"Correct the arguments that the message names, then call again.",
 		"Correct what the message names; `colab-relay nb run --help` shows the values."}},
-	{nbrun.ErrChanged, Hint{fileChanged,
-		"Call again with on_change=\"continue\" to run the cells that are left as they are now, or with on_change=\"restart\" to begin again.",
-		"Use --on-change continue to run the cells that are left as they are now, or --on-change restart to begin again."}},
 	{nbrun.ErrConflict, Hint{conflict,
 		"The cell was edited while it runs. Wait for its end with get_execution, or call interrupt_execution, then call again.",
 		"Wait for the end of the cell, or interrupt it, then run the same command again."}},
@@ -117,7 +127,7 @@ var operations = []row{
 
 	{bridge.ErrStarting, Hint{CodePageWaiting,
 		"Tell the user what the message says there is to click. Then call open_colab_browser_connection again with the same arguments, which joins the same start.",
-		"Run the same command again; it begins anew."}},
+		"Run the same command again; it starts from the beginning."}},
 	{bridge.ErrNotReady, Hint{CodePageWaiting,
 		"Ask the user to look at the Colab tab: to sign in, to click \"Run anyway\" or \"Connect\", and to wait for or stop a cell that runs. Then call again with the same arguments.",
 		"Look at the Colab tab: sign in, click \"Run anyway\" or \"Connect\", and wait for or stop a cell that runs. Then run the same command again."}},
@@ -155,7 +165,7 @@ var operations = []row{
 	{kernelstate.ErrDamaged, Hint{Code: CodeDamaged, Model: "Call restore_kernel_state with another version. Nothing of the damaged one was loaded, and its files were not changed."}},
 	{kernelstate.ErrBusy, Hint{Code: CodeBusy, Model: "Wait until the other call has answered, then call again."}},
 	{kernelstate.ErrBadName, Hint{Code: CodeBadRequest, Model: "Give a name of 1 to 200 characters."}},
-	{kernelstate.ErrNoReport, Hint{Code: CodeInternal, Model: "Call again. If the error persists, the notebook's code changed IPython itself: call restart_kernel."}},
+	{kernelcall.ErrNoReport, Hint{Code: CodeInternal, Model: "Call again. If the error persists, the notebook's code changed IPython itself: call restart_kernel."}},
 	{kernelstate.ErrNoSpace, Hint{Code: string(contract.CodeDiskFull), Model: "Delete files on the VM, then call again."}},
 
 	{vm.ErrNotEnabled, Hint{CodeNotEnabled,

@@ -7,7 +7,6 @@
 package hint
 
 import (
-	"cmp"
 	"errors"
 
 	"colabrelay/relay/client"
@@ -67,24 +66,32 @@ func ForOperation(err error) (Hint, bool) { return find(operations, err) }
 // broken connection may wrap the same errors.
 func ForLocalFile(err error) (Hint, bool) { return find(localFiles, err) }
 
+// CodeUnknown is that of a refusal or an outcome that this relay does not know. The executor's own
+// words for it are not passed on: a hostile one could tell a model or a person what to do.
+const CodeUnknown = "unknown"
+
+var unknown = both("This relay does not know what the executor answered: use a relay and an executor of the same release.")
+
 // ForRefusal returns the hint for an executor's refusal. One by kernel_busy may name the run
-// that has the kernel. A code that this relay does not know, as a newer executor may send,
-// keeps the executor's own hint.
+// that has the kernel.
 func ForRefusal(e *contract.Error) Hint {
 	if b := client.WaitsForInput(e.Behind); b != nil && e.Code == contract.CodeKernelBusy {
 		return ForPrompt(b)
 	}
 	next, known := refusals[e.Code]
 	if !known {
-		next = both(e.Hint)
+		return Hint{CodeUnknown, unknown.model, unknown.person}
 	}
-	return Hint{string(e.Code), cmp.Or(next.model, "Call check_colab_connection."), next.person}
+	return Hint{string(e.Code), next.model, next.person}
 }
 
 // ForOutcome returns the hint for a run that ended badly as s.
 func ForOutcome(s contract.Status) Hint {
-	next := outcomes[s]
-	return Hint{string(s), cmp.Or(next.model, "Look at it with get_execution."), next.person}
+	next, known := outcomes[s]
+	if !known {
+		return Hint{CodeUnknown, unknown.model, unknown.person}
+	}
+	return Hint{string(s), next.model, next.person}
 }
 
 // Person returns what a person should do about err; empty when there is nothing to add.

@@ -10,8 +10,8 @@ func both(text string) step { return step{text, text} }
 
 // refusals are the hints for an executor's refusals.
 var refusals = map[contract.Code]step{
-	contract.CodeUnauthorized: {"This computer's secret is not the executor's: ask the user to run `colab-relay pair` in a terminal on this computer and to paste what the executor's cell printed.",
-		"Run `colab-relay pair` on this computer and paste what the executor's cell printed."},
+	contract.CodeUnauthorized: {"This computer's secret is not the executor's: ask the user to run `colab-relay pair` in a terminal on this computer and to paste what the executor printed.",
+		"Run `colab-relay pair` on this computer and paste what the executor printed."},
 	contract.CodeClockSkew: {"Set this computer's clock, or call again: the relay corrects a wrong clock once automatically.",
 		"Set this computer's clock."},
 	contract.CodeReplayed: {"Call again. If the error persists, something between the relay and the executor repeats requests.",
@@ -29,7 +29,7 @@ var refusals = map[contract.Code]step{
 	contract.CodeQueueFull: {"list_executions shows the runs that wait. Wait for them or end one with interrupt_execution, then call again.",
 		"Wait until earlier runs (`colab-relay ps`) have ended, or end one with `colab-relay interrupt`; then run the same command again."},
 	contract.CodeKernelDead: {"Call restart_kernel, then run the setup code again.",
-		"Run `colab-relay restart`, or the executor's cell in Colab again."},
+		"Run `colab-relay restart`, or start the executor again (on Colab: run its cell again)."},
 	contract.CodeKernelStarting: {"Call again in a few seconds.",
 		"Run the same command again in a few seconds."},
 	contract.CodeLowMemory: {"Call cleanup_colab, which deletes all variables, then run the setup code and this code again. If memory stays full, call restart_kernel.",
@@ -46,20 +46,20 @@ var refusals = map[contract.Code]step{
 		"The executor was restarted more than once: run the same command again."},
 	contract.CodeDiskFull: {"Delete files on the VM with run_code_quick, then call again.",
 		"Free disk space on the VM (delete files), then run the same command again: a transfer resumes where it stopped."},
-	contract.CodeShuttingDown: {"The executor is shutting down: start its cell in Colab again, then call again.",
-		"The executor is shutting down: start its cell in Colab again."},
+	contract.CodeShuttingDown: {"The executor is shutting down: start it again (on Colab: run its cell again), then call again.",
+		"The executor is shutting down: start it again (on Colab: run its cell again)."},
 	contract.CodePasswordPrompt: {"Ask the user to type it: the user runs `colab-relay input ID` in a terminal on this computer, with this run's execution_id in place of ID. Never ask the user to tell it to you. Then call get_execution with wait_seconds.",
 		"Type it in a terminal, where it is not shown: `colab-relay input ID`."},
 	contract.CodeNotSupported: both("Use a relay and an executor of the same release."),
-	contract.CodeInternal: {"Call again. If the error persists, look at the executor's output in its Colab cell.",
-		"Run the same command again. If the error persists, look at the executor's output in its Colab cell."},
+	contract.CodeInternal: {"Call again. If the error persists, look at the executor's output (on Colab: in its cell).",
+		"Run the same command again. If the error persists, look at the executor's output (on Colab: in its cell)."},
 }
 
 // outcomes are the hints for runs that ended badly.
 var outcomes = map[contract.Status]step{
 	contract.StatusFailed: {"Read the traceback, correct the code and run it again; variables set before the error are kept.",
 		"Correct the code and run it again; variables set before the error are kept."},
-	contract.StatusTimedOut: {"If the message says that the code ignored the interrupt, only restart_kernel ends it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
+	contract.StatusTimedOut: {"If the message says that the code ignored the interrupt, call interrupt_execution, and restart_kernel if that does not end it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
 		"Use a larger --timeout. Variables that were already set are kept."},
 	contract.StatusInterrupted: {"Look at what it printed, and run the code again only if you still need it.",
 		""}, // the person interrupted it, or reads in the message that someone did

@@ -23,7 +23,7 @@ const (
 	resumes      = "Call again with the same arguments: it resumes where it stopped."
 	versionsSafe = "Versions saved before are intact. "
 	missingPath  = "list_colab_files shows what a folder on the VM contains. A replaced VM's files are gone with it, except those on Drive."
-	rerunsSetup  = "Call again with the same arguments: the setup code runs first. If iterations build on variables, the run goes back to the iteration at which the relay saved them, and repeats the iterations since then."
+	rerunsSetup  = "Call again with the checkpoint_name: the setup code runs first. If iterations build on variables, the run goes back to the iteration at which a copy of them was kept, and repeats the iterations since then."
 )
 
 // subjects are a model's hints by subject and code. Those for not_found are meant for an
@@ -49,7 +49,7 @@ var subjects = map[Subject]map[string]string{
 		string(contract.CodeConflict):     "Choose another path on the VM, or call again with overwrite=true.",
 		string(contract.CodeTooLarge):     packIt,
 		string(contract.CodeNewInstance):  "Call again: the transfer goes to the new VM.",
-		string(contract.CodeShuttingDown): "The executor is shutting down: start its cell in Colab again, then call again with the same arguments; on the same VM the transfer resumes where it stopped.",
+		string(contract.CodeShuttingDown): "The executor is shutting down: start it again (on Colab: run its cell again), then call again with the same arguments; on the same VM the transfer resumes where it stopped.",
 		CodeCancelled:                     resumes,
 	},
 	KernelState: {
@@ -64,14 +64,16 @@ var subjects = map[Subject]map[string]string{
 		CodeCancelled:                          resumes,
 	},
 	ChunkedRun: {
-		string(contract.StatusFailed):          "Read the traceback and call again with corrected code and on_change=\"continue\": completed iterations stay completed. With the same arguments the same iteration is tried again.",
-		string(contract.StatusTimedOut):        "Completed iterations stay completed. Call again with the same arguments: the iteration that was cut off starts again, with ten times as long. If it ignored the interrupt, call restart_kernel first.",
-		string(contract.StatusInterrupted):     "Completed iterations stay completed. Call again with the same arguments to continue.",
-		string(contract.StatusCancelled):       "This batch never started. Call again with the same arguments to continue.",
+		string(contract.StatusFailed):          "Read the traceback and call again with corrected code and on_change=\"continue\": completed iterations are kept. With the same code the same iteration is tried again.",
+		string(contract.StatusTimedOut):        "Completed iterations are kept. Call again with the checkpoint_name: the iteration that was cut off starts again, with ten times as long. If it ignored the interrupt, call interrupt_execution first, and restart_kernel if that does not end it.",
+		string(contract.StatusInterrupted):     "Completed iterations are kept. Call again with the checkpoint_name to continue.",
+		string(contract.StatusCancelled):       "Its job on the VM was deleted; completed iterations are kept. Call again with the checkpoint_name to continue.",
 		string(contract.StatusKernelDied):      "The kernel's variables are gone. " + rerunsSetup + " If it ran out of memory, do less in one iteration.",
 		string(contract.StatusKernelRestarted): "Nothing is wrong with the code: someone restarted the kernel, and its variables are gone. " + rerunsSetup,
 		string(contract.StatusLost):            "The executor was killed, and the kernel's variables are gone. " + rerunsSetup,
-		string(contract.CodeNewInstance):       "Call again with the same arguments to continue on the new VM: the setup code runs first, and the variables that the relay saved between iterations are restored.",
+		string(contract.CodeNewInstance):       "Call again to continue on the new VM: the setup code runs first, and the variables that iterations passed on are restored from the copy on this computer.",
+		string(contract.CodeQueueFull):         "Nothing was lost: the VM has too many unfinished runs. list_executions shows them; when some have ended or are interrupted, call again with the checkpoint_name.",
+		string(contract.CodeDiskFull):          "Nothing was lost: the VM's disk is full. Delete files there (run_code_quick), then call again with the checkpoint_name.",
 	},
 }
 

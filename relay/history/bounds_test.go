@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -61,12 +62,12 @@ func TestAHostileExecutorFillsNeitherDiskNorMemory(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir, 8<<20) // 1 MiB a run
 	r := s.Record("work")
-	huge := strings.Repeat("x", 3<<20)
+	huge := strings.Repeat("x", 5<<18)
 	all := []contract.Event{stream(-1, "before the start"), stream(1<<62, "far"), stream(3, huge), {Offset: 1, Type: contract.EventGap, Events: 1 << 62}, {Offset: 2, Type: contract.EventGap, Events: -5}}
 	for n := range int64(2000) {
 		all = append(all, stream(1_000_000-2*n, "backwards"))
 	}
-	for n := range int64(50_000) {
+	for n := range int64(10_000) {
 		all = append(all, stream(2_000_000+n, ""))
 	}
 	wild := answer("e1", "no such status", all...)
@@ -214,5 +215,51 @@ func BenchmarkRecord(b *testing.B) {
 	for n := range b.N {
 		r.Submitted("vm", submit("1+1"), answer(fmt.Sprintf("e%d", n), contract.StatusSucceeded, stream(0, "2")))
 		written(b, s)
+	}
+}
+
+// What one VM floods the queue with leaves room for small reports, and counts until it is written.
+func TestAFloodOfLargeReportsLeavesRoomForSmallOnes(t *testing.T) {
+	s := New(Config{Dir: t.TempDir(), MaxBytes: DefaultBytes})
+	s.delay = time.Hour
+	flood, usual := s.Record("hostile"), s.Record("work")
+	flood.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning))
+	for n := range int64(200) {
+		flood.Answered("vm", answer("e1", contract.StatusRunning, stream(n, strings.Repeat("x", 1<<20))))
+	}
+	usual.Submitted("vm", submit("2"), answer("e2", contract.StatusSucceeded, stream(0, "2")))
+	if most := int64(forLarge * maxQueuedBytes); s.queue.bytes > most+10_000 {
+		t.Errorf("%d bytes wait, over %d", s.queue.bytes, most)
+	}
+	all, size := s.queue.take()
+	if n := len(all); n == 0 || all[n-1].e.ExecutionID != "e2" {
+		t.Errorf("%d reports, without the small one", n)
+	}
+	if s.queue.bytes != size {
+		t.Errorf("%d bytes count while %d are written", s.queue.bytes, size)
+	}
+	s.queue.wrote(size)
+	if s.queue.bytes != 0 {
+		t.Errorf("%d bytes count afterwards", s.queue.bytes)
+	}
+	s.Close()
+}
+
+// All texts of a report count, not only its events.
+func TestEveryTextOfAReportCounts(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	empty := report{}
+	for name, e := range map[string]contract.Execution{
+		"reason":     {Reason: long},
+		"preview":    {CodePreview: long},
+		"exception":  {Error: &contract.ExecutionError{EValue: long}},
+		"traceback":  {Error: &contract.ExecutionError{Traceback: []string{long}}},
+		"event":      {Events: []contract.Event{{Text: long}}},
+		"payload":    {Events: []contract.Event{{Data: map[string]json.RawMessage{"a/b": json.RawMessage(long)}}}},
+		"many lines": {Events: []contract.Event{{Traceback: make([]string, 100)}}},
+	} {
+		if r := (report{e: e}); r.size() < empty.size()+1000 {
+			t.Errorf("a report with a long %s counts %d bytes, an empty one %d", name, r.size(), empty.size())
+		}
 	}
 }

@@ -79,16 +79,42 @@ func (c *contents) add(l line) {
 	case l.Head != nil && c.head.Version == 0:
 		c.head = *l.Head
 	case l.State != nil:
-		c.state = *l.State
-		if c.state.End {
-			c.total = max(c.total, c.state.NextOffset)
+		next, ok := follows(c.state, *l.State)
+		if !ok { // another relay wrote it, which did not know the end
+			return
+		}
+		if c.state = next; ended(next) {
+			c.total = next.NextOffset
 		}
 	case l.Event != nil:
-		if at, ok := rangeOf(l.Event); ok {
+		if at, ok := rangeOf(l.Event); ok && (!ended(c.state) || at.End() <= c.total) {
 			c.have = extend(c.have, at)
 			c.events = append(c.events, *l.Event)
 		}
 	}
+}
+
+// ended reports whether a state says that the run has no more events than those before its
+// NextOffset.
+func ended(state contract.Execution) bool {
+	return state.End && state.Status != "" && state.Status.Finished()
+}
+
+// follows returns the state of a run after the last one and a later answer's. The first outcome
+// stands: an answer after it may only say where the events end, and none is accepted after that.
+func follows(last, later contract.Execution) (state contract.Execution, ok bool) {
+	switch {
+	case last.Status == "":
+		return later, true
+	case ended(last):
+		return last, false
+	case last.Status.Finished() && later.Status == last.Status:
+		last.End, last.NextOffset = later.End, max(last.NextOffset, later.NextOffset)
+		return last, true
+	case last.Status.Finished():
+		return last, false
+	}
+	return later, true
 }
 
 // notKept is the Cut of a gap that stands for events missing from the history.

@@ -62,7 +62,7 @@ type head struct {
 	ExecutionID string    `json:"execution_id"`
 	RequestID   string    `json:"request_id"`
 	Recorded    time.Time `json:"recorded_at"` // by this laptop's clock
-	// Internal marks a run of the relay's own code, such as a batch of a chunked run. Its Code
+	// Internal marks a run of the relay's own code, such as a round of a chunked run. Its Code
 	// is the first line only: the rest is a Python package.
 	Internal bool   `json:"internal,omitempty"`
 	Name     string `json:"name,omitempty"` // of the code, such as its file's
@@ -90,7 +90,7 @@ func headOf(r *report) head {
 // stateOf returns what a state line contains of an answer.
 func stateOf(e contract.Execution) contract.Execution {
 	e.Events, e.SessionMinutesLeft, e.Behind = nil, nil, nil
-	e.Reason, e.CodePreview = shorten(e.Reason, maxStateText), shorten(e.CodePreview, maxStateText)
+	e.Reason, e.CodePreview, e.SourceName = shorten(e.Reason, maxStateText), shorten(e.CodePreview, maxStateText), shorten(e.SourceName, maxTitle)
 	if e.Error != nil {
 		e.Error = &contract.ExecutionError{EName: shorten(e.Error.EName, maxStateText), EValue: shorten(e.Error.EValue, maxStateText)}
 	}

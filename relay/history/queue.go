@@ -6,13 +6,18 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // Bounds of the reports that wait to be written, of all runtimes together. Beyond them, a
 // report is dropped, and its events are missing from the history.
 const (
 	maxQueued      = 10_000
-	maxQueuedBytes = 64 << 20
+	maxQueuedBytes = memory.History // also of those that are being written
+	// forLarge is the part of both bounds that is for large reports: what a VM floods the relay
+	// with leaves room for the usual runs of others.
+	forLarge    = 0.75
+	largeReport = 64 << 10
 )
 
 // report is one thing that a client reported. It shares memory with what the client's
@@ -28,7 +33,10 @@ type report struct {
 
 // size returns about how much memory r keeps from being freed.
 func (r *report) size() int64 {
-	n := 1000 + len(r.content)
+	n := 1000 + len(r.content) + len(r.e.RequestID) + len(r.e.KernelID) + len(r.e.Status) + len(r.e.Reason) + len(r.e.CodePreview)
+	if err := r.e.Error; err != nil {
+		n += len(err.EName) + len(err.EValue) + textSize(err.Traceback)
+	}
 	if r.submit != nil {
 		n += len(r.submit.Code) + len(r.submit.Source) + len(r.submit.SourceName)
 	}
@@ -40,11 +48,18 @@ func (r *report) size() int64 {
 
 func eventSize(ev *contract.Event) int {
 	n := 300 + len(ev.Text) + len(ev.Metadata) + len(ev.EValue) + len(ev.Prompt)
+	if ev.Data != nil {
+		n += 400 // of a map
+	}
 	for mime, payload := range ev.Data {
 		n += len(mime) + len(payload)
 	}
-	for _, line := range ev.Traceback {
-		n += len(line)
+	return n + textSize(ev.Traceback)
+}
+
+func textSize(lines []string) (n int) {
+	for _, line := range lines {
+		n += len(line) + 16
 	}
 	return n
 }
@@ -68,7 +83,11 @@ func (q *queue) add(r report) (start, added bool) {
 	size := r.size()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || len(q.reports) >= maxQueued || q.bytes+size > maxQueuedBytes {
+	part := 1.0
+	if size > largeReport {
+		part = forLarge
+	}
+	if q.closed || len(q.reports) >= maxQueued || q.bytes+size > int64(part*maxQueuedBytes) {
 		return false, q.closed
 	}
 	q.reports = append(q.reports, r)
@@ -80,13 +99,21 @@ func (q *queue) add(r report) (start, added bool) {
 	return true, true
 }
 
-// take returns all reports.
-func (q *queue) take() []report {
+// take returns all reports. They count until wrote is called with their size.
+func (q *queue) take() (all []report, size int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all := q.reports
-	q.reports, q.bytes = nil, 0
-	return all
+	all, q.reports = q.reports, nil
+	for i := range all {
+		size += all[i].size()
+	}
+	return all, size
+}
+
+func (q *queue) wrote(size int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes -= size
 }
 
 // ended reports whether there are no reports, so that the goroutine must end.
@@ -106,9 +133,15 @@ func (q *queue) ended() bool {
 func (q *queue) wait(change int) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting += change
+	if q.waiting += change; q.waiting > 0 {
+		select {
+		case q.hurry <- struct{}{}:
+		default:
+		}
+		return q.done
+	}
 	select {
-	case q.hurry <- struct{}{}:
+	case <-q.hurry: // the next reports may be delayed again
 	default:
 	}
 	return q.done
@@ -143,7 +176,9 @@ func (s *Store) report(r report) {
 func (s *Store) write() {
 	for {
 		s.pause()
-		s.writer.write(s.queue.take())
+		all, size := s.queue.take()
+		s.writer.write(all)
+		s.queue.wrote(size)
 		if s.queue.ended() {
 			return
 		}

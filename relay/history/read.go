@@ -30,7 +30,7 @@ type Run struct {
 	Runtime    string    // the name of the pairing
 	InstanceID string    // of the VM
 	Recorded   time.Time // when it was submitted, by this laptop's clock
-	// Internal marks a run of the relay's own code, such as a batch of a chunked run. Its Code
+	// Internal marks a run of the relay's own code, such as a round of a chunked run. Its Code
 	// is only the first line.
 	Internal bool
 	Name     string // of the code, such as its file's; may be empty

@@ -28,7 +28,7 @@ func summary(dir, key string) (Run, error) {
 	for _, suffix := range []string{tailSuffix, oldSuffix} {
 		last, _, err := edge(filepath.Join(dir, key+suffix), true)
 		if err == nil && !found {
-			found = c.addLastState(last)
+			found = c.addStates(last)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Run{}, err
 		}
@@ -38,7 +38,7 @@ func summary(dir, key string) (Run, error) {
 			return Run{}, err
 		}
 	}
-	if c.head.Version != version || !found && !c.addLastState(rest) {
+	if c.head.Version != version || !found && !c.addStates(rest) {
 		all, err := read(dir, key)
 		if err != nil {
 			return Run{}, err
@@ -76,15 +76,13 @@ func (c *contents) addLine(text []byte) bool {
 	return l.State != nil
 }
 
-// addLastState adds the last complete state line of text, and reports whether there is one.
-func (c *contents) addLastState(text []byte) bool {
-	end := bytes.LastIndexByte(text, '\n')
-	for end >= 0 {
-		start := bytes.LastIndexByte(text[:end], '\n')
-		if bytes.HasPrefix(text[start+1:end], []byte(`{"state"`)) && c.addLine(text[start+1:end]) {
-			return true
+// addStates adds the complete state lines of text, and reports whether there is one.
+func (c *contents) addStates(text []byte) (found bool) {
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	for each := range bytes.Lines(text) {
+		if bytes.HasPrefix(each, []byte(`{"state"`)) && c.addLine(bytes.TrimSuffix(each, []byte("\n"))) {
+			found = true
 		}
-		end = start
 	}
-	return false
+	return found
 }

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -44,10 +46,11 @@ type writer struct {
 // openRun is what the writer remembers of a run.
 type openRun struct {
 	key     string
-	have    ranges.Set // offsets of the events in the files
-	state   []byte     // the last state line
-	end     int64      // offset after the last event; -1 while the run goes on
-	head    int64      // bytes of the files
+	have    ranges.Set         // offsets of the events in the files
+	state   []byte             // the last state line
+	last    contract.Execution // the last state
+	end     int64              // offset after the last event; -1 while the run goes on
+	head    int64              // bytes of the files
 	tail    int64
 	blobs   int64        // of the payloads; -1 while it is unknown
 	pending bytes.Buffer // lines to append
@@ -102,7 +105,7 @@ func (w *writer) report(key string, err error) {
 // elsewhere, or has been pruned.
 func (w *writer) run(key string, r *report) (*openRun, error) {
 	w.uses++
-	if run := w.open[key]; run != nil {
+	if run := w.open[key]; run != nil && w.alone(run) {
 		run.used = w.uses
 		return run, nil
 	}
@@ -117,10 +120,25 @@ func (w *writer) run(key string, r *report) (*openRun, error) {
 		return nil, fmt.Errorf("read a run of the history: %w", err)
 	default:
 		run.exists, run.have, run.blobs = true, found.have, -1
+		if run.last = found.state; ended(run.last) {
+			run.end = run.last.NextOffset
+		}
 		run.head, run.tail, run.full = found.sizes[headSuffix], found.sizes[tailSuffix], found.sizes[tailSuffix]+found.sizes[oldSuffix] > 0
 	}
 	w.open[key] = run
 	return run, nil
+}
+
+// alone reports whether no other program has appended to the files of a run since this one last
+// did: it may have recorded the end.
+func (w *writer) alone(run *openRun) bool {
+	for suffix, known := range map[string]int64{headSuffix: run.head, tailSuffix: run.tail} {
+		info, err := os.Stat(filepath.Join(w.dir, run.key+suffix))
+		if err == nil && info.Size() != known {
+			return false
+		}
+	}
+	return true
 }
 
 // close forgets the least recent runs.
@@ -142,15 +160,19 @@ func (w *writer) begin(run *openRun, r *report) {
 	w.created++
 }
 
-// add adds the lines of a report.
+// add adds the lines of a report. Of a run whose end is known, only what is missing is accepted:
+// an answer that comes later changes neither its outcome nor its output.
 func (w *writer) add(run *openRun, r *report) error {
 	if r.blob != nil {
 		return w.keep(run, r)
 	}
+	if run.complete() {
+		return nil
+	}
 	for i := range r.e.Events {
 		ev := &r.e.Events[i]
 		at, ok := rangeOf(ev)
-		if !ok || eventSize(ev) > maxEventLine || len(run.have.Missing(at)) == 0 {
+		if !ok || eventSize(ev) > maxEventLine || len(run.have.Missing(at)) == 0 || run.end >= 0 && at.End() > run.end {
 			continue
 		}
 		text := encode(line{Event: ev})
@@ -169,18 +191,26 @@ func (w *writer) add(run *openRun, r *report) error {
 			}
 		}
 	}
-	state := stateOf(r.e)
-	if run.end = -1; state.End && state.Status.Finished() {
-		run.end = state.NextOffset
-	}
-	if text := encode(line{State: &state}); !bytes.Equal(text, run.state) || run.pending.Len() > 0 {
-		run.state = text
-		run.pending.Write(text)
-	}
+	w.addState(run, stateOf(r.e))
 	return nil
 }
 
-// complete reports whether nothing of the run is missing, so that nothing more will arrive.
+// addState adds the line of a state, if it may follow the last one.
+func (w *writer) addState(run *openRun, state contract.Execution) {
+	next, ok := follows(run.last, state)
+	if !ok {
+		return
+	}
+	if run.last = next; ended(next) {
+		run.end = next.NextOffset
+	}
+	if text := encode(line{State: &next}); !bytes.Equal(text, run.state) || run.pending.Len() > 0 {
+		run.state = text
+		run.pending.Write(text)
+	}
+}
+
+// complete reports whether nothing of the run is missing, so that nothing more is accepted.
 func (run *openRun) complete() bool { return run.end >= 0 && run.have.Prefix() >= run.end }
 
 // staleAfter is how long after its last line a run is taken for finished. No run takes longer

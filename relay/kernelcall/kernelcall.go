@@ -1,13 +1,17 @@
 // Package kernelcall calls a function of the Python package in the kernel and waits for what
-// it returns. The call leaves no trace in the notebook's history, and nothing of it remains in
-// the queue when it returns. Work that must survive the relay is not for this package: see
-// relay/kernelstate and relay/chunked.
+// it returns. The call leaves no trace in the notebook's history.
 //
-// Start reading at Ask.
+// With Ask, nothing of the call remains in the queue when it returns. A Ticket is a call that
+// survives the relay: it is part of the record of the work that the call does, such as a kernel
+// state's, and a later call, also of another process, goes on with the same execution.
+//
+// Start reading at Ask and Ticket.Call.
 package kernelcall
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,12 +19,11 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
-	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
 
-// VM is what Ask needs of a *client.Client.
+// VM is what a call needs of a *client.Client.
 type VM interface {
 	client.ExecutionReader
 	Submit(ctx context.Context, s contract.Submit) (contract.Execution, error)
@@ -30,18 +33,23 @@ type VM interface {
 
 // Options bound a call.
 type Options struct {
-	Until     time.Time      // when Ask returns, at the latest
+	Title     string         // the first line of its code, for lists of executions; empty means the function's name
+	Until     time.Time      // when the call returns, at the latest
 	Limit     time.Duration  // how long the function may take
 	MaxReport int64          // bytes of what the function returns
-	MaxItems  map[string]int // items of arrays and objects in it, by field; "" for those of no field
+	MaxItems  map[string]int // Ask: items of arrays and objects in it, by field; "" for those of others
+
+	// The rest is for tickets.
+
+	Save        func() error             // writes the ticket's record to disk
+	Visit       func(contract.Execution) // gets each answer, with its new events; may be nil
+	BehindInput bool                     // wait on while the call is queued behind a run that waits for input
 }
 
 var (
 	// ErrNoReport: the function ran, but what it returned did not arrive: the kernel's display
 	// publisher was replaced, or its messages are lost.
 	ErrNoReport = errors.New("the kernel returned no report")
-	// ErrNotKept: the kernel said twice that it does not have the Python package.
-	ErrNotKept = errors.New("the kernel did not keep the relay's Python package")
 )
 
 // LateError: the time was over before the call ended. The call was withdrawn.
@@ -73,61 +81,136 @@ const stopLimit = 5 * time.Second
 // queue like a run until o.Until, and no longer than ctx. The function may be called more than
 // once only if its execution reports that it ran nothing.
 func Ask(ctx context.Context, vm VM, f kernelpy.Call, o Options) (json.RawMessage, contract.Execution, error) {
-	f.Delivery = kernelpy.Display
-	q := &question{vm: vm, o: o, mime: f.MIME}
-	title := fmt.Sprintf("# colab-relay: %s\n", f.Function) // for lists of executions
-	for _, withPackage := range []bool{false, true} {
-		q.missing, q.report = false, nil
-		report, err := q.put(ctx, title+f.Code(withPackage))
-		if err != nil || !q.missing {
-			return report, q.last, err
+	t := New()
+	report, last, err := t.Call(ctx, vm, f, o)
+	if !last.End && last.ExecutionID != "" {
+		stop(ctx, vm, last)
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			err = &LateError{last}
 		}
 	}
-	return nil, q.last, ErrNotKept
+	if err == nil {
+		err = client.CheckItems(report, o.MaxItems)
+	}
+	if err != nil {
+		return nil, last, err
+	}
+	return report, last, nil
 }
 
-// question is the work of Ask.
+// stop ends an execution that has not ended: nobody will read it.
+func stop(ctx context.Context, vm VM, last contract.Execution) {
+	if last.Status.Finished() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+	defer cancel()
+	_, _ = vm.Interrupt(ctx, last.ExecutionID) // at the latest its own deadline ends it
+}
+
+// Ticket is a call in the record of the work that it does. Its user writes it to disk before the
+// call, so that nothing is called twice.
+type Ticket struct {
+	RequestID   string `json:"request_id"`
+	ExecutionID string `json:"execution_id,omitempty"` // empty until the submit was answered
+	WithPackage bool   `json:"with_package,omitempty"` // its code includes the Python package
+}
+
+// New returns the ticket of a call that is about to be made.
+func New() Ticket { return Ticket{RequestID: rand.Text()} }
+
+// Call makes the call, or goes on with it, and returns its report, and the execution as last read.
+// The report is nil, without an error, if the call has not ended when Call must return; the
+// same Call then goes on. If the kernel does not have the Python package, the ticket becomes
+// that of a new execution, whose code includes the package.
+func (t *Ticket) Call(ctx context.Context, vm VM, f kernelpy.Call, o Options) (report json.RawMessage, last contract.Execution, err error) {
+	f.Delivery = kernelpy.Display
+	q := &question{Ticket: t, vm: vm, call: f, o: o}
+	err = kernelpy.Load(func(withPackage bool) (missing bool, err error) {
+		if withPackage && !t.WithPackage {
+			*t = Ticket{RequestID: rand.Text(), WithPackage: true}
+			if err := q.save(); err != nil {
+				return false, err
+			}
+		}
+		report, err = q.put(ctx)
+		return q.missing, err
+	})
+	return report, q.last, err
+}
+
+// question is the work of Call.
 type question struct {
+	*Ticket
 	vm      VM
+	call    kernelpy.Call
 	o       Options
-	mime    string
-	last    contract.Execution
+	last    contract.Execution // without events
 	report  json.RawMessage
 	missing bool // the kernel does not have the package and called nothing
 }
 
-func (q *question) put(ctx context.Context, code string) (json.RawMessage, error) {
-	e, err := q.vm.Submit(ctx, contract.Submit{
-		Code: code, Unstored: true, BehindInput: true, TimeoutSeconds: q.o.Limit.Seconds(),
-		WaitSeconds: max(0, time.Until(q.o.Until).Seconds()),
-	})
-	if err != nil {
-		return nil, err
+func (q *question) save() error {
+	if q.o.Save == nil {
+		return nil
 	}
-	q.last = e
-	defer func() { q.stop(ctx) }()
-	_, err = client.Follow(client.WithBehindInput(ctx), q.vm, e, client.FollowOptions{
-		Until: q.o.Until, MaxBytes: contract.MaxReadBytes, Instance: q.vm.InstanceID(), Visit: q.visit,
-	})
-	switch {
-	case q.last.End:
-		return q.outcome(ctx)
-	case err != nil && !errors.Is(err, context.DeadlineExceeded):
-		return nil, err
-	}
-	return nil, &LateError{q.last}
+	return q.o.Save()
 }
 
-// visit takes an answer and reports whether to read on.
+// put submits the call, unless it was submitted, and reads it to its end or until the time is over.
+func (q *question) put(ctx context.Context) (json.RawMessage, error) {
+	q.missing, q.report = false, nil
+	e := contract.Execution{ExecutionID: q.ExecutionID}
+	if q.ExecutionID == "" {
+		var err error
+		if e, err = q.submit(ctx); err != nil {
+			return nil, err
+		}
+	}
+	q.last, q.last.Events = e, nil
+	if !q.o.BehindInput {
+		ctx = client.WithBehindInput(ctx)
+	}
+	_, err := client.Follow(ctx, q.vm, e, client.FollowOptions{
+		Until: q.o.Until, MaxBytes: contract.MaxReadBytes, Instance: q.vm.InstanceID(), Visit: q.visit,
+		Spacing: func() time.Duration { return 0 }, // a call prints little
+	})
+	if err != nil || !q.last.End {
+		return nil, err
+	}
+	return q.outcome(ctx)
+}
+
+// submit submits the call and saves its execution_id, unless it has ended.
+func (q *question) submit(ctx context.Context) (contract.Execution, error) {
+	title := cmp.Or(q.o.Title, "colab-relay: "+q.call.Function)
+	e, err := q.vm.Submit(ctx, contract.Submit{
+		RequestID: q.RequestID, Code: "# " + title + "\n" + q.call.Code(q.WithPackage), Unstored: true, BehindInput: !q.o.BehindInput,
+		TimeoutSeconds: q.o.Limit.Seconds(), WaitSeconds: max(0, time.Until(q.o.Until).Seconds()),
+	})
+	if err != nil {
+		return e, err
+	}
+	if q.ExecutionID = e.ExecutionID; e.Status.Finished() {
+		return e, nil
+	}
+	return e, q.save()
+}
+
+// visit takes an answer and reports whether to read on. It keeps nothing of the events but a report:
+// a slow executor decides how long.
 func (q *question) visit(e contract.Execution) bool {
-	q.last = e
+	if q.o.Visit != nil {
+		q.o.Visit(e)
+	}
 	for _, event := range e.Events {
-		if data, ok := event.Data[q.mime]; ok && event.Type == contract.EventDisplayData {
+		if data, ok := event.Data[q.call.MIME]; ok && event.Type == contract.EventDisplayData && len(data) <= client.MaxInline {
 			q.report = data
 		}
 		q.missing = q.missing || kernelpy.IsMissing(event.Data)
 	}
-	return client.BehindInput(e) == nil
+	q.last, q.last.Events = e, nil
+	return q.o.BehindInput || client.BehindInput(e) == nil
 }
 
 // outcome returns the report of an execution that has ended.
@@ -140,37 +223,10 @@ func (q *question) outcome(ctx context.Context) (json.RawMessage, error) {
 	case q.report == nil:
 		return nil, ErrNoReport
 	}
-	q.missing = false // the function was called all the same
-	report, err := q.whole(ctx)
-	if err == nil {
-		err = client.CheckItems(report, q.o.MaxItems)
-	}
+	q.missing = false // the function was called nevertheless
+	report, err := client.ReadReport(ctx, q.vm, q.last.ExecutionID, q.report, q.o.MaxReport)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kernel's report: %w", err)
 	}
 	return report, nil
-}
-
-// whole returns the report, which may be a blob.
-func (q *question) whole(ctx context.Context) (json.RawMessage, error) {
-	var ref contract.BlobRef
-	if json.Unmarshal(q.report, &ref) != nil || ref.Blob.SHA256 == "" {
-		return q.report, nil
-	}
-	if ref.Blob.Bytes > q.o.MaxReport {
-		return nil, fmt.Errorf("%w: it has %d bytes", bounded.ErrTooLong, ref.Blob.Bytes)
-	}
-	b := bounded.Buffer{Max: q.o.MaxReport}
-	err := q.vm.Blob(ctx, q.last.ExecutionID, ref.Blob, &b)
-	return b.Bytes(), err
-}
-
-// stop ends an execution that has not ended: nobody will read it.
-func (q *question) stop(ctx context.Context) {
-	if q.last.Status.Finished() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
-	defer cancel()
-	_, _ = q.vm.Interrupt(ctx, q.last.ExecutionID) // at the latest its own deadline ends it
 }

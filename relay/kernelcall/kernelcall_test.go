@@ -4,15 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
+	"colabrelay/shared/memory"
 )
 
 const mime = contract.OwnMIME + "test+json"
@@ -90,12 +95,12 @@ func TestReports(t *testing.T) {
 	}{
 		"at once":              {vm: vm{answers: []contract.Execution{ended(succeeded, mime, "7")}}, want: "7", calls: 1},
 		"the package missing":  {vm: vm{answers: []contract.Execution{missing(), ended(succeeded, mime, "7")}}, want: "7", calls: 2},
-		"missing for ever":     {vm: vm{answers: []contract.Execution{missing()}}, fails: ErrNotKept, calls: 2},
+		"missing for ever":     {vm: vm{answers: []contract.Execution{missing()}}, fails: kernelpy.ErrNotKept, calls: 2},
 		"no report":            {vm: vm{answers: []contract.Execution{ended(succeeded, "", "")}}, fails: ErrNoReport, calls: 1},
 		"another's report":     {vm: vm{answers: []contract.Execution{ended(succeeded, "text/plain", "7")}}, fails: ErrNoReport, calls: 1},
 		"too many items":       {vm: vm{answers: []contract.Execution{ended(succeeded, mime, `{"few":[1,2,3]}`)}}, fails: bounded.ErrTooLong, calls: 1},
 		"a blob":               {vm: vm{answers: []contract.Execution{ended(succeeded, mime, blob+"3}}")}, blob: "[7]"}, want: "[7]", calls: 1},
-		"a blob too long":      {vm: vm{answers: []contract.Execution{ended(succeeded, mime, blob+"21}}")}}, fails: bounded.ErrTooLong, calls: 1},
+		"a blob too long":      {vm: vm{answers: []contract.Execution{ended(succeeded, mime, blob+"21}}")}}, fails: client.ErrReportTooLong, calls: 1},
 		"a blob that goes on":  {vm: vm{answers: []contract.Execution{ended(succeeded, mime, blob+"3}}")}, blob: strings.Repeat("7", 21)}, fails: bounded.ErrTooLong, calls: 1},
 		"the VM does not take": {vm: vm{err: io.ErrUnexpectedEOF}, fails: io.ErrUnexpectedEOF, calls: 1},
 	} {
@@ -133,6 +138,62 @@ func TestALateCallIsWithdrawn(t *testing.T) {
 		v := &vm{answers: []contract.Execution{{ExecutionID: "e", Status: status}}}
 		if _, err := ask(t, v); err == nil || err.Error() != want || len(v.interrupted) != 1 || v.interrupted[0] != "e" {
 			t.Errorf("%s: %v, interrupted %v", status, err, v.interrupted)
+		}
+	}
+}
+
+// slowVM has a report that is a blob, and notes whether the events of its answer are still held
+// while that is fetched.
+type slowVM struct {
+	vm
+	event weak.Pointer[contract.Event]
+	held  bool
+}
+
+func (v *slowVM) Submit(context.Context, contract.Submit) (contract.Execution, error) {
+	e := ended(contract.StatusSucceeded, mime, `{"blob":{"number":1,"sha256":"x","bytes":3}}`)
+	v.event = weak.Make(&e.Events[0])
+	return e, nil
+}
+
+func (v *slowVM) Blob(_ context.Context, _ string, _ contract.Blob, w io.Writer) error {
+	runtime.GC()
+	v.held = v.event.Value() != nil
+	_, err := io.WriteString(w, "[7]")
+	return err
+}
+
+// An executor decides how long a fetch takes: hundreds of calls must not hold their events so long.
+func TestNoEventsAreHeldWhileAReportIsFetched(t *testing.T) {
+	v := &slowVM{}
+	o := Options{Until: time.Now().Add(time.Minute), Limit: time.Second, MaxReport: 20}
+	report, last, err := Ask(t.Context(), v, kernelpy.Call{Function: "m.f", MIME: mime}, o)
+	if err != nil || string(report) != "[7]" || v.held || last.Events != nil {
+		t.Errorf("%q, %v, held %v, %d events in the answer", report, err, v.held, len(last.Events))
+	}
+}
+
+// What reports take together while they are fetched is bounded, and so is one in its event.
+func TestReportsTakeABoundedPartOfMemory(t *testing.T) {
+	inline := func(n int) contract.Execution {
+		return ended(contract.StatusSucceeded, mime, `"`+strings.Repeat("x", n-2)+`"`)
+	}
+	for n, fails := range map[int]error{client.MaxInline: nil, client.MaxInline + 1: ErrNoReport} {
+		if _, err := ask(t, &vm{answers: []contract.Execution{inline(n)}}); !errors.Is(err, fails) {
+			t.Errorf("a report of %d bytes in its event: %v", n, err)
+		}
+	}
+	all := memory.Displays.Most() - 1000
+	if !memory.Displays.Take(all) {
+		t.Fatal("another test holds displays")
+	}
+	defer memory.Displays.Return(all)
+	for more, fails := range map[int64]error{1000: nil, 1001: client.ErrNoRoom} {
+		ref := fmt.Sprintf(`{"blob":{"number":1,"sha256":"x","bytes":%d}}`, memory.FreeDisplays+more)
+		v := &vm{answers: []contract.Execution{ended(contract.StatusSucceeded, mime, ref)}, blob: "[7]"}
+		o := Options{Until: time.Now().Add(time.Minute), Limit: time.Second, MaxReport: 1 << 20}
+		if _, _, err := Ask(t.Context(), v, kernelpy.Call{Function: "m.f", MIME: mime}, o); !errors.Is(err, fails) {
+			t.Errorf("%d bytes more than are free: %v", more, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
@@ -106,7 +107,7 @@ func TestVariableThatTakesForeverIsReported(t *testing.T) {
 		}
 		_, err := v.client.Interrupt(t.Context(), saved.Execution.ExecutionID)
 		must(t, err)
-		var run *RunError
+		var run *kernelcall.EndedError
 		if _, err := Save(t.Context(), v.client, dir, options("n")); !errors.As(err, &run) {
 			t.Errorf("%v", err)
 		}
@@ -195,8 +196,8 @@ func TestKernelThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
 	v.save(dir, "n")
 	v.run("import os\nclass Kills:\n  def __reduce__(self): os.kill(os.getpid(), 9)\nkills = Kills()\nx = 'new'")
 	_, err := Save(t.Context(), v.client, dir, options("n"))
-	var run *RunError
-	if !errors.As(err, &run) || run.Execution.Status != contract.StatusKernelDied {
+	var run *kernelcall.EndedError
+	if !errors.As(err, &run) || run.Last.Status != contract.StatusKernelDied {
 		t.Fatalf("%v", err)
 	}
 	r := v.restore(dir, "n")
@@ -221,8 +222,8 @@ func TestExecutorThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
 	v.exec.Kill()
 	v.start()
 	_, err = Save(t.Context(), v.client, dir, options("n"))
-	var run *RunError
-	if !errors.As(err, &run) || run.Execution.Status != contract.StatusLost {
+	var run *kernelcall.EndedError
+	if !errors.As(err, &run) || run.Last.Status != contract.StatusLost {
 		t.Fatalf("%v", err)
 	}
 	v.restore(dir, "n")
@@ -259,8 +260,8 @@ func TestInterruptedRestoreChangesNothing(t *testing.T) {
 	_, err := v.client.Interrupt(t.Context(), r.Execution.ExecutionID)
 	must(t, err)
 	_, err = Restore(t.Context(), v.client, dir, options("n"))
-	var run *RunError
-	if !errors.As(err, &run) || run.Execution.Error == nil || run.Execution.Error.EName != "KeyboardInterrupt" {
+	var run *kernelcall.EndedError
+	if !errors.As(err, &run) || run.Last.Error == nil || run.Last.Error.EName != "KeyboardInterrupt" {
 		t.Fatalf("%v", err)
 	}
 	if got := v.run("print(x, 'a' in globals(), old)"); got != "now False saved\n" {
@@ -331,8 +332,8 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(temp, dataFile), text, 0o600))
 	j := &job{c: v.client, o: options("n")}
 	var p Progress
-	code := j.operation("test", "restore", filepath.Join(temp, dataFile), len(text), s.Manifest.SHA256)
-	report, err := j.run(t.Context(), work{&step{RequestID: "r1"}, code, func() error { return nil }}, &p)
+	code := operationOf("test", "restore", filepath.Join(temp, dataFile), len(text), s.Manifest.SHA256)
+	report, err := j.run(t.Context(), &kernelcall.Ticket{RequestID: "r1"}, code, func() error { return nil }, &p)
 	must(t, err)
 	var loaded Loaded
 	must(t, decode(report, &loaded))

@@ -1,184 +1,83 @@
 package kernelstate
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"colabrelay/relay/client"
-	"colabrelay/shared/bounded"
+	"colabrelay/relay/kernelcall"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
 
-// maxReport bounds the report of an operation; save.py makes shorter ones.
-const maxReport = 32 << 20
+const (
+	// mime is the type of the display output that has an operation's report.
+	mime = contract.OwnMIME + "state+json"
+	// progressMIME is the type of the display outputs by which state/progress.py reports At.
+	progressMIME = contract.OwnMIME + "state-progress+json"
+	// maxReport bounds the report of an operation; save.py makes shorter ones.
+	maxReport = 16 << 20
+)
 
-// step is one execution of an operation. It is on disk before it is submitted, so that a call
-// that resumes the work finds the same execution, and nothing runs twice.
-type step struct {
-	RequestID   string `json:"request_id"`
-	ExecutionID string `json:"execution_id,omitempty"` // empty until the submit was answered
-	WithPackage bool   `json:"with_package,omitempty"` // its code includes the Python package
+// Titles of the operations. The first line of an operation starts with "# " and its title.
+const (
+	saveTitle    = "colab-relay: save state"
+	prepareTitle = "colab-relay: prepare to restore state"
+	restoreTitle = "colab-relay: restore state"
+	clearTitle   = "colab-relay: delete files of state"
+)
 
-	Deadline time.Duration `json:"-"` // on the VM; 0 means deadline
+// operation is a call of a function of state/operate.py in shared/kernelpy.
+type operation struct {
+	title string
+	call  kernelpy.Call
+	limit time.Duration
 }
 
-// work is a step, its code, and how to save the step.
-type work struct {
-	*step
-	operation operation
-	save      func() error
+func operationOf(title, function string, arguments ...any) operation {
+	return operation{title, kernelpy.Call{Function: "state.operate." + function, Arguments: arguments, MIME: mime}, deadline}
 }
 
-// run submits an operation, or finds the one that an earlier call submitted, and returns its
-// report. The report is nil if the call's time is over before the operation ends.
-//
-// If the kernel does not have the Python package, the step becomes a new execution whose
-// code includes the package.
-func (j *job) run(ctx context.Context, w work, p *Progress) (json.RawMessage, error) {
-	report, err := j.runStep(ctx, w, p)
-	if !errors.Is(err, errPackageMissing) {
-		return report, err
-	}
-	*w.step = step{RequestID: rand.Text(), WithPackage: true, Deadline: w.Deadline}
-	if err := w.save(); err != nil {
-		return nil, err
-	}
-	return j.runStep(ctx, w, p)
+// pinned is a client whose submits go to the VM that the work is on, and to no other.
+type pinned struct{ *client.Client }
+
+func (p pinned) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
+	return p.SubmitTo(ctx, p.InstanceID(), s)
 }
 
-func (j *job) runStep(ctx context.Context, w work, p *Progress) (json.RawMessage, error) {
-	e := contract.Execution{ExecutionID: w.ExecutionID}
-	if w.ExecutionID == "" {
-		var err error
-		if e, err = j.submit(ctx, w); err != nil {
-			return nil, err
-		}
-	}
-	r, err := j.follow(ctx, e)
-	p.At = r.at
-	p.Execution, p.Queued = r.last, r.last.Status == contract.StatusQueued
-	if err != nil || !r.last.End {
-		return nil, err
-	}
-	if r.packageMissing && r.report == nil && !w.WithPackage && r.last.Status == contract.StatusSucceeded {
-		return nil, errPackageMissing
-	}
-	return j.reportOf(ctx, r)
-}
-
-// errPackageMissing: the kernel does not have the Python package, so the operation did not run.
-var errPackageMissing = errors.New("the kernel does not have the package")
-
-// submit submits the step and saves it with its execution_id, unless it has finished.
-func (j *job) submit(ctx context.Context, w work) (contract.Execution, error) {
-	e, err := j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
-		RequestID: w.RequestID, Code: w.operation.code(w.WithPackage), Unstored: true,
-		TimeoutSeconds: cmp.Or(w.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
-		BehindInput: j.stopsAtPrompt(),
+// run makes the ticket's call, or goes on with the one of an earlier call, and returns its report.
+// The report is nil if the call's time is over before the operation ends. A Keeper waits also
+// behind a run that asks for input: it has no one to tell, and its time is short.
+func (j *job) run(ctx context.Context, t *kernelcall.Ticket, op operation, save func() error, p *Progress) (json.RawMessage, error) {
+	report, last, err := t.Call(ctx, pinned{j.c}, op.call, kernelcall.Options{
+		Title: fmt.Sprintf("%s %q", op.title, j.o.Name), Until: j.o.Until, Limit: op.limit, MaxReport: maxReport,
+		Save: save, Visit: p.see, BehindInput: j.o.kept,
 	})
-	if err != nil {
-		return e, err
-	}
-	w.ExecutionID = e.ExecutionID
-	if e.Status.Finished() {
-		return e, nil
-	}
-	return e, w.save()
+	p.Execution, p.Queued = last, last.Status == contract.StatusQueued
+	return report, err
 }
 
-// reading is what was read of an operation's execution.
-type reading struct {
-	last   contract.Execution // without events
-	report json.RawMessage
-	at     At
-
-	packageMissing bool // the kernel reported that it does not have the Python package
-}
-
-// stopsAtPrompt reports whether the call returns when its execution is queued behind one that
-// waits for input. A Keeper has no one to tell, and its time is short.
-func (j *job) stopsAtPrompt() bool { return j.o.run == nil }
-
-// follow reads an execution from its answer e on, until its end or until the call must
-// return.
-func (j *job) follow(ctx context.Context, e contract.Execution) (r reading, err error) {
-	if j.stopsAtPrompt() {
-		ctx = client.WithBehindInput(ctx)
-	}
-	r.last, err = client.Follow(ctx, j.c, e, client.FollowOptions{
-		Until: j.o.Until,
-		Visit: func(e contract.Execution) bool {
-			r.apply(e.Events)
-			return !j.stopsAtPrompt() || client.BehindInput(e) == nil
-		},
-		Spacing: func() time.Duration { return 0 }, // reports of progress are few
-	})
-	return r, err
-}
-
-func (r *reading) apply(events []contract.Event) {
-	for _, event := range events {
-		if data, ok := event.Data[mime]; ok && event.Type == contract.EventDisplayData {
-			r.report = data
-		}
-		r.packageMissing = r.packageMissing || kernelpy.IsMissing(event.Data)
+// see takes in which variable the kernel is at.
+func (p *Progress) see(e contract.Execution) {
+	for _, event := range e.Events {
 		if data, ok := event.Data[progressMIME]; ok {
-			r.at = At{} // in case it can't be read
-			_ = json.Unmarshal(data, &r.at)
+			p.At = At{} // in case it can't be read
+			_ = json.Unmarshal(data, &p.At)
 		}
 	}
 }
-
-// reportOf returns the report of an operation that has ended.
-func (j *job) reportOf(ctx context.Context, r reading) (json.RawMessage, error) {
-	if r.last.Status != contract.StatusSucceeded {
-		return nil, &RunError{r.last}
-	}
-	if r.report == nil {
-		return nil, ErrNoReport
-	}
-	var ref contract.BlobRef
-	if json.Unmarshal(r.report, &ref) != nil || ref.Blob.SHA256 == "" {
-		return r.report, nil
-	}
-	if ref.Blob.Bytes > maxReport {
-		return nil, errReportTooLong
-	}
-	b := bounded.Buffer{Max: maxReport}
-	if err := j.c.Blob(ctx, r.last.ExecutionID, ref.Blob, &b); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// errReportTooLong is distinct from bounded.ErrTooLong, which an answer that was changed on
-// its way also causes: such an operation can be resumed.
-var errReportTooLong = errors.New("the kernel's report is too long")
 
 // isFinal reports whether an error means that an operation can't be resumed: it failed, or
 // the executor does not know it.
 func isFinal(err error) bool {
-	var (
-		run     *RunError
-		refused *contract.Error
-	)
-	if errors.As(err, &run) || errors.Is(err, ErrNoReport) || errors.Is(err, errReportTooLong) {
+	if _, ended := errors.AsType[*kernelcall.EndedError](err); ended || errors.Is(err, kernelcall.ErrNoReport) || errors.Is(err, client.ErrReportTooLong) {
 		return true
 	}
-	if errors.As(err, &refused) {
-		switch refused.Code {
-		case contract.CodeNotFound, contract.CodeConflict, contract.CodeNewInstance:
-			return true
-		}
-	}
-	return false
+	refused, ok := errors.AsType[*contract.Error](err)
+	return ok && (refused.Code == contract.CodeNotFound || refused.Code == contract.CodeConflict || refused.Code == contract.CodeNewInstance)
 }
 
 // clearWait bounds how long an answer waits until the kernel has deleted a file. If the
@@ -192,15 +91,11 @@ const clearWait = 3 * time.Second
 func (j *job) removeRemote(ctx context.Context, path string) {
 	ctx, cancel := context.WithTimeout(ctx, clearWait+2*time.Second)
 	defer cancel()
-	for _, withPackage := range []bool{false, true} {
-		e, err := j.c.Submit(ctx, contract.Submit{
-			Code: j.operation(clearTitle, "remove", path).code(withPackage), Unstored: true, TimeoutSeconds: 60, WaitSeconds: clearWait.Seconds(),
-		})
-		missing := func(event contract.Event) bool { return kernelpy.IsMissing(event.Data) }
-		if err != nil || !slices.ContainsFunc(e.Events, missing) {
-			return
-		}
-	}
+	o := *j
+	o.o.Until, o.o.kept = time.Now().Add(clearWait), true
+	t, op := kernelcall.New(), operationOf(clearTitle, "remove", path)
+	op.limit = time.Minute
+	_, _ = o.run(ctx, &t, op, nil, &Progress{})
 }
 
 // decode decodes a report into v.

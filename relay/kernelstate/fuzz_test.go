@@ -33,10 +33,10 @@ func FuzzReports(f *testing.F) {
 		if !json.Valid(text) {
 			return // client refuses the page
 		}
-		var r reading
-		r.apply([]contract.Event{{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{kind: text}}})
-		if (kind == mime) != (r.report != nil) || kind != progressMIME && r.at != (At{}) {
-			t.Fatalf("a display of %q is %+v", kind, r)
+		var progress Progress
+		progress.see(contract.Execution{Events: []contract.Event{{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{kind: text}}}})
+		if kind != progressMIME && progress.At != (At{}) {
+			t.Fatalf("a display of %q is %+v", kind, progress)
 		}
 		var s saved
 		if err := readSaved(text, &s); err == nil {

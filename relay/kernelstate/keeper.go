@@ -2,7 +2,6 @@ package kernelstate
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -14,13 +13,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// keepDeadline of the keep operation, on the VM: a __reduce__ that never ends must not
-// delay the run for long.
-const keepDeadline = time.Minute
-
 // Keeper keeps copies of the variables that the iterations of one chunked run pass on. They
 // are not among the user's saved states: a newer version replaces the older one, and the caller
-// deletes them when the run ends.
+// deletes them when the run ends. The kernel makes the files and loads them; a Keeper only moves
+// them.
 type Keeper struct {
 	c             *client.Client
 	dir           string
@@ -32,112 +28,35 @@ func NewKeeper(c *client.Client, dir, name, runtime string) *Keeper {
 	return &Keeper{c: c, dir: dir, name: name, runtime: runtime}
 }
 
-// chunkedRun is the run that variables belong to.
-type chunkedRun struct {
-	key    string
-	done   int64    // the iterations whose results the variables contain
-	absent []string // names to delete
+// ErrGone: the VM has deleted the file. The kernel does that with copies of chunked runs when it has made newer ones.
+var ErrGone = errors.New("the file that the kernel wrote no longer exists on the VM")
+
+// KeptFile is a copy on the VM's disk, as the kernel reported it.
+type KeptFile struct {
+	Path     string
+	Bytes    int64
+	SHA256   string
+	KernelID string
+	Until    time.Time // when to stop waiting
 }
 
-// KeepRequest says what to keep of a run.
-type KeepRequest struct {
-	Run        string        // the run's key in the kernel
-	Names      []string      // the variables that iterations pass on
-	LastSHA256 string        // KeepResult.SHA256 of the version kept last
-	MaxBytes   int64         // of all variables together
-	MaxBusy    time.Duration // how long the kernel may be busy with it
-	Until      time.Time     // when to stop waiting
-	// AllowDownload decides, when the size is known, whether the file is downloaded.
-	AllowDownload func(bytes int64) bool
+func (k *Keeper) options(until time.Time) Options {
+	return Options{Name: k.name, Runtime: k.runtime, Until: until, kept: true}
 }
 
-// KeepResult is the result of Keep. Exactly one of Missing, TooSlow, TimedOut, DownloadRefused,
-// Unchanged, Unsaveable and Version is set.
-type KeepResult struct {
-	Done    int64    // the iterations whose results the variables contain
-	Version string   // the new version on this computer
-	SHA256  string   // of its data
-	Absent  []string // requested names that do not exist
-	Bytes   int64
-
-	Missing         bool       // the kernel does not have this run's variables
-	TooSlow         bool       // it would have kept the kernel busy for longer than MaxBusy
-	TimedOut        bool       // it did not finish by Until
-	DownloadRefused bool       // AllowDownload refused
-	Unchanged       bool       // the version kept last has the same data
-	Unsaveable      []Omission // variables that can't be saved; then no variable was kept
-}
-
-// keepReport is what the keep operation reports.
-type keepReport struct {
-	saved
-	Missing, Slow, Unchanged bool
-	Unsaveable               []Omission `json:"unkept"`
-	Absent                   []string
-	Done                     int64
-}
-
-func (k *Keeper) options(until time.Time, r *chunkedRun) Options {
-	return Options{Name: k.name, Runtime: k.runtime, Until: until, run: r}
-}
-
-// Keep makes a version of the variables as they are now. It does not delete older versions;
-// DropOthers does.
-func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
-	j, unlock, err := open(k.c, k.dir, k.options(o.Until, &chunkedRun{key: o.Run}))
+// Fetch makes a version of a file that the kernel has written. It returns an empty name if the
+// time is over before that. It does not delete older versions; DropOthers does.
+func (k *Keeper) Fetch(ctx context.Context, f KeptFile) (version string, err error) {
+	j, unlock, err := open(k.c, k.dir, k.options(f.Until))
 	if err != nil {
-		return KeepResult{}, err
+		return "", err
 	}
 	defer unlock()
 	k.removeOrphans()
-	report, e, err := j.keep(ctx, o)
-	if err != nil || report == nil {
-		return KeepResult{TimedOut: err == nil}, err
+	report := saved{Path: f.Path, Manifest: Contents{Pickler: "kept", Bytes: f.Bytes, SHA256: f.SHA256}}
+	if err := report.check(); err != nil {
+		return "", err
 	}
-	kept := KeepResult{
-		Done: report.Done, Absent: report.Absent, Missing: report.Missing,
-		TooSlow: report.Slow, Unchanged: report.Unchanged, Unsaveable: report.Unsaveable,
-	}
-	if kept.Missing || kept.TooSlow || kept.Unchanged || len(kept.Unsaveable) > 0 {
-		return kept, nil
-	}
-	if err := report.saved.check(); err != nil {
-		return kept, err
-	}
-	defer j.removeRemote(ctx, report.Path)
-	kept.Bytes, kept.SHA256 = report.Manifest.Bytes, report.Manifest.SHA256
-	if kept.DownloadRefused = !o.AllowDownload(kept.Bytes); kept.DownloadRefused {
-		return kept, nil
-	}
-	kept.Version, err = j.fetchKept(ctx, report.saved, e)
-	kept.TimedOut = err == nil && kept.Version == ""
-	return kept, err
-}
-
-// keep runs the keep operation in the kernel. If it does not finish in time it is
-// interrupted, and the report is nil.
-func (j *job) keep(ctx context.Context, o KeepRequest) (*keepReport, contract.Execution, error) {
-	var p Progress
-	w := work{
-		step:      &step{RequestID: rand.Text(), Deadline: keepDeadline},
-		operation: j.operation(keepTitle, "keep", o.Run, o.Names, o.LastSHA256, o.MaxBytes, o.MaxBusy.Seconds()),
-		save:      func() error { return nil },
-	}
-	report, err := j.run(ctx, w, &p)
-	if err == nil && report == nil {
-		_, err = j.c.Interrupt(ctx, w.ExecutionID)
-		return nil, p.Execution, err
-	}
-	if err != nil {
-		return nil, p.Execution, err
-	}
-	var kept keepReport
-	return &kept, p.Execution, decode(report, &kept)
-}
-
-// fetchKept downloads the file and makes it a version. It returns an empty name if the
-// time was over before that.
-func (j *job) fetchKept(ctx context.Context, report saved, e contract.Execution) (string, error) {
 	all, err := versions(j.folder)
 	if err != nil {
 		return "", err
@@ -146,9 +65,9 @@ func (j *job) fetchKept(ctx context.Context, report saved, e contract.Execution)
 		return "", err
 	}
 	p := j.newPending(PhaseFetching, j.c.InstanceID())
-	m := j.manifestOf(p, e, report.Manifest)
+	m := j.manifestOf(p, contract.Execution{KernelID: f.KernelID}, report.Manifest)
 	m.Version = nextVersion(all, p.Started)
-	p.Remote, p.Manifest = report.Path, &m
+	p.Remote, p.Manifest = f.Path, &m
 	s := Saved{Path: filepath.Join(j.folder, m.Version)}
 	defer j.removePending(savingFile)
 	if err := j.download(ctx, &p, &s); err != nil || !s.Done() {
@@ -157,27 +76,27 @@ func (j *job) fetchKept(ctx context.Context, report saved, e contract.Execution)
 	return m.Version, nil
 }
 
-// KeptVersion names a version that Keep made, and what to restore besides its variables.
-type KeptVersion struct {
-	Run     string // the run's key in the kernel
-	Version string
-	Done    int64    // the iterations whose results the variables contain
-	Absent  []string // names to delete: the setup code creates them, an iteration deleted them
-	Until   time.Time
-}
-
-// Restore loads a version into a kernel in which the run's setup code has run, but no
-// iteration. The kernel then continues at iteration v.Done. Either all variables are
-// restored or none.
-func (k *Keeper) Restore(ctx context.Context, v KeptVersion) (Restored, error) {
-	o := k.options(v.Until, &chunkedRun{key: v.Run, done: v.Done, absent: append([]string{}, v.Absent...)})
-	o.Version = v.Version
-	return Restore(ctx, k.c, k.dir, o)
+// Place uploads a version to the VM and returns its path there. It returns an empty path if the
+// time is over before that; another call resumes the upload.
+func (k *Keeper) Place(ctx context.Context, version string, until time.Time) (path string, err error) {
+	o := k.options(until)
+	o.Version = version
+	if !o.exists(k.dir) {
+		return "", fmt.Errorf("%q: %w", o.Name, ErrNotFound)
+	}
+	return inJob(k.c, k.dir, o, func(j *job) (string, error) {
+		r, p, err := j.restore(ctx)
+		if err != nil || r.Phase != PhaseLoading {
+			return "", err
+		}
+		j.removePending(restoringFile)
+		return p.Remote, nil
+	})
 }
 
 // DropOthers deletes all versions except one. With an empty name it deletes all of them.
 func (k *Keeper) DropOthers(version string) error {
-	folder := k.options(time.Time{}, &chunkedRun{}).folder(k.dir)
+	folder := k.options(time.Time{}).folder(k.dir)
 	all, err := versions(folder)
 	if err != nil || len(all) == 0 {
 		return err
@@ -196,7 +115,7 @@ func (k *Keeper) DropOthers(version string) error {
 
 // DropAll deletes everything that is kept of the run.
 func (k *Keeper) DropAll() error {
-	o := k.options(time.Time{}, &chunkedRun{})
+	o := k.options(time.Time{})
 	if !o.exists(k.dir) {
 		return nil
 	}

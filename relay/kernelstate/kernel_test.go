@@ -116,7 +116,8 @@ func TestManyVariablesAreAllReported(t *testing.T) {
 func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
-	v.run("import os, tempfile\nos.environ['TMPDIR'] = tempfile.tempdir = '/var/tmp'\ndel os, tempfile") // is not served
+	v.run("import os, tempfile\nos.environ['KEPT_TMPDIR'] = os.environ.get('TMPDIR', '')\nos.environ['TMPDIR'] = tempfile.tempdir = '/var/tmp'\ndel os, tempfile") // is not served
+	defer v.run("import os, tempfile\nos.environ['TMPDIR'] = os.environ.pop('KEPT_TMPDIR')\ntempfile.tempdir = None\ndel os, tempfile")                            // for the next test
 	v.run("list = dict = print = type = len = None\nopen = 3\nx = 5\nglobals()['odd name\\ud800'] = 1\nglobals()['quote\"'] = 2")
 	saved := v.save(dir, "shadowed")
 	if saved.Manifest.VariableCount != 9 {

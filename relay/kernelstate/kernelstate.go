@@ -11,7 +11,7 @@
 // which runs operations in the kernel (execution.go) and records each step before it takes
 // it, so that the next call can resume the work (pending.go, stale.go). What is on disk:
 // versions.go and manifest.go. What a kernel reports is checked in reportcheck.go. Keeper
-// (keeper.go) uses the same machinery for the variables of chunked runs.
+// (keeper.go) moves the variables of chunked runs with the same machinery.
 package kernelstate
 
 import (
@@ -23,8 +23,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
-
+	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/client"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
@@ -43,27 +42,19 @@ const (
 )
 
 // Errors that callers distinguish. A refusal of the executor is a *contract.Error, a failed
-// connection a *client.Error, an operation that failed in the kernel a *RunError. Package
-// transfer has its own errors.
+// connection a *client.Error. Packages kernelcall, for operations in the kernel, and transfer
+// have their own errors.
 var (
 	ErrNotFound  = errors.New("no state is saved under this name")
 	ErrNoVersion = errors.New("no such version of this state")
 	ErrDamaged   = errors.New("the saved state is damaged")
 	ErrBusy      = errors.New("another call is saving or restoring this name")
 	ErrBadName   = errors.New("a state's name must have 1 to 200 bytes")
-	ErrNoReport  = errors.New("the kernel did not report what it did")
 	ErrNoSpace   = errors.New("the VM's disk has no space for the state")
 )
 
 // errCallTimeOver ends a transfer when the call must answer.
 var errCallTimeOver = errors.New("the call's time is over")
-
-// RunError is an operation in the kernel that did not succeed.
-type RunError struct{ Execution contract.Execution }
-
-func (e *RunError) Error() string {
-	return fmt.Sprintf("the operation in the kernel ended as %s", e.Execution.Status)
-}
 
 // Options of Save and Restore.
 type Options struct {
@@ -76,13 +67,13 @@ type Options struct {
 	// Report receives the progress of a transfer. It must not block and may be nil.
 	Report func(transfer.Progress)
 
-	run *chunkedRun // set by a Keeper: the variables belong to this run, not to the user's states
+	kept bool // set by a Keeper: the variables belong to a chunked run, not to the user's states
 }
 
 // folder is where the versions of o.Name are.
 func (o Options) folder(dir string) string {
 	root := statesFolder
-	if o.run != nil {
+	if o.kept {
 		root = keptFolder
 	}
 	return filepath.Join(dir, root, filename.Unique(o.Name))
@@ -143,15 +134,14 @@ func open(c *client.Client, dir string, o Options) (j *job, unlock func(), err e
 	if err := os.MkdirAll(j.folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("creating the folder of state %q: %w", o.Name, err)
 	}
-	lock := flock.New(filepath.Join(j.folder, "lock"))
-	got, err := lock.TryLock()
-	if err != nil {
+	unlock, err = checkpoint.LockFile(filepath.Join(j.folder, "lock"))
+	switch {
+	case errors.Is(err, checkpoint.ErrBusy):
+		return nil, nil, fmt.Errorf("%q: %w", o.Name, ErrBusy)
+	case err != nil:
 		return nil, nil, fmt.Errorf("locking state %q: %w", o.Name, err)
 	}
-	if !got {
-		return nil, nil, fmt.Errorf("%q: %w", o.Name, ErrBusy)
-	}
-	return j, func() { _ = lock.Close() }, nil
+	return j, unlock, nil
 }
 
 // inJob calls do with the folder of o.Name locked. It calls do again if what the call resumed
@@ -193,9 +183,6 @@ func (j *job) instance(ctx context.Context) (string, error) {
 	}
 	return j.c.InstanceID(), nil
 }
-
-// left is the time until the call must return.
-func (j *job) left() time.Duration { return time.Until(j.o.Until) }
 
 // untilDue returns a context for a transfer. It ends when the call must return.
 func (j *job) untilDue(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -16,7 +16,7 @@ import (
 const schema = 1
 
 // maxManifest bounds a manifest's file, read or written.
-const maxManifest = maxReport
+const maxManifest = 32 << 20
 
 // Names of the files of a version.
 const (
@@ -145,7 +145,6 @@ type prepared struct {
 
 // Loaded is what the restore operation reports.
 type Loaded struct {
-	Missing       bool       `json:"missing"` // a Keeper's restore: the kernel does not wait for the variables
 	Damaged       string     `json:"damaged"` // why the kernel refused the file, before it unpickled anything
 	Python        string     `json:"python"`
 	VariableCount int        `json:"variable_count"`

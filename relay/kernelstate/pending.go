@@ -3,7 +3,6 @@ package kernelstate
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/natefinch/atomic"
 
+	"colabrelay/relay/kernelcall"
 	"colabrelay/shared/bounded"
 )
 
@@ -36,12 +36,12 @@ type pending struct {
 	Started    time.Time `json:"started"`
 	Touched    time.Time `json:"touched"` // by the last call
 
-	Prepare  step      `json:"prepare"`            // restore: the operation that makes the folder
-	Work     step      `json:"work"`               // the operation that saves or loads
-	Remote   string    `json:"remote,omitempty"`   // the data file on the VM
-	Manifest *Manifest `json:"manifest,omitempty"` // nil until the contents are known
-	Asked    string    `json:"asked,omitempty"`    // restore: Options.Version
-	Newest   string    `json:"newest,omitempty"`   // restore: the newest version at that time
+	Prepare  kernelcall.Ticket `json:"prepare"`            // restore: the operation that makes the folder
+	Work     kernelcall.Ticket `json:"work"`               // the operation that saves or loads
+	Remote   string            `json:"remote,omitempty"`   // the data file on the VM
+	Manifest *Manifest         `json:"manifest,omitempty"` // nil until the contents are known
+	Asked    string            `json:"asked,omitempty"`    // restore: Options.Version
+	Newest   string            `json:"newest,omitempty"`   // restore: the newest version at that time
 }
 
 // resumeOrStart returns the work of an earlier call if it can be resumed, or new work that
@@ -92,7 +92,7 @@ func (j *job) canResume(ctx context.Context, file string, old *pending, instance
 func (j *job) newPending(phase Phase, instance string) pending {
 	return pending{
 		Schema: schema, Phase: phase, Runtime: j.o.Runtime, InstanceID: instance, Started: time.Now().UTC(),
-		Prepare: step{RequestID: rand.Text()}, Work: step{RequestID: rand.Text()},
+		Prepare: kernelcall.New(), Work: kernelcall.New(),
 	}
 }
 
@@ -129,8 +129,8 @@ func (j *job) removeIncoming() error {
 // shouldRestart reports whether the call should start the work again, because what it
 // resumed no longer exists on the VM.
 func (j *job) shouldRestart(err error) bool {
-	var run *RunError
-	return err != nil && j.resumed && isFinal(err) && !errors.As(err, &run)
+	_, ended := errors.AsType[*kernelcall.EndedError](err)
+	return j.resumed && isFinal(err) && !ended
 }
 
 // writeJSON replaces a file in one step, so that it has either the old content or the new.

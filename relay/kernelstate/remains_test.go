@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/kernelcall"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -121,7 +122,7 @@ func TestRemainsOfARestoreAreDeletedWhenItsKernelDies(t *testing.T) {
 	v.save(dir, "n")
 	v.run("open('armed', 'w').close()")
 	_, err := Restore(t.Context(), v.client, dir, options("n"))
-	if run, ok := errors.AsType[*RunError](err); !ok || run.Execution.Status != contract.StatusKernelDied {
+	if run, ok := errors.AsType[*kernelcall.EndedError](err); !ok || run.Last.Status != contract.StatusKernelDied {
 		t.Fatalf("%v", err)
 	}
 	v.run("pass")

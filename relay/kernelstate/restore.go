@@ -22,30 +22,35 @@ type Restored struct {
 
 // Restore loads a version of o.Name into the kernel. It replaces variables that have the
 // same names. If o.Until passes before it is finished, the same call resumes it. Nothing is
-// unpickled unless the SHA-256 of the file is right, here and again on the VM.
+// unpickled unless the SHA-256 of the file is right, here and again on the VM. Unpickling runs
+// code, so a warning says when the version comes from another VM.
 func Restore(ctx context.Context, c *client.Client, dir string, o Options) (Restored, error) {
 	if !o.exists(dir) {
 		return Restored{}, fmt.Errorf("%q: %w", o.Name, ErrNotFound)
 	}
-	return inJob(c, dir, o, func(j *job) (Restored, error) { return j.restore(ctx) })
+	return inJob(c, dir, o, func(j *job) (Restored, error) {
+		r, _, err := j.restore(ctx)
+		return r, err
+	})
 }
 
-func (j *job) restore(ctx context.Context) (Restored, error) {
-	var r Restored
-	p, err := j.resumeOrStart(ctx, restoringFile, PhasePreparing, &r.Progress)
+// restore goes on with the work until the call's time is over. That of a Keeper ends before the
+// kernel loads the file.
+func (j *job) restore(ctx context.Context) (r Restored, p pending, err error) {
+	p, err = j.resumeOrStart(ctx, restoringFile, PhasePreparing, &r.Progress)
 	if err != nil {
-		return r, err
+		return r, p, err
 	}
 	if err := j.pick(ctx, &p, &r); err != nil {
 		j.removePending(restoringFile)
-		return r, err
+		return r, p, err
 	}
 	r.Manifest = *p.Manifest
 	for _, step := range []struct {
 		phase Phase
 		do    func(context.Context, *pending, *Restored) error
 	}{{PhasePreparing, j.prepare}, {PhaseSending, j.send}, {PhaseLoading, j.load}} {
-		if p.Phase != step.phase {
+		if p.Phase != step.phase || p.Phase == PhaseLoading && j.o.kept {
 			continue
 		}
 		r.Phase = p.Phase
@@ -55,11 +60,11 @@ func (j *job) restore(ctx context.Context) (Restored, error) {
 			j.removePending(restoringFile)
 		}
 		if err != nil || p.Phase == step.phase { // in the same phase: the call's time is over
-			return r, err
+			return r, p, err
 		}
 	}
 	r.Phase = p.Phase
-	return r, nil
+	return r, p, nil
 }
 
 // pick chooses the version. Resumed work keeps its version, unless the call requests
@@ -106,7 +111,7 @@ func (j *job) removeSent(ctx context.Context, p *pending) {
 // prepare runs the operation that creates a private folder for the upload.
 func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 	savePending := func() error { return j.savePending(restoringFile, p) }
-	text, err := j.run(ctx, work{&p.Prepare, j.operation(prepareTitle, "prepare"), savePending}, &r.Progress)
+	text, err := j.run(ctx, &p.Prepare, operationOf(prepareTitle, "prepare"), savePending, &r.Progress)
 	if err != nil || text == nil {
 		return err
 	}
@@ -146,7 +151,7 @@ func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
 // load runs the operation that checks the file and loads its variables.
 func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	savePending := func() error { return j.savePending(restoringFile, p) }
-	text, err := j.run(ctx, work{&p.Work, j.loadOperation(p.Remote, p.Manifest), savePending}, &r.Progress)
+	text, err := j.run(ctx, &p.Work, operationOf(restoreTitle, "restore", p.Remote, p.Manifest.Bytes, p.Manifest.SHA256), savePending, &r.Progress)
 	if err != nil || text == nil {
 		return err
 	}
@@ -164,15 +169,11 @@ func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	if r.Loaded.Damaged != "" {
 		return damaged("on the VM %s, so it was not loaded", r.Loaded.Damaged)
 	}
+	if saved := p.Manifest.InstanceID; saved != "" && saved != p.InstanceID {
+		r.warn("the variables come from another VM, and loading them ran code that whoever controlled that VM could choose: if you do not trust what ran there, start a new VM without them")
+	}
 	p.Phase = PhaseDone
 	return nil
-}
-
-func (j *job) loadOperation(path string, m *Manifest) operation {
-	if r := j.o.run; r != nil {
-		return j.operation(restoreKeptTitle, "restore_kept", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
-	}
-	return j.operation(restoreTitle, "restore", path, m.Bytes, m.SHA256)
 }
 
 // kernelReplaced reports whether the kernel into which an earlier call loaded the state has

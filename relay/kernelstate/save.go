@@ -77,7 +77,7 @@ func (o Options) keep() int {
 // collect runs the operation that writes the variables to a file on the VM.
 func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	savePending := func() error { return j.savePending(savingFile, p) }
-	text, err := j.run(ctx, work{&p.Work, j.operation(saveTitle, "save"), savePending}, &s.Progress)
+	text, err := j.run(ctx, &p.Work, operationOf(saveTitle, "save"), savePending, &s.Progress)
 	if err != nil || text == nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (j *job) checkDownload(p *pending, s *Saved, err error) error {
 	var refused *contract.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == contract.CodeNotFound:
-		err = fmt.Errorf("the file that the kernel wrote no longer exists on the VM: %w", err)
+		err = fmt.Errorf("%w: %w", ErrGone, err)
 	case errors.Is(err, transfer.ErrUnexpected):
 		err = fmt.Errorf("the file on the VM is not the one that the kernel reported: %w", err)
 	case err != nil:

@@ -10,7 +10,7 @@ import (
 )
 
 // harmless are the titles of operations that leave the user's variables as they are.
-var harmless = []string{saveTitle, clearTitle, prepareTitle, keepTitle}
+var harmless = []string{saveTitle, clearTitle, prepareTitle}
 
 // isStale reports whether an unfinished save has old variables, because other code ran
 // after it, and should start again. While other code still runs it does not: a new save
@@ -58,11 +58,9 @@ func (j *job) written(ctx context.Context, p *pending) string {
 	if p.Work.ExecutionID == "" {
 		return ""
 	}
-	r, err := j.follow(ctx, contract.Execution{ExecutionID: p.Work.ExecutionID})
-	if err != nil || !r.last.End {
-		return ""
-	}
-	text, err := j.reportOf(ctx, r)
+	t := p.Work
+	t.WithPackage = true // it is not to be called again
+	text, err := j.run(ctx, &t, operationOf(saveTitle, "save"), nil, &Progress{})
 	var report saved
 	if err != nil || json.Unmarshal(text, &report) != nil {
 		return ""

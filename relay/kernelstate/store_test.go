@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"colabrelay/shared/stacks"
@@ -56,7 +57,9 @@ func TestNamesNeverLeaveTheirFolder(t *testing.T) {
 	}
 }
 
-func TestSecondCallOfANameIsBusy(t *testing.T) {
+func TestSecondCallOfANameIsBusy(t *testing.T) { synctest.Test(t, secondCallIsBusy) }
+
+func secondCallIsBusy(t *testing.T) {
 	dir := t.TempDir()
 	_, done, err := open(nil, dir, Options{Name: "n"})
 	must(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"colabrelay/relay/notebook"
@@ -20,7 +19,12 @@ const (
 	overtime = 2 * time.Second
 	// savePause is the least time between two writes of the record that nothing waits for.
 	savePause = 2 * time.Second
+	// maxFailed bounds Outcome.Failed.
+	maxFailed = 20
 )
+
+// errEnough ends a call: there is more to do, and the next call does it.
+var errEnough = errors.New("the call's time is over")
 
 // advance carries out one call of Advance.
 type advance struct {
@@ -29,7 +33,11 @@ type advance struct {
 	opt Options
 	out Outcome
 
-	reruns int // started by this call
+	reruns int                  // started by this call
+	edits  int                  // of the job, tried by this call
+	others int                  // jobs of this call that another program edited
+	now    reading              // of the execution that is being read
+	needs  map[string][]Because // of the cells, with skip_dependants; nil: see needsFor
 }
 
 // Advance runs cells until the run ends, or the time is over. An error means that a request
@@ -39,8 +47,10 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 	switch {
 	case r.spec.DryRun:
 		return a.dryRun(ctx)
-	case r.repeat:
-		return a.repeatEnd()
+	case r.repeat: // the killed relay may not have written the report
+		a.addNote("this run ended at %s, and the answer to that call may be lost: nothing ran again; call again to run the cells again", r.run.FinishedAt.Format(time.RFC3339))
+		err := a.writeReport()
+		return a.outcome(), err
 	}
 	err := a.begin(ctx)
 	for more := err == nil; more && err == nil && time.Since(o.Until) < overtime; {
@@ -55,247 +65,178 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 
 // begin makes the plan of a new run, and finds what is on the VM of a recorded one.
 func (a *advance) begin(ctx context.Context) error {
-	k, err := a.vm.CurrentKernel(ctx)
+	k, err := a.currentKernel(ctx)
 	if err != nil {
 		return err
 	}
-	a.out.Answered = true
-	if len(k.KernelID) > maxKernelID {
-		return fmt.Errorf("%w: the kernel_id has %d bytes", errAnswer, len(k.KernelID))
+	if a.replaced != nil {
+		if err := a.replaced.Stop(ctx, a.vm, true); err != nil && !isRefused(err) {
+			return err
+		}
+		a.replaced = nil
 	}
-	if err := a.interruptReplaced(ctx); err != nil {
-		return err
-	}
-	if err := a.openWork(ctx); err != nil {
-		return err
-	}
-	if err := a.restartKernel(ctx, &k); err != nil {
+	if err := a.openWork(); err != nil {
 		return err
 	}
 	a.record.Runtime = a.spec.Runtime
-	if !a.run().Planned {
+	switch run := a.run; {
+	case !run.Planned:
+		if err := a.restartKernel(ctx, &k); err != nil {
+			return err
+		}
 		a.enter(k.KernelID)
 		return a.plan(ctx)
-	}
-	if a.run().Status != StatusNewKernel {
-		a.run().Status = StatusRunning
-		return a.find(ctx, k.KernelID)
-	}
-	if a.spec.OnNewKernel == StopOnNewKernel {
+	case run.Status == StatusNewKernel && a.spec.OnNewKernel == StopOnNewKernel:
 		return nil
-	}
-	a.enter(k.KernelID)
-	return a.rerun(ctx)
-}
-
-func (a *advance) run() *RunRecord { return &a.record.Run }
-
-// step does the next thing, and reports whether there is more to do in this call.
-func (a *advance) step(ctx context.Context) (more bool, err error) {
-	if a.run().Status.Finished() || a.run().Status == StatusNewKernel {
-		return false, nil
-	}
-	if err := a.checkDeadline(ctx); err != nil {
-		return false, err
-	}
-	if err := a.followChanges(ctx); err != nil {
-		return false, err
-	}
-	if a.run().Restoring || a.run().Saving != "" {
-		return a.keepState(ctx)
-	}
-	if err := a.fill(ctx); err != nil {
-		return false, err
-	}
-	switch f := a.head(); {
-	case f != nil:
-		return a.read(ctx, f)
-	case a.run().RetryAt != nil && a.run().Stopping == "":
-		return a.awaitRetry(ctx)
-	case a.hasMore(): // the VM was replaced while cells were sent to it
-		return true, nil
-	}
-	return false, a.finish(ctx)
-}
-
-// hasMore reports whether cells are to be run.
-func (a *advance) hasMore() bool {
-	run := a.run()
-	pending := func(c CellRecord) bool { return c.pending() }
-	return run.Stopping == "" && !run.Status.Finished() && run.Status != StatusNewKernel && (run.Restoring || slices.ContainsFunc(run.Plan, pending))
-}
-
-// until is when the call must stop waiting: at its end, or at the run's.
-func (a *advance) until() time.Time {
-	if end := a.deadline(); !end.IsZero() && end.Before(a.opt.Until) && a.run().Stopping == "" {
-		return end
-	}
-	return a.opt.Until
-}
-
-// deadline is when the run's time is over; zero for never.
-func (a *advance) deadline() time.Time {
-	if a.spec.RunTimeout == 0 {
-		return time.Time{}
-	}
-	return a.run().StartedAt.Add(a.spec.RunTimeout)
-}
-
-// checkDeadline ends the run when its time is over.
-func (a *advance) checkDeadline(ctx context.Context) error {
-	end := a.deadline()
-	if end.IsZero() || a.run().Stopping != "" || time.Now().Before(end) {
-		return nil
-	}
-	a.addNote("the time of the run, %s, is over: the running cell was interrupted, and the others were not run", a.spec.RunTimeout)
-	return a.stop(ctx, StatusTimedOut, 0)
-}
-
-// stop ends the run with this status when what is in flight has ended. The flights from
-// position from on are cancelled, or interrupted.
-func (a *advance) stop(ctx context.Context, s Status, from int) error {
-	a.run().Stopping = s
-	return a.withdraw(ctx, from, a.interrupt)
-}
-
-// finish records the end of the run: nothing is in flight, and nothing is left to run.
-func (a *advance) finish(ctx context.Context) error {
-	if err := a.outputs.flush(ctx, a.work, true); err != nil {
-		return err
-	}
-	run := a.run()
-	run.RetryAt = nil
-	switch {
-	case run.Stopping != "":
-		run.Status = run.Stopping
-	case run.succeeded():
-		run.Status = StatusSucceeded
+	case run.Status == StatusNewKernel, run.Job == nil && run.KernelID != k.KernelID:
+		return a.newKernel(ctx, k.KernelID)
 	default:
-		run.Status = StatusFailed
-	}
-	if run.Status.Finished() {
-		now := time.Now().UTC()
-		run.FinishedAt = &now
-		run.explainRest()
+		run.Status = StatusRunning
 	}
 	return nil
 }
 
-// succeeded reports whether no cell failed or was skipped.
-func (r *RunRecord) succeeded() bool {
-	for i := range r.Plan {
-		switch c := &r.Plan[i]; {
-		case c.Status == CellSucceeded, c.Status == CellExpectedFailure:
-		case c.Status == CellNotRun && c.Why != "" && !c.Stopped:
-		default:
-			return false
-		}
+// currentKernel asks the VM for its kernel.
+func (a *advance) currentKernel(ctx context.Context) (contract.Kernel, error) {
+	k, err := a.vm.CurrentKernel(ctx)
+	switch {
+	case err != nil:
+		return k, err
+	case len(k.KernelID) > contract.MaxKernelIDLen:
+		return k, fmt.Errorf("%w: the kernel_id has %d bytes", errAnswer, len(k.KernelID))
 	}
-	return true
+	a.out.Answered = true
+	return k, nil
 }
 
-// explainRest says of the cells that have not run why.
-func (r *RunRecord) explainRest() {
-	for i := range r.Plan {
-		if c := &r.Plan[i]; c.Status == CellNotRun && c.Why == "" {
-			c.Why, c.Stopped = fmt.Sprintf("the run ended before it: %s", r.Status), true
+// openWork opens the file that the run reads and writes.
+func (a *advance) openWork() (err error) {
+	if a.spec.OutputPath != "" {
+		if err = a.makeCopy(); err != nil {
+			return err
+		}
+		if a.work, err = notebook.OpenFile(a.spec.OutputPath, a.dir); err != nil {
+			return err
 		}
 	}
+	a.outputs.begin(!a.spec.Unsaved, a.vm, a.opt.SaveText)
+	return a.look()
+}
+
+// restartKernel restarts the kernel if the run asks for that. The kernel that it ends is recorded
+// before, so that a repeated restart ends no other one.
+func (a *advance) restartKernel(ctx context.Context, k *contract.Kernel) (err error) {
+	if !a.spec.Restart {
+		return nil
+	}
+	if a.run.KernelID == "" {
+		a.run.KernelID = k.KernelID
+		if err := a.save(); err != nil {
+			return err
+		}
+	}
+	*k, err = a.vm.RestartKernel(ctx, a.run.KernelID)
+	return err
+}
+
+// step does the next thing, and reports whether there is more to do in this call.
+func (a *advance) step(ctx context.Context) (more bool, err error) {
+	run := a.run
+	if run.Status.Finished() || run.Status == StatusNewKernel {
+		return false, nil
+	}
+	if err := a.followChanges(ctx); err != nil {
+		return false, err
+	}
+	switch {
+	case run.Job != nil:
+		return a.goOnWithJob(ctx)
+	case run.Stopping != "":
+		return false, a.finish(ctx)
+	case run.Restoring || run.Saving != 0:
+		return a.keepState(ctx)
+	}
+	if err := a.startJob(ctx); err != nil || run.Job != nil {
+		return err == nil, err
+	}
+	return false, a.finish(ctx)
+}
+
+// finish records the end of the run: nothing is in flight, and nothing is left to run.
+func (a *advance) finish(ctx context.Context) error {
+	if err := a.flush(ctx, true); err != nil {
+		return err
+	}
+	run, failed := a.run, a.run.unsuccessful()
+	switch {
+	case run.Stopping != "":
+		run.Status = run.Stopping
+	case failed == nil:
+		run.Status = StatusSucceeded
+	default:
+		run.Status = StatusFailed
+	}
+	if !run.Status.Finished() {
+		return nil
+	}
+	now := time.Now().UTC()
+	run.FinishedAt = &now
+	why := "the run ended before it: " + run.Status.Words()
+	if failed != nil {
+		why = fmt.Sprintf("the run stopped because the cell %s did not succeed", failed.Handle)
+	}
+	for i := range run.Plan {
+		if c := &run.Plan[i]; c.Status == CellNotRun && c.Why == "" {
+			c.Why = why
+		}
+	}
+	return nil
 }
 
 // close writes what the call has read. It does so also after an error, and if ctx has ended.
 func (a *advance) close(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	err = errors.Join(err, a.outputs.flush(ctx, a.work, true))
-	a.dropWritten()
-	a.addNotes(a.outputs.takeNotes())
-	if a.run().ID == "" || !a.run().Planned {
+	err = errors.Join(err, a.flush(ctx, true))
+	if !a.run.Planned {
 		return err
 	}
-	if saveErr := a.save(); saveErr != nil {
+	if saveErr := a.save(); saveErr != nil || a.isCell() {
 		return errors.Join(err, saveErr)
 	}
-	path, reportErr := writeReport(a.Path(), a.record)
-	a.reports = path
-	return errors.Join(err, reportErr)
+	return errors.Join(err, a.writeReport())
 }
 
-// saveSometimes writes the record if the last time is a while ago, for readers of the record.
-func (a *advance) saveSometimes() error {
-	if time.Since(a.savedAt) < savePause {
-		return nil
-	}
-	return a.save()
-}
+// isCell reports whether this is the run of a single cell.
+func (a *advance) isCell() bool { return a.run != &a.record.Run }
 
-// cell returns the record of a planned cell; nil for none. It is asked of each cell in turn, so it
-// remembers the places.
-func (r *RunRecord) cell(handle string) *CellRecord {
-	i, known := r.places[handle]
-	if len(r.places) != len(r.Plan) || known && r.Plan[i].Handle != handle {
-		r.places = make(map[string]int, len(r.Plan))
-		for k := range r.Plan {
-			r.places[r.Plan[k].Handle] = k
-		}
-		i, known = r.places[handle]
+// Interrupt interrupts the running cell, and nothing further of the run begins. The next Advance
+// records how it ended; the run is interrupted then, and may be continued.
+func (r *Run) Interrupt(ctx context.Context, vm VM) error {
+	switch {
+	case r.run.Job != nil:
+		return r.run.Job.Stop(ctx, vm, true)
+	case !r.run.Status.Finished():
+		r.run.Stopping = StatusInterrupted
 	}
-	if !known {
-		return nil
-	}
-	return &r.Plan[i]
-}
-
-// pending reports whether the cell is to be run.
-func (c *CellRecord) pending() bool {
-	return (c.Status == CellNotRun || c.Status == CellQueued || c.Status == CellRunning) && c.Why == ""
-}
-
-// last returns the cell's newest attempt; nil for none.
-func (c *CellRecord) last() *Attempt {
-	if len(c.Attempts) == 0 {
-		return nil
-	}
-	return &c.Attempts[len(c.Attempts)-1]
-}
-
-// openWork opens the file that the run reads and writes.
-func (a *advance) openWork(ctx context.Context) error {
-	var err error
-	switch a.spec.Save {
-	case SaveNone:
-		a.record.Work = ""
-	case SaveCopy:
-		if err = a.makeCopy(); err == nil {
-			a.work, err = notebook.OpenFile(a.spec.OutputPath, a.dir)
-		}
-		a.record.Work = a.spec.OutputPath
-	default:
-		a.record.Work = a.file.Path()
-	}
-	if err != nil {
-		return err
-	}
-	a.outputs.begin(a.spec.Save != SaveNone, a.vm, a.opt.SaveText)
-	return a.look()
-}
-
-// interruptReplaced interrupts what a replaced run has on the VM, also the cells whose submits
-// were not answered. It ignores refusals, because the cells or their VM may have ended.
-func (a *advance) interruptReplaced(ctx context.Context) error {
-	if err := a.findIDs(ctx, a.replaced); err != nil {
-		return err
-	}
-	for i := len(a.replaced) - 1; i >= 0; i-- {
-		f := a.replaced[i]
-		if f.ExecutionID == "" || f.Ended || f.InstanceID != a.vm.InstanceID() {
-			continue
-		}
-		var refused *contract.Error
-		if _, err := a.vm.Interrupt(ctx, f.ExecutionID); err != nil && !errors.As(err, &refused) {
-			return err
-		}
-	}
-	a.replaced = nil
 	return nil
+}
+
+// outcome describes the run at the end of the call.
+func (a *advance) outcome() Outcome {
+	out := a.out
+	out.Status, out.Notes, out.ReportPath = a.run.Status, a.notes, a.reports
+	out.SavedFiles = a.outputs.saved
+	out.CanContinue = !a.run.Status.Finished()
+	out.Counts = a.run.counts()
+	for i := range a.run.Plan {
+		c := &a.run.Plan[i]
+		switch {
+		case c.Status.failed() && len(out.Failed) < maxFailed:
+			out.Failed = append(out.Failed, *c)
+		case c.Status == CellRunning && c.Last() != nil:
+			out.Current = c
+		}
+	}
+	return out
 }

@@ -2,257 +2,173 @@ package nbrun
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"colabrelay/relay/client"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
 	"colabrelay/shared/contract"
 )
 
-// CellSpec says which cell RunCell runs.
-type CellSpec struct {
-	Path    string // of the notebook
-	Handle  string
-	Save    Save          // SaveInPlace or SaveNone
-	Timeout time.Duration // 0 means contract.DefaultTimeout, or what the cell's tag timeout= says
-	Runtime string
-}
-
-// RunCell runs one cell of the notebook at path, in one execution and without retries, or
-// attaches to it while it runs with the same source. ErrConflict means that it runs with
-// another one, ErrBusy that a run of the whole notebook is being continued by another call.
-func RunCell(ctx context.Context, vm VM, dir string, c CellSpec, o Options) (Outcome, error) {
-	r, err := openRecord(dir, c.Path, false)
+// RunCell runs one cell of the notebook at path, in one execution and without retries: a job of one
+// step. The same call finds the cell that an earlier one started with the same source, waits on,
+// and answers its end once: it returns the execution as last read, without events, and notes.
+// ErrConflict means that it runs with another source, ErrBusy that a run of the whole notebook is
+// being continued by another call. Of the Spec, Cells is the cell's handle, and Path, Runtime and
+// CellTimeout count.
+func RunCell(ctx context.Context, vm VM, dir string, s Spec, o Options) (x contract.Execution, notes []string, err error) {
+	r, err := openRecord(dir, s.Path, false)
 	if err != nil {
-		return Outcome{}, err
+		return x, nil, err
 	}
 	defer r.Close()
-	r.spec.Save = c.Save
-	s := &single{advance: &advance{Run: r, vm: vm, opt: o}, asked: c}
-	err = s.run(ctx)
-	err = s.closeSingle(ctx, err)
-	return s.describe(), err
+	r.spec, r.values = s, &parameters.Values{}
+	a := &advance{Run: r, vm: vm, opt: o}
+	if err = a.runCell(ctx); a.isCell() { // something was started
+		err = a.close(ctx, err)
+	}
+	return a.out.Execution, a.notes, err
 }
 
-// single carries out one call of RunCell.
-type single struct {
-	*advance
-	asked CellSpec
-	now   *Single // the cell that is run
-	was   CellStatus
-}
-
-func (s *single) run(ctx context.Context) (err error) {
-	if s.values, err = parameters.Parse(""); err != nil {
+func (a *advance) runCell(ctx context.Context) error {
+	if err := a.openWork(); err != nil {
 		return err
 	}
-	s.outputs.begin(s.asked.Save != SaveNone, s.vm, s.opt.SaveText)
-	if err := s.look(); err != nil {
-		return err
-	}
-	c, err := s.target()
+	now, err := a.target(a.spec.Cells)
 	if err != nil {
 		return err
 	}
-	if s.vm.InstanceID() == "" {
-		if _, err := s.vm.CurrentKernel(ctx); err != nil {
+	if a.vm.InstanceID() == "" {
+		if _, err := a.currentKernel(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.attach(ctx, c); err != nil {
+	if err := a.attach(now); err != nil {
 		return err
 	}
-	if s.was != "" {
-		return nil
-	}
-	if s.now == nil {
-		if err := s.start(ctx, c); err != nil {
+	if a.isCell() {
+		again, err := a.followEarlier(ctx, now)
+		if err != nil || !again {
 			return err
 		}
 	}
-	return s.follow(ctx, s.now, s.opt.Until)
+	if err := a.startCell(ctx, now); err != nil {
+		return err
+	}
+	return a.followCell(ctx)
 }
 
 // target returns the cell that the call names.
-func (s *single) target() (*cell, error) {
-	if c := s.view.byHandle[s.asked.Handle]; c != nil {
+func (a *advance) target(handle string) (*cell, error) {
+	if c := a.view.byHandle[handle]; c != nil {
 		return c, nil
 	}
-	i, err := s.view.document.Find(s.asked.Handle)
+	i, err := a.view.document.Find(handle)
 	if err != nil {
 		return nil, err
 	}
-	if found := s.view.document.Cell(i); found.Type != notebook.Code {
+	if found := a.view.document.Cell(i); found.Type != notebook.Code {
 		return nil, fmt.Errorf("%w: cell %d is a %s cell: only code cells can be run", ErrSpec, i, found.Type)
 	}
 	return nil, fmt.Errorf("%w: cell %d is blank: there is nothing to run", ErrSpec, i)
 }
 
-// attach finds the cell among those that earlier calls started. Those that have ended are
-// recorded.
-func (s *single) attach(ctx context.Context, c *cell) error {
-	for _, f := range s.flying() {
-		if f.Handle == c.handle && f.InstanceID == s.vm.InstanceID() {
+// attach finds the cell among those that earlier calls started.
+func (a *advance) attach(now *cell) error {
+	if job := a.record.Run.Job; job != nil && job.InstanceID == a.vm.InstanceID() {
+		if planned := a.record.Run.cell(now.handle); planned != nil && planned.pending() {
 			return fmt.Errorf("%w: it belongs to an unfinished run of the notebook, which run_notebook continues", ErrConflict)
 		}
 	}
-	for _, one := range slices.Clone(s.record.Singles) {
-		if one.Handle == c.handle && one.Source == c.source {
-			s.now = one // its end, if it has ended meanwhile, is this call's answer
-			s.noteEnded(one)
-		}
-		if err := s.catchUp(ctx, one); err != nil {
-			return err
-		}
-		switch {
-		case one.Handle != c.handle || one == s.now || !slices.Contains(s.record.Singles, one):
-		case one.Ended:
-			s.dropSingle(one) // of a source that nobody asks for any more
-		default:
-			return fmt.Errorf("%w: wait for its end, or interrupt the execution %s", ErrConflict, one.ExecutionID)
-		}
-	}
-	if s.now != nil && s.was == "" && !slices.Contains(s.record.Singles, s.now) {
-		s.now = nil // it did not run
+	switch one := a.record.ofCell(now.handle); {
+	case one == nil:
+	case one.Job.InstanceID != a.vm.InstanceID():
+		a.forget(one)
+		a.addNote("cell %d (id %s) was running on a VM that was replaced: its end is not known", now.index, now.handle)
+	default:
+		a.run = one
 	}
 	return nil
 }
 
-// catchUp reads what the VM has of a cell that an earlier call started.
-func (s *single) catchUp(ctx context.Context, one *Single) error {
-	if one.Ended && one != s.now { // a call for this cell reports it
-		return nil
-	}
-	if one.InstanceID != s.vm.InstanceID() {
-		s.dropSingle(one)
-		s.addNote("cell %d (%s) was running on a VM that was replaced: its end is not known", one.Index, one.Handle)
-		return nil
-	}
-	if one.ExecutionID == "" {
-		if err := s.findIDs(ctx, []*Flight{&one.Flight}); err != nil {
-			return err
+// followEarlier follows what an earlier call started, and reports whether the cell is to be run anew:
+// it did not run, or has ended with another source. If that has not begun, it does not run.
+func (a *advance) followEarlier(ctx context.Context, now *cell) (again bool, err error) {
+	one, until := a.run, a.opt.Until
+	stale := one.Plan[0].Source != now.source
+	if stale {
+		if err := one.Job.Stop(ctx, a.vm, false); err != nil {
+			return false, err
 		}
+		a.opt.Until = time.Now()
+	} else if j, err := a.vm.Job(ctx, one.Job.JobID, 0, 0); err == nil && j.State.Ended() {
+		a.addNote("this is the end of the execution that an earlier call started; the same call runs the cell again")
 	}
-	now := s.view.byHandle[one.Handle]
+	err = a.followCell(ctx)
+	a.opt.Until = until
 	switch {
-	case one.ExecutionID != "":
-		return s.follow(ctx, one, time.Now())
-	case one.Handle == s.asked.Handle && now != nil && now.sent == one.Sent:
-		return s.send(ctx, one, now.code)
+	case err != nil:
+		return false, err
+	case stale && one.Job != nil:
+		return false, fmt.Errorf("%w: wait for its end, or interrupt the execution %s", ErrConflict, a.out.Execution.ExecutionID)
 	}
-	s.dropSingle(one) // it was never accepted
-	return nil
+	return stale || one.Job == nil && one.Plan[0].Status == CellNotRun, nil
 }
 
-// start submits the cell, after recording it on disk.
-func (s *single) start(ctx context.Context, c *cell) error {
-	s.record.forgetEnded()
-	if len(s.record.Singles) >= maxSingles {
-		return fmt.Errorf("%w: %d cells of this notebook are waiting or running already", ErrSpec, maxSingles)
-	}
-	timeout := c.timeout(contract.DefaultTimeout)
-	if s.asked.Timeout > 0 {
-		timeout = min(s.asked.Timeout, contract.MaxTimeout).Seconds()
-	}
-	s.record.Runtime = s.asked.Runtime
-	s.now = &Single{Index: c.index, Title: c.title, Save: s.asked.Save, Flight: Flight{
-		Handle: c.handle, RequestID: rand.Text(), InstanceID: s.vm.InstanceID(),
-		Source: c.source, Sent: c.sent, Timeout: timeout, SubmittedAt: time.Now().UTC(),
-	}}
-	s.record.Singles = append(s.record.Singles, s.now)
-	s.record.keepCode(c)
-	if err := s.save(); err != nil {
-		s.dropSingle(s.now)
-		return err
-	}
-	return s.send(ctx, s.now, c.code)
-}
-
-func (s *single) send(ctx context.Context, one *Single, code string) error {
-	wait := max(0, min(singleWait, time.Until(s.opt.Until)*9/10).Seconds())
-	e, err := s.vm.SubmitTo(ctx, one.InstanceID, one.submit(code, wait))
-	var refused *contract.Error
-	if errors.As(err, &refused) {
-		s.dropSingle(one)
-	}
+// startCell prepares the job of a cell.
+func (a *advance) startCell(ctx context.Context, now *cell) error {
+	k, err := a.currentKernel(ctx)
 	if err != nil {
 		return err
 	}
-	one.ExecutionID = e.ExecutionID
-	s.reading(&one.Flight).first = &e
-	return nil
+	one := newRunRecord(a.spec)
+	one.KernelID, one.Planned = k.KernelID, true
+	one.plan(now)
+	a.record.Runtime = a.spec.Runtime
+	a.run, a.now, a.out = &one, reading{}, Outcome{}
+	a.record.Cells = append(a.record.Cells[max(0, len(a.record.Cells)+1-maxCells):], a.run)
+	step := a.stepFor(&one.Plan[0], now, nil)
+	step.Attempts = 1
+	if a.spec.CellTimeout > 0 { // goes before the cell's tag
+		step.TimeoutSeconds = min(a.spec.CellTimeout, contract.MaxTimeout).Seconds()
+	}
+	err = a.prepareJob([]contract.JobStep{step}, []Step{newStep(step, &one.Plan[0])})
+	if err != nil {
+		a.forget(a.run)
+	}
+	return err
 }
 
-// follow reads a cell to its end, or until then.
-func (s *single) follow(ctx context.Context, one *Single, until time.Time) error {
-	rd := s.reading(&one.Flight)
-	rd.prompt = nil
-	from := contract.Execution{ExecutionID: one.ExecutionID}
-	if rd.first != nil {
-		from, rd.first = *rd.first, nil
+// forget drops a run of a single cell.
+func (a *advance) forget(one *RunRecord) {
+	a.record.Cells = slices.DeleteFunc(a.record.Cells, func(r *RunRecord) bool { return r == one })
+}
+
+// followCell follows the cell to its end, or until the call's time is over.
+func (a *advance) followCell(ctx context.Context) error {
+	one := a.run
+	if one.KernelID != "" {
+		a.record.KernelID = one.KernelID // in which the cell runs
 	}
-	var failed error
-	e, err := client.Follow(client.WithBehindInput(ctx), &peeker{s.vm, rd, &s.outputs}, from, client.FollowOptions{
-		From: rd.offset, Until: until, Available: !until.After(time.Now()), MaxBytes: contract.MaxReadBytes, Instance: one.InstanceID,
-		Visit: func(e contract.Execution) bool {
-			failed = s.visitSingle(ctx, one, e)
-			return failed == nil && client.BehindInput(e) == nil
-		},
-	})
+	j, err := a.follow(ctx)
 	switch {
-	case failed != nil:
-		return failed
-	case refusedAs(err, contract.CodeNotFound), refusedAs(err, contract.CodeNewInstance):
-		s.dropSingle(one)
-		s.addNote("the VM no longer has the execution of cell %d (%s): how it ended is unknown", one.Index, one.Handle)
-		s.was = CellLost
-		return nil
-	case err != nil:
+	case isGone(err):
+		a.forget(one)
+		return fmt.Errorf("cell %d (id %s): how it ended is unknown; the same call runs it again: %w", one.Plan[0].Index, one.Plan[0].Handle, err)
+	case err != nil && one.Job == nil: // the VM refused it
+		a.forget(one)
 		return err
-	case e.End:
-		s.landSingle(one, e)
-	case e.Status == contract.StatusWaitingForInput:
-		s.out.Prompt = rd.prompt
+	case err != nil || !one.Job.isRead(j):
+		if a.out.Execution.ExecutionID == "" { // it has not begun
+			a.out.Execution = contract.Execution{Status: contract.StatusQueued, Behind: j.Behind}
+		}
+		return err
 	}
-	s.out.Behind = client.BehindInput(e)
+	if one.Plan[0].Status == CellNotRun { // its kernel ended before its turn
+		a.out.Execution = contract.Execution{Status: contract.StatusCancelled, Reason: j.Reason, End: true}
+	}
+	one.Job = nil
+	a.forget(one)
 	return nil
-}
-
-func (s *single) visitSingle(ctx context.Context, one *Single, e contract.Execution) error {
-	if err := checkAnswer(&one.Flight, e); err != nil {
-		return err
-	}
-	rd := s.reading(&one.Flight)
-	rd.offset = e.NextOffset
-	if one == s.now {
-		s.out.Execution = e
-		s.out.Execution.Events = nil
-	}
-	if e.KernelID == "" {
-		return nil
-	}
-	if e.StartedAt != nil {
-		one.Started = e.StartedAt
-	}
-	if !rd.began {
-		rd.began = true
-		s.outputs.start(&one.Flight)
-	}
-	s.outputs.add(ctx, &one.Flight, e)
-	rd.see(one.ExecutionID, e.Events)
-	if one != s.now {
-		return nil
-	}
-	if s.opt.Output != nil && len(e.Events) > 0 {
-		s.opt.Output(CellRecord{Handle: one.Handle, Index: one.Index, Title: one.Title, Status: CellRunning}, one.ExecutionID, e.Events)
-	}
-	if s.opt.Progress != nil {
-		s.opt.Progress(Progress{Total: 1, Index: one.Index, Title: one.Title, LastLine: rd.lastLine})
-	}
-	return s.outputs.flush(ctx, s.work, false)
 }

@@ -1,197 +1,205 @@
 package nbrun
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
+	"maps"
 	"slices"
-	"sort"
+	"strings"
+
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
 )
 
 // changed reports whether the notebook's code was edited since the run last compared it. A
 // notebook that can't be read just now is compared later.
 func (a *advance) changed() bool {
-	if a.run().Stopping != "" || a.look() != nil || a.view.digest == a.run().View {
+	if a.look() != nil || a.isCell() || a.run.Stopping != "" || a.view.digest == a.run.View {
 		return false
 	}
 	a.followHandles()
 	return true
 }
 
-// followChanges adapts the run to edits of the notebook, as Spec.OnChange says.
+// followChanges adapts the run to edits of the notebook: what has not begun follows the file.
 func (a *advance) followChanges(ctx context.Context) error {
-	if err := a.look(); err != nil {
+	job := a.run.Job
+	if job != nil && !job.Accepted {
+		return nil // it is changed when the VM has it
+	}
+	if err := a.look(); err != nil || !a.changed() {
 		return err
 	}
-	run := a.run()
-	if a.view.digest == run.View || run.Stopping != "" {
-		return nil
-	}
-	a.followHandles()
-	added, err := a.added()
-	if err != nil {
-		return err
-	}
-	edited := a.editedCells()
-	affected := len(added) > 0 || len(edited) > 0 || a.moved()
-	switch {
-	case !affected:
-	case a.spec.OnChange == RefuseChanged:
-		return fmt.Errorf("%w, which this run is to refuse: %s", ErrChanged, changesText(added, edited))
-	case a.spec.OnChange == RestartChanged:
-		return a.planAgain(ctx)
-	default:
-		if err := a.withdrawQueued(ctx, edited); err != nil {
+	a.adaptPlan()
+	if job != nil {
+		if done, err := a.editJob(ctx); err != nil || !done {
 			return err
 		}
-		a.adaptPlan(added, edited)
 	}
-	run.View = a.view.digest
+	a.run.View = a.view.digest
 	return nil
 }
 
-func changesText(added []*cell, edited []*CellRecord) string {
-	switch {
-	case len(edited) > 0:
-		return fmt.Sprintf("cell %d (%s) was edited or deleted", edited[0].Index, edited[0].Handle)
-	case len(added) > 0:
-		return fmt.Sprintf("cell %d (%s) is new", added[0].index, added[0].handle)
+// followHandles finds planned cells under their new handles. Editors give cells other ids when they
+// save; where cells have no ids, handles contain indexes, which change when a cell is inserted
+// or deleted above. If the cell of a handle has vanished, the cells with its source that have no
+// lasting id are taken for those of the plan, in their order. Without this, cells that have run
+// would count as deleted, and run again as new ones.
+func (a *advance) followHandles() {
+	vanished, free := map[string]bool{}, map[string][]string{} // by source
+	for i := range a.run.Plan {
+		c := &a.run.Plan[i]
+		vanished[c.Source] = vanished[c.Source] || a.view.byHandle[c.Handle] == nil
 	}
-	return "cells were moved"
-}
-
-// added returns the cells that the selection names and the plan does not have.
-func (a *advance) added() (all []*cell, err error) {
-	if needsFacts(a.spec.Cells) {
-		return nil, nil
-	}
-	candidates := make([]candidate, len(a.view.cells))
-	for i, c := range a.view.cells {
-		candidates[i] = candidate{Index: c.index, Handle: c.handle}
-	}
-	places, err := selectCells(a.spec.Cells, candidates)
-	if err != nil { // it names a cell that was deleted
-		return nil, nil
-	}
-	for _, i := range places {
-		if c := a.view.cells[i]; a.run().cell(c.handle) == nil {
-			all = append(all, c)
+	for _, c := range a.view.cells {
+		if vanished[c.source] && (isPlace(c.handle) || a.run.cell(c.handle) == nil) {
+			free[c.source] = append(free[c.source], c.handle)
 		}
 	}
-	return all, nil
-}
-
-// editedCells returns the planned cells whose source is another one now, or that were deleted.
-func (a *advance) editedCells() (all []*CellRecord) {
-	for i := range a.run().Plan {
-		c := &a.run().Plan[i]
-		if now := a.view.byHandle[c.Handle]; now == nil && c.pending() || now != nil && now.source != c.Source {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-// moved reports whether the planned cells have another order now.
-func (a *advance) moved() bool {
-	before := -1
-	for i := range a.run().Plan {
-		now := a.view.byHandle[a.run().Plan[i].Handle]
-		if now == nil {
+	renamed := map[string]string{}
+	for i := range a.run.Plan {
+		c := &a.run.Plan[i]
+		left := free[c.Source]
+		if len(left) == 0 || !isPlace(c.Handle) && a.view.byHandle[c.Handle] != nil {
 			continue
 		}
-		if now.index < before {
-			return true
+		if free[c.Source] = left[1:]; left[0] != c.Handle {
+			renamed[c.Handle] = left[0]
 		}
-		before = now.index
 	}
-	return false
+	if len(renamed) > 0 {
+		a.rename(renamed)
+	}
 }
 
-// edited reports whether the cell of a flight has another source now than the one that ran, or
-// was deleted.
-func (a *advance) edited(f *Flight) bool {
-	now := a.view.byHandle[f.Handle]
-	return now == nil || now.source != f.Source
-}
+// isPlace reports whether a handle has the form #index-hash8.
+func isPlace(handle string) bool { return strings.HasPrefix(handle, "#") }
 
-// withdrawQueued cancels the queued cells, because edits may have changed their sources or
-// their order. The first one stays if it is not known to be queued, or was not edited.
-func (a *advance) withdrawQueued(ctx context.Context, edited []*CellRecord) error {
-	flying := a.flying()
-	if len(flying) == 0 {
-		return nil
+// rename gives cells their new handles. A write meanwhile may have found none of the old ones.
+func (a *advance) rename(renamed map[string]string) {
+	change := func(handle *string) { *handle = cmp.Or(renamed[*handle], *handle) }
+	for i := range a.run.Plan {
+		c := &a.run.Plan[i]
+		change(&c.Handle)
+		for k := range c.SkippedBecause {
+			change(&c.SkippedBecause[k].Cell)
+		}
 	}
-	from, first := 1, a.run().cell(flying[0].Handle)
-	if first.Status != CellRunning && slices.Contains(edited, first) {
-		from = 0
+	ran := map[string]CellRun{}
+	for from, to := range renamed {
+		if last, has := a.record.Ran[from]; has {
+			ran[to] = last
+			delete(a.record.Ran, from)
+		}
 	}
-	for from < len(flying) && a.hasStarted(ctx, flying[from]) {
-		from++
-	}
-	return a.withdraw(ctx, from, a.cancelQueued)
-}
-
-// hasStarted asks the VM, which may be ahead of what was read: a cell that runs is not queued.
-func (a *advance) hasStarted(ctx context.Context, f *Flight) bool {
-	if f.ExecutionID == "" {
-		return false
-	}
-	e, err := a.vm.Execution(ctx, f.ExecutionID, 0, 0, 1)
-	return err == nil && e.KernelID != ""
+	maps.Copy(a.record.Ran, ran)
+	a.run.places, a.needs = nil, nil
+	a.outputs.markAll()
 }
 
 // adaptPlan takes over the notebook's new cells, sources and order.
-func (a *advance) adaptPlan(added []*cell, edited []*CellRecord) {
-	for _, c := range edited {
-		if !c.pending() && c.Status != CellSkipped {
-			a.addNote("cell %d (%s) was edited after it had run: it is dirty", c.Index, c.Handle)
-		}
-	}
-	reached := a.reached()
-	plan := a.run().Plan
-	for _, c := range added {
-		if c.index < reached {
-			a.addNote("the new cell %d (%s) is above cells that have run: it was not run", c.index, c.handle)
+func (a *advance) adaptPlan() {
+	run, reached := a.run, 0
+	for i := range run.Plan {
+		c := &run.Plan[i]
+		now, waits := a.view.byHandle[c.Handle], c.pending() || c.Status == CellSkipped
+		if now == nil {
 			continue
 		}
-		plan = append(plan, newCellRecord(c))
-	}
-	for i := range plan {
-		c := &plan[i]
-		if now := a.view.byHandle[c.Handle]; now != nil {
-			c.Index, c.Title = now.index, now.title
-			if c.pending() || c.Status == CellSkipped {
-				c.Source = now.source
-			}
+		c.Index, c.Title = now.index, now.title
+		if !waits || c.Status == CellRunning {
+			reached = max(reached, now.index)
+		}
+		switch {
+		case waits:
+			c.Source = now.source
+		case now.source != c.Source:
+			a.addNote("cell %d (id %s) was edited after it had run: it is dirty", c.Index, c.Handle)
 		}
 	}
-	sort.SliceStable(plan, func(i, j int) bool { return plan[i].Index < plan[j].Index })
-	a.run().Plan = plan
-	if a.run().firstFailed() != nil {
-		a.run().Undecided = a.spec.OnError == SkipDependents
-	}
-}
-
-// reached is the index of the last cell that has started.
-func (a *advance) reached() (index int) {
-	for i := range a.run().Plan {
-		c := &a.run().Plan[i]
-		now := a.view.byHandle[c.Handle]
-		if now != nil && (!c.pending() && c.Status != CellSkipped || c.Status == CellRunning) {
-			index = max(index, now.index)
+	// The cells of a selection that names a deleted one are not chosen anew; dirty names all from the
+	// cell with which the run began.
+	chosen, _ := a.choose(func(c *cell) bool { return len(run.Plan) > 0 && run.Plan[0].Handle == c.handle })
+	for _, c := range chosen {
+		switch {
+		case run.cell(c.handle) != nil:
+		case c.index < reached:
+			a.addNote("the new cell %d (id %s) is above cells that have run: it was not run", c.index, c.handle)
+		default:
+			run.plan(c)
 		}
 	}
-	return index
+	slices.SortStableFunc(run.Plan, func(a, b CellRecord) int { return cmp.Compare(a.Index, b.Index) })
+	run.places, a.needs = nil, nil
 }
 
-// planAgain starts the run again with the edited notebook.
-func (a *advance) planAgain(ctx context.Context) error {
-	if err := a.abandon(ctx); err != nil {
+// maxEdits is how often a call tries to edit the job: each time, another cell may have begun meanwhile.
+const maxEdits = 5
+
+// editJob replaces the steps of the job that have not begun by those that the notebook has now. If
+// it is not done, another step has begun meanwhile.
+func (a *advance) editJob(ctx context.Context) (done bool, err error) {
+	a.edits++
+	err = a.tryEdit(ctx)
+	switch {
+	case errors.Is(err, errBegan) && a.edits < maxEdits:
+		return false, nil
+	case errors.Is(err, errBegan):
+		a.addNote("the notebook was edited, but its cells begin too quickly for the run to follow: the cells ran as they were")
+	case isRefused(err):
+		a.addNote("the VM did not take the notebook's edits, so its cells run as they were: %s", plain.Line(err.Error()))
+	case err != nil:
+		return false, err
+	}
+	return true, nil
+}
+
+// errBegan means that a step began while the job was being edited.
+var errBegan = errors.New("a step has begun meanwhile")
+
+func (a *advance) tryEdit(ctx context.Context) error {
+	job := a.run.Job
+	j, err := a.vm.Job(ctx, job.JobID, contract.MaxJobSteps, 0)
+	switch {
+	case err != nil || j.State.Ended():
+		return err
+	case !job.isAt(j.Revision) || j.Next < 0 || j.Next > len(job.Steps):
+		a.addNote("another program edited the run on the VM: cells of the notebook that the run lacks will run after it has ended")
+		return nil
+	}
+	begun, left, from := begunSteps{}, job.Steps[j.Next:], ""
+	for _, s := range job.Steps[:j.Next] {
+		begun[s.Cell] = s.ID
+	}
+	sent, steps := a.stepsFor(begun)
+	if slices.Equal(steps, left) {
+		return nil
+	}
+	if len(left) > 0 {
+		from = left[0].ID
+	}
+	job.Revision, job.Proposed = j.Revision, slices.Concat(job.Steps[:j.Next], steps)
+	if err := a.save(); err != nil {
 		return err
 	}
-	run := a.run()
-	run.Plan, run.Flights, run.Planned, run.Retries, run.RetryAt, run.Undecided = nil, nil, false, 0, nil, false
-	run.Saved, run.Saving, run.Restoring = nil, "", false
-	a.addNote("the notebook was edited: the run starts again, as was asked for")
-	return a.plan(ctx)
+	err = job.Edit(ctx, a.vm, from, sent)
+	if refusedAs(err, contract.CodeConflict) || err == nil && !job.isAt(job.Revision) {
+		return errBegan
+	}
+	return err
+}
+
+func refusedAs(err error, code contract.Code) bool {
+	refused, ok := errors.AsType[*contract.Error](err)
+	return ok && refused.Code == code
+}
+
+// isAt reports whether Steps are those of the job's present revision. It takes over the edit that
+// was about to be sent if that has arrived.
+func (j *JobRecord) isAt(revision int) bool {
+	if revision == j.At+1 && j.Proposed != nil {
+		j.Steps, j.Proposed, j.At = j.Proposed, nil, revision
+	}
+	return revision == j.At
 }

@@ -1,10 +1,8 @@
 package nbrun
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,46 +12,8 @@ import (
 // slow waits until the test writes the file "go" into the working directory.
 const slow = "\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)"
 
-// tooLate lets a cell start just before it is to be cancelled.
-type tooLate struct {
-	VM
-	start func()
-	once  sync.Once
-}
-
-func (v *tooLate) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
-	v.once.Do(v.start)
-	return v.VM.CancelQueued(ctx, id)
-}
-
-func (v *tooLate) Interrupt(ctx context.Context, id string) (contract.Execution, error) {
-	v.once.Do(v.start)
-	return v.VM.Interrupt(ctx, id)
-}
-
-func TestACellThatStartsWhileItIsToBeCancelledRunsOnce(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")+slow), src(says("c1")+strings.ReplaceAll(slow, "'go'", "'on'")), src(says("c2")))
-	b.reach(m, b.spec(), m, "c0")
-	b.rewrite(src(says("c0")+slow), src(says("c1")+strings.ReplaceAll(slow, "'go'", "'on'")), src(says("edited")))
-	vm := &tooLate{VM: m}
-	vm.start = func() { // the cancel of c2, the last one, comes first
-		m.touch("go")
-		for len(m.ran()) < 2 {
-			if t.Context().Err() != nil {
-				return
-			}
-		}
-	}
-	b.advance(b.spec(), vm, 300*time.Millisecond)
-	m.touch("on")
-	b.finish(b.spec(), vm, StatusSucceeded)
-	m.ranIs("c0", "c1", "edited")
-}
-
 func TestCellsEditedWhileQueuedRunWithTheirNewSource(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		before := []src{src(says("c0")), src(says("c1") + slow), src(says("c2")), src(says("c3"))}
 		b := write(t, before...)
 		b.reach(m, b.spec(), vm, "c1")
@@ -70,7 +30,7 @@ func TestCellsEditedWhileQueuedRunWithTheirNewSource(t *testing.T) {
 }
 
 func TestOutputsOfACellEditedWhileItRanAreNotInTheNotebook(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow+"\nprint('old')"), src(says("c2")))
 		b.reach(m, b.spec(), vm, "c1")
 		b.rewrite(src(says("c0")+"#"), "print('new')", src(says("c2")))
@@ -80,17 +40,17 @@ func TestOutputsOfACellEditedWhileItRanAreNotInTheNotebook(t *testing.T) {
 		if text := b.outputs("c1"); text != "" {
 			t.Errorf("the edited cell shows %q", text)
 		}
-		if notes := strings.Join(got.Outcome.Notes, "\n"); !strings.Contains(notes, "cell 0 (c0) was edited after it had run") || !strings.Contains(notes, "cell 1 (c1) was edited while it ran") {
+		if notes := strings.Join(got.Outcome.Notes, "\n"); !strings.Contains(notes, "cell 0 (id c0) was edited after it had run") || !strings.Contains(notes, "cell 1 (id c1) was edited while it ran") {
 			t.Errorf("notes %q", notes)
 		}
-		if state := got.Record.State("c1", "print('new')"); state != Dirty {
+		if state := got.Record.state(&cell{handle: "c1", source: hash("print('new')")}); state != Dirty {
 			t.Errorf("its state is %s", state)
 		}
 	})
 }
 
 func TestCellsInsertedDeletedAndMovedMeanwhile(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")), src(says("c3")), src(says("c4")))
 		b.reach(m, b.spec(), vm, "c1")
 		b.rewriteCells(
@@ -110,35 +70,6 @@ func TestCellsInsertedDeletedAndMovedMeanwhile(t *testing.T) {
 	})
 }
 
-func TestARunMayRefuseEdits(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
-	s := b.spec()
-	s.OnChange = RefuseChanged
-	b.reach(m, s, m, "c1")
-	b.rewrite(src(says("c0")), src(says("c1")+slow), src(says("edited")))
-	got := b.advance(s, m, 300*time.Millisecond)
-	if !errors.Is(got.err, ErrChanged) || !got.CanContinue {
-		t.Fatalf("%v %s", got.err, got.Status())
-	}
-	m.touch("go")
-	s.OnChange = ContinueChanged
-	b.advance(s, m, long)
-}
-
-func TestARunMayStartAgainAfterEdits(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
-	s := b.spec()
-	s.OnChange = RestartChanged
-	b.reach(m, s, m, "c1")
-	b.rewrite(src(says("c0")), src(says("edited")), src(says("c2")))
-	b.finish(s, m, StatusSucceeded)
-	m.ranIs("c0", "c1", "c0", "edited", "c2")
-}
-
 func TestOtherArgumentsReplaceAnUnfinishedRun(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))
@@ -154,11 +85,11 @@ func TestOtherArgumentsReplaceAnUnfinishedRun(t *testing.T) {
 	}
 }
 
-// Nothing would interrupt such a cell later: the new run does not know its request_id.
-func TestAReplacedRunsUnansweredCellIsInterruptedToo(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+// Nothing would interrupt such a job later: the new run does not know it.
+func TestAReplacedRunsUnansweredJobIsInterruptedToo(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")+slow), src(says("c1")))
-		vm.answer = func(contract.Execution, error) (contract.Execution, error) { return contract.Execution{}, errCut }
+		vm.answer = func(contract.Job, error) (contract.Job, error) { return contract.Job{}, errCut }
 		if got := b.advance(b.spec(), vm, long); !errors.Is(got.err, errCut) {
 			t.Fatalf("%v %s", got.err, got.cells())
 		}
@@ -166,5 +97,70 @@ func TestAReplacedRunsUnansweredCellIsInterruptedToo(t *testing.T) {
 		s := b.spec()
 		s.Cells = "c1"
 		b.finish(s, vm, StatusSucceeded)
+	})
+}
+
+// Cells of nbformat 4.4 have no ids. They are exchanged in the file while they wait.
+func TestCellsWithoutIDsThatAreExchangedRunInTheirNewOrder(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		cells := []src{src(says("c0") + slow), src(says("c1")), src(says("c2")), src(says("c3"))}
+		b := write(t, cells...)
+		b.withoutIDs(cells...)
+		for range 100 {
+			if got := b.advance(b.spec(), vm, 200*time.Millisecond); got.err != nil || len(m.ran()) > 0 {
+				break
+			}
+		}
+		b.withoutIDs(cells[0], cells[3], cells[1], src(says("edited")))
+		b.advance(b.spec(), vm, 300*time.Millisecond)
+		m.touch("go")
+		got := b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "c3", "c1", "edited")
+		if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "no longer in the notebook as it was") {
+			t.Errorf("notes %q", notes)
+		}
+	})
+}
+
+// The answer to the edit is lost, and another relay goes on: the edit counts once.
+func TestAnEditWhoseAnswerWasLostIsFollowedOnce(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")+slow), src(says("c1")), src(says("c2")))
+		b.reach(m, b.spec(), vm, "c0")
+		b.rewrite(src(says("c0")+slow), src(says("first")), src(says("c2")))
+		vm.answer = func(j contract.Job, err error) (contract.Job, error) { return contract.Job{}, errCut }
+		if got := b.advance(b.spec(), vm, 300*time.Millisecond); !errors.Is(got.err, errCut) {
+			t.Fatalf("%v", got.err)
+		}
+		vm.answer = nil
+		b.rewrite(src(says("c0")+slow), src(says("second")), src(says("c2")))
+		b.advance(b.spec(), vm, 300*time.Millisecond)
+		m.touch("go")
+		b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "second", "c2")
+	})
+}
+
+// The job is another program edited the run: the run says so, and runs what is
+// left when the job has ended.
+func TestAnEditByAnotherProgramIsNamed(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")+slow), src(says("c1")))
+		got := b.reach(m, b.spec(), vm, "c0")
+		job := got.Run.Job
+		_, err := m.PatchJob(t.Context(), job.InstanceID, job.JobID, contract.JobPatch{
+			PatchID: "other", Revision: job.Revision, From: job.Steps[1].ID, Steps: []contract.JobStep{{StepID: "other", Code: says("other")}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.rewrite(src(says("c0")+slow), src(says("edited")))
+		b.advance(b.spec(), vm, 300*time.Millisecond)
+		m.touch("go")
+		got = b.advance(b.spec(), vm, long)
+		m.ranIs("c0", "other", "edited")
+		if notes := strings.Join(got.Run.Notes, "\n"); got.err != nil || !strings.Contains(notes, "another program edited the run") || got.Status() != StatusSucceeded {
+			t.Errorf("%v %s, notes %q", got.err, got.Status(), notes)
+		}
 	})
 }

@@ -26,7 +26,7 @@ func TestDamagedRecordsAreReportedAndKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			r.record.Life.InstanceID = "the instance"
+			r.record.Runtime = "the instance"
 			if err := r.save(); err != nil {
 				t.Fatal(err)
 			}
@@ -36,12 +36,12 @@ func TestDamagedRecordsAreReportedAndKept(t *testing.T) {
 			r, err := Open(dir, s)
 			if err == nil {
 				r.Close()
-				return r.record.Life.InstanceID, ""
+				return r.record.Runtime, ""
 			}
 			if !errors.Is(err, ErrDamaged) {
 				t.Errorf("the error is not %v but %v", ErrDamaged, err)
 			}
-			s.OnChange = RestartChanged
+			s.Restart = true
 			if r, err = Open(dir, s); err != nil {
 				t.Fatalf("a new run: %v", err)
 			}

@@ -14,27 +14,36 @@ var errCut = errors.New("the connection was cut")
 // faults is a VM whose requests and answers a test can change.
 type faults struct {
 	VM
-	before  func(s contract.Submit) error // a submit is sent; an error means that it is not
-	answer  func(e contract.Execution, err error) (contract.Execution, error)
+	before  func() error                                          // a job is submitted or edited; an error means that it is not
+	answer  func(j contract.Job, err error) (contract.Job, error) // to a submit or an edit
 	read    func(e contract.Execution, err error) (contract.Execution, error)
-	probed  func(p *contract.Probe)
-	submits []contract.Submit
+	looked  func(j contract.Job)
+	submits int
+	looks   int
+	patches int
 	reads   int
-	lists   int
 }
 
-func (f *faults) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
+func (f *faults) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
+	return f.change(&f.submits, func() (contract.Job, error) { return f.VM.SubmitJobTo(ctx, instanceID, s) })
+}
+
+func (f *faults) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
+	return f.change(&f.patches, func() (contract.Job, error) { return f.VM.PatchJob(ctx, instanceID, id, p) })
+}
+
+func (f *faults) change(count *int, request func() (contract.Job, error)) (contract.Job, error) {
 	if f.before != nil {
-		if err := f.before(s); err != nil {
-			return contract.Execution{}, err
+		if err := f.before(); err != nil {
+			return contract.Job{}, err
 		}
 	}
-	f.submits = append(f.submits, s)
-	e, err := f.VM.SubmitTo(ctx, instanceID, s)
+	*count++
+	j, err := request()
 	if f.answer != nil {
-		e, err = f.answer(e, err)
+		j, err = f.answer(j, err)
 	}
-	return e, err
+	return j, err
 }
 
 func (f *faults) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
@@ -46,37 +55,19 @@ func (f *faults) Execution(ctx context.Context, id string, offset int64, wait ti
 	return e, err
 }
 
-func (f *faults) List(ctx context.Context, limit int) (contract.ExecutionList, error) {
-	f.lists++
-	return f.VM.List(ctx, limit)
-}
-
-func (f *faults) Probe(ctx context.Context) (contract.Probe, error) {
-	p, err := f.VM.Probe(ctx)
-	if f.probed != nil {
-		f.probed(&p)
+func (f *faults) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+	j, err := f.VM.Job(ctx, id, from, wait)
+	if f.looked != nil {
+		f.looks++
+		f.looked(j)
 	}
-	return p, err
+	return j, err
 }
 
-// withoutChains makes an executor appear that does not know chains.
-func withoutChains(vm VM) *faults {
-	return &faults{VM: vm, probed: func(p *contract.Probe) { p.Limits.AfterRequestID = false }}
-}
-
-// each runs f with a machine whose executor knows chains, and with one that does not.
-func each(t *testing.T, f func(t *testing.T, m *machine, vm *faults)) {
+// withFaults runs f with a machine and a VM whose requests it can change.
+func withFaults(t *testing.T, f func(t *testing.T, m *machine, vm *faults)) {
 	t.Helper()
 	t.Parallel()
-	for name, known := range map[string]bool{"chains": true, "singly": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := borrow(t, oldStack(t))
-			vm := &faults{VM: m}
-			if !known {
-				vm = withoutChains(m)
-			}
-			f(t, m, vm)
-		})
-	}
+	m := borrow(t, oldStack(t))
+	f(t, m, &faults{VM: m})
 }

@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	"colabrelay/relay/checkpoint"
-	"colabrelay/relay/dataflow"
 )
 
 // FuzzRecord reads any file as the record of a notebook's runs. A record that is accepted can be
@@ -16,10 +15,10 @@ import (
 func FuzzRecord(f *testing.F) {
 	const path = "/n.ipynb"
 	for _, seed := range []string{
-		`{"kind":"notebook","version":1,"path":"/n.ipynb","run":{"run_id":"r","status":"failed","plan":[{"cell_id":"a","status":"failed","attempts":[{"error":{"ename":"E\u001b[2J","evalue":"v"},"seconds":-1}]},{"cell_id":"b","skipped_because":[{"cell_id":"a","names":["x"]}]}],"flights":[{"cell_id":"a","request_id":"q"}]}}`,
-		`{"kind":"notebook","version":1,"path":"/n.ipynb","run":{"run_id":"r","plan":[null,{}]},"singles":[null]}`,
-		`{"kind":"notebook","version":1,"path":"/n.ipynb","history":null,"life":{"runs":[{"cell_id":"a"}]},"facts":{"d":{"functions":{"f":{}}}},"code":{"d":"1"}}`,
-		`{"kind":"notebook","version":1,"path":"/n.ipynb","run":{"plan":[]},"run":{"run_id":"x","flights":[null]}}`, "null", "[]",
+		`{"kind":"notebook","version":3,"path":"/n.ipynb","run":{"run_id":"r","status":"failed","plan":[{"cell_id":"a","status":"failed","attempts":[{"error":{"ename":"E\u001b[2J","evalue":"v"},"seconds":-1}]},{"cell_id":"b","skipped_because":[{"cell_id":"a","names":["x"]}]}],"job":{"job_id":"j","accepted":true,"steps":[{"step_id":"s","cell_id":"a"}],"proposed":[{}]}}}`,
+		`{"kind":"notebook","version":3,"path":"/n.ipynb","run":{"run_id":"r","plan":[null,{}]},"cells":[null]}`,
+		`{"kind":"notebook","version":3,"path":"/n.ipynb","ran":{"a":{"cell_id":"b"}},"cells":[{"run_id":"r","plan":[{"cell_id":"a"}],"job":{"job_id":"j","accepted":true}}]}`,
+		`{"kind":"notebook","version":3,"path":"/n.ipynb","run":{"plan":[]},"run":{"run_id":"x","job":{"steps":[{}]}}}`, "null", "[]",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -42,7 +41,6 @@ func FuzzRecord(f *testing.F) {
 		if strings.ContainsFunc(string(markdown), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
 			t.Errorf("the report is %q", markdown)
 		}
-		dataflow.Sync(nil, r.runs())
 		r.prune()
 		if _, err := json.Marshal(r); err != nil {
 			t.Error(err)
@@ -50,25 +48,20 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzChoices reads any selection of cells and any retry_on.
+// FuzzChoices reads any selection of cells.
 func FuzzChoices(f *testing.F) {
-	f.Add("1-2,from:b,dirty", "none,*Error,[", "ResourceExhausted", "status code 503")
-	f.Add("-1,9223372036854775808,3-1", ",,a?", "KeyboardInterrupt", "\xff")
-	cells := []candidate{{Index: 0, Handle: "a", Dirty: true}, {Index: 2, Handle: "b", Stale: true}, {Index: 3, Handle: "1-2"}}
-	f.Fuzz(func(t *testing.T, selection, retryOn, ename, evalue string) {
-		chosen, err := selectCells(selection, cells)
-		for i, at := range chosen {
-			if at < 0 || at >= len(cells) || i > 0 && chosen[i-1] >= at {
+	f.Add("1-2,from:b,dirty")
+	f.Add("-1,9223372036854775808,3-1")
+	cells := []*cell{{index: 0, handle: "a"}, {index: 2, handle: "b"}, {index: 3, handle: "1-2"}}
+	f.Fuzz(func(t *testing.T, selection string) {
+		chosen, err := selectCells(selection, cells, func(*cell) bool { return true })
+		for i, c := range chosen {
+			if i > 0 && chosen[i-1].index >= c.index {
 				t.Fatalf("%q selects %v", selection, chosen)
 			}
 		}
 		if err != nil && strings.ContainsFunc(err.Error(), unicode.IsControl) {
 			t.Errorf("%q", err.Error())
-		}
-		if p, err := NewRetryPolicy(retryOn); err == nil && p.Retryable("KeyboardInterrupt", evalue) {
-			t.Errorf("%q retries an interrupt", retryOn)
-		} else if err == nil {
-			p.Retryable(ename, evalue)
 		}
 	})
 }

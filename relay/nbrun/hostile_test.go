@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"colabrelay/relay/checkpoint"
-	"colabrelay/relay/dataflow"
 	"colabrelay/relay/notebook"
 	"colabrelay/shared/contract"
 )
@@ -19,14 +19,16 @@ import (
 // enemy is an executor without a kernel, whose answers a test makes up.
 type enemy struct {
 	answer func(e *contract.Execution, s contract.Submit)
+	entry  func(e *contract.JobEntry) // changes an entry of the job; nil does not
 	runs   map[string]contract.Execution
+	job    contract.Job
 }
 
 func (v *enemy) InstanceID() string { return "instance" }
 
 func (v *enemy) Submit(_ context.Context, s contract.Submit) (contract.Execution, error) {
 	e := contract.Execution{
-		ExecutionID: fmt.Sprintf("e%d", len(v.runs)), RequestID: s.RequestID, Status: contract.StatusSucceeded, KernelID: "kernel", End: true,
+		ExecutionID: fmt.Sprintf("e%d", len(v.runs)), RequestID: s.RequestID, Job: s.Job, Status: contract.StatusSucceeded, KernelID: "kernel", End: true,
 	}
 	v.answer(&e, s)
 	if v.runs == nil {
@@ -34,10 +36,6 @@ func (v *enemy) Submit(_ context.Context, s contract.Submit) (contract.Execution
 	}
 	v.runs[e.ExecutionID] = e
 	return e, nil
-}
-
-func (v *enemy) SubmitTo(ctx context.Context, _ string, s contract.Submit) (contract.Execution, error) {
-	return v.Submit(ctx, s)
 }
 
 func (v *enemy) Execution(_ context.Context, id string, offset int64, _ time.Duration, _ int64) (contract.Execution, error) {
@@ -55,20 +53,38 @@ func (v *enemy) Interrupt(_ context.Context, id string) (contract.Execution, err
 	return v.runs[id], nil
 }
 
-func (v *enemy) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
-	return v.Interrupt(ctx, id)
+func (v *enemy) SubmitJobTo(ctx context.Context, _ string, s contract.JobSubmit) (contract.Job, error) {
+	v.job = contract.Job{JobID: s.JobID, State: contract.JobFinished, KernelID: "kernel", Next: len(s.Steps), Entries: len(s.Steps), Steps: []contract.JobEntry{}}
+	for i, step := range s.Steps {
+		e, err := v.Submit(ctx, contract.Submit{Code: step.Code, Job: &contract.JobRef{JobID: s.JobID, Index: i}})
+		if err != nil {
+			return v.job, err
+		}
+		entry := contract.JobEntry{StepID: step.StepID, ExecutionID: e.ExecutionID, Status: contract.StepStatus(e.Status)}
+		if v.entry != nil {
+			v.entry(&entry)
+		}
+		v.job.Steps = append(v.job.Steps, entry)
+	}
+	return v.job, nil
+}
+
+func (v *enemy) Job(_ context.Context, _ string, from int, _ time.Duration) (contract.Job, error) {
+	j := v.job
+	j.From = min(from, len(j.Steps))
+	j.Steps = j.Steps[j.From:min(len(j.Steps), j.From+contract.MaxJobEntries)]
+	return j, nil
+}
+
+func (v *enemy) PatchJob(context.Context, string, string, contract.JobPatch) (contract.Job, error) {
+	return v.job, nil
+}
+
+func (v *enemy) DeleteJob(context.Context, string, string, bool) (contract.Job, error) {
+	return v.job, nil
 }
 
 func (v *enemy) Blob(context.Context, string, contract.Blob, io.Writer) error { return errCut }
-
-func (v *enemy) List(context.Context, int) (contract.ExecutionList, error) {
-	return contract.ExecutionList{}, nil
-}
-
-func (v *enemy) Probe(context.Context) (p contract.Probe, err error) {
-	p.Limits.AfterRequestID = true
-	return p, nil
-}
 
 func (v *enemy) CurrentKernel(context.Context) (contract.Kernel, error) {
 	return contract.Kernel{KernelID: "kernel"}, nil
@@ -140,13 +156,12 @@ func TestARecordThatWouldBeTooLargeLosesDetailsOnly(t *testing.T) {
 	for i := range 100 {
 		c := CellRecord{Handle: fmt.Sprint("c", i), Status: CellFailed}
 		for range 5 {
-			c.Attempts = append(c.Attempts, Attempt{RequestID: "r", Status: contract.StatusFailed, Error: &Failure{EName: "E", EValue: strings.Repeat("v", maxValue)}})
+			c.Attempts = append(c.Attempts, Attempt{ExecutionID: "e", Status: contract.StatusFailed, Error: &Failure{EName: "E", EValue: strings.Repeat("v", maxValue)}})
 		}
-		for range 8 {
+		for range 9 {
 			c.SkippedBecause = append(c.SkippedBecause, Because{Cell: "c", Names: names})
 		}
 		r.record.Run.Plan = append(r.record.Run.Plan, c)
-		r.record.Facts[c.Handle] = dataflow.Facts{Stores: names, Imports: names}
 	}
 	r.record.prune()
 	if _, err := checkpoint.Save(b.dir, "before", r.record); !errors.Is(err, checkpoint.ErrTooLarge) {
@@ -161,27 +176,129 @@ func TestARecordThatWouldBeTooLargeLosesDetailsOnly(t *testing.T) {
 	}
 }
 
-// Each failure cancels the cells that were submitted behind it. A notebook of cells that all fail
-// must not make the relay submit sixteen for each.
-func TestFailuresDoNotMultiplySubmits(t *testing.T) {
+func TestACellHasNoMoreAttemptsThanItMay(t *testing.T) {
 	t.Parallel()
-	const cells = 40
-	sources, ended, submits := make([]src, cells), map[string]contract.Status{}, 0
-	for i := range sources {
-		sources[i] = "1 / 0"
-	}
-	b := write(t, sources...)
-	s := b.spec()
-	s.OnError = ContinueAfter
-	b.finish(s, &enemy{answer: func(e *contract.Execution, s contract.Submit) {
-		submits++
-		e.Status, e.Error = contract.StatusFailed, &contract.ExecutionError{EName: "ZeroDivisionError"}
-		if before := ended[s.AfterRequestID]; s.AfterRequestID != "" && !s.AfterAny && before != contract.StatusSucceeded {
-			e.Status, e.Error, e.KernelID = contract.StatusCancelled, nil, ""
+	const retries = 2
+	for earlier := range retries + 3 {
+		b := write(t, "1")
+		spec := b.spec()
+		spec.Retries = retries
+		got := b.advance(spec, &enemy{answer: func(*contract.Execution, contract.Submit) {}, entry: func(e *contract.JobEntry) {
+			for n := range earlier {
+				e.Earlier = append(e.Earlier, fmt.Sprint("earlier-", n))
+			}
+		}}, long)
+		c := got.Run.Plan[0]
+		switch fits := earlier <= retries; {
+		case fits && (got.err != nil || got.Status() != StatusSucceeded || len(c.Attempts) != earlier+1 || c.Retries != earlier):
+			t.Errorf("%d earlier attempts: %v, %+v", earlier, got.err, c)
+		case !fits && (!errors.Is(got.err, errAnswer) || c.Status == CellSucceeded || c.Retries > 0):
+			t.Errorf("%d earlier attempts, of which there may be %d: %v, %+v", earlier, retries, got.err, c)
 		}
-		ended[s.RequestID] = e.Status
-	}}, StatusFailed)
-	if most := afterFailure*cells + window; submits > most {
-		t.Errorf("%d submits for %d cells, more than %d", submits, cells, most)
+	}
+}
+
+// An executor says as much of each cell as it may: the record keeps it of the first cells, and of
+// the others how they ended.
+func TestWhatTheVMSaysOfAllCellsIsBounded(t *testing.T) {
+	t.Parallel()
+	const cells, attempts = 600, 3
+	b := write(t, make([]src, cells)...)
+	var sources []src
+	for i := range cells {
+		sources = append(sources, src(fmt.Sprint("x = ", i)))
+	}
+	b.rewrite(sources...)
+	n := 0
+	vm := &enemy{answer: func(e *contract.Execution, _ contract.Submit) {
+		e.Status, e.Reason = contract.StatusFailed, strings.Repeat("r", 1<<16)
+		e.Error = &contract.ExecutionError{EName: strings.Repeat("n", 1<<16), EValue: strings.Repeat("v", 1<<16)}
+	}, entry: func(e *contract.JobEntry) {
+		for range attempts - 1 {
+			n++
+			e.Earlier = append(e.Earlier, fmt.Sprintf("%064d", n))
+		}
+	}}
+	spec := b.spec()
+	spec.OnError, spec.Retries, spec.Unsaved = ContinueAfter, attempts-1, true
+	got := b.advance(spec, vm, long)
+	if got.err != nil || got.Status() != StatusFailed {
+		t.Fatalf("%s, %v", got.Status(), got.err)
+	}
+	said := 0
+	for _, c := range got.Run.Plan {
+		for _, at := range c.Attempts {
+			said += at.size()
+		}
+		if c.Status != CellFailed || c.Failure() == nil || c.Retries != attempts-1 {
+			t.Fatalf("%+v", c)
+		}
+	}
+	const least = 1000 // bytes of a cell beyond the bound, with its ids
+	if most := maxSaid + cells*least; said > most || said < maxSaid {
+		t.Errorf("%d bytes of what the VM said are kept, of at most %d", said, most)
+	}
+	first, last := got.Run.Plan[0], got.Run.Plan[cells-1]
+	if len(first.Attempts) != attempts || len(first.Failure().EValue) != maxValue || len(last.Attempts) != 1 || len(last.Failure().EValue) != maxBrief {
+		t.Errorf("of the first cell %+v, of the last %+v", first, last)
+	}
+}
+
+// reordered is an enemy whose job is said to be another one than was sent.
+type reordered struct {
+	*enemy
+	change  func(j *contract.Job)
+	submits int
+}
+
+func (v *reordered) SubmitJobTo(ctx context.Context, instance string, s contract.JobSubmit) (contract.Job, error) {
+	v.submits++
+	j, err := v.enemy.SubmitJobTo(ctx, instance, s)
+	j.Steps = nil
+	return j, err
+}
+
+func (v *reordered) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+	j, err := v.enemy.Job(ctx, id, from, wait)
+	j.Steps = slices.Clone(j.Steps)
+	v.change(&j)
+	return j, err
+}
+
+// A cell gets what its own step did, and a job that finished has run its cells.
+func TestCellsAreNotTradedForEachOther(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(j *contract.Job){
+		"steps in another order": func(j *contract.Job) {
+			if len(j.Steps) == 2 {
+				j.Steps[0].StepID, j.Steps[1].StepID = j.Steps[1].StepID, j.Steps[0].StepID
+			}
+		},
+		"one step twice": func(j *contract.Job) {
+			if len(j.Steps) == 2 {
+				j.Steps[1].StepID = j.Steps[0].StepID
+			}
+		},
+		"cells that did not run": func(j *contract.Job) {
+			for i := range j.Steps {
+				j.Steps[i].Status, j.Steps[i].ExecutionID = contract.StepNotRun, ""
+			}
+		},
+		"edited, without entries": func(j *contract.Job) { j.Revision, j.Entries, j.Steps = 1, 0, nil },
+	} {
+		b := write(t, "1", "2")
+		vm := &reordered{enemy: &enemy{answer: func(*contract.Execution, contract.Submit) {}}, change: change}
+		got := b.advance(b.spec(), vm, long)
+		if !errors.Is(got.err, errAnswer) || got.Status() == StatusSucceeded || vm.submits > maxOthers+1 {
+			t.Errorf("%s: %s, %d jobs, %v", name, got.cells(), vm.submits, got.err)
+		}
+	}
+}
+
+// An execution counts for one cell, also if the VM names another one each time it is asked.
+func TestAnExecutionOfAnotherCellIsKnown(t *testing.T) {
+	r := &RunRecord{Plan: []CellRecord{{Key: 1, Attempts: []Attempt{{ExecutionID: "a"}}}, {Key: 2}}}
+	if !r.hasOther(&r.Plan[1], "a") || r.hasOther(&r.Plan[0], "a") || r.hasOther(&r.Plan[1], "b") {
+		t.Error("the cell of an execution is not told apart from another")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ type liar struct {
 	enemy
 	random           *rand.Rand
 	submits, answers int
+	steps            []string
+	job              string // the id of the present one
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
@@ -36,6 +39,9 @@ func (v *liar) lie(id, requestID string) contract.Execution {
 		KernelID: pick(r, "kernel", "kernel", "kernel", "kernel", "", "k2"), ExecutionCount: pick(r, 0, 1, -1, math.MaxInt),
 		StartedAt: pick(r, nil, &now), FinishedAt: pick(r, nil, &time.Time{}, &now),
 		Error: pick(r, nil, &contract.ExecutionError{EName: "ConnectionError"}), NextOffset: pick[int64](r, 0, 1, -1, math.MaxInt64), End: r.IntN(3) > 0,
+	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(id, "e")); err == nil {
+		e.Job = pick(r, &contract.JobRef{JobID: v.job, Index: n}, &contract.JobRef{JobID: v.job, Index: n}, &contract.JobRef{JobID: v.job, Index: n}, &contract.JobRef{Index: n}, nil)
 	}
 	for range pick(r, 0, 1, 3) {
 		e.Events = append(e.Events, contract.Event{
@@ -56,10 +62,6 @@ func (v *liar) Submit(_ context.Context, s contract.Submit) (contract.Execution,
 	return v.lie("e"+strconv.Itoa(v.submits), s.RequestID), nil
 }
 
-func (v *liar) SubmitTo(ctx context.Context, _ string, s contract.Submit) (contract.Execution, error) {
-	return v.Submit(ctx, s)
-}
-
 func (v *liar) Execution(ctx context.Context, id string, _ int64, _ time.Duration, _ int64) (contract.Execution, error) {
 	if ctx.Err() != nil {
 		return contract.Execution{}, ctx.Err()
@@ -75,8 +77,49 @@ func (v *liar) Interrupt(_ context.Context, id string) (contract.Execution, erro
 	return v.lie(id, "r"), nil
 }
 
-func (v *liar) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
-	return v.Interrupt(ctx, id)
+func (v *liar) lieAboutJob(id string, from int) (contract.Job, error) {
+	v.answers++
+	v.job = id
+	r := v.random
+	if r.IntN(10) == 0 {
+		return contract.Job{}, pick[error](r, &contract.Error{Code: contract.CodeNotFound}, &contract.Error{Code: contract.CodeNewInstance}, &contract.Error{Code: contract.CodeConflict}, errCut)
+	}
+	j := contract.Job{
+		JobID: pick(r, id, id, id, id, id, ""), Revision: pick(r, 0, 0, 1, -1), Next: pick(r, 0, 1, 5, -3, math.MaxInt), Entries: pick(r, 0, 5, 5, math.MaxInt),
+		State:    pick(r, contract.JobRunning, contract.JobRunning, contract.JobWaiting, contract.JobFinished, contract.JobFailed, contract.JobKernelLost, contract.JobCancelled, "odd"),
+		KernelID: pick(r, "kernel", "kernel", "", "k2"), From: pick(r, from, from, from, -1),
+	}
+	for i := range pick(r, 0, 1, 5) {
+		j.Steps = append(j.Steps, contract.JobEntry{
+			StepID: pick(r, pick(r, v.steps...), "odd", ""), ExecutionID: pick(r, "e"+strconv.Itoa(from+i), "", "other"), WillRetry: r.IntN(9) == 0,
+			Status: pick(r, contract.StepSkipped, contract.StepNotRun, "running", "succeeded", "succeeded", "failed", "kernel_died", "odd"),
+		})
+	}
+	return j, nil
+}
+
+func (v *liar) SubmitJobTo(_ context.Context, _ string, s contract.JobSubmit) (contract.Job, error) {
+	v.submits++
+	v.steps = []string{""}
+	for _, step := range s.Steps {
+		v.steps = append(v.steps, step.StepID)
+	}
+	return v.lieAboutJob(s.JobID, 0)
+}
+
+func (v *liar) Job(ctx context.Context, id string, from int, _ time.Duration) (contract.Job, error) {
+	if ctx.Err() != nil {
+		return contract.Job{}, ctx.Err()
+	}
+	return v.lieAboutJob(id, from)
+}
+
+func (v *liar) PatchJob(_ context.Context, _, id string, _ contract.JobPatch) (contract.Job, error) {
+	return v.lieAboutJob(id, 0)
+}
+
+func (v *liar) DeleteJob(_ context.Context, _, id string, _ bool) (contract.Job, error) {
+	return v.lieAboutJob(id, 0)
 }
 
 func (v *liar) CurrentKernel(context.Context) (contract.Kernel, error) {
@@ -100,9 +143,9 @@ func TestAnExecutorThatLiesIsBounded(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		b := write(t, "a = 1", "b = a", "raises-exception| c = b", "save-state| d = c", "e = d")
 		s := b.spec()
-		s.OnError, s.OnChange = pick(random, SkipDependents, StopOnError, ContinueAfter), pick(random, ContinueChanged, RestartChanged)
+		s.OnError, s.OnNewKernel = pick(random, SkipDependants, StopOnError, ContinueAfter), pick(random, StopOnNewKernel, Rerun)
 		for range 4 {
-			vm := &liar{random: random}
+			vm := &liar{random: random, steps: []string{""}}
 			began := time.Now()
 			got := b.advance(s, vm, 300*time.Millisecond)
 			if random.IntN(3) == 0 {

@@ -1,6 +1,8 @@
 package nbrun
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,87 +11,11 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestInANewKernelTheRunStartsAgain(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
-		dies := "import os\nif open('ran').read().count('c1') == 1: os.kill(os.getpid(), 9)"
-		b := write(t, src(says("c0")+"\nx = 1"), src(says("c1")+"\n"+dies), src(says("c2")+"\nprint(x)"))
-		got := b.finish(b.spec(), vm, StatusSucceeded)
-		m.ranIs("c0", "c1", "c0", "c1", "c2")
-		if attempts := got.Run.cell("c1").Attempts; len(attempts) != 2 || attempts[0].Status != contract.StatusKernelDied || attempts[1].KernelID == attempts[0].KernelID {
-			t.Errorf("attempts %+v", attempts)
-		}
-		if b.outputs("c2") != "1\n" || !strings.Contains(strings.Join(got.Outcome.Notes, ""), "starts again") {
-			t.Errorf("output %q, notes %q", b.outputs("c2"), got.Outcome.Notes)
-		}
-	})
-}
-
-// The kernel in which the run starts again is replaced before its first cell runs there: what was
-// sent runs in the next kernel, and counts there.
-func TestAKernelThatRanNothingIsReplacedWithoutAnotherStart(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
-		first, replaced := m.kernelID(), false
-		vm.before = func(s contract.Submit) error {
-			second := m.kernelID()
-			if replaced || second == first || !strings.Contains(s.Code, "c0") {
-				return nil
-			}
-			replaced = true
-			_, err := m.RestartKernel(t.Context(), second)
-			return err
-		}
-		dies := "import os\nif open('ran').read().count('c1') == 1: os.kill(os.getpid(), 9)"
-		b := write(t, src(says("c0")+"\nx = 1"), src(says("c1")+"\n"+dies), src(says("c2")+"\nprint(x)"))
-		b.finish(b.spec(), vm, StatusSucceeded)
-		m.ranIs("c0", "c1", "c0", "c1", "c2")
-		if !replaced || b.outputs("c2") != "1\n" {
-			t.Errorf("replaced %t, output %q", replaced, b.outputs("c2"))
-		}
-	})
-}
-
-func TestACellThatEndsTwoKernelsStopsTheRun(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")), src(says("c1")+"\nimport os; os.kill(os.getpid(), 9)"), src(says("c2")))
-	got := b.finish(b.spec(), m, StatusKernelDied)
-	got.cellsAre(t, "c0:succeeded c1:kernel_died c2:not_run")
-	m.ranIs("c0", "c1", "c0", "c1")
-	if got.CanContinue || got.Run.cell("c2").Why == "" {
-		t.Errorf("can continue %v, why %q", got.CanContinue, got.Run.cell("c2").Why)
-	}
-}
-
-func TestInANewKernelTheRunMayStop(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
-		s := b.spec()
-		s.OnNewKernel = StopOnNewKernel
-		b.reach(m, s, vm, "c1")
-		if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
-			t.Fatal(err)
-		}
-		got := b.advance(s, vm, long)
-		if got.err != nil || got.Status() != StatusInterrupted && got.Status() != StatusNewKernel || !got.CanContinue {
-			t.Fatalf("%v %s %s %q", got.err, got.Status(), got.cells(), got.Outcome.Notes)
-		}
-		if got = b.advance(s, vm, long); got.Status() != StatusNewKernel {
-			t.Fatalf("again: %v %s %s", got.err, got.Status(), got.cells())
-		}
-		m.touch("go")
-		s.OnNewKernel = Rerun
-		b.finish(s, vm, StatusSucceeded)
-		if all := strings.Join(m.ran(), " "); !strings.HasSuffix(all, "c0 c1 c2") || strings.Count(all, "c2") != 1 {
-			t.Errorf("these ran: %s", all)
-		}
-	})
-}
-
 func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+"\nimport time\nif open('ran').read().count('c1') == 1: time.sleep(60)"), src(says("c2")))
 		got := b.reach(m, b.spec(), vm, "c1")
-		if _, err := m.Interrupt(t.Context(), got.Current.ExecutionID); err != nil {
+		if _, err := m.Interrupt(t.Context(), got.Current.Last().ExecutionID); err != nil {
 			t.Fatal(err)
 		}
 		got = b.advance(b.spec(), vm, long)
@@ -97,40 +23,25 @@ func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) 
 		if got.Status() != StatusInterrupted || !got.CanContinue {
 			t.Fatalf("%v %s", got.err, got.Status())
 		}
-		b.finish(b.spec(), vm, StatusSucceeded)
+		got = b.finish(b.spec(), vm, StatusSucceeded)
 		m.ranIs("c0", "c1", "c1", "c2")
+		if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "cell 1 (id c1), which was interrupted, runs again from its start") {
+			t.Errorf("notes %q", notes)
+		}
 	})
 }
 
-func TestACancelledCellStopsTheRun(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")+slow), src(says("c1")), src(says("c2")))
-	got := b.reach(m, b.spec(), m, "c0")
-	if _, err := m.Interrupt(t.Context(), got.Run.Flights[1].ExecutionID); err != nil {
-		t.Fatal(err)
-	}
-	m.touch("go")
-	got = b.advance(b.spec(), m, long)
-	got.cellsAre(t, "c0:succeeded c1:not_run c2:not_run")
-	if got.Status() != StatusInterrupted || !got.CanContinue {
-		t.Fatalf("%v %s %q", got.err, got.Status(), got.Outcome.Notes)
-	}
-	b.finish(b.spec(), m, StatusSucceeded)
-	m.ranIs("c0", "c1", "c2")
-}
-
 func TestARunWaitsForInput(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, "name = input('Who? ')", "print(name)")
 		got := b.advance(b.spec(), vm, long)
-		if got.err != nil || got.Status() != StatusWaitingForInput || got.Prompt == nil || got.Prompt.Text != "Who? " || got.Prompt.ExecutionID == "" {
+		if got.err != nil || got.Status() != StatusWaitingForInput || got.Prompt == nil || got.Prompt.Prompt != "Who? " {
 			t.Fatalf("%v %s %+v", got.err, got.Status(), got.Prompt)
 		}
 		if again := b.advance(b.spec(), vm, long); again.Status() != StatusWaitingForInput || again.Prompt == nil {
 			t.Fatalf("again: %v %s %+v", again.err, again.Status(), again.Prompt)
 		}
-		if _, err := m.Input(t.Context(), got.Prompt.ExecutionID, contract.Input{Text: "Ada", Offset: &got.Prompt.Offset}); err != nil {
+		if _, err := m.Input(t.Context(), got.Execution.ExecutionID, contract.Input{Text: "Ada", Offset: &got.Prompt.Offset}); err != nil {
 			t.Fatal(err)
 		}
 		b.finish(b.spec(), vm, StatusSucceeded)
@@ -138,6 +49,23 @@ func TestARunWaitsForInput(t *testing.T) {
 			t.Errorf("it shows %q", b.outputs("c1"))
 		}
 	})
+}
+
+// The VM's list of runs names the notebook and the cell.
+func TestACellsExecutionIsListedWithItsName(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "1", "2")
+	b.finish(b.spec(), m, StatusSucceeded)
+	list, err := m.List(t.Context(), 2)
+	if err != nil || len(list.Executions) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i, x := range list.Executions {
+		if want := fmt.Sprintf("%s cell %d", filepath.Base(b.path), 1-i); x.SourceName != want {
+			t.Errorf("%q, want %q", x.SourceName, want)
+		}
+	}
 }
 
 func TestARestartBeforeTheRunHappensOnce(t *testing.T) {
@@ -160,10 +88,12 @@ func TestOnANewVMTheRunStartsAgain(t *testing.T) {
 	t.Parallel()
 	old, dir := start(t, oldStack(t), t.TempDir()), t.TempDir()
 	b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(60 if '"+dir+"' not in __import__('os').getcwd() else 0)"), src(says("c2")))
-	b.reach(old, b.spec(), old, "c1")
+	s := b.spec()
+	s.OnNewKernel = Rerun
+	b.reach(old, s, old, "c1")
 	old.Kill()
 	again := start(t, oldStack(t), dir)
-	got := b.finish(b.spec(), again, StatusSucceeded)
+	got := b.finish(s, again, StatusSucceeded)
 	old.ranIs("c0", "c1")
 	again.ranIs("c0", "c1", "c2")
 	if attempts := got.Run.cell("c1").Attempts; len(attempts) != 2 || attempts[0].Status != contract.StatusLost {
@@ -179,22 +109,14 @@ func TestAnExecutorThatWasKilledAndStartedAgainContinues(t *testing.T) {
 	b.reach(old, b.spec(), old, "c1")
 	old.Kill()
 	again := start(t, oldStack(t), dir)
-	b.finish(b.spec(), again, StatusSucceeded)
+	b.finish(b.spec(), again, StatusNewKernel)
+	s := b.spec()
+	s.OnNewKernel = Rerun
+	got := b.finish(s, again, StatusSucceeded)
+	if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "had run and run again: 0, 1") {
+		t.Errorf("notes %q", notes)
+	}
 	again.ranIs("c0", "c1", "c0", "c1", "c2")
-}
-
-func TestTheRunsOwnTimeIsBounded(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(60)"), src(says("c2")))
-		s := b.spec()
-		s.RunTimeout = 3 * time.Second
-		got := b.finish(s, vm, StatusTimedOut)
-		got.cellsAre(t, "c0:succeeded c1:timed_out c2:not_run")
-		m.ranIs("c0", "c1")
-		if got.CanContinue || got.Run.cell("c2").Why == "" {
-			t.Errorf("can continue %v, why %q", got.CanContinue, got.Run.cell("c2").Why)
-		}
-	})
 }
 
 // A command for a person waits on while another run waits for input, without asking the VM again
@@ -212,48 +134,107 @@ func TestARunBehindOneThatWaitsForInput(t *testing.T) {
 		t.Fatalf("%+v, %v", got.Outcome, got.err)
 	}
 	vm := &faults{VM: m}
-	vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
-		if client.BehindInput(e) != nil { // seen: now somebody answers
+	vm.looked = func(j contract.Job) {
+		if client.WaitsForInput(j.Behind) != nil { // seen: now somebody answers
 			if _, err := m.Input(t.Context(), other.ExecutionID, contract.Input{Text: "x"}); err != nil {
 				t.Error(err)
 			}
 		}
-		return e, err
 	}
 	got = b.advance(b.spec(), vm, long, func(o *Options) { o.BehindInput = true })
-	if got.err != nil || got.Status() != StatusSucceeded || vm.reads > 3 {
-		t.Errorf("%s, %v, after %d reads", got.Status(), got.err, vm.reads)
+	if got.err != nil || got.Status() != StatusSucceeded || vm.looks > 8 {
+		t.Errorf("%s, %v, after %d looks", got.Status(), got.err, vm.looks)
 	}
 }
 
-// A call ends after some new kernels in a row. What ran in the kernels before does not count then,
-// either.
-func TestAfterManyNewKernelsTheNextCallStartsAgain(t *testing.T) {
+// A cell that kills its kernel fails, and nothing runs a second time.
+func TestACellThatKillsItsKernelFails(t *testing.T) {
 	t.Parallel()
-	m := start(t, oldStack(t), t.TempDir()) // after five deaths in a row a kernel is given up
-	dies := func(handle string) src {
-		return src(says(handle) + "\nimport os\nif open('ran').read().count('" + handle + "') == 1: os.kill(os.getpid(), 9)")
+	for _, onNewKernel := range []OnNewKernel{StopOnNewKernel, Rerun} {
+		m := start(t, oldStack(t), t.TempDir())
+		b := write(t, src(says("c0")), src(says("c1")+"\nimport os; os.kill(os.getpid(), 9)"), src(says("c2")))
+		s := b.spec()
+		s.OnNewKernel, s.OnError = onNewKernel, ContinueAfter
+		got := b.finish(s, m, StatusKernelDied)
+		got.cellsAre(t, "c0:succeeded c1:kernel_died c2:not_run")
+		m.ranIs("c0", "c1")
+		if got.CanContinue || got.Run.cell("c2").Why == "" {
+			t.Errorf("can continue %v, why %q", got.CanContinue, got.Run.cell("c2").Why)
+		}
 	}
-	b := write(t, src(says("c0")+"\nx = 1"), dies("c1"), dies("c2"), dies("c3"), dies("c4"), src(says("c5")+"\nx"))
-	got := b.advance(b.spec(), m, long)
-	if got.err != nil || got.Status() != StatusRunning || !got.CanContinue {
-		t.Fatalf("%v, status %s, %s", got.err, got.Status(), got.cells())
-	}
-	if got.cells() != "c0:not_run c1:not_run c2:not_run c3:not_run c4:not_run c5:not_run" {
-		t.Errorf("in the new kernel nothing ran: %s", got.cells())
-	}
-	b.finish(b.spec(), m, StatusSucceeded)
-	m.ranIs(strings.Fields("c0 c1 c0 c1 c2 c0 c1 c2 c3 c0 c1 c2 c3 c4 c0 c1 c2 c3 c4 c5")...)
 }
 
-// An executor that calls itself a new one with each answer ends the call.
+// The kernel is restarted from outside: the run stops, and starts again only if asked.
+func TestInANewKernelTheRunStopsUnlessAskedToStartAgain(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
+		s := b.spec()
+		b.reach(m, s, vm, "c1")
+		m.restart()
+		for range 2 {
+			if got := b.advance(s, vm, long); got.err != nil || got.Status() != StatusNewKernel || !got.CanContinue {
+				t.Fatalf("%v %s %s %q", got.err, got.Status(), got.cells(), got.Outcome.Notes)
+			}
+		}
+		m.ranIs("c0", "c1")
+		m.touch("go")
+		s.OnNewKernel = Rerun
+		b.finish(s, vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "c0", "c1", "c2")
+	})
+}
+
+// The kernel is replaced before the job arrives, in a run whose cells ran in an earlier kernel too:
+// nothing runs in the wrong kernel, and no cell twice in one.
+func TestAKernelReplacedBeforeTheJobArrivesRunsNoCellTwice(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
+		s := b.spec()
+		s.OnNewKernel = Rerun
+		b.reach(m, s, vm, "c1")
+		m.restart()
+		m.touch("go")
+		left := 2
+		vm.before = func() error {
+			if left--; left >= 0 {
+				m.restart()
+			}
+			return nil
+		}
+		if got := b.advance(s, vm, long); got.err != nil || !got.CanContinue { // a call starts the run again once
+			t.Fatalf("%v %+v", got.err, got.Outcome)
+		}
+		b.finish(s, vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "c0", "c1", "c2")
+		if left >= 0 {
+			t.Errorf("%d jobs too few were submitted", left+1)
+		}
+	})
+}
+
+// An executor that calls itself a new one with each answer ends the call: a run starts again at
+// most once a call.
 func TestAnExecutorThatIsAlwaysNewEndsTheCall(t *testing.T) {
 	t.Parallel()
 	b := write(t, "1")
-	vm := &faults{VM: &enemy{}, before: func(contract.Submit) error { return &contract.Error{Code: contract.CodeNewInstance} }}
+	vm := &faults{VM: &enemy{}, before: func() error { return &contract.Error{Code: contract.CodeNewInstance} }}
+	s := b.spec()
+	s.OnNewKernel = Rerun
 	began := time.Now()
-	got := b.advance(b.spec(), vm, long)
-	if got.err != nil || !got.CanContinue || time.Since(began) > long/2 || got.cells() != "c0:not_run" {
+	got := b.advance(s, vm, long)
+	if !refusedAs(got.err, contract.CodeNewInstance) || !got.CanContinue || time.Since(began) > long/2 || got.cells() != "c0:not_run" {
 		t.Errorf("after %s: %v %+v", time.Since(began), got.err, got.Outcome)
 	}
+}
+
+// A cell may run for its own time at most; that ends the run whatever on_error says.
+func TestACellsTimeEndsTheRun(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src("timeout=1| "+says("c1")+"\nimport time; time.sleep(60)"), src(says("c2")))
+		s := b.spec()
+		s.OnError = ContinueAfter
+		got := b.finish(s, vm, StatusFailed)
+		got.cellsAre(t, "c0:succeeded c1:timed_out c2:not_run")
+		m.ranIs("c0", "c1")
+	})
 }

@@ -79,6 +79,14 @@ func (m *machine) quiet(code string) {
 	}
 }
 
+// restart replaces the kernel.
+func (m *machine) restart() {
+	m.t.Helper()
+	if _, err := m.RestartKernel(m.t.Context(), m.kernelID()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // kernelID returns the current kernel's id.
 func (m *machine) kernelID() string {
 	m.t.Helper()
@@ -273,14 +281,19 @@ func (b *book) advance(s Spec, vm VM, callTime time.Duration, change ...func(*Op
 // reach repeats a short call until the cell runs. Its code begins with says(handle).
 func (b *book) reach(m *machine, s Spec, vm VM, handle string) call {
 	b.t.Helper()
+	return b.reachWith(m, s, vm, handle)
+}
+
+func (b *book) reachWith(m *machine, s Spec, vm VM, handle string, change ...func(*Options)) call {
+	b.t.Helper()
 	var got call
 	for range 100 {
-		got = b.advance(s, vm, 200*time.Millisecond)
-		if got.err != nil || got.Current != nil && got.Current.CellID == handle && slices.Contains(m.ran(), handle) {
+		got = b.advance(s, vm, 200*time.Millisecond, change...)
+		if got.err != nil || got.Current != nil && got.Current.Handle == handle && slices.Contains(m.ran(), handle) {
 			break
 		}
 	}
-	if got.err != nil || got.Status() != StatusRunning || got.Current == nil || got.Current.CellID != handle {
+	if got.err != nil || got.Status() != StatusRunning || got.Current == nil || got.Current.Handle != handle {
 		b.t.Fatalf("%s does not run: error %v, status %s, %s", handle, got.err, got.Status(), got.cells())
 	}
 	return got

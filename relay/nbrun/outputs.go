@@ -3,7 +3,9 @@ package nbrun
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,28 +19,36 @@ import (
 const (
 	writePause = 2 * time.Second
 	writeShare = 20
+	// mostUnwritten is how many bytes of outputs wait for that.
+	mostUnwritten = 16 << 20
+	// mostNotebook is up to how many bytes a notebook grows by outputs.
+	mostNotebook = 64 << 20
 )
 
-// outputs brings what cells print and display into the notebook's file.
+// outputs brings what cells print and display into the notebook's file. It lasts from call to call of
+// a Run, which goes on in the middle of a cell.
 type outputs struct {
 	enabled   bool // there is a file
+	most      int  // bytes of the file
 	vm        VM
 	collector output.Collector
-	cells     map[string]*shownCell // by handle
+	cells     map[string]*shownCell // by their handles when they began
+	now       *shownCell            // that was read last
 	pending   []*shownCell          // that differ from the file, in order
 	wrote     time.Time
 	took      time.Duration // of the last write
-	notes     []string
-	saved     []string // files with whole texts
+	saved     []string      // files with whole texts
 }
 
-// shownCell is a cell whose outputs this process has collected.
+// shownCell is an execution of a cell whose outputs this process has collected.
 type shownCell struct {
 	*output.Cell
-	handle  string
-	source  string // digest of the source that ran
-	count   int    // the kernel's execution_count
-	pending bool
+	execution string
+	cell      int    // its key
+	source    string // digest of the source that ran
+	count     int    // the kernel's execution_count
+	pending   bool
+	ended     bool
 }
 
 // begin prepares for a call.
@@ -60,13 +70,20 @@ func (o *outputs) begin(enabled bool, vm VM, save output.SaveText) {
 }
 
 // start clears the outputs of a cell that has started.
-func (o *outputs) start(f *Flight) {
-	c := &shownCell{Cell: o.collector.Begin(f.Handle), handle: f.Handle, source: f.Source}
-	if old := o.cells[f.Handle]; old != nil {
-		o.pending = slices.DeleteFunc(o.pending, func(p *shownCell) bool { return p == old })
+func (o *outputs) start(cell *CellRecord, source, execution string) {
+	// Cells that have ended, are in the file and get no updates hold memory for nothing.
+	maps.DeleteFunc(o.cells, func(_ string, c *shownCell) bool { return c.ended && !c.pending && c.Forgotten() })
+	o.pending = slices.DeleteFunc(o.pending, func(c *shownCell) bool { return c.cell == cell.Key }) // another attempt
+	o.now = &shownCell{Cell: o.collector.Begin(cell.Handle), execution: execution, cell: cell.Key, source: source}
+	o.cells[cell.Handle] = o.now
+	o.mark(o.now)
+}
+
+// markAll says that no outputs may be in the file: cells have other handles there now.
+func (o *outputs) markAll() {
+	for _, c := range o.cells {
+		o.mark(c)
 	}
-	o.cells[f.Handle] = c
-	o.mark(c)
 }
 
 // mark says that a cell's outputs differ from the file.
@@ -77,39 +94,34 @@ func (o *outputs) mark(c *shownCell) {
 	}
 }
 
-// add takes in events of a cell.
-func (o *outputs) add(ctx context.Context, f *Flight, e contract.Execution) {
-	c := o.cells[f.Handle]
-	if c == nil {
+// add takes in an answer about the execution of a cell, with its new events.
+func (o *outputs) add(ctx context.Context, cell *CellRecord, source string, e contract.Execution) {
+	if !o.enabled {
 		return
 	}
+	if o.now == nil || o.now.execution != e.ExecutionID {
+		o.start(cell, source, e.ExecutionID)
+	}
+	c := o.now
 	c.count = e.ExecutionCount
 	if len(e.Events) == 0 {
 		return
 	}
 	c.Add(ctx, e.Events, func(ctx context.Context, blob contract.Blob, w io.Writer) error {
-		return o.vm.Blob(ctx, f.ExecutionID, blob, w)
+		return o.vm.Blob(ctx, e.ExecutionID, blob, w)
 	})
 	o.mark(c)
-	for _, handle := range o.collector.Changed() {
-		o.mark(o.cells[handle])
+	for _, key := range o.collector.Changed() {
+		o.mark(o.cells[key])
 	}
 }
 
-// end takes in the end of a cell.
-func (o *outputs) end(f *Flight, e contract.Execution) {
-	c := o.cells[f.Handle]
-	if c == nil || e.Status == contract.StatusCancelled {
-		return
+// end takes in the end of an execution.
+func (o *outputs) end(e contract.Execution) {
+	if c := o.now; c != nil && c.execution == e.ExecutionID && e.Status != contract.StatusCancelled {
+		c.count, c.ended = e.ExecutionCount, true
+		o.mark(c)
 	}
-	c.count = e.ExecutionCount
-	o.mark(c)
-}
-
-// waits reports whether outputs of a cell are not in the file yet.
-func (o *outputs) waits(handle string) bool {
-	c := o.cells[handle]
-	return c != nil && c.pending
 }
 
 // due is how long to wait until the next write; 0 if it is due, or nothing is to be written.
@@ -117,34 +129,42 @@ func (o *outputs) due() time.Duration {
 	return max(0, max(writePause, writeShare*o.took)-time.Since(o.wrote))
 }
 
-// flush writes the outputs that differ from the file, if a write is due or forced.
-func (o *outputs) flush(ctx context.Context, file *notebook.File, force bool) error {
-	if len(o.pending) == 0 || !force && o.due() > 0 {
-		return nil
+// unwritten returns the bytes of the outputs that differ from the file.
+func (o *outputs) unwritten() (size int64) {
+	for _, c := range o.pending {
+		size += c.Size()
 	}
-	if o.enabled {
-		began := time.Now()
-		change, err := file.Edit(ctx, "", o.write)
-		o.notes = append(o.notes, change.Notes...)
-		if err != nil {
-			return err
-		}
-		o.took = time.Since(began)
+	return size
+}
+
+// flush writes the outputs that differ from the file, if a write is due or forced. The cells are found
+// by their handles.
+func (o *outputs) flush(ctx context.Context, file *notebook.File, handle func(cell int) string, force bool) (notes []string, err error) {
+	if len(o.pending) == 0 || !force && o.due() > 0 && o.unwritten() < mostUnwritten {
+		return nil, nil
 	}
-	o.wrote = time.Now()
+	began := time.Now()
+	change, err := file.Edit(ctx, "", func(d *notebook.Document) error { return o.write(d, handle) })
+	if err != nil {
+		return change.Notes, err
+	}
+	o.wrote, o.took = time.Now(), time.Since(began)
 	for _, c := range o.pending {
 		c.pending = false
 	}
 	o.pending = nil
-	return nil
+	return change.Notes, nil
 }
 
 // write sets the outputs of the cells that wait. A cell that was deleted, or has another source
 // now, is left as it is: the outputs are not its own.
-func (o *outputs) write(d *notebook.Document) error {
+func (o *outputs) write(d *notebook.Document, handle func(cell int) string) error {
+	if o.most == 0 {
+		o.most = max(mostNotebook, len(d.Bytes()))
+	}
 	var all []notebook.NewOutputs
 	for _, c := range o.pending {
-		i, err := d.Find(c.handle)
+		i, err := d.Find(handle(c.cell))
 		var none *notebook.NoCellError
 		switch {
 		case errors.As(err, &none), errors.Is(err, notebook.ErrCellChanged):
@@ -153,24 +173,18 @@ func (o *outputs) write(d *notebook.Document) error {
 			return err
 		}
 		if now := d.Cell(i); now.Type == notebook.Code && hash(now.Source) == c.source {
-			all = append(all, notebook.NewOutputs{Index: i, ExecutionCount: c.count, Outputs: c.objects()})
+			new := notebook.NewOutputs{Index: i, ExecutionCount: c.count, Outputs: []map[string]any{}, Instead: c.elsewhere(o.most)}
+			for _, shown := range c.Outputs() {
+				new.Outputs = append(new.Outputs, shown.Object())
+			}
+			all = append(all, new)
 		}
 	}
-	return d.SetAllOutputs(all)
+	return d.SetAllOutputs(all, o.most)
 }
 
-// objects returns the outputs as the notebook has them.
-func (c *shownCell) objects() []map[string]any {
-	all := []map[string]any{}
-	for _, o := range c.Outputs() {
-		all = append(all, o.Object())
-	}
-	return all
-}
-
-// takeNotes returns the notes of the writes since the last call.
-func (o *outputs) takeNotes() []string {
-	notes := o.notes
-	o.notes = nil
-	return notes
+// elsewhere is the output of a cell for whose outputs a notebook of most bytes has no room.
+func (c *shownCell) elsewhere(most int) []map[string]any {
+	text := fmt.Sprintf("[The outputs of this cell are left out here, because the notebook would have over %d bytes. Run %s has them on the VM: `colab-relay logs %[2]s` prints them.]\n", most, c.execution)
+	return []map[string]any{(&output.Output{Type: output.Stream, Name: contract.Stderr, Text: text}).Object()}
 }

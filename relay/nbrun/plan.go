@@ -8,84 +8,66 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/shared/contract"
 )
 
 // look reads the notebook if it changed, or for the first time.
 func (r *Run) look() error {
 	d, err := r.work.Read()
-	if err != nil {
+	if err != nil || r.view != nil && r.view.document == d {
 		return err
 	}
-	if r.view != nil && r.view.document == d {
-		return nil
-	}
-	read := d
-	if r.spec.Save == SaveNone && len(r.values.Names()) > 0 {
-		own := *d
+	own := *d
+	if r.spec.Unsaved {
 		if _, err := r.values.Inject(&own); err != nil {
 			return err
 		}
-		d = &own
 	}
-	r.view = newView(d, r.values)
-	r.view.document = read
+	r.view = newView(&own, r.values)
+	r.view.document = d
 	return nil
 }
 
-// makeCopy creates the file at Spec.OutputPath, once in a run.
+// makeCopy creates the file at Spec.OutputPath, once in a run. A file that is there already is
+// refused, unless an earlier call of this run made it.
 func (a *advance) makeCopy() error {
-	run := a.run()
-	if _, err := os.Lstat(a.spec.OutputPath); err == nil {
-		return a.checkCopy()
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if run.Planned {
-		return fmt.Errorf("%s: the copy with the outputs of this run was deleted: start a new run with another file for them", a.spec.OutputPath)
-	}
+	run := a.run
 	d, err := a.file.Read()
 	if err != nil {
 		return err
 	}
+	switch _, err := os.Lstat(a.spec.OutputPath); {
+	case errors.Is(err, fs.ErrNotExist) && run.Planned:
+		return fmt.Errorf("%s: the copy with the outputs of this run was deleted: start a new run with another file for them", a.spec.OutputPath)
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case run.Copied && (run.Planned || a.isCopyOf(d)):
+		return nil
+	default:
+		return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
+	}
 	run.Copied = true
-	a.record.Work = a.spec.OutputPath
 	if err := a.save(); err != nil {
 		return err
 	}
 	if err := notebook.CreateFile(a.spec.OutputPath, d.Bytes()); err != nil {
 		return fmt.Errorf("creating the copy for the outputs: %w", err)
 	}
-	run.Created = true
-	return a.save()
+	return nil
 }
 
-// checkCopy refuses a file at Spec.OutputPath that is not the run's. If an earlier call ended
-// while it made the copy, only a file with the notebook's own bytes is taken for it.
-func (a *advance) checkCopy() error {
-	run := a.run()
-	if run.Created || run.Copied && run.Planned {
-		return nil
-	}
-	if run.Copied {
-		there, err := a.copied()
-		d, readErr := a.file.Read()
-		if err == nil && readErr == nil && bytes.Equal(there.Bytes(), d.Bytes()) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
-}
-
-// copied reads the file at Spec.OutputPath.
-func (a *advance) copied() (*notebook.Document, error) {
+// isCopyOf reports whether the file at Spec.OutputPath has the notebook's own bytes. Nothing else
+// tells a copy that an ended call made from a file that another program put there.
+func (a *advance) isCopyOf(d *notebook.Document) bool {
 	file, err := notebook.OpenFile(a.spec.OutputPath, a.dir)
 	if err != nil {
-		return nil, err
+		return false
 	}
-	return file.Read()
+	there, err := file.Read()
+	return err == nil && bytes.Equal(there.Bytes(), d.Bytes())
 }
 
 // plan chooses the cells of a new run.
@@ -93,25 +75,21 @@ func (a *advance) plan(ctx context.Context) error {
 	if err := a.writeParameters(ctx); err != nil {
 		return err
 	}
-	chosen, err := a.choose(ctx)
+	chosen, err := a.planned()
 	if err != nil {
 		return err
 	}
-	run := a.run()
 	for _, c := range chosen {
-		run.Plan = append(run.Plan, newCellRecord(c))
+		a.run.plan(c)
 	}
-	run.Planned, run.View, run.places = true, a.view.digest, nil
-	if len(run.Plan) == 0 {
-		a.noteNothing()
-	}
+	a.run.Planned, a.run.View = true, a.view.digest
 	return nil
 }
 
 // writeParameters gives each cell an id, and injects the cell of the parameters.
 func (a *advance) writeParameters(ctx context.Context) error {
-	if a.spec.Save == SaveNone {
-		return a.look()
+	if a.spec.Unsaved {
+		return nil
 	}
 	var notes []string
 	change, err := a.work.Edit(ctx, "", func(d *notebook.Document) error {
@@ -128,62 +106,98 @@ func (a *advance) writeParameters(ctx context.Context) error {
 	return a.look()
 }
 
+// planned returns the cells of a new run, in order. What does not fit into a job is refused, before
+// anything runs.
+func (a *advance) planned() ([]*cell, error) {
+	clean := a.record.clean(a.view.cells)
+	chosen, err := a.choose(func(c *cell) bool { return !clean[c.handle] })
+	switch {
+	case err != nil:
+		return nil, err
+	case len(chosen) == 0 && a.wantsDirty() && len(a.view.cells) > 0:
+		a.addNote("every cell has run in this kernel as it is now: there is nothing to run")
+	case len(chosen) == 0:
+		a.addNote("no cell is selected: there is nothing to run")
+	}
+	size := 0
+	for _, c := range chosen {
+		size += len(c.code)
+	}
+	switch {
+	case len(chosen) > contract.MaxJobSteps:
+		return nil, wrong("cells", "there are %d cells, and one run can have at most %d: run the notebook in parts", len(chosen), contract.MaxJobSteps)
+	case size > contract.MaxJobCode:
+		return nil, wrong("cells", "the cells have %.2f MiB of code, and one run can have at most %d MiB: run the notebook in parts", float64(size)/(1<<20), contract.MaxJobCode>>20)
+	}
+	return chosen, nil
+}
+
 // choose returns the cells that the run selects, in order.
-func (a *advance) choose(ctx context.Context) ([]*cell, error) {
-	candidates := make([]candidate, len(a.view.cells))
-	for i, c := range a.view.cells {
-		candidates[i] = candidate{Index: c.index, Handle: c.handle}
-	}
-	if needsFacts(a.spec.Cells) {
-		sync, err := a.sync(ctx)
-		if err != nil {
-			return nil, err
-		}
-		a.dirt = &sync
-		for i := range candidates {
-			candidates[i].Dirty, candidates[i].Stale = sync.Dirty[i], sync.Stale[i]
-		}
-	}
-	places, err := selectCells(a.spec.Cells, candidates)
+func (a *advance) choose(dirty func(*cell) bool) ([]*cell, error) {
+	selected, err := selectCells(a.spec.Cells, a.view.cells, dirty)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkForce(); err != nil {
-		return nil, err
-	}
 	var chosen []*cell
-	for i, c := range a.view.cells {
-		injected := len(a.values.Names()) > 0 && c.has(tagInjected)
-		if injected || slices.Contains(places, i) {
-			chosen = append(chosen, c)
-			a.noteTimeout(c)
+	for _, c := range a.view.cells {
+		if injected := len(a.values.Names()) > 0 && c.has(tagInjected); !injected && !slices.Contains(selected, c) {
+			continue
+		}
+		chosen = append(chosen, c)
+		for _, tag := range c.wrong {
+			a.addNote("cell %d (id %s) has the tag %.40q, which is not a number such as timeout=3600 in seconds or retries=2, at most %d: it has no effect", c.index, c.handle, tag, MaxRetries)
 		}
 	}
 	return chosen, nil
 }
 
-// checkForce refuses ids in force that no cell has.
-func (a *advance) checkForce() error {
-	for _, handle := range a.forced() {
-		if a.view.byHandle[handle] == nil {
-			return wrong("force", "no code cell has the id %.80q", handle)
+// dryRun makes the plan of a new run: it submits no cell and writes no file.
+func (a *advance) dryRun(ctx context.Context) (Outcome, error) {
+	k, err := a.currentKernel(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	a.enter(k.KernelID)
+	a.spec.Unsaved = true // parameters are injected in memory only
+	if err := a.look(); err != nil {
+		return Outcome{}, err
+	}
+	chosen, err := a.planned()
+	if err != nil {
+		return Outcome{}, err
+	}
+	out := Outcome{Status: StatusPlanned, Counts: map[CellStatus]int{}, Notes: a.notes}
+	clean := a.record.clean(a.view.cells)
+	for _, c := range a.view.cells {
+		p := PlannedCell{CellID: c.handle, Index: c.index, Title: c.title}
+		switch selected := slices.Contains(chosen, c); {
+		case selected:
+			p.Why = a.record.passes(c)
+			p.Run = p.Why == ""
+		case clean[c.handle] && a.wantsDirty():
+			p.Why = "it has run in this kernel as it is now"
+		default:
+			p.Why = "it is not selected"
 		}
+		if p.Run && a.wantsDirty() {
+			p.Why = a.dirtyBecause(c, clean[c.handle])
+		}
+		out.Plan = append(out.Plan, p)
 	}
-	return nil
+	return out, nil
 }
 
-// forced returns the handles that Spec.Force names.
-func (r *Run) forced() []string {
-	return strings.FieldsFunc(r.spec.Force, func(c rune) bool { return c == ',' || c == ' ' })
-}
-
-// isForced reports whether a cell runs whatever failed before.
-func (r *Run) isForced(c *cell) bool {
-	return c.has(tagForce) || slices.Contains(r.forced(), c.handle)
-}
-
-func newCellRecord(c *cell) CellRecord {
-	return CellRecord{
-		Handle: c.handle, Index: c.index, Title: c.title, Source: c.source, Status: CellNotRun, Attempts: []Attempt{},
+// dirtyBecause says why a cell runs when dirty cells are asked for.
+func (a *advance) dirtyBecause(c *cell, clean bool) string {
+	switch s := a.record.state(c); {
+	case clean:
+		return "a cell above it must run"
+	case s == Clean:
+		return "it ran before a cell above it, or with other parameters"
+	default:
+		return "it is " + words(s)
 	}
 }
+
+// wantsDirty reports whether the selection depends on what has run.
+func (r *Run) wantsDirty() bool { return slices.Contains(selectionParts(r.spec.Cells), selectDirty) }

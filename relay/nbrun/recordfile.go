@@ -4,25 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 
 	"colabrelay/relay/checkpoint"
-	"colabrelay/relay/dataflow"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
-	"colabrelay/shared/contract"
 )
 
 // Name is the name of the checkpoint of the notebook at this path, links resolved: a part of the
 // file's name, for people, and a hash of the path.
 func Name(realPath string) string {
 	stem := strings.TrimSuffix(filepath.Base(realPath), filepath.Ext(realPath))
-	if len(stem) > 60 {
-		stem = strings.ToValidUTF8(stem[:60], "")
-	}
-	return "notebook " + stem + " " + hash(realPath)[:12]
+	return "notebook " + shorten(stem, 60) + " " + hash(realPath)[:12]
 }
 
 // Load reads the record of the notebook at path. It returns checkpoint.ErrNotFound if no cell
@@ -38,17 +34,29 @@ func Load(dir, path string) (*Record, error) {
 func loadRecord(dir, realPath string) (*Record, error) {
 	name := Name(realPath)
 	entry, err := checkpoint.Load(dir, name, nil)
-	switch {
-	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
-		return nil, fmt.Errorf("%w: %q", ErrDamaged, checkpoint.Path(dir, name))
-	case err != nil:
+	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, checkpoint.ErrTooLarge) {
 		return nil, err
 	}
-	var r Record
-	if json.Unmarshal(entry.Data, &r) != nil || !r.isConsistent() || r.Path != realPath {
+	r, err := Read(entry)
+	if err != nil || r.Path != realPath {
 		return nil, fmt.Errorf("%w: %q", ErrDamaged, checkpoint.Path(dir, name))
 	}
-	r.fill()
+	return r, nil
+}
+
+// Read returns the record in a checkpoint, or ErrDamaged.
+func Read(e checkpoint.Entry) (*Record, error) {
+	r := Record{Ran: map[string]CellRun{}}
+	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
+		return nil, ErrDamaged
+	}
+	for _, run := range append(r.Cells, &r.Run) {
+		if j := run.Job; j != nil { // what was not written into the notebook is read again
+			if j.Offset = 0; j.Written < j.Entry {
+				j.Entry, j.Execution, j.Read = j.Written, "", ""
+			}
+		}
+	}
 	return &r, nil
 }
 
@@ -60,111 +68,120 @@ func IsNotebook(e checkpoint.Entry) bool {
 	return json.Unmarshal(e.Data, &head) == nil && head.Kind == kind
 }
 
-func newRecord(realPath string) *Record {
-	now := time.Now().UTC()
-	r := &Record{Kind: kind, Version: version, Path: realPath, CreatedAt: now, UpdatedAt: now}
-	r.fill()
-	return r
-}
-
-// fill makes the maps that are missing, and counts.
-func (r *Record) fill() {
-	if r.History == nil {
-		r.History = map[string]LastRun{}
-	}
-	if r.Facts == nil {
-		r.Facts = map[string]dataflow.Facts{}
-	}
-	if r.Code == nil {
-		r.Code = map[string]string{}
-	}
-	r.codeBytes, r.passing = 0, map[string]dataflow.Facts{}
-	for _, text := range r.Code {
-		r.codeBytes += len(text)
-	}
-}
-
-// isConsistent reports whether the parts of the record fit each other.
+// isConsistent reports whether the record has what its readers take for granted.
 func (r *Record) isConsistent() bool {
-	if r.Kind != kind || r.Version != version {
-		return false
+	damaged := func(one *RunRecord) bool {
+		return one == nil || len(one.Plan) != 1 || one.Job == nil || !one.Job.isConsistent()
 	}
-	planned := map[string]bool{}
-	for _, c := range r.Run.Plan {
-		if c.Handle == "" || planned[c.Handle] {
-			return false
-		}
-		planned[c.Handle] = true
-	}
-	for _, f := range r.Run.Flights {
-		if f == nil || !planned[f.Handle] || !contract.RequestIDPattern.MatchString(f.RequestID) {
-			return false
-		}
-	}
-	for _, s := range r.Singles {
-		if s == nil || !contract.RequestIDPattern.MatchString(s.RequestID) {
-			return false
-		}
-	}
-	return r.Run.ID != "" || len(r.Run.Plan) == 0
+	return r.Kind == kind && r.Version == version && r.Ran != nil && (r.Run.Job == nil || r.Run.Job.isConsistent()) &&
+		!slices.ContainsFunc(r.Cells, damaged)
 }
 
-// prune bounds what grows from run to run: facts of sources that are in no plan, no history and
-// no run of this kernel are dropped.
+// isConsistent reports whether the job can be sent, or read.
+func (j *JobRecord) isConsistent() bool {
+	return (j.Accepted || j.Unsent != nil) && j.Entry >= 0 && j.Written >= 0
+}
+
+// prune bounds what grows from run to run.
 func (r *Record) prune() {
-	if extra := len(r.Life.Runs) - maxRuns; extra > 0 {
-		r.Life.Runs = r.Life.Runs[extra:]
-	}
-	if len(r.Facts) <= maxHistory && len(r.History) <= maxHistory {
-		return
-	}
-	needed := map[string]bool{}
-	handles := map[string]bool{}
-	for _, c := range r.Run.Plan {
-		needed[c.Sent], handles[c.Handle] = true, true
-	}
-	for _, ran := range r.Life.Runs {
-		needed[ran.Sent] = true
-	}
-	for sent := range r.Facts {
-		if !needed[sent] {
-			delete(r.Facts, sent)
-		}
-	}
-	for handle := range r.History {
-		if !handles[handle] {
-			delete(r.History, handle)
-		}
+	if len(r.Ran) > maxRan {
+		maps.DeleteFunc(r.Ran, func(handle string, _ CellRun) bool { return r.Run.cell(handle) == nil })
 	}
 }
 
-// shed makes a record that is too large small enough: it drops facts, which the kernel finds
-// again, and details of failures. What a run needs to go on stays.
+// shed makes a record that is too large small enough: it drops which cells depend on which, and of
+// each cell all attempts but the last and all causes but the first. What a run needs to go on stays.
 func (r *Record) shed() {
-	clear(r.Facts)
+	r.Run.Facts = nil
 	for i := range r.Run.Plan {
 		c := &r.Run.Plan[i]
-		c.Attempts = c.Attempts[max(0, len(c.Attempts)-2):] // one may be in flight
-		for k := range c.Attempts {
-			if e := c.Attempts[k].Error; e != nil {
-				e.EName, e.EValue, e.Reason = shorten(e.EName, shedBytes), shorten(e.EValue, shedBytes), shorten(e.Reason, shedBytes)
-			}
-		}
+		c.Attempts = c.Attempts[max(0, len(c.Attempts)-1):]
 		c.SkippedBecause = c.SkippedBecause[:min(len(c.SkippedBecause), 1)]
-		for k := range c.SkippedBecause {
-			names := &c.SkippedBecause[k].Names
-			*names = (*names)[:min(len(*names), 1)]
-		}
 	}
 }
 
 // summary says in a few words how far a run is.
 func (r *RunRecord) summary() string {
-	done := 0
+	return fmt.Sprintf("%d of %s were done", r.done(), plain.Count(len(r.Plan), "cell"))
+}
+
+// done counts the cells that are not to be run any more.
+func (r *RunRecord) done() (n int) {
 	for i := range r.Plan {
 		if !r.Plan[i].pending() {
-			done++
+			n++
 		}
 	}
-	return fmt.Sprintf("%d of %s were done", done, plain.Count(len(r.Plan), "cell"))
+	return n
+}
+
+// unsuccessful returns the last cell that failed or was skipped; nil for none.
+func (r *RunRecord) unsuccessful() (last *CellRecord) {
+	for i := range r.Plan {
+		if s := r.Plan[i].Status; s.failed() || s == CellSkipped {
+			last = &r.Plan[i]
+		}
+	}
+	return last
+}
+
+// cell returns the record of the planned cell that has a handle; nil for none. It is asked of each
+// cell in turn, so it remembers the places.
+func (r *RunRecord) cell(handle string) *CellRecord {
+	if r.places == nil {
+		r.places = make(map[string]int, len(r.Plan))
+		for i := range r.Plan {
+			r.places[r.Plan[i].Handle] = i
+		}
+	}
+	if i, planned := r.places[handle]; planned {
+		return &r.Plan[i]
+	}
+	return nil
+}
+
+// keyed returns the record of the planned cell with a key; nil for none.
+func (r *RunRecord) keyed(key int) *CellRecord {
+	if i := slices.IndexFunc(r.Plan, func(c CellRecord) bool { return c.Key == key }); i >= 0 {
+		return &r.Plan[i]
+	}
+	return nil
+}
+
+// handle is that of the planned cell with a key.
+func (r *RunRecord) handle(key int) string {
+	if c := r.keyed(key); c != nil {
+		return c.Handle
+	}
+	return ""
+}
+
+// plan adds a cell to the plan.
+func (r *RunRecord) plan(c *cell) {
+	r.places = nil
+	r.Plan = append(r.Plan, CellRecord{
+		Key: len(r.Plan) + 1, Handle: c.handle, Index: c.index, Title: c.title, Source: c.source, Sent: c.sent, Status: CellNotRun, Attempts: []Attempt{},
+	})
+}
+
+// pending reports whether the cell is to be run.
+func (c *CellRecord) pending() bool {
+	return (c.Status == CellNotRun || c.Status == CellRunning) && c.Why == ""
+}
+
+// Last returns the cell's newest attempt; nil for none.
+func (c *CellRecord) Last() *Attempt {
+	if len(c.Attempts) == 0 {
+		return nil
+	}
+	return &c.Attempts[len(c.Attempts)-1]
+}
+
+// failed reports whether a cell ended, and not as the notebook wants.
+func (s CellStatus) failed() bool {
+	switch s {
+	case CellFailed, CellTimedOut, CellInterrupted, CellKernelDied, CellLost:
+		return true
+	}
+	return false
 }

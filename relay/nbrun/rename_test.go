@@ -50,6 +50,26 @@ func TestCellsWithNewHandlesAreNotRunAgain(t *testing.T) {
 	}
 }
 
+// Two cells without ids have the same source. A cell above them is deleted, and the second gets the
+// handle that the first had when it began: the VM takes the edit, and each runs once.
+func TestACellThatGetsTheHandleOfOneThatRanRunsToo(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		twin, above := src(says("twin")+slow), src(says("above"))
+		b := write(t)
+		b.withoutIDs(above, twin, twin, src(says("last")))
+		for i := 0; len(m.ran()) < 2 && i < 100; i++ {
+			if got := b.advance(b.spec(), vm, 200*time.Millisecond); got.err != nil {
+				t.Fatal(got.err)
+			}
+		}
+		b.withoutIDs(twin, twin, src(says("edited")))
+		b.advance(b.spec(), vm, 300*time.Millisecond)
+		m.touch("go")
+		b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("above", "twin", "twin", "edited")
+	})
+}
+
 // replace edits the notebook's text.
 func (b *book) replace(old, text string) {
 	b.t.Helper()

@@ -16,16 +16,17 @@ import (
 var reportStart = time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("east", 3600))
 
 func attempt(status contract.Status, seconds float64, failure *Failure) Attempt {
-	return Attempt{RequestID: "request", ExecutionID: "execution", KernelID: "kernel", Status: status, Seconds: seconds, Error: failure}
+	return Attempt{ExecutionID: "execution", KernelID: "kernel", Status: status, Seconds: seconds, Error: failure}
 }
 
 // failedRun is a record with a cell of each kind.
 func failedRun() *Record {
 	end := reportStart.Add(time.Minute)
-	return &Record{Path: "/home/ada/my `nb`.ipynb", Work: "/home/ada/out.ipynb", Runtime: "default", Run: RunRecord{
-		ID: "run", Status: StatusFailed, Retries: 1, StartedAt: reportStart, FinishedAt: &end,
+	return &Record{Path: "/home/ada/my `nb`.ipynb", Runtime: "default", Run: RunRecord{
+		Spec: Spec{OutputPath: "/home/ada/out.ipynb"},
+		ID:   "run", Status: StatusFailed, StartedAt: reportStart, FinishedAt: &end,
 		Plan: []CellRecord{
-			{Handle: "a1", Index: 0, Title: "load_data <b>|_now_", Source: "aa", Status: CellSucceeded, Attempts: []Attempt{
+			{Handle: "a1", Index: 0, Title: "load_data <b>|_now_", Source: "aa", Status: CellSucceeded, Retries: 1, Attempts: []Attempt{
 				attempt(contract.StatusFailed, 1.25, &Failure{EName: "ConnectionError", EValue: "reset `by` |\x1b[31m peer\nline"}), attempt(contract.StatusSucceeded, 70, nil)}},
 			{Handle: "b|2", Index: 2, Title: "x = 1/0", Status: CellFailed, Attempts: []Attempt{attempt(contract.StatusFailed, 0, &Failure{EName: "ZeroDivisionError", EValue: strings.Repeat("v", 400)})}},
 			{Handle: "c3", Index: 3, Title: "use x", Status: CellSkipped, SkippedBecause: []Because{{"b|2", []string{"x", "y"}}, {"a1", nil}}},
@@ -37,37 +38,33 @@ func failedRun() *Record {
 	}}
 }
 
-const wantMarkdown = "# Run of ``my `nb`.ipynb``\n\n" +
-	"**failed**: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1m13s, 1 retry.\n\n" +
-	"Started: 2026-01-02 02:04:05 UTC; finished: 2026-01-02 02:05:05 UTC.\n\n" +
-	"Outputs: `/home/ada/out.ipynb`.\n\n" +
-	"Runtime: `default`.\n\n" +
+const wantMarkdown = "# Run of my \\`nb\\`.ipynb\n\n" +
+	"failed: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1m13s, 1 retry.\n\n" +
+	"- started: 2026-01-02 02:04:05 UTC\n" +
+	"- finished: 2026-01-02 02:05:05 UTC\n" +
+	"- outputs: /home/ada/out.ipynb\n" +
+	"- runtime: default\n\n" +
 	"| cell | id | title | status | attempts | seconds |\n" +
 	"|---:|---|---|---|---:|---:|\n" +
-	"| 0 | `a1` | load_data \\<b\\>\\|\\_now\\_ | succeeded | 2 | 71.2 |\n" +
-	"| 2 | `b\\|2` | x = 1/0 | failed | 1 | 0.0 |\n" +
-	"| 3 | `c3` | use x | skipped | 0 | 0.0 |\n" +
-	"| 5 | `d4` | kill | kernel died | 1 | 2.0 |\n" +
-	"| 6 | `e5` | frozen | not run | 0 | 0.0 |\n" +
-	"| 7 | `f6` | lost | lost | 1 | 0.0 |\n" +
-	"\n## Cell 0: succeeded\n\n`a1` load_data \\<b\\>\\|\\_now\\_\n\n" +
-	"- attempt 1: failed after 1.2 s: ``ConnectionError: reset `by` | peer line``\n" +
-	"- attempt 2: succeeded after 1m10s\n" +
-	"\n## Cell 2: failed\n\n`b|2` x = 1/0\n\n" +
-	"- attempt 1: failed after 0.0 s: `ZeroDivisionError: VALUE…`\n" +
-	"\n## Cell 3: skipped\n\n`c3` use x\n\n" +
-	"- skipped because of cell `b|2`: it uses `x`, `y`\n" +
-	"- skipped because of cell `a1`: what it uses cannot be determined\n" +
-	"\n## Cell 5: kernel died\n\n`d4` kill\n\n" +
-	"- attempt 1: kernel died after 2.0 s: the kernel \\*died\\*\n" +
-	"\n## Cell 6: not run\n\n`e5` frozen\n\n" +
-	"- it is tagged frozen \\& had succeeded\n" +
+	"| 0 | a1 | load_data \\<b\\>\\|\\_now\\_ | succeeded | 2 | 71.2 |\n" +
+	"| 2 | b\\|2 | x = 1/0 | failed | 1 | 0.0 |\n" +
+	"| 3 | c3 | use x | skipped | 0 | 0.0 |\n" +
+	"| 5 | d4 | kill | kernel died | 1 | 2.0 |\n" +
+	"| 6 | e5 | frozen | not run | 0 | 0.0 |\n" +
+	"| 7 | f6 | lost | lost | 1 | 0.0 |\n" +
+	"\n## Cells that did not succeed\n\n" +
+	"- cell 2 (id b\\|2) failed: ZeroDivisionError: VALUE…\n" +
+	"- cell 3 (id c3) skipped: it uses x, y, which the cell with id b\\|2 would have made\n" +
+	"- cell 5 (id d4) kernel died: the kernel \\*died\\*\n" +
+	"- cell 6 (id e5) not run: it is tagged frozen \\& had succeeded\n" +
+	"- cell 7 (id f6) lost\n" +
 	"\n## Notes\n\n- the kernel is new\n"
 
 func TestReportSaysWhatHappenedToEachCell(t *testing.T) {
-	record := filepath.Join(t.TempDir(), "name-0a1b.json")
-	path, err := writeReport(record, failedRun())
-	if err != nil || path != strings.TrimSuffix(record, ".json")+".report.md" {
+	r := &Run{dir: t.TempDir(), record: failedRun()}
+	err := r.writeReport()
+	path := r.reports
+	if err != nil || path != strings.TrimSuffix(r.Path(), ".json")+".report.md" {
 		t.Fatalf("%q, %v", path, err)
 	}
 	got, err := os.ReadFile(path)
@@ -103,7 +100,7 @@ func TestSuccessNeedsNothingFailedOrSkipped(t *testing.T) {
 			t.Errorf("%s: success is %t", status, got)
 		}
 	}
-	for _, status := range []Status{StatusRunning, StatusFailed, StatusTimedOut, StatusPlanned} {
+	for _, status := range []Status{StatusRunning, StatusFailed, StatusPlanned} {
 		if (&Record{Run: RunRecord{Status: status}}).Report().Success {
 			t.Errorf("%s is a success", status)
 		}
@@ -111,8 +108,8 @@ func TestSuccessNeedsNothingFailedOrSkipped(t *testing.T) {
 }
 
 func TestReportOfAnEmptyRun(t *testing.T) {
-	r := &Record{Path: "/nb.ipynb", Work: "/nb.ipynb", Run: RunRecord{Status: StatusSucceeded, StartedAt: reportStart}}
-	want := "# Run of `nb.ipynb`\n\n**succeeded**: 0 cells; none ran in 0.0 s.\n\nStarted: 2026-01-02 02:04:05 UTC.\n"
+	r := &Record{Path: "/nb.ipynb", Run: RunRecord{Status: StatusSucceeded, StartedAt: reportStart}}
+	want := "# Run of nb.ipynb\n\nsucceeded: 0 cells; none ran in 0.0 s.\n\n- started: 2026-01-02 02:04:05 UTC\n"
 	if got := r.Report().Markdown(); got != want {
 		t.Errorf("%q, want\n%q", got, want)
 	}
@@ -123,19 +120,16 @@ func TestReportOfAnEmptyRun(t *testing.T) {
 }
 
 func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	if _, err := writeReport(filepath.Join(t.TempDir(), "missing", "name.json"), failedRun()); err == nil {
+	r := &Run{dir: filepath.Join(t.TempDir(), "missing"), record: failedRun()}
+	if r.writeReport() == nil {
 		t.Error("written into a folder that does not exist")
 	}
 }
 
 func TestLongListsInAReportAreCut(t *testing.T) {
-	names, because := make([]string, 12), make([]Because, 12)
-	for i := range names {
-		names[i], because[i] = "n", Because{Cell: "c", Names: []string{"x"}}
-	}
-	because[0].Names = names
-	text := Report{Cells: []CellRecord{{Status: CellSkipped, SkippedBecause: because}}}.Markdown()
-	if !strings.Contains(text, "and 2 more\n") || !strings.Contains(text, "- and 2 more causes\n") || strings.Count(text, "- skipped because") != 10 {
+	names := strings.Split(strings.Repeat("name ", 12), " ")
+	text := Report{Cells: []CellRecord{{Status: CellSkipped, SkippedBecause: []Because{{Cell: "c", Names: names}}}}}.Markdown()
+	if strings.Count(text, "name") != maxReportNames {
 		t.Error(text)
 	}
 }
@@ -146,17 +140,23 @@ func TestProblemsSayWhyInOneLine(t *testing.T) {
 		problems = append(problems, cell.Problem())
 	}
 	want := []string{
-		"", "cell 2 (b|2) failed: ZeroDivisionError: " + strings.Repeat("v", 280) + "…", "cell 3 (c3) skipped: it uses x, y, which cell b|2 would have made",
-		"cell 5 (d4) kernel died: the kernel *died*", "cell 6 (e5) not run: it is tagged frozen & had succeeded", "cell 7 (f6) lost",
+		"", "cell 2 (id b|2) failed: ZeroDivisionError: " + strings.Repeat("v", 280) + "…", "cell 3 (id c3) skipped: it uses x, y, which the cell with id b|2 would have made",
+		"cell 5 (id d4) kernel died: the kernel *died*", "cell 6 (id e5) not run: it is tagged frozen & had succeeded", "cell 7 (id f6) lost",
 	}
 	if !reflect.DeepEqual(problems, want) {
 		t.Errorf("%q, want\n%q", problems, want)
 	}
-	opaque := CellRecord{Index: 1, Handle: "x", Status: CellSkipped, SkippedBecause: []Because{{Cell: "y"}}}
-	if got := opaque.Problem(); got != "cell 1 (x) skipped: it may use what cell y would have made" {
-		t.Error(got)
-	}
 	if got := failedRun().Report().Summary(); got != "failed: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1m13s, 1 retry" {
 		t.Error(got)
+	}
+}
+
+func TestTheReportHasNoStepThatMayHaveBeenTaken(t *testing.T) {
+	record := &Record{}
+	r := &Run{record: record, run: &record.Run}
+	r.addStep("the same call continues it", "cell %d was interrupted, so the run stopped", 3)
+	const fact = "cell 3 was interrupted, so the run stopped"
+	if len(r.notes) != 1 || r.notes[0] != fact+": the same call continues it" || len(r.record.Run.Notes) != 1 || r.record.Run.Notes[0] != fact {
+		t.Errorf("%q, %q", r.notes, r.record.Run.Notes)
 	}
 }

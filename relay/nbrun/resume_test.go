@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/notebook"
@@ -32,38 +34,9 @@ func checkFive(t *testing.T, m *machine, b *book) {
 	}
 }
 
-// The answer of each submit is lost in turn, and the relay begins anew after each.
-func TestLostSubmitAnswersNeitherLoseNorRepeatCells(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, five()...)
-		lost := map[string]bool{}
-		vm.answer = func(e contract.Execution, err error) (contract.Execution, error) {
-			if err == nil && !lost[e.RequestID] {
-				lost[e.RequestID] = true
-				return contract.Execution{}, errCut
-			}
-			return e, err
-		}
-		calls := 0
-		for {
-			got := b.advance(b.spec(), vm, long)
-			if got.err == nil && got.Status() == StatusSucceeded {
-				break
-			}
-			if calls++; calls > 12 || !errors.Is(got.err, errCut) || !got.CanContinue {
-				t.Fatalf("call %d: %v %s %s", calls, got.err, got.Status(), got.cells())
-			}
-		}
-		checkFive(t, m, b)
-		if calls != 5 {
-			t.Errorf("%d answers were lost", calls)
-		}
-	})
-}
-
 // The relay loses each read in turn.
 func TestLostReadsNeitherLoseNorRepeatCells(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, five()...)
 		reads, calls := 0, 0
 		vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
@@ -85,79 +58,11 @@ func TestLostReadsNeitherLoseNorRepeatCells(t *testing.T) {
 	})
 }
 
-// A submit that never arrived is made again; nothing of it ran.
-func TestSubmitsThatDidNotArriveAreMadeAgain(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, five()...)
-		tries := 0
-		vm.before = func(contract.Submit) error {
-			if tries++; tries%2 == 1 {
-				return errCut
-			}
-			return nil
-		}
-		for range 12 {
-			if got := b.advance(b.spec(), vm, long); got.err == nil && got.Status() == StatusSucceeded {
-				checkFive(t, m, b)
-				return
-			}
-		}
-		t.Fatal("the run does not end")
-	})
-}
-
-// The files are put back to what they were at each moment at which the relay may be killed:
-// just before a submit, and just after its answer.
-func TestAKilledRelayNeitherLosesNorRepeatsCells(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, five()...)
-		file, err := notebook.OpenFile(b.path, b.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		record := checkpoint.Path(b.dir, Name(file.Path()))
-		var disk [2][]byte
-		take := func() { disk[0], _ = os.ReadFile(record); disk[1], _ = os.ReadFile(b.path) }
-		for kill := 1; ; kill++ {
-			step := 0
-			at := func() bool { step++; return step == kill }
-			vm.before = func(contract.Submit) error {
-				if at() {
-					take()
-					return errCut
-				}
-				return nil
-			}
-			vm.answer = func(e contract.Execution, err error) (contract.Execution, error) {
-				if at() {
-					take()
-					return contract.Execution{}, errCut
-				}
-				return e, err
-			}
-			vm.read = vm.answer
-			got := b.advance(b.spec(), vm, long)
-			if got.err == nil && got.Status() == StatusSucceeded {
-				break
-			}
-			if !errors.Is(got.err, errCut) || kill > 60 {
-				t.Fatalf("kill %d: %v %s", kill, got.err, got.cells())
-			}
-			for i, path := range []string{record, b.path} {
-				if err := os.WriteFile(path, disk[i], 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		checkFive(t, m, b)
-	})
-}
-
 func TestARunGoesOnAfterTheCallsTime(t *testing.T) {
-	each(t, func(t *testing.T, m *machine, vm *faults) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow+"\nprint('slept')"), src(says("c2")))
 		got := b.reach(m, b.spec(), vm, "c1")
-		if !got.CanContinue || got.Current.ExecutionID == "" {
+		if !got.CanContinue || got.Current.Last().ExecutionID == "" {
 			t.Fatalf("after the first call: %v %s %+v", got.err, got.cells(), got.Current)
 		}
 		m.touch("go")
@@ -172,8 +77,9 @@ func TestARunGoesOnAfterTheCallsTime(t *testing.T) {
 	})
 }
 
-func TestOneRunOfANotebookAtATime(t *testing.T) {
-	t.Parallel()
+func TestOneRunOfANotebookAtATime(t *testing.T) { synctest.Test(t, oneRunAtATime) }
+
+func oneRunAtATime(t *testing.T) {
 	b := write(t, "1")
 	r, err := Open(b.dir, b.spec())
 	if err != nil {
@@ -187,4 +93,128 @@ func TestOneRunOfANotebookAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
+}
+
+// The answer of the submit is lost, and then the submit itself: it is made again, and nothing
+// runs twice.
+func TestLostSubmitsNeitherLoseNorRepeatCells(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, five()...)
+		tries := 0
+		vm.before = func() error {
+			if tries++; tries == 1 {
+				return errCut
+			}
+			return nil
+		}
+		vm.answer = func(j contract.Job, err error) (contract.Job, error) {
+			if err == nil && tries == 2 {
+				return contract.Job{}, errCut
+			}
+			return j, err
+		}
+		for range 2 {
+			if got := b.advance(b.spec(), vm, long); !errors.Is(got.err, errCut) || !got.CanContinue {
+				t.Fatalf("%v %s %s", got.err, got.Status(), got.cells())
+			}
+		}
+		b.finish(b.spec(), vm, StatusSucceeded)
+		checkFive(t, m, b)
+	})
+}
+
+// The files are put back to what they were at each moment at which the relay may be killed: just
+// before a submit, and just after any answer.
+func TestAKilledRelayNeitherLosesNorRepeatsCells(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, five()...)
+		file, err := notebook.OpenFile(b.path, b.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := checkpoint.Path(b.dir, Name(file.Path()))
+		var disk [2][]byte
+		paths := []string{record, b.path}
+		take := func() {
+			for i, path := range paths {
+				disk[i], _ = os.ReadFile(path)
+			}
+		}
+		for kill := 1; ; kill++ {
+			step := 0
+			at := func() bool { step++; return step == kill }
+			vm.before = func() error {
+				if at() {
+					take()
+					return errCut
+				}
+				return nil
+			}
+			vm.answer = func(j contract.Job, err error) (contract.Job, error) {
+				if at() {
+					take()
+					return contract.Job{}, errCut
+				}
+				return j, err
+			}
+			vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
+				if at() {
+					take()
+					return contract.Execution{}, errCut
+				}
+				return e, err
+			}
+			got := b.advance(b.spec(), vm, long)
+			if got.err == nil && got.Status() == StatusSucceeded {
+				break
+			}
+			if !errors.Is(got.err, errCut) || kill > 60 {
+				t.Fatalf("kill %d: %v %s %q", kill, got.err, got.cells(), got.Outcome.Notes)
+			}
+			for i, path := range paths {
+				if err := os.WriteFile(path, disk[i], 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		checkFive(t, m, b)
+	})
+}
+
+// Nobody calls after the first answer: the notebook runs to its end by itself, and a later call
+// fetches everything.
+func TestANotebookOfThreeHundredCellsFinishesWithoutARelay(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	sources := []src{src("import os, time\nwhile not os.path.exists('go'): time.sleep(.01)\nn = 0")}
+	for range 299 {
+		sources = append(sources, "n += 1\nprint(n)")
+	}
+	b := write(t, sources...)
+	for i := range 100 {
+		got := b.advance(b.spec(), m, 200*time.Millisecond)
+		if got.err != nil || i == 99 {
+			t.Fatalf("%v %s", got.err, got.cells())
+		}
+		if got.Current != nil {
+			break
+		}
+	}
+	m.touch("go")
+	r, err := Load(b.dir, b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state := contract.JobRunning; state != contract.JobFinished; {
+		j, err := m.Job(t.Context(), r.Run.Job.JobID, 300, contract.MaxWait)
+		if state = j.State; err != nil || state.Ended() && state != contract.JobFinished {
+			t.Fatalf("%v %+v", err, j)
+		}
+	}
+	b.finish(b.spec(), m, StatusSucceeded)
+	for i := 1; i < 300; i++ {
+		if got, want := b.outputs(fmt.Sprint("c", i)), fmt.Sprintf("%d\n", i); got != want {
+			t.Fatalf("cell %d shows %q, want %q", i, got, want)
+		}
+	}
 }

@@ -1,18 +1,21 @@
 package nbrun
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"colabrelay/relay/checkpoint"
-	"colabrelay/relay/dataflow"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
 	"colabrelay/shared/aside"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -21,20 +24,17 @@ type Run struct {
 	dir    string
 	spec   Spec
 	record *Record
+	run    *RunRecord // of the record: its run of the notebook, or of one cell
 	unlock func()
 
 	values *parameters.Values
-	policy RetryPolicy
 	file   *notebook.File // of the notebook
 	work   *notebook.File // that the run reads and writes: file, or its copy
 	view   *view          // of work, as last read
 
-	readings map[string]*reading // by request_id, of what this process has read
 	outputs  outputs
-	replaced []*Flight      // of the run that this one replaced
-	recorded *RunRecord     // the unfinished run, of a dry run
-	dirt     *dataflow.Plan // what is dirty, if the selection depends on it
-	notes    []string       // of this call
+	replaced *JobRecord // of the run that this one replaced
+	notes    []string   // of this call
 	savedAt  time.Time
 	reports  string // the path of the report
 	repeat   bool   // the recorded run has ended, and its answer may be lost: see Delivered
@@ -47,7 +47,7 @@ func Open(dir string, s Spec) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := openRecord(dir, s.Path, s.OnChange == RestartChanged)
+	r, err := openRecord(dir, s.Path, s.Restart && !s.DryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func openRecord(dir, path string, replaceDamaged bool) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{dir: dir, file: file, work: file, readings: map[string]*reading{}}
+	r := &Run{dir: dir, file: file, work: file}
 	r.unlock, err = checkpoint.Lock(dir, Name(file.Path()))
 	switch {
 	case errors.Is(err, checkpoint.ErrBusy):
@@ -75,38 +75,30 @@ func openRecord(dir, path string, replaceDamaged bool) (*Run, error) {
 		return nil, err
 	}
 	r.record, err = loadRecord(dir, file.Path())
+	kept := ""
+	if errors.Is(err, ErrDamaged) && replaceDamaged {
+		if kept, err = aside.Move(checkpoint.Path(dir, Name(file.Path()))); err == nil {
+			err = checkpoint.ErrNotFound
+		}
+	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		r.record, err = newRecord(file.Path()), nil
-	case errors.Is(err, ErrDamaged) && replaceDamaged:
-		err = r.moveAside()
-	}
-	if err != nil {
+		r.record = &Record{Kind: kind, Version: version, Path: file.Path(), Ran: map[string]CellRun{}}
+	case err != nil:
 		r.Close()
 		return nil, err
 	}
-	return r, nil
-}
-
-// moveAside renames a record that can't be read, and starts a new one.
-func (r *Run) moveAside() error {
-	path := checkpoint.Path(r.dir, Name(r.file.Path()))
-	kept, err := aside.Move(path)
-	if err != nil {
-		return err
+	r.run = &r.record.Run
+	if kept != "" {
+		r.addNote("the record of this notebook's runs could not be read; it is now %s", kept)
 	}
-	r.record = newRecord(r.file.Path())
-	r.addNote("the record of this notebook's runs could not be read; it is now %s", kept)
-	return nil
+	return r, nil
 }
 
 // prepare reads what the arguments name.
 func (r *Run) prepare() (err error) {
 	if r.values, err = parameters.Parse(r.spec.Parameters); err != nil {
 		return fmt.Errorf("%w: %w", ErrSpec, err)
-	}
-	if r.policy, err = NewRetryPolicy(r.spec.RetryOn); err != nil {
-		return err
 	}
 	d, err := r.file.Read()
 	if err != nil {
@@ -119,45 +111,71 @@ func (r *Run) prepare() (err error) {
 	return nil
 }
 
+// Delivered records that the caller passes on how the run ended. Until then the same call gives the
+// same answer, and runs nothing: the relay may have been killed before it could answer, and the
+// cells would run twice. It does nothing for a run that has not ended.
+func (r *Run) Delivered() error {
+	if !r.run.Status.Finished() {
+		return nil
+	}
+	return os.WriteFile(r.beside(".delivered"), []byte(r.run.ID), 0o600)
+}
+
+// maxDelivered is more than the id of a run, in bytes.
+const maxDelivered = 100
+
+// mayHaveLostAnswer reports whether the recorded run is the one that is asked for, of the same code,
+// and has ended without an answer that said so.
+func (r *Run) mayHaveLostAnswer(d *notebook.Document) bool {
+	old := r.run
+	if !old.Status.Finished() || old.FinishedAt == nil || old.Spec.identity() != r.spec.identity() {
+		return false
+	}
+	id, err := bounded.ReadFile(r.beside(".delivered"), maxDelivered)
+	return (err != nil || string(id) != old.ID) && newView(d, r.values).digest == old.View
+}
+
+// beside is the file of this kind beside the record.
+func (r *Run) beside(kind string) string { return strings.TrimSuffix(r.Path(), ".json") + kind }
+
 // reconcile decides whether the recorded run goes on or a new one starts.
 func (r *Run) reconcile() {
-	old := &r.record.Run
-	if r.spec.DryRun {
-		if old.ID != "" && !old.Status.Finished() {
-			r.recorded = old
-		}
-		own := *r.record
-		own.Run = newRunRecord(r.spec)
-		r.record = &own
-		return
-	}
-	same := old.Spec.identity() == r.spec.identity()
+	old := r.record.Run
 	ended := old.ID == "" || old.Status.Finished() ||
-		old.Status == StatusInterrupted && old.Spec.Save == SaveNone // nothing tells a person where it stopped
-	switch {
+		old.Status == StatusInterrupted && old.Spec.Unsaved // nothing tells a person where it stopped
+	switch same := old.Spec.identity() == r.spec.identity(); {
 	case r.repeat:
 		return
-	case !ended && same:
+	case same && !ended:
 		r.goOn()
 		return
 	}
-	if !ended {
-		r.replaced = old.Flights
+	r.record.Run = newRunRecord(r.spec)
+	switch {
+	case ended:
+	case r.spec.DryRun:
+		r.addNote("an unfinished run of this notebook exists: %s; the same call without dry_run continues it if its arguments are the same", old.summary())
+	default:
+		r.replaced = old.Job
 		r.addNote("an unfinished run with other arguments is replaced: %s", old.summary())
 	}
-	r.record.Run = newRunRecord(r.spec)
 }
 
 // goOn continues the recorded run, with the arguments that may differ.
 func (r *Run) goOn() {
-	run := &r.record.Run
+	run := r.run
+	if old := run.Spec; old.OnError != r.spec.OnError || old.Retries != r.spec.Retries || old.CellTimeout != r.spec.CellTimeout {
+		run.View = "" // the steps that have not begun are other ones now
+	}
 	run.Spec = r.spec
-	if run.Status == StatusInterrupted || run.Status == StatusNewKernel {
-		run.Stopping = ""
-		for i := range run.Plan {
-			if c := &run.Plan[i]; c.Status == CellInterrupted {
-				c.Status = CellNotRun
-			}
+	if run.Status != StatusInterrupted {
+		return
+	}
+	run.Stopping = ""
+	for i := range run.Plan {
+		if c := &run.Plan[i]; c.Status == CellInterrupted {
+			c.Status = CellNotRun
+			r.addNote("cell %d (id %s), which was interrupted, runs again from its start: what it did before stays", c.Index, c.Handle)
 		}
 	}
 }
@@ -165,73 +183,38 @@ func (r *Run) goOn() {
 // identity is the part of the arguments that a run keeps. The others may change while it goes on.
 func (s Spec) identity() Spec {
 	return Spec{
-		Save: s.Save, OutputPath: s.OutputPath, Cells: s.Cells, Parameters: s.Parameters, Restart: s.Restart, DryRun: s.DryRun,
+		OutputPath: s.OutputPath, Unsaved: s.Unsaved, Cells: s.Cells, Parameters: s.Parameters, Restart: s.Restart, DryRun: s.DryRun,
 	}
 }
 
 // checked returns the arguments with defaults in place of empty ones, or what is wrong with them.
-func (s Spec) checked() (Spec, error) {
+func (s Spec) checked() (_ Spec, err error) {
 	usual := Defaults(s.Path)
-	for _, choice := range []struct {
-		name    string
-		value   *string
-		allowed []string
-	}{
-		{"on_error", (*string)(&s.OnError), []string{string(usual.OnError), string(StopOnError), string(ContinueAfter)}},
-		{"on_new_kernel", (*string)(&s.OnNewKernel), []string{string(usual.OnNewKernel), string(StopOnNewKernel)}},
-		{"on_change", (*string)(&s.OnChange), []string{string(usual.OnChange), string(RefuseChanged), string(RestartChanged)}},
-	} {
-		if err := check(choice.name, choice.value, choice.allowed); err != nil {
-			return s, err
-		}
-	}
-	if s.Cells == "" {
-		s.Cells = usual.Cells
-	}
-	if s.CellTimeout == 0 {
-		s.CellTimeout = usual.CellTimeout
-	}
-	return s.bounded()
-}
-
-// check refuses a value that is not allowed, and puts the first one in place of an empty one.
-func check(name string, value *string, allowed []string) error {
-	if *value == "" {
-		*value = allowed[0]
-	}
-	for _, a := range allowed {
-		if *value == a {
-			return nil
-		}
-	}
-	return wrong(name, "%.40q is not one of %s", *value, strings.Join(allowed, ", "))
-}
-
-func (s Spec) bounded() (Spec, error) {
+	s.Cells, s.CellTimeout = cmp.Or(s.Cells, usual.Cells), cmp.Or(s.CellTimeout, usual.CellTimeout)
+	s.OnError, s.OnNewKernel = cmp.Or(s.OnError, usual.OnError), cmp.Or(s.OnNewKernel, usual.OnNewKernel)
 	switch {
-	case s.MaxRetries < 0 || s.MaxRetries > MaxRetries:
-		return s, wrong("max_retries", "%d is not from 0 to %d", s.MaxRetries, MaxRetries)
-	case s.RetryBudget < 0 || s.RetryBudget > MaxRetryBudget:
-		return s, wrong("retry_budget", "%d is not from 0 to %d", s.RetryBudget, MaxRetryBudget)
+	case !slices.Contains([]OnError{StopOnError, ContinueAfter, SkipDependants}, s.OnError):
+		return s, wrong("on_error", "%.40q is not one of stop, continue, skip_dependants", s.OnError)
+	case !slices.Contains([]OnNewKernel{StopOnNewKernel, Rerun}, s.OnNewKernel):
+		return s, wrong("on_new_kernel", "%.40q is not one of stop, rerun", s.OnNewKernel)
+	case s.Retries < 0 || s.Retries > MaxRetries:
+		return s, wrong("retries", "%d is not from 0 to %d", s.Retries, MaxRetries)
 	case s.CellTimeout < 0 || s.CellTimeout > contract.MaxTimeout:
 		return s, wrong("cell_timeout_seconds", "%s is not from 0 to %s", s.CellTimeout, contract.MaxTimeout)
-	case s.RunTimeout < 0 || s.RunTimeout > MaxRunTimeout:
-		return s, wrong("run_timeout_seconds", "%s is not from 0 to %s", s.RunTimeout, MaxRunTimeout)
-	case (s.Save == SaveCopy) != (s.OutputPath != ""):
-		return s, fmt.Errorf("%w: output_path and saving into a copy belong together", ErrSpec)
+	case s.OutputPath == "":
+		return s, nil
 	}
-	if s.OutputPath != "" {
-		path, err := filepath.Abs(s.OutputPath)
-		if err != nil {
-			return s, wrong("output_path", "%v", err)
-		}
-		s.OutputPath = path
+	if s.OutputPath, err = filepath.Abs(s.OutputPath); err != nil {
+		return s, wrong("output_path", "%v", err)
 	}
 	return s, nil
 }
 
 // Close lets other calls run the notebook.
-func (r *Run) Close() { r.unlock() }
+func (r *Run) Close() {
+	r.outputs.collector.Close()
+	r.unlock()
+}
 
 // Record returns the run's record. The caller must not change it.
 func (r *Run) Record() *Record { return r.record }
@@ -240,10 +223,17 @@ func (r *Run) Record() *Record { return r.record }
 func (r *Run) Path() string { return checkpoint.Path(r.dir, Name(r.record.Path)) }
 
 // addNote adds a remark for the answer and the report.
-func (r *Run) addNote(format string, args ...any) {
+func (r *Run) addNote(format string, args ...any) { r.addStep("", format, args...) }
+
+// addStep adds a remark with the next step, which the answer alone gets: the report is read when
+// the step may have been taken.
+func (r *Run) addStep(next, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
+	r.run.Notes = appendNote(r.run.Notes, text)
+	if next != "" {
+		text += ": " + next
+	}
 	r.notes = appendNote(r.notes, text)
-	r.record.Run.Notes = appendNote(r.record.Run.Notes, text)
 }
 
 func (r *Run) addNotes(texts []string) {
@@ -253,12 +243,7 @@ func (r *Run) addNotes(texts []string) {
 }
 
 func appendNote(notes []string, text string) []string {
-	for _, n := range notes {
-		if n == text {
-			return notes
-		}
-	}
-	if len(notes) == maxNotes {
+	if slices.Contains(notes, text) || len(notes) == maxNotes {
 		return notes
 	}
 	return append(notes, text)
@@ -279,7 +264,7 @@ func (r *Run) save() error {
 
 func newRunRecord(s Spec) RunRecord {
 	return RunRecord{
-		ID: rand.Text(), Spec: s, Status: StatusRunning, Plan: []CellRecord{}, Flights: []*Flight{}, Notes: []string{},
-		StartedAt: time.Now().UTC(), Confirms: true,
+		ID: rand.Text(), Spec: s, Status: StatusRunning, Plan: []CellRecord{}, Notes: []string{},
+		StartedAt: time.Now().UTC(),
 	}
 }

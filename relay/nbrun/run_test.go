@@ -18,8 +18,8 @@ func TestPlainNotebookRunsAndItsOutputsAreInTheFile(t *testing.T) {
 			t.Errorf("outputs %q and %q", one, last)
 		}
 		m.ranIs("b")
-		if got.printed != "one\n42\n" || got.CanContinue || len(got.Run.Flights) != 0 {
-			t.Errorf("printed %q, can continue %v, %d flights", got.printed, got.CanContinue, len(got.Run.Flights))
+		if got.printed != "one\n42\n" || got.CanContinue || got.Run.Job != nil {
+			t.Errorf("printed %q, can continue %v, job %+v", got.printed, got.CanContinue, got.Run.Job)
 		}
 	})
 }

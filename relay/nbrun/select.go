@@ -2,6 +2,7 @@ package nbrun
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,26 +14,8 @@ import (
 const (
 	selectAll   = "all"
 	selectDirty = "dirty"
-	selectStale = "stale"
 	selectFrom  = "from:"
 )
-
-// selectionHelp says what a selection may be.
-const selectionHelp = "use all, dirty, stale, ids, indexes counted from 0 such as 4 or 3-7 (7 is included), or from:ID, and commas between several of them"
-
-// candidate is a code cell that is not blank, as selectCells sees it.
-type candidate struct {
-	Index  int // in the notebook, from 0
-	Handle string
-	Dirty  bool // it is dirty; only if needsFacts
-	Stale  bool // it is dirty or uses what a dirty cell makes; only if needsFacts
-}
-
-// needsFacts reports whether a selection depends on which cells are dirty.
-func needsFacts(selection string) bool {
-	parts := selectionParts(selection)
-	return slices.Contains(parts, selectDirty) || slices.Contains(parts, selectStale)
-}
 
 // selectionParts returns the parts of a selection, which commas separate; an empty selection
 // means all.
@@ -48,104 +31,79 @@ func selectionParts(selection string) (parts []string) {
 	return parts
 }
 
-// selectCells returns the positions in cells of those that the selection names, in the order of
-// the notebook: all; dirty (from the first dirty cell to the end); stale; ids; ranges of indexes
-// such as 3-7, both ends included; from:ID; and several of these separated by commas. An id goes
-// before an index that looks like it. The error is an ErrSpec that says what to write instead.
-func selectCells(selection string, cells []candidate) ([]int, error) {
-	chosen := map[int]bool{}
+// span is a range of indexes in the notebook, both ends included.
+type span struct{ first, last int }
+
+func (s span) has(c *cell) bool { return c.index >= s.first && c.index <= s.last }
+
+// selectCells returns the cells that the selection names, in the order of the notebook: all; dirty
+// (from the first dirty cell to the end); ids; ranges of indexes such as 3-7, both ends included;
+// from:ID; and several of these separated by commas. An id goes before an index that looks like it.
+// The error is an ErrSpec that says what to write instead.
+func selectCells(selection string, cells []*cell, dirty func(*cell) bool) (chosen []*cell, err error) {
+	var spans []span
 	for _, part := range selectionParts(selection) {
-		test, err := partTest(part, cells)
+		s, err := spanOf(part, cells, dirty)
 		if err != nil {
 			return nil, wrong("cells", "%v", err)
 		}
-		for i, c := range cells {
-			if test(c) {
-				chosen[i] = true
-			}
+		spans = append(spans, s)
+	}
+	for _, c := range cells {
+		if slices.ContainsFunc(spans, func(s span) bool { return s.has(c) }) {
+			chosen = append(chosen, c)
 		}
 	}
-	var positions []int
-	for i := range cells {
-		if chosen[i] {
-			positions = append(positions, i)
-		}
-	}
-	return positions, nil
+	return chosen, nil
 }
 
-// partTest returns which cells one part of a selection names.
-func partTest(part string, cells []candidate) (func(candidate) bool, error) {
-	byHandle := func(handle string) int {
-		return slices.IndexFunc(cells, func(c candidate) bool { return c.Handle == handle })
-	}
-	if at := byHandle(part); at >= 0 {
-		return between(cells[at].Index, cells[at].Index), nil
-	}
-	switch part {
-	case selectAll:
-		return func(candidate) bool { return true }, nil
-	case selectStale:
-		return func(c candidate) bool { return c.Stale }, nil
-	case selectDirty:
-		first := slices.IndexFunc(cells, func(c candidate) bool { return c.Dirty })
-		if first < 0 {
-			return func(candidate) bool { return false }, nil
+// spanOf returns which cells one part of a selection names.
+func spanOf(part string, cells []*cell, dirty func(*cell) bool) (span, error) {
+	start, isFrom := strings.CutPrefix(part, selectFrom)
+	start = strings.TrimSpace(start)
+	s, isRange := indexes(start)
+	at := slices.IndexFunc(cells, func(c *cell) bool { return c.handle == start })
+	switch {
+	case at >= 0:
+		s = span{cells[at].index, cells[at].index}
+	case part == selectAll:
+		return span{0, math.MaxInt}, nil
+	case part == selectDirty:
+		if at = slices.IndexFunc(cells, dirty); at < 0 {
+			return span{0, -1}, nil
 		}
-		return fromIndex(cells[first].Index), nil
+		return span{cells[at].index, math.MaxInt}, nil
+	case !isRange || isFrom && s.first != s.last:
+		return s, unknownCell(start, cells)
 	}
-	if start, ok := strings.CutPrefix(part, selectFrom); ok {
-		start = strings.TrimSpace(start)
-		if at := byHandle(start); at >= 0 {
-			return fromIndex(cells[at].Index), nil
-		}
-		first, err := strconv.Atoi(start)
-		if err != nil || first < 0 {
-			return nil, unknownCell(start, cells)
-		}
-		return someOf(cells, fromIndex(first), part)
+	if isFrom {
+		s.last = math.MaxInt
 	}
-	if first, last, ok := indexes(part); ok {
-		return someOf(cells, between(first, last), part)
+	switch {
+	case slices.ContainsFunc(cells, s.has):
+		return s, nil
+	case len(cells) == 0:
+		return s, fmt.Errorf("%q names no code cell: the notebook has none that is not blank", part)
 	}
-	return nil, unknownCell(part, cells)
-}
-
-func fromIndex(first int) func(candidate) bool {
-	return func(c candidate) bool { return c.Index >= first }
-}
-
-func between(first, last int) func(candidate) bool {
-	return func(c candidate) bool { return c.Index >= first && c.Index <= last }
+	return s, fmt.Errorf("%q names no code cell that can run: indexes count from 0, over all cells, and the code cells are from %d to %d", part, cells[0].index, cells[len(cells)-1].index)
 }
 
 // indexes reads an index, or two with a hyphen between them.
-func indexes(part string) (first, last int, ok bool) {
+func indexes(part string) (s span, ok bool) {
 	begin, end, isRange := strings.Cut(part, "-")
-	first, err := strconv.Atoi(strings.TrimSpace(begin))
 	if !isRange {
-		return first, first, err == nil && first >= 0
+		end = begin
 	}
+	first, err := strconv.Atoi(strings.TrimSpace(begin))
 	last, wrong := strconv.Atoi(strings.TrimSpace(end))
-	return first, last, err == nil && wrong == nil && first >= 0
-}
-
-// someOf refuses a test that no cell passes.
-func someOf(cells []candidate, test func(candidate) bool, part string) (func(candidate) bool, error) {
-	if slices.ContainsFunc(cells, test) {
-		return test, nil
-	}
-	if len(cells) == 0 {
-		return nil, fmt.Errorf("%q names no code cell: the notebook has none that is not blank", part)
-	}
-	return nil, fmt.Errorf("%q names no code cell that can run: indexes count from 0, over all cells, and the code cells are from %d to %d", part, cells[0].Index, cells[len(cells)-1].Index)
+	return span{first, last}, err == nil && wrong == nil && first >= 0
 }
 
 // unknownCell says that no code cell has this id, and which id may be meant.
-func unknownCell(handle string, cells []candidate) error {
-	known := []string{selectAll, selectDirty, selectStale}
+func unknownCell(handle string, cells []*cell) error {
+	known := []string{selectAll, selectDirty}
 	for _, c := range cells {
-		known = append(known, c.Handle)
+		known = append(known, c.handle)
 	}
-	return fmt.Errorf("no code cell has the id %.80q%s: %s", handle, suggest.Meant(handle, known), selectionHelp)
+	return fmt.Errorf("no code cell has the id %.80q%s: use all, dirty, ids, indexes counted from 0 such as 4 or 3-7 (7 is included), or from:ID, and commas between several of them", handle, suggest.Meant(handle, known))
 }

@@ -3,22 +3,25 @@ package nbrun
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // selectable is a notebook whose cells 1 and 5 are Markdown.
-var selectable = []candidate{
-	{Index: 0, Handle: "setup"}, {Index: 2, Handle: "load-1"}, {Index: 3, Handle: "7", Dirty: true, Stale: true}, {Index: 4, Handle: "#4-0a1b2c3d"},
-	{Index: 6, Handle: "3-4", Stale: true}, {Index: 7, Handle: "plot"},
+var selectable = []*cell{
+	{index: 0, handle: "setup"}, {index: 2, handle: "load-1"}, {index: 3, handle: "7"}, {index: 4, handle: "#4-0a1b2c3d"},
+	{index: 6, handle: "3-4"}, {index: 7, handle: "plot"},
 }
+
+// dirtyFrom reports which cells are dirty: the one with the id 7.
+func dirtyFrom(c *cell) bool { return c.handle == "7" }
 
 func TestSelectCells(t *testing.T) {
 	for selection, want := range map[string]string{
 		"":                   "[0 1 2 3 4 5]",
 		"all":                "[0 1 2 3 4 5]",
 		"dirty":              "[2 3 4 5]",
-		"stale":              "[2 4]",
 		"plot":               "[5]",
 		"plot, setup ,, 2":   "[0 1 5]",
 		"0-2":                "[0 1]",
@@ -32,29 +35,28 @@ func TestSelectCells(t *testing.T) {
 		"3-4":                "[4]",
 		"7":                  "[2]", // an id before an index
 		"from:7":             "[2 3 4 5]",
-		"stale,setup":        "[0 2 4]",
+		"dirty,setup":        "[0 2 3 4 5]",
 		"from:#4-0a1b2c3d,0": "[0 3 4 5]",
 		"plot,plot,all":      "[0 1 2 3 4 5]",
 	} {
-		got, err := selectCells(selection, selectable)
+		chosen, err := selectCells(selection, selectable, dirtyFrom)
+		got := []int{}
+		for _, c := range chosen {
+			got = append(got, slices.Index(selectable, c))
+		}
 		if err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%q: %v, %v, want %s", selection, got, err, want)
 		}
-		if facts := strings.Contains(selection, "dirty") || strings.Contains(selection, "stale"); needsFacts(selection) != facts {
-			t.Errorf("%q needs facts: %t", selection, !facts)
-		}
 	}
-	clean := []candidate{{Index: 0, Handle: "a"}}
-	for _, selection := range []string{"dirty", "stale"} {
-		if got, err := selectCells(selection, clean); err != nil || len(got) > 0 {
-			t.Errorf("%s: %v, %v", selection, got, err)
-		}
+	clean := []*cell{{index: 0, handle: "a"}}
+	if got, err := selectCells("dirty", clean, dirtyFrom); err != nil || len(got) > 0 {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
 func TestSelectionsThatNameNothingAreRefused(t *testing.T) {
 	for selection, want := range map[string]string{
-		"plto":                 `no code cell has the id "plto" (did you mean "plot"?): use all, dirty, stale, ids, indexes counted from 0`,
+		"plto":                 `no code cell has the id "plto" (did you mean "plot"?): use all, dirty, ids, indexes counted from 0`,
 		"al":                   `(did you mean "all"?)`,
 		"from:load":            `no code cell has the id "load" (did you mean "load-1"?)`,
 		"plot,x/y":             `no code cell has the id "x/y": use`,
@@ -68,11 +70,11 @@ func TestSelectionsThatNameNothingAreRefused(t *testing.T) {
 		"1-2-3":                `no code cell has the id "1-2-3"`,
 		"99999999999999999999": `no code cell has the id "99999999999999999999"`,
 	} {
-		if got, err := selectCells(selection, selectable); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), want) {
+		if got, err := selectCells(selection, selectable, dirtyFrom); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v, want %q", selection, got, err, want)
 		}
 	}
-	if _, err := selectCells("0", nil); err == nil || !strings.Contains(err.Error(), "has none that is not blank") {
+	if _, err := selectCells("0", nil, dirtyFrom); err == nil || !strings.Contains(err.Error(), "has none that is not blank") {
 		t.Error(err)
 	}
 }

@@ -1,13 +1,14 @@
 package nbrun
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
@@ -23,6 +24,7 @@ const (
 	tagFrozen        = "frozen"
 	tagSaveState     = "save-state"
 	tagTimeout       = "timeout=" // seconds follow
+	tagRetries       = "retries=" // a number follows
 	tagInjected      = "injected-parameters"
 )
 
@@ -31,46 +33,53 @@ type cell struct {
 	index  int
 	handle string
 	title  string
-	text   string // as in the notebook
-	code   string // what is sent: text with its parameters
-	source string // digest of text
+	code   string // what is sent: the source with its parameters
+	source string // digest of the source
 	sent   string // digest of code
 	tags   []string
+
+	ownTimeout, ownRetries float64  // by its tags; 0 without
+	wrong                  []string // tags without a number that fits
+}
+
+func newCell(from notebook.Cell, values *parameters.Values) *cell {
+	c := &cell{index: from.Index, handle: from.Handle, code: values.Fill(from.Source), source: hash(from.Source), tags: from.Tags}
+	c.sent = hash(c.code)
+	line, _, _ := strings.Cut(strings.TrimSpace(from.Source), "\n")
+	c.title = clip(strings.TrimSpace(cmp.Or(strings.TrimSpace(from.Title), line)), maxTitle)
+	c.ownTimeout, c.ownRetries = c.number(tagTimeout, math.MaxFloat64), c.number(tagRetries, MaxRetries)
+	return c
 }
 
 func (c *cell) has(tag string) bool { return slices.Contains(c.tags, tag) }
 
 // timeout is how many seconds the cell may take, when the run allows it usual.
 func (c *cell) timeout(usual time.Duration) float64 {
-	seconds := usual.Seconds()
-	if own, _ := c.ownTimeout(); own > 0 {
-		seconds = own
-	}
-	return min(seconds, contract.MaxTimeout.Seconds())
+	return min(cmp.Or(c.ownTimeout, usual.Seconds()), contract.MaxTimeout.Seconds())
 }
 
-// ownTimeout returns the seconds of the cell's tag for its timeout, 0 without one, and a tag that
-// does not say how many.
-func (c *cell) ownTimeout() (seconds float64, wrong string) {
+// retries is how often the cell is run again after a transient error.
+func (c *cell) retries(usual int) int {
+	if c.has(tagNoRetry) || c.has(tagExpectFailure) {
+		return 0
+	}
+	return cmp.Or(int(c.ownRetries), usual)
+}
+
+// number returns the number of the cell's tag that begins so, 0 without one.
+func (c *cell) number(prefix string, most float64) (n float64) {
 	for _, tag := range c.tags {
-		text, ok := strings.CutPrefix(tag, tagTimeout)
+		text, ok := strings.CutPrefix(tag, prefix)
 		if !ok {
 			continue
 		}
-		if own, err := strconv.ParseFloat(text, 64); err == nil && own > 0 {
-			seconds = own
+		if own, err := strconv.ParseFloat(text, 64); err == nil && own > 0 && own <= most {
+			n = own
 		} else {
-			wrong = tag
+			c.wrong = append(c.wrong, tag)
 		}
 	}
-	return seconds, wrong
-}
-
-// noteTimeout says that a cell's tag does not set its timeout.
-func (a *advance) noteTimeout(c *cell) {
-	if _, wrong := c.ownTimeout(); wrong != "" {
-		a.addNote("cell %d (%s) has the tag %.40q, which is no number of seconds such as timeout=3600: the usual timeout applies", c.index, c.handle, wrong)
-	}
+	return n
 }
 
 // view is the notebook's code as a run sees it.
@@ -85,29 +94,18 @@ type view struct {
 // sent.
 func newView(d *notebook.Document, values *parameters.Values) *view {
 	v := &view{document: d, byHandle: map[string]*cell{}}
-	all := sha256.New()
+	var all []string
 	for i := range d.Len() {
 		from := d.Cell(i)
 		if from.Type != notebook.Code || strings.TrimSpace(from.Source) == "" {
 			continue
 		}
 		c := newCell(from, values)
-		v.cells = append(v.cells, c)
-		v.byHandle[c.handle] = c
-		for _, part := range append([]string{c.handle, c.sent, c.source}, c.tags...) {
-			all.Write([]byte(part))
-			all.Write([]byte{0})
-		}
+		v.cells, v.byHandle[c.handle] = append(v.cells, c), c
+		all = append(append(all, c.handle, c.sent, c.source), c.tags...)
 	}
-	v.digest = hex.EncodeToString(all.Sum(nil))
+	v.digest = hash(strings.Join(all, "\x00"))
 	return v
-}
-
-func newCell(from notebook.Cell, values *parameters.Values) *cell {
-	c := &cell{index: from.Index, handle: from.Handle, title: titleOf(from), text: from.Source, tags: from.Tags}
-	c.code = values.Fill(c.text)
-	c.source, c.sent = hash(c.text), hash(c.code)
-	return c
 }
 
 func hash(text string) string {
@@ -115,15 +113,10 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// titleOf is what stands for a cell in a list: its title, or its first line.
-func titleOf(c notebook.Cell) string {
-	title := strings.TrimSpace(c.Title)
-	if title == "" {
-		title, _, _ = strings.Cut(strings.TrimSpace(c.Source), "\n")
+// clip returns at most so many characters of a text.
+func clip(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
 	}
-	title = strings.TrimSpace(strings.ToValidUTF8(title, "�"))
-	if utf8.RuneCountInString(title) > maxTitle {
-		title = string([]rune(title)[:maxTitle-1]) + "…"
-	}
-	return title
+	return text
 }

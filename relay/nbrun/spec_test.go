@@ -41,14 +41,14 @@ func TestOutputsMayGoIntoACopyOrNowhere(t *testing.T) {
 	b := write(t, "parameters| n = 1", "print(n)")
 	before := b.text()
 	s := b.spec()
-	s.Parameters, s.Save = `{"n": 5}`, SaveNone
+	s.Parameters, s.Unsaved = `{"n": 5}`, true
 	if got := b.finish(s, m, StatusSucceeded); got.printed != "5\n" || b.text() != before {
 		t.Errorf("printed %q; the file changed: %v", got.printed, b.text() != before)
 	}
-	s.Save, s.OutputPath = SaveCopy, filepath.Join(t.TempDir(), "copy.ipynb")
+	s.Unsaved, s.OutputPath = false, filepath.Join(t.TempDir(), "copy.ipynb")
 	got := b.finish(s, m, StatusSucceeded)
-	if b.text() != before || got.Work != s.OutputPath {
-		t.Errorf("the file changed: %v; outputs are in %q", b.text() != before, got.Work)
+	if b.text() != before || got.Report().OutputPath != s.OutputPath {
+		t.Errorf("the file changed: %v; outputs are in %q", b.text() != before, got.Report().OutputPath)
 	}
 	copied := &book{t: t, path: s.OutputPath}
 	if copied.outputs("c1") != "5\n" {
@@ -64,7 +64,7 @@ func TestACopyIsMadeOnceInARun(t *testing.T) {
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")), src(says("c1")+slow), "print('end')")
 	s := b.spec()
-	s.Save, s.OutputPath = SaveCopy, filepath.Join(t.TempDir(), "copy.ipynb")
+	s.OutputPath = filepath.Join(t.TempDir(), "copy.ipynb")
 	b.reach(m, s, m, "c1")
 	m.touch("go")
 	b.finish(s, m, StatusSucceeded)
@@ -80,7 +80,7 @@ func TestACopyIsNeverWrittenOverAnotherFile(t *testing.T) {
 	b := write(t, "1")
 	folder := filepath.Join(t.TempDir(), "later")
 	s := b.spec()
-	s.Save, s.OutputPath = SaveCopy, filepath.Join(folder, "copy.ipynb")
+	s.OutputPath = filepath.Join(folder, "copy.ipynb")
 	vm := &enemy{answer: func(*contract.Execution, contract.Submit) {}}
 	if got := b.advance(s, vm, long); got.err == nil {
 		t.Fatal("a copy was made in a folder that is missing")
@@ -99,28 +99,6 @@ func TestACopyIsNeverWrittenOverAnotherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.finish(s, vm, StatusSucceeded) // it may be the copy that an ended call made
-}
-
-// Only cells of notebooks that use Colab's module need its page, and the module alone needs none.
-func TestADryRunWarnsOfWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, "from google.colab import drive", "drive.mount('/content/drive')", "model.cuda()", "x = (")
-	s := b.spec()
-	s.DryRun = true
-	got := b.advance(s, m, long)
-	if got.err != nil || len(got.Plan) != 4 || len(got.Plan[0].Warnings) != 0 {
-		t.Fatalf("%v %+v", got.err, got.Plan)
-	}
-	for i, want := range []string{1: "drive.mount", 2: "GPU", 3: "syntax error"} {
-		if all := strings.Join(got.Plan[i].Warnings, "|"); !strings.Contains(all, want) {
-			t.Errorf("cell %d: %q", i, all)
-		}
-	}
-	b.rewrite("drive.mount()")
-	if got = b.advance(s, m, long); got.err != nil || len(got.Plan[0].Warnings) != 0 {
-		t.Errorf("without Colab's module: %v %+v", got.err, got.Plan)
-	}
 }
 
 func TestFrozenCellsRunOnceInAKernel(t *testing.T) {
@@ -171,12 +149,9 @@ func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Spec){
 		"on_error":      func(s *Spec) { s.OnError = "explode" },
 		"on_new_kernel": func(s *Spec) { s.OnNewKernel = "x" },
-		"on_change":     func(s *Spec) { s.OnChange = "x" },
-		"max_retries":   func(s *Spec) { s.MaxRetries = MaxRetries + 1 },
-		"retry_budget":  func(s *Spec) { s.RetryBudget = -1 },
+		"retries":       func(s *Spec) { s.Retries = MaxRetries + 1 },
+		"fewer retries": func(s *Spec) { s.Retries = -1 },
 		"cell_timeout":  func(s *Spec) { s.CellTimeout = 25 * time.Hour },
-		"run_timeout":   func(s *Spec) { s.RunTimeout = -1 },
-		"output_path":   func(s *Spec) { s.OutputPath = "x.ipynb" },
 		"parameters":    func(s *Spec) { s.Parameters = "[1]" },
 	} {
 		s := b.spec()
@@ -211,7 +186,7 @@ func TestADamagedRecordIsKeptAside(t *testing.T) {
 		t.Fatalf("%v", got.err)
 	}
 	s := b.spec()
-	s.OnChange = RestartChanged
+	s.Restart = true
 	b.finish(s, m, StatusSucceeded)
 	if aside, _ := filepath.Glob(path + ".damaged-*"); len(aside) != 1 {
 		t.Errorf("kept aside: %v", aside)

@@ -37,13 +37,15 @@ type Cell struct {
 	Handle string // names the cell in this document; see Find
 	Type   CellType
 	Source string
+	// Halves says that the source has halves of surrogate pairs, for which Source has U+FFFD.
+	Halves bool
 	Tags   []string
 	Title  string  // of a code cell: what follows #@title
 	Params []Param // of a code cell: its lines NAME = VALUE #@param
 	// ExecutionCount is the kernel's In[n]; 0 for none.
 	ExecutionCount int
 	// Outputs is the JSON list of outputs, nil for none. It shares the document's memory: do not
-	// change it. It has null for each NaN and Infinity.
+	// change it. As Python writes it, it may have NaN and Infinity where a number stands.
 	Outputs json.RawMessage
 }
 
@@ -60,7 +62,7 @@ type NewCell struct {
 // Cell returns a cell; i must be at least 0 and below Len.
 func (d *Document) Cell(i int) Cell {
 	p := &d.cells[i]
-	c := Cell{Index: i, Type: p.cellType, Source: d.source(i), Tags: d.tags(p)}
+	c := Cell{Index: i, Type: p.cellType, Source: d.source(i), Halves: d.hasHalves(i), Tags: d.tags(p)}
 	c.Handle = d.handle(i, c.Source)
 	if c.Type != Code {
 		return c
@@ -68,9 +70,7 @@ func (d *Document) Cell(i int) Cell {
 	c.Title, c.Params = form(c.Source)
 	c.ExecutionCount = max(0, number(d.text, p.count))
 	if outputs := d.part(p.outputs); len(outputs) > 0 && outputs[0] == '[' && !isEmpty(outputs) {
-		if c.Outputs = outputs; d.odd {
-			c.Outputs = withoutOdd(outputs)
-		}
+		c.Outputs = outputs
 	}
 	return c
 }

@@ -56,26 +56,3 @@ func unit(text []byte) rune {
 	n, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
 	return rune(n)
 }
-
-// withoutOdd returns a copy of JSON with null for each NaN and Infinity, which encoding/json
-// does not read.
-func withoutOdd(text []byte) []byte {
-	replaced := make([]byte, 0, len(text))
-	for at := 0; at < len(text); {
-		s := scanner{text: text, at: at}
-		switch b := text[at]; {
-		case b == '"':
-			_ = s.string()
-			replaced = append(replaced, text[at:s.at]...)
-			at = s.at
-		case b == 'N', b == 'I', b == '-' && at+1 < len(text) && text[at+1] == 'I':
-			_, _ = s.value()
-			replaced = append(replaced, "null"...)
-			at = s.at
-		default:
-			replaced = append(replaced, b)
-			at++
-		}
-	}
-	return replaced
-}

@@ -21,6 +21,9 @@ const (
 	MaxBytes       = 256 << 20 // of the file
 	MaxCells       = 10_000
 	MaxSourceBytes = 4 << 20 // of one cell's source
+	// maxVersions bounds a notebook before and after an edit together, which are in memory at the
+	// same time. An edit that makes a larger notebook small is possible.
+	maxVersions = 256 << 20
 )
 
 // Errors of a Document, besides bounded.ErrTooLong.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"colabrelay/relay/output"
+	"colabrelay/shared/bounded"
 )
 
 // splice is new text for a part of a file.
@@ -16,11 +17,20 @@ type splice struct {
 	text []byte
 }
 
+// growth is by how many bytes the file grows.
+func (s splice) growth() int { return len(s.text) - s.at.len() }
+
 // apply replaces parts of the file, which do not overlap.
 func (d *Document) apply(splices ...splice) error {
 	size := len(d.text)
 	for _, s := range splices {
-		size += len(s.text) - s.at.len()
+		size += s.growth()
+	}
+	if size > d.most {
+		return fmt.Errorf("the edit is not made: the notebook would be %w", bounded.TooLong(int64(d.most)))
+	}
+	if size+len(d.text) > maxVersions {
+		return fmt.Errorf("the edit is not made: the notebook before and after it together is %w: clear its outputs first, for example with `colab-relay nb strip`", bounded.TooLong(maxVersions))
 	}
 	sort.SliceStable(splices, func(i, j int) bool { return splices[i].at.start < splices[j].at.start })
 	text, at := make([]byte, 0, size), 0
@@ -162,7 +172,11 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 	}
 	c := d.changing(i)
 	if source = output.ValidText(source); source != d.source(i) {
-		c.set("source", d.newSource(i, source, c.indent), nil)
+		text, err := d.newSource(i, source, c.indent)
+		if err != nil {
+			return err
+		}
+		c.set("source", text, nil)
 	}
 	if t != p.cellType {
 		c.setType(t)
@@ -175,23 +189,34 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 type NewOutputs struct {
 	Index, ExecutionCount int
 	Outputs               []map[string]any
+	Instead               []map[string]any // of Outputs for which there is no room
 }
 
 // SetOutputs sets the outputs and the execution count of a code cell.
 func (d *Document) SetOutputs(i, executionCount int, outputs []map[string]any) error {
-	return d.SetAllOutputs([]NewOutputs{{i, executionCount, outputs}})
+	return d.SetAllOutputs([]NewOutputs{{Index: i, ExecutionCount: executionCount, Outputs: outputs}}, d.most)
 }
 
-// SetAllOutputs sets those of several cells, each of which occurs once, in one edit.
-func (d *Document) SetAllOutputs(all []NewOutputs) error {
+// SetAllOutputs sets those of several cells, each of which occurs once, in one edit. A cell whose
+// outputs would make the document longer than most bytes gets the others instead.
+func (d *Document) SetAllOutputs(all []NewOutputs, most int) error {
 	var splices []splice
+	size := len(d.text)
 	for _, n := range all {
-		c, err := d.changingOutputs(n)
+		c, err := d.changingOutputs(n.Index, n.ExecutionCount, n.Outputs)
 		if err != nil {
 			return err
 		}
+		change := c.splice()
+		if size+change.growth() > most && n.Instead != nil {
+			if c, err = d.changingOutputs(n.Index, n.ExecutionCount, n.Instead); err != nil {
+				return err
+			}
+			change = c.splice()
+		}
 		if c.dirty {
-			splices = append(splices, c.splice())
+			splices = append(splices, change)
+			size += change.growth()
 		}
 	}
 	if len(splices) == 0 {
@@ -200,20 +225,20 @@ func (d *Document) SetAllOutputs(all []NewOutputs) error {
 	return d.apply(splices...)
 }
 
-func (d *Document) changingOutputs(n NewOutputs) (*change, error) {
-	if err := d.check(n.Index); err != nil {
+func (d *Document) changingOutputs(i, executionCount int, outputs []map[string]any) (*change, error) {
+	if err := d.check(i); err != nil {
 		return nil, err
 	}
-	if t := d.cells[n.Index].cellType; t != Code {
-		return nil, fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", n.Index, t)
+	if t := d.cells[i].cellType; t != Code {
+		return nil, fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", i, t)
 	}
-	c := d.changing(n.Index)
-	text, err := c.write(nil, n.Outputs, c.indent)
+	c := d.changing(i)
+	text, err := c.write(nil, outputs, c.indent)
 	if err != nil {
 		return nil, err
 	}
 	c.set("outputs", text, nil)
-	text, err = c.write(nil, count(n.ExecutionCount), c.indent)
+	text, err = c.write(nil, count(executionCount), c.indent)
 	c.set("execution_count", text, nil)
 	return c, err
 }

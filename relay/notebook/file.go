@@ -27,7 +27,7 @@ var (
 
 const (
 	maxLockWait = 10 * time.Second
-	// maxAttempts bounds how often one edit begins anew because another program wrote the file.
+	// maxAttempts bounds how often one edit is tried again because another program wrote the file.
 	maxAttempts = 20
 	// settled is the age from which on a file with the same time and size is the same file: the
 	// times of some file systems have steps of two seconds.

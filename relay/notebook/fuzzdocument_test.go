@@ -26,7 +26,7 @@ func FuzzDocument(f *testing.F) {
 			if found, err := d.Find(c.Handle); err != nil || found != k {
 				t.Fatalf("%q is found at %d: %v", c.Handle, found, err)
 			}
-			if c.Outputs != nil && !json.Valid(c.Outputs) {
+			if c.Outputs != nil && !json.Valid(withoutOdd(c.Outputs)) {
 				t.Fatalf("no JSON: %q", c.Outputs)
 			}
 		}
@@ -110,7 +110,7 @@ func FuzzScanner(f *testing.F) {
 		at, err := s.value()
 		s.next()
 		passed := err == nil && s.at == len(text)
-		if passed && s.odd {
+		if passed {
 			at, text = span{0, at.len()}, withoutOdd(text[at.start:at.end])
 		}
 		if valid := json.Valid(text); passed != valid {
@@ -123,4 +123,27 @@ func FuzzScanner(f *testing.F) {
 			}
 		}
 	})
+}
+
+// withoutOdd returns a copy of JSON with null for each NaN and Infinity, which encoding/json
+// does not read.
+func withoutOdd(text []byte) []byte {
+	replaced := make([]byte, 0, len(text))
+	for at := 0; at < len(text); {
+		s := scanner{text: text, at: at}
+		switch b := text[at]; {
+		case b == '"':
+			_ = s.string()
+			replaced = append(replaced, text[at:s.at]...)
+			at = s.at
+		case b == 'N', b == 'I', b == '-' && at+1 < len(text) && text[at+1] == 'I':
+			_, _ = s.value()
+			replaced = append(replaced, "null"...)
+			at = s.at
+		default:
+			replaced = append(replaced, b)
+			at++
+		}
+	}
+	return replaced
 }

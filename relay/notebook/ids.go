@@ -6,10 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 )
 
-// maxNotes bounds the sentences about repaired ids.
-const maxNotes = 10
+// maxNamed bounds the cells that the sentence about repaired ids names.
+const maxNamed = 10
 
 // newID returns an id of eight hexadecimal digits that is not taken.
 func newID(taken func(id string) bool) string {
@@ -74,7 +75,7 @@ func (d *Document) Upgrade() (notes []string, err error) {
 }
 
 // giveIDs gives an id to each cell that has none of its own, makes more splices, and returns
-// sentences about them.
+// a sentence about the ids.
 func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 	taken := map[string]bool{}
 	var without []int
@@ -85,6 +86,7 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 			taken[own] = true
 		}
 	}
+	var named []string
 	order := d.orderWith("id", 0)
 	for n, i := range without {
 		id := d.cells[i].colab
@@ -95,15 +97,21 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 		c := d.changing(i)
 		c.set("id", c.quote(nil, id), order)
 		splices = append(splices, c.splice())
-		if n < maxNotes {
-			notes = append(notes, fmt.Sprintf("Cell %d, counted from 0, %s; its id is %s now.", i, d.fault(i), id))
+		if len(without) == 1 {
+			notes = []string{fmt.Sprintf("Cell %d, counted from 0, %s; its id is %s now.", i, d.fault(i), id)}
 		}
-	}
-	if more := len(without) - maxNotes; more > 0 {
-		notes = append(notes, fmt.Sprintf("So it was with %d more cells.", more))
+		if n < maxNamed {
+			named = append(named, fmt.Sprintf("cell %d has %s", i, id))
+		}
 	}
 	if len(splices) == 0 {
 		return nil, nil
+	}
+	if more := len(without) - maxNamed; more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
+	if len(without) > 1 {
+		notes = []string{fmt.Sprintf("%d cells had no valid id of their own and have one now; counted from 0: %s.", len(without), strings.Join(named, ", "))}
 	}
 	if err := d.apply(splices...); err != nil {
 		return nil, err

@@ -234,7 +234,9 @@ func passSource(s *scanner) error {
 }
 
 // lines returns the texts of a source that passSource has passed.
-func lines(source []byte) []string {
+func lines(source []byte) []string { return linesBy(source, decode) }
+
+func linesBy(source []byte, decode func([]byte) string) []string {
 	var found []string
 	s := scanner{text: source}
 	pass := func() error {

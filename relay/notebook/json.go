@@ -32,8 +32,8 @@ type field struct {
 	value any
 }
 
-// write appends a value as Python's json does: nil, a bool, int, float64, json.Number, string,
-// list, fields, or map with its keys in order. indent is the indentation of the line that it begins
+// write appends a value as Python's json does: nil, a bool, int, float64, json.Number,
+// output.JSON, string, list, fields, or map with its keys in order. indent is the indentation of the line that it begins
 // in.
 func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 	switch v := value.(type) {
@@ -55,6 +55,14 @@ func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 		return writeList(st, b, v, indent)
 	case []map[string]any:
 		return writeList(st, b, v, indent)
+	case output.JSON:
+		if v == nil {
+			return append(b, "null"...), nil
+		}
+		if v.OneLine() {
+			return st.oneLine().json(b, v, ""), nil
+		}
+		return st.json(b, v, indent), nil
 	case []field:
 		return st.object(b, v, indent)
 	case map[string]any:
@@ -104,10 +112,65 @@ func (st style) list(b []byte, delimiters string, n int, indent string, element 
 	return append(b, delimiters[1]), nil
 }
 
+// oneLine is the style without line breaks.
+func (st style) oneLine() style {
+	return style{comma: ", ", colon: st.colon, ascii: st.ascii}
+}
+
+// json appends a value that is JSON already.
+func (st style) json(b, text []byte, indent string) []byte {
+	levels := []string{indent} // by depth
+	line := func(depth int) {
+		if st.newline == "" {
+			return
+		}
+		for len(levels) <= depth {
+			levels = append(levels, levels[len(levels)-1]+st.unit)
+		}
+		b = append(append(b, st.newline...), levels[depth]...)
+	}
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '{', '[':
+			b = append(b, c)
+			if closing := text[i+1]; closing == c+2 { // the same kind, which is empty
+				b = append(b, closing)
+				i++
+				continue
+			}
+			depth++
+			line(depth)
+		case '}', ']':
+			depth--
+			line(depth)
+			b = append(b, c)
+		case ',':
+			b = append(b, st.comma...)
+			line(depth)
+		case ':':
+			b = append(b, st.colon...)
+		case '"':
+			end := i + output.StringEnd(text[i:])
+			var value string
+			_ = json.Unmarshal(text[i:end], &value) // which is valid
+			b = st.quote(b, value)
+			i = end - 1
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
 // quote appends a text as a string of JSON. Bytes that are not UTF-8 become U+FFFD.
 func (st style) quote(b []byte, text string) []byte {
+	return append(st.escape(append(b, '"'), text), '"')
+}
+
+// escape appends what stands between the quotes.
+func (st style) escape(b []byte, text string) []byte {
 	const short = `"\`
-	b = append(b, '"')
 	for _, r := range output.ValidText(text) {
 		switch {
 		case strings.ContainsRune(short, r):
@@ -123,7 +186,7 @@ func (st style) quote(b []byte, text string) []byte {
 			b = fmt.Appendf(b, `\u%04x`, r)
 		}
 	}
-	return append(b, '"')
+	return b
 }
 
 func appendControl(b []byte, r rune) []byte {

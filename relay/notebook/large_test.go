@@ -1,12 +1,16 @@
 package notebook
 
 import (
+	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/bounded"
 )
 
 // large returns a notebook of a size with a picture of 1 MiB in each cell.
@@ -60,5 +64,43 @@ func TestALargeNotebookNeedsLittleMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if needed := after.TotalAlloc - before.TotalAlloc; needed > uint64(len(text)*5/4) {
 		t.Errorf("%d bytes were needed for a notebook of %d bytes", needed, len(text))
+	}
+}
+
+// Python writes NaN into outputs. One of them made a copy of all outputs that are read, four times
+// as large while it was made.
+func TestANotebookWithNaNIsHeldOnce(t *testing.T) {
+	text := bytes.Replace(large(8<<20), []byte(`"outputs": [`), []byte(`"outputs": [NaN, `), 1)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	d, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range d.Len() {
+		d.Cell(i)
+	}
+	runtime.ReadMemStats(&after)
+	if needed := after.TotalAlloc - before.TotalAlloc; needed > uint64(len(text)/50) {
+		t.Errorf("%d bytes were needed besides the %d bytes of the notebook", needed, len(text))
+	}
+}
+
+// An edit has the notebook in memory twice, before and after it.
+func TestTheVersionsOfANotebookTogetherAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		before, after int
+		want          error
+	}{
+		{maxVersions / 2, maxVersions / 2, ErrNotNotebook}, // it is made, and then not read: all its bytes are 0
+		{maxVersions / 2, maxVersions/2 + 1, bounded.ErrTooLong},
+		{maxVersions/2 + 1, maxVersions / 2, bounded.ErrTooLong},
+		{maxVersions - 100, 100, ErrNotNotebook}, // as when outputs are cleared
+	} {
+		d := &Document{text: make([]byte, c.before), most: MaxBytes}
+		err := d.apply(splice{at: span{0, c.before - c.after/2}, text: make([]byte, c.after-c.after/2)})
+		if !errors.Is(err, c.want) {
+			t.Errorf("%d to %d bytes: %v", c.before, c.after, err)
+		}
 	}
 }

@@ -10,19 +10,24 @@ import (
 
 // newSource returns the source of a cell with another text, whose lines begin in lines with this
 // indentation. A source that is one string stays one.
-func (d *Document) newSource(i int, source, indent string) []byte {
+// Halves of surrogate pairs in what stays are kept.
+func (d *Document) newSource(i int, source, indent string) ([]byte, error) {
 	old := d.cells[i].source
 	text := d.part(old)
+	kept, err := d.keep(i, source)
+	if err != nil {
+		return nil, err
+	}
 	if len(text) > 0 && text[0] == '"' {
-		return d.style().quote(nil, source)
+		return d.style().quoteKept(nil, kept), nil
 	}
 	if len(text) == 0 || text[0] != '[' || isEmpty(text) {
-		return d.writeLines(i, source, indent)
+		return d.writeLines(i, source, indent), nil
 	}
 	if source == "" {
-		return []byte("[]")
+		return []byte("[]"), nil
 	}
-	return d.replaceLines(old, source)
+	return d.replaceLines(old, source, kept), nil
 }
 
 // writeLines returns the lines of a text as a list like the one nearest to a cell.
@@ -45,8 +50,9 @@ func (st style) quoteAll(texts []string) [][]byte {
 }
 
 // replaceLines returns a list of lines with those of another text. Equal lines at its start and
-// its end keep their bytes, and so does the white space between lines.
-func (d *Document) replaceLines(list span, source string) []byte {
+// its end keep their bytes, and so does the white space between lines. kept is the text with halves
+// of surrogate pairs.
+func (d *Document) replaceLines(list span, source, kept string) []byte {
 	places, before := d.elements(list), lines(d.part(list))
 	head, at := sharedStart(before, source)
 	tail, end := sharedEnd(before[head:], source[at:])
@@ -72,7 +78,8 @@ func (d *Document) replaceLines(list span, source string) []byte {
 		default:
 			b = append(b, l.separator...)
 		}
-		b = l.quote(b, line)
+		b = l.quoteKept(b, kept[at:at+len(line)])
+		at += len(line)
 	}
 	if tail > 0 {
 		to = places[old].start

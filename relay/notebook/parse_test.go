@@ -23,8 +23,8 @@ func TestTheCellsOfANotebook(t *testing.T) {
 		{Index: 0, Handle: "a", Type: Markdown, Source: "# no code\n#@title none", Tags: []string{"x", "y"}},
 		{Index: 1, Handle: "b", Type: Code, Source: "%pip install x\n!ls\nx = 1", ExecutionCount: 12, Outputs: []byte(`[{"output_type": "stream", "text": ["y"]}]`)},
 		{Index: 2, Handle: "c", Type: Raw},
-		{Index: 3, Handle: "d", Type: Code, Source: "print('ü😀\ufffd')"},
-		{Index: 4, Handle: "e", Type: Code, Outputs: []byte(`[{"data": {"application/json": [null, null, null, "NaN\\"]}}]`)},
+		{Index: 3, Handle: "d", Type: Code, Source: "print('ü😀\ufffd')", Halves: true},
+		{Index: 4, Handle: "e", Type: Code, Outputs: []byte(`[{"data": {"application/json": [NaN, -Infinity, Infinity, "NaN\\"]}}]`)},
 	}
 	for i, want := range want {
 		if got := d.Cell(i); !reflect.DeepEqual(got, want) {

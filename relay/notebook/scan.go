@@ -36,7 +36,6 @@ type scanner struct {
 type notes struct {
 	raw     bool // a character is not ASCII
 	escaped bool // an escape sequence stands for a character that is not ASCII
-	odd     bool // there is a NaN or Infinity
 }
 
 // conflict is the start of a line that git writes between two versions.
@@ -262,7 +261,6 @@ func (s *scanner) word(words ...string) error {
 	for _, word := range words {
 		if bytes.HasPrefix(s.text[s.at:], []byte(word)) {
 			s.at += len(word)
-			s.odd = s.odd || word == "NaN" || word == "Infinity"
 			return nil
 		}
 	}

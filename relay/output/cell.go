@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // Cell has the outputs of one execution.
@@ -16,10 +17,11 @@ type Cell struct {
 	touched   bool // it is among those that the collector names as changed
 
 	entries
-	line  line // the end of the last entry, if that is a stream
-	clear bool // before the next output
-	spill spill
-	fresh []*content // whose payloads are to be fetched
+	line   line // the end of the last entry, if that is a stream
+	clear  bool // before the next output
+	noRoom bool // for the payloads of the events that are added
+	spill  spill
+	fresh  []*content // whose payloads are to be fetched
 }
 
 // entry is one output.
@@ -36,13 +38,50 @@ type entry struct {
 // that cannot be had is requested again by the next Add, also by one without events, three times
 // in all.
 func (c *Cell) Add(ctx context.Context, events []contract.Event, fetch Fetch) {
+	done := c.takeRoom(events)
+	defer done()
 	c.collector.mu.Lock()
 	for i := range events {
 		c.add(&events[i])
 	}
 	c.endAdd()
 	c.collector.mu.Unlock()
+	if c.collector.hold(ctx) != nil {
+		return // what is missing is requested by a later Add
+	}
 	c.fetchAll(ctx, fetch)
+}
+
+// takeRoom takes room in the budget of displays for the payloads in these events, until the turn
+// of large outputs is there. If there is none, nothing of the displays is kept.
+func (c *Cell) takeRoom(events []contract.Event) (done func()) {
+	if *c.limits() != ForNotebooks { // a document is made alone
+		return func() {}
+	}
+	size := int64(-memory.FreeDisplays)
+	for i := range events {
+		for _, raw := range events[i].Data {
+			size += int64(len(raw))
+		}
+	}
+	if c.noRoom = size > 0 && !memory.Displays.Take(size); c.noRoom || size <= 0 {
+		return func() {}
+	}
+	return func() { memory.Displays.Return(size) }
+}
+
+// Forgotten reports whether no update changes the cell any more.
+func (c *Cell) Forgotten() bool {
+	c.collector.mu.Lock()
+	defer c.collector.mu.Unlock()
+	return c.forgotten
+}
+
+// Size returns about how many bytes the outputs have.
+func (c *Cell) Size() int64 {
+	c.collector.mu.Lock()
+	defer c.collector.mu.Unlock()
+	return c.size()
 }
 
 // Outputs returns the outputs as they are now. They do not change any more; do not change them
@@ -71,7 +110,7 @@ func (c *Cell) add(ev *contract.Event) {
 	case contract.EventDisplayData, contract.EventExecuteResult:
 		c.display(ev)
 	case contract.EventUpdateDisplayData:
-		c.update(ev.DisplayID, newContent(ev, c.limits().Payload))
+		c.update(ev.DisplayID, c.content(ev))
 	case contract.EventError:
 		c.failure(ev)
 	case contract.EventClearOutput:
@@ -148,7 +187,7 @@ func (c *Cell) display(ev *contract.Event) {
 	if ev.Type == contract.EventExecuteResult {
 		e.Type, e.ExecutionCount = ExecuteResult, ev.ExecutionCount
 	}
-	shown := newContent(ev, c.limits().Payload)
+	shown := c.content(ev)
 	c.update(e.id, shown)
 	c.append(e)
 	c.show(e, shown)
@@ -157,6 +196,15 @@ func (c *Cell) display(ev *contract.Event) {
 	}
 	all := c.collector.displays[e.id]
 	c.collector.displays[e.id] = append(all[max(0, len(all)-maxUpdated+1):], e)
+}
+
+// content returns what an event displays.
+func (c *Cell) content(ev *contract.Event) *content {
+	shown := newContent(ev, c.limits().Payload)
+	if c.noRoom {
+		return shown.within(0)
+	}
+	return shown
 }
 
 // update changes all displays of an id.

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // Fetch writes a payload that is not in its event.
@@ -32,6 +33,27 @@ type Collector struct {
 	cells    []*Cell             // in order of Begin
 	displays map[string][]*entry // by display id, in order of appearance, at most maxUpdated each
 	changed  []*Cell
+
+	held memory.Holding
+}
+
+// Close frees the turn by which the Collector holds large payloads. A later Add takes another one.
+func (c *Collector) Close() { c.held.Done() }
+
+// hold waits for the turn of notebooks with large outputs, if these cells have them. If ctx ends
+// before, it fails.
+func (c *Collector) hold(ctx context.Context) error {
+	var payloads, all int64
+	c.mu.Lock()
+	for _, cell := range c.cells {
+		payloads += cell.payloads
+		all += cell.size()
+	}
+	c.mu.Unlock()
+	if payloads <= freePayloads && all <= freeHeld || c.Limits != ForNotebooks { // a document is made alone
+		return nil
+	}
+	return c.held.Take(ctx, memory.Notebooks)
 }
 
 // Begin returns a cell without outputs. A cell that had this key before gets none any more.

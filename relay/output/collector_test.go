@@ -152,6 +152,7 @@ func TestTheOldestCellsAreForgotten(t *testing.T) {
 // collect returns the outputs of one cell.
 func collect(t *testing.T, c *Collector, events []contract.Event, fetch Fetch) []*Output {
 	t.Helper()
+	defer c.Close()
 	cell := c.Begin("")
 	cell.Add(t.Context(), events, fetch)
 	return cell.Outputs()

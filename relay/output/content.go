@@ -7,7 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -18,7 +18,7 @@ import (
 type content struct {
 	payloads []*payload // smallest first
 	lost     []string   // MIME types that are too large
-	metadata map[string]any
+	metadata JSON
 	size     int64
 	id       string // of the displays
 	users    int    // displays that show it
@@ -38,7 +38,10 @@ type payload struct {
 
 // newContent returns the content that an event describes, without payloads over a limit.
 func newContent(ev *contract.Event, most int64) *content {
-	c := &content{id: ev.DisplayID, metadata: object(ev.Metadata), size: int64(len(ev.Metadata))}
+	c := &content{id: ev.DisplayID}
+	if len(ev.Metadata) <= maxMetadata {
+		c.metadata, c.size = object(ev.Metadata), written(ev.Metadata)
+	}
 	for mime, raw := range ev.Data {
 		p := &payload{mime: strings.ToValidUTF8(mime, "?"), raw: raw, size: int64(len(raw)), blob: blobOf(raw)}
 		length := p.size
@@ -46,7 +49,10 @@ func newContent(ev *contract.Event, most int64) *content {
 			length = p.blob.Bytes
 			p.size = sizeOf(p.mime, length)
 		}
-		if length < 0 || length > most {
+		if isJSON(p.mime) && p.blob == nil {
+			p.size = written(raw)
+		}
+		if length < 0 || length > most || p.blob == nil && length > contract.MaxEventBytes {
 			c.lost = append(c.lost, p.mime)
 			continue
 		}
@@ -60,8 +66,11 @@ func newContent(ev *contract.Event, most int64) *content {
 
 // sizeOf returns what a payload of so many bytes outside its event counts.
 func sizeOf(mime string, length int64) int64 {
-	if IsBase64(mime) {
+	switch {
+	case IsBase64(mime):
 		length = (length + 2) / 3 * 4
+	case isJSON(mime) && length <= maxLaidOut:
+		length *= layout
 	}
 	return max(minBlob, length)
 }
@@ -115,7 +124,11 @@ func (c *content) bundle() map[string]any {
 // inline returns a payload that is in its event.
 func inline(mime string, raw json.RawMessage) (any, error) {
 	if isJSON(mime) {
-		return parse(raw)
+		value, err := parse(raw)
+		if err != nil {
+			return nil, err
+		}
+		return value, nil
 	}
 	text, err := joinedLines(raw)
 	if err != nil {
@@ -188,23 +201,38 @@ var errSize = errors.New("the payload does not have the size that its event stat
 // read requests a payload. It does not change p.
 func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
 	w := exactly{left: p.blob.Bytes}
-	if err := fetch(ctx, *p.blob, &w); err != nil {
-		return nil, err
+	var text strings.Builder
+	if IsBase64(p.mime) {
+		text.Grow(base64.StdEncoding.EncodedLen(int(p.blob.Bytes)))
+		encoder := base64.NewEncoder(base64.StdEncoding, &text)
+		w.to = encoder
+		if err := fetch(ctx, *p.blob, &w); err != nil {
+			return nil, err
+		}
+		_ = encoder.Close() // a strings.Builder takes everything
+	} else {
+		text.Grow(int(p.blob.Bytes))
+		w.to = &text
+		if err := fetch(ctx, *p.blob, &w); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case w.left != 0:
 		return nil, errSize
 	case isJSON(p.mime):
-		return parse(w.got.Bytes())
-	case IsBase64(p.mime):
-		return base64.StdEncoding.EncodeToString(w.got.Bytes()), nil
+		value, err := parse([]byte(text.String()))
+		if err != nil {
+			return nil, err
+		}
+		return value, nil
 	}
-	return ValidText(w.got.String()), nil
+	return ValidText(text.String()), nil
 }
 
-// exactly is a buffer that refuses what is longer than expected.
+// exactly passes on what it gets, and refuses what is longer than expected.
 type exactly struct {
-	got  bytes.Buffer
+	to   io.Writer
 	left int64
 }
 
@@ -213,47 +241,5 @@ func (w *exactly) Write(b []byte) (int, error) {
 	if w.left -= int64(len(b)); w.left < 0 {
 		return 0, errSize
 	}
-	return w.got.Write(b)
-}
-
-// errDepth is a text that is not JSON, or nested deeper than maxDepth.
-var errDepth = fmt.Errorf("no JSON, or nested deeper than %d", maxDepth)
-
-// parse returns JSON as a value that is written with its keys in order and its numbers as they
-// are.
-func parse(raw []byte) (value any, err error) {
-	if !json.Valid(raw) || depth(raw) > maxDepth {
-		return nil, errDepth
-	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	err = decoder.Decode(&value)
-	return value, err
-}
-
-// depth returns how deep the arrays and objects of a JSON text are nested.
-func depth(raw []byte) (deepest int) {
-	level, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch b := raw[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '{', b == '[':
-			level++
-			deepest = max(deepest, level)
-		case b == '}', b == ']':
-			level--
-		}
-	}
-	return deepest
-}
-
-// object returns raw as an object, or nil if it is none.
-func object(raw json.RawMessage) map[string]any {
-	value, _ := parse(raw)
-	found, _ := value.(map[string]any)
-	return found
+	return w.to.Write(b)
 }

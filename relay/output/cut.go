@@ -33,7 +33,17 @@ func (e *entries) size() int64 {
 	return int64(e.headText+e.tailText+perOutput*(len(e.head)+len(e.tail))) + e.payloads
 }
 
-func (c *Cell) allowance() int64 { return max(0, c.limits().Payloads-c.payloads) }
+// allowance is how many bytes of payloads the cell may get.
+func (c *Cell) allowance() int64 {
+	room := c.limits().Payloads - c.payloads
+	if all := c.limits().All; all > 0 {
+		for _, cell := range c.collector.cells {
+			all -= cell.payloads
+		}
+		room = min(room, all)
+	}
+	return max(0, room)
+}
 
 // append begins a new output. It is the only place that adds outputs to the cell.
 func (c *Cell) append(e *entry) {

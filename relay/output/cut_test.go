@@ -116,6 +116,7 @@ func TestALinkDoesNotLeadASavedTextOutside(t *testing.T) {
 
 func TestTooManyOutputs(t *testing.T) {
 	cell := new(Collector).Begin("k")
+	defer cell.collector.Close()
 	for i := range 12_345 {
 		cell.Add(t.Context(), []contract.Event{show(contract.EventDisplayData, fmt.Sprint(i), fmt.Sprintf(`{"text/plain": "%d"}`, i))}, nil)
 	}
@@ -135,6 +136,7 @@ func TestTooManyOutputs(t *testing.T) {
 func TestTooLargeExceptionsAreNotKept(t *testing.T) {
 	long := contract.Event{Type: contract.EventError, EName: "E", Traceback: []string{strings.Repeat("x", 60<<10)}}
 	cell := new(Collector).Begin("k")
+	defer cell.collector.Close()
 	for range 1000 {
 		cell.Add(t.Context(), []contract.Event{long}, nil)
 	}

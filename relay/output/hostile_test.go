@@ -40,7 +40,7 @@ func TestNoOutputIsExpensiveToCollect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			written := joined(t, collect(t, new(Collector), events, nil))
-			if took := time.Since(began); took > 5*time.Second || len(written) > 4<<20 {
+			if took := time.Since(began); took > 30*time.Second || len(written) > 4<<20 {
 				t.Errorf("%d bytes in %s", len(written), took)
 			}
 		})

@@ -8,6 +8,9 @@ type Limits struct {
 	Payload  int64 // bytes of one picture or other payload
 	Payloads int64 // bytes of all payloads and exceptions, as a notebook has them; the newest are left out
 	Saved    int64 // bytes of the file that has the whole text
+	// All bounds the payloads of all cells of a Collector together, in bytes; 0 does not. What
+	// would exceed it, because a cell updates the displays of others, is left out.
+	All int64
 	// Kept bounds all cells of a Collector together, in bytes. Beyond it the oldest are no longer
 	// changed by update_display_data from other cells.
 	Kept int64
@@ -15,7 +18,7 @@ type Limits struct {
 
 // ForNotebooks are the limits of outputs that are written into somebody's notebook.
 var ForNotebooks = Limits{
-	Text: 1 << 20, Outputs: 10_000, Payload: 10 << 20, Payloads: 32 << 20, Saved: 256 << 20, Kept: 64 << 20,
+	Text: 1 << 20, Outputs: 10_000, Payload: 10 << 20, Payloads: 32 << 20, Saved: 256 << 20, All: 64 << 20, Kept: 16 << 20,
 }
 
 // ForDocuments are the limits of outputs in a document of their own, which should have all that
@@ -29,6 +32,19 @@ const (
 	maxUpdated = 100
 	// maxDepth bounds JSON payloads, because each level indents all that is in it.
 	maxDepth = 32
+	// maxKeys bounds the keys of one object in a JSON payload.
+	maxKeys = 65_536
+	// maxLaidOut is up to how many bytes a JSON payload has a line for each of its values, as
+	// nbformat writes it, unless it is then more than layout times as long.
+	maxLaidOut    = 256 << 10
+	alwaysLaidOut = 4 << 10
+	layout        = 10
+	// maxMetadata bounds the metadata of a display. An executor sends no longer ones.
+	maxMetadata = 128 << 10
+	// freePayloads is how many bytes of payloads a Collector has without a turn, and freeHeld how
+	// many of all that it has.
+	freePayloads = 1 << 20
+	freeHeld     = 2 << 20
 	// maxTries bounds how often a payload is requested that cannot be had.
 	maxTries = 3
 	// minBlob is the least that a payload outside its event counts: executors send smaller ones in

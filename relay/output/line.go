@@ -53,7 +53,7 @@ func (l *line) extend(text string, emit func([]byte)) {
 	l.part = append(l.part, text...)
 }
 
-// flush emits the line as far as it goes, and begins anew.
+// flush emits the line as far as it goes, and starts a new one.
 func (l *line) flush(emit func([]byte)) {
 	emit(l.text())
 	*l = line{part: l.part[:0]}

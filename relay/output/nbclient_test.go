@@ -190,7 +190,7 @@ func runCell(t *testing.T, vm *client.Client, cell *output.Cell, code string) in
 
 // The file of a fully described output has the keys that the schema requires, and no others.
 func TestObjectsHaveTheKeysOfTheSchema(t *testing.T) {
-	full := output.Output{Name: "stdout", Text: "a", Data: map[string]any{"text/plain": "b"}, Metadata: map[string]any{"c": 1}, ExecutionCount: 2, EName: "d", EValue: "e", Traceback: []string{"f"}}
+	full := output.Output{Name: "stdout", Text: "a", Data: map[string]any{"text/plain": "b"}, Metadata: output.JSON(`{"c":1}`), ExecutionCount: 2, EName: "d", EValue: "e", Traceback: []string{"f"}}
 	for kind, want := range map[output.OutputType]string{
 		output.Stream:        `{"name":"stdout","output_type":"stream","text":["a"]}`,
 		output.DisplayData:   `{"data":{"text/plain":["b"]},"metadata":{"c":1},"output_type":"display_data"}`,

@@ -22,11 +22,10 @@ type Output struct {
 	Name string // Stream: stdout or stderr
 	Text string // Stream
 
-	// Data is a MIME bundle: text as a string, base64 for pictures, and any JSON for JSON
-	// types.
+	// Data is a MIME bundle: text as a string, base64 for pictures, and JSON for JSON types.
 	Data           map[string]any
-	Metadata       map[string]any
-	ExecutionCount int // ExecuteResult
+	Metadata       JSON // an object; nil for none
+	ExecutionCount int  // ExecuteResult
 
 	EName     string
 	EValue    string

@@ -160,7 +160,11 @@ func TestNoBrowser(t *testing.T) {
 		open func(context.Context, string) error
 		want string
 	}{
-		"none":  {nil, "set up to open none"},
+		"none": {nil, "set up to open none"},
+		"no screen": {func(context.Context, string) error {
+			return fmt.Errorf("open a browser: %w", errors.New("this session has no screen"))
+		},
+			"no browser was opened: this session has no screen. Once the URL is open, "},
 		"fails": {func(_ context.Context, url string) error { return fmt.Errorf("xdg-open %s: not found", url) }, "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,8 +257,8 @@ func TestTabIsLostAndComesBack(t *testing.T) {
 		_, err := tab.Run(t.Context(), cells[0].ID)
 		failed <- err
 	}()
-	eventually(t, "the cell runs", func() bool { return strings.Contains(d.tabs[0].Everything(), toolRun) })
-	d.tabs[0].Drop()
+	eventually(t, "the cell runs", func() bool { return strings.Contains(d.tab().Everything(), toolRun) })
+	d.tab().Drop()
 	if err := <-failed; !errors.Is(err, ErrTabLost) || !strings.Contains(err.Error(), "may still be running") {
 		t.Errorf("the run ended with %v", err)
 	}

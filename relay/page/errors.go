@@ -24,9 +24,15 @@ type WaitingError struct {
 
 func (e *WaitingError) Error() string {
 	if e.Browser != nil {
-		return fmt.Sprintf("no browser was opened: %v. Once the URL is open, accept Colab's dialog there, then call again", e.Browser)
+		return e.NoBrowser() + ". Once the URL is open, accept Colab's dialog there, then call again"
 	}
 	return "no tab of Colab has connected yet: open the URL if no page shows it, accept Colab's dialog there, then call again; that opens no second page"
+}
+
+// NoBrowser says that no browser was opened, and why; Browser must not be nil. An error of package
+// browser begins with what failed, which this says already.
+func (e *WaitingError) NoBrowser() string {
+	return "no browser was opened: " + strings.TrimPrefix(e.Browser.Error(), "open a browser: ")
 }
 
 // NoTabError says that no tab connected in time. The next call opens the notebook again.

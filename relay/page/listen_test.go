@@ -139,7 +139,7 @@ func TestLogHasNoToken(t *testing.T) {
 	d.try(t, origin("null")).conn.Close()
 	d.connected()
 	token := d.currentToken()
-	d.tabs[0].Drop()
+	d.tab().Drop()
 	d.free(t)
 	if text := log.String(); !strings.Contains(text, "connected") || strings.Contains(text, token) || strings.Contains(text, "colab.research.google.com") {
 		t.Errorf("the log is %s", text)

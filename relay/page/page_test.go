@@ -47,6 +47,8 @@ func newDesk(t *testing.T, o standin.Options, change ...func(*Page)) *desk {
 	}
 	t.Cleanup(func() {
 		d.Close()
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		for _, tab := range d.tabs {
 			if tab != nil {
 				tab.Close()
@@ -54,6 +56,20 @@ func newDesk(t *testing.T, o standin.Options, change ...func(*Page)) *desk {
 		}
 	})
 	return d
+}
+
+// tab returns the first tab that the browser opened.
+func (d *desk) tab() (tab *standin.Tab) {
+	d.t.Helper()
+	eventually(d.t, "a tab is open", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.tabs) > 0 {
+			tab = d.tabs[0]
+		}
+		return tab != nil
+	})
+	return tab
 }
 
 func (d *desk) count() int {

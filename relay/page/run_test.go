@@ -215,7 +215,7 @@ func TestCallThatThePageGivesUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			ended := run1(t, tab, id)
-			eventually(t, "the relay looks at the cells", func() bool { return strings.Count(d.tabs[0].Everything(), toolCells) > 6 })
+			eventually(t, "the relay looks at the cells", func() bool { return strings.Count(d.tab().Everything(), toolCells) > 6 })
 			if move {
 				if err := tab.Move(t.Context(), id, 0); err != nil {
 					t.Fatal(err)

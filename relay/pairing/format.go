@@ -35,6 +35,9 @@ type entry struct {
 	Provider string `json:"provider,omitempty"`
 	VMID     string `json:"vm_id,omitempty"`
 	FromPage bool   `json:"from_page,omitempty"` // an older relay drops it, and the pairing is then kept
+	SSHHost  string `json:"ssh_host,omitempty"`  // an older relay drops it, and `colab-relay ssh` then asks for another name
+	// SSHArguments: an older relay drops them, and its hints show the command without them.
+	SSHArguments []string `json:"ssh_arguments,omitempty"`
 }
 
 // decode reads the file. It returns ErrDamaged when the content is unusable. A newer
@@ -66,7 +69,7 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: runtime %q: %v", ErrDamaged, name, err)
 		}
-		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret, Chosen: name == f.Chosen, Provider: e.Provider, VMID: e.VMID, FromPage: e.FromPage}
+		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret, Chosen: name == f.Chosen, Provider: e.Provider, VMID: e.VMID, FromPage: e.FromPage, SSHHost: e.SSHHost, SSHArguments: e.SSHArguments}
 	}
 	return all, nil
 }
@@ -80,7 +83,7 @@ func encode(all map[string]Runtime) (io.Reader, error) {
 		if r.Provider != "" {
 			f.Version = providerVersion
 		}
-		f.Runtimes[name] = entry{URL: r.URL, Secret: r.Secret.Reveal(), Provider: r.Provider, VMID: r.VMID, FromPage: r.FromPage}
+		f.Runtimes[name] = entry{URL: r.URL, Secret: r.Secret.Reveal(), Provider: r.Provider, VMID: r.VMID, FromPage: r.FromPage, SSHHost: r.SSHHost, SSHArguments: r.SSHArguments}
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {

@@ -59,7 +59,7 @@ func (r Runtime) connected() (Runtime, error) {
 }
 
 // howToPair completes the errors of a computer without any pairing.
-const howToPair = "start the executor's Colab cell (`colab-relay bootstrap` prints it), then run `colab-relay pair` and paste the pairing string that the cell prints"
+const howToPair = "start the executor (on Colab: run the cell that `colab-relay bootstrap` prints), then run `colab-relay pair` and paste the pairing string that it prints; for a machine that you reach by SSH, run `colab-relay ssh HOST`"
 
 // InEnvironment says whether the environment describes a runtime, by COLAB_URL or
 // COLAB_PAIRING.

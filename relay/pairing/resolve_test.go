@@ -30,8 +30,8 @@ func TestResolve(t *testing.T) {
 		"then the default":                     {"", nil, []string{"a", "default", "z"}, "default", nil, ""},
 		"then the only one":                    {"", nil, []string{"lab"}, "lab", nil, ""},
 		"several without a default":            {"", nil, []string{"b", "a"}, "", ErrAmbiguous, `"a", "b"`},
-		"nothing paired":                       {"", nil, nil, "", ErrNotPaired, "start the executor's Colab cell (`colab-relay bootstrap` prints it), then run `colab-relay pair`"},
-		"nothing paired, one asked for":        {"lab", nil, nil, "", ErrNotPaired, "start the executor's Colab cell"},
+		"nothing paired":                       {"", nil, nil, "", ErrNotPaired, "start the executor (on Colab: run the cell that `colab-relay bootstrap` prints), then run `colab-relay pair`"},
+		"nothing paired, one asked for":        {"lab", nil, nil, "", ErrNotPaired, "run `colab-relay ssh HOST`"},
 		"an unknown one":                       {"c", env, []string{"a", "b"}, "", ErrUnknownName, `runtime "c" is not paired; the paired runtimes are "a", "b"`},
 		"the environment by name, but not set": {"env", empty, []string{"a"}, "", ErrNotPaired, "COLAB_URL is not set"},
 	} {

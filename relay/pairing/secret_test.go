@@ -3,13 +3,10 @@ package pairing
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-
-	"colabrelay/shared/auth"
 )
 
 func own(t *testing.T, s *Store, name string, rotate bool, want Origin) Runtime {
@@ -62,45 +59,6 @@ func TestARuntimeWithoutAddressIsListedButNotUsed(t *testing.T) {
 	put(t, s, made(t, "other"))
 	if r, err := Resolve("", none, s); err != nil || r.Name != "other" {
 		t.Errorf("the only runtime with an address: %v, %v", r.Name, err)
-	}
-}
-
-func TestOnlyTheDefaultRuntimeTakesOverTheSharedSecret(t *testing.T) {
-	s := Open(t.TempDir())
-	shared := auth.GenerateSecret()
-	path := filepath.Join(s.dir, sharedName)
-	keep := func() {
-		if err := os.WriteFile(path, []byte(shared.Reveal()+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	keep()
-	if r := own(t, s, "lab", false, Made); r.Secret.Equal(shared) {
-		t.Error("another runtime got the shared secret")
-	}
-	if _, err := s.SecretOf("other"); !errors.Is(err, ErrNoSecret) {
-		t.Errorf("another runtime has the shared secret: %v", err)
-	}
-	if secret, err := s.SecretOf(DefaultName); err != nil || !secret.Equal(shared) {
-		t.Errorf("%v", err)
-	}
-	if r := own(t, s, DefaultName, false, Adopted); !r.Secret.Equal(shared) {
-		t.Error("the default runtime got a different secret")
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("the file was not deleted")
-	}
-	keep()
-	if r := own(t, s, DefaultName, true, Replaced); r.Secret.Equal(shared) {
-		t.Error("rotating kept the shared secret")
-	}
-
-	damaged := Open(t.TempDir())
-	if err := os.WriteFile(filepath.Join(damaged.dir, sharedName), []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, _, err := damaged.Own(DefaultName, false); err == nil || !strings.Contains(err.Error(), "delete that file") {
-		t.Errorf("a damaged secret: %v", err)
 	}
 }
 

@@ -69,6 +69,10 @@ type Runtime struct {
 	// FromPage says that a bridge over Colab's page made the pairing. Its executor ends with
 	// the VM and its secret exists nowhere else, so a later bridge may replace it.
 	FromPage bool
+	// SSHHost is the machine whose executor `colab-relay ssh` connects to URL; empty for others.
+	SSHHost string
+	// SSHArguments are what followed the host when that command last connected, without --name.
+	SSHArguments []string
 }
 
 // Store is the file of paired runtimes in a folder. Any number of programs may

@@ -7,16 +7,18 @@
 package plain
 
 import (
-	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
+	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
 )
 
 // Bounds in characters (runes).
 const (
-	MaxLine = 2_000  // a message, a name, a path
+	MaxLine = 2_000  // a message
+	MaxName = 16_384 // a path on the VM: four for each byte that it may have
 	MaxText = 40_000 // a text of several lines, such as a whole result
 )
 
@@ -31,18 +33,77 @@ func Line(s string) string {
 	}, clean(s)), MaxLine)
 }
 
-// Name returns the name of a file on one line, at most MaxLine characters. A name that Line
-// would change is quoted, with escapes as in Go, so that it is neither empty nor like another.
-func Name(s string) string {
-	if Line(s) == s {
-		return s
+// Name returns a file name on the VM, or a path with slashes, as the executor writes it, in a
+// form that every reader sees whole and that means this file alone wherever a tool or a command
+// takes a path on the VM. What Line would change, a space at either end and those that are not
+// the usual one are written as \xNN, byte by byte; see contract.EscapeName.
+func Name(path string) string { return bound(escapedName(path, ""), MaxName) }
+
+// QuoteName is Quote of Name. Quotation marks in the name are escaped too.
+func QuoteName(path string) string {
+	return "“" + bound(escapedName(path, "“”"), MaxName) + "”"
+}
+
+// WordName is Word of Name, and quotes it where Word would.
+func WordName(path string) string {
+	if name := Name(path); Word(name) == name {
+		return name
 	}
-	return bound(strconv.Quote(s), MaxLine)
+	return QuoteName(path)
+}
+
+// escapedName escapes the characters of also too.
+func escapedName(path, also string) string {
+	path = contract.UnescapeName(path)
+	var row filename.Row
+	return contract.EscapeNameAlso(path, func(at int) bool {
+		r, n := utf8.DecodeRuneInString(path[at:])
+		next, _ := utf8.DecodeRuneInString(path[at+n:])
+		if !(r == utf8.RuneError && n == 1) && row.Keeps(r, next) && !strings.ContainsRune(also, r) && !isBlank(r) && !(r == ' ' && atEnd(path, at)) {
+			return false
+		}
+		row = filename.Row{} // a joiner behind it is behind the escape
+		return true
+	})
+}
+
+// atEnd reports whether a name in the path begins or ends with the byte at an offset.
+func atEnd(path string, at int) bool {
+	return at == 0 || path[at-1] == '/' || at+1 == len(path) || path[at+1] == '/'
+}
+
+// isBlank reports whether r looks like a space or nothing and is another character. The wide one
+// of East Asian texts does not look like it.
+func isBlank(r rune) bool {
+	return r != ' ' && r != '\u3000' && unicode.Is(unicode.Zs, r) || r == '\u2800'
+}
+
+// Quote returns Line of a text from outside between curly quotation marks, which it cannot
+// contain itself: what looks like the end of the quotation is its end.
+func Quote(s string) string {
+	return "“" + strings.NewReplacer("“", `"`, "”", `"`).Replace(Line(s)) + "”"
+}
+
+// Word returns Line of a name or a short text from outside for a sentence of the relay's. One that
+// could be taken for words of the relay's, because it has a character that is or looks like a
+// space, is quoted.
+func Word(s string) string {
+	s = Line(s)
+	apart := func(r rune) bool {
+		return !unicode.In(r, unicode.L, unicode.N, unicode.M) && (r > unicode.MaxASCII || r == ' ')
+	}
+	if s == "" || strings.ContainsFunc(s, apart) {
+		return Quote(s)
+	}
+	return s
 }
 
 // Text returns s with its line breaks and tabs, at most MaxText characters. It removes
 // escape sequences and invisible characters.
 func Text(s string) string { return bound(clean(s), MaxText) }
+
+// Document returns all of Text of s, for a file.
+func Document(s string) string { return clean(s) }
 
 // bound shortens s to max characters.
 func bound(s string, max int) string {
@@ -52,65 +113,80 @@ func bound(s string, max int) string {
 	n := 0
 	for i := range s {
 		if n == max-1 {
-			return s[:i] + "…"
+			return strings.TrimRightFunc(s[:i], filename.Joiner) + "…"
 		}
 		n++
 	}
 	return s
 }
 
-// clean returns s without escape sequences and invisible characters.
+// clean returns s without escape sequences and invisible characters. A character that readers
+// see differently, and a byte that is not UTF-8, become U+FFFD.
 func clean(s string) string {
 	if isClean(s) {
 		return s
 	}
 	var b strings.Builder
-	var row joiners
+	var row filename.Row
 	for len(s) > 0 {
 		if n, _ := sequence(s); n > 0 {
 			s = s[min(n, len(s)):]
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s)
-		if r != '\r' && row.keep(r) { // a byte that is not UTF-8 becomes U+FFFD
+		s = s[n:]
+		if filename.Unknown(r) {
+			r = utf8.RuneError
+		}
+		if keeps(&row, r, s) {
 			b.WriteRune(r)
 		}
-		s = s[n:]
 	}
 	return b.String()
+}
+
+// keeps reports whether r, which rest follows, is shown.
+func keeps(row *filename.Row, r rune, rest string) bool {
+	if r == '\n' || r == '\t' {
+		*row = filename.Row{}
+		return true
+	}
+	next := rune(0)
+	if filename.Joiner(r) {
+		next, _ = utf8.DecodeRuneInString(rest)
+	}
+	return row.Keeps(r, next)
 }
 
 // isClean saves copying ordinary text.
 func isClean(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			var row joiners
-			return c >= utf8.RuneSelf && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r == '\r' || !row.keep(r) })
+			return c >= utf8.RuneSelf && utf8.ValidString(s) && allKept(s)
 		}
 	}
 	return true
 }
 
-// invisible reports whether r must be removed. The callers handle line breaks, tabs and
-// carriage returns.
-func invisible(r rune) bool { return r != '\n' && r != '\t' && r != '\r' && !filename.Visible(r) }
-
-// maxJoiners bounds the joiners in a row: a row of them can spell hidden text. No emoji or
-// script needs more.
-const maxJoiners = 2
-
-// joiners counts the joiners since the last visible character of a text.
-type joiners int
-
-// keep reports whether r, the next character, stays in the text.
-func (j *joiners) keep(r rune) bool {
-	switch {
-	case invisible(r):
-		return false
-	case !filename.Joiner(r):
-		*j = 0
-		return true
+func allKept(s string) bool {
+	var row filename.Row
+	for i, r := range s {
+		if !keeps(&row, r, s[i+utf8.RuneLen(r):]) {
+			return false
+		}
 	}
-	*j = min(*j+1, maxJoiners+1)
-	return *j <= maxJoiners
+	return true
+}
+
+// Unshown returns the characters of s that Text removes or replaces, in their order.
+func Unshown(s string) []rune {
+	var all []rune
+	var row filename.Row
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if s = s[n:]; !keeps(&row, r, s) || r == utf8.RuneError && n == 1 {
+			all = append(all, r)
+		}
+	}
+	return all
 }

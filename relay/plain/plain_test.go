@@ -6,6 +6,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 func TestControlSequencesAreRemoved(t *testing.T) {
@@ -35,6 +38,12 @@ func TestControlSequencesAreRemoved(t *testing.T) {
 		"a\u2028b":                             "ab",
 		"👁\ufe0f\u200d🗨\ufe0f 1\ufe0f\u20e3":   "👁\ufe0f\u200d🗨\ufe0f 1\ufe0f\u20e3",
 		"می\u200cخواهم":                        "می\u200cخواهم",
+		"pri\ue000v\U000f0000ate":              "pri\ufffdv\ufffdate",
+		"un\u0378assigned\ufdd0":               "un\ufffdassigned\ufffd",
+		"new emoji \U0001fae9":                 "new emoji \U0001fae9",
+		"\u0600\u0661":                         "\u0600\u0661",
+		"format\U00013430":                     "format",
+		"a\u200cb\u200dc\ufe0fd":               "abcd",
 		"s\u00ado\u034f\u3164f\u115ft\uffa0\U0001d173":     "soft",
 		"\x1b]" + strings.Repeat("x", 2) + "end":           "",
 		"\x1b]" + strings.Repeat("x", maxSequence) + "end": strings.Repeat("x", maxSequence) + "end",
@@ -50,21 +59,56 @@ func TestNoRowOfJoinersCarriesHiddenText(t *testing.T) {
 	hidden := func(pieces ...string) string { return "A" + strings.Repeat(strings.Join(pieces, ""), 100) + "B" }
 	for in, want := range map[string]string{
 		hidden("\ufe06", "\ufe09"):                     "AB",
-		hidden("\u200c", "\u200d"):                     "A\u200c\u200dB",
-		hidden("\u200d", "\x1b[m", "\u200b", "\ufe0f"): "A\u200d\ufe0fB",
-		hidden("\u200d", "x"):                          hidden("\u200d", "x"),
+		hidden("\u200c", "\u200d"):                     "AB",
+		hidden("\u200d", "\x1b[m", "\u200b", "\ufe0f"): "AB",
+		hidden("\u200d", "x"):                          hidden("x"),
+		hidden("1", "\ufe0f"):                          hidden("1"),
+		hidden("می", "\u200c", "\u200d", "\ufe0f"):     hidden("می", "\u200c"),
+		hidden("👁", "\ufe0f", "\ufe0e", "\u200d"):      "A" + strings.Repeat("👁\ufe0f\u200d", 99) + "👁\ufe0fB",
+		"👁" + hidden("\ufe0f", "\u200d"):               "👁AB",
+		"👁" + hidden("\ufe0f", "\u200d")[1:]:           "👁\ufe0fB",
+		"\u200d👧":                                      "👧",
+		"👧\n\u200d👧":                                   "👧\n👧",
 	} {
 		if got := Text(in); got != want {
-			t.Errorf("Text: %+q becomes %+.80q, want %+.80q", in[:12], got, want)
+			t.Errorf("Text: %+q becomes %+.80q, want %+.80q", in[:7], got, want)
 		}
 		var term Terminal
 		shown := ""
-		for _, r := range in { // a row may go on in the next event
+		for _, r := range in + "." { // a row may go on in the next event
 			shown += term.Filter(string(r))
 		}
-		if shown = strings.ReplaceAll(shown, "\x1b[m", ""); shown != want {
-			t.Errorf("Terminal: %+q is shown as %+.80q, want %+.80q", in[:12], shown, want)
+		if shown = strings.ReplaceAll(shown, "\x1b[m", ""); shown != want+"." {
+			t.Errorf("Terminal: %+q is shown as %+.80q, want %+.80q", in[:7], shown, want)
 		}
+	}
+}
+
+// What scripts and emoji need stays: on a terminal too, wherever an event ends.
+func TestJoinersStayWhereTheyAreNeeded(t *testing.T) {
+	for _, text := range []string{
+		"👩\u200d👧", "👁\ufe0f\u200d🗨\ufe0f", "👩🏽\u200d🚀", "🏳\ufe0f\u200d🌈", "1\ufe0f\u20e3 #\ufe0f\u20e3", "❤\ufe0f ☎\ufe0e", "©\ufe0f",
+		"می\u200cخواهم", "क्\u200dष र\u200d्य", "ශ්\u200dර", "ന്\u200d", "ه\u200d",
+	} {
+		if got := Text(text); got != text {
+			t.Errorf("%+q becomes %+q", text, got)
+		}
+		var term Terminal
+		shown := ""
+		for i := range len(text) {
+			shown += term.Filter(text[i : i+1])
+		}
+		if shown += term.Filter("."); shown != text+"." {
+			t.Errorf("%+q is shown as %+q", text, shown)
+		}
+	}
+}
+
+// Fonts of terminals have symbols for private use; a model gets a mark that says nothing.
+func TestPrivateUseStaysOnATerminal(t *testing.T) {
+	var term Terminal
+	if got := term.Filter("\ue0b0 \U000f0001"); got != "\ue0b0 \U000f0001" {
+		t.Errorf("shown as %+q", got)
 	}
 }
 
@@ -86,13 +130,46 @@ func TestALineHasNoBreaksAndABound(t *testing.T) {
 
 func TestNamesStayDifferentAndVisible(t *testing.T) {
 	for name, want := range map[string]string{
-		"data.csv": "data.csv", "ünï →🎉": "ünï →🎉", `back\slash "quoted"`: `back\slash "quoted"`, "": "",
-		"\x1b]0;q\a": `"\x1b]0;q\a"`, "x\u202ey": `"x\u202ey"`, "a\nb": `"a\nb"`, "\x01": `"\x01"`,
-		strings.Repeat("a", MaxLine): strings.Repeat("a", MaxLine), strings.Repeat("a", MaxLine+1): `"` + strings.Repeat("a", MaxLine-2) + "…",
+		"data.csv": "data.csv", "ünï →🎉": "ünï →🎉", `back\slash "quoted"`: `back\slash "quoted"`, "": "", "a  b/c d": "a  b/c d", "全\u3000角": "全\u3000角",
+		"\x1b]0;q\a": `\x1b]0;q\x07`, "x\u202ey": `x\xe2\x80\xaey`, "a\nb\t": `a\x0ab\x09`, "\x01": `\x01`, "a\u200bb": `a\xe2\x80\x8bb`, "a\rb": `a\x0db`,
+		" a /b ": `\x20a\x20/b\x20`, "a\u00a0b\u202fc": `a\xc2\xa0b\xe2\x80\xafc`, "\ue000": `\xee\x80\x80`, "می\u200cخ👁\ufe0f": "می\u200cخ👁\ufe0f", "a\u200d": `a\xe2\x80\x8d`,
+		`\xff`: `\xff`, `\x5cxff`: `\x5cxff`, `\x41`: `\x41`, "\xff": `\xff`, `\x5cx1b`: `\x5cx1b`, `\xe2\x80\x8b`: `\xe2\x80\x8b`, `\xc3\xbc`: "ü",
+		strings.Repeat("a", MaxName): strings.Repeat("a", MaxName), strings.Repeat("a", MaxName+1): strings.Repeat("a", MaxName-1) + "…",
 	} {
 		got := Name(name)
 		if got != want || Text(got) != got {
 			t.Errorf("Name(%.40q) is %.40q, want %.40q", name, got, want)
+		}
+	}
+	for name, want := range map[string]string{"a.csv": "a.csv", "a b": "“a b”", "a “b”\n": `“a \xe2\x80\x9cb\xe2\x80\x9d\x0a”`, "": "“”", `a\x`: `a\x`} {
+		if got := WordName(name); got != want {
+			t.Errorf("WordName(%q) is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Whatever a name is, what is shown of it is plain and means this name alone. The letters are
+// those of escapes, and one of each kind that is escaped.
+func TestEveryShortNameIsShownPlainAndMeansItself(t *testing.T) {
+	letters := []string{`\`, "x", "0", "8", " ", "“", "\n", "\xff", "\u200b", "\u200d", "👁", "\ue000"}
+	var names []string
+	for level := []string{""}; len(level[0]) < 4; {
+		var next []string
+		for _, name := range level {
+			for _, letter := range letters {
+				next = append(next, name+letter)
+			}
+		}
+		names, level = append(names, next...), next
+	}
+	for _, name := range names {
+		for _, wire := range []string{contract.EscapeName(name), strings.ToValidUTF8(name, "?")} {
+			want := contract.UnescapeName(wire)
+			for _, shown := range []string{Name(wire), strings.TrimSuffix(strings.TrimPrefix(QuoteName(wire), "“"), "”")} {
+				if contract.UnescapeName(shown) != want || Line(shown) != shown || strings.TrimSpace(shown) != shown {
+					t.Fatalf("%q is shown as %q, which means %q", want, shown, contract.UnescapeName(shown))
+				}
+			}
 		}
 	}
 }
@@ -185,21 +262,34 @@ func TestDeepReachesEveryString(t *testing.T) {
 	}
 }
 
+func TestUnshownIsWhatTextRemoves(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "a\n\tü👁\ufe0f": "", "a\fb\u2028c": "\f\u2028", "\x1b[31mred\u009b0m": "\x1b\u009b", "a\r\nb": "\r", "\u200bx\u200d": "\u200b\u200d", "\ue000": "\ue000", "\xff": "\ufffd", "\ufffd": "",
+	} {
+		if got := Unshown(text); string(got) != want || (len(got) == 0) != (Text(text) == text) {
+			t.Errorf("%q: %q, want %q", text, string(got), want)
+		}
+	}
+}
+
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{"\x1b[2J", "\x1b]0;\a", "\u009b", "\xff\x1b", "\u202e"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got := Text(s)
-		if !utf8.ValidString(got) || strings.ContainsFunc(got, invisible) || strings.Contains(got, "\r") || utf8.RuneCountInString(got) > MaxText {
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !filename.Visible(r) && r != '\n' && r != '\t' }) || utf8.RuneCountInString(got) > MaxText {
 			t.Errorf("%q becomes %q", s, got)
+		}
+		if (len(Unshown(s)) == 0) != (got == s) && utf8.RuneCountInString(s) <= MaxText {
+			t.Errorf("Unshown(%q) is %q, and Text %q", s, string(Unshown(s)), got)
 		}
 		if again := Text(got); again != got {
 			t.Errorf("%q becomes %q, and that %q", s, got, again)
 		}
 		var term Terminal
 		for _, r := range term.Filter(s) {
-			if r != 0x1b && r != '\b' && invisible(r) {
+			if !filename.Visible(r) && !filename.Unknown(r) && !strings.ContainsRune("\x1b\b\n\r\t", r) {
 				t.Errorf("%q shows %q", s, r)
 			}
 		}

@@ -3,16 +3,19 @@ package plain
 import (
 	"strings"
 	"unicode/utf8"
+
+	"colabrelay/shared/filename"
 )
 
 // Terminal filters the output of the user's code for a terminal. It keeps colours, carriage
 // returns, backspaces and line erasures, because progress bars use them. It removes
 // sequences that move the cursor to another line, set a title, write to the clipboard or
-// change the terminal's settings. Output to anything but a terminal needs no filter.
+// change the terminal's settings. Unlike Text it keeps characters for private use, because
+// fonts of terminals have symbols there. Output to anything but a terminal needs no filter.
 type Terminal struct {
 	pending string // an incomplete escape sequence or character
 	styled  bool   // colours or other attributes are on
-	row     joiners
+	row     filename.Row
 }
 
 // Reset returns the sequence that turns off colours and other attributes, or "" if none are
@@ -35,11 +38,11 @@ func (t *Terminal) Filter(text string) string {
 		n, k := sequence(s)
 		if n == 0 {
 			r, size := utf8.DecodeRuneInString(s)
-			if r == utf8.RuneError && size == 1 && !utf8.FullRuneInString(s) && len(s) < utf8.UTFMax {
-				t.pending = s // the rest of the character will follow
+			if r == utf8.RuneError && !utf8.FullRuneInString(s) || filename.Joiner(r) && !utf8.FullRuneInString(s[size:]) {
+				t.pending = s // the rest of the character will follow, or what a joiner joins
 				break
 			}
-			if r == '\b' || t.row.keep(r) {
+			if r == '\b' || r == '\r' || filename.Unknown(r) || keeps(&t.row, r, s[size:]) {
 				b.WriteRune(r)
 			}
 			s = s[size:]

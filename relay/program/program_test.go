@@ -33,13 +33,15 @@ func TestACopyIsMadeAndReplaced(t *testing.T) {
 		{"the same", "v1.0.0", "echo v1.0.0", Keep, "v1.0.0"},
 		{"a newer release", "v1.10.0", "echo v1.10.0", Replace, "v1.0.0"},
 		{"an older release", "v1.9.1", "echo v1.9.1", Newer, "v1.10.0"},
-		{"another build of the release", "v1.10.0-1-gabc", "echo colab-relay v1.10.0-1-gabc", Replace, "v1.10.0"},
-		{"an older release than the build", "v1.9.1", "echo v1.9.1", Newer, "v1.10.0-1-gabc"},
-		{"a pre-release of the release", "v1.10.0-rc.2", "echo v1.10.0-rc.2", Newer, "v1.10.0-1-gabc"},
-		{"a pre-release of the next one", "v1.11.0-rc.10", "echo v1.11.0-rc.10", Replace, "v1.10.0-1-gabc"},
+		{"another build of the release", "v1.10.1-dev.1.gabc", "echo colab-relay v1.10.1-dev.1.gabc", Replace, "v1.10.0"},
+		{"an older release than the build", "v1.9.1", "echo v1.9.1", Newer, "v1.10.1-dev.1.gabc"},
+		{"a pre-release of the release", "v1.10.0-rc.2", "echo v1.10.0-rc.2", Newer, "v1.10.1-dev.1.gabc"},
+		{"a pre-release of the next one", "v1.11.0-rc.10", "echo v1.11.0-rc.10", Replace, "v1.10.1-dev.1.gabc"},
 		{"an earlier pre-release", "v1.11.0-rc.9", "echo v1.11.0-rc.9", Newer, "v1.11.0-rc.10"},
-		{"a build without a release", "dev", "echo dev", Replace, "v1.11.0-rc.10"},
-		{"a release over it", "v1.0.0", "exit 1", Replace, "dev"},
+		{"a build after it", "v1.11.0-rc.10.dev.3.gabc", "echo v1.11.0-rc.10.dev.3.gabc", Replace, "v1.11.0-rc.10"},
+		{"the pre-release before the build", "v1.11.0-rc.10", "echo v1.11.0-rc.10", Newer, "v1.11.0-rc.10.dev.3.gabc"},
+		{"a build without a release", "v0.0.0-dev.gabc", "echo v0.0.0-dev.gabc", Replace, "v1.11.0-rc.10.dev.3.gabc"},
+		{"a release over it", "v1.0.0", "exit 1", Replace, "v0.0.0-dev.gabc"},
 		{"over a broken one", "v0.1.0", "echo v0.1.0", Replace, ""},
 	} {
 		from := script(t, filepath.Join(dir, "new", "colab-relay"), step.text)
@@ -114,6 +116,16 @@ func TestAProgramInUseIsRenamed(t *testing.T) {
 	}
 	if aside, _ := filepath.Glob(path + ".*.old"); len(aside) != 0 {
 		t.Errorf("still there: %q", aside)
+	}
+}
+
+func TestAProgramThatIsAskedForItsVersionGetsNoSecrets(t *testing.T) {
+	for _, name := range []string{"COLAB_SECRET", "NGROK_AUTHTOKEN", "AWS_SECRET_ACCESS_KEY"} {
+		t.Setenv(name, "x")
+	}
+	path := script(t, filepath.Join(t.TempDir(), "relay"), `echo "colab-relay v1.0-$COLAB_SECRET$NGROK_AUTHTOKEN$AWS_SECRET_ACCESS_KEY"; test -n "$PATH"`)
+	if version, err := Version(t.Context(), path); err != nil || version != "v1.0-" {
+		t.Errorf("it prints %q, %v", version, err)
 	}
 }
 

@@ -46,7 +46,11 @@ func (r *run) end(ctx context.Context) error {
 	waiting, stop := signal.NotifyContext(limited, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if r.out.broken == nil {
-		r.out.note("interrupting the run on the VM; Ctrl-C again leaves it running")
+		if r.exec.Status == contract.StatusQueued {
+			r.out.note("cancelling the run, which was queued; Ctrl-C again leaves it on the VM")
+		} else {
+			r.out.note("interrupting the run on the VM; Ctrl-C again leaves it running")
+		}
 	}
 	err := r.interrupt(waiting)
 	interrupted := err == nil
@@ -66,7 +70,7 @@ func (r *run) end(ctx context.Context) error {
 	case limited.Err() != nil && interrupted:
 		return r.leave(fmt.Errorf("it did not end within %s of the interrupt", r.endWait))
 	case waiting.Err() != nil && limited.Err() == nil:
-		return r.leave(errors.New("a second signal ended the wait for its end"))
+		return r.leave(errors.New("stopped waiting"))
 	}
 	return r.leave(err)
 }
@@ -98,7 +102,7 @@ func Interrupt(ctx context.Context, vm VM, run contract.Execution) (now contract
 		now, err = vm.Client.Execution(ctx, run.ExecutionID, 0, 0, 1)
 		return now, true, err
 	case err == nil && !now.Status.Finished():
-		err = fmt.Errorf("%w: it has not reacted to the interrupt yet; wait, or run `colab-relay restart`, which ends it and deletes all variables", ErrStillRunning)
+		err = fmt.Errorf("%w: it has not reacted to the interrupt yet; interrupt it again, or run `colab-relay restart`, which ends it and deletes all variables", ErrStillRunning)
 	}
 	return now, false, err
 }

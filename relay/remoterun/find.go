@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/runlist"
 	"colabrelay/shared/contract"
 )
 
@@ -17,20 +18,9 @@ var (
 	ErrNoneRuns  = errors.New("the VM is not running anything; `colab-relay ps` lists the runs: name one by its id")
 )
 
-// maxListed bounds the runs that an ErrAmbiguous names.
-const maxListed = 10
-
 // Find returns the run whose id begins with prefix.
 func Find(runs []contract.Execution, prefix string) (contract.Execution, error) {
-	var found []contract.Execution
-	for _, e := range runs {
-		if e.ExecutionID == prefix {
-			return e, nil
-		}
-		if prefix != "" && strings.HasPrefix(e.ExecutionID, prefix) {
-			found = append(found, e)
-		}
-	}
+	found := runlist.Find(runs, prefix)
 	switch len(found) {
 	case 0:
 		return contract.Execution{}, fmt.Errorf("%w: %.80q; `colab-relay ps` lists them", ErrNoSuchRun, prefix)
@@ -39,7 +29,7 @@ func Find(runs []contract.Execution, prefix string) (contract.Execution, error) 
 	}
 	var b strings.Builder
 	for i, e := range found {
-		if i == maxListed {
+		if i == runlist.MaxAmbiguous {
 			fmt.Fprintf(&b, "\n  and %d more", len(found)-i)
 			break
 		}

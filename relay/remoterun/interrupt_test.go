@@ -57,3 +57,26 @@ func TestAnInterruptAfterTheEndChangesNoOutcome(t *testing.T) {
 		})
 	}
 }
+
+func TestAnInterruptCancelsAQueuedRun(t *testing.T) {
+	vm := startVM(t)
+	toVM := newClient(t, vm, nil)
+	first, err := toVM.Submit(t.Context(), contract.Submit{Code: "input()", TimeoutSeconds: 60, WaitSeconds: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, err := toVM.Submit(t.Context(), contract.Submit{Code: "1", TimeoutSeconds: 60, WaitSeconds: 0})
+	if err != nil || queued.Status != contract.StatusQueued {
+		t.Fatalf("%+v, %v", queued, err)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	var c console
+	r := &run{VM: VM{Runtime: "vm", Client: toVM}, answer: queued, endWait: endWait, out: newPrinter(toVM.Blobs, c.console(t))}
+	if err := r.follow(interrupted); err != nil || r.exec.Status != contract.StatusCancelled || !strings.Contains(c.err.String(), "cancelling the run, which was queued") {
+		t.Errorf("%v, status %s, printed %q", err, r.exec.Status, c.err.String())
+	}
+	if _, err := toVM.Interrupt(t.Context(), first.ExecutionID); err != nil {
+		t.Error(err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 func TestAKeptRunSaysHowItWasLastSeen(t *testing.T) {
 	var notes bytes.Buffer
 	run := Kept{Execution: contract.Execution{ExecutionID: "x", Status: contract.StatusRunning}}
-	if err := PrintKept(t.Context(), run, false, Console{Streams: terminal.Streams{Out: &bytes.Buffer{}, Err: &notes}}); err != nil {
+	if err := PrintKept(t.Context(), run, LogOptions{}, Console{Streams: terminal.Streams{Out: &bytes.Buffer{}, Err: &notes}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := notes.String(); !strings.Contains(got, "the run was running when the VM last answered") || strings.Contains(got, "logs -f") {

@@ -18,17 +18,27 @@ const promptPoll = 2 * time.Second
 type LogOptions struct {
 	Follow bool // until the run's end
 	JSON   bool // print one event a line, as the contract has it, and nothing else
+	// Tail is how many lines at the end of what there is are printed; nil means all. As JSON,
+	// an event is a line.
+	Tail *int
 	// Fill returns events of the run with others in place of gaps that the VM has; nil leaves the gaps.
 	Fill func(events []contract.Event) []contract.Event
 }
 
-// Logs prints the output of the run id from its beginning. It answers no input() and never
-// interrupts: if ctx ends, the run goes on. The outcome of the run is no error.
-func Logs(ctx context.Context, vm VM, id string, o LogOptions, console Console) error {
-	l := newLog(vm.Client.Blobs, o, console)
+// Logs prints the output of a run, which FindOnVM or FindNewest found, from its beginning or of
+// its last lines. It answers no input() and never interrupts: if ctx ends, the run goes on. The
+// outcome of the run is no error.
+func Logs(ctx context.Context, vm VM, run contract.Execution, o LogOptions, console Console) error {
+	l, id := newLog(vm.Client.Blobs, o, console), run.ExecutionID
 	defer l.printer.close()
-	last := contract.Execution{ExecutionID: id}
-	for {
+	if o.Tail != nil {
+		var err error
+		if l.from, err = l.tailOnVM(ctx, vm, run); err != nil {
+			return err
+		}
+	}
+	last := contract.Execution{ExecutionID: id, NextOffset: l.from.offset}
+	for first := true; ; first = false {
 		e, err := client.Follow(ctx, vm.Client, contract.Execution{ExecutionID: id}, client.FollowOptions{
 			From: last.NextOffset, Available: !o.Follow,
 			Visit: func(e contract.Execution) bool { return l.print(ctx, id, e.Events) },
@@ -43,7 +53,7 @@ func Logs(ctx context.Context, vm VM, id string, o LogOptions, console Console) 
 		case e.End || !o.Follow:
 			l.end(e)
 			return nil
-		case e.NextOffset > last.NextOffset:
+		case first, e.NextOffset > last.NextOffset:
 			l.note("the run waits for input: colab-relay input %s", id)
 		}
 		last = e
@@ -62,10 +72,17 @@ type Kept struct {
 }
 
 // PrintKept prints a run as Logs does.
-func PrintKept(ctx context.Context, run Kept, asJSON bool, console Console) error {
-	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, LogOptions{JSON: asJSON}, console)
+func PrintKept(ctx context.Context, run Kept, o LogOptions, console Console) error {
+	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, o, console)
 	defer l.printer.close()
 	l.kept = true
+	switch {
+	case o.Tail == nil:
+	case *o.Tail == 0:
+		run.Events = nil
+	default:
+		l.from = l.tailOf(run.Events)
+	}
 	l.print(ctx, run.ExecutionID, run.Events)
 	if run.Status.Finished() {
 		l.end(run.Execution)
@@ -79,7 +96,8 @@ func PrintKept(ctx context.Context, run Kept, asJSON bool, console Console) erro
 type log struct {
 	LogOptions
 	printer *printer
-	kept    bool // it is from the history: the VM does not answer
+	from    start // what comes before is not printed
+	kept    bool  // it is from the history: the VM does not answer
 }
 
 func newLog(from blobs, o LogOptions, console Console) *log {
@@ -88,17 +106,25 @@ func newLog(from blobs, o LogOptions, console Console) *log {
 
 // print prints events and reports whether stdout still takes them.
 func (l *log) print(ctx context.Context, id string, events []contract.Event) bool {
-	if l.Fill != nil {
-		events = l.Fill(events)
-	}
-	for _, ev := range events {
-		if l.JSON {
+	for _, ev := range l.filled(events) {
+		ev, wanted := l.cut(ev)
+		switch {
+		case !wanted:
+		case l.JSON:
 			l.json(ev)
-		} else {
+		default:
 			l.printer.event(ctx, id, ev)
 		}
 	}
 	return l.printer.broken == nil
+}
+
+// filled returns events with the history's in place of gaps.
+func (l *log) filled(events []contract.Event) []contract.Event {
+	if l.Fill == nil {
+		return events
+	}
+	return l.Fill(events)
 }
 
 func (l *log) json(ev contract.Event) {

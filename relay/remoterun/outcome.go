@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"regexp"
 	"strings"
 
 	"colabrelay/relay/plain"
@@ -12,6 +13,19 @@ import (
 
 // ErrPrinted: the code raised an exception, and its traceback has been printed.
 var ErrPrinted = errors.New("the code raised an exception")
+
+// NoModuleError is an ErrPrinted of code that imported a module which the VM does not have.
+type NoModuleError struct {
+	Module string // with dots; outside text
+}
+
+func (e *NoModuleError) Error() string { return fmt.Sprintf("the VM has no module %q", e.Module) }
+
+// Unwrap returns ErrPrinted.
+func (e *NoModuleError) Unwrap() error { return ErrPrinted }
+
+// noModule is what Python says of a module that it did not find.
+var noModule = regexp.MustCompile(`^No module named '([^']{1,200})'`)
 
 // ExitCode is the outcome of code that called sys.exit with a number from 1 to 255.
 type ExitCode int
@@ -60,6 +74,11 @@ func (e *endedError) Outcome() contract.Status { return e.status }
 // exit code as if the code had run on this computer: a number counts modulo 256, and a text,
 // which is the traceback, means 1.
 func exception(e *contract.ExecutionError) error {
+	if e != nil && e.EName == "ModuleNotFoundError" {
+		if found := noModule.FindStringSubmatch(e.EValue); found != nil {
+			return &NoModuleError{found[1]}
+		}
+	}
 	if e == nil || e.EName != "SystemExit" || len(e.Traceback) > 0 {
 		return ErrPrinted
 	}

@@ -51,8 +51,12 @@ func (p *printer) show(ctx context.Context, path, mime string) {
 	if p.shown++; p.shownAs == inline.None || p.out == nil || p.shown > maxShown || mime != "image/png" && mime != "image/jpeg" {
 		return
 	}
-	original, err := bounded.ReadFile(path, maxShownBytes)
+	original, err := bounded.Open(path)
 	if err != nil {
+		return
+	}
+	defer original.Close()
+	if info, err := original.Stat(); err != nil || info.Size() > maxShownBytes {
 		return
 	}
 	drawn, err := render.Redraw(ctx, original, shownEdge)
@@ -81,7 +85,11 @@ func (f *pictureFolder) save(ctx context.Context, fetch render.Fetch, id string,
 	if f.saved += max(render.PayloadBytes(pic.raw), 0); f.saved > maxPictureBytes {
 		return "", fmt.Errorf("this run's pictures exceed %d GiB", maxPictureBytes>>30)
 	}
-	return render.SaveFile(filepath.Join(f.dir, "executions", id), pic.name, func(w io.Writer) error {
+	dir := filepath.Join(f.dir, "executions", id)
+	if err := render.Room(dir, max(render.PayloadBytes(pic.raw), 0)); err != nil {
+		return "", err
+	}
+	return render.SaveNew(dir, pic.name, func(w io.Writer) error {
 		return render.WritePayload(ctx, pic.mime, pic.raw, fetch, w)
 	})
 }

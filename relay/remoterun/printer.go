@@ -18,15 +18,17 @@ import (
 type blobs func(executionID string) func(ctx context.Context, blob contract.Blob, w io.Writer) error
 
 // printer prints the events of a run. It writes the code's output to a file or pipe
-// unchanged, as if the code ran on this computer, and filters it for a terminal.
+// unchanged, as if the code ran on this computer, and filters it for a terminal. Tracebacks
+// have colours only where stderr is a terminal that shows them, and not with NO_COLOR.
 type printer struct {
 	blobs    blobs
 	std      terminal.Streams
 	out, err *plain.Terminal // filters; nil for a stream that is not a terminal
 	pictures pictureFolder
-	openLine bool   // the last character printed is not a line break
-	prompt   *int64 // offset of the last input request; nil before the first
-	password bool   // it asks for a password
+	colours  terminal.Colours // of stderr
+	openLine bool             // the last character printed is not a line break
+	prompt   *int64           // offset of the last input request; nil before the first
+	password bool             // it asks for a password
 	shownAs  inline.Protocol
 	shown    int   // pictures
 	asked    bool  // the last event was an input request that nobody here has answered yet
@@ -37,7 +39,7 @@ type printer struct {
 func newPrinter(from blobs, console Console) *printer {
 	return &printer{
 		blobs: from, shownAs: console.Pictures, std: console.Streams, out: filterFor(console.Out), err: filterFor(console.Err),
-		pictures: pictureFolder{dir: console.PictureDir}, stdin: bufio.NewReader(console.In),
+		pictures: pictureFolder{dir: console.PictureDir}, colours: console.Colours, stdin: bufio.NewReader(console.In),
 	}
 }
 
@@ -71,17 +73,13 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 			return
 		}
 		text := strings.Join(ev.Traceback, "\n")
-		if p.err == nil {
+		if !p.colours.On() { // IPython has put them in, not the code
 			text = plain.Text(text)
 		}
 		p.line(text)
 	case contract.EventInputRequest:
 		p.prompt, p.password = &ev.Offset, ev.Password
-		prompt := ev.Prompt
-		if prompt == "" && ev.Password { // ipykernel's getpass() has no prompt of its own
-			prompt = "Password: "
-		}
-		p.write(p.std.Err, prompt)
+		p.write(p.std.Err, promptText(ev))
 	case contract.EventGap:
 		switch {
 		case ev.Cut != "": // which says why
@@ -91,6 +89,14 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 			p.note("output is missing here: %s, because the VM does not keep that much output of one run", plain.Count(ev.Bytes, "byte"))
 		}
 	}
+}
+
+// promptText returns what an input request shows.
+func promptText(ev contract.Event) string {
+	if ev.Prompt == "" && ev.Password { // ipykernel's getpass() has no prompt of its own
+		return "Password: "
+	}
+	return ev.Prompt
 }
 
 func (p *printer) write(w io.Writer, text string) {

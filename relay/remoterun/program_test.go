@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
@@ -20,8 +22,11 @@ func runProgram(t *testing.T, vm VM, stdin, source string, arguments ...string) 
 	var c console
 	streams := terminal.Streams{In: strings.NewReader(stdin), Out: &c.out, Err: &c.err}
 	err = Run(t.Context(), vm, Code{Text: source, Program: "job.py", Arguments: arguments, Timeout: time.Minute}, Console{Streams: streams, PictureDir: t.TempDir()})
-	return c.out.String(), c.err.String(), err
+	// Other tests use the same VM, and a run of theirs may be before this one.
+	return c.out.String(), waitingLine.ReplaceAllString(c.err.String(), ""), err
 }
+
+var waitingLine = regexp.MustCompile("(?m)^colab-relay: waiting for .*\n")
 
 func TestProgramsRunAsByPython(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
@@ -69,6 +74,65 @@ func TestProgramsRunAsByPython(t *testing.T) {
 	})
 }
 
+func TestChangedModulesAreImportedAnew(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		vm := VM{Runtime: "vm", Client: newClient(t, pool.Borrow(t, s.Python).Ready.LocalURL, nil)}
+		write := func(content string) { // in the same second, of the same length
+			var c console
+			code := "import os\nopen('helpers.py', 'w').write('def f(): return " + content + "\\n')\nos.utime('helpers.py', (1e9, 1e9))"
+			if err := Run(t.Context(), vm, Code{Text: code, Timeout: time.Minute}, c.console(t)); err != nil {
+				t.Fatal(err, c.err.String())
+			}
+		}
+		const program = "import helpers, state\nfrom helpers import f\nstate.runs.append(1)\nprint(f(), len(state.runs), getattr(helpers, 'mark', 0))"
+		var c console
+		if err := Run(t.Context(), vm, Code{Text: "open('state.py', 'w').write('runs = []')", Timeout: time.Minute}, c.console(t)); err != nil {
+			t.Fatal(err, c.err.String())
+		}
+		write("1")
+		// What a cell imports is known from the kernel's start on.
+		if err := Run(t.Context(), vm, Code{Text: "import helpers\nhelpers.mark = 7", Timeout: time.Minute}, c.console(t)); err != nil {
+			t.Fatal(err, c.err.String())
+		}
+		expect := func(out, note string) {
+			t.Helper()
+			gotOut, gotNote, err := runProgram(t, vm, "", program)
+			if err != nil || gotOut != out || gotNote != note {
+				t.Errorf("%v %q %q, want %q %q", err, gotOut, gotNote, out, note)
+			}
+		}
+		expect("1 1 7\n", "")
+		write("2")
+		expect("2 2 0\n", "colab-relay: imported anew because its file changed: helpers\n")
+		expect("2 3 0\n", "")
+		// Other tests use this kernel too.
+		if err := Run(t.Context(), vm, Code{Text: "import os, sys\nfor m in 'helpers', 'state': del sys.modules[m]; os.remove(m + '.py')", Timeout: time.Minute}, c.console(t)); err != nil {
+			t.Fatal(err, c.err.String())
+		}
+	})
+}
+
+func TestAMissingModuleIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"No module named 'helpers'":                          "helpers",
+		"No module named 'a.b'; 'a' is not a package":        "a.b",
+		"No module named ''":                                 "",
+		"No module named '" + strings.Repeat("x", 201) + "'": "",
+		"I say: No module named 'helpers'":                   "",
+		"No module named 'a\x1b[2J'":                         "a\x1b[2J", // callers look for files of that name
+		"import of helpers halted; None in sys.modules":      "",
+	} {
+		err := CellError("ModuleNotFoundError", text)
+		missing, ok := errors.AsType[*NoModuleError](err)
+		if !errors.Is(err, ErrPrinted) || ok != (want != "") || ok && missing.Module != want && want != "a\x1b[2J" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if err := CellError("ImportError", "No module named 'helpers'"); err != ErrPrinted {
+		t.Errorf("%v", err)
+	}
+}
+
 // An executor of another release has another package, or the user's code removed it.
 func TestAMissingPackageIsSentAgain(t *testing.T) {
 	vm := VM{Runtime: "vm", Client: newClient(t, startVM(t), nil)}
@@ -107,7 +171,7 @@ func TestReadersOfLogsLeaveTheRunAlone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var c console
 	ended := make(chan error)
-	go func() { ended <- Logs(ctx, vm, e.ExecutionID, LogOptions{Follow: true}, c.console(t)) }()
+	go func() { ended <- Logs(ctx, vm, e, LogOptions{Follow: true}, c.console(t)) }()
 	await(t, func() bool { return strings.Contains(c.out.String(), "here") })
 	cancel()
 	if err := <-ended; err != nil {
@@ -171,7 +235,7 @@ func TestRunsAreFoundByTheBeginningOfTheirID(t *testing.T) {
 	for i := range many {
 		many[i].ExecutionID = "a" + strings.Repeat("b", i)
 	}
-	if _, err := Find(many[1:], "a"); strings.Count(err.Error(), "\n") != maxListed+1 {
+	if _, err := Find(many[1:], "a"); strings.Count(err.Error(), "\n") != runlist.MaxAmbiguous+1 {
 		t.Errorf("%v", err)
 	}
 }

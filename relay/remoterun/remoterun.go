@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/terminal/inline"
-	"colabrelay/relay/tools"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
 )
 
 const (
@@ -27,6 +28,8 @@ const (
 	// submitGrace is how much longer a submit may take once the person interrupts it:
 	// only a run whose id is known can be interrupted.
 	submitGrace = 10 * time.Second
+	// anewTimeout is how long the kernel may look for changed modules.
+	anewTimeout = time.Minute
 )
 
 // ErrNoInput: the code asks for input, and stdin has none. The run is interrupted, because
@@ -37,7 +40,7 @@ var ErrNoInput = errors.New("the code asks for input, but stdin has none: run it
 type VM struct {
 	Runtime  string // its name
 	Client   *client.Client
-	LastSeen tools.LastSeen
+	LastSeen runtimes.LastSeen
 }
 
 // Code is what Run runs: a program, or a cell of a notebook.
@@ -58,6 +61,8 @@ type Console struct {
 	PictureDir string // pictures are saved below this folder
 	// Pictures is how the terminal shows pictures, besides that they are saved.
 	Pictures inline.Protocol
+	// Colours are those of stderr: tracebacks keep IPython's colours if it shows any.
+	Colours terminal.Colours
 }
 
 // run is one run of the code.
@@ -96,7 +101,7 @@ func Start(ctx context.Context, vm VM, code Code) (contract.Execution, error) {
 // Attach prints the output of the run id from its beginning and goes on like Run. The run may
 // be of an earlier kernel, so it says nothing of a new one.
 func Attach(ctx context.Context, vm VM, id string, console Console) error {
-	vm.LastSeen = tools.LastSeen{}
+	vm.LastSeen = runtimes.LastSeen{}
 	r := &run{VM: vm, endWait: endWait, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
 	defer r.out.close()
 	if err := r.follow(ctx); err != nil {
@@ -107,20 +112,15 @@ func Attach(ctx context.Context, vm VM, id string, console Console) error {
 
 func (r *run) run(ctx context.Context) error {
 	defer r.out.close()
-	err := r.once(ctx, false)
-	if r.packageMissing && ctx.Err() == nil {
+	err := kernelpy.Load(func(withPackage bool) (missing bool, err error) {
 		r.packageMissing, r.exec = false, contract.Execution{}
-		err = r.once(ctx, true)
-	}
+		if err = r.submit(ctx, withPackage); err == nil {
+			err = r.follow(ctx)
+		}
+		return r.packageMissing && ctx.Err() == nil, err
+	})
 	if err != nil {
 		return err
 	}
 	return r.ended()
-}
-
-func (r *run) once(ctx context.Context, withPackage bool) error {
-	if err := r.submit(ctx, withPackage); err != nil {
-		return err
-	}
-	return r.follow(ctx)
 }

@@ -51,16 +51,32 @@ func (r *run) submit(ctx context.Context, withPackage bool) error {
 	return nil
 }
 
+// ImportAnew has the code that is submitted next import those modules anew whose files changed,
+// as each program does by itself. The kernel may be busy: a caller that does not wait knows that
+// code runs in the order in which it was submitted.
+func ImportAnew(ctx context.Context, vm VM, wait time.Duration) error {
+	call := kernelpy.Call{Function: "script.import_anew", Arguments: []any{}, Delivery: kernelpy.Display}
+	s := contract.Submit{Code: "# colab-relay: " + call.Function + "\n" + call.Code(true), Unstored: true, BehindInput: true, WaitSeconds: wait.Seconds(), TimeoutSeconds: anewTimeout.Seconds()}
+	e, err := vm.Client.Submit(ctx, s)
+	if err == nil && e.Status.Finished() && e.Status != contract.StatusSucceeded {
+		err = fmt.Errorf("the search for changed modules ended as %s", plain.Line(string(e.Status)))
+	}
+	if err != nil {
+		return NotRun(err)
+	}
+	return nil
+}
+
 // NotRun returns err with the words that the code was not run.
 func NotRun(err error) error { return fmt.Errorf("the code was not run: %w", err) }
 
 // unsubmitted adds to the error of a submit whether the code was run.
 func unsubmitted(err error) error {
-	switch {
-	case client.NeverSent(err):
+	if client.MayRun(err) {
+		return fmt.Errorf("the code may have been submitted, and it is unknown whether it ran (%w); check `colab-relay ps` before you run it again", err)
+	}
+	if _, unanswered := errors.AsType[*client.Error](err); unanswered {
 		return NotRun(err)
-	case client.MayRun(err):
-		return fmt.Errorf("it is unknown whether the code ran (%w); check `colab-relay ps` before you run it again", err)
 	}
 	return err
 }

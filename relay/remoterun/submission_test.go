@@ -1,14 +1,17 @@
 package remoterun
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
@@ -35,15 +38,64 @@ func TestAnUnansweredSubmitSaysWhetherTheCodeWasRun(t *testing.T) {
 		}
 	})
 	refusal := &contract.Error{Code: contract.CodeQueueFull, Message: "full"}
-	for err, want := range map[error]bool{
-		&client.Error{Kind: client.KindTimeout}:                          true,
-		fmt.Errorf("x: %w", &client.Error{Kind: client.KindTunnelError}): true,
-		&client.Error{Kind: client.KindWrongSecret}:                      false,
-		refusal: false,
-	} {
-		got := unsubmitted(err)
-		if unknown := strings.Contains(got.Error(), "unknown whether") && strings.Contains(got.Error(), "colab-relay ps"); unknown != want || !errors.Is(got, err) {
-			t.Errorf("%v: %v", err, got)
+	if got := unsubmitted(refusal); got != error(refusal) {
+		t.Errorf("a refusal: %v", got)
+	}
+}
+
+// Whatever answers a submit in the executor's place, the person learns that the code may run. The
+// executor has run it here.
+func TestASubmitAnsweredByAStrangerSaysThatTheCodeMayRun(t *testing.T) {
+	vm := startVM(t)
+	for _, status := range []int{200, 204, 302, 401, 404, 407, 413, 429, 451, 502, 503} {
+		var submits atomic.Int32
+		url := replacing(t, vm, func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPost || submits.Add(1) > 1 {
+				return false
+			}
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(status)
+			return true
+		})
+		c := newClient(t, url, nil)
+		var out console
+		err := Run(t.Context(), VM{Runtime: "test", Client: c}, Code{Text: "1", Timeout: time.Minute}, out.console(t))
+		if err == nil { // it was tried again, under the same request_id
+			continue
+		}
+		if !client.MayRun(err) || !strings.Contains(err.Error(), "may have been submitted") || !strings.Contains(err.Error(), "colab-relay ps") {
+			t.Errorf("%d: %v", status, err)
+		}
+		if list, err := newClient(t, vm, nil).List(t.Context(), 1); err != nil || len(list.Executions) != 1 {
+			t.Errorf("%d: the executor lists %+v, %v", status, list, err)
 		}
 	}
+}
+
+// replacing is a proxy of the executor at target. Where replace returns true, the relay gets its
+// answer in place of the executor's.
+func replacing(t *testing.T, target string, replace func(w http.ResponseWriter, r *http.Request) bool) string {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // the signature covers it
+	}}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lost := httptest.NewRecorder()
+		proxy.ServeHTTP(lost, r)
+		if replace(w, r) {
+			return
+		}
+		for name, values := range lost.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(lost.Code)
+		_, _ = w.Write(lost.Body.Bytes())
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }

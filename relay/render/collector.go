@@ -13,7 +13,9 @@ import (
 	"io"
 	"strings"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // Bounds of a View.
@@ -46,6 +48,9 @@ type Options struct {
 	Page bool
 	// Unpaged says that no call can page through the execution, so no text names one.
 	Unpaged bool
+	// Holding, unless nil, takes the turn of calls whose answer has pictures before the first one
+	// is read. The caller ends it when the answer was sent.
+	Holding *memory.Holding
 	// Limit is how many characters (runes) all texts of the view have together, not counting
 	// markers; 0 means 5,000. If some are longer, each gets a fair share.
 	Limit int
@@ -70,6 +75,7 @@ type Collector struct {
 	cutNotes       []string
 	clearNext      bool // clear_output with wait: clear before the next output
 
+	ended     bool   // the events are all that there will ever be
 	saved     *saved // by earlier calls; nil if nothing was
 	spoolFrom int64  // offset of the first event whose text is to be saved
 }
@@ -90,6 +96,9 @@ func New(opt Options) *Collector {
 	if c.saved != nil {
 		c.spoolFrom = c.saved.To
 	}
+	if c.saved != nil && c.saved.Ended {
+		dir = ""
+	}
 	if c.spoolFrom < opt.From { // the events between are missing, so the saved text cannot be extended
 		dir = ""
 	}
@@ -99,8 +108,13 @@ func New(opt Options) *Collector {
 	return c
 }
 
-// Close removes temporary files. It may be called again and after View.
+// End says that the execution has ended, and has no events after those added and skipped. The
+// text that is saved then is complete, and no later answer adds to it.
+func (c *Collector) End() { c.ended = true }
+
+// Close removes temporary files and frees memory. It may be called again and after View.
 func (c *Collector) Close() {
+	c.displays.free()
 	c.stdout.spool.discard()
 	c.stderr.spool.discard()
 }
@@ -173,7 +187,7 @@ func (c *Collector) noteCut(ev contract.Event) {
 		return
 	}
 	if c.cuts++; c.cuts <= maxCuts {
-		c.cutNotes = append(c.cutNotes, fmt.Sprintf("omitted from the output at offset %d: %s", ev.Offset, clipLine(ev.Cut, 2*leastRunes)))
+		c.cutNotes = append(c.cutNotes, fmt.Sprintf("omitted from the output at offset %d: %s", ev.Offset, plain.Quote(clipLine(ev.Cut, 2*leastRunes))))
 	}
 }
 

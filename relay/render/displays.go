@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // display is the current state of one display_data or execute_result.
@@ -17,36 +18,88 @@ type display struct {
 	data   map[string]json.RawMessage
 }
 
-// displays keeps the newest maxOutputs outputs in memory. An honest executor sends payloads
-// over contract.InlineMIMEBytes as references, and no event over contract.MaxEventBytes:
-// longer payloads are dropped.
+// displays keeps the newest maxOutputs outputs in memory, and of their payloads what a view
+// shows or saves: texts, pictures and references. An honest executor sends payloads over
+// contract.InlineMIMEBytes as references, and no event over contract.MaxEventBytes: longer
+// payloads are dropped. What calls hold together is bounded (memory.Displays).
 type displays struct {
 	all     []display
 	dropped int
 	tooLong int
+	noRoom  int   // whose payloads were dropped because other calls hold too much
+	held    int64 // bytes of payloads
+	taken   int64 // of the budget
 }
 
-// inline returns an event's payloads, or none if they exceed contract.MaxEventBytes.
+// inline returns what is kept of an event's payloads: none if they exceed
+// contract.MaxEventBytes.
 func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMessage {
-	size := 0
+	size := int64(0)
 	for mime, payload := range data {
-		size += len(mime) + len(payload)
+		size += int64(len(mime) + len(payload))
 	}
-	if size <= contract.MaxEventBytes {
-		return data
+	if size > contract.MaxEventBytes {
+		d.tooLong++
+		return map[string]json.RawMessage{}
 	}
-	d.tooLong++
-	return map[string]json.RawMessage{}
+	kept := make(map[string]json.RawMessage, len(data))
+	for mime, payload := range data {
+		if _, isBlob := blobOf(payload); !isBlob && mime != "text/plain" && !strings.HasPrefix(mime, "image/") {
+			payload = nil // only its type is shown
+		}
+		kept[mime] = payload
+	}
+	return kept
 }
 
-func (d *displays) clear() { d.all = nil }
+// hold counts the payloads of one more display. It returns none if there is no room for them.
+func (d *displays) hold(data map[string]json.RawMessage) map[string]json.RawMessage {
+	data = d.inline(data)
+	size := sizeOf(data)
+	if more := d.held + size - memory.FreeDisplays - d.taken; more > 0 {
+		if !memory.Displays.Take(more) {
+			d.noRoom++
+			return map[string]json.RawMessage{}
+		}
+		d.taken += more
+	}
+	d.held += size
+	return data
+}
+
+func sizeOf(data map[string]json.RawMessage) (size int64) {
+	for mime, payload := range data {
+		size += int64(len(mime) + len(payload))
+	}
+	return size
+}
+
+// release forgets displays.
+func (d *displays) release(gone ...display) {
+	for _, each := range gone {
+		d.held -= sizeOf(each.data)
+	}
+	if less := d.taken - max(0, d.held-memory.FreeDisplays); less > 0 {
+		memory.Displays.Return(less)
+		d.taken -= less
+	}
+}
+
+// free forgets all displays, and counts none any more.
+func (d *displays) free() {
+	d.release(d.all...)
+	d.all = nil
+}
+
+func (d *displays) clear() { d.free() }
 
 func (d *displays) add(ev contract.Event) {
 	if len(d.all) >= maxOutputs {
+		d.release(d.all[0])
 		d.all = append(d.all[:0], d.all[1:]...)
 		d.dropped++
 	}
-	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: d.inline(ev.Data)})
+	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: d.hold(ev.Data)})
 }
 
 // update replaces the display with the same id. If that was shown before the first event
@@ -55,7 +108,8 @@ func (d *displays) update(ev contract.Event) {
 	found := false
 	for i := range d.all {
 		if ev.DisplayID != "" && d.all[i].id == ev.DisplayID {
-			d.all[i].data, found = d.inline(ev.Data), true
+			d.release(d.all[i])
+			d.all[i].data, found = d.hold(ev.Data), true
 		}
 	}
 	if !found {

@@ -149,7 +149,7 @@ func TestSharesAreFair(t *testing.T) {
 		{100, []int{20, 30}, "[20 30]"},
 		{-5, []int{20}, "[0]"},
 	} {
-		if got := fmt.Sprint(fairShares(test.total, test.needs...)); got != test.want {
+		if got := fmt.Sprint(FairShares(test.total, test.needs...)); got != test.want {
 			t.Errorf("%d for %v: %s, want %s", test.total, test.needs, got, test.want)
 		}
 	}

@@ -18,17 +18,69 @@ func WritePayload(ctx context.Context, mime string, raw json.RawMessage, fetch F
 	if blob, ok := blobOf(raw); ok {
 		return fetch(ctx, blob, w)
 	}
-	content := []byte(text(raw))
-	if inBase64(mime) {
-		var err error
-		// Kernels send line breaks in base64, because front ends accept them.
-		content, err = base64.StdEncoding.DecodeString(strings.NewReplacer("\n", "", "\r", "", " ", "").Replace(string(content)))
-		if err != nil {
-			return err
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, decoded(mime, raw), make([]byte, 32<<10))
+	return err
+}
+
+// decoded returns a reader of an inline payload. It decodes base64 as it is read: a notebook has
+// payloads of many megabytes.
+func decoded(mime string, raw json.RawMessage) io.Reader {
+	switch {
+	case !inBase64(mime):
+		return struct{ io.Reader }{strings.NewReader(text(raw))}
+	case len(raw) > 1 && raw[0] == '"' && raw[len(raw)-1] == '"':
+		return base64.NewDecoder(base64.StdEncoding, &base64Text{rest: raw[1 : len(raw)-1]})
+	}
+	return base64.NewDecoder(base64.StdEncoding, &base64Text{rest: []byte(text(raw))})
+}
+
+// base64Text reads the inside of a JSON string as base64, without the white space that kernels
+// send in it because front ends accept it. It does not copy the string.
+type base64Text struct{ rest []byte }
+
+// Read implements io.Reader.
+func (r *base64Text) Read(p []byte) (n int, err error) {
+	for n < len(p) && len(r.rest) > 0 {
+		c, used := r.rest[0], 1
+		if c == '\\' && len(r.rest) > 1 {
+			c, used = r.rest[1], 2
+			if c == 'n' || c == 'r' || c == 't' {
+				c = ' '
+			}
+		}
+		r.rest = r.rest[used:]
+		if c != ' ' && c != '\n' && c != '\r' {
+			p[n] = c
+			n++
 		}
 	}
-	_, err := w.Write(content)
-	return err
+	if n == 0 && len(r.rest) == 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Inline is the decoded payload of an output that is no blob, to be read as a file.
+type Inline struct {
+	mime string
+	raw  json.RawMessage
+	r    io.Reader
+}
+
+// NewInline returns the payload of one MIME type.
+func NewInline(mime string, raw json.RawMessage) *Inline {
+	return &Inline{mime, raw, decoded(mime, raw)}
+}
+
+// Read implements io.Reader.
+func (p *Inline) Read(b []byte) (int, error) { return p.r.Read(b) }
+
+// Seek implements io.Seeker for the beginning and the end. To find the end, it reads everything.
+func (p *Inline) Seek(_ int64, whence int) (size int64, err error) {
+	if p.r = decoded(p.mime, p.raw); whence == io.SeekEnd {
+		size, err = io.Copy(io.Discard, p.r)
+	}
+	return size, err
 }
 
 // PayloadBytes returns about how many bytes a payload has, as its event states.

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -8,12 +9,14 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"image/draw"
 	"image/jpeg"
 	"image/png"
 	"io"
 	"time"
 
-	"golang.org/x/image/draw"
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/memory"
 )
 
 // Bounds of pictures shown to a model.
@@ -23,9 +26,11 @@ const (
 	maxBase64    = 500_000 // bytes of one picture's base64
 	leastEdge    = 64
 	bytesAllowed = maxBase64 / 4 * 3
-	// maxPixels bounds the pictures that are decoded. Eight PNGs of 50 million pixels, about
-	// 50 KB each, took 20 s and 1.2 GB.
+	// maxPixels bounds the pictures that are decoded, to 67 MB of memory each. Eight PNGs of
+	// 50 million pixels, about 50 KB each, took 20 s and 1.2 GB.
 	maxPixels = 16 << 20
+	// smallPixels is up to how many pixels a picture does not wait for large ones.
+	smallPixels = 1 << 20
 	// decodeTime bounds the work on one picture: a progressive JPEG of a few MB within
 	// maxPixels can take hours.
 	decodeTime = 5 * time.Second
@@ -41,62 +46,157 @@ type Picture struct {
 // Base64 returns the picture's data in base64.
 func (p Picture) Base64() string { return base64.StdEncoding.EncodeToString(p.Data) }
 
-var errPixels = fmt.Errorf("picture has more than %d million pixels, or half as many with 16 bits per channel", maxPixels>>20)
+var errPixels = fmt.Errorf("picture has more than %d million pixels, or half as many with 16 bits per channel, interlaced, in CMYK or by Adobe, or a quarter in a progressive JPEG", maxPixels>>20)
 
 // Redraw returns a PNG or JPEG as a new PNG of at most edge pixels on its long edge. Nothing
 // of the original's bytes but its pixels is in it. It bounds its work as for a model.
-func Redraw(ctx context.Context, original []byte, edge int) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
-	defer cancel()
-	img, _, err := decode(ctx, original)
-	if err != nil {
-		return nil, err
-	}
-	var buf bytes.Buffer
-	if err := png.Encode(&buf, resize(img, edge)); err != nil {
-		return nil, fmt.Errorf("drawing the picture: %w", err)
-	}
-	return buf.Bytes(), nil
+func Redraw(ctx context.Context, original io.ReadSeeker, edge int) (drawn []byte, err error) {
+	err = decode(ctx, original, func(_ context.Context, img image.Image, _ string) error {
+		var buf bytes.Buffer
+		if err := png.Encode(&buf, resize(img, edge)); err != nil {
+			return fmt.Errorf("drawing the picture: %w", err)
+		}
+		drawn = buf.Bytes()
+		return nil
+	})
+	return drawn, err
 }
 
-// decode decodes a PNG or JPEG. It checks the size before decoding anything, because a few
-// kilobytes can encode gigabytes of pixels. It returns when ctx ends.
-func decode(ctx context.Context, original []byte) (image.Image, string, error) {
-	cfg, format, err := image.DecodeConfig(bytes.NewReader(original))
+// decode decodes a PNG or JPEG, and passes it to use. It checks the size before decoding
+// anything, because a few kilobytes can encode gigabytes of pixels. A process has one large
+// picture in memory at a time. It returns when ctx ends.
+func decode(ctx context.Context, original io.ReadSeeker, use func(ctx context.Context, img image.Image, format string) error) error {
+	cfg, format, err := image.DecodeConfig(bufio.NewReader(original))
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the picture: %w", err)
+		return fmt.Errorf("reading the picture: %w", err)
 	}
-	most := maxPixels
-	if cfg.ColorModel == color.NRGBA64Model || cfg.ColorModel == color.RGBA64Model {
-		most /= 2 // 16 bits a channel take twice the memory
+	parts, err := memoryParts(original, cfg, format)
+	if err != nil {
+		return fmt.Errorf("reading the picture: %w", err)
 	}
+	turns, most := memory.Pictures, maxPixels/parts
 	if cfg.Width <= 0 || cfg.Height <= 0 || cfg.Width > most/cfg.Height {
-		return nil, "", errPixels
+		return errPixels
 	}
-	img, _, err := image.Decode(untilDone(ctx, bytes.NewReader(original)))
-	if ctx.Err() != nil {
-		return nil, "", context.Cause(ctx)
+	if cfg.Width*cfg.Height <= smallPixels/parts {
+		turns = memory.SmallPictures
+	}
+	var held memory.Holding
+	defer held.Done()
+	err = held.Take(ctx, turns)
+	if err == nil && turns == memory.Pictures {
+		err = held.Take(ctx, memory.Decoding)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("decoding the picture: %w", err)
+		return fmt.Errorf("waiting for other pictures: %w", err)
 	}
-	return img, format, nil
+	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
+	defer cancel()
+	if _, err := original.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the picture: %w", err)
+	}
+	img, _, err := image.Decode(untilDone(ctx, bufio.NewReader(original)))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("decoding the picture: %w", err)
+	}
+	return use(ctx, img, format)
+}
+
+// memoryParts returns how many times the usual memory of a pixel, which is 4 bytes at most, a
+// picture of this kind takes while it is decoded.
+func memoryParts(original io.ReadSeeker, cfg image.Config, format string) (parts int, err error) {
+	parts = 1
+	switch cfg.ColorModel {
+	case color.NRGBA64Model, color.RGBA64Model, color.CMYKModel:
+		parts = 2
+	}
+	if _, err := original.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	switch format {
+	case "png":
+		const interlace = 28 // where the header has it
+		var head [interlace + 1]byte
+		if _, err := io.ReadFull(original, head[:]); err != nil {
+			return 0, err
+		}
+		if head[interlace] != 0 {
+			parts *= 2
+		}
+	case "jpeg":
+		// Samples that are red, green and blue already are copied. Only Adobe's marker, or odd
+		// names of the components, say so. Both markers may also occur in a thumbnail, which
+		// makes no difference to most pictures.
+		adobe, err := contains(original, 0xff, 0xee)
+		if err != nil {
+			return 0, err
+		}
+		if adobe || cfg.ColorModel == color.RGBAModel {
+			parts = 2
+		}
+		if _, err := original.Seek(0, io.SeekStart); err != nil {
+			return 0, err
+		}
+		// The coefficients of a progressive one take four bytes for each sample.
+		progressive, err := contains(original, 0xff, 0xc2)
+		if err != nil {
+			return 0, err
+		}
+		if progressive {
+			parts += 3 * parts
+		}
+	}
+	return parts, nil
+}
+
+// contains reports whether the byte a is followed by b somewhere in r.
+func contains(r io.Reader, a, b byte) (bool, error) {
+	in := bufio.NewReader(r)
+	for before := byte(0); ; {
+		now, err := in.ReadByte()
+		switch {
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, err
+		case before == a && now == b:
+			return true, nil
+		}
+		before = now
+	}
 }
 
 // Shrink reduces a PNG or JPEG to at most maxEdge pixels on its long edge and maxBase64
 // bytes in base64. It keeps a picture that fits already. It returns when ctx ends.
-func Shrink(ctx context.Context, original []byte) (Picture, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
-	defer cancel()
-	img, format, err := decode(ctx, original)
+func Shrink(ctx context.Context, original io.ReadSeeker) (small Picture, err error) {
+	size, err := original.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = original.Seek(0, io.SeekStart)
+	}
 	if err != nil {
-		return Picture{}, err
+		return Picture{}, fmt.Errorf("reading the picture: %w", err)
 	}
-	size := img.Bounds()
+	err = decode(ctx, original, func(ctx context.Context, img image.Image, format string) error {
+		if long(img) > maxEdge || size > bytesAllowed {
+			small, err = shrink(ctx, img, format)
+			return err
+		}
+		b := img.Bounds()
+		small = Picture{MIMEType: "image/" + format, Width: b.Dx(), Height: b.Dy()}
+		if _, err := original.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		small.Data, err = bounded.ReadAll(original, bytesAllowed)
+		return err
+	})
+	return small, err
+}
+
+func shrink(ctx context.Context, img image.Image, format string) (Picture, error) {
 	edge := long(img)
-	if edge <= maxEdge && len(original) <= bytesAllowed {
-		return Picture{MIMEType: "image/" + format, Data: original, Width: size.Dx(), Height: size.Dy()}, nil
-	}
 	sharp := format != "jpeg"
 	for edge = min(edge, maxEdge); edge >= leastEdge && ctx.Err() == nil; edge = edge * 3 / 4 {
 		small := resize(img, edge)
@@ -130,27 +230,6 @@ func untilDone(ctx context.Context, from io.Reader) io.Reader {
 type readerFunc func(p []byte) (int, error)
 
 func (read readerFunc) Read(p []byte) (int, error) { return read(p) }
-
-// resize scales img down so that its long edge has at most the given pixels.
-func resize(img image.Image, edge int) image.Image {
-	// Halve it first, because the better scaler takes 32 bytes of memory for each pixel of
-	// the new width and the old height.
-	for long(img) >= 2*edge {
-		img = scale(draw.ApproxBiLinear, img, long(img)/2)
-	}
-	if long(img) <= edge {
-		return img
-	}
-	return scale(draw.CatmullRom, img, edge)
-}
-
-func scale(s draw.Scaler, img image.Image, edge int) image.Image {
-	b := img.Bounds()
-	w, h := max(1, b.Dx()*edge/long(img)), max(1, b.Dy()*edge/long(img))
-	out := image.NewRGBA(image.Rect(0, 0, w, h)) // the scaler has a fast path for RGBA only
-	s.Scale(out, out.Bounds(), img, b, draw.Src, nil)
-	return out
-}
 
 func long(img image.Image) int { return max(img.Bounds().Dx(), img.Bounds().Dy()) }
 

@@ -2,25 +2,26 @@ package render
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // Bounds of what hostile or faulty code can make the laptop read and keep.
 const (
 	maxPayload = 64 << 20  // bytes of one payload
-	maxSaved   = 256 << 20 // bytes of all payloads of a view; an executor keeps no more blobs of an execution
+	maxSaved   = maxFolder // bytes of all payloads of a view; an executor keeps no more blobs of an execution
 	maxMIME    = 20        // payloads of one output; Jupyter's richest have six
+	maxText    = 1 << 20   // bytes of a text that is shown or shortened; of a longer one, both ends
 )
 
 // Output is one display_data or execute_result.
@@ -37,9 +38,18 @@ type presenter struct {
 	dir     string
 	fetch   Fetch
 	view    *View
-	listed  int // how many outputs, the newest ones, the view has
-	read    int // bytes of payloads so far
+	listed  int   // how many outputs, the newest ones, the view has
+	read    int64 // bytes of payloads so far
 	unpaged bool
+	holding *memory.Holding // see Options.Holding; may be nil
+	used    []string        // files of this view
+	toShow  []shownOriginal
+}
+
+// shownOriginal is a picture that is to be shown, and its place.
+type shownOriginal struct {
+	*original
+	offset int64
 }
 
 // present renders the outputs in order. Only the newest pictures are shown and decoded.
@@ -54,6 +64,9 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 	}
 	if d.tooLong > 0 {
 		p.note("display outputs dropped because one message exceeds %d MiB, which no executor sends: %d", contract.MaxEventBytes>>20, d.tooLong)
+	}
+	if d.noRoom > 0 {
+		p.note("display outputs dropped because other calls hold too many at this moment; get_execution shows them: %d", d.noRoom)
 	}
 	result, shown := d.result(), d.pictures()
 	if shown.earlier > 0 {
@@ -70,6 +83,27 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 			out.Text, _ = Clip(p.plain(ctx, &d.all[i]), textRunes)
 		}
 		p.view.Outputs = append(p.view.Outputs, out)
+	}
+	p.pictures(ctx)
+}
+
+// pictures adds the pictures that are to be shown. It begins when all payloads are here: what
+// it waits for must not wait for an executor.
+func (p *presenter) pictures(ctx context.Context) {
+	if p.holding != nil && len(p.toShow) > 0 {
+		if err := p.holding.Take(ctx, memory.Answering); err != nil {
+			p.note("pictures that are saved but not shown, because the call ended before their turn: %d", len(p.toShow))
+			p.toShow = nil
+		}
+	}
+	for _, o := range p.toShow {
+		pic, err := o.shrink(ctx)
+		o.discard()
+		if err != nil {
+			p.note("the picture at offset %d is not shown: %v", o.offset, err)
+			continue
+		}
+		p.view.Pictures = append(p.view.Pictures, pic)
 	}
 }
 
@@ -99,17 +133,17 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 		if !strings.HasPrefix(mime, "image/") && !isBlob {
 			continue
 		}
-		payload, err := p.payload(ctx, mime, d.data[mime])
+		show := shown && isPicture(mime)
+		o, err := p.original(ctx, d, mime, show)
 		if err != nil {
-			p.note("the %s output at offset %d could not be read: %v", mime, d.offset, err)
+			p.note("the %s output at offset %d could not be read: %v", plain.Word(clipLine(mime, leastRunes)), d.offset, err)
 			continue
 		}
-		path := p.save(d, mime, payload)
 		if out.Path == "" || strings.HasPrefix(mime, "image/") {
-			out.Path = path
+			out.Path = o.path
 		}
-		if shown && isPicture(mime) {
-			p.picture(ctx, d, payload)
+		if show {
+			p.toShow = append(p.toShow, shownOriginal{o, d.offset})
 			shown = false // one picture of an output is enough
 		}
 	}
@@ -119,66 +153,74 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 // isPicture reports whether a model accepts pictures of this type.
 func isPicture(mime string) bool { return mime == "image/png" || mime == "image/jpeg" }
 
-func (p *presenter) picture(ctx context.Context, d *display, original []byte) {
-	pic, err := Shrink(ctx, original)
-	if err != nil {
-		p.note("the picture at offset %d is not shown: %v", d.offset, err)
-		return
-	}
-	p.view.Pictures = append(p.view.Pictures, pic)
-}
-
-// save saves the payload and returns its path, or "" if that fails.
-func (p *presenter) save(d *display, mime string, payload []byte) string {
-	kind := "output"
-	if strings.HasPrefix(mime, "image/") {
-		kind = "picture"
-	}
-	name := fmt.Sprintf("output-%d%s", d.offset, Extension(mime))
-	if d.id != "" || kind == "output" {
-		// An updated display keeps its offset, and its pictures must not overwrite each other.
-		name = fmt.Sprintf("output-%d-%.4x%s", d.offset, sha256.Sum256(payload), Extension(mime))
-	}
-	path, err := SaveFile(p.dir, name, func(w io.Writer) error {
-		_, err := w.Write(payload)
-		return err
-	})
-	p.view.saved(kind, path, err)
-	if err != nil {
-		return ""
-	}
-	return filepath.Clean(path)
-}
-
-// plain returns the output's text/plain form, or a placeholder with the error.
+// plain returns the output's text/plain form, or a placeholder with the error. Of a long one it
+// is head and tail.
 func (p *presenter) plain(ctx context.Context, d *display) string {
 	raw, ok := d.data["text/plain"]
 	if !ok {
 		return ""
 	}
-	payload, err := p.payload(ctx, "text/plain", raw)
-	if err != nil {
+	b := &ends{most: maxText}
+	if err := p.payload(ctx, "text/plain", raw, b); err != nil {
 		return fmt.Sprintf("[text not read: %v]", err)
 	}
-	return Plain(string(payload))
+	return Plain(b.text())
 }
 
-// payload returns the decoded payload of one MIME type.
-func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessage) ([]byte, error) {
+// payload writes the decoded payload of one MIME type to w.
+func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessage, w io.Writer) error {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	size := PayloadBytes(raw)
 	switch {
 	case size < 0 || size > maxPayload:
-		return nil, errors.New("payload is larger than 64 MiB")
-	case int64(p.read)+size > maxSaved:
-		return nil, errors.New("more than 256 MiB of outputs were read already")
+		return errors.New("payload is larger than 64 MiB")
+	case p.read+size > maxSaved:
+		return errors.New("more than 256 MiB of outputs were read already")
 	}
-	w := &bounded.Buffer{Max: size}
-	err := WritePayload(ctx, mime, raw, p.fetch, w)
-	if err == nil {
-		p.read += len(w.Bytes())
+	counted := &counter{w: w, left: size}
+	err := WritePayload(ctx, mime, raw, p.fetch, counted)
+	p.read += size - counted.left
+	return err
+}
+
+// counter passes on at most left bytes.
+type counter struct {
+	w    io.Writer
+	left int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	if int64(len(b)) > c.left {
+		return 0, bounded.ErrTooLong
 	}
-	return w.Bytes(), err
+	c.left -= int64(len(b))
+	return c.w.Write(b)
+}
+
+// ends keeps the first and the last half of what is written to it.
+type ends struct {
+	most       int
+	head, tail []byte
+	cut        bool
+}
+
+func (e *ends) Write(b []byte) (int, error) {
+	n := len(b)
+	room := min(len(b), e.most/2-len(e.head))
+	e.head, b = append(e.head, b[:room]...), b[room:]
+	e.tail = append(e.tail, b...)
+	if over := len(e.tail) - e.most/2; over > 0 {
+		e.cut = true
+		e.tail = append(e.tail[:0], e.tail[over:]...)
+	}
+	return n, nil
+}
+
+func (e *ends) text() string {
+	if !e.cut {
+		return string(e.head) + string(e.tail)
+	}
+	return string(e.head) + "\n[… the middle of this text is only in the saved output …]\n" + string(e.tail)
 }

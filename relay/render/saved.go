@@ -22,6 +22,7 @@ type saved struct {
 	From     int64            `json:"from"`  // offset of the first event
 	To       int64            `json:"to"`    // offset after the last one
 	Bytes    map[string]int64 `json:"bytes"` // valid bytes of each stream's file
+	Ended    bool             `json:"ended"` // the execution has no events after To
 }
 
 const (
@@ -68,8 +69,11 @@ func (c *Collector) extend() (*saved, error) {
 	if now == nil {
 		now = &saved{Instance: c.opt.Instance, From: c.spoolFrom, To: c.spoolFrom, Bytes: map[string]int64{}}
 	}
-	if now.To != c.spoolFrom || c.next <= now.To {
+	if now.Ended || now.To != c.spoolFrom || c.next <= now.To && !c.ended {
 		return now, nil
+	}
+	if err := usual.room(c.opt.Dir, 0); err != nil {
+		return nil, err
 	}
 	for name, stream := range map[string]*stream{contract.Stdout: &c.stdout, contract.Stderr: &c.stderr} {
 		size, err := stream.spool.appendTo(filepath.Join(c.opt.Dir, now.file(name)), now.Bytes[name])
@@ -78,7 +82,7 @@ func (c *Collector) extend() (*saved, error) {
 		}
 		now.Bytes[name] = size
 	}
-	now.To = c.next
+	now.To, now.Ended = max(now.To, c.next), c.ended
 	_, err := SaveFile(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
 	return now, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,4 +149,45 @@ func TestANewExecutionKeepsTheSavedTextOfAnEarlierOne(t *testing.T) {
 		t.Errorf("files %v, shown %.100q", v.Files, v.Stdout)
 	}
 	checkSaved(t, dir, all[:200])
+}
+
+// The saved text of an execution that has ended is complete. A later answer with other events
+// adds nothing, and replaces nothing.
+func TestNothingIsAddedAfterTheEnd(t *testing.T) {
+	dir, all := t.TempDir(), lines(400)
+	end := func(events []contract.Event) View {
+		c := New(Options{Dir: dir, Instance: "vm", Limit: 20_000})
+		for c.Next() < int64(len(events)) {
+			c.Skip()
+			c.Add(events[c.Next()])
+		}
+		c.End()
+		return c.View(t.Context(), noBlobs)
+	}
+	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
+	end(all[:200])
+	checkSaved(t, dir, all[:200])
+	before := states(t, dir)
+	for _, later := range [][]contract.Event{all, lines(300), all[:200]} {
+		if v := end(later); len(v.Files) != 1 {
+			t.Errorf("files %v, notes %q", v.Files, v.Notes)
+		}
+	}
+	read(t, all, 400, Options{Dir: dir, Instance: "vm"})
+	checkSaved(t, dir, all[:200])
+	if after := states(t, dir); !maps.Equal(before, after) {
+		t.Errorf("it wrote\n%v\nover\n%v", after, before)
+	}
+}
+
+// The folder of another instance's execution is another one, also if it has the same id.
+func TestEachInstanceHasItsFolder(t *testing.T) {
+	folders := map[string]bool{}
+	for _, of := range [][2]string{{"a", "run"}, {"b", "run"}, {"a", "Run"}, {"", "a\x00run"}, {"a", "../run"}, {"a", ""}} {
+		dir := Folder("/saved", of[0], of[1])
+		if filepath.Dir(dir) != filepath.Clean("/saved/executions") || folders[dir] {
+			t.Errorf("%q has the folder %q", of, dir)
+		}
+		folders[dir] = true
+	}
 }

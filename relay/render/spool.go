@@ -1,11 +1,17 @@
 package render
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/filename"
 )
 
 const (
@@ -45,7 +51,8 @@ func (s *spool) write(text string) {
 }
 
 func (s *spool) flush() {
-	if s.file == nil {
+	s.err = usual.room(s.dir, int64(len(s.buf)))
+	if s.err == nil && s.file == nil {
 		s.file, s.err = createIn(s.dir, s.name)
 	}
 	if s.err == nil {
@@ -105,6 +112,16 @@ func removeAbandoned(dir string) {
 	}
 }
 
+// Executions is the folder of saved output below the one for saved files.
+const Executions = "executions"
+
+// Folder returns the folder for the output of an execution below the one for saved output. It
+// is named by instance and id, because an id is unique on its instance only.
+func Folder(saveDir, instance, id string) string {
+	sum := sha256.Sum256([]byte(instance + "\x00" + id))
+	return filepath.Join(saveDir, Executions, fmt.Sprintf("%s-%.6x", filename.ID(id), sum))
+}
+
 // temporary is the end of the names of temporary files.
 const temporary = ".part"
 
@@ -135,6 +152,38 @@ func commit(file *os.File, path string) (string, error) {
 func discard(file *os.File) {
 	file.Close()
 	os.Remove(file.Name())
+}
+
+// SaveNew is SaveFile that replaces nothing: if dir/name has other content, the new file has a
+// digest in its name.
+func SaveNew(dir, name string, fill func(io.Writer) error) (string, error) {
+	file, err := createIn(dir, name)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	if err := fill(io.MultiWriter(file, sum)); err != nil {
+		discard(file)
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	if before, err := digest(path); err == nil && before != [sha256.Size]byte(sum.Sum(nil)) {
+		kind := filepath.Ext(name)
+		path = filepath.Join(dir, fmt.Sprintf("%s-%.8x%s", strings.TrimSuffix(name, kind), sum.Sum(nil), kind))
+	}
+	return commit(file, path)
+}
+
+// digest returns the SHA-256 of a file.
+func digest(path string) (sum [sha256.Size]byte, err error) {
+	f, err := bounded.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return [sha256.Size]byte(h.Sum(nil)), err
 }
 
 // SaveFile creates dir/name with what fill writes, completely or not at all.

@@ -2,12 +2,22 @@ package render
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"colabrelay/shared/contract"
+)
+
+// Bounds of how many characters the whole text of an answer about a run may have; Options.Limit is
+// the part of its view. Hosts cut longer texts without saying where.
+const (
+	LeastTextLimit   = 1_000
+	DefaultTextLimit = 6_000
+	MostTextLimit    = 40_000
 )
 
 // View is the readable form of an execution.
@@ -52,7 +62,7 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
 	c.viewCuts(&v)
-	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed(), unpaged: c.opt.Unpaged}
+	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed(), unpaged: c.opt.Unpaged, holding: c.opt.Holding}
 	p.present(ctx, &c.displays)
 	trace := Plain(c.errorText)
 	room := c.share(&v, trace)
@@ -86,12 +96,12 @@ func (c *Collector) share(v *View, trace string) room {
 	if c.opt.Page {
 		left = max(left, c.opt.Limit/leastPage)
 	}
-	all := fairShares(left, c.stdout.rest(), c.stderr.rest(), runes(trace), runes(v.Result), outputs)
+	all := FairShares(left, c.stdout.rest(), c.stderr.rest(), runes(trace), runes(v.Result), outputs)
 	return room{all[0], all[1], all[2], all[3], all[4]}
 }
 
-// fairShares divides total among needs: what one does not need, the others get.
-func fairShares(total int, needs ...int) []int {
+// FairShares divides total among needs: what one does not need, the others get.
+func FairShares(total int, needs ...int) []int {
 	given := make([]int, len(needs))
 	for range needs {
 		open := 0
@@ -176,13 +186,27 @@ func (c *Collector) fit(v *View, kind, text string, most int) string {
 	if !cut {
 		return text
 	}
-	name := fmt.Sprintf("%s-%d.txt", kind, c.next)
-	path, err := SaveFile(c.opt.Dir, name, func(w io.Writer) error {
+	path, err := c.keepText(kind, text)
+	v.saved(kind, path, err)
+	return short
+}
+
+// keepText saves a text under its digest, unless it is saved already.
+func (c *Collector) keepText(kind, text string) (string, error) {
+	if c.opt.Dir == "" {
+		return "", errNoFolder
+	}
+	path := filepath.Join(c.opt.Dir, fmt.Sprintf("%s-%d-%.8x.txt", kind, c.next, sha256.Sum256([]byte(text))))
+	if info, err := os.Lstat(path); err == nil && info.Size() == int64(len(text)) {
+		return path, nil
+	}
+	if err := Room(c.opt.Dir, int64(len(text))); err != nil {
+		return "", err
+	}
+	return SaveFile(c.opt.Dir, filepath.Base(path), func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})
-	v.saved(kind, path, err)
-	return short
 }
 
 // saved records a file, or the reason why there is none.

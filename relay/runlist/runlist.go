@@ -1,5 +1,5 @@
 // Package runlist knows which runs there are: those in this laptop's history, and those that
-// VMs list. It merges and selects them; it must not read files, call a VM, or print.
+// VMs list. It finds, merges and selects them; it must not read files, call a VM, or print.
 //
 // Start reading at Merge and Selection.
 package runlist
@@ -30,7 +30,7 @@ type Entry struct {
 	CreatedAt        time.Time `json:"created_at"`
 	ExecutionTimeSec *float64  `json:"execution_time_sec"` // null before the start, and if it is unknown
 	CodePreview      string    `json:"code_preview"`       // not cleaned: code of the person or the agent
-	Name             string    `json:"name,omitempty"`     // of the code, such as its file's
+	Name             string    `json:"name,omitempty"`     // of the code, such as its file's or that of a notebook's cell
 	Runtime          string    `json:"runtime"`
 	InstanceID       string    `json:"instance_id"`
 	OnVM             bool      `json:"on_vm"` // the VM answered and lists it
@@ -80,7 +80,7 @@ func Merge(kept []history.Run, vms []VM, now time.Time) []Entry {
 			}
 			delete(live, at) // two names may be paired with one VM
 			entry := entryOf(e, vm.Runtime, vm.InstanceID, now)
-			entry.OnVM, entry.Internal, entry.CodePreview = true, IsInternal(e.CodePreview), preview(e.CodePreview)
+			entry.OnVM, entry.Internal, entry.CodePreview, entry.Name = true, IsInternal(e.CodePreview), preview(e.CodePreview), preview(e.SourceName)
 			all = append(all, entry)
 		}
 	}
@@ -114,12 +114,36 @@ func preview(code string) string {
 // IsInternal reports whether code that a VM lists is of a relay's own, whose first line is a
 // title.
 func IsInternal(code string) bool {
-	return strings.HasPrefix(code, "# colab-relay: ") || strings.HasPrefix(code, "# chunked run \"")
+	return IsMachinery(code) || strings.HasPrefix(code, "# chunked run \"")
 }
 
-// OfPeople returns the entries that a person or an agent ran.
+// IsMachinery reports whether code that a VM lists serves the relay alone. A round of a chunked
+// run does not: it runs code that somebody gave.
+func IsMachinery(code string) bool { return strings.HasPrefix(code, "# colab-relay: ") }
+
+// Find returns the runs whose ids begin with prefix; only the one whose whole id it is, if
+// there is one.
+func Find(runs []contract.Execution, prefix string) (found []contract.Execution) {
+	for _, e := range runs {
+		if e.ExecutionID == prefix {
+			return []contract.Execution{e}
+		}
+		if prefix != "" && strings.HasPrefix(e.ExecutionID, prefix) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// MaxAmbiguous bounds the runs that are named if an id is the beginning of several.
+const MaxAmbiguous = 10
+
+// OfPeople returns the entries that a person or an agent ran. Of a chunked run that is the round
+// that has not ended: it has the kernel.
 func OfPeople(all []Entry) []Entry {
-	return slices.DeleteFunc(slices.Clone(all), func(e Entry) bool { return e.Internal })
+	return slices.DeleteFunc(slices.Clone(all), func(e Entry) bool {
+		return e.Internal && (IsMachinery(e.CodePreview) || contract.Status(e.Status).Finished())
+	})
 }
 
 // shortID is how much of an id a person needs, unless two runs begin alike.

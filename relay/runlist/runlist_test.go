@@ -48,8 +48,8 @@ func TestMergeListsEachRunOnceTheNewestFirst(t *testing.T) {
 	vms := []VM{{"work", "vm", []contract.Execution{
 		{ExecutionID: "same", Status: contract.StatusSucceeded, StartedAt: &started, FinishedAt: &finished, CodePreview: "cut"},
 		{ExecutionID: "done", Status: contract.StatusRunning}, // an executor that lies about the past
-		{ExecutionID: "foreign", Status: contract.StatusRunning, CreatedAt: at(9), StartedAt: &finished, CodePreview: "x = 1"},
-		{ExecutionID: "theirs", Status: contract.StatusRunning, CreatedAt: at(8), CodePreview: "# chunked run \"a\": iterations 0 to 9 of 10"},
+		{ExecutionID: "foreign", Status: contract.StatusRunning, CreatedAt: at(9), StartedAt: &finished, CodePreview: "x = 1", SourceName: "a.ipynb cell 3"},
+		{ExecutionID: "theirs", Status: contract.StatusRunning, CreatedAt: at(8), CodePreview: "# chunked run \"a\": round"},
 	}}, {"other", "vm2", []contract.Execution{{ExecutionID: "same", Status: contract.StatusFailed, CreatedAt: at(-5), CodePreview: strings.Repeat("ü", 200)}}}}
 	vms = append(vms, VM{"alias", "vm2", vms[1].Executions})
 	var lines []string
@@ -72,7 +72,7 @@ func TestMergeListsEachRunOnceTheNewestFirst(t *testing.T) {
 	if !slices.Equal(lines, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
-	if some := OfPeople(Merge(runs, vms, at(10))); len(some) != 5 || some[0].ExecutionID != "foreign" || some[1].ExecutionID != "done" {
+	if some := OfPeople(Merge(runs, vms, at(10))); len(some) != 6 || some[0].ExecutionID != "foreign" || some[0].Name != "a.ipynb cell 3" || some[1].ExecutionID != "theirs" || some[2].ExecutionID != "done" {
 		t.Errorf("%+v", some)
 	}
 }
@@ -116,6 +116,30 @@ func TestShortIDsAreUnique(t *testing.T) {
 	for id, want := range map[string]string{"1edc033a-e23e": "1edc033a", "7eb4d1be-1": "7eb4d1be-1", "7eb4d1be-2": "7eb4d1be-2", "x": "x"} {
 		if ids[id] != want {
 			t.Errorf("%s is shown as %q", id, ids[id])
+		}
+	}
+}
+
+func TestFindPrefersTheWholeID(t *testing.T) {
+	runs := []contract.Execution{{ExecutionID: "ab1"}, {ExecutionID: "ab"}, {ExecutionID: "c"}}
+	for prefix, want := range map[string]string{"a": "ab1 ab", "ab": "ab", "ab1": "ab1", "c": "c", "d": "", "": "", "ab12": ""} {
+		var ids []string
+		for _, e := range Find(runs, prefix) {
+			ids = append(ids, e.ExecutionID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("%q finds %q, want %q", prefix, got, want)
+		}
+	}
+}
+
+func TestABatchIsInternalButNoMachinery(t *testing.T) {
+	for code, want := range map[string][2]bool{
+		"# colab-relay: save state": {true, true}, "# chunked run \"a\": round": {true, false},
+		"# install_packages x": {}, "x = 1 # colab-relay: ": {}, "": {},
+	} {
+		if got := [2]bool{IsInternal(code), IsMachinery(code)}; got != want {
+			t.Errorf("%q: %v, want %v", code, got, want)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
-	"colabrelay/relay/tools"
 )
 
 // Config is what a Pool needs.
@@ -27,6 +26,20 @@ type Config struct {
 	// Transport returns what makes the connections to a runtime that has a Provider. Nil, or
 	// a nil result, is the default transport.
 	Transport func(pairing.Runtime) http.RoundTripper
+}
+
+// Runtime is an executor that calls can use.
+type Runtime struct {
+	Name   string // env, or the pairing's name
+	URL    string
+	Client *client.Client
+}
+
+// LastSeen stores the kernel last seen of each runtime, by the runtime's name, for the
+// relay processes after this one. Both functions are nil when nothing is to be stored.
+type LastSeen struct {
+	Load func(runtime string) pairing.LastSeen
+	Save func(runtime string, seen pairing.LastSeen)
 }
 
 // Pool has one client for each runtime, which keeps the executor's instance and clock
@@ -45,7 +58,7 @@ type connected struct {
 
 // changed reports whether r needs another client.
 func (c connected) changed(r pairing.Runtime) bool {
-	return c.URL != r.URL || c.Provider != r.Provider || c.VMID != r.VMID || !c.Secret.Equal(r.Secret)
+	return c.URL != r.URL || c.Comeback() != r.Comeback() || c.Provider != r.Provider || c.VMID != r.VMID || !c.Secret.Equal(r.Secret)
 }
 
 // New returns a Pool without clients. A caller must Close it.
@@ -57,10 +70,10 @@ func New(cfg Config) *Pool {
 }
 
 // Resolve returns the runtime that a call uses; see pairing.Resolve.
-func (p *Pool) Resolve(name string) (tools.Runtime, error) {
+func (p *Pool) Resolve(name string) (Runtime, error) {
 	found, err := pairing.Resolve(name, p.cfg.Getenv, p.cfg.Pairings)
 	if err != nil {
-		return tools.Runtime{}, err
+		return Runtime{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +81,7 @@ func (p *Pool) Resolve(name string) (tools.Runtime, error) {
 	if !ok || have.changed(found) {
 		c, err := client.New(p.clientConfig(found))
 		if err != nil {
-			return tools.Runtime{}, err
+			return Runtime{}, err
 		}
 		if ok {
 			have.client.Close()
@@ -76,11 +89,11 @@ func (p *Pool) Resolve(name string) (tools.Runtime, error) {
 		have = connected{found, c}
 		p.clients[found.Name] = have
 	}
-	return tools.Runtime{Name: found.Name, URL: found.URL, Client: have.client}, nil
+	return Runtime{Name: found.Name, URL: found.URL, Client: have.client}, nil
 }
 
 func (p *Pool) clientConfig(r pairing.Runtime) client.Config {
-	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret, Log: p.cfg.Log, OnAttempt: p.cfg.OnAttempt}
+	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret, Comeback: r.Comeback(), Log: p.cfg.Log, OnAttempt: p.cfg.OnAttempt}
 	if p.cfg.Transport != nil && r.Provider != "" {
 		cfg.Transport = p.cfg.Transport(r)
 	}
@@ -101,11 +114,11 @@ const (
 
 // LastSeen loads and saves what a user sees of each runtime. It saves everything twice:
 // for this user, and as the newest that any user saw, which `colab-relay doctor` compares with.
-func (p *Pool) LastSeen(user User) tools.LastSeen {
+func (p *Pool) LastSeen(user User) LastSeen {
 	if p.cfg.Pairings == nil {
-		return tools.LastSeen{}
+		return LastSeen{}
 	}
-	return tools.LastSeen{
+	return LastSeen{
 		Load: func(name string) pairing.LastSeen { return p.lastSeen(name, user) },
 		Save: func(name string, seen pairing.LastSeen) {
 			newest, own := p.keys(name, user)

@@ -13,6 +13,9 @@ func ColoursFor(stream any, getenv func(string) string) Colours {
 	return Colours{Is(stream) && known && kind != "dumb" && getenv("NO_COLOR") == ""}
 }
 
+// On reports whether the stream shows colours.
+func (c Colours) On() bool { return c.on }
+
 // Good marks what works.
 func (c Colours) Good(s string) string { return c.mark("32", s) }
 

@@ -19,10 +19,15 @@ type argument struct {
 	typ       reflect.Kind
 	def       json.RawMessage // nil means required
 	min, max  *float64
+	choices   []string // the values that a string may have; nil for any
+	list      bool     // a list of strings may be given in place of a string
+	rare      bool     // accepted, but not in the schema: a hint names it where it is needed
 }
 
 // argumentsOf reads the fields of an arguments struct. Tags: json (the name), doc, default
-// (makes it optional), min and max (of a number's value, or of a string's length in bytes).
+// (makes it optional), min and max (of a number's value, or of a string's length in bytes),
+// choices (the values of a string, separated by commas), list (see joined), rare (not in the
+// schema).
 // It panics at start-up if a tag is wrong.
 func argumentsOf(t reflect.Type) []argument {
 	var own, embedded []argument // a tool's own arguments come first
@@ -30,7 +35,7 @@ func argumentsOf(t reflect.Type) []argument {
 		if f.Anonymous {
 			continue
 		}
-		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), index: f.Index, typ: f.Type.Kind()}
+		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), index: f.Index, typ: f.Type.Kind(), list: f.Tag.Get("list") == "true"}
 		if def, ok := f.Tag.Lookup("default"); ok {
 			a.def = json.RawMessage(def)
 			if a.typ == reflect.String {
@@ -38,6 +43,10 @@ func argumentsOf(t reflect.Type) []argument {
 			}
 		}
 		a.min, a.max = boundTag(f, "min"), boundTag(f, "max")
+		if choices, ok := f.Tag.Lookup("choices"); ok {
+			a.choices = strings.Split(choices, ",")
+		}
+		_, a.rare = f.Tag.Lookup("rare")
 		if len(f.Index) == 1 {
 			own = append(own, a)
 		} else {
@@ -125,10 +134,23 @@ func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) str
 	}
 	if a.typ == reflect.String {
 		var s string
+		if a.list {
+			raw = joined(raw)
+		}
 		if json.Unmarshal(raw, &s) != nil {
+			if a.list {
+				return fmt.Sprintf("%q must be a string or a list of strings", a.name)
+			}
 			return fmt.Sprintf("%q must be a string", a.name)
 		}
 		field.SetString(s)
+		if a.choices != nil && s == "" {
+			_ = json.Unmarshal(a.def, &s) // empty means the default, as if it were omitted
+			field.SetString(s)
+		}
+		if a.choices != nil && s != "" && !slices.Contains(a.choices, s) {
+			return fmt.Sprintf("%q is %q, not one of %s", a.name, clipName(s), strings.Join(a.choices, ", "))
+		}
 		return a.bounds(float64(len(s)), " bytes")
 	}
 	if a.typ == reflect.Bool {
@@ -189,6 +211,9 @@ func clipName(s string) string { return s[:min(len(s), 60)] }
 func badArguments(defs []argument, faults []string) *Problem {
 	var takes []string
 	for _, d := range defs {
+		if d.rare {
+			continue
+		}
 		s := d.name + " (" + d.jsonType()
 		if d.def != nil {
 			s += ", optional"

@@ -3,12 +3,14 @@ package tools
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // Bounds of what a chunked run's answer shows.
@@ -18,35 +20,36 @@ const (
 	batchNotes   = 30
 )
 
-// batchOutput collects the output of one call's batches: one Collector for each execution,
+// batchOutput collects the output of one call's executions: one Collector for each execution,
 // whose text is appended when the execution ends.
 type batchOutput struct {
 	c       *call
 	id      string
 	col     *render.Collector // nil until the first event of a batch
 	parts   strings.Builder
-	heading string // stands before the output of the execution, if it is not empty
+	heading string  // of the execution's output, if it is not empty
+	blocks  []block // of executions with a heading, each shortened by itself
 	files   []render.File
 	notes   []string
 	raised  *render.Raised // by the last batch
 	prompt  *render.Prompt // while it waits for input
 	mu      sync.Mutex
 	done, n int64
-	mean    float64
+	pace    float64 // seconds
 }
 
-// add appends events of the batch id, in order.
+// add appends events of the execution id, in order.
 func (o *batchOutput) add(ctx context.Context, id string, events []contract.Event) {
 	if o.col == nil || o.id != id {
 		o.flush(ctx)
-		o.id, o.col = id, render.New(render.Options{Dir: o.c.outputDir(id), From: events[0].Offset, Limit: viewLimit(o.c.cfg.TextLimit)})
+		o.id, o.col = id, render.New(render.Options{Dir: o.c.outputDir(o.c.target.Client.InstanceID(), id), From: events[0].Offset, Limit: viewLimit(o.c.cfg.TextLimit)})
 	}
 	for _, ev := range events {
 		o.col.Add(ev)
 	}
 }
 
-// flush renders the batch collected last.
+// flush renders the execution collected last.
 func (o *batchOutput) flush(ctx context.Context) {
 	o.raised, o.prompt = nil, nil
 	if o.col == nil {
@@ -60,13 +63,29 @@ func (o *batchOutput) flush(ctx context.Context) {
 	o.files = append(o.files, view.Files...)
 	o.files = o.files[max(0, len(o.files)-batchFiles):]
 	if view.Truncated {
-		o.note("output of batch %s is shortened: get_execution with this id and offset=%d shows the rest", o.id, view.NextOffset)
+		o.note("output of %s is shortened: get_execution with this id and offset=%d shows the rest", o.id, view.NextOffset)
 	}
 	for _, n := range view.Notes {
 		o.note("%s", n)
 	}
-	o.c.pictures = append(o.c.pictures, view.Pictures...)
-	o.c.pictures = o.c.pictures[max(0, len(o.c.pictures)-render.MaxPictures):]
+	o.show(view.Pictures)
+}
+
+// show keeps the newest pictures for the answer. Further batches may run for long until then, so
+// they count against the budget of displays instead of taking a turn.
+func (o *batchOutput) show(pictures []render.Picture) {
+	for _, p := range pictures {
+		if len(o.c.pictures) == render.MaxPictures {
+			o.c.free(int64(len(o.c.pictures[0].Data)))
+			o.c.pictures = o.c.pictures[1:]
+		}
+		if !memory.Displays.Take(int64(len(p.Data))) {
+			o.note("a picture is saved but not shown, because other calls hold too many at this moment")
+			continue
+		}
+		o.c.displayed += int64(len(p.Data))
+		o.c.pictures = append(o.c.pictures, p)
+	}
 }
 
 // print appends an execution's text: stdout, stderr and display outputs; with a heading also the
@@ -74,7 +93,9 @@ func (o *batchOutput) flush(ctx context.Context) {
 func (o *batchOutput) print(view render.View) {
 	var b strings.Builder
 	b.WriteString(ensureLine(view.Stdout))
-	section(&b, "[stderr]", view.Stderr)
+	if view.Stderr != "" {
+		b.WriteString("[stderr]\n" + ensureLine(view.Stderr))
+	}
 	for _, out := range view.Outputs {
 		b.WriteString(ensureLine(out.Text))
 	}
@@ -85,7 +106,9 @@ func (o *batchOutput) print(view render.View) {
 		b.WriteString(ensureLine(view.Error.Traceback))
 	}
 	if o.heading != "" && b.Len() > 0 {
-		o.parts.WriteString(o.heading + "\n")
+		o.parts.WriteString("[" + o.heading + "]\n")
+		o.blocks = append(o.blocks, block{"output of " + o.heading, b.String()})
+		o.blocks = o.blocks[max(0, len(o.blocks)-mostBlocks):]
 	}
 	o.parts.WriteString(b.String())
 	if o.parts.Len() > batchesBytes {
@@ -93,6 +116,20 @@ func (o *batchOutput) print(view render.View) {
 		o.parts.Reset()
 		o.parts.WriteString(short)
 	}
+}
+
+// mostBlocks bounds the cells whose output one answer shows: the last ones.
+const mostBlocks = 50
+
+// shown returns the blocks, shortened so that all of them fit.
+func (o *batchOutput) shown() []block {
+	each := max(leastQuoted, viewLimit(o.c.cfg.TextLimit)/max(1, len(o.blocks)))
+	most := max(1, viewLimit(o.c.cfg.TextLimit)/each)
+	all := slices.Clone(o.blocks[max(0, len(o.blocks)-most):])
+	for i := range all {
+		all[i].text, _ = render.Clip(all[i].text, each)
+	}
+	return all
 }
 
 func (o *batchOutput) note(format string, args ...any) {
@@ -120,7 +157,7 @@ func (o *batchOutput) close() {
 // progress records the progress of the run for the messages to the host.
 func (o *batchOutput) progress(s *chunked.Record) {
 	o.mu.Lock()
-	o.done, o.n, o.mean = min(s.Done, s.N), s.N, s.MeanSeconds
+	o.done, o.n, o.pace = min(s.Done, s.N), s.N, s.PaceSeconds
 	o.mu.Unlock()
 	o.c.progress.measureWith(o.measure)
 }
@@ -129,8 +166,8 @@ func (o *batchOutput) measure() (string, amount) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	line := fmt.Sprintf("%d/%d iterations", o.done, o.n)
-	if o.mean > 0 {
-		line += fmt.Sprintf(", %.2g s each", o.mean)
+	if o.pace > 0 {
+		line += ", " + iterationTime(o.pace) + " each" + timeLeft(o.pace, o.n-o.done)
 	}
 	return line, amount{o.done, o.n}
 }

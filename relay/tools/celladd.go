@@ -85,7 +85,9 @@ func (a addition) checkTab(*notebook.Document) error {
 	if a.cell.Type != notebook.Code || slices.Contains(tabLanguages, strings.ToLower(a.language)) {
 		return nil
 	}
-	return badChoice("language", a.language, "python, r or julia")
+	return &Problem{
+		Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: Colab has no language %q", clipName(a.language)), Hint: "Use python, r or julia, or omit language.",
+	}
 }
 
 // inTab asks the page for the cell and returns its id.
@@ -131,10 +133,10 @@ func (c *call) add(ctx context.Context, a addition) (*AddedCell, *Problem) {
 			}
 		},
 		diff: func() string {
-			return SourceDiff("/dev/null", cellName(got.CellIndex, got.NewCellID), "", a.cell.Source)
+			return sourceDiff("/dev/null", cellName(got.CellIndex, got.NewCellID), "", a.cell.Source)
 		},
 		did: func() string {
-			return fmt.Sprintf("%s cell %s is new at index %d", a.cell.Type, got.NewCellID, got.CellIndex)
+			return fmt.Sprintf("%s %s is new", a.cell.Type, cellName(got.CellIndex, got.NewCellID))
 		},
 	})
 	if problem != nil {
@@ -149,14 +151,14 @@ type addCodeArgs struct {
 	Code     string `json:"code" doc:"Its source."`
 	Index    int64  `json:"cellIndex" default:"-1" min:"-1" doc:"Its index, from 0; -1 appends it."`
 	After    string `json:"afterCellId" default:"" max:"200" doc:"Or the cell before it."`
-	Language string `json:"language" default:"python" max:"40" doc:"The notebook's language."`
+	Language string `json:"language" default:"python" max:"40" rare:"" doc:"The notebook's language."`
 }
 
 func addCodeCell() tool {
 	return define(spec{
 		name: "add_code_cell", title: "Add a code cell",
 		summary:     "adds a code cell; creates a missing notebook",
-		description: "Use it to add a code cell to a notebook; a missing file is created. To run it, call run_code_cell with newCellId.",
+		description: "Use it to add a code cell to a notebook; a missing file is created. To run it, call run_code_cell with its id.",
 		local:       true,
 	}, func(ctx context.Context, c *call, args addCodeArgs) (*AddedCell, *Problem) {
 		return c.add(ctx, addition{args.editArgs, place{args.Index, args.After}, notebook.NewCell{Type: notebook.Code, Source: args.Code}, args.Language})

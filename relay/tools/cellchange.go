@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/render"
@@ -17,8 +16,8 @@ type updateArgs struct {
 	editArgs
 	Cell    string `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
 	Content string `json:"content" doc:"The new source, or what replaces find."`
-	Find    string `json:"find" default:"" doc:"A part of the source that occurs once; only it is replaced."`
-	Type    string `json:"cell_type" default:"" max:"20" doc:"code, markdown or raw, to change the type."`
+	Find    string `json:"find" default:"" doc:"Part of the source that occurs once; only it is replaced."`
+	Type    string `json:"cell_type" default:"" choices:"code,markdown,raw" doc:"A new type."`
 }
 
 // UpdatedCell is the answer of update_cell.
@@ -32,11 +31,6 @@ func updateCell() tool {
 		idempotent:  true, local: true,
 	}, func(ctx context.Context, c *call, args updateArgs) (*UpdatedCell, *Problem) {
 		kind := notebook.CellType(args.Type)
-		switch kind {
-		case "", notebook.Code, notebook.Markdown, notebook.Raw:
-		default:
-			return nil, badChoice("cell_type", args.Type, "code, markdown or raw")
-		}
 		var before notebook.Cell
 		var source string
 		edited, problem := c.edit(ctx, args.editArgs, cellEdit{
@@ -46,7 +40,10 @@ func updateCell() tool {
 					return nil, err
 				}
 				before = d.Cell(at)
-				source, err = replaced(before.Source, args.Find, args.Content)
+				source, err = newSource(before.Source, args.Find, args.Content)
+				if err == nil && before.Halves && c.inTab(args.Path) {
+					err = notebook.ErrHalves // the page gets the whole source as text
+				}
 				if err == nil && kind != "" && kind != before.Type && c.inTab(args.Path) {
 					err = noTypeChange
 				}
@@ -70,13 +67,13 @@ func updateCell() tool {
 			},
 			diff: func() string {
 				name := cellName(before.Index, before.Handle)
-				return SourceDiff(name, name, before.Source, source)
+				return sourceDiff(name, name, before.Source, source)
 			},
 			did: func() string {
 				if kind != "" && kind != before.Type {
-					return fmt.Sprintf("cell %s is changed, and is a %s cell instead of a %s cell", before.Handle, kind, before.Type)
+					return fmt.Sprintf("%s is changed, and is a %s cell instead of a %s cell", cellName(before.Index, before.Handle), kind, clipTo(string(before.Type), 40))
 				}
-				return fmt.Sprintf("cell %s is changed", before.Handle)
+				return cellName(before.Index, before.Handle) + " is changed"
 			},
 		})
 		if problem != nil {
@@ -89,23 +86,6 @@ func updateCell() tool {
 var noTypeChange = &Problem{
 	Code: string(contract.CodeNotSupported), Message: "Colab's page cannot change the type of a cell",
 	Hint: "Add a cell of the other type with the same source, then delete this one; or ask the user to change it in Colab.",
-}
-
-// replaced returns a source with content in place of find, or content if there is no find.
-func replaced(source, find, content string) (string, error) {
-	if find == "" {
-		return content, nil
-	}
-	at := strings.Index(source, find)
-	if at >= 0 && at == strings.LastIndex(source, find) {
-		return source[:at] + content + source[at+len(find):], nil
-	}
-	p := &Problem{Code: codeBadRequest, Message: "bad arguments: find occurs more than once in the cell's source", Hint: "Make find longer, so that it occurs once, or omit it and give the whole source as content."}
-	if at < 0 {
-		p.Message = "bad arguments: find does not occur in the cell's source"
-		p.Hint = "Read the cell with get_cells and cellId, and copy find from there exactly, spaces and line breaks included. Or omit find and give the whole source as content."
-	}
-	return "", p
 }
 
 type deleteArgs struct {
@@ -146,15 +126,18 @@ func deleteCell() tool {
 				}
 				return err
 			},
-			diff: func() string { return SourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
+			diff: func() string { return sourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
 			did: func() string {
-				return fmt.Sprintf("%s cell %s, at index %d, is deleted", cell.Type, cell.Handle, cell.Index)
+				return fmt.Sprintf("%s %s is deleted", clipTo(string(cell.Type), 40), cellName(cell.Index, cell.Handle))
 			},
 		})
 		if problem != nil {
 			return nil, problem
 		}
 		got := &DeletedCell{Edited: edited}
+		if cell.Halves || notebook.Unshown(cell.Source) != "" {
+			got.Notes = append(got.Notes, "the source had characters that are not shown: a cell that is added with the source of this answer lacks them")
+		}
 		got.Source, _ = render.Clip(cell.Source, removedSource)
 		return got, nil
 	})
@@ -213,7 +196,7 @@ func moveCell() tool {
 			diff: func() string {
 				return fmt.Sprintf("--- %s\n+++ %s\n", cellName(from, handle), cellName(got.CellIndex, handle))
 			},
-			did: func() string { return fmt.Sprintf("cell %s is at index %d, before at %d", handle, got.CellIndex, from) },
+			did: func() string { return fmt.Sprintf("%s was cell %d before", cellName(got.CellIndex, handle), from) },
 		})
 		if problem != nil {
 			return nil, problem

@@ -3,42 +3,17 @@ package tools
 import (
 	"fmt"
 
-	"github.com/aymanbagabas/go-udiff"
-
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/render"
 )
 
-// Bounds of a diff.
-const (
-	maxDiffed  = 256 << 10 // bytes of both sources together; longer ones are only counted
-	diffRunes  = 6_000     // of its text
-	diffAround = 3         // unchanged lines around a change
-)
-
-// cellName names a cell in a diff.
-func cellName(index int, handle string) string { return fmt.Sprintf("cell %d %s", index, handle) }
-
-// SourceDiff returns a unified diff of two sources; it is empty if they are equal.
-func SourceDiff(from, to, before, after string) string {
-	if before == after {
-		return ""
-	}
-	if len(before)+len(after) > maxDiffed {
-		return fmt.Sprintf("--- %s\n+++ %s\n[too long for a diff: %d bytes before, %d bytes after]\n", from, to, len(before), len(after))
-	}
-	// Sources do not end in a line break, which a diff would remark on.
-	before, after = lineEnded(before), lineEnded(after)
-	text, err := udiff.ToUnified(from, to, before, udiff.Lines(before, after), diffAround)
-	if err != nil {
-		return fmt.Sprintf("[no diff: %v]\n", err)
-	}
-	text, _ = render.Clip(text, diffRunes)
-	return text
+// cellName names a cell, in the only way in which answers do.
+func cellName(index int, handle string) string {
+	return fmt.Sprintf("cell %d (id %s)", index, inline(handle))
 }
 
-func lineEnded(source string) string {
-	if source == "" {
-		return ""
-	}
-	return source + "\n"
+// sourceDiff is notebook.SourceDiff, with head and tail if it is long.
+func sourceDiff(from, to, before, after string) string {
+	text, _ := render.Clip(notebook.SourceDiff(from, to, before, after), notebook.DiffRunes)
+	return text
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
@@ -29,16 +28,14 @@ type Edited struct {
 	dryRun bool
 }
 
-func (e *Edited) text(b *strings.Builder) {
+func (e *Edited) text(b *words) {
 	verb, has := "Done", "has"
 	if e.dryRun {
 		verb, has = "Nothing was written. The edit would be", "would have"
 	}
 	fmt.Fprintf(b, "%s: %s. The notebook %s %s, digest %s.\n", verb, e.did, has, plain.Count(e.CellCount, "cell"), e.Digest)
-	section(b, "diff", e.Diff)
-	for _, n := range e.Notes {
-		fmt.Fprintf(b, "Note: %s\n", n)
-	}
+	b.notes(e.Notes)
+	b.quote("diff", e.Diff)
 }
 
 // cellEdit is one edit of a notebook.

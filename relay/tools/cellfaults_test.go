@@ -38,7 +38,6 @@ func TestEachErrorOfANotebookHasItsCodeAndANextStep(t *testing.T) {
 		{bounded.TooLong(notebook.MaxBytes), "too_large", "Split"},
 		{nbrun.ErrBusy, "busy", "same arguments"},
 		{nbrun.ErrSpec, "bad_request", "Correct the arguments"},
-		{nbrun.ErrChanged, "changed", `on_change="continue"`},
 		{nbrun.ErrConflict, "conflict", "interrupt_execution"},
 		{nbrun.ErrDamaged, "checkpoint_damaged", "never run"},
 		{nbrun.ErrNotPython, "not_supported", "Only Python"},
@@ -94,7 +93,7 @@ func TestCallsAboutNotebooksThatCannotWork(t *testing.T) {
 		{"not_found", "folder that exists", "add_code_cell", args("notebook_path", "none/n.ipynb", "code", "1")},
 		{"bad_request", "occurs more than once", "update_cell", args("cellId", "load_data", "find", "x = 1", "content", "")},
 		{"bad_request", "does not occur", "update_cell", args("cellId", "load_data", "find", "x  = 1", "content", "")},
-		{"bad_request", "code, markdown or raw", "update_cell", args("cellId", "load_data", "content", "", "cell_type", "sql")},
+		{"bad_request", "code, markdown, raw", "update_cell", args("cellId", "load_data", "content", "", "cell_type", "sql")},
 		{"bad_request", "both given", "add_code_cell", args("code", "1", "cellIndex", 0, "afterCellId", "b")},
 		{"bad_request", "from 0 to 2, or -1", "add_text_cell", args("content", "1", "cellIndex", 3)},
 		{"bad_request", "from 0 to 1, or -1", "move_cell", args("cellId", "b", "cellIndex", 2)},
@@ -219,7 +218,7 @@ func TestSkippedAndTimedOutCellsSayWhy(t *testing.T) {
 	if got := failedCell(plan[0]).Error; got != "interrupted after 3 s, its deadline" {
 		t.Errorf("%q", got)
 	}
-	want := "cell 2 (b) skipped: it uses x, which cell a would have made"
+	want := "cell 2 (id b) skipped: it uses x, which the cell with id a would have made"
 	if got := skipped(plan, nbrun.StatusFailed); !slices.Equal(got, []string{want}) {
 		t.Errorf("%q", got)
 	}
@@ -230,9 +229,9 @@ func TestSkippedAndTimedOutCellsSayWhy(t *testing.T) {
 	if got := skipped(many, nbrun.StatusFailed); len(got) != maxSkipped {
 		t.Errorf("%d cells", len(got))
 	}
-	var b strings.Builder
+	var b words
 	(&NotebookRun{Skipped: []string{want}}).text(&b)
-	if !strings.Contains(b.String(), "\nC"+want[1:]+"\n") {
+	if !strings.Contains(b.String(), "\n"+want+"\n") {
 		t.Errorf("%q", b.String())
 	}
 }

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
-	"colabrelay/shared/bounded"
 )
 
 // Bounds of one output that is decoded: what is longer is only named.
@@ -43,18 +43,15 @@ type CellOutput struct {
 	Picture   string   `json:"picture,omitempty"` // type and size, and whether it is shown
 }
 
-func (o *CellOutput) write(b *strings.Builder) {
-	name := o.Type
-	if o.Name != "" {
-		name = o.Name
-	}
-	fmt.Fprintf(b, "--- output: %s", name)
+// write adds the output as a block, under the cell that it belongs to.
+func (o *CellOutput) write(b *words, cell string) {
+	what := "output of " + cell + ": " + inline(cmp.Or(o.Name, o.Type))
 	if o.Picture != "" {
-		fmt.Fprintf(b, ", %s", o.Picture)
+		what += ", " + o.Picture
 	} else if o.Text == "" && len(o.MIMETypes) > 0 {
-		fmt.Fprintf(b, ", %s", strings.Join(o.MIMETypes, ", "))
+		what += ", " + inlineList(o.MIMETypes)
 	}
-	b.WriteString("\n" + ensureLine(o.Text))
+	b.head(what, o.Text)
 }
 
 // shownOutputs is what is shown of a cell's outputs.
@@ -149,7 +146,7 @@ func (r *outputReader) bundle(o *CellOutput, data []byte) {
 
 // picture adds a picture if the bounds allow one more, and names it.
 func (r *outputReader) picture(mime string, payload []byte) string {
-	name := fmt.Sprintf("%s of %s", mime, progress.Bytes(int64(len(payload))*3/4))
+	name := fmt.Sprintf("%s of %s", inline(mime), progress.Bytes(int64(len(payload))*3/4))
 	switch {
 	case r.bounds.pictures == 0:
 		return name
@@ -160,12 +157,7 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 	case len(r.pictures) == r.bounds.pictures:
 		return name + ", not shown: earlier ones are"
 	}
-	original := bounded.Buffer{Max: maxPicture}
-	err := render.WritePayload(r.ctx, mime, payload, noPayload, &original)
-	if err != nil {
-		return name + ", not shown: its base64 is damaged"
-	}
-	shown, err := render.Shrink(r.ctx, original.Bytes())
+	shown, err := render.Shrink(r.ctx, render.NewInline(mime, payload))
 	if err != nil {
 		return fmt.Sprintf("%s, not shown: %v", name, err)
 	}

@@ -90,9 +90,9 @@ func (s search) matches(source string) bool {
 	return strings.Contains(strings.ToLower(source), s.text)
 }
 
-// note says that the search ended early.
+// note says that the search ended early, and where it goes on.
 func (s search) note(at int) string {
-	return fmt.Sprintf("the search stopped after %g s, in cell %d: call again with cellIndexStart=next_index to search on", queryTime.Seconds(), at)
+	return fmt.Sprintf("the search stopped after %g s; the rest was not searched, from cell %d on", queryTime.Seconds(), at)
 }
 
 // untilOver is a text that ends when the time is over: matching cannot be stopped otherwise.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"colabrelay/relay/checkpoint"
@@ -43,21 +42,26 @@ type Checkpoint struct {
 	Data      json.RawMessage `json:"data,omitzero"`      // of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer
 	Truncated bool            `json:"truncated"`          // long texts and lists of data are shortened here; the file is complete
 	Names     []string        `json:"names,omitempty"`    // if no checkpoint has that name: the names that exist
+
+	content *words // what it is, in sentences
+	limit   int    // characters of the text
 }
+
+func (r *Checkpoint) maxText() int { return r.limit }
 
 func getCheckpoint() tool {
 	return define(spec{
 		name: "get_checkpoint", title: "Read a checkpoint",
 		summary:     "returns the progress of a chunked run, or an answer kept by `checkpoint_name`",
-		description: "Use it to read what is saved on this computer under a checkpoint_name: the progress and results of run_chunked_operation, or the answer of run_code_long. It works without the VM. For an unknown name it lists those that exist.",
+		description: "Use it to read what is saved on this computer under a checkpoint_name: the progress and results of run_chunked_operation, or the answer of run_code_long. If the VM answers, the progress is that of this moment.",
 		readOnly:    true, idempotent: true, local: true,
-	}, func(_ context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
+	}, func(ctx context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
 		name, problem := args.name()
 		if problem != nil {
 			return nil, problem
 		}
 		dir := c.cfg.CheckpointDir
-		got := &Checkpoint{Operation: name}
+		got := &Checkpoint{Operation: name, limit: c.cfg.TextLimit}
 		entry, err := checkpoint.Load(dir, name, nil)
 		switch {
 		case errors.Is(err, checkpoint.ErrNotFound):
@@ -73,6 +77,9 @@ func getCheckpoint() tool {
 			return nil, problemOf(err)
 		}
 		got.Exists, got.Timestamp, got.Path = true, &entry.Timestamp, checkpoint.Path(dir, name)
+		if got.content, err = checkpointText(dir, name, entry, c.cfg.TextLimit, func(r *chunked.Record) (*chunked.Record, error) { return c.peek(ctx, r) }); err != nil {
+			return nil, problemOf(err)
+		}
 		got.Data, got.Truncated, err = fitData(entry.Data)
 		if err != nil {
 			return nil, internalProblem("reading the checkpoint: " + err.Error())
@@ -81,11 +88,31 @@ func getCheckpoint() tool {
 	})
 }
 
+// peekTime is how long get_checkpoint waits for the VM.
+const peekTime = 3 * time.Second
+
+// errOtherRuntime: the run is on another VM than the one of this call.
+var errOtherRuntime = errors.New("the run is on another runtime")
+
+// peek asks the VM how far a chunked run is. It changes nothing, and the run's lock is not needed.
+func (c *call) peek(ctx context.Context, r *chunked.Record) (*chunked.Record, error) {
+	at := c.target
+	if c.asked == "" && at.Name != r.Runtime {
+		at, _ = c.cfg.Resolve(r.Runtime)
+	}
+	if at.Client == nil || at.Name != r.Runtime {
+		return r, errOtherRuntime
+	}
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
+	defer cancel()
+	return chunked.Peek(ctx, at.Client, r, time.Now().Add(peekTime/2))
+}
+
 // isObject reports whether raw, which is valid JSON, is an object, as everything is that the
 // relay itself saves.
 func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
 
-// maxDataBytes bounds data, which the text repeats.
+// maxDataBytes bounds data.
 const maxDataBytes = 24_000
 
 // fitData shortens JSON until it fits into an answer: texts lose their middle, lists
@@ -160,7 +187,7 @@ func shorten(v any, runes, items int) any {
 	return v
 }
 
-func (r *Checkpoint) text(b *strings.Builder) {
+func (r *Checkpoint) text(b *words) {
 	if !r.Exists {
 		fmt.Fprintf(b, "There is no checkpoint %q. ", r.Operation)
 		if len(r.Names) == 0 {
@@ -170,10 +197,7 @@ func (r *Checkpoint) text(b *strings.Builder) {
 		fmt.Fprintf(b, "Checkpoints that exist: %s.\n", quotedList(r.Names, "and"))
 		return
 	}
-	fmt.Fprintf(b, "Checkpoint %q of %s, in %s\n", r.Operation, r.Timestamp.Format(time.RFC3339), r.Path)
-	if r.Truncated {
-		b.WriteString("Long texts and lists are shortened here.\n")
-	}
-	b.Write(r.Data)
-	b.WriteByte('\n')
+	fmt.Fprintf(b, "Checkpoint %q, written at %s, is %s", r.Operation, r.Timestamp.UTC().Format(time.RFC3339), ensureLine(r.content.String()))
+	fmt.Fprintf(b, "The complete file: %s\n", r.Path)
+	b.blocks = append(b.blocks, r.content.blocks...)
 }

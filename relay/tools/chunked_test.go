@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,81 +16,129 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/render"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
-// batches makes the fake run chunked batches as loop.py would: each iteration
+// batches makes the fake run the job of a chunked run as chunked/run.py would: each iteration
 // prints its number. Iteration fails raises. relay/chunked tests the real thing.
 func (f *fakeExecutor) batches(t *testing.T, fails int64) {
-	n := 0
 	f.answer("GET", contract.PathExecutions, contract.ExecutionList{})
-	f.on("POST", contract.PathExecutions, func(_ *http.Request, body []byte) (int, any) {
-		var s contract.Submit
-		if err := json.Unmarshal(body, &s); err != nil || !s.Unstored || s.TimeoutSeconds != 300 {
+	f.on("POST", contract.PathJobs, func(_ *http.Request, body []byte) (int, any) {
+		var s contract.JobSubmit
+		if err := json.Unmarshal(body, &s); err != nil || s.Loop == nil || len(s.Steps) != 1 || !s.Loop.Unstored || s.Loop.TimeoutSeconds != 3600 {
 			t.Errorf("submit %+v %v", s, err)
 		}
-		var text string
-		var arguments []struct {
-			Key    string
-			Lo, Hi int64
-		}
-		_ = json.NewDecoder(strings.NewReader(s.Code[strings.Index(s.Code, `"[{\"key\"`):])).Decode(&text)
-		_ = json.Unmarshal([]byte(text), &arguments)
-		o := arguments[0]
-		n++
-		now := time.Now()
-		e := contract.Execution{ExecutionID: fmt.Sprint("b", n), Status: contract.StatusSucceeded, KernelID: "kernel-1", StartedAt: &now, FinishedAt: &now, End: true}
-		add := func(ev contract.Event) {
-			ev.Offset = int64(len(e.Events))
-			e.Events = append(e.Events, ev)
-		}
-		mark := func(fields string) {
-			data := json.RawMessage(fmt.Sprintf(`{"run":%q,%s}`, o.Key, fields))
-			add(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"application/vnd.colab-relay.iteration+json": data}})
-		}
-		mark(fmt.Sprintf(`"event":"start","done":%d`, o.Lo))
-		for i := o.Lo; i < o.Hi; i++ {
-			if i == fails {
-				mark(fmt.Sprintf(`"event":"failed","done":%d,"seconds":0.1`, i))
-				add(contract.Event{Type: contract.EventError, EName: "ValueError", EValue: "bad", Traceback: []string{"\x1b[31mline 1\x1b[0m", "ValueError: bad"}})
-				e.Status, e.Error = contract.StatusFailed, &contract.ExecutionError{EName: "ValueError", EValue: "bad"}
-				break
-			}
-			add(contract.Event{Type: contract.EventStream, Name: "stdout", Text: fmt.Sprintf("now %d\n", i)})
-			mark(fmt.Sprintf(`"event":"done","done":%d,"count":1,"seconds":0.1,"slowest":0.1,"values":[{"i":%d,"result":"[%d]"}]`, i+1, i, i))
-		}
-		e.NextOffset = int64(len(e.Events))
-		return http.StatusOK, e
+		j := f.chunkedJob(s, fails)
+		f.on("GET", contract.PathJobs+"/"+s.JobID, func(r *http.Request, _ []byte) (int, any) {
+			answer := j
+			answer.From, _ = strconv.Atoi(r.URL.Query().Get("from"))
+			answer.From = min(answer.From, len(j.Steps))
+			answer.Steps = j.Steps[answer.From:]
+			return http.StatusOK, answer
+		})
+		head := j
+		head.Steps = nil
+		return http.StatusOK, head
 	})
 }
 
+// chunkedJob runs a job and returns it.
+func (f *fakeExecutor) chunkedJob(s contract.JobSubmit, fails int64) contract.Job {
+	var text string
+	var arguments []struct {
+		Key    string
+		Marked int64
+		N      int64
+		Batch  int64 `json:"batch_size"`
+	}
+	code := s.Steps[0].Code
+	_ = json.NewDecoder(strings.NewReader(code[strings.Index(code, `"[{\"key\"`):])).Decode(&text)
+	_ = json.Unmarshal([]byte(text), &arguments)
+	o := arguments[0]
+	now := time.Now()
+	j := contract.Job{JobID: s.JobID, State: contract.JobFinished, KernelID: "kernel-1", StepCount: 1, CreatedAt: now, FinishedAt: &now}
+	var e *contract.Execution
+	add := func(ev contract.Event) {
+		ev.Offset = int64(len(e.Events))
+		e.Events = append(e.Events, ev)
+	}
+	mark := func(fields string) {
+		data := json.RawMessage(fmt.Sprintf(`{"run":%q,%s}`, o.Key, fields))
+		add(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"application/vnd.colab-relay.iteration+json": data}})
+	}
+	entry := func(run func()) {
+		e = &contract.Execution{ExecutionID: fmt.Sprint("b", len(j.Steps)), Job: &contract.JobRef{JobID: s.JobID, Index: len(j.Steps)}, Status: contract.StatusSucceeded, KernelID: "kernel-1", StartedAt: &now, FinishedAt: &now, End: true}
+		run()
+		e.NextOffset = int64(len(e.Events))
+		f.answer("GET", contract.PathExecutions+"/"+e.ExecutionID, *e)
+		j.Steps = append(j.Steps, contract.JobEntry{ExecutionID: e.ExecutionID, Status: contract.StepStatus(e.Status)})
+	}
+	entry(func() { mark(fmt.Sprintf(`"event":"start","done":%d`, o.Marked)) })
+	for i := o.Marked; i < o.N && j.State == contract.JobFinished; {
+		entry(func() {
+			for end := min(o.N, i+o.Batch); i < end; i++ {
+				if i == fails {
+					mark(fmt.Sprintf(`"event":"failed","done":%d,"iteration":%d,"seconds":0.1,"changed":[]`, i, i))
+					add(contract.Event{Type: contract.EventError, EName: "ValueError", EValue: "bad", Traceback: []string{"\x1b[31mline 1\x1b[0m", "ValueError: bad"}})
+					e.Status, e.Error = contract.StatusFailed, &contract.ExecutionError{EName: "ValueError", EValue: "bad"}
+					j.State, j.Cause, j.Reason = contract.JobFailed, contract.CauseStepFailed, "a step failed"
+					return
+				}
+				add(contract.Event{Type: contract.EventStream, Name: "stdout", Text: fmt.Sprintf("now %d\n", i)})
+				mark(fmt.Sprintf(`"event":"done","done":%d,"count":1,"seconds":0.1,"slowest":0.1,"values":[{"i":%d,"result":"[%d]"}]`, i+1, i, i))
+			}
+			mark(fmt.Sprintf(`"event":"round","done":%d,"carried":[]`, i))
+			if i == o.N {
+				mark(fmt.Sprintf(`"event":"finished","done":%d`, i))
+			}
+		})
+	}
+	j.Entries, j.Next = len(j.Steps), len(j.Steps)
+	return j
+}
+
 func chunkedCall(more map[string]any) map[string]any {
-	args := map[string]any{"setup_code": "", "loop_code": "print('now', i)", "n_iterations": 25, "checkpoint_name": "train"}
+	args := map[string]any{"setup_code": "", "loop_code": "print('now', i)", "n_iterations": 25, "batch_size": 10, "checkpoint_name": "train"}
 	for k, v := range more {
 		args[k] = v
 	}
 	return args
 }
 
-func TestTinyBatchesAreReportedToBeSlow(t *testing.T) {
-	for name, c := range map[string]struct {
-		state chunked.Record
-		size  int64
-		want  string
-	}{
-		"fast iterations":     {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, "batch_size=5000 "},
-		"trivial ones":        {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-7}, 10, "batch_size=1000000 "},
-		"slow ones":           {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: .1}, 10, ""},
-		"large batches":       {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 1000, ""},
-		"hardly any are left": {chunked.Record{N: 1050, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, ""},
-		"too early to know":   {chunked.Record{N: 1e6, Done: 10, Timed: 10, MeanSeconds: 1e-3}, 10, ""},
-	} {
-		if got := batchHint(&c.state, c.size); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
+func TestNotesOnOutputAreFew(t *testing.T) {
 	if got := fewer(make([]string, 30)); len(got) != 5 || got[4] != "further notes on output: 26" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestAChunkedRunSaysItsPaceAndTheTimeLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		done, n int64
+		pace    float64
+		status  chunked.Status
+		want    string
+	}{
+		"usual":               {120, 2000, 0.42, "running", "120 of 2,000 iterations done (6%), 0.42 s per iteration, about 13 min left, status running\n"},
+		"nothing timed yet":   {0, 2000, 0, "running", "0 of 2,000 iterations done (0%), status running\n"},
+		"finished":            {2000, 2000, 0.42, "finished", "2,000 of 2,000 iterations done (100%), 0.42 s per iteration, status finished\n"},
+		"stopped":             {5, 10, 61, "failed", "5 of 10 iterations done (50%), 1 min 1 s per iteration, status failed\n"},
+		"fast":                {1, 1_000_000, 0.00012, "running", "1 of 1,000,000 iterations done (0%), 0.12 ms per iteration, about 2 min left, status running\n"},
+		"very fast":           {500, 1000, 1e-7, "running", "500 of 1,000 iterations done (50%), under 0.1 ms per iteration, under 1 s left, status running\n"},
+		"seconds":             {500, 1000, 0.05, "running", "500 of 1,000 iterations done (50%), 50 ms per iteration, about 25 s left, status running\n"},
+		"hours":               {0, 100, 309, "running", "0 of 100 iterations done (0%), 5 min 9 s per iteration, about 8 h 40 min left, status running\n"},
+		"days":                {0, 100, 3600, "running", "0 of 100 iterations done (0%), 1 h 0 min per iteration, about 4 days left, status running\n"},
+		"more than can be":    {0, 1_000_000_000, 1e12, "running", "0 of 1,000,000,000 iterations done (0%), over 100 h per iteration, over 100 days left, status running\n"},
+		"just under a minute": {0, 1, 59.6, "running", "0 of 1 iterations done (0%), 1 min 0 s per iteration, about 1 min left, status running\n"},
+		"just under an hour":  {0, 1, 3580, "running", "0 of 1 iterations done (0%), 59 min 40 s per iteration, about 1 h 0 min left, status running\n"},
+		"waits for input":     {0, 10, 1, "waiting_for_input", "0 of 10 iterations done (0%), 1 s per iteration, status waiting_for_input\n"},
+	} {
+		got := &Chunked{Status: string(c.status), Completed: c.done, Remaining: c.n - c.done, ProgressPct: *round(100*float64(c.done)/float64(c.n), 10), pace: c.pace}
+		var b words
+		got.text(&b)
+		if line, _, _ := strings.Cut(b.String(), "Checkpoint"); line != c.want {
+			t.Errorf("%s: %q", name, line)
+		}
 	}
 }
 
@@ -108,16 +157,16 @@ func TestChunkedRunFinishesInOneCall(t *testing.T) {
 	}
 	sameFields(t, chunked.Value{Iteration: 24, Value: json.RawMessage("[24]")}, got.Results[4], "Iteration", "Value")
 	again := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(nil)).Structured)
-	if again.Completed != 25 || f.count("POST", contract.PathExecutions) != 3 {
+	if again.Completed != 25 || f.count("POST", contract.PathJobs) != 1 {
 		t.Errorf("run again: %+v", again)
 	}
 }
 
 func TestASyntaxErrorIsPrintedOnce(t *testing.T) {
-	failed := contract.Execution{Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "SyntaxError", EValue: "invalid syntax (<loop_code>, line 2)"}}
+	failed := contract.Execution{ExecutionID: "b1", Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "SyntaxError", EValue: "invalid syntax (<loop_code>, line 2)"}}
 	raised := &render.Raised{EName: "SyntaxError", EValue: failed.Error.EValue, Traceback: "  File <loop_code>, line 2\n    if x\nSyntaxError: invalid syntax"}
 	got := (&Chunked{}).problem(chunked.Outcome{Stop: &chunked.Stop{Execution: failed, Refused: true}}, nil, &batchOutput{raised: raised})
-	want := Problem{Message: "nothing was run: SyntaxError: invalid syntax (<loop_code>, line 2)", Traceback: "  File <loop_code>, line 2\n    if x"}
+	want := Problem{Message: "nothing was run: the code raised “SyntaxError: invalid syntax (<loop_code>, line 2)”", Traceback: "  File <loop_code>, line 2\n    if x"}
 	sameFields(t, want, *got, "Message", "Traceback")
 }
 
@@ -150,7 +199,7 @@ func TestChunkedRunReportsThatTheVMIsGoneAndWhatIsKept(t *testing.T) {
 	onOwnClock(t, 3*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
 		f.batches(t, 17)
 		kept := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(nil)).Structured).Completed
-		f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
+		f.on("POST", contract.PathJobs, func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
 		r := h.call("run_chunked_operation", chunkedCall(nil))
 		got, o := decode[Chunked](t, r.Structured), r.outcome(t)
 		if o.Error == nil || o.Error.Code != string(client.KindUnreachable) || kept == 0 || got.Completed != kept || !got.CanContinue || got.NextCommand == "" {
@@ -162,13 +211,7 @@ func TestChunkedRunReportsThatTheVMIsGoneAndWhatIsKept(t *testing.T) {
 func TestChunkedRunReportsItsProgressInIterations(t *testing.T) {
 	onOwnClock(t, 3*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
 		f.batches(t, -1)
-		served := f.answers["POST "+contract.PathExecutions]
-		f.on("POST", contract.PathExecutions, func(r *http.Request, body []byte) (int, any) {
-			timer := time.NewTimer(700 * time.Millisecond)
-			defer timer.Stop()
-			<-timer.C
-			return served(r, body)
-		})
+		f.on("POST", contract.PathJobs, f.slowly(f.answers["POST "+contract.PathJobs]))
 		p := params("run_chunked_operation", chunkedCall(nil))
 		p["_meta"] = map[string]any{"progressToken": 5}
 		_, ch := h.begin("tools/call", p)
@@ -186,10 +229,30 @@ func TestChunkedRunReportsItsProgressInIterations(t *testing.T) {
 				t.Errorf("total %v", note.Total)
 			}
 		}
-		if !strings.Contains(strings.Join(lines, "\n"), "10/25 iterations, 0.1 s each") {
+		if !strings.Contains(strings.Join(lines, "\n"), "10/25 iterations, 0.1 s each, about 2 s left") {
 			t.Errorf("%q", lines)
 		}
 	})
+}
+
+// slowly makes each answer about a round take its time.
+func (f *fakeExecutor) slowly(submit func(*http.Request, []byte) (int, any)) func(*http.Request, []byte) (int, any) {
+	return func(r *http.Request, body []byte) (int, any) {
+		status, answer := submit(r, body)
+		for n := range 4 {
+			key := fmt.Sprint("GET ", contract.PathExecutions, "/b", n)
+			f.mu.Lock()
+			served := f.answers[key]
+			f.answers[key] = func(r *http.Request, body []byte) (int, any) {
+				timer := time.NewTimer(700 * time.Millisecond)
+				defer timer.Stop()
+				<-timer.C
+				return served(r, body)
+			}
+			f.mu.Unlock()
+		}
+		return status, answer
+	}
 }
 
 func TestGetCheckpointReadsBothKindsAndNamesWhatThereIs(t *testing.T) {
@@ -242,7 +305,7 @@ func TestGetCheckpointReadsBothKindsAndNamesWhatThereIs(t *testing.T) {
 
 func TestGetCheckpointShortensWhatDoesNotFitAndSaysSo(t *testing.T) {
 	dir := t.TempDir()
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return newFake(t).runtime(t), nil }, CheckpointDir: dir})
+	h := startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return newFake(t).runtime(t), nil }, CheckpointDir: dir})
 	results := []any{}
 	for i := range 3000 {
 		results = append(results, map[string]any{"i": i, "value": strings.Repeat("x", 50)})

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"colabrelay/relay/client"
@@ -29,7 +28,7 @@ func checkConnection() tool {
 	return define(spec{
 		name: "check_colab_connection", title: "Check the connection",
 		summary:     "reports whether the VM answers, its memory and the kernel's state",
-		description: "Use it at the start of a session and after connection errors: it says whether the remote VM answers, with its uptime, free memory, latency and kernel status, or what to do if it does not.",
+		description: "Use it at the start of a session and after connection errors: it says whether the VM answers, its uptime, free memory and kernel status, or what to do if it does not.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, *Problem) {
 		ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
@@ -55,13 +54,13 @@ func checkConnection() tool {
 	})
 }
 
-func (c *Connection) text(b *strings.Builder) {
+func (c *Connection) text(b *words) {
 	fmt.Fprintf(b, "%s: %s\n", c.Status, c.ColabURL)
 	if c.KernelStatus != nil {
-		fmt.Fprintf(b, "Kernel %s, latency %.0f ms\n", *c.KernelStatus, *c.LatencyMS)
+		fmt.Fprintf(b, "Kernel %s, latency %.0f ms\n", inline(*c.KernelStatus), *c.LatencyMS)
 	}
 	if c.Version != nil {
 		fmt.Fprintf(b, "Executor %s, up %.0f min, %.1f GB of memory available (%.0f%% used)\n",
-			*c.Version, *c.UptimeMinutes, *c.MemoryAvailableGB, *c.MemoryUsedPct)
+			inline(*c.Version), *c.UptimeMinutes, *c.MemoryAvailableGB, *c.MemoryUsedPct)
 	}
 }

@@ -123,7 +123,7 @@ func (c *call) askFrame(ctx context.Context, f kernelpy.Call, limit time.Duratio
 		return nil, internalProblem("the kernel's report about the frame is not as expected")
 	}
 	if e := got.Error; e != nil {
-		p := &Problem{Code: e.Code, Message: brief(e.Message), Hint: brief(e.Hint)}
+		p := &Problem{Code: e.Code, Message: saidByVM(e.Message), Hint: "Correct the call; " + saidByVM(e.Hint)}
 		if !slices.Contains(frameCodes, p.Code) {
 			p.Code = string(contract.StatusFailed)
 		}
@@ -152,26 +152,26 @@ func isNested(cell any) bool {
 	return false
 }
 
-func (f *Frame) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s, %s (%s)\n", f.extent(), plain.Count(f.ColumnCount, "column"), f.Engine)
+func (f *Frame) text(b *words) {
+	fmt.Fprintf(b, "%s, %s (%s)\n", f.extent(), plain.Count(f.ColumnCount, "column"), inline(f.Engine))
+	if more := f.ColumnCount - len(f.Columns); more > 0 {
+		fmt.Fprintf(b, "Not shown: %s. Name them in columns.\n", plain.Count(more, "further column"))
+	}
+	b.notes(f.Notes)
+	var rows strings.Builder
 	names := make([]string, len(f.Columns))
 	for i, column := range f.Columns {
 		names[i] = oneLine(column.Name) + " (" + oneLine(column.Dtype) + ")"
 	}
-	b.WriteString(strings.Join(names, " | ") + "\n")
+	rows.WriteString(strings.Join(names, " | ") + "\n")
 	for _, row := range f.Rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
 			cells[i] = cellText(cell)
 		}
-		b.WriteString(strings.Join(cells, " | ") + "\n")
+		rows.WriteString(strings.Join(cells, " | ") + "\n")
 	}
-	if len(f.Columns) < f.ColumnCount {
-		fmt.Fprintf(b, "[… %s not shown …]\n", plain.Count(f.ColumnCount-len(f.Columns), "column"))
-	}
-	for _, n := range f.Notes {
-		fmt.Fprintf(b, "Note: %s\n", n)
-	}
+	b.quote("rows", rows.String())
 }
 
 // extent says which rows these are, of how many.

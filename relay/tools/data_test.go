@@ -27,7 +27,7 @@ func TestAFrameIsAnswered(t *testing.T) {
 	if got.Columns[0].Name != "a" || len(got.Rows) != 2 || got.Rows[0][0] != 1.0 || got.Rows[1][0] != nil || *got.RowCount != 7 {
 		t.Errorf("%s", r.Structured)
 	}
-	for _, line := range []string{"Rows 5 to 6 of 7, 3 columns (pandas)\n", "a (int64) | b (str)\n", "1 | \"x\\ny\"\n", "null | true\n", "[… 1 column not shown …]\n"} {
+	for _, line := range []string{"Rows 5 to 6 of 7, 3 columns (pandas)\n", "a (int64) | b (str)\n", "1 | \"x\\ny\"\n", "null | true\n", "Not shown: 1 further column."} {
 		if !strings.Contains(r.Content[0].Text, line) {
 			t.Errorf("no %q in:\n%s", line, r.Content[0].Text)
 		}
@@ -53,7 +53,7 @@ func TestUnsoundFramesAreRefused(t *testing.T) {
 		}
 	}
 	reports(f, frameMIME, `{"error":{"code":"own_code","message":"a\u001b[0mb","hint":"c"}}`)
-	if o := h.call("preview_dataframe", map[string]any{"name": "df"}).outcome(t); o.Error == nil || o.Error.Code != "failed" || o.Error.Message != "ab" {
+	if o := h.call("preview_dataframe", map[string]any{"name": "df"}).outcome(t); o.Error == nil || o.Error.Code != "failed" || o.Error.Message != "the VM says: “ab”" {
 		t.Errorf("%+v", o)
 	}
 	reports(f, frameMIME, `{"columns":[{"name":"a"}],"rows":`+strings.Replace(rows(200), "1", `"`+strings.Repeat("x", 40_000)+`"`, 1)+`,"row_count":200}`)
@@ -100,7 +100,7 @@ func TestACallThatEndsFirstEndsItsRun(t *testing.T) {
 }
 
 func TestAnInstallationIsAnswered(t *testing.T) {
-	h, f := serveFake(t, time.Second)
+	h, f := serveFake(t, 10*time.Second)
 	run := f.run("e1")
 	run.print("Resolved\n")
 	run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{

@@ -10,6 +10,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
@@ -69,7 +70,7 @@ func problemOf(err error) *Problem {
 		return own
 	}
 	if h, ok := hint.ForOperation(err); ok {
-		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}
+		return &Problem{Code: h.Code, Message: ownMessage(err), Hint: h.Model}
 	}
 	switch {
 	case errors.As(err, &refused):
@@ -77,7 +78,7 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, context.Canceled):
 		return cancelledProblem
 	case errors.As(err, &failed):
-		return &Problem{Code: string(failed.Kind), Message: failed.Message, Hint: failed.Hint}
+		return lostProblem(failed)
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Problem{Code: string(client.KindTimeout), Message: "no answer arrived in time", Hint: "Call check_colab_connection."}
 	}
@@ -88,6 +89,38 @@ func problemOf(err error) *Problem {
 		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}
 	}
 	return internalProblem(err.Error())
+}
+
+// lostProblem is the problem of a call that no executor answered. The same call finds again what it
+// submitted.
+func lostProblem(failed *client.Error) *Problem {
+	p := &Problem{Code: string(failed.Kind), Message: failed.Message, Hint: failed.Hint}
+	if client.MayRun(failed) {
+		p.Message += "; the code may have been submitted"
+		p.Hint = "Call again with the same arguments: the call finds what it submitted, and nothing runs twice. For the connection: " + p.Hint
+	}
+	return p
+}
+
+// ownMessage returns the message of an error of the relay's, in which an executor's refusal that
+// caused it is quoted.
+func ownMessage(err error) string {
+	refused, ok := errors.AsType[*contract.Error](err)
+	if !ok || refused.Message == "" {
+		return err.Error()
+	}
+	return strings.ReplaceAll(err.Error(), refused.Error(), saidByVM(refused.Message))
+}
+
+// maxReason is how many characters of an explanation from the VM a line of the relay has at most.
+const maxReason = 600
+
+// saidByVM is a message of the executor or of code on the VM, for a message of the relay.
+func saidByVM(message string) string {
+	if message == "" {
+		return "the VM gave no reason"
+	}
+	return "the VM says: " + plain.Quote(clipTo(message, maxReason))
 }
 
 // newVM are the messages of new_instance for calls about a subject.
@@ -146,7 +179,7 @@ func refusalCode(err error) contract.Code {
 
 func refusalProblem(e *contract.Error) *Problem {
 	h := hint.ForRefusal(e)
-	p := &Problem{Code: h.Code, Message: e.Message, Hint: h.Model}
+	p := &Problem{Code: h.Code, Message: saidByVM(e.Message), Hint: h.Model}
 	if b := client.WaitsForInput(e.Behind); b != nil && e.Code == contract.CodeKernelBusy {
 		p.Message = "the kernel is occupied by " + hint.Asking(b)
 		p.Hint += " Then call again."
@@ -184,6 +217,9 @@ func resolveProblem(err error) *Problem {
 		Message: err.Error(),
 		Hint:    "Ask the user to do that, then call again; no restart is needed. To use another runtime that is paired, omit runtime.",
 	}
+	if errors.Is(err, pairing.ErrNotPaired) {
+		p.Hint = "Ask the user to do that, then call again; no restart is needed."
+	}
 	if errors.Is(err, pairing.ErrNoAddress) {
 		p.Hint = "Ask the user to run these commands in a terminal on this computer, then call again; no restart is needed."
 	}
@@ -208,18 +244,24 @@ func runProblem(e contract.Execution) *Problem {
 		return nil
 	}
 	h := hint.ForOutcome(e.Status)
-	p := &Problem{Code: h.Code, Message: brief(e.Reason), Hint: h.Model}
+	p := &Problem{Code: h.Code, Hint: h.Model}
+	if e.Reason != "" {
+		p.Message = saidByVM(e.Reason)
+	}
 	if e.Error != nil {
 		p.EName, p.EValue = brief(e.Error.EName), brief(e.Error.EValue)
-		if e.Error.EName == "SystemExit" {
+		switch e.Error.EName {
+		case "SystemExit":
 			p.Hint = "The code called sys.exit, which ended only this run: the kernel and its variables are still there."
+		case "ModuleNotFoundError":
+			p.Hint = "Install it with install_packages, or upload the module with upload_to_colab; then run the code again."
 		}
 	}
 	if p.Message == "" && p.EName != "" {
-		p.Message = strings.TrimSuffix(fmt.Sprintf("%s: %s", p.EName, p.EValue), ": ")
+		p.Message = "the code raised " + plain.Quote(clipTo(strings.TrimSuffix(fmt.Sprintf("%s: %s", p.EName, p.EValue), ": "), maxInline))
 	}
 	if p.Message == "" {
-		p.Message = "the run ended as " + string(e.Status)
+		p.Message = "the run ended as " + h.Code
 	}
 	return p
 }

@@ -22,6 +22,8 @@ import (
 	"colabrelay/relay/hint"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -47,7 +49,7 @@ func TestEveryCodeAndKindIsTranslated(t *testing.T) {
 		{&client.Error{Kind: client.KindTimeout, Err: context.Canceled}, codeCancelled},
 		{context.DeadlineExceeded, string(client.KindTimeout)},
 		{errors.New("other"), codeInternal},
-		{&contract.Error{Code: "of_a_later_release", Message: "m"}, "of_a_later_release"},
+		{&contract.Error{Code: "of_a_later_release", Message: "m"}, hint.CodeUnknown},
 	} {
 		if p := problemOf(c.err); p.Code != c.code || p.Message == "" || p.Hint == "" {
 			t.Errorf("%v: %+v", c.err, p)
@@ -60,8 +62,12 @@ func TestEveryBadEndOfARunHasAHint(t *testing.T) {
 		contract.StatusFailed, contract.StatusTimedOut, contract.StatusInterrupted,
 		contract.StatusCancelled, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusLost, "of_a_later_release",
 	} {
+		code := string(s)
+		if s == "of_a_later_release" {
+			code = hint.CodeUnknown
+		}
 		p := runProblem(contract.Execution{Status: s})
-		if p == nil || p.Code != string(s) || p.Message == "" || p.Hint == "" {
+		if p == nil || p.Code != code || p.Message == "" || p.Hint == "" {
 			t.Errorf("%s: %+v", s, p)
 		}
 	}
@@ -86,7 +92,7 @@ var calls = map[string]toolCall{
 	"interrupt_execution":           {`{"execution_id":"e1"}`, "POST", contract.PathExecutions + "/e1/interrupt"},
 	"provide_input":                 {`{"execution_id":"e1","text":""}`, "POST", contract.PathExecutions + "/e1/input"},
 	"restart_kernel":                {`{}`, "POST", contract.PathKernelRestart},
-	"run_chunked_operation":         {`{"setup_code":"","loop_code":"1","n_iterations":3}`, "POST", contract.PathExecutions},
+	"run_chunked_operation":         {`{"setup_code":"","loop_code":"1","n_iterations":3}`, "POST", contract.PathJobs},
 	"get_checkpoint":                {`{"operation":"chunked_op"}`, "", ""},
 	"list_colab_files":              {`{}`, "GET", contract.PathFiles},
 	"cleanup_colab":                 {`{}`, "POST", contract.PathCleanup},
@@ -100,7 +106,7 @@ var calls = map[string]toolCall{
 	"delete_cell":                   {`{"notebook_path":"` + sample + `","cellId":"one","dry_run":true}`, "", ""},
 	"move_cell":                     {`{"notebook_path":"` + sample + `","cellId":"one","cellIndex":0,"dry_run":true}`, "", ""},
 	"run_code_cell":                 {`{"notebook_path":"` + sample + `","cellId":"one"}`, "POST", contract.PathExecutions},
-	"run_notebook":                  {`{"notebook_path":"` + otherSample + `"}`, "POST", contract.PathExecutions},
+	"run_notebook":                  {`{"notebook_path":"` + otherSample + `"}`, "POST", contract.PathJobs},
 	"save_kernel_state":             {`{"name":"s"}`, "POST", contract.PathExecutions},
 	"restore_kernel_state":          {`{"name":"s"}`, "", ""}, // nothing is saved
 	"install_packages":              {`{"packages":"x"}`, "POST", contract.PathExecutions},
@@ -218,8 +224,8 @@ func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
 		gone := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		// Each call has its own client: calls of one client wait for the first that requests
 		// the instance.
-		resolve := func(string) (Runtime, error) { return directly(t, auth.GenerateSecret(), gone), nil }
-		h := startHost(t, Config{Toolsets: Toolsets, Resolve: resolve, CheckpointDir: t.TempDir(), Notebooks: sampleRoots(t)})
+		resolve := func(string) (runtimes.Runtime, error) { return directly(t, auth.GenerateSecret(), gone), nil }
+		h := startHost(t, Config{Toolsets: toolsets.All, Resolve: resolve, CheckpointDir: t.TempDir(), Notebooks: sampleRoots(t)})
 		remote := maps.Clone(calls)
 		maps.DeleteFunc(remote, func(_ string, c toolCall) bool { return c.method == "" })
 		for name, r := range callAll(h, remote) {
@@ -231,7 +237,7 @@ func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
 }
 
 func TestEveryToolReportsWrongSettings(t *testing.T) {
-	h := startHost(t, Config{Toolsets: Toolsets, Problems: []error{errors.New("RELAY_HOLD is bad"), errors.New("COLAB_URL is bad")}})
+	h := startHost(t, Config{Toolsets: toolsets.All, Problems: []error{errors.New("RELAY_HOLD is bad"), errors.New("COLAB_URL is bad")}})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
 		if o.Error == nil || o.Error.Code != codeNotConfigured || !strings.Contains(o.Error.Message, "RELAY_HOLD") || !strings.Contains(o.Error.Message, "COLAB_URL") {
@@ -245,8 +251,10 @@ var localTools = []string{"get_checkpoint", "get_cells", "add_code_cell", "add_t
 
 func TestEveryToolReportsThatNothingIsPaired(t *testing.T) {
 	h := startHost(t, Config{
-		Resolve:  func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) },
-		Toolsets: Toolsets, Notebooks: sampleRoots(t), CheckpointDir: t.TempDir(),
+		Resolve: func(name string) (runtimes.Runtime, error) {
+			return runtimes.Runtime{}, fmt.Errorf("nothing named %q", name)
+		},
+		Toolsets: toolsets.All, Notebooks: sampleRoots(t), CheckpointDir: t.TempDir(),
 	})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
@@ -290,13 +298,13 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 		"inspect_variable":    {`{}`, `{"name":""}`},
 		"get_checkpoint":      {`{}`, `{"operation":""}`},
 		"run_chunked_operation": {
-			`{"setup_code":"","loop_code":"1"}`, `{"setup_code":"","loop_code":"","n_iterations":1}`, `{"setup_code":"","loop_code":"1","n_iterations":0}`, `{"loop_code":"1","n_iterations":1}`,
-			`{"setup_code":"","loop_code":"1","n_iterations":1,"batch_size":0}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"checkpoint_name":""}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_change":"maybe"}`,
+			`{"setup_code":"","loop_code":"1"}`, `{"setup_code":"","loop_code":"","n_iterations":1}`, `{"checkpoint_name":"no such run"}`,
+			`{"setup_code":"","loop_code":"1","n_iterations":1,"batch_size":-1}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"checkpoint_name":""}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_change":"maybe"}`,
 		},
 		"download_from_colab": {`{}`, `{"remote_path":""}`, `{"remote_path":"x","overwrite":"yes"}`, `{"remote_path":"x","local_filename":7}`},
 		"preview_dataframe":   {`{}`, `{"name":""}`, `{"name":"df","rows":201}`, `{"name":"df","offset":-1}`, `{"name":"df","filter":5}`},
 		"query_dataframes":    {`{}`, `{"sql":""}`, `{"sql":"SELECT 1","rows":-1}`, `{"sql":"SELECT 1","timeout_seconds":301}`},
-		"install_packages":    {`{"packages":["x"]}`, `{"packages":"x","upgrade":"yes"}`, `{"packages":"x","timeout_seconds":0}`},
+		"install_packages":    {`{"packages":[1]}`, `{"packages":{"x":1}}`, `{"packages":"x","upgrade":"yes"}`, `{"packages":"x","timeout_seconds":0}`},
 		"upload_to_colab":     {`{}`, `{"local_path":""}`, `{"local_path":"x","remote_path":1}`, `{"local_path":"x","overwrite":1}`},
 	}
 	for _, tool := range toolsOf(sets) {
@@ -378,7 +386,14 @@ func FuzzParseArguments(f *testing.F) {
 
 func TestAnExitIsExplained(t *testing.T) {
 	p := runProblem(contract.Execution{Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "SystemExit", EValue: "3"}})
-	if p.Message != "SystemExit: 3" || !strings.Contains(p.Hint, "its variables are still there") {
+	if p.Message != "the code raised “SystemExit: 3”" || !strings.Contains(p.Hint, "its variables are still there") {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestAMissingModuleIsInstalledOrUploaded(t *testing.T) {
+	p := runProblem(contract.Execution{Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "ModuleNotFoundError", EValue: "No module named 'x'"}})
+	if !strings.Contains(p.Hint, "install_packages") || !strings.Contains(p.Hint, "upload_to_colab") {
 		t.Errorf("%+v", p)
 	}
 }

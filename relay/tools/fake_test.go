@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line/linetest"
@@ -96,18 +97,18 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	executor.Reply(w, r, x, status, v)
 }
 
-func (f *fakeExecutor) runtime(t *testing.T) Runtime {
+func (f *fakeExecutor) runtime(t *testing.T) runtimes.Runtime {
 	t.Helper()
 	c, err := client.New(client.Config{BaseURL: f.URL, Secret: f.secret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return Runtime{Name: "test", URL: f.URL, Client: c}
+	return runtimes.Runtime{Name: "test", URL: f.URL, Client: c}
 }
 
 // directly is a runtime whose executor is a handler, without a network.
-func directly(t *testing.T, secret auth.Secret, executor http.Handler) Runtime {
+func directly(t *testing.T, secret auth.Secret, executor http.Handler) runtimes.Runtime {
 	t.Helper()
 	const url = "http://executor.test"
 	c, err := client.New(client.Config{BaseURL: url, Secret: secret, Transport: &direct{handler: executor}})
@@ -115,7 +116,7 @@ func directly(t *testing.T, secret auth.Secret, executor http.Handler) Runtime {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return Runtime{Name: "test", URL: url, Client: c}
+	return runtimes.Runtime{Name: "test", URL: url, Client: c}
 }
 
 // fakeRun is an execution on the fake: a test appends events and sets the status.

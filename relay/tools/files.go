@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
@@ -21,6 +23,8 @@ type filesArgs struct {
 type Files struct {
 	folder
 	More string `json:"more,omitempty"` // if truncated: how to list the rest
+
+	escaped bool // a name has characters that are not shown
 }
 
 // folder gives the embedded contract.Files a name that differs from its own field Files.
@@ -37,37 +41,79 @@ func listFiles() tool {
 		if err != nil {
 			return nil, problemAbout(hint.RemotePath, err)
 		}
-		for i := range got.Files {
-			got.Files[i].Name = plain.Name(got.Files[i].Name)
+		listed := &Files{folder: got}
+		for i, used := 0, 0; i < len(got.Files); i++ {
+			if used > maxListBytes {
+				got.Files, got.Truncated = got.Files[:i], true
+				break
+			}
+			f := &got.Files[i]
+			listed.escaped = listed.escaped || plain.Name(f.Name) != f.Name
+			f.Name, f.Path = plain.Name(f.Name), plain.Name(got.At(f.Name))
+			used += len(f.Path)
 		}
 		kept, cut := fitList(got.Files)
-		got.Files, got.Truncated = kept, got.Truncated || cut
-		listed := &Files{folder: got}
-		if got.Truncated {
-			listed.More = moreFiles(got)
+		listed.Files, listed.Truncated = kept, got.Truncated || cut
+		if listed.Truncated {
+			listed.More = moreFiles(listed.folder)
 		}
+		listed.Path = plain.Name(got.Path)
 		return listed, nil
 	})
 }
 
 // moreFiles says how to list the entries that did not fit into an answer.
 func moreFiles(f contract.Files) string {
-	return fmt.Sprintf("Only the first %d of %d entries are listed. List a subfolder, or see the rest with run_code_quick: import os; print(sorted(os.listdir(%q))[%d:])",
-		len(f.Files), f.FileCount+f.DirCount, f.Path, len(f.Files))
+	return fmt.Sprintf("Only the first %d of %d entries are listed. List a subfolder, or see the rest with run_code_quick: import os; print(sorted(os.listdir(%s))[%d:])",
+		len(f.Files), f.FileCount+f.DirCount, pythonPath(f.Path), len(f.Files))
 }
 
-func (f *Files) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: %s, %s\n", f.Path, plain.Count(f.FileCount, "file"), plain.Count(f.DirCount, "folder"))
-	for _, one := range f.Files {
-		if one.IsDir {
-			fmt.Fprintf(b, "%s/\n", one.Name)
+// pythonPath returns a path on the VM as Python writes it, in ASCII if it has characters that are
+// not shown.
+func pythonPath(path string) string {
+	raw := contract.UnescapeName(path)
+	switch {
+	case !utf8.ValidString(raw):
+		return "os.fsdecode(b" + asciiQuote([]byte(raw)) + ")"
+	case plain.Name(path) != raw:
+		return strconv.QuoteToASCII(raw)
+	}
+	return strconv.Quote(raw)
+}
+
+// asciiQuote is strconv.Quote with each byte that is not ASCII as \xNN.
+func asciiQuote(text []byte) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			fmt.Fprintf(&b, `\x%02x`, c)
 			continue
 		}
-		fmt.Fprintf(b, "%s  %d bytes\n", one.Name, one.SizeBytes)
+		quoted := strconv.Quote(string(rune(c)))
+		b.WriteString(quoted[1 : len(quoted)-1])
 	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func (f *Files) text(b *words) {
+	fmt.Fprintf(b, "%s: %s, %s\n", plain.WordName(f.Path), plain.Count(f.FileCount, "file"), plain.Count(f.DirCount, "folder"))
 	if f.More != "" {
-		fmt.Fprintf(b, "[… %s …]\n", f.More)
+		b.WriteString(f.More + "\n")
 	}
+	if f.escaped {
+		b.WriteString(`A \xNN in a name is a byte that cannot be shown; give the path as it is written here.` + "\n")
+	}
+	var list strings.Builder
+	for _, one := range f.Files {
+		if one.IsDir {
+			fmt.Fprintf(&list, "%s/\n", one.Name)
+			continue
+		}
+		fmt.Fprintf(&list, "%s  %d bytes, modified %s\n", one.Name, one.SizeBytes, one.Modified.UTC().Format(time.RFC3339))
+	}
+	b.quote("entries", list.String())
 }
 
 // oneLine quotes a name whose control characters would look like more entries.

@@ -61,15 +61,15 @@ func FuzzOutputs(f *testing.F) {
 			return
 		}
 		got := readOutputs(t.Context(), list, previewOutputs)
-		var b strings.Builder
+		var b words
 		for i := range got.outputs {
 			o := &got.outputs[i]
-			o.write(&b)
+			o.write(&b, "cell 1")
 			if !plainText(o.Text) || len(o.MIMETypes) > 20 {
 				t.Errorf("%s shows %+v", list, *o)
 			}
 		}
-		if n := utf8.RuneCountInString(b.String()); len(got.outputs) > previewOutputs.outputs || n > 60_000 {
+		if n := utf8.RuneCountInString(b.text(100_000)); len(got.outputs) > previewOutputs.outputs || n > 60_000 {
 			t.Errorf("%d outputs of %d characters are shown", len(got.outputs), n)
 		}
 		tab, col := tabOutputs{}, render.New(render.Options{New: true})

@@ -16,6 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 )
 
 // host is an MCP host on the other end of real pipes. It checks what every host
@@ -23,6 +26,7 @@ import (
 // has structured content that fits the tool's output schema.
 type host struct {
 	t       *testing.T
+	relay   *Relay
 	writing sync.Mutex // apart from mu: the relay may write before it reads on
 	stdin   io.WriteCloser
 
@@ -51,11 +55,11 @@ type message struct {
 type result struct {
 	IsError    bool            `json:"isError"`
 	Structured json.RawMessage `json:"structuredContent"`
-	Content    []struct {
-		Type, Text, Data, MimeType string
-	} `json:"content"`
-	bytes int
+	Content    []content       `json:"content"`
+	bytes      int
 }
+
+type content struct{ Type, Text, Data, MimeType string }
 
 func (r result) outcome(t *testing.T) Outcome { return decode[Outcome](t, r.Structured) }
 func (r result) run(t *testing.T) Run         { return decode[Run](t, r.Structured) }
@@ -73,6 +77,7 @@ func startHost(t *testing.T, cfg Config) *host {
 	if cfg.Hold == 0 {
 		cfg.Hold = 10 * time.Second
 	}
+	cfg.Structured = true
 	return serveHost(t, New(cfg))
 }
 
@@ -80,7 +85,7 @@ func serveHost(t *testing.T, r *Relay) *host {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	h := &host{t: t, stdin: inW, waiting: map[string]chan message{}, outputs: map[string]json.RawMessage{}}
+	h := &host{t: t, relay: r, stdin: inW, waiting: map[string]chan message{}, outputs: map[string]json.RawMessage{}}
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		if err := r.Serve(context.Background(), inR, outW); err != nil {
@@ -248,7 +253,8 @@ func (h *host) result(name string, m message) result {
 		h.t.Errorf("%s: %s does not fit its schema: %v", name, r.Structured, err)
 	}
 	o := r.outcome(h.t)
-	if o.Success == r.IsError || r.IsError != (o.Error != nil) {
+	picture := slices.ContainsFunc(r.Content, func(c content) bool { return c.Type == "image" })
+	if o.Success != (o.Error == nil) || r.IsError != (o.Error != nil && !picture) {
 		h.t.Errorf("%s: success %v, isError %v, error %v", name, o.Success, r.IsError, o.Error)
 	}
 	if e := o.Error; e != nil && (e.Code == "" || e.Message == "" || e.Hint == "") {
@@ -266,8 +272,8 @@ func serveFake(t *testing.T, hold time.Duration) (*host, *fakeExecutor) {
 	f := newFake(t)
 	rt := f.runtime(t)
 	h := startHost(t, Config{
-		Resolve: func(string) (Runtime, error) { return rt, nil },
-		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: Toolsets, Notebooks: sampleRoots(t),
+		Resolve: func(string) (runtimes.Runtime, error) { return rt, nil },
+		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: toolsets.All, Notebooks: sampleRoots(t),
 	})
 	return h, f
 }
@@ -280,8 +286,8 @@ func onOwnClock(t *testing.T, hold time.Duration, test func(t *testing.T, h *hos
 		f := unserved()
 		rt := directly(t, f.secret, f)
 		h := startHost(t, Config{
-			Resolve: func(string) (Runtime, error) { return rt, nil },
-			SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: Toolsets, Notebooks: sampleRoots(t),
+			Resolve: func(string) (runtimes.Runtime, error) { return rt, nil },
+			SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: toolsets.All, Notebooks: sampleRoots(t),
 		})
 		test(t, h, f)
 	})

@@ -1,12 +1,17 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
@@ -14,18 +19,22 @@ import (
 const installMIME = contract.OwnMIME + "install+json"
 
 type installArgs struct {
-	Packages string  `json:"packages" default:"" max:"20000" doc:"Such as: pandas>=2,<3 rich[jupyter]"`
+	Packages string  `json:"packages" default:"" max:"20000" list:"true" doc:"Such as: pandas>=2,<3 rich[jupyter]; a list also works."`
 	Path     string  `json:"requirements_path" default:"" max:"4096" doc:"A requirements file on the VM."`
 	Upgrade  bool    `json:"upgrade" default:"false" doc:"Also replace installed releases by newer ones."`
 	Timeout  float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"Deadline."`
 	target
 }
 
-// Installed is the answer of install_packages.
+// Installed is the answer of install_packages, and of get_execution, which may read the end of an
+// installation.
 type Installed struct {
 	*Run
-	Installed     []InstalledChange `json:"installed,omitzero"`      // the distributions that changed
-	RestartNeeded []string          `json:"restart_needed,omitzero"` // those that are imported already: the kernel goes on with their old code
+	Installed     []InstalledChange `json:"installed,omitzero" schema:"-"`      // the distributions that changed
+	Unchanged     []InstalledChange `json:"unchanged,omitzero" schema:"-"`      // those that were asked for and are as they were
+	RestartNeeded []string          `json:"restart_needed,omitzero" schema:"-"` // those that are imported already: the kernel goes on with their old code
+
+	reported bool
 }
 
 // InstalledChange is a distribution that changed. Old or New is empty for none.
@@ -38,17 +47,35 @@ type InstalledChange struct {
 // installReport is what install/run.py displays.
 type installReport struct {
 	Installed     []InstalledChange `json:"installed"`
+	Unchanged     []InstalledChange `json:"unchanged"`
 	RestartNeeded []string          `json:"restart_needed"`
 	Kind, Hint    string            // of a failure
+}
+
+// joined returns a list of strings as one string, each on a line of its own, and anything else
+// as it is. Models send a list, or a string that contains one.
+func joined(raw json.RawMessage) json.RawMessage {
+	text := []byte(raw)
+	if inner := ""; json.Unmarshal(raw, &inner) == nil {
+		text = []byte(inner)
+	}
+	var items []string
+	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) || json.Unmarshal(text, &items) != nil {
+		return raw
+	}
+	return encode(strings.Join(items, "\n"))
 }
 
 func installPackages() tool {
 	return define(spec{
 		name: "install_packages", title: "Install Python packages",
 		summary:     "installs Python packages on the VM with uv or pip and says which imported ones need a restart",
-		description: "Use it to install Python packages for the kernel. It answers as run_code_long does. restart_needed names changed packages that are imported already; restart_kernel loads them.",
+		description: "Use it to install Python packages for the kernel. It answers as run_code_long does, and says what changed and what restart_kernel must load anew.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args installArgs) (*Installed, *Problem) {
+		if raw := contract.UnescapeName(args.Path); utf8.ValidString(raw) { // lists show paths escaped
+			args.Path = raw
+		}
 		var w installWatch
 		// Lists of executions show it: the relay's own as a source, and the VM's as the first line.
 		title := plain.Line("install_packages " + strings.Join(strings.Fields(args.Packages+" "+args.Path), " "))
@@ -72,7 +99,7 @@ type installWatch struct{ report *installReport }
 
 func (w *installWatch) see(e contract.Event) {
 	text, ok := e.Data[installMIME]
-	if !ok || e.Type != contract.EventDisplayData || client.CheckItems(text, map[string]int{"": maxReportItems}) != nil {
+	if !ok || e.Type != contract.EventDisplayData || len(text) > client.MaxInline || client.CheckItems(text, map[string]int{"": maxReportItems}) != nil {
 		return
 	}
 	var r installReport
@@ -87,14 +114,75 @@ func (w *installWatch) answer(run *Run, p *Problem) (*Installed, *Problem) {
 	if r == nil {
 		return got, p
 	}
-	got.Installed, got.RestartNeeded = firsts(r.Installed), firsts(r.RestartNeeded)
+	got.Installed, got.Unchanged, got.RestartNeeded, got.reported = firsts(r.Installed), firsts(r.Unchanged), firsts(r.RestartNeeded), true
 	if p == nil || r.Kind == "" || p.Code != string(contract.StatusFailed) {
 		return got, p
 	}
 	p = p.copy()
-	p.Hint, p.Traceback = brief(r.Hint), "" // the message has the installer's lines
+	p.Hint, p.Traceback = "Correct the call; "+saidByVM(r.Hint), "" // the message has the installer's lines
 	if r.Kind == codeBadRequest {
 		p.Code = codeBadRequest
 	}
 	return got, p
+}
+
+// text folds what the installer printed to what changed.
+func (i *Installed) text(b *words) {
+	if !i.reported || !contract.Status(i.Status).Finished() {
+		i.Run.text(b)
+		return
+	}
+	folded := *i.Run
+	folded.Stdout, folded.Truncated, folded.NextCommand = "", false, ""
+	folded.Outputs = slices.DeleteFunc(slices.Clone(i.Outputs), func(o render.Output) bool { return slices.Contains(o.MIMETypes, installMIME) })
+	folded.text(b)
+	fmt.Fprintf(b, "%s\n", i.changes())
+	if len(i.RestartNeeded) > 0 {
+		fmt.Fprintf(b, "Already imported, so the old code goes on running until the kernel restarts: %s\nNext step: restart_kernel() loads the new releases; variables are gone then.\n", someOf(i.RestartNeeded, shownPart))
+	}
+	fmt.Fprintf(b, "What the installer printed is left out here%s; get_execution(execution_id=%q) reads it.\n", i.savedStreams(), i.ExecutionID)
+}
+
+// changes says in a sentence what changed.
+func (i *Installed) changes() string {
+	var installed, removed []InstalledChange
+	for _, c := range i.Installed {
+		if c.New == "" {
+			removed = append(removed, c)
+		} else {
+			installed = append(installed, c)
+		}
+	}
+	parts := []string{"Installed: nothing"}
+	if len(installed) > 0 {
+		parts[0] = "Installed: " + someOf(installed, func(c InstalledChange) string {
+			if c.Old == "" {
+				return shownPart(c.Name) + " " + shownPart(c.New)
+			}
+			return fmt.Sprintf("%s %s (was %s)", shownPart(c.Name), shownPart(c.New), shownPart(c.Old))
+		})
+	}
+	if len(removed) > 0 {
+		parts = append(parts, "removed: "+someOf(removed, func(c InstalledChange) string { return shownPart(c.Name) + " " + shownPart(c.Old) }))
+	}
+	if len(i.Unchanged) > 0 {
+		parts = append(parts, "unchanged: "+someOf(i.Unchanged, func(c InstalledChange) string { return shownPart(c.Name) + " " + shownPart(c.New) }))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// shownPart is a name or a version from the VM.
+func shownPart(s string) string { return inline(clipTo(s, 80)) }
+
+// someOf lists the first 40 items.
+func someOf[T any](items []T, show func(T) string) string {
+	const most = 40
+	var all []string
+	for _, item := range items[:min(len(items), most)] {
+		all = append(all, show(item))
+	}
+	if more := len(items) - most; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, ", ")
 }

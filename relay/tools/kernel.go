@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
@@ -50,6 +49,6 @@ func (c *call) intendedKernel(ctx context.Context, ask func(context.Context) (co
 	return k.KernelID, nil
 }
 
-func (k *Kernel) text(b *strings.Builder) {
-	fmt.Fprintf(b, "New kernel %s (Python %s), %s. All variables of the old one are gone.\n", k.KernelID, k.Python, k.Status)
+func (k *Kernel) text(b *words) {
+	fmt.Fprintf(b, "New kernel %s (Python %s), %s. All variables of the old one are gone.\n", inline(k.KernelID), inline(k.Python), k.Status)
 }

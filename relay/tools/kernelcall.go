@@ -53,9 +53,10 @@ func lateProblem(e contract.Execution) *Problem {
 			Hint: "Ask for less, or do it in run_code_long.",
 		}
 	}
-	p := refusalProblem(&contract.Error{
-		Code: contract.CodeKernelBusy, Behind: e.Behind, Message: "another run occupies the kernel; this call waited, and its place in the queue was given up",
-	})
+	p := refusalProblem(&contract.Error{Code: contract.CodeKernelBusy, Behind: e.Behind})
+	if client.WaitsForInput(e.Behind) == nil {
+		p.Message = "another run occupies the kernel; this call waited, and its place in the queue was given up"
+	}
 	if b := client.Behind(e); b != nil && client.WaitsForInput(b) == nil {
 		p.Message = fmt.Sprintf("run %s occupies the kernel; this call waited, and its place in the queue was given up", b.ExecutionID)
 		p.Hint = hint.ForRefusal(&contract.Error{Code: contract.CodeKernelBusy}).Model

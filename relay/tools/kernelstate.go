@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
@@ -53,7 +54,7 @@ func saveState() tool {
 	return define(spec{
 		name: "save_kernel_state", title: "Save the kernel's variables",
 		summary:     "saves the kernel's variables on the laptop, in versions",
-		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; skipped lists what can't be saved. With status \"saving\" call again with the same arguments and run nothing in between. As a test, it loads objects of your own classes in a copy of the kernel, which runs their __setstate__.",
+		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; the answer names what can't be saved. With status saving, call again with the same arguments and run nothing in between.",
 		openWorld:   true, bulk: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
@@ -96,7 +97,7 @@ func restoreState() tool {
 	return define(spec{
 		name: "restore_kernel_state", title: "Restore the kernel's variables",
 		summary:     "restores saved variables in any kernel, also on a new VM",
-		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced and listed in overwritten. With status \"restoring\" call again with the same arguments. Loading runs code: never put a stranger's files into CHECKPOINT_DIR/state.",
+		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced. With status restoring, call again with the same arguments.",
 		destructive: true, idempotent: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args restoreArgs) (*RestoredState, *Problem) {
 		got, err := kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
@@ -147,8 +148,8 @@ func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err erro
 		return doing, nil // only the call's time is over
 	}
 	problem := problemOf(err)
-	if run, ok := errors.AsType[*kernelstate.RunError](err); ok {
-		problem = runProblem(run.Execution)
+	if run, ok := errors.AsType[*kernelcall.EndedError](err); ok {
+		problem = runProblem(run.Last)
 	}
 	return "failed", withHintAbout(hint.KernelState, problem, err)
 }
@@ -198,36 +199,47 @@ func (s *KernelState) fit() {
 	s.Variables, s.Modules, s.Skipped = firsts(s.Variables), firsts(s.Modules), firsts(s.Skipped)
 }
 
-func (s *SavedState) text(b *strings.Builder) {
+func (s *SavedState) text(b *words) {
 	s.KernelState.text(b, s.Status)
 	if s.Path != "" {
 		fmt.Fprintf(b, "Saved in %s\n", s.Path)
 	}
 }
 
-func (r *RestoredState) text(b *strings.Builder) {
+func (r *RestoredState) text(b *words) {
 	r.KernelState.text(b, r.Status)
 	if len(r.Overwritten) > 0 {
-		fmt.Fprintf(b, "Replaced: %s\n", strings.Join(r.Overwritten, ", "))
+		fmt.Fprintf(b, "Replaced: %s\n", inlineList(r.Overwritten))
 	}
 }
 
-func (s *KernelState) text(b *strings.Builder, status string) {
+func (s *KernelState) text(b *words, status string) {
 	fmt.Fprintf(b, "State %q: %s", s.Name, status)
 	if s.SHA256 != "" {
-		fmt.Fprintf(b, ", version %s of %s, %s, %s, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), plain.Count(s.VariableCount, "variable"), plain.Count(len(s.Modules), "module"), progress.Bytes(s.Bytes), s.Pickler)
+		fmt.Fprintf(b, ", version %s of %s, %s, %s, %s, with %s", inline(s.Version), s.Created.UTC().Format(time.RFC3339), plain.Count(s.VariableCount, "variable"), plain.Count(len(s.Modules), "module"), progress.Bytes(s.Bytes), inline(s.Pickler))
 	}
 	b.WriteString("\n")
-	if s.NextCommand != "" && s.Doing != "" {
-		fmt.Fprintf(b, "Now %s\n", s.Doing)
-	}
 	if s.NextCommand != "" {
-		fmt.Fprintf(b, "Not done yet: call %s to continue.\n", s.NextCommand)
+		fmt.Fprintf(b, "Not done yet. Next step: %s\n", s.NextCommand)
+	}
+	b.notes(s.Warnings)
+	if s.NextCommand != "" {
+		b.quote("now", s.Doing)
+	}
+	var names, skipped strings.Builder
+	for _, v := range s.Variables {
+		fmt.Fprintf(&names, "%s: %s", oneLine(v.Name), oneLine(v.Type))
+		if v.Bytes > 0 {
+			fmt.Fprintf(&names, ", %s", progress.Bytes(v.Bytes))
+		}
+		names.WriteString("\n")
+	}
+	for _, m := range s.Modules {
+		fmt.Fprintf(&names, "%s: module\n", oneLine(m.Name))
 	}
 	for _, l := range s.Skipped {
-		fmt.Fprintf(b, "Skipped %s: %s\n", oneLine(l.Name), l.Reason)
+		fmt.Fprintf(&skipped, "%s: %s\n", oneLine(l.Name), l.Reason)
 	}
-	for _, w := range s.Warnings {
-		fmt.Fprintf(b, "Note: %s\n", w)
-	}
+	b.quote("variables", names.String())
+	b.quote(fmt.Sprintf("skipped: %d", s.SkippedCount), skipped.String())
 }

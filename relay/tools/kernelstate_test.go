@@ -84,7 +84,7 @@ func TestSaveThatOutlivesItsCallIsSavedByTheSameCall(t *testing.T) {
 		if a.Path == "" || len(a.Skipped) != 1 {
 			t.Errorf("%s", second.Structured)
 		}
-		for _, part := range []string{"2 variables, 1 module,", "with dill", "Skipped gen: it holds a generator", a.Path} {
+		for _, part := range []string{"2 variables, 1 module,", "with dill", "gen: it holds a generator", a.Path} {
 			if !strings.Contains(second.Content[0].Text, part) {
 				t.Errorf("the text lacks %q: %s", part, second.Content[0].Text)
 			}

@@ -6,20 +6,14 @@ import (
 	"time"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
-
-// LastSeen stores the kernel last seen of each runtime, by the runtime's name, for the
-// relay processes after this one. Both functions are nil when nothing is to be stored.
-type LastSeen struct {
-	Load func(runtime string) pairing.LastSeen
-	Save func(runtime string, seen pairing.LastSeen)
-}
 
 // lastKernels remembers the kernel last seen of each runtime, so that a call can warn when
 // a different one answers.
 type lastKernels struct {
-	stored LastSeen // read for a runtime that this process has not seen yet
+	stored runtimes.LastSeen // read for a runtime that this process has not seen yet
 
 	mu   sync.Mutex
 	last map[string]pairing.LastSeen

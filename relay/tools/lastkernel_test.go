@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
 // laptop is where relays keep what they last saw of each runtime.
-func laptop(t *testing.T) LastSeen {
+func laptop(t *testing.T) runtimes.LastSeen {
 	t.Helper()
 	store := pairing.Open(t.TempDir())
-	return LastSeen{Load: store.LastSeen, Save: func(name string, seen pairing.LastSeen) {
+	return runtimes.LastSeen{Load: store.LastSeen, Save: func(name string, seen pairing.LastSeen) {
 		if err := store.SaveLastSeen(name, seen); err != nil {
 			t.Error(err)
 		}
@@ -22,10 +23,10 @@ func laptop(t *testing.T) LastSeen {
 }
 
 // newRelay is a new relay process on the laptop.
-func newRelay(t *testing.T, f *fakeExecutor, lastSeen LastSeen) *host {
+func newRelay(t *testing.T, f *fakeExecutor, lastSeen runtimes.LastSeen) *host {
 	t.Helper()
 	runtime := f.runtime(t)
-	return startHost(t, Config{Resolve: func(string) (Runtime, error) { return runtime, nil }, LastSeen: lastSeen, SaveDir: t.TempDir()})
+	return startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return runtime, nil }, LastSeen: lastSeen, SaveDir: t.TempDir()})
 }
 
 // become makes the fake another VM, or another kernel on the same one.
@@ -86,7 +87,7 @@ func TestARestartThatWasAskedForIsNoNews(t *testing.T) {
 // An idle relay does not write to the disk: the last seen kernel is written when it changes.
 func TestTheLastSeenKernelIsWrittenOnlyWhenItChanges(t *testing.T) {
 	written := 0
-	k := lastKernels{stored: LastSeen{Save: func(string, pairing.LastSeen) { written++ }}}
+	k := lastKernels{stored: runtimes.LastSeen{Save: func(string, pairing.LastSeen) { written++ }}}
 	began := time.Now()
 	for range 3 {
 		k.update("a", "i", "k")

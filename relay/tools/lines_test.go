@@ -10,6 +10,8 @@ import (
 	"io"
 	"testing"
 	"time"
+
+	"colabrelay/relay/runtimes"
 )
 
 // lines is a host that sees each line as it is, and reads only when it is told to.
@@ -42,7 +44,7 @@ func serveLines(t *testing.T, r *Relay, held int64) *lines {
 
 // withoutRuntime is a relay whose calls all fail at once.
 func withoutRuntime() *Relay {
-	return New(Config{Resolve: func(string) (Runtime, error) { return Runtime{}, errors.New("no runtime") }, Hold: time.Second, Version: "1.2"})
+	return New(Config{Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no runtime") }, Hold: time.Second, Version: "1.2"})
 }
 
 func (l *lines) send(format string, args ...any) {

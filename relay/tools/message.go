@@ -102,6 +102,7 @@ type callParams struct {
 		// Since protocol version 2026-07-28, each request has these two.
 		Version      string                  `json:"io.modelcontextprotocol/protocolVersion"`
 		Capabilities *mcp.ClientCapabilities `json:"io.modelcontextprotocol/clientCapabilities"`
+		Client       mcp.Implementation      `json:"io.modelcontextprotocol/clientInfo"`
 	} `json:"_meta"`
 }
 
@@ -159,8 +160,10 @@ func (c *callParams) encode(id json.RawMessage, a answer, modern []byte) []byte 
 	if a.isError {
 		b.WriteString(`,"isError":true`)
 	}
-	b.WriteString(`,"structuredContent":`)
-	b.Write(a.structured)
+	if a.structured != nil {
+		b.WriteString(`,"structuredContent":`)
+		b.Write(a.structured)
+	}
 	b.WriteString("}}\n")
 	return b.Bytes()
 }

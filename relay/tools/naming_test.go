@@ -25,8 +25,8 @@ func TestAnErrorNamesTheItemAndTheTool(t *testing.T) {
 	}{
 		{"inspect_variable", map[string]any{"name": "nope"}, "GET", contract.PathInspect, contract.CodeNotFound, "no such variable", []string{`no such variable "nope"`, "list_colab_variables shows those there are"}},
 		{"get_execution", map[string]any{"execution_id": "e9"}, "GET", contract.PathExecutions + "/e9", contract.CodeNotFound, "no such execution", []string{`no such run "e9"`, "list_executions shows the runs"}},
-		{"interrupt_execution", map[string]any{"execution_id": "e9"}, "POST", contract.PathExecutions + "/e9/interrupt", contract.CodeConflict, "the execution has finished", []string{`run "e9": the execution has finished`, "get_execution shows"}},
-		{"provide_input", map[string]any{"execution_id": "e9", "text": "x"}, "POST", contract.PathExecutions + "/e9/input", contract.CodeConflict, "the execution is not waiting for input", []string{`run "e9": the execution is not waiting`, "get_execution shows"}},
+		{"interrupt_execution", map[string]any{"execution_id": "e9"}, "POST", contract.PathExecutions + "/e9/interrupt", contract.CodeConflict, "the execution has finished", []string{`run "e9": the VM says: “the execution has finished”`, "get_execution shows"}},
+		{"provide_input", map[string]any{"execution_id": "e9", "text": "x"}, "POST", contract.PathExecutions + "/e9/input", contract.CodeConflict, "the execution is not waiting for input", []string{`run "e9": the VM says: “the execution is not waiting`, "get_execution shows"}},
 	} {
 		refuse(each.method, each.path, each.code, each.refusal)
 		text := h.call(each.tool, each.args).Content[0].Text
@@ -58,7 +58,7 @@ func TestWaitingSaysForWhatAndWhere(t *testing.T) {
 			e.Status, e.QueuePosition, e.Behind = contract.StatusQueued, 1, &other
 		})
 		r := h.call("run_code_quick", map[string]any{"code": "x"})
-		for _, want := range []string{`Waiting for run e1 on runtime "test"; do not submit the code again.`, `Next: get_execution(execution_id="e2", offset=0, wait_seconds=1)`} {
+		for _, want := range []string{`Waiting for run e1 on runtime "test"; do not submit the code again.`, `Next step: get_execution(execution_id="e2", offset=0, wait_seconds=1)`} {
 			if !strings.Contains(r.Content[0].Text, want) {
 				t.Errorf("%q is not in %q", want, r.Content[0].Text)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/relay/hint"
 	"colabrelay/relay/nbrun"
+	"colabrelay/relay/plain"
 )
 
 // again is the call that continues the run: the same one, with the arguments that are not their
@@ -28,10 +29,8 @@ func (a runNotebookArgs) again() string {
 		return s
 	}
 	return command("run_notebook", "notebook_path", a.Path, "output_path", a.Output, "cells", text(a.Cells, "all"),
-		"parameters", a.Parameters, "on_error", text(a.OnError, "skip_dependents"), "force", a.Force,
-		"max_retries", number(float64(a.MaxRetries), 2), "retry_budget", number(float64(a.RetryBudget), 10), "retry_on", a.RetryOn,
-		"cell_timeout_seconds", number(a.CellTimeout, 600), "run_timeout_seconds", number(a.RunTimeout, 0),
-		"restart", a.Restart, "on_new_kernel", text(a.OnNew, "rerun"), "on_change", text(a.OnChange, "continue"),
+		"parameters", a.Parameters, "on_error", text(a.OnError, "stop"), "retries", number(float64(a.Retries), 0),
+		"cell_timeout_seconds", number(a.CellTimeout, 600), "restart", a.Restart, "on_new_kernel", text(a.OnNew, "stop"),
 		"state_name", a.State, "runtime", a.Runtime)
 }
 
@@ -41,11 +40,14 @@ func (r *NotebookRun) next(c *call, args runNotebookArgs, o nbrun.Outcome) strin
 	case args.DryRun || !r.CanContinue:
 		return ""
 	case o.Prompt != nil && r.password:
-		return fmt.Sprintf("the cell asks for a password. %s Then call %s", hint.ForPassword(o.Prompt.ExecutionID), args.again())
+		return fmt.Sprintf("the cell asks for a password. %s Then call %s", hint.ForPassword(o.Execution.ExecutionID), args.again())
 	case o.Prompt != nil:
-		return fmt.Sprintf("%s, then %s", command("provide_input", "execution_id", o.Prompt.ExecutionID, "text", "…", "runtime", args.Runtime), args.again())
+		return fmt.Sprintf("%s, then %s", command("provide_input", "execution_id", o.Execution.ExecutionID, "text", "…", "runtime", args.Runtime), args.again())
 	case o.Behind != nil:
 		return fmt.Sprintf("the cell waits for %s. %s Then call %s", hint.Asking(o.Behind), hint.ForPrompt(o.Behind).Model, args.again())
+	}
+	if o.Status == nbrun.StatusNewKernel {
+		args.OnNew = string(nbrun.Rerun)
 	}
 	return args.again()
 }
@@ -58,9 +60,7 @@ func (r *NotebookRun) problem(c *call, o nbrun.Outcome, err error) *Problem {
 		r.Notes = append(r.Notes, "the VM did not answer the last request before this call's time was over")
 		return nil
 	case unreachable(err):
-		p := problemOf(err).copy()
-		p.Message = fmt.Sprintf("the VM could not be reached (%s); what has run is recorded, and cells that were sent continue on the VM", p.Message)
-		return p
+		return unread(err, "if the executor ended, the next call says what ran")
 	default:
 		return c.notebookProblem(err)
 	}
@@ -68,20 +68,26 @@ func (r *NotebookRun) problem(c *call, o nbrun.Outcome, err error) *Problem {
 	case nbrun.StatusPlanned, nbrun.StatusRunning, nbrun.StatusWaitingForInput, nbrun.StatusSucceeded:
 		return nil
 	}
-	return &Problem{Code: string(o.Status), Message: r.failure(o), Hint: runHints[o.Status]}
+	p := &Problem{Code: string(o.Status), Message: runMessages[o.Status], Hint: runHints[o.Status]}
+	if o.Status == nbrun.StatusFailed {
+		p.Message = r.failedText()
+	}
+	if r.Counts[string(nbrun.CellTimedOut)] > 0 {
+		p.Hint = "Allow the cell more time with cell_timeout_seconds, or with the tag timeout=N (seconds). " + p.Hint
+	}
+	return p
 }
 
-// failure says why a run did not succeed.
-func (r *NotebookRun) failure(o nbrun.Outcome) string {
-	text := runMessages[o.Status] + r.countsText()
-	if len(r.Failed) > 0 {
-		f := r.Failed[0]
-		text += fmt.Sprintf("; the first is cell %s (index %d)", f.CellID, f.Index)
-		if f.Error != "" {
-			text += ": " + f.Error
-		}
+// failedText says how far a run went in which cells failed.
+func (r *NotebookRun) failedText() string {
+	left, skipped := r.Counts[string(nbrun.CellNotRun)], r.Counts[string(nbrun.CellSkipped)]
+	switch {
+	case left > 0:
+		return fmt.Sprintf("cells failed, and %s did not run", plain.Count(left, "cell"))
+	case skipped > 0:
+		return "the run went on to its end; cells failed, and cells that need them were skipped"
 	}
-	return text
+	return "the run went on to its end, but cells failed"
 }
 
 // countsText is the counts as prose, in brackets.
@@ -98,18 +104,15 @@ func (r *NotebookRun) countsText() string {
 
 // runMessages says what each bad status means.
 var runMessages = map[nbrun.Status]string{
-	nbrun.StatusFailed:      "the run is finished, but cells failed or were skipped",
-	nbrun.StatusInterrupted: "the run was stopped by an interrupt or a restart of the kernel",
-	nbrun.StatusTimedOut:    "the run was stopped: run_timeout_seconds are over",
-	nbrun.StatusKernelDied:  "the run was stopped: one cell ended the kernel twice",
+	nbrun.StatusInterrupted: "the run was stopped by an interrupt",
+	nbrun.StatusKernelDied:  "the run was stopped: the kernel died under a cell",
 	nbrun.StatusNewKernel:   "the kernel is new and lacks the variables of the cells that ran; on_new_kernel is stop",
 }
 
 // runHints says what to do about each.
 var runHints = map[nbrun.Status]string{
-	nbrun.StatusFailed:      "Look at failed_cells, correct the cells with update_cell, then call run_notebook with cells=\"dirty\".",
-	nbrun.StatusInterrupted: "Ask the user if the run should go on; next_command continues it.",
-	nbrun.StatusTimedOut:    "Call run_notebook with cells=\"dirty\" to run the rest, with a longer run_timeout_seconds.",
-	nbrun.StatusKernelDied:  "The cell probably needs more memory than the VM has: make it smaller with update_cell, then call run_notebook with cells=\"dirty\".",
-	nbrun.StatusNewKernel:   "Call run_notebook with on_new_kernel=\"rerun\" to run all selected cells again, or restore_kernel_state first.",
+	nbrun.StatusFailed:      "Correct the cells that failed with update_cell, then call run_notebook with cells=\"dirty\".",
+	nbrun.StatusInterrupted: "Ask the user if the run should go on; the same call continues it.",
+	nbrun.StatusKernelDied:  "If memory ran out, have the cell need less (update_cell). Then call run_notebook with cells=\"dirty\".",
+	nbrun.StatusNewKernel:   "Call run_notebook with on_new_kernel=\"rerun\" to run all selected cells again, also those that have run.",
 }

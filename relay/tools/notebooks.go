@@ -141,5 +141,5 @@ func notePlain(notes []string, ids []string) []string {
 	if len(ids) == 0 {
 		return notes
 	}
-	return append(notes, fmt.Sprintf("control and invisible characters are not shown here, but stay in the file; cells with some: %s", strings.Join(ids[:min(len(ids), 5)], ", ")))
+	return append(notes, fmt.Sprintf("control and invisible characters and halves of surrogate pairs are not shown here, but stay in the file; update_cell keeps them if find changes another part; cells with some: %s", strings.Join(ids[:min(len(ids), 5)], ", ")))
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"colabrelay/relay/page"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
@@ -35,10 +35,10 @@ func openConnection() tool {
 	return define(spec{
 		name: "open_colab_browser_connection", title: "Connect to Colab's page",
 		summary:     "opens Colab in the user's browser and connects to its notebook; get_cells and the other tools for cells then work there without `notebook_path`; with `start_executor`, also starts and pairs the executor on the page's VM",
-		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, add_code_cell, update_cell, run_code_cell and so on without notebook_path. While waiting is true, call again. Show the user url if no page opens; it is for this user alone.",
+		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, add_code_cell, update_cell, run_code_cell and so on without notebook_path. While it waits, call again. Show the user the URL if no page opens; it is for this user alone.",
 		idempotent:  true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args openArgs) (*PageConnection, *Problem) {
-		c.target = Runtime{}
+		c.target = runtimes.Runtime{}
 		switch err := page.CheckNotebookURL(args.URL); {
 		case c.cfg.Page == nil:
 			return nil, notServed
@@ -113,18 +113,16 @@ func (a openArgs) again() string {
 	return command("open_colab_browser_connection", "notebook_url", a.URL, "start_executor", a.Executor, "runtime", a.Runtime, "status_cell", a.StatusCell)
 }
 
-func (p *PageConnection) text(b *strings.Builder) {
+func (p *PageConnection) text(b *words) {
 	switch {
 	case p.Executor != "":
 		fmt.Fprintf(b, "Connected to the notebook in Colab, and the executor on its VM is paired as runtime %q.\n", p.Executor)
 	case p.Connected && p.Waiting:
-		fmt.Fprintf(b, "Connected to the notebook in Colab. The executor is still being started. Next: %s\n", p.NextCommand)
+		fmt.Fprintf(b, "Connected to the notebook in Colab. The executor is still being started. Next step: %s\n", p.NextCommand)
 	case p.Connected:
 		b.WriteString("Connected to the notebook in Colab. The tools for cells act on it when notebook_path is omitted; begin with get_cells.\n")
 	case p.URL != "": // else the problem says why there is no link
-		fmt.Fprintf(b, "No tab of Colab is connected. The user opens this URL, if no page has opened: %s\nNext: %s\n", p.URL, p.NextCommand)
+		fmt.Fprintf(b, "No tab of Colab is connected. The user opens this URL, if no page has opened: %s\nNext step: %s\n", p.URL, p.NextCommand)
 	}
-	for _, n := range p.Notes {
-		fmt.Fprintf(b, "Note: %s\n", n)
-	}
+	b.notes(p.Notes)
 }

@@ -15,6 +15,8 @@ import (
 	"colabrelay/relay/hint"
 	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/shared/e2e/standin"
 )
 
@@ -57,7 +59,7 @@ func TestConnectingATab(t *testing.T) {
 func TestTheToolsForTheTabAreThereFromTheStart(t *testing.T) {
 	p := page.New(page.Config{})
 	t.Cleanup(p.Close)
-	c := sdkClient(t, New(Config{Toolsets: []Toolset{Page}, Page: p, Hold: time.Second, Resolve: func(string) (Runtime, error) { return Runtime{}, errors.New("nothing is paired") }}))
+	c := sdkClient(t, New(Config{Toolsets: []toolsets.Toolset{toolsets.Page}, Page: p, Hold: time.Second, Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("nothing is paired") }}))
 	list, err := c.ListTools(t.Context(), mcp.ListToolsRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +78,7 @@ func TestTheToolsForTheTabAreThereFromTheStart(t *testing.T) {
 	}
 	var req mcp.CallToolRequest
 	req.Params.Name = "get_cells"
-	if res, err := c.CallTool(t.Context(), req); err != nil || !res.IsError || !strings.Contains(fmt.Sprint(res.StructuredContent), "open_colab_browser_connection first") {
+	if res, err := c.CallTool(t.Context(), req); err != nil || !res.IsError || !strings.Contains(fmt.Sprint(res.Content), "open_colab_browser_connection first") {
 		t.Errorf("%+v %v", res, err)
 	}
 }
@@ -104,7 +106,7 @@ func TestWaitingForTheTabGoesOn(t *testing.T) {
 	if r.IsError || got.Connected || !got.Waiting || got.URL != d.opened[0] || got.NextCommand != `open_colab_browser_connection(notebook_url="`+notebook+`")` {
 		t.Errorf("%s", r.Structured)
 	}
-	if text := r.Content[0].Text; !strings.Contains(text, got.URL) || !strings.Contains(text, "Next: open_colab") {
+	if text := r.Content[0].Text; !strings.Contains(text, got.URL) || !strings.Contains(text, "Next step: open_colab") {
 		t.Error(text)
 	}
 	tab, err := standin.Dial(t.Context(), got.URL, standin.Options{}) // the person opens the URL after all
@@ -161,7 +163,7 @@ func TestWhyNoTabIsConnected(t *testing.T) {
 		if (p == nil) != (test.code == "") || p != nil && (p.Code != test.code || !strings.Contains(p.Message, test.words)) || got.Waiting != test.waiting {
 			t.Errorf("%s: %+v %+v", name, got, p)
 		}
-		var b strings.Builder
+		var b words
 		got.text(&b)
 		if got.URL == "" && b.Len() > 0 {
 			t.Errorf("%s: without a link, the answer says %q", name, b.String())

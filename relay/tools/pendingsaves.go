@@ -3,6 +3,7 @@ package tools
 import (
 	"sync"
 
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
@@ -14,11 +15,11 @@ const maxPendingSaves = 256
 // value is ready to use.
 type pendingSaves struct {
 	mu    sync.Mutex
-	names map[string]string // runtime and execution_id to checkpoint name
+	names map[string]string // runtime, instance and execution_id to checkpoint name
 	order []string          // keys of names, oldest first
 }
 
-func (p *pendingSaves) put(run *Run, runtime, name string) {
+func (p *pendingSaves) put(run *Run, on runtimes.Runtime, name string) {
 	if contract.Status(run.Status).Finished() {
 		return
 	}
@@ -31,14 +32,25 @@ func (p *pendingSaves) put(run *Run, runtime, name string) {
 		delete(p.names, p.order[0])
 		p.order = append(p.order[:0], p.order[1:]...)
 	}
-	key := runtime + "/" + run.ExecutionID
+	key := saveKey(on, run.ExecutionID)
 	p.names[key] = name
 	p.order = append(p.order, key)
 }
 
 // get returns the checkpoint name of a run; empty if it has none.
-func (p *pendingSaves) get(runtime, id string) string {
+func (p *pendingSaves) get(on runtimes.Runtime, id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.names[runtime+"/"+id]
+	return p.names[saveKey(on, id)]
+}
+
+// saved forgets a run whose end is saved: no later answer changes the checkpoint.
+func (p *pendingSaves) saved(on runtimes.Runtime, id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.names, saveKey(on, id))
+}
+
+func saveKey(on runtimes.Runtime, id string) string {
+	return on.Name + "/" + on.Client.InstanceID() + "/" + id
 }

@@ -22,7 +22,7 @@ func probeEnvironment() tool {
 	return define(spec{
 		name: "probe_colab_environment", title: "Describe the VM",
 		summary:     "reports CPU, GPU, TPU, disks, Python packages, limits and loaded variables",
-		description: "Use it once before planning work, to choose libraries and sizes that fit the remote VM: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left, loaded variables. It changes nothing.",
+		description: "Use it before planning work: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left and loaded variables of the VM.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, *Problem) {
 		got, err := c.target.Client.Probe(ctx)
@@ -60,26 +60,30 @@ func fitPackages(all map[string]string) map[string]string {
 	return kept
 }
 
-func (p *Probe) text(b *strings.Builder) {
-	fmt.Fprintf(b, "Platform: %s (%s, %s)\n", p.Platform.Name, p.Platform.OS, p.Platform.Architecture)
-	fmt.Fprintf(b, "CPU: %d × %s; memory %.1f GB, %.1f available\n", p.Compute.CPUCount, p.Compute.CPUModel, p.Compute.MemoryTotalGB, p.Compute.MemoryAvailableGB)
+func (p *Probe) text(b *words) { b.quote("what the VM reports", p.lines()) }
+
+func (p *Probe) lines() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Platform: %s (%s, %s)\n", p.Platform.Name, p.Platform.OS, p.Platform.Architecture)
+	fmt.Fprintf(&b, "CPU: %d × %s; memory %.1f GB, %.1f available\n", p.Compute.CPUCount, p.Compute.CPUModel, p.Compute.MemoryTotalGB, p.Compute.MemoryAvailableGB)
 	b.WriteString("GPU: " + gpuLine(p.GPU) + "\n")
 	if p.TPU.Available {
-		fmt.Fprintf(b, "TPU: %s\n", strings.Join(p.TPU.Devices, ", "))
+		fmt.Fprintf(&b, "TPU: %s\n", strings.Join(p.TPU.Devices, ", "))
 	}
 	for _, d := range p.Storage {
-		fmt.Fprintf(b, "Disk %s: %.1f of %.1f GB free\n", d.Path, d.FreeGB, d.TotalGB)
+		fmt.Fprintf(&b, "Disk %s: %.1f of %.1f GB free\n", d.Path, d.FreeGB, d.TotalGB)
 	}
-	fmt.Fprintf(b, "Python %s, ipykernel %s, %s\n", p.Python.Version, p.Python.IPyKernel, plain.Count(p.PackageCount, "package"))
+	fmt.Fprintf(&b, "Python %s, ipykernel %s, %s\n", p.Python.Version, p.Python.IPyKernel, plain.Count(p.PackageCount, "package"))
 	b.WriteString(packageLine(p.Packages))
-	fmt.Fprintf(b, "Up %.0f minutes", p.SessionUptimeMinutes)
+	fmt.Fprintf(&b, "Up %.0f minutes", p.SessionUptimeMinutes)
 	if p.LoadedVariablesCount != nil {
-		fmt.Fprintf(b, "; variables: %s", cmp.Or(strings.Join(p.LoadedVariables, ", "), "none"))
+		fmt.Fprintf(&b, "; variables: %s", cmp.Or(strings.Join(p.LoadedVariables, ", "), "none"))
 	}
 	b.WriteString("\n")
 	for _, r := range p.Recommendations {
-		fmt.Fprintf(b, "- %s\n", r)
+		fmt.Fprintf(&b, "- %s\n", r)
 	}
+	return b.String()
 }
 
 func gpuLine(g contract.GPU) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 )
 
 // reading is one execution being read within one call.
@@ -29,7 +27,8 @@ type reading struct {
 
 // read starts reading the execution id with the options o, whose Dir and Instance it sets.
 func (c *call) read(id string, o render.Options) *reading {
-	o.Dir, o.Instance, o.Limit = c.outputDir(id), c.target.Client.InstanceID(), viewLimit(c.cfg.TextLimit)
+	o.Instance, o.Limit, o.Holding = c.target.Client.InstanceID(), viewLimit(c.cfg.TextLimit), &c.held
+	o.Dir = c.outputDir(o.Instance, id)
 	return &reading{c: c, col: render.New(o), page: o.Page}
 }
 
@@ -37,12 +36,13 @@ func (c *call) read(id string, o render.Options) *reading {
 // rest is for status, advice and file names.
 func viewLimit(textLimit int) int { return textLimit - min(max(textLimit/6, 400), 4000) }
 
-// outputDir returns the folder for the output of an execution; empty to save nothing.
-func (c *call) outputDir(id string) string {
+// outputDir returns the folder for the output of an execution of an instance; empty to save
+// nothing. Another instance's execution has another folder, even if it has the same id.
+func (c *call) outputDir(instance, id string) string {
 	if c.cfg.SaveDir == "" {
 		return ""
 	}
-	return filepath.Join(c.cfg.SaveDir, "executions", filename.ID(id))
+	return render.Folder(c.cfg.SaveDir, instance, id)
 }
 
 // take adds an answer's events and reports whether there is room for more.
@@ -105,9 +105,10 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 // followAsking is follow that also asks the person at the host for what the run waits for,
 // and then reads on.
 func (r *reading) followAsking(ctx context.Context, e contract.Execution, until time.Time, o client.FollowOptions) error {
+	id := e.ExecutionID // alone, so that the first answer's events do not stay in memory until the end
 	err := r.follow(ctx, e, time.Until(until), o)
 	for err == nil && r.askPerson(ctx, until) {
-		err = r.follow(ctx, contract.Execution{ExecutionID: e.ExecutionID}, time.Until(until), o)
+		err = r.follow(ctx, contract.Execution{ExecutionID: id}, time.Until(until), o)
 	}
 	return err
 }
@@ -116,6 +117,9 @@ func (r *reading) followAsking(ctx context.Context, e contract.Execution, until 
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)
 	r.c.warnOfEnd(r.exec.SessionMinutesLeft)
+	if r.exec.End && r.exec.Status.Finished() {
+		r.col.End()
+	}
 	view := r.col.View(ctx, r.c.target.Client.Blobs(r.exec.ExecutionID))
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)
@@ -130,7 +134,7 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	switch {
 	case view.Error == nil:
 	case problem == nil, r.exec.Status == contract.StatusKernelRestarted: // displayed, not raised, as by a failing __repr__
-		run.Notes = append(run.Notes, "an error was displayed, and the run continued:\n"+view.Error.Traceback)
+		run.displayed = view.Error.Traceback
 	default:
 		problem.EName, problem.EValue, problem.Traceback = view.Error.EName, view.Error.EValue, view.Error.Traceback
 	}
@@ -184,12 +188,25 @@ func (r *reading) explain(followed error) *Problem {
 	if !unreachable(followed) {
 		return p
 	}
-	r.c.warn("The VM could not be reached while waiting (%s), so status and output are as of the last answer; the run continues on the VM. %s", p.Message, p.Hint)
+	r.c.warn("The VM could not be reached while waiting (%s), so status and output are as of the last answer; if only the connection is lost, the run goes on. %s", p.Message, p.Hint)
 	return nil
 }
 
 // disconnected are the kinds of error of a broken connection.
 var disconnected = []client.Kind{client.KindUnreachable, client.KindNoSuchHost, client.KindTunnelOffline, client.KindTunnelError, client.KindTunnelQuota}
+
+// unread returns the error of a call whose run was not read to its end. rest says what a later
+// call does.
+func unread(err error, rest string) *Problem {
+	p := problemOf(err).copy()
+	switch {
+	case refusalCode(err) == contract.CodeKernelStarting:
+		p.Message = "the kernel is still starting, so nothing further was sent"
+	default:
+		p.Message = fmt.Sprintf("the VM could not be reached (%s). What was read is saved. If only the connection is lost, the run goes on on the VM; %s", p.Message, rest)
+	}
+	return p
+}
 
 // unreachable reports whether err is an error of the connection or a temporary refusal, after
 // which the run probably still exists.

@@ -15,18 +15,21 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"colabrelay/relay/client"
+	"colabrelay/relay/chunked"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/page"
+	"colabrelay/relay/render"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
 )
 
 // Bounds of concurrent calls.
 const (
-	// maxCalls bounds the calls in progress. Further calls wait for the end of one.
+	// maxCalls bounds a runtime's calls in progress. Further calls wait for the end of one.
 	maxCalls = 100
-	// maxHolding bounds the calls that wait for runs concurrently (an executor accepts 64).
+	// maxHolding bounds those that wait for runs concurrently (an executor accepts 64).
 	// Further calls wait shortHold only, so that other tools can begin; a request may still
 	// take shortLimit, because an answer that is cut off loses the run's id.
 	maxHolding = 60
@@ -34,39 +37,30 @@ const (
 	shortLimit = 10 * time.Second
 )
 
-// Bounds of Config.TextLimit. Hosts cut longer texts without saying where.
-const (
-	LeastTextLimit   = 1_000
-	DefaultTextLimit = 6_000
-	MostTextLimit    = 40_000
-)
-
-// Runtime is an executor that calls can use.
-type Runtime struct {
-	Name   string // env, or the pairing's name
-	URL    string
-	Client *client.Client
-}
-
 // Config is what the tools need.
 type Config struct {
 	// Resolve returns the runtime of that name; the empty name means the default one. Each
 	// call resolves again. An error that is a *Problem is answered as it is.
-	Resolve       func(name string) (Runtime, error)
-	SaveDir       string          // pictures and long outputs go to its folder executions
-	CheckpointDir string          // of run_code_long, chunked runs and kernel states
-	Hold          time.Duration   // how long a call may wait
-	TextLimit     int             // characters of a run's text; 0 means DefaultTextLimit
-	Keep          Keep            // bounds of what is saved of chunked runs
-	Notebooks     notebook.Roots  // where notebooks may be
-	Guard         *transfer.Guard // decides what upload_to_colab may read; nil for everything
-	LastSeen      LastSeen        // kernels that earlier relay processes saw
-	Toolsets      []Toolset       // what is served beside Core; fixed while the relay runs
-	Page          *page.Page      // Colab's page, with Toolset Page; nil if that is off
-	StartExecutor StartExecutor   // of open_colab_browser_connection; nil if this relay can't
-	VMs           *vm.Manager     // Colab's VMs, with Toolset Provision; nil if this relay can't start any
-	Elicit        bool            // forms may ask the person for what input() waits for
-	Problems      []error         // wrong settings; every tool then reports them
+	Resolve       func(name string) (runtimes.Runtime, error)
+	SaveDir       string             // pictures and long outputs go to its folder executions
+	CheckpointDir string             // of run_code_long, chunked runs and kernel states
+	TransferDir   string             // of the records about transfers; empty for none
+	DownloadDirs  []string           // where download_from_colab may write, beside SaveDir
+	Hold          time.Duration      // how long a call may wait
+	LongWait      time.Duration      // how long one may wait in a host that works on meanwhile; less than Hold means Hold
+	TextLimit     int                // characters of a run's text; 0 means render.DefaultTextLimit
+	Structured    bool               // answers have JSON too, and the list of tools its schemas
+	Keep          chunked.Keep       // bounds of what is saved of chunked runs
+	Notebooks     notebook.Roots     // where notebooks may be
+	Guard         *transfer.Guard    // decides what upload_to_colab may read; nil for everything
+	LastSeen      runtimes.LastSeen  // kernels that earlier relay processes saw
+	Toolsets      []toolsets.Toolset // what is served beside Core; fixed while the relay runs
+	Page          *page.Page         // Colab's page, with Toolset Page; nil if that is off
+	StartExecutor StartExecutor      // of open_colab_browser_connection; nil if this relay can't
+	VMs           *vm.Manager        // Colab's VMs, with Toolset Provision; nil if this relay can't start any
+	Elicit        bool               // forms may ask the person for what input() waits for
+	Problems      []error            // wrong settings; every tool then reports them
+	PairingField  string             // field of a host's extension that takes the pairing string; empty if the user has the command line
 	Version       string
 	Log           *slog.Logger // nil for none
 	// UseAllProcessors lets Go use all processors until done is called; nil if it may always.
@@ -78,11 +72,12 @@ type Relay struct {
 	cfg     Config
 	tools   map[string]tool
 	mcp     *server.MCPServer
-	modern  []byte        // see modernFields
-	holding chan struct{} // one entry for each call that may wait long
+	modern  []byte // see modernFields
+	turns   turns
 	kernels lastKernels
 	vmEnds  vmEnds
 	saves   pendingSaves
+	unsure  unanswered
 	tabRuns tabRuns
 	// tabEditing holds an element while a call edits the notebook in the tab.
 	tabEditing chan struct{}
@@ -94,14 +89,14 @@ func New(cfg Config) *Relay {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.TextLimit == 0 {
-		cfg.TextLimit = DefaultTextLimit
+		cfg.TextLimit = render.DefaultTextLimit
 	}
 	if cfg.UseAllProcessors == nil {
 		cfg.UseAllProcessors = func() (done func()) { return func() {} }
 	}
 	r := &Relay{
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
-		holding: make(chan struct{}, maxHolding), kernels: lastKernels{stored: cfg.LastSeen},
+		turns: turns{of: map[string]*runtimeTurns{}}, kernels: lastKernels{stored: cfg.LastSeen},
 		tabEditing: make(chan struct{}, 1),
 	}
 	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide(cfg.Toolsets)),
@@ -109,7 +104,7 @@ func New(cfg Config) *Relay {
 		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
 	for _, t := range toolsOf(servedSets(cfg.Toolsets)) {
 		r.tools[t.def.Name] = t
-		r.mcp.AddTool(t.def, r.handler(t))
+		r.mcp.AddTool(t.listed(cfg.Structured), r.handler(t))
 	}
 	return r
 }

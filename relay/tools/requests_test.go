@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
@@ -30,8 +31,8 @@ func TestSilentTenMinutesCostFewRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rt := Runtime{Name: "test", Client: c}
-		r := New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 45 * time.Second}) // the default
+		rt := runtimes.Runtime{Name: "test", Client: c}
+		r := New(Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, Hold: 45 * time.Second, Structured: true}) // the default
 
 		<-time.After(time.Hour)
 		if n := line.asked.Load(); n != 0 {

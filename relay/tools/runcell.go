@@ -21,7 +21,7 @@ func runCodeCell() tool {
 	return define(spec{
 		name: "run_code_cell", title: "Run one cell",
 		summary:     "runs one code cell of a notebook and saves its outputs in the file",
-		description: "Use it to run one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status \"running\"; the cell continues, and the same call waits on and saves the rest.",
+		description: "Use it to run one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status running; the cell continues, and the same call waits on and saves the rest.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, *Problem) {
 		if c.inTab(args.Path) {
@@ -48,27 +48,28 @@ type cellRun struct {
 // run runs the cell, and asks the person at the host for what it waits for.
 func (r *cellRun) run(ctx context.Context) (*Run, *Problem) {
 	var (
-		o   nbrun.Outcome
-		err error
+		x     contract.Execution
+		notes []string
+		err   error
 	)
 	for {
-		o, err = nbrun.RunCell(ctx, r.c.target.Client, r.c.cfg.CheckpointDir, nbrun.CellSpec{
-			Path: r.path, Handle: r.args.Cell, Timeout: inSeconds(r.args.Timeout), Runtime: r.c.target.Name,
+		x, notes, err = nbrun.RunCell(ctx, r.c.target.Client, r.c.cfg.CheckpointDir, nbrun.Spec{
+			Path: r.path, Cells: r.args.Cell, CellTimeout: inSeconds(r.args.Timeout), Runtime: r.c.target.Name,
 		}, nbrun.Options{Until: r.until, Output: r.add, SaveText: r.c.saveTexts(r.path)})
 		if r.reading != nil {
-			r.reading.exec = o.Execution
+			r.reading.exec = x
 		}
 		if err != nil || r.reading == nil || !r.reading.askPerson(ctx, r.until) {
 			break
 		}
 	}
-	if o.Execution.ExecutionID == "" {
+	if x.Status == "" {
 		if err == nil {
 			err = context.DeadlineExceeded
 		}
 		return nil, r.c.notebookProblem(err)
 	}
-	return r.answer(ctx, o, err)
+	return r.answer(ctx, x, notes, err)
 }
 
 // next returns the step after an answer about a cell that has not ended: get_execution would not
@@ -100,18 +101,18 @@ func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
 }
 
 // answer is that of run_code_long, with another next step.
-func (r *cellRun) answer(ctx context.Context, o nbrun.Outcome, err error) (*Run, *Problem) {
+func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []string, err error) (*Run, *Problem) {
 	if r.reading == nil {
-		r.reading = r.c.read(o.Execution.ExecutionID, render.Options{})
+		r.reading = r.c.read(x.ExecutionID, render.Options{})
 	}
 	defer r.reading.col.Close()
-	r.reading.exec = o.Execution
-	r.c.checkKernel(o.Execution.KernelID)
+	r.reading.exec = x
+	r.c.checkKernel(x.KernelID)
 	if err != nil && refusalCode(err) == "" && !unreachable(err) {
 		return nil, r.c.notebookProblem(err)
 	}
 	run, problem := r.reading.finish(ctx, err)
-	run.Notes = append(run.Notes, o.Notes...)
+	run.Notes = append(run.Notes, notes...)
 	if !contract.Status(run.Status).Finished() {
 		run.NextCommand = r.next(run.NextCommand)
 	}

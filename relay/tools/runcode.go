@@ -1,8 +1,10 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -45,7 +47,7 @@ func runLong() tool {
 	return define(spec{
 		name: "run_code_long", title: "Run Python (long)",
 		summary:     "runs code for up to 24 h and answers within `RELAY_HOLD` with the output so far; with `checkpoint_name`, keeps the answer on the laptop",
-		description: "Use it to run Python on the remote VM that takes minutes to hours: training, downloads, large computations. It answers early with status \"running\" and the output so far; the run continues on the VM, whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
+		description: "Use it to run Python on the remote VM that takes minutes to hours: training, downloads, large computations. It answers early with status running and the output so far; the run continues on the VM whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
 		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
 		timeout := time.Duration(args.Timeout * float64(time.Second))
@@ -61,7 +63,7 @@ func runLong() tool {
 		}
 		run, problem := c.submit(ctx, args.Code, timeout)
 		if run != nil {
-			c.saves.put(run, c.target.Name, args.Checkpoint)
+			c.saves.put(run, c.target, args.Checkpoint)
 			c.saveLocked(run, problem, args.Checkpoint)
 		}
 		return run, problem
@@ -80,21 +82,25 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
 	wait := c.waitBudget()
-	s.RequestID, s.WaitSeconds, s.BehindInput = rand.Text(), wait.Seconds(), true
+	earlier := unansweredSubmit{runtime: c.target.Name, code: sha256.Sum256([]byte(s.Code)), timeout: inSeconds(s.TimeoutSeconds)}
+	earlier.requestID = c.unsure.take(earlier)
+	s.RequestID, s.WaitSeconds, s.BehindInput = cmp.Or(earlier.requestID, rand.Text()), wait.Seconds(), true
 	if c.progress != nil { // it shows lines of output before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
 	}
 	until := time.Now().Add(wait)
 	e, err := c.target.Client.Submit(ctx, s)
 	if err != nil {
-		p := problemOf(err)
-		switch {
-		case client.NeverSent(err):
-			p = p.withHint("The code was not run. " + p.Hint)
-		case client.MayRun(err) || p.Code == codeCancelled:
-			p = p.withHint(fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. For the connection: %s", s.RequestID, p.Hint))
+		mayRun := earlier.requestID != "" || client.MayRun(err)
+		// After a call that the host cancelled, the same call means a run of its own.
+		if mayRun && (earlier.requestID != "" || !errors.Is(err, context.Canceled)) {
+			earlier.requestID = s.RequestID
+			c.unsure.put(earlier)
 		}
-		return nil, p
+		return nil, unsubmitted(err, mayRun, s.RequestID)
+	}
+	if earlier.requestID != "" {
+		c.warn("An earlier call with the same code got no answer. This is its run: the code was not run a second time. To run it once more, call again.")
 	}
 	r := c.read(e.ExecutionID, render.Options{New: true})
 	r.watch = watch
@@ -102,6 +108,23 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	followed := r.followAsking(ctx, e, until, client.FollowOptions{MaxBytes: contract.MaxReadBytes})
 	c.checkKernel(r.exec.KernelID)
 	return r.finish(ctx, followed)
+}
+
+// unsubmitted is the problem of a submit that ended with err. It says whether the code may run.
+func unsubmitted(err error, mayRun bool, requestID string) *Problem {
+	p := problemOf(err)
+	failed, unanswered := errors.AsType[*client.Error](err)
+	next := p.Hint
+	if unanswered {
+		next = failed.Hint
+	}
+	switch {
+	case mayRun:
+		return p.withHint(fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. The same call asks for that run, and does not run the code twice. For the connection: %s", requestID, next))
+	case unanswered:
+		return p.withHint("The code was not run. " + next)
+	}
+	return p
 }
 
 // quietFor is how long the submit of a call with progress waits before output alone
@@ -112,12 +135,15 @@ const quietFor = 2 * time.Second
 const maxCodeBytes = 4 << 20
 
 // waitSeconds is the wait_seconds of a call that this answer recommends.
-func (c *call) waitSeconds() int { return int(c.cfg.Hold.Seconds()) }
+func (c *call) waitSeconds() int { return int(max(c.cfg.Hold, c.most).Seconds()) }
 
 // waitBudget is how long a call may wait for a run: its time less what the answer itself
 // needs (fetching pictures, writing files).
-func (c *call) waitBudget() time.Duration {
-	return c.hold - min(c.hold/10, 2*time.Second) - time.Since(c.started)
+func (c *call) waitBudget() time.Duration { return c.budget(c.hold) }
+
+// budget is what a call that may last so long has left to wait.
+func (c *call) budget(most time.Duration) time.Duration {
+	return most - min(most/10, 2*time.Second) - time.Since(c.started)
 }
 
 // savedAnswer is the data of a checkpoint of run_code_long.

@@ -21,6 +21,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/render"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
@@ -61,7 +62,7 @@ func TestQuickRunIsOneRequest(t *testing.T) {
 func TestTheReasonOfARunThatSucceededIsANote(t *testing.T) {
 	for status, noted := range map[contract.Status]bool{contract.StatusSucceeded: true, contract.StatusRunning: true, contract.StatusLost: false} {
 		r := newRun(contract.Execution{Status: status, Reason: "the VM's disk\nis \x1b[31mfull"}, render.View{})
-		if got := strings.Join(r.Notes, "|"); noted != (got == "the VM's disk is full") {
+		if got := strings.Join(r.Notes, "|"); noted != (got == "“the VM's disk is full”") {
 			t.Errorf("%s: notes %q", status, got)
 		}
 	}
@@ -156,7 +157,7 @@ func TestPythonErrorIsReportedWithItsTraceback(t *testing.T) {
 	run.end(contract.StatusFailed)
 	r := h.call("run_code_quick", map[string]any{"code": "raise ValueError('x')"})
 	e := r.outcome(t).Error
-	want := Problem{Code: "failed", Message: "ValueError: x", EName: "ValueError", EValue: "x", Traceback: "Traceback\nValueError: x"}
+	want := Problem{Code: "failed", Message: "the code raised “ValueError: x”", EName: "ValueError", EValue: "x", Traceback: "Traceback\nValueError: x"}
 	sameFields(t, want, *e, "Code", "Message", "EName", "EValue", "Traceback")
 	if !r.IsError || !strings.Contains(r.Content[0].Text, "Traceback") || strings.Contains(r.Content[0].Text, "\x1b") {
 		t.Errorf("%q", r.Content[0].Text)
@@ -174,7 +175,7 @@ func TestEveryBadEndIsAnErrorWithTheOutputUntilThen(t *testing.T) {
 			for name, args := range map[string]any{"run_code_quick": map[string]any{"code": "x"}, "run_code_long": map[string]any{"code": "x"}, "get_execution": map[string]any{"execution_id": "e1"}} {
 				r := h.call(name, args)
 				e := r.outcome(t).Error
-				if e == nil || e.Code != string(s) || e.Message != "the reason" || r.run(t).Stdout != "until then\n" || r.run(t).Status != string(s) {
+				if e == nil || e.Code != string(s) || e.Message != "the VM says: “the reason”" || r.run(t).Stdout != "until then\n" || r.run(t).Status != string(s) {
 					t.Errorf("%s: %s", name, r.Structured)
 				}
 			}
@@ -240,7 +241,7 @@ func TestABrokenConnectionWhileWaitingIsAWarningAndTheRunContinues(t *testing.T)
 		f.on("GET", contract.PathExecutions+"/e1", func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
 		r := h.call("run_code_long", map[string]any{"code": "x"})
 		got, o := r.run(t), r.outcome(t)
-		if r.IsError || got.Status != "running" || got.Stdout != "so far\n" || got.NextOffset != 1 || !strings.Contains(o.Warning, "the run continues") {
+		if r.IsError || got.Status != "running" || got.Stdout != "so far\n" || got.NextOffset != 1 || !strings.Contains(o.Warning, "the run goes on") {
 			t.Errorf("%s", r.Structured)
 		}
 	})
@@ -274,7 +275,7 @@ func TestCheckpointIsKeptAndCompletedLater(t *testing.T) {
 		f := unserved()
 		rt := directly(t, f.secret, f)
 		dir := t.TempDir()
-		h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
+		h := startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
 		run := f.run("e1")
 		got := h.call("run_code_long", map[string]any{"code": "x", "checkpoint_name": "my run"}).run(t)
 		if got.CheckpointSaved == nil || !*got.CheckpointSaved || filepath.Dir(got.CheckpointPath) != dir {
@@ -290,6 +291,11 @@ func TestCheckpointIsKeptAndCompletedLater(t *testing.T) {
 		if _, err := checkpoint.Load(dir, "my run", &data); err != nil || data.Status != "succeeded" || data.Stdout != "done\n" {
 			t.Errorf("%+v %v", data, err)
 		}
+		run.end(contract.StatusFailed) // as no executor says after the end
+		h.call("get_execution", map[string]any{"execution_id": "e1", "wait_seconds": 5})
+		if _, err := checkpoint.Load(dir, "my run", &data); err != nil || data.Status != "succeeded" {
+			t.Errorf("a later answer changed the checkpoint: %+v %v", data, err)
+		}
 		if plain := h.call("run_code_long", map[string]any{"code": "x"}).run(t); plain.CheckpointSaved != nil {
 			t.Error("a checkpoint without a request for it")
 		}
@@ -303,7 +309,7 @@ func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
 		f := unserved()
 		rt := directly(t, f.secret, f)
 		dir := t.TempDir()
-		h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
+		h := startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: 10 * time.Second})
 		spec := chunked.Spec{Name: "shared", Loop: "i", N: 3}
 		long := map[string]any{"code": "x", "checkpoint_name": "shared"}
 		run := f.run("e1")

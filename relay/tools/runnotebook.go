@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -15,26 +16,21 @@ import (
 
 type runNotebookArgs struct {
 	fileTarget
-	Output      string  `json:"output_path" default:"" max:"4096" doc:"Save outputs in this new copy; omitted: in the notebook."`
-	Cells       string  `json:"cells" default:"all" max:"20000" doc:"all; dirty (from the first changed or outdated cell on); stale (only those and their dependants); or ids, ranges such as 3-7, from:ID, with commas."`
+	Cells       string  `json:"cells" default:"all" max:"20000" doc:"all; dirty (from the first cell that changed or has not succeeded); or ids and ranges, such as 3-7 or from:ID, with commas."`
 	Parameters  string  `json:"parameters" default:"" doc:"JSON object of variables, as papermill's."`
-	OnError     string  `json:"on_error" default:"skip_dependents" max:"20" doc:"After a failed cell: skip_dependents, stop or continue."`
-	Force       string  `json:"force" default:"" max:"20000" doc:"Ids of cells that run whatever failed."`
-	MaxRetries  int64   `json:"max_retries" default:"2" min:"0" max:"20" doc:"Of a cell, after transient errors."`
-	RetryBudget int64   `json:"retry_budget" default:"10" min:"0" max:"1000" doc:"Retries of the whole run."`
-	RetryOn     string  `json:"retry_on" default:"" max:"20000" doc:"More exceptions to retry, by name or message; none: no others."`
-	CellTimeout float64 `json:"cell_timeout_seconds" default:"600" min:"1" max:"86400" doc:"For each cell; the tag timeout=N sets a cell's own."`
-	RunTimeout  float64 `json:"run_timeout_seconds" default:"0" min:"0" max:"2592000" doc:"For the run; 0: none."`
+	OnError     string  `json:"on_error" default:"stop" choices:"stop,continue,skip_dependants" doc:"What happens after a failed cell."`
 	Restart     bool    `json:"restart" default:"false" doc:"Restart the kernel first; variables are lost."`
-	OnNew       string  `json:"on_new_kernel" default:"rerun" max:"20" doc:"If the kernel or VM is replaced: rerun or stop."`
-	OnChange    string  `json:"on_change" default:"continue" max:"20" doc:"If the notebook is edited meanwhile: continue, refuse or restart."`
-	State       string  `json:"state_name" default:"" max:"200" doc:"Save variables under this name after cells tagged save-state, for a new kernel."`
+	Output      string  `json:"output_path" default:"" max:"4096" doc:"Save outputs in this new copy instead."`
+	CellTimeout float64 `json:"cell_timeout_seconds" default:"600" min:"1" max:"86400" doc:"For each cell; the tag timeout=N sets a cell's own."`
+	Retries     int64   `json:"retries" default:"0" min:"0" max:"9" doc:"After transient errors of a cell; what it did stays."`
+	OnNew       string  `json:"on_new_kernel" default:"stop" choices:"stop,rerun" doc:"If the executor or VM is replaced."`
+	State       string  `json:"state_name" default:"" max:"200" rare:"" doc:"Save variables under this name after cells tagged save-state, for a new kernel."`
 	DryRun      bool    `json:"dry_run" default:"false" doc:"Only show the plan."`
 }
 
 // NotebookRun is the answer of run_notebook.
 type NotebookRun struct {
-	Status      string         `json:"status"` // planned, running, waiting_for_input, succeeded, failed, interrupted, timed_out, kernel_died or new_kernel
+	Status      string         `json:"status"` // planned, running, waiting_for_input, succeeded, failed, interrupted, kernel_died or new_kernel
 	Counts      map[string]int `json:"counts,omitempty"`
 	Current     *CurrentCell   `json:"current,omitempty"`
 	Failed      []FailedCell   `json:"failed_cells,omitempty"`
@@ -44,11 +40,11 @@ type NotebookRun struct {
 	ReportPath  string         `json:"report_path,omitempty"`
 	CanContinue bool           `json:"can_continue"` // the same call continues
 	NextCommand string         `json:"next_command,omitempty"`
-	RetryAt     *time.Time     `json:"retry_at,omitempty"`
 	InputPrompt *string        `json:"input_prompt,omitempty" schema:"-"`
 	SavedFiles  []string       `json:"saved_files,omitempty" schema:"-"`
 	Notes       []string       `json:"notes,omitempty"`
 
+	printed     []block // Output by cell
 	done, total int
 	password    bool
 	limit       int
@@ -76,12 +72,11 @@ type FailedCell struct {
 
 // PlanCell is a cell of a dry run.
 type PlanCell struct {
-	CellID   string   `json:"cellId"`
-	Index    int      `json:"index"`
-	Title    string   `json:"title,omitempty"`
-	Run      bool     `json:"run"`
-	Why      string   `json:"why,omitempty"`
-	Warnings []string `json:"warnings,omitempty"`
+	CellID string `json:"cellId"`
+	Index  int    `json:"index"`
+	Title  string `json:"title,omitempty"`
+	Run    bool   `json:"run"`
+	Why    string `json:"why,omitempty"`
 }
 
 func (r *NotebookRun) maxText() int { return r.limit }
@@ -89,8 +84,8 @@ func (r *NotebookRun) maxText() int { return r.limit }
 func runNotebook() tool {
 	return define(spec{
 		name: "run_notebook", title: "Run a notebook",
-		summary:     "runs a notebook's cells with retries, deadlines and skipped dependants, and saves outputs as they come; the same call continues the run, also on a new VM",
-		description: "Use it to run an .ipynb file, or some of its cells, on the VM. Transient errors are retried; cells that depend on a failed one are skipped. Outputs are saved in the file. A call takes about 45 s; while can_continue is true, call again with the same arguments. With cells=\"dirty\" and dry_run=true it shows which cells are out of step with the kernel.",
+		summary:     "runs a notebook's cells as one job of the VM, and saves outputs in the file; the same call continues it",
+		description: "Use it to run an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",
 		destructive: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args runNotebookArgs) (*NotebookRun, *Problem) {
 		s, problem := c.notebookSpec(args)
@@ -103,38 +98,16 @@ func runNotebook() tool {
 
 // notebookSpec checks the arguments.
 func (c *call) notebookSpec(args runNotebookArgs) (s nbrun.Spec, problem *Problem) {
-	for _, choice := range []struct{ name, value, choices string }{
-		{"on_error", args.OnError, "skip_dependents, stop or continue"},
-		{"on_new_kernel", args.OnNew, "rerun or stop"},
-		{"on_change", args.OnChange, "continue, refuse or restart"},
-	} {
-		if !isChoice(choice.value, choice.choices) {
-			return s, badChoice(choice.name, choice.value, choice.choices)
-		}
-	}
 	s = nbrun.Spec{
-		Cells: args.Cells, Parameters: args.Parameters, OnError: nbrun.OnError(args.OnError), Force: args.Force,
-		MaxRetries: int(args.MaxRetries), RetryBudget: int(args.RetryBudget), RetryOn: args.RetryOn,
-		CellTimeout: inSeconds(args.CellTimeout), RunTimeout: inSeconds(args.RunTimeout), Restart: args.Restart,
-		OnNewKernel: nbrun.OnNewKernel(args.OnNew), OnChange: nbrun.OnChange(args.OnChange),
+		Cells: args.Cells, Parameters: args.Parameters, OnError: nbrun.OnError(args.OnError), Retries: int(args.Retries),
+		CellTimeout: inSeconds(args.CellTimeout), Restart: args.Restart, OnNewKernel: nbrun.OnNewKernel(args.OnNew),
 		StateName: args.State, DryRun: args.DryRun, Runtime: c.target.Name,
 	}
 	if s.Path, problem = c.notebookPath(args.Path); problem != nil || args.Output == "" {
 		return s, problem
 	}
-	s.Save = nbrun.SaveCopy
 	s.OutputPath, problem = c.notebookPath(args.Output)
 	return s, problem
-}
-
-// isChoice reports whether a value is among choices, which are written as prose.
-func isChoice(value, choices string) bool {
-	for word := range strings.FieldsSeq(choices) {
-		if word = strings.TrimSuffix(word, ","); word == value && word != "or" {
-			return true
-		}
-	}
-	return false
 }
 
 func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -152,7 +125,7 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 	c.progress.measureWith(steps.measure)
 	outcome, err := run.Advance(ctx, c.target.Client, nbrun.Options{
 		Until: time.Now().Add(c.waitBudget()), Progress: steps.set, SaveText: c.saveTexts(s.Path),
-		States: nbrun.KernelStates(c.target.Client, c.cfg.CheckpointDir, c.target.Name),
+		States: c.target.Client,
 		Output: func(cell nbrun.CellRecord, id string, events []contract.Event) {
 			out.addCell(ctx, cell, id, events)
 		},
@@ -160,7 +133,7 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 	c.sending = func() { _ = run.Delivered() } // without it, the same call repeats this answer
 	out.flush(ctx)
 	c.warnOfEnd(outcome.Execution.SessionMinutesLeft)
-	c.kernels.record(c.target.Name, run.Record().Life.KernelID)      // notes mention a new one
+	c.kernels.record(c.target.Name, run.Record().KernelID)           // notes mention a new one
 	if err != nil && len(outcome.Counts) == 0 && !unreachable(err) { // nothing is known of a run
 		return nil, c.notebookProblem(err)
 	}
@@ -178,7 +151,7 @@ func (o *batchOutput) addCell(ctx context.Context, cell nbrun.CellRecord, id str
 	}
 	if o.id != id {
 		o.flush(ctx)
-		o.heading = fmt.Sprintf("[cell %d %s]", cell.Index, cell.Handle)
+		o.heading = cellName(cell.Index, cell.Handle)
 	}
 	o.add(ctx, id, events)
 }
@@ -212,15 +185,17 @@ func clipped(s string) string { return clipTo(s, maxTitle) }
 
 func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	got := &NotebookRun{
-		Status: string(o.Status), Counts: map[string]int{}, Output: out.text(), ReportPath: o.ReportPath, CanContinue: o.CanContinue,
-		RetryAt: o.RetryAt, Notes: append(o.Notes, fewer(out.notes)...), SavedFiles: o.SavedFiles,
+		Status: string(o.Status), Counts: map[string]int{}, Output: out.text(), printed: out.shown(), ReportPath: o.ReportPath, CanContinue: o.CanContinue,
+		Notes: append(o.Notes, fewer(out.notes)...), SavedFiles: o.SavedFiles,
 	}
 	for status, n := range o.Counts {
 		if n > 0 {
 			got.Counts[string(status)] = n
 		}
 		got.total += n
-		if status != nbrun.CellNotRun && status != nbrun.CellQueued && status != nbrun.CellRunning {
+		switch status {
+		case nbrun.CellNotRun, nbrun.CellRunning, nbrun.CellSkipped:
+		default:
 			got.done += n
 		}
 	}
@@ -228,20 +203,20 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 		got.SavedFiles = append(got.SavedFiles, f.Path)
 	}
 	if n := o.Current; n != nil {
-		got.Current = &CurrentCell{n.CellID, n.Index, n.Attempt, n.ExecutionID, *round(n.Seconds, 1000)}
+		got.Current = &CurrentCell{n.Handle, n.Index, len(n.Attempts), n.Last().ExecutionID, *round(n.Last().Seconds, 1000)}
 	}
 	for _, cell := range o.Failed {
 		got.Failed = append(got.Failed, failedCell(cell))
 	}
 	for _, cell := range o.Plan {
-		got.Plan = append(got.Plan, PlanCell{cell.CellID, cell.Index, clipped(cell.Title), cell.Run, clipped(cell.Why), cell.Warnings})
+		got.Plan = append(got.Plan, PlanCell{cell.CellID, cell.Index, clipped(cell.Title), cell.Run, clipped(cell.Why)})
 	}
 	var cut bool
 	if got.Plan, cut = fitList(got.Plan); cut {
 		got.Notes = append(got.Notes, "the plan is longer than shown here")
 	}
 	if o.Prompt != nil {
-		text, _ := render.Clip(o.Prompt.Text, contract.MaxBehindPrompt)
+		text, _ := render.Clip(o.Prompt.Prompt, contract.MaxBehindPrompt)
 		got.InputPrompt, got.password = &text, o.Prompt.Password
 	}
 	return got
@@ -263,10 +238,10 @@ func skipped(plan []nbrun.CellRecord, status nbrun.Status) (all []string) {
 // failedCell describes a cell that did not succeed.
 func failedCell(cell nbrun.CellRecord) FailedCell {
 	f := FailedCell{CellID: cell.Handle, Index: cell.Index, Title: clipped(cell.Title), Status: string(cell.Status), Attempts: len(cell.Attempts)}
-	if len(cell.Attempts) == 0 {
+	last := cell.Last()
+	if last == nil {
 		return f
 	}
-	last := cell.Attempts[len(cell.Attempts)-1]
 	f.ExecutionID = last.ExecutionID
 	if cell.Status == nbrun.CellTimedOut {
 		f.Error = fmt.Sprintf("interrupted after %.3g s, its deadline", last.Seconds)
@@ -281,57 +256,65 @@ func failedCell(cell nbrun.CellRecord) FailedCell {
 	return f
 }
 
-func (r *NotebookRun) text(b *strings.Builder) {
+func (r *NotebookRun) text(b *words) {
 	if r.Status == string(nbrun.StatusPlanned) {
 		b.WriteString("This is the plan; nothing was run.\n")
 	} else {
-		fmt.Fprintf(b, "%d of %s done, status %s%s\n", r.done, plain.Count(r.total, "cell"), r.Status, r.countsText())
+		b.WriteString(r.doneText())
 	}
 	if n := r.Current; n != nil {
-		fmt.Fprintf(b, "Current: cell %s (index %d), attempt %d, %.3g s, execution_id %s\n", n.CellID, n.Index, n.Attempt, n.Seconds, n.ExecutionID)
+		fmt.Fprintf(b, "Current: %s, attempt %d, %.3g s, execution_id %s\n", cellName(n.Index, n.CellID), n.Attempt, n.Seconds, n.ExecutionID)
 	}
 	if r.InputPrompt != nil {
-		fmt.Fprintf(b, "It asks: %q\n", *r.InputPrompt)
+		fmt.Fprintf(b, "It asks: %s\n", plain.Quote(clipTo(*r.InputPrompt, maxInline)))
 	}
 	if r.NextCommand != "" {
-		fmt.Fprintf(b, "Next: %s\n", r.NextCommand)
+		fmt.Fprintf(b, "Next step: %s\n", r.NextCommand)
 	}
 	for _, f := range r.Failed {
-		fmt.Fprintf(b, "Cell %s (index %d): %s, %s", f.CellID, f.Index, f.Status, plain.Count(f.Attempts, "attempt"))
+		fmt.Fprintf(b, "%s: %s, %s", cellName(f.Index, f.CellID), f.Status, plain.Count(f.Attempts, "attempt"))
 		if f.Error != "" {
-			fmt.Fprintf(b, ": %s", f.Error)
+			fmt.Fprintf(b, ": %s", plain.Quote(f.Error))
 		}
 		b.WriteString("\n")
 	}
 	for _, why := range r.Skipped {
-		fmt.Fprintf(b, "C%s\n", strings.TrimPrefix(why, "c")) // "Cell 3 …", as the lines above
+		b.WriteString(why + "\n")
 	}
 	for _, p := range r.Plan {
 		p.write(b)
 	}
-	section(b, "output", r.Output)
-	for _, n := range r.Notes {
-		fmt.Fprintf(b, "Note: %s\n", n)
-	}
+	b.notes(r.Notes)
 	for _, path := range r.SavedFiles {
 		fmt.Fprintf(b, "Saved: %s\n", path)
 	}
 	if r.ReportPath != "" {
 		fmt.Fprintf(b, "Report: %s\n", r.ReportPath)
 	}
+	for _, one := range r.printed {
+		b.quote(one.heading, one.text)
+	}
 }
 
-func (p PlanCell) write(b *strings.Builder) {
+// doneText says how many cells ran. Skipped ones did not.
+func (r *NotebookRun) doneText() string {
+	text := fmt.Sprintf("%d of %s done", r.done, plain.Count(r.total, "cell"))
+	ran := maps.Clone(r.Counts)
+	if n := ran[string(nbrun.CellSkipped)]; n > 0 {
+		text += fmt.Sprintf(", %d skipped", n)
+		delete(ran, string(nbrun.CellSkipped))
+	}
+	return fmt.Sprintf("%s, status %s%s\n", text, r.Status, (&NotebookRun{Counts: ran}).countsText())
+}
+
+func (p PlanCell) write(b *words) {
 	verb := "runs"
 	if !p.Run {
 		verb = "does not run"
 	}
-	fmt.Fprintf(b, "Cell %s (index %d) %s", p.CellID, p.Index, verb)
+	fmt.Fprintf(b, "%s %s", cellName(p.Index, p.CellID), verb)
 	if p.Why != "" {
 		fmt.Fprintf(b, ": %s", p.Why)
 	}
 	b.WriteString("\n")
-	for _, w := range p.Warnings {
-		fmt.Fprintf(b, "  Warning: %s\n", w)
-	}
 }

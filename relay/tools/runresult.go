@@ -38,6 +38,8 @@ type Run struct {
 	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty" schema:"-"` // with checkpoint_name: whether this answer was saved
 	CheckpointPath   string          `json:"checkpoint_path,omitempty" schema:"-"`
 
+	displayed string // traceback of an error that did not end the run
+
 	password bool   // the prompt asks for a password
 	page     bool   // of complete events, not head and tail
 	inTab    bool   // it has no id, because Colab's page runs it, and no executor
@@ -63,7 +65,7 @@ func newRun(e contract.Execution, v render.View) *Run {
 		ExecutionTimeSec: seconds(e),
 	}
 	if e.Status.OK() && e.Reason != "" { // the Problem of any other run has it
-		r.Notes = append(slices.Clip(r.Notes), brief(plain.Line(e.Reason)))
+		r.Notes = append(slices.Clip(r.Notes), plain.Quote(brief(e.Reason)))
 	}
 	if v.HasResult {
 		r.Result = &v.Result
@@ -109,31 +111,25 @@ func round(v float64, parts float64) *float64 {
 	return &v
 }
 
-func (r *Run) text(b *strings.Builder) {
+func (r *Run) text(b *words) {
 	fmt.Fprintf(b, "Status: %s", r.Status)
 	if r.ExecutionTimeSec != nil {
 		fmt.Fprintf(b, ", %.3g s", *r.ExecutionTimeSec)
 	}
-	if r.inTab {
+	switch {
+	case r.inTab:
 		r.nextInTab(b)
-	} else {
+	case r.ExecutionID == "": // a cell that has not begun
+		b.WriteString("\n")
+		r.next(b)
+	default:
 		fmt.Fprintf(b, ", execution_id %s\n", r.ExecutionID)
 		r.next(b)
 	}
-	section(b, "stdout", r.Stdout)
-	section(b, "stderr", r.Stderr)
-	if r.Result != nil {
-		section(b, "result", *r.Result)
-	}
 	for _, o := range r.Outputs {
-		if o.Text == "" && o.Path == "" && len(o.MIMETypes) == 1 {
-			continue // the result itself
-		}
-		fmt.Fprintf(b, "Output %s", strings.Join(o.MIMETypes, ", "))
 		if o.Path != "" {
-			fmt.Fprintf(b, ", saved as %s", o.Path)
+			fmt.Fprintf(b, "Output %s is saved in %s\n", inlineList(o.MIMETypes), o.Path)
 		}
-		fmt.Fprintf(b, "\n%s", ensureLine(o.Text))
 	}
 	for _, f := range r.SavedFiles {
 		switch f.Kind {
@@ -145,16 +141,31 @@ func (r *Run) text(b *strings.Builder) {
 			}
 		}
 	}
-	for _, n := range r.Notes {
-		fmt.Fprintf(b, "Note: %s\n", n)
-	}
+	b.notes(r.Notes)
 	if r.CheckpointPath != "" {
 		fmt.Fprintf(b, "Checkpoint: %s\n", r.CheckpointPath)
 	}
+	r.quoted(b)
+}
+
+// quoted adds what the code printed and showed.
+func (r *Run) quoted(b *words) {
+	b.quote("stdout", r.Stdout)
+	b.quote("stderr", r.Stderr)
+	if r.Result != nil {
+		b.head("result", *r.Result)
+	}
+	for _, o := range r.Outputs {
+		isResult := o.Text == "" && o.Path == "" && len(o.MIMETypes) == 1
+		if !isResult {
+			b.quote("output "+inlineList(o.MIMETypes), o.Text)
+		}
+	}
+	b.quote("traceback of an error that was displayed, after which the run continued", r.displayed)
 }
 
 // next says what to do about a run that has not ended or whose output is not complete here.
-func (r *Run) next(b *strings.Builder) {
+func (r *Run) next(b *words) {
 	switch contract.Status(r.Status) {
 	case contract.StatusQueued:
 		behind := ahead(r.QueuePosition)
@@ -172,7 +183,7 @@ func (r *Run) next(b *strings.Builder) {
 		if r.InputPrompt != nil {
 			prompt = *r.InputPrompt
 		}
-		fmt.Fprintf(b, "Waiting for input on runtime %q: %q. ", r.runtime, prompt)
+		fmt.Fprintf(b, "Waiting for input on runtime %q: %s. ", r.runtime, plain.Quote(clipTo(prompt, maxInline)))
 	default:
 		switch {
 		case r.Truncated && r.page:
@@ -184,7 +195,7 @@ func (r *Run) next(b *strings.Builder) {
 		}
 	}
 	if r.NextCommand != "" {
-		fmt.Fprintf(b, "Next: %s\n", r.NextCommand)
+		fmt.Fprintf(b, "Next step: %s\n", r.NextCommand)
 	}
 	if r.Truncated && !r.page {
 		fmt.Fprintf(b, "The output so far is shortened here%s; get_execution with offset=%d pages through it.\n", r.savedStreams(), r.NextOffset)
@@ -192,11 +203,11 @@ func (r *Run) next(b *strings.Builder) {
 }
 
 // nextInTab is next for a run in Colab's tab.
-func (r *Run) nextInTab(b *strings.Builder) {
+func (r *Run) nextInTab(b *words) {
 	b.WriteString("\n")
 	switch {
 	case contract.Status(r.Status) == contract.StatusRunning:
-		fmt.Fprintf(b, "Still running in Colab's tab. The same call waits on and does not start the cell again; get_cells shows the outputs so far. Next: %s\n", r.NextCommand)
+		fmt.Fprintf(b, "Still running in Colab's tab. The same call waits on and does not start the cell again; get_cells shows the outputs so far. Next step: %s\n", r.NextCommand)
 	case r.Truncated:
 		fmt.Fprintf(b, "The output is shortened here%s. More of it: %s\n", r.savedStreams(), r.NextCommand)
 	}
@@ -214,19 +225,6 @@ func (r *Run) savedStreams() string {
 		return ""
 	}
 	return " and saved in " + strings.Join(paths, " and ")
-}
-
-func section(b *strings.Builder, name, text string) {
-	if text != "" {
-		fmt.Fprintf(b, "%s:\n%s", name, ensureLine(text))
-	}
-}
-
-func ensureLine(s string) string {
-	if s == "" || strings.HasSuffix(s, "\n") {
-		return s
-	}
-	return s + "\n"
 }
 
 // quotedList returns names as prose: "a", "b" and "c", with the word before the last one.

@@ -18,7 +18,13 @@ type object = map[string]any
 func inputSchema(arguments []argument) json.RawMessage {
 	properties, required := object{}, []string{}
 	for _, a := range arguments {
-		p := object{"type": a.jsonType(), "description": a.doc}
+		if a.rare {
+			continue
+		}
+		p := object{"type": a.jsonType(), "description": a.description()}
+		if a.choices != nil {
+			p["enum"] = a.choices
+		}
 		if a.typ != reflect.String { // the lengths of texts would only cost: few calls exceed them
 			if a.min != nil {
 				p["minimum"] = *a.min
@@ -40,6 +46,29 @@ func inputSchema(arguments []argument) json.RawMessage {
 		s["required"] = required
 	}
 	return encode(s)
+}
+
+// description returns what a model reads about an argument. It repeats the default and the bounds,
+// because some hosts drop them from schemas.
+func (a *argument) description() string {
+	var facts []string
+	switch string(a.def) {
+	case "", `""`, "false", "-1": // which say nothing to a model
+	default:
+		facts = append(facts, "default "+strings.Trim(string(a.def), `"`))
+	}
+	if a.typ != reflect.String {
+		switch {
+		case a.min != nil && a.max != nil:
+			facts = append(facts, number(*a.min)+" to "+number(*a.max))
+		case a.min != nil && *a.min > 0:
+			facts = append(facts, "at least "+number(*a.min))
+		}
+	}
+	if len(facts) == 0 {
+		return a.doc
+	}
+	return strings.TrimSuffix(a.doc, ".") + " (" + strings.Join(facts, ", ") + ")."
 }
 
 // outputSchema returns the schema of an answer: the fields of Outcome and of the payload. Only

@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
+
+	"colabrelay/relay/toolsets"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -18,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
 	seen := map[string]bool{}
 	for _, tool := range toolsOf(sets) {
-		b, err := json.MarshalIndent(tool.def, "", "  ")
+		b, err := json.MarshalIndent(tool.listed(true), "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,13 +53,13 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"probe_colab_environment":       `{}`,
 		"run_code_quick":                `{"code":null}`,
 		"run_code_long":                 `{"code":null,"checkpoint_name":"","timeout_seconds":600}`,
-		"run_chunked_operation":         `{"setup_code":null,"loop_code":null,"n_iterations":null,"batch_size":10,"checkpoint_name":"chunked_op","on_change":"refuse","on_new_kernel":""}`,
+		"run_chunked_operation":         `{"setup_code":"","loop_code":"","n_iterations":0,"batch_size":0,"checkpoint_name":"chunked_op","on_change":"refuse","on_stop":"","independent":false}`,
 		"get_checkpoint":                `{"checkpoint_name":"","operation":""}`,
 		"list_colab_files":              `{"path":"/content"}`,
 		"cleanup_colab":                 `{}`,
 		"list_colab_variables":          `{}`,
 		"get_execution":                 `{"execution_id":null,"offset":0,"wait_seconds":0}`,
-		"list_executions":               `{"limit":20}`,
+		"list_executions":               `{"limit":20,"include_internal":false}`,
 		"interrupt_execution":           `{"execution_id":null}`,
 		"provide_input":                 `{"execution_id":null,"text":null}`,
 		"restart_kernel":                `{}`,
@@ -75,15 +78,14 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"query_dataframes":  `{"sql":null,"rows":20,"timeout_seconds":30}`,
 
 		"get_cells":     `{"notebook_path":"","cellIndexStart":0,"limit":50,"cellId":"","includeOutputs":true,"query":""}`,
-		"add_code_cell": `{"notebook_path":"","code":null,"cellIndex":-1,"afterCellId":"","language":"python","dry_run":false,"expect_digest":""}`,
+		"add_code_cell": `{"notebook_path":"","code":null,"cellIndex":-1,"afterCellId":"","dry_run":false,"expect_digest":""}`,
 		"add_text_cell": `{"notebook_path":"","content":null,"cellIndex":-1,"afterCellId":"","dry_run":false,"expect_digest":""}`,
 		"update_cell":   `{"notebook_path":"","cellId":null,"content":null,"find":"","cell_type":"","dry_run":false,"expect_digest":""}`,
 		"delete_cell":   `{"notebook_path":"","cellId":null,"dry_run":false,"expect_digest":""}`,
 		"move_cell":     `{"notebook_path":"","cellId":null,"cellIndex":null,"dry_run":false,"expect_digest":""}`,
 		"run_code_cell": `{"notebook_path":"","cellId":null,"timeout_seconds":600}`,
-		"run_notebook": `{"notebook_path":"","output_path":"","cells":"all","parameters":"","on_error":"skip_dependents","force":"",
-			"max_retries":2,"retry_budget":10,"retry_on":"","cell_timeout_seconds":600,"run_timeout_seconds":0,"restart":false,
-			"on_new_kernel":"rerun","on_change":"continue","state_name":"","dry_run":false}`,
+		"run_notebook": `{"notebook_path":"","output_path":"","cells":"all","parameters":"","on_error":"stop",
+			"restart":false,"cell_timeout_seconds":600,"retries":0,"on_new_kernel":"stop","dry_run":false}`,
 	}
 	for _, tool := range toolsOf(sets) {
 		var schema struct {
@@ -135,12 +137,17 @@ func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 		if a.Title == "" || d.Description == "" || len(d.Description) >= 1000 {
 			t.Errorf("%s: title %q, description of %d bytes", d.Name, a.Title, len(d.Description))
 		}
-		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.IdempotentHint == nil || a.OpenWorldHint == nil {
-			t.Errorf("%s: an annotation is left to the host's default", d.Name)
-		} else if *a.ReadOnlyHint && *a.DestructiveHint {
-			t.Errorf("%s is said to be both read-only and destructive", d.Name)
+		// Without a hint, hosts assume the opposite of each of these values.
+		if a.ReadOnlyHint != nil && !*a.ReadOnlyHint || a.DestructiveHint != nil && *a.DestructiveHint || a.IdempotentHint != nil && !*a.IdempotentHint || a.OpenWorldHint != nil && *a.OpenWorldHint {
+			t.Errorf("%s says what hosts assume anyway: %+v", d.Name, a)
 		}
-		for name, raw := range map[string]json.RawMessage{"input": d.RawInputSchema, "output": d.RawOutputSchema} {
+		if a.ReadOnlyHint != nil && (a.DestructiveHint != nil || a.IdempotentHint != nil) {
+			t.Errorf("%s: hints that mean nothing for a read-only tool: %+v", d.Name, a)
+		}
+		if d.RawOutputSchema != nil {
+			t.Errorf("%s has an output schema, which makes hosts show the model JSON", d.Name)
+		}
+		for name, raw := range map[string]json.RawMessage{"input": d.RawInputSchema, "output": tool.listed(true).RawOutputSchema} {
 			var top map[string]any
 			if err := json.Unmarshal(raw, &top); err != nil || top["type"] != "object" {
 				t.Errorf("%s: %s schema %v %v", d.Name, name, top["type"], err)
@@ -157,17 +164,20 @@ func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 // TestTheToolListIsCheap bounds what every session pays for the tool list, as a host
 // receives it, and what each further toolset adds.
 func TestTheToolListIsCheap(t *testing.T) {
-	core := startHost(t, Config{}).list
-	notebook := startHost(t, Config{Toolsets: []Toolset{Notebook}}).list
-	for set, most := range map[Toolset]int{Core: 26_000, Notebook: 12_000, Page: 1_600, Data: 3_000} {
-		served, less := []Toolset{set}, core
+	core := listedTools(t)
+	notebook := listedTools(t, toolsets.Notebook)
+	if n := utf8.RuneCount(listedTools(t, toolsets.All...)); n >= 26_000 {
+		t.Errorf("the tool list of all sets has %d characters", n)
+	}
+	for set, most := range map[toolsets.Toolset]int{toolsets.Core: 14_000, toolsets.Notebook: 8_000, toolsets.Page: 1_200, toolsets.Data: 1_900} {
+		served, less := []toolsets.Toolset{set}, core
 		switch set {
-		case Core:
+		case toolsets.Core:
 			less = nil
-		case Page: // the tools that it shares count once
-			served, less = []Toolset{Notebook, Page}, notebook
+		case toolsets.Page: // the tools that it shares count once
+			served, less = []toolsets.Toolset{toolsets.Notebook, toolsets.Page}, notebook
 		}
-		list := startHost(t, Config{Toolsets: served}).list
+		list := listedTools(t, served...)
 		n := utf8.RuneCount(list) - utf8.RuneCount(less)
 		t.Logf("%s: %d characters", set, n)
 		if n >= most {
@@ -180,10 +190,16 @@ func TestTheToolListIsCheap(t *testing.T) {
 		}
 	}
 	for _, tool := range toolsOf(sets) {
-		if bytes.Contains(tool.def.RawOutputSchema, []byte(`"description"`)) {
+		if bytes.Contains(tool.listed(true).RawOutputSchema, []byte(`"description"`)) {
 			t.Errorf("%s: the output schema has descriptions", tool.def.Name)
 		}
 	}
+}
+
+// listedTools returns the list of tools that hosts get without any setting.
+func listedTools(t *testing.T, sets ...toolsets.Toolset) json.RawMessage {
+	t.Helper()
+	return serveHost(t, New(Config{Toolsets: sets, Hold: time.Second})).list
 }
 
 // TestHintsForClaudeCode: three tools are loaded from the start, and their pages of output
@@ -203,7 +219,7 @@ func TestHintsForClaudeCode(t *testing.T) {
 
 // TestTheGuideNamesToolsThatExist: it is the server's instructions, which hosts cut at 2 KB.
 func TestTheGuideNamesToolsThatExist(t *testing.T) {
-	for _, served := range [][]Toolset{nil, {Core}, {Core, Notebook}, {Core, Data}, {Core, Page}, {Core, Notebook, Page}, Toolsets} {
+	for _, served := range [][]toolsets.Toolset{nil, {toolsets.Core}, {toolsets.Core, toolsets.Notebook}, {toolsets.Core, toolsets.Data}, {toolsets.Core, toolsets.Page}, {toolsets.Core, toolsets.Notebook, toolsets.Page}, toolsets.All} {
 		guide := Guide(served)
 		if len(guide) >= 2000 {
 			t.Errorf("the guide of %s has %d bytes", served, len(guide))
@@ -213,7 +229,7 @@ func TestTheGuideNamesToolsThatExist(t *testing.T) {
 			"wait_seconds":  true, "next_command": true, "waiting_for_input": true, "can_continue": true,
 		}
 		for _, set := range sets {
-			on := set.name == Core || slices.Contains(served, set.name)
+			on := set.name == toolsets.Core || slices.Contains(served, set.name)
 			if named := strings.Contains(guide, string(set.name)+" ("); named == on {
 				t.Errorf("the guide of %s names %s as off: %t", served, set.name, named)
 			}

@@ -7,6 +7,7 @@ import (
 	"colabrelay/relay/bridge"
 	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/runtimes"
 )
 
 // StartExecutor starts an executor on the VM of the notebook in a tab and pairs it. It goes on
@@ -28,7 +29,7 @@ func (c *call) startExecutor(ctx, waiting context.Context, tab *page.Tab, args o
 	case err != nil:
 		return c.startProblem(err)
 	}
-	c.target = Runtime{Name: paired.Runtime.Name, URL: paired.Runtime.URL}
+	c.target = runtimes.Runtime{Name: paired.Runtime.Name, URL: paired.Runtime.URL}
 	got.Executor, got.Notes = paired.Runtime.Name, paired.Notes
 	if paired.Already {
 		got.Notes = append([]string{"The executor of an earlier start runs on this VM, so no other one was started."}, got.Notes...)

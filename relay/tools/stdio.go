@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/semaphore"
@@ -49,7 +50,8 @@ type stdio struct {
 	spare    chan struct{}       // one entry for each goroutine that waits for its turn
 	held     *semaphore.Weighted // the bytes of requests in flight, up to maxHeld
 	maxHeld  int64
-	running  chan struct{} // one entry for each call in progress
+
+	background atomic.Bool // see asker; what initialize says
 }
 
 // newStdio makes a stdio that holds at most the given bytes of requests.
@@ -57,7 +59,7 @@ func newStdio(r *Relay, stdin io.Reader, stdout io.Writer, held int64) *stdio {
 	s := &stdio{
 		relay: r, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
 		ended: make(chan error, 1), turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
-		held: semaphore.NewWeighted(held), maxHeld: held, running: make(chan struct{}, maxCalls),
+		held: semaphore.NewWeighted(held), maxHeld: held,
 	}
 	s.forms.host, s.forms.turn = s, make(chan struct{}, 1)
 	return s
@@ -138,6 +140,7 @@ func (s *stdio) next(ctx context.Context) *request {
 		}
 		if m.Method == string(mcp.MethodInitialize) {
 			s.forms.initialize(m.Params)
+			s.initialize(m.Params)
 		}
 		q := &request{id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
 		if s.held.Acquire(ctx, q.cost) != nil {
@@ -214,17 +217,36 @@ func (s *stdio) answer(ctx context.Context, q *request) {
 	}
 }
 
+// backgroundHost is the name of the host that moves a long call to the background, works on, and
+// shows the model the answer when it comes: Claude Code, after two minutes.
+const backgroundHost = "claude-code"
+
+// initialize reads who the host is.
+func (s *stdio) initialize(params json.RawMessage) {
+	var p struct{ ClientInfo mcp.Implementation }
+	s.background.Store(json.Unmarshal(params, &p) == nil && p.ClientInfo.Name == backgroundHost)
+}
+
+// worksOn reports whether the host works on while a call lasts. Since protocol version 2026-07-28,
+// each request says who the host is.
+func (s *stdio) worksOn(c *callParams) bool {
+	if c.modern() {
+		return c.Meta.Client.Name == backgroundHost
+	}
+	return s.background.Load()
+}
+
 // call makes a tool call. A call that ends before its turn gets no answer: it was cancelled,
 // or stdin has ended.
 func (s *stdio) call(ctx context.Context, q *request) {
-	select {
-	case s.running <- struct{}{}:
-		defer func() { <-s.running }()
-	case <-ctx.Done():
+	turn, ok := s.relay.turnFor(ctx, q.call.Arguments)
+	if !ok {
 		return
 	}
-	by := asker{progress: startProgress(q, q.call.token()), forms: s.forms.forCall(q.call)}
+	defer turn.leave()
+	by := asker{turn: turn, progress: startProgress(q, q.call.token()), forms: s.forms.forCall(q.call), background: s.worksOn(q.call)}
 	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
+	defer a.release()
 	line := q.call.encode(q.id, a, s.relay.modern)
 	if ctx.Err() == nil { // else the host has cancelled the call, and gets no answer
 		a.beforeSending()

@@ -14,12 +14,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
 // Hosts must not notice which calls the relay handles itself.
 func TestCallsAreAnsweredAsTheSDKAnswers(t *testing.T) {
-	r := New(Config{Resolve: func(string) (Runtime, error) { return Runtime{}, errors.New("no <runtime> & none") }, Hold: time.Second, Version: "1.2"})
+	r := New(Config{Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no <runtime> & none") }, Hold: time.Second, Version: "1.2"})
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
 	served := make(chan error)
@@ -77,7 +78,7 @@ func TestTheEndOfStdinEndsCallsInProgress(t *testing.T) {
 		<-r.Context().Done()
 		return http.StatusOK, contract.Execution{}
 	})
-	r := New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: time.Minute})
+	r := New(Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, Hold: time.Minute})
 	stdin, in := io.Pipe()
 	var stdout strings.Builder
 	served := make(chan error)

@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/page"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
@@ -22,7 +23,7 @@ func (c *call) inTab(path string) bool { return path == "" && c.cfg.Page != nil 
 
 // tab returns the connected tab. The call uses no runtime then.
 func (c *call) tab() (*page.Tab, *Problem) {
-	c.target = Runtime{}
+	c.target = runtimes.Runtime{}
 	tab, connected := c.cfg.Page.Tab()
 	if !connected {
 		return nil, noTab

@@ -40,7 +40,7 @@ func TestEachEditChangesTheTab(t *testing.T) {
 		return r.Structured
 	}
 	got := edit("update_cell", "x = 2\nprint(x)|text", "cellId", "a", "find", "x = 1", "content", "x = 2")
-	if want := "--- cell 0 a\n+++ cell 0 a\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n print(x)\n"; decode[Edited](t, got).Diff != want {
+	if want := "--- cell 0 (id a)\n+++ cell 0 (id a)\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n print(x)\n"; decode[Edited](t, got).Diff != want {
 		t.Errorf("diff %q", decode[Edited](t, got).Diff)
 	}
 	edit("move_cell", "text|x = 2\nprint(x)", "cellId", "a", "cellIndex", 1)

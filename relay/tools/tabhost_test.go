@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"colabrelay/relay/page"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/shared/e2e/standin"
 )
 
@@ -62,8 +64,8 @@ func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
 	if cfg.Hold == 0 {
 		cfg.Hold = 25 * time.Second // below the host's patience, for a machine with much to do
 	}
-	cfg.Resolve = func(string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing is paired") }
-	cfg.Toolsets, cfg.Page, cfg.Log, cfg.SaveDir, cfg.CheckpointDir = Toolsets, d.page, log, d.save, t.TempDir()
+	cfg.Resolve = func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, fmt.Errorf("nothing is paired") }
+	cfg.Toolsets, cfg.Page, cfg.Log, cfg.SaveDir, cfg.CheckpointDir = toolsets.All, d.page, log, d.save, t.TempDir()
 	t.Cleanup(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()

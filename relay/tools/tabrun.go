@@ -43,7 +43,7 @@ func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, *Problem) 
 		return nil, c.tabProblem(err)
 	}
 	if kind := n.doc.Cell(at).Type; kind != notebook.Code {
-		return nil, &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: cell %s is a %s cell", clipTo(args.Cell, maxTagRunes), clipTo(string(kind), 40)), Hint: "Only code cells can be run. get_cells shows the type of each cell."}
+		return nil, &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %s is a %s cell", cellName(at, clipTo(args.Cell, maxTagRunes)), clipTo(string(kind), 40)), Hint: "Only code cells can be run. get_cells shows the type of each cell."}
 	}
 	r := &tabCellRun{c: c, args: args, n: n, at: at, id: id}
 	r.run, _ = c.tabRuns.begin(n.tab, n.cells[at])
@@ -104,7 +104,7 @@ func (r *tabCellRun) ended(ctx context.Context, result page.Result) (*Run, *Prob
 	now := time.Now()
 	exec := contract.Execution{Status: contract.StatusSucceeded, StartedAt: &r.run.started, FinishedAt: &now}
 	outputs := tabOutputs{}
-	col := render.New(render.Options{Dir: r.c.outputDir("tab-" + rand.Text()), New: true, Unpaged: true, Limit: viewLimit(r.c.cfg.TextLimit)})
+	col := render.New(render.Options{Dir: r.c.outputDir("tab", "tab-"+rand.Text()), Holding: &r.c.held, New: true, Unpaged: true, Limit: viewLimit(r.c.cfg.TextLimit)})
 	defer col.Close()
 	outputs.addTo(col, result.Outputs)
 	view := col.View(ctx, outputs.fetch)

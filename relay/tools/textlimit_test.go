@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"colabrelay/relay/render"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
 
@@ -32,16 +34,16 @@ func loud(run *fakeRun) {
 // Hosts show a model the text or the structured content, so both have the limit; pages and
 // files have the rest.
 func TestARunsAnswerKeepsTheTextLimit(t *testing.T) {
-	for limit, most := range map[int]int{LeastTextLimit: 5_000, 0: 15_000, MostTextLimit: 55_000} {
+	for limit, most := range map[int]int{render.LeastTextLimit: 5_000, 0: 15_000, render.MostTextLimit: 55_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			f := newFake(t)
 			rt := f.runtime(t)
-			h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, SaveDir: t.TempDir(), Hold: 20 * time.Second, TextLimit: limit})
+			h := startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, SaveDir: t.TempDir(), Hold: 20 * time.Second, TextLimit: limit})
 			loud(f.run("e1"))
 			r := h.call("run_code_quick", map[string]any{"code": "x"})
 			got, text := r.run(t), r.Content[0].Text
 			if limit == 0 {
-				limit = DefaultTextLimit
+				limit = render.DefaultTextLimit
 			}
 			if n := utf8.RuneCountInString(text); n > limit || n < limit/2 {
 				t.Errorf("the text has %d characters", n)
@@ -52,7 +54,7 @@ func TestARunsAnswerKeepsTheTextLimit(t *testing.T) {
 			if !strings.HasPrefix(got.Stdout, "line 0 ü\n") || !strings.HasSuffix(got.Stdout, "line 2999 ü\n") || !got.Truncated {
 				t.Errorf("not head and tail: %.100q", got.Stdout)
 			}
-			if limit > LeastTextLimit && !strings.Contains(text, got.NextCommand) {
+			if limit > render.LeastTextLimit && !strings.Contains(text, got.NextCommand) {
 				t.Errorf("the text does not say how to read on (%s): %.500s", got.NextCommand, text)
 			}
 			for _, file := range got.SavedFiles {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
+	"colabrelay/relay/runtimes"
+	"colabrelay/shared/memory"
 )
 
 // Sizes of a result. Claude Desktop cuts at 1 MB, pictures included.
@@ -30,10 +33,12 @@ type spec struct {
 	name, title, description                     string
 	summary                                      string // for README: what the tool does, in one line
 	readOnly, destructive, idempotent, openWorld bool
-	// A local tool sends nothing to the VM and works without a runtime.
+	// A local tool works without a runtime, and without an answer of the VM.
 	local bool
 	// A bulk tool may move much data.
 	bulk bool
+	// A patient tool's call may last as long as a host allows that works on meanwhile.
+	patient bool
 	// An upfront tool should be loaded from the start by hosts that load tools on demand.
 	upfront bool
 }
@@ -41,6 +46,28 @@ type spec struct {
 // maxResultChars asks Claude Code to keep a result of this many characters in the
 // conversation. Its own bound would move a page of output into a file.
 const maxResultChars = 200_000
+
+// annotations returns the hints that differ from what a host assumes without them: that a tool
+// changes things, may destroy some, and acts on an open world. Every model pays for each. The title
+// is only here, where old and new hosts look for it.
+func (s *spec) annotations() mcp.ToolAnnotation {
+	a := mcp.ToolAnnotation{Title: s.title}
+	switch {
+	case s.readOnly:
+		a.ReadOnlyHint = &s.readOnly
+	default:
+		if !s.destructive {
+			a.DestructiveHint = &s.destructive
+		}
+		if s.idempotent {
+			a.IdempotentHint = &s.idempotent
+		}
+	}
+	if !s.openWorld {
+		a.OpenWorldHint = &s.openWorld
+	}
+	return a
+}
 
 // meta returns the hints for Claude Code; nil if the tool needs none.
 func (s spec) meta() *mcp.Meta {
@@ -53,17 +80,28 @@ func (s spec) meta() *mcp.Meta {
 // tool is a definition and its handler. The handler returns a payload, a Problem, or both:
 // a run that failed has output and an error.
 type tool struct {
-	def     mcp.Tool
+	def     mcp.Tool // without its output schema
+	outputs reflect.Type
 	summary string
 	bulk    bool
+	patient bool
 	handle  func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
+}
+
+// listed returns the tool's definition as hosts see it.
+func (t tool) listed(structured bool) mcp.Tool {
+	def := t.def
+	if structured {
+		def.RawOutputSchema = outputSchema(t.outputs)
+	}
+	return def
 }
 
 // payload is the tool's own part of an answer: a pointer to a struct of JSON fields, or nil
 // for none.
 type payload interface {
-	// text writes the same for a reader, shorter.
-	text(b *strings.Builder)
+	// text writes the same for a model, which reads nothing else.
+	text(b *words)
 }
 
 // Outcome is the part that all answers have in common.
@@ -76,7 +114,7 @@ type Outcome struct {
 
 // target is embedded in every tool's arguments.
 type target struct {
-	Runtime string `json:"runtime" default:"" doc:"Omit for the default."`
+	Runtime string `json:"runtime" default:"" doc:"Omit for the default VM."`
 }
 
 func (t target) runtime() string { return t.Runtime }
@@ -104,17 +142,11 @@ func define[A targeted, P any, PP interface {
 func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, c *call, args targeted) (payload, *Problem)) tool {
 	arguments := argumentsOf(args)
 	return tool{
-		bulk: s.bulk, summary: s.summary,
+		bulk: s.bulk, patient: s.patient, summary: s.summary, outputs: answer,
 		def: mcp.Tool{
 			Meta: s.meta(), Name: s.name, Description: s.description,
-			RawInputSchema:  inputSchema(arguments),
-			RawOutputSchema: outputSchema(answer),
-			// To a host, a missing hint means destructive and open-world. The title is only
-			// here, where old and new hosts look for it.
-			Annotations: mcp.ToolAnnotation{
-				Title: s.title, ReadOnlyHint: &s.readOnly, DestructiveHint: &s.destructive,
-				IdempotentHint: &s.idempotent, OpenWorldHint: &s.openWorld,
-			},
+			RawInputSchema: inputSchema(arguments),
+			Annotations:    s.annotations(),
 		},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
 			value := reflect.New(args).Elem()
@@ -137,15 +169,30 @@ func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, 
 // call is one tool call in progress. Only one goroutine may use it.
 type call struct {
 	*Relay
-	target  Runtime
+	target  runtimes.Runtime
 	asked   string        // the runtime argument; empty for the default one
 	hold    time.Duration // how long it may wait for a run
+	most    time.Duration // how long a patient call may; at least hold
 	started time.Time
 	asker
 	formsShown int
 	warnings   []string
 	pictures   []render.Picture
-	sending    func() // see answer.sending
+	displayed  int64          // bytes of pictures that count against memory.Displays
+	held       memory.Holding // until the host has the answer
+	sending    func()         // see answer.sending
+}
+
+// free returns bytes of pictures that are not needed any more.
+func (c *call) free(bytes int64) {
+	memory.Displays.Return(bytes)
+	c.displayed -= bytes
+}
+
+// release frees what was held for the answer.
+func (c *call) release() {
+	c.free(c.displayed)
+	c.held.Done()
 }
 
 // resolve finds the runtime of the call; a local tool works without one.
@@ -154,11 +201,15 @@ func (c *call) resolve(name string, local bool) *Problem {
 	if len(c.cfg.Problems) > 0 {
 		return badSettings(c.cfg.Problems)
 	}
-	target, err := c.cfg.Resolve(name)
+	var err error
+	if t := c.turn; t != nil && t.found && t.asked == name {
+		c.target, err = t.target, t.err
+	} else {
+		c.target, err = c.cfg.Resolve(name)
+	}
 	if err != nil && !local {
 		return resolveProblem(err)
 	}
-	c.target = target
 	return nil
 }
 
@@ -170,33 +221,50 @@ func (c *call) warn(format string, args ...any) {
 func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		a := r.perform(ctx, t, asker{}, req.Params.RawArguments)
+		defer a.release()
 		a.beforeSending()
-		return &mcp.CallToolResult{Content: a.content, StructuredContent: a.structured, IsError: a.isError}, nil
+		result := &mcp.CallToolResult{Content: a.content, IsError: a.isError}
+		if a.structured != nil {
+			result.StructuredContent = a.structured
+		}
+		return result, nil
 	}
 }
 
-// asker is what the host of a call accepts besides the answer.
+// asker is what the host of a call accepts besides the answer, and the call's turn.
 type asker struct {
+	turn     *turn             // nil if stdio did not make the call
 	progress *progressNotifier // nil if it wants none
 	forms    *forms            // nil if it shows none
+	// background reports that the host works on while a call lasts, and wakes the model with
+	// the answer.
+	background bool
 }
 
 // perform makes a call. It handles time limits, progress and panics, and turns every outcome
 // into an answer of the tool's own schema.
 func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.RawMessage) (a answer) {
-	hold, limit, release := r.takeHold()
+	hold, limit, release := r.takeHold(by.turn)
 	defer release()
+	most := hold
+	if by.background && hold == r.cfg.Hold {
+		most = max(hold, r.cfg.LongWait)
+	}
+	if t.patient {
+		limit = max(limit, most)
+	}
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
 	if t.bulk {
 		defer r.cfg.UseAllProcessors()()
 	}
-	c := &call{Relay: r, hold: hold, started: time.Now(), asker: by}
+	c := &call{Relay: r, hold: hold, most: most, started: time.Now(), asker: by}
 	defer c.progress.stop()
 	defer func() {
 		if p := recover(); p != nil {
 			r.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 			a = c.answer(nil, internalProblem(fmt.Sprintf("the relay failed in %s", t.def.Name)))
+			a.call = c
 		}
 	}()
 	got, problem := payload(nil), cancelledProblem
@@ -207,19 +275,17 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 		r.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
 	}
 	a = c.answer(got, problem)
-	a.sending = c.sending
+	a.sending, a.call = c.sending, c
 	return a
 }
 
-// takeHold returns how long a call may wait for a run, which is less if many wait already,
-// and how long it may take in all.
-func (r *Relay) takeHold() (hold, limit time.Duration, release func()) {
-	select {
-	case r.holding <- struct{}{}:
-		return r.cfg.Hold, r.cfg.Hold, func() { <-r.holding }
-	default:
-		return min(r.cfg.Hold, shortHold), min(r.cfg.Hold, shortLimit), func() {}
+// takeHold returns how long a call may wait for a run, which is less if many calls of its runtime
+// wait already, and how long it may take in all.
+func (r *Relay) takeHold(t *turn) (hold, limit time.Duration, release func()) {
+	if release = t.hold(); release != nil {
+		return r.cfg.Hold, r.cfg.Hold, release
 	}
+	return min(r.cfg.Hold, shortHold), min(r.cfg.Hold, shortLimit), func() {}
 }
 
 // shown applies to every string of an answer: it makes names of files, and other text from
@@ -232,7 +298,11 @@ type answer struct {
 	structured json.RawMessage
 	isError    bool
 	sending    func() // to be called when it is sent; may be nil
+	call       *call  // that holds memory for it
 }
+
+// release must be called when the answer was sent.
+func (a answer) release() { a.call.release() }
 
 // beforeSending must be called right before the answer is sent.
 func (a answer) beforeSending() {
@@ -241,33 +311,45 @@ func (a answer) beforeSending() {
 	}
 }
 
-// answer assembles an answer: structured content, text and pictures.
+// answer assembles an answer: text and pictures, and JSON if a person's setting asks for it. A
+// host shows the model either the text or the JSON, so a model reads the text only without JSON.
 func (c *call) answer(got payload, problem *Problem) answer {
-	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: problem.copy()}
+	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: inExtension(c.cfg.PairingField, problem.copy())}
 	plain.Deep(&out, shown)
 	plain.Deep(&got, shown)
-	structured, err := merge(out, got)
-	if err != nil {
-		out = Outcome{Runtime: c.target.Name, Error: internalProblem("encoding the answer: " + err.Error())}
-		got, c.pictures = nil, nil
-		structured, _ = merge(out, nil)
+	var structured json.RawMessage
+	if c.cfg.Structured {
+		var err error
+		if structured, err = merge(out, got); err != nil {
+			out = Outcome{Runtime: c.target.Name, Error: internalProblem("encoding the answer: " + err.Error())}
+			got, c.pictures = nil, nil
+			structured, _ = merge(out, nil)
+		}
 	}
-	var b strings.Builder
+	var b words
 	out.text(&b)
 	if got != nil {
 		got.text(&b)
 	}
+	out.trace(&b)
 	limit := maxTextRunes
 	if short, ok := got.(interface{ maxText() int }); ok {
 		limit = short.maxText()
 	}
-	text, _ := render.Clip(b.String(), limit)
-	text = plain.Text(text) // a payload's text may contain more than its fields
-	a := answer{content: []mcp.Content{mcp.NewTextContent(text)}, structured: structured, isError: out.Error != nil}
+	text := b.text(limit)
+	a := answer{content: []mcp.Content{mcp.NewTextContent(text)}, structured: structured}
 	if len(c.pictures) > 0 {
 		c.addPictures(&a, len(structured)+jsonLen(text))
 	}
+	// Some hosts drop the pictures of an error, or show them to the model as base64. So an answer
+	// with a picture is no error to the host; its text still begins with the error.
+	a.isError = out.Error != nil && !slices.ContainsFunc(a.content, isImage)
 	return a
+}
+
+func isImage(c mcp.Content) bool {
+	_, is := c.(mcp.ImageContent)
+	return is
 }
 
 // addPictures appends the pictures that still fit. It prefers the newest ones, and appends
@@ -309,19 +391,22 @@ func jsonLen(s string) int {
 	return len(b)
 }
 
-func (o Outcome) text(b *strings.Builder) {
+func (o Outcome) text(b *words) {
+	if o.Error != nil {
+		fmt.Fprintf(b, "Error (%s): %s\n", o.Error.Code, o.Error.Message)
+		if o.Error.Hint != "" {
+			fmt.Fprintf(b, "Next step: %s\n", o.Error.Hint)
+		}
+	}
 	if o.Warning != "" {
 		fmt.Fprintf(b, "Warning: %s\n", o.Warning)
 	}
-	if o.Error == nil {
-		return
-	}
-	fmt.Fprintf(b, "Error (%s): %s\n", o.Error.Code, o.Error.Message)
-	if o.Error.Traceback != "" {
-		fmt.Fprintf(b, "%s\n", strings.TrimRight(o.Error.Traceback, "\n"))
-	}
-	if o.Error.Hint != "" {
-		fmt.Fprintf(b, "Next step: %s\n", o.Error.Hint)
+}
+
+// trace adds the traceback, after all that the code printed before it.
+func (o Outcome) trace(b *words) {
+	if o.Error != nil {
+		b.quote("traceback", strings.TrimRight(o.Error.Traceback, "\n"))
 	}
 }
 

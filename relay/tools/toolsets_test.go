@@ -2,29 +2,23 @@ package tools
 
 import (
 	"slices"
-	"strings"
 	"testing"
+
+	"colabrelay/relay/toolsets"
 )
 
-func TestParseToolsets(t *testing.T) {
-	for text, want := range map[string][]Toolset{
-		"core": {Core}, "notebook": {Core, Notebook}, "data , notebook": {Core, Notebook, Data}, "page": {Core, Page},
-		"core,core": {Core}, "all": Toolsets, "data,all": Toolsets,
-	} {
-		if got, err := ParseToolsets(text); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %v %v, want %v", text, got, err, want)
-		}
+func TestEachToolsetHasItsTools(t *testing.T) {
+	var names []toolsets.Toolset
+	for _, set := range sets {
+		names = append(names, set.name)
 	}
-	for _, text := range []string{"", ",", "notebooks", "Core", "core;data", "core,", "all,x", "x,all"} {
-		got, err := ParseToolsets(text)
-		if err == nil || got != nil || !strings.Contains(err.Error(), "use all, or some of core, notebook, page, data and provision") {
-			t.Errorf("%q: %v %v", text, got, err)
-		}
+	if !slices.Equal(names, toolsets.All) {
+		t.Errorf("there are tools for %s, want %s", names, toolsets.All)
 	}
 }
 
 func TestARelayServesTheToolsOfItsSets(t *testing.T) {
-	for _, test := range []struct{ asked, want []Toolset }{{nil, []Toolset{Core}}, {[]Toolset{Notebook}, []Toolset{Core, Notebook}}, {[]Toolset{Page}, []Toolset{Core, Page}}, {Toolsets, Toolsets}} {
+	for _, test := range []struct{ asked, want []toolsets.Toolset }{{nil, []toolsets.Toolset{toolsets.Core}}, {[]toolsets.Toolset{toolsets.Notebook}, []toolsets.Toolset{toolsets.Core, toolsets.Notebook}}, {[]toolsets.Toolset{toolsets.Page}, []toolsets.Toolset{toolsets.Core, toolsets.Page}}, {toolsets.All, toolsets.All}} {
 		h := startHost(t, Config{Toolsets: test.asked})
 		list := decode[struct{ Tools []struct{ Name string } }](t, h.list)
 		var got []string

@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,7 +50,7 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 	})
 	held, cancel := context.WithTimeoutCause(ctx, c.waitBudget(), errHold)
 	defer cancel()
-	r, err := run(held, transfer.Options{Overwrite: overwrite, ResumeDir: transfer.ResumeDir(c.cfg.CheckpointDir), Report: meter.Report})
+	r, err := run(held, transfer.Options{Overwrite: overwrite, RecordDir: c.cfg.TransferDir, ResumeDir: transfer.ResumeDir(c.cfg.CheckpointDir), Report: meter.Report})
 	m := Moved{
 		SizeBytes: r.SizeBytes, SHA256: r.SHA256, ResumedFrom: r.ResumedFrom, TransferredBytes: r.MovedBytes,
 		Files: r.Files, Skipped: r.Skipped, Notes: r.Notes,
@@ -116,23 +115,25 @@ func command(name string, args ...any) string {
 		if pair[1] == "" || pair[1] == false {
 			continue
 		}
-		b, _ := json.Marshal(pair[1]) // a string, a number or a bool
-		all = append(all, fmt.Sprintf("%s=%s", pair[0], b))
+		b, _ := plain.JSON(pair[1], "") // a string, a number or a bool
+		all = append(all, fmt.Sprintf("%s=%s", pair[0], strings.TrimSuffix(string(b), "\n")))
 	}
 	return name + "(" + strings.Join(all, ", ") + ")"
 }
 
-// text describes a transfer; verb and place say in which direction it went.
-func (m *Moved) text(b *strings.Builder, verb, place string) {
+// text describes a transfer; verb and place, a path for a line of the relay's, say in which
+// direction it went.
+func (m *Moved) text(b *words, verb, place string) {
 	switch m.Status {
+	case moveFailed: // the error says so
+		b.notes(m.Notes)
+		return
 	case moveDone:
 		fmt.Fprintf(b, "%s %s to %s", verb, progress.Bytes(m.SizeBytes), place)
 	case moveUnchanged:
 		fmt.Fprintf(b, "Unchanged: %s exists already with the same content, %s", place, progress.Bytes(m.SizeBytes))
-	case movePartial:
-		fmt.Fprintf(b, "Not done yet: %s transferred so far", progress.Share(m.done, m.SizeBytes))
 	default:
-		fmt.Fprintf(b, "The transfer to %s failed", place)
+		fmt.Fprintf(b, "Not done yet: %s transferred so far", progress.Share(m.done, m.SizeBytes))
 	}
 	if m.Files > 1 || m.Files == 0 && m.Status == moveDone {
 		fmt.Fprintf(b, "; %s", plain.Count(m.Files, "file"))
@@ -145,9 +146,7 @@ func (m *Moved) text(b *strings.Builder, verb, place string) {
 	}
 	b.WriteString("\n")
 	if m.CanContinue {
-		fmt.Fprintf(b, "Call again to continue: %s\n", m.NextCommand)
+		fmt.Fprintf(b, "Next step: %s\n", m.NextCommand)
 	}
-	for _, n := range m.Notes {
-		fmt.Fprintf(b, "Note: %s\n", n)
-	}
+	b.notes(m.Notes)
 }

@@ -17,23 +17,10 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 )
-
-// A name that is made of invisible characters must not look empty, nor like another name.
-func TestNamesWithInvisibleCharactersAreListedQuoted(t *testing.T) {
-	h, vm, _ := serveVM(t, time.Minute)
-	for _, name := range []string{"plain.txt", "\x1b]0;q\a", "pl\u202eain.txt"} {
-		vm.Put("data/"+name, []byte("x"))
-	}
-	got := h.call("list_colab_files", map[string]any{"path": "data"})
-	for _, line := range []string{"plain.txt  1 bytes\n", `"\x1b]0;q\a"  1 bytes` + "\n", `"pl\u202eain.txt"  1 bytes` + "\n"} {
-		if !strings.Contains(got.Content[0].Text, line) {
-			t.Errorf("%q is not in the answer:\n%s", line, got.Content[0].Text)
-		}
-	}
-}
 
 // serveVM is a host, a relay and a VM with files behind it.
 func serveVM(t *testing.T, hold time.Duration) (h *host, vm *fakevm.VM, saveDir string) {
@@ -45,8 +32,10 @@ func serveVM(t *testing.T, hold time.Duration) (h *host, vm *fakevm.VM, saveDir 
 	}
 	t.Cleanup(c.Close)
 	h = startHost(t, Config{
-		Resolve: func(string) (Runtime, error) { return Runtime{Name: "test", URL: vm.URL, Client: c}, nil },
-		SaveDir: saveDir, CheckpointDir: t.TempDir(), Hold: hold,
+		Resolve: func(string) (runtimes.Runtime, error) {
+			return runtimes.Runtime{Name: "test", URL: vm.URL, Client: c}, nil
+		},
+		SaveDir: saveDir, CheckpointDir: t.TempDir(), TransferDir: t.TempDir(), Hold: hold,
 	})
 	return h, vm, saveDir
 }
@@ -58,7 +47,7 @@ func vmOnOwnClock(t *testing.T, hold time.Duration, test func(t *testing.T, h *h
 		vm, saveDir := fakevm.New(), filepath.Join(t.TempDir(), "saved")
 		rt := directly(t, vm.Secret, vm)
 		h := startHost(t, Config{
-			Resolve: func(string) (Runtime, error) { return rt, nil },
+			Resolve: func(string) (runtimes.Runtime, error) { return rt, nil },
 			SaveDir: saveDir, CheckpointDir: t.TempDir(), Hold: hold,
 		})
 		test(t, h, vm, saveDir)
@@ -166,7 +155,7 @@ func TestADownloadNamesTheFilesThatGetAnotherName(t *testing.T) {
 	write(t, filepath.Join(dir, "out", "a.txt"), []byte("3"))
 	for _, status := range []string{"done", "unchanged"} {
 		got := get()
-		if want := `"/content/out/a.txt" has a different name here: "a (1).txt"`; got.Status != status || len(got.Notes) != 1 || got.Notes[0] != want {
+		if want := `“/content/out/a.txt” has a different name here: "a (1).txt"`; got.Status != status || len(got.Notes) != 1 || got.Notes[0] != want {
 			t.Errorf("%+v, want the note %s", got, want)
 		}
 	}
@@ -198,35 +187,6 @@ func TestAFolderIsTransferredWithItsTree(t *testing.T) {
 	for name, content := range tree {
 		if got, ok := vm.File("back/" + name); !ok || string(got) != content {
 			t.Errorf("%q holds %q on the VM", name, got)
-		}
-	}
-}
-
-func TestAnUploadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
-	h, vm, dir := serveVM(t, 10*time.Second)
-	first, second := randomBytes(large), []byte("another")
-	for i, c := range []struct {
-		content []byte
-		args    map[string]any
-		status  string
-		path    string
-	}{
-		{first, map[string]any{}, "done", "/content/data.csv"},
-		{first, map[string]any{}, "unchanged", "/content/data.csv"},
-		{second, map[string]any{}, "done", "/content/data (1).csv"},
-		{second, map[string]any{"overwrite": true}, "done", "/content/data.csv"},
-		{second, map[string]any{"remote_path": "in/x.csv"}, "done", "/content/in/x.csv"},
-		{second, map[string]any{"remote_path": "/content/in/"}, "done", "/content/in/data.csv"},
-	} {
-		c.args["local_path"] = write(t, filepath.Join(dir, "data.csv"), c.content)
-		got := decode[Upload](t, h.call("upload_to_colab", c.args).Structured)
-		want := Moved{Status: c.status, SHA256: fakevm.Digest(c.content), SizeBytes: int64(len(c.content))}
-		sameFields(t, want, got.Moved, "Status", "SHA256", "SizeBytes")
-		if got.RemotePath != c.path {
-			t.Errorf("case %d: %+v", i, got)
-		}
-		if there, _ := vm.File(c.path); !bytes.Equal(there, c.content) {
-			t.Errorf("case %d: %s holds %d bytes", i, c.path, len(there))
 		}
 	}
 }

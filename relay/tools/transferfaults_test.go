@@ -34,7 +34,7 @@ func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"..", "../x", "a/../../x", "a/../x", "/etc/x", filepath.Join(outside, "x"), dir + "/../x", dir + "x/y",
+		"~/x", "..", "../x", "a/../../x", "a/../x", "/etc/x", filepath.Join(outside, "x"), dir + "/../x", dir + "x/y",
 		`C:\x`, "c:x", "a:b", "a\x00b", strings.Repeat("n", 300), "link/x", "link/", "up/x", "..\x2f..\x2fx", "a\nb",
 	} {
 		r := h.call("download_from_colab", map[string]any{"remote_path": "/content/x", "local_filename": name})
@@ -42,7 +42,7 @@ func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
 			t.Errorf("%q: %s", name, r.Structured)
 		}
 	}
-	for _, name := range []string{"~/x", "...", "-rf", "Ünï cødé", "con", "$HOME", "./y", "z//x", `..\x`} {
+	for _, name := range []string{"~x", "...", "-rf", "Ünï cødé", "con", "$HOME", "./y", "z//x", `..\x`} {
 		r := h.call("download_from_colab", map[string]any{"remote_path": "/content/x", "local_filename": name})
 		got := decode[Download](t, r.Structured)
 		if rel, err := filepath.Rel(dir, got.LocalPath); err != nil || !filepath.IsLocal(rel) {
@@ -110,7 +110,7 @@ func TestEveryFailureOfTheRelaysOwnHasACodeAndAHint(t *testing.T) {
 	for err, code := range map[error]string{
 		transfer.ErrChanged: "changed", transfer.ErrLocalDisk: "local_disk_full", transfer.ErrBusy: "busy",
 		transfer.ErrForbiddenName: "forbidden_path", transfer.ErrNotRegular: "not_supported",
-		transfer.ErrTooMany: "too_large", transfer.ErrLocalPath: "bad_request", transfer.ErrSomeFailed: "some_failed",
+		transfer.ErrTooMany: "too_large", transfer.ErrExists: "conflict", transfer.ErrLocalPath: "bad_request", transfer.ErrSomeFailed: "some_failed",
 	} {
 		if p := problemOf(err); p.Code != code {
 			t.Errorf("%v: %+v", err, p)

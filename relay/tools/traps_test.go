@@ -15,6 +15,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"go.uber.org/goleak"
 
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/shared/contract"
 )
 
@@ -127,7 +129,7 @@ func TestNoProgressWithoutAToken(t *testing.T) {
 
 // The SDK answers a panic with a JSON-RPC error, which hosts show as a broken server.
 func TestAPanicIsAnInternalErrorOfThatCall(t *testing.T) {
-	h := startHost(t, Config{Toolsets: Toolsets, Resolve: func(string) (Runtime, error) { panic("a fault of ours") }})
+	h := startHost(t, Config{Toolsets: toolsets.All, Resolve: func(string) (runtimes.Runtime, error) { panic("a fault of ours") }})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
 		if o.Error == nil || o.Error.Code != codeInternal || strings.Contains(o.Error.Message, "fault of ours") {
@@ -155,12 +157,12 @@ func TestTheSDKsOwnClientIsServed(t *testing.T) {
 	run := f.run("e1")
 	run.print("hello\n")
 	run.end(contract.StatusSucceeded)
-	c := sdkClient(t, New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 5 * time.Second, Version: "test"}))
+	c := sdkClient(t, New(Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, Hold: 5 * time.Second, Version: "test"}))
 	var req mcp.CallToolRequest
 	req.Params.Name = "run_code_quick"
 	req.Params.Arguments = map[string]any{"code": "print('hello')"}
 	res, err := c.CallTool(t.Context(), req)
-	if err != nil || res.IsError || !strings.Contains(fmt.Sprint(res.StructuredContent), "hello") {
+	if err != nil || res.IsError || !strings.Contains(fmt.Sprint(res.Content), "hello") {
 		t.Errorf("%+v %v", res, err)
 	}
 }

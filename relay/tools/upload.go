@@ -4,15 +4,17 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
+	"colabrelay/relay/plain"
 	"colabrelay/relay/transfer"
 )
 
 type uploadArgs struct {
 	Local     string `json:"local_path" min:"1" max:"4096" doc:"File or folder on this computer: absolute, beginning with ~/, or below LOCAL_SAVE_DIR."`
-	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Path on the VM, or a folder if it ends in /; missing folders are created. By default the local name in /content."`
-	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name; otherwise the new one gets a number, such as \"data (1).csv\"."`
+	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Path on the VM, or a folder if it ends in /; default: the local name in /content. Folders are created."`
+	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Needless for a file that was uploaded before and edited only here."`
 	target
 }
 
@@ -26,14 +28,14 @@ func uploadToColab() tool {
 	return define(spec{
 		name: "upload_to_colab", title: "Upload to the VM",
 		summary:     "copies a file or folder to the VM; resumes, verifies and overwrites in the same way",
-		description: "Use it to copy a file or folder of this computer to the VM, so that code there can read it; the VM itself downloads files from the web faster. A large one may take several calls: with status \"partial\" call again with the same arguments. Files that usually contain keys or passwords are refused.",
+		description: "Copies a file or folder of this computer to the VM, so that code there can read it; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",
 		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
 		local := localPath(c.cfg.SaveDir, args.Local)
 		known := c.target.Client.InstanceID()
 		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
 			o.Guard = c.cfg.Guard
-			return transfer.Upload(ctx, c.target.Client, local, args.Remote, o)
+			return transfer.Upload(ctx, c.target.Client, local, transfer.RemotePath(args.Remote, runtime.GOOS), o)
 		})
 		if known != "" && c.target.Client.InstanceID() != known {
 			c.warn("The VM behind this address is a new one, and the upload went there: the old VM's files are gone, except those on Drive.")
@@ -44,7 +46,10 @@ func uploadToColab() tool {
 		if m.CanContinue {
 			m.NextCommand = command("upload_to_colab", "local_path", args.Local, "remote_path", args.Remote, "overwrite", args.Overwrite, "runtime", args.Runtime)
 		}
-		return &Upload{Moved: m, RemotePath: r.Path}, problem
+		if m.Status == moveDone && strings.HasSuffix(r.Path, ".py") {
+			m.Notes = append(m.Notes, "if the kernel has imported this module before, importlib.reload or restart_kernel loads the new code")
+		}
+		return &Upload{Moved: m, RemotePath: plain.Name(r.Path)}, problem
 	})
 }
 
@@ -62,4 +67,4 @@ func localPath(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-func (u *Upload) text(b *strings.Builder) { u.Moved.text(b, "Uploaded", u.RemotePath) }
+func (u *Upload) text(b *words) { u.Moved.text(b, "Uploaded", plain.WordName(u.RemotePath)) }

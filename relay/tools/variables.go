@@ -33,14 +33,16 @@ func listVariables() tool {
 	})
 }
 
-func (v *Variables) text(b *strings.Builder) {
+func (v *Variables) text(b *words) {
 	fmt.Fprintf(b, "Variables: %d\n", v.Count)
-	for _, one := range v.Variables {
-		b.WriteString(describe(one) + "\n")
-	}
 	if v.Truncated {
-		b.WriteString("[… more variables are not listed …]\n")
+		fmt.Fprintf(b, "Only the first %d are listed.\n", len(v.Variables))
 	}
+	var list strings.Builder
+	for _, one := range v.Variables {
+		list.WriteString(describe(one) + "\n")
+	}
+	b.quote("variables", list.String())
 }
 
 func describe(v contract.Variable) string {
@@ -86,8 +88,8 @@ func inspectVariable() tool {
 	})
 }
 
-func (i *Inspection) text(b *strings.Builder) {
-	b.WriteString(describe(i.Variable) + "\n" + ensureLine(i.Preview))
+func (i *Inspection) text(b *words) {
+	b.quote("variable", describe(i.Variable)+"\n"+i.Preview)
 }
 
 // Cleaned is the answer of cleanup_colab.
@@ -125,7 +127,7 @@ func cleanup() tool {
 	})
 }
 
-func (c *Cleaned) text(b *strings.Builder) {
+func (c *Cleaned) text(b *words) {
 	freed := fmt.Sprintf("%.1f MB of memory freed", *c.MemoryFreedMB)
 	if *c.MemoryFreedMB <= 0 {
 		freed = "no memory freed"

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"colabrelay/relay/hint"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/runtimes"
 	"colabrelay/relay/vm"
 )
 
@@ -32,11 +34,11 @@ func startVM() tool {
 	return define(spec{
 		name: "start_colab_vm", title: "Start a Colab VM",
 		summary:     "starts a Colab VM with the first accelerator of a list that is free, starts the executor there and pairs it as a runtime",
-		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor as a runtime of that name, for the argument runtime of other tools. While starting is true, call again with the same arguments. A VM of that name that runs is kept.",
+		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor as a runtime of that name, for the argument runtime of other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
 		idempotent:  true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args startVMArgs) (*StartedVM, *Problem) {
-		c.target = Runtime{}
-		ladder, err := vm.ParseLadder(args.Accelerators)
+		c.target = runtimes.Runtime{}
+		accelerators, err := vm.ParseAccelerators(args.Accelerators)
 		switch {
 		case c.cfg.VMs == nil:
 			return nil, noVMs
@@ -45,7 +47,7 @@ func startVM() tool {
 		}
 		waiting, done := context.WithTimeout(ctx, c.waitBudget())
 		defer done()
-		got, err := c.cfg.VMs.Up(waiting, vm.Request{Name: args.Name, Ladder: ladder, HighRAM: args.HighRAM}, c.progress.show)
+		got, err := c.cfg.VMs.Up(waiting, vm.Request{Name: args.Name, Accelerators: accelerators, HighRAM: args.HighRAM}, c.progress.show)
 		if still, ok := errors.AsType[*vm.StartingError](err); ok && !errors.Is(ctx.Err(), context.Canceled) {
 			return &StartedVM{Starting: true, Step: still.Step, NextCommand: args.again()}, nil
 		}
@@ -61,9 +63,9 @@ func (a startVMArgs) again() string {
 	return command("start_colab_vm", "accelerators", a.Accelerators, "high_ram", a.HighRAM, "name", a.Name)
 }
 
-func (s *StartedVM) text(b *strings.Builder) {
+func (s *StartedVM) text(b *words) {
 	if s.Starting {
-		fmt.Fprintf(b, "The VM is still starting: %s. Next: %s\n", s.Step, s.NextCommand)
+		fmt.Fprintf(b, "The VM is still starting: %s. Next step: %s\n", s.Step, s.NextCommand)
 		return
 	}
 	if s.VM != nil {
@@ -101,10 +103,10 @@ func listVMs() tool {
 	return define(spec{
 		name: "list_colab_vms", title: "List Colab VMs",
 		summary:     "lists the VMs that this computer started, also those that Colab ended, and the others of the account",
-		description: "Use it to see which Colab VMs run with the user's account. ours: this computer started it. State ready means that its runtime can be used.",
+		description: "Use it to see which Colab VMs run with the user's account. State ready means that its runtime can be used.",
 		readOnly:    true, idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, _ listVMsArgs) (*ListedVMs, *Problem) {
-		c.target = Runtime{}
+		c.target = runtimes.Runtime{}
 		if c.cfg.VMs == nil {
 			return nil, noVMs
 		}
@@ -150,7 +152,7 @@ func (c *call) vmsEnabled() *Problem {
 	return nil
 }
 
-func (l *ListedVMs) text(b *strings.Builder) {
+func (l *ListedVMs) text(b *words) {
 	if len(l.VMs) == 0 {
 		b.WriteString("No VMs.\n")
 	}
@@ -158,29 +160,27 @@ func (l *ListedVMs) text(b *strings.Builder) {
 		b.WriteString(vmLine(v) + "\n")
 	}
 	if l.Truncated {
-		b.WriteString("[… more VMs are not shown …]\n")
+		fmt.Fprintf(b, "There are more; the first %d are listed.\n", len(l.VMs))
 	}
-	for _, n := range l.Notes {
-		fmt.Fprintf(b, "Note: %s\n", n)
-	}
+	b.notes(l.Notes)
 }
 
 // vmLine describes a VM.
 func vmLine(v vm.VM) string {
-	line := fmt.Sprintf("%s %s: %s, %s", v.Name, v.ID, v.Accelerator, v.State)
+	line := fmt.Sprintf("%s %s: %s, %s", inline(v.Name), inline(v.ID), inline(string(v.Accelerator)), inline(string(v.State)))
 	if v.HighRAM {
 		line += ", high RAM"
 	}
 	if v.Via != "" {
-		line += ", reached by " + string(v.Via)
+		line += ", reached by " + inline(string(v.Via))
 	}
 	if !v.Expires.IsZero() {
 		line += ", until " + v.Expires.UTC().Format(time.RFC3339)
 	}
 	if v.Note != "" && v.State != vm.StateReady {
-		line += " (" + v.Note + ")"
+		line += " (" + plain.Line(v.Note) + ")"
 	}
-	return strings.TrimSpace(oneLine(line))
+	return strings.TrimSpace(line)
 }
 
 type stopVMArgs struct {
@@ -202,7 +202,7 @@ func stopVM() tool {
 		description: "Use it when the user no longer needs the VM: everything on it is lost (save_kernel_state and download_from_colab first). It returns when the VM is gone.",
 		destructive: true, idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args stopVMArgs) (*StoppedVM, *Problem) {
-		c.target = Runtime{}
+		c.target = runtimes.Runtime{}
 		if c.cfg.VMs == nil {
 			return nil, noVMs
 		}
@@ -223,8 +223,8 @@ func stopVM() tool {
 	})
 }
 
-func (s *StoppedVM) text(b *strings.Builder) {
+func (s *StoppedVM) text(b *words) {
 	if s.VM != nil {
-		fmt.Fprintf(b, "VM %s is gone: Google no longer lists it.\n", strings.TrimSpace(oneLine(s.VM.Name+" "+s.VM.ID)))
+		fmt.Fprintf(b, "VM %s is gone: Google no longer lists it.\n", strings.TrimSpace(inline(s.VM.Name)+" "+inline(s.VM.ID)))
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 )
@@ -37,12 +39,14 @@ func newVMDesk(t *testing.T, hold time.Duration, login bool) *vmDesk {
 			t.Fatal(err)
 		}
 	}
-	d.host = startHost(t, Config{Hold: hold, Toolsets: []Toolset{Provision}, VMs: d.manager,
+	d.host = startHost(t, Config{Hold: hold, Toolsets: []toolsets.Toolset{toolsets.Provision}, VMs: d.manager,
 		Resolve: unpaired})
 	return d
 }
 
-func unpaired(string) (Runtime, error) { return Runtime{}, errors.New("nothing is paired") }
+func unpaired(string) (runtimes.Runtime, error) {
+	return runtimes.Runtime{}, errors.New("nothing is paired")
+}
 
 // named makes arguments of pairs of names and values.
 func named(pairs ...any) object {
@@ -71,7 +75,7 @@ func TestVMToolsSayHowToEnableThem(t *testing.T) {
 	if len(d.cloud.Running()) > 0 {
 		t.Error("a VM was started")
 	}
-	without := startHost(t, Config{Toolsets: []Toolset{Provision}, Resolve: unpaired})
+	without := startHost(t, Config{Toolsets: []toolsets.Toolset{toolsets.Provision}, Resolve: unpaired})
 	if p := without.call("list_colab_vms", named()).outcome(t).Error; p == nil || p.Code != codeNotConfigured {
 		t.Errorf("%+v", p)
 	}

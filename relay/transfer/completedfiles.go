@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // completedFiles records the files of a folder that an unfinished download has received
@@ -16,6 +17,7 @@ import (
 type completedFiles struct {
 	name  string
 	files map[string]completedFile // by remote path
+	taken int64                    // of memory.Trees
 
 	mu   sync.Mutex
 	file *os.File
@@ -31,11 +33,13 @@ type completedFile struct {
 	LocalModified time.Time `json:"local_modified"`
 }
 
+const doneSuffix = ".done"
+
 // openCompletedFiles reads the record of earlier calls for the same remote folder.
-func openCompletedFiles(root *os.Root, name, remote string) (*completedFiles, error) {
-	c := &completedFiles{name: hiddenName(name+"\x00"+remote, ".done"), files: map[string]completedFile{}}
+func openCompletedFiles(r records, name, remote string) (*completedFiles, error) {
+	c := &completedFiles{name: r.name(name+"\x00"+remote, doneSuffix), files: map[string]completedFile{}}
 	var err error
-	c.file, err = openLines(root, c.name, c.accept)
+	c.file, err = openLines(r.root, c.name, c.accept)
 	return c, err
 }
 
@@ -44,7 +48,11 @@ func (c *completedFiles) accept(text []byte) bool {
 	if json.Unmarshal(text, &file) != nil {
 		return false
 	}
-	c.files[file.Remote] = file
+	size := int64(len(text) + dirBytes)
+	if !memory.Trees.Take(size) { // it costs a comparison of the file
+		return true
+	}
+	c.files[file.Remote], c.taken = file, c.taken+size
 	return true
 }
 
@@ -76,12 +84,13 @@ func (c *completedFiles) add(root *os.Root, e remoteEntry, local string) {
 }
 
 // close ends the record. It is removed if outcome, the error of the folder, is nil.
-func (c *completedFiles) close(root *os.Root, outcome error) error {
+func (c *completedFiles) close(r records, outcome error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = c.file.Close()
+	memory.Trees.Return(c.taken)
 	if outcome == nil {
-		_ = root.Remove(c.name)
+		_ = r.root.Remove(c.name)
 	}
 	return outcome
 }

@@ -29,26 +29,26 @@ func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 			for _, file := range []string{"a", "b"} {
 				must(t, root.WriteFile(file, []byte("x"), 0o600))
 			}
-			m, err := openCompletedFiles(root, "folder", "/content")
+			m, err := openCompletedFiles(besides(root), "folder", "/content")
 			must(t, err)
 			held := func(file string) bool {
 				local, ok := m.find(root, entry(file))
 				return ok && local == file
 			}
 			m.add(root, entry("a"), "a")
-			_ = m.close(root, errEnough)
+			_ = m.close(besides(root), errEnough)
 			text, err := root.ReadFile(m.name)
 			must(t, err)
 			must(t, root.WriteFile(m.name, damage(text), 0o600))
 
-			m, err = openCompletedFiles(root, "folder", "/content")
+			m, err = openCompletedFiles(besides(root), "folder", "/content")
 			must(t, err)
 			if a, b := held("a"), held("b"); !a || b {
 				t.Errorf("a is held: %v, b: %v", a, b)
 			}
 			m.add(root, entry("b"), "b")
-			_ = m.close(root, errEnough)
-			m, err = openCompletedFiles(root, "folder", "/content")
+			_ = m.close(besides(root), errEnough)
+			m, err = openCompletedFiles(besides(root), "folder", "/content")
 			must(t, err)
 			if !held("a") || !held("b") {
 				t.Error("a record written after the damage is lost")
@@ -57,7 +57,7 @@ func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 			if held("a") {
 				t.Error("a file that was touched counts as done")
 			}
-			_ = m.close(root, nil)
+			_ = m.close(besides(root), nil)
 			wantNames(t, root.Name(), "a", "b")
 		})
 	}

@@ -2,23 +2,8 @@ package transfer
 
 import (
 	"errors"
-	"math"
 	"syscall"
-	"unsafe"
 )
-
-var getDiskFreeSpace = syscall.NewLazyDLL("kernel32.dll").NewProc("GetDiskFreeSpaceExW")
-
-// freeBytes returns how many bytes the user can still write to the volume of dir.
-func freeBytes(dir string) (int64, bool) {
-	name, err := syscall.UTF16PtrFromString(dir)
-	if err != nil {
-		return 0, false
-	}
-	var free uint64
-	ok, _, _ := getDiskFreeSpace.Call(uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&free)), 0, 0)
-	return int64(min(free, math.MaxInt64)), ok != 0
-}
 
 // Windows error codes for a full disk.
 const (

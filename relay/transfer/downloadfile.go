@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/diskspace"
 	"colabrelay/shared/ranges"
 )
 
@@ -30,12 +32,12 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 	if err := makeFolder(root, path.Dir(w.name)); err != nil {
 		return fileResult{path: absolute(root, w.name)}, err
 	}
-	unlock, err := lockName(root, w.name)
+	unlock, err := j.records.lock(root, w.name)
 	if err != nil {
 		return fileResult{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
-	return j.untilStable(ctx, fmt.Sprintf("downloading %q", w.remote), w.name, func() (fileResult, error) {
+	return j.untilStable(ctx, "downloading "+plain.QuoteName(w.remote), w.name, func() (fileResult, error) {
 		defer func() { w.lastStat, w.content = nil, nil }()
 		return j.downloadOnce(ctx, root, w)
 	})
@@ -229,9 +231,9 @@ func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
 // checkSpace fails early if the disk cannot hold the missing bytes.
 func (d *download) checkSpace() error {
 	need := d.part.missing().Total()
-	free, known := freeBytes(d.root.Name())
-	if !known || need <= free {
+	space, known := diskspace.Of(d.root.Name())
+	if !known || need <= space.Free {
 		return nil
 	}
-	return fmt.Errorf("%w: %q needs %d more bytes in %q, which is %d more than are free", ErrLocalDisk, d.name, need, d.root.Name(), need-free)
+	return fmt.Errorf("%w: %q needs %d more bytes in %q, which is %d more than are free", ErrLocalDisk, d.name, need, d.root.Name(), need-space.Free)
 }

@@ -9,8 +9,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+)
+
+// Bounds of a page of a download, which takes memory until its files are here, however slowly a VM
+// sends them: files, and bytes of their names.
+const (
+	downloadPage  = 2 * contract.MaxBatchFiles
+	downloadNames = 512 << 10
 )
 
 // folderDownload is the download of one folder.
@@ -22,15 +30,25 @@ type folderDownload struct {
 	tally     *tally
 }
 
-// fetchAll downloads files in pages. In each page, files that look the same as local ones
-// are compared first, then the others are fetched.
-func (f *folderDownload) fetchAll(ctx context.Context, files []remoteEntry) error {
-	for page := range groups(files, pageFiles, pageBytes, func(e remoteEntry) int64 { return lineLen(e.Path) }) {
-		if err := f.fetchPage(ctx, page); err != nil {
-			return err
+// fetchAll downloads the files of a tree in pages. In each page, files that look the same as local
+// ones are compared first, then the others are fetched.
+func (f *folderDownload) fetchAll(ctx context.Context, tree *remoteTree) error {
+	var page []remoteEntry
+	names := 0
+	for e := range tree.files() {
+		size := len(e.Path) + len(e.name) + len(e.part)
+		if names += size; len(page) == downloadPage || names > downloadNames && len(page) > 0 {
+			if err := f.fetchPage(ctx, page); err != nil {
+				return err
+			}
+			page, names = page[:0], size
 		}
+		page = append(page, e)
 	}
-	return nil
+	if len(page) == 0 {
+		return nil
+	}
+	return f.fetchPage(ctx, page)
 }
 
 func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) error {
@@ -106,6 +124,9 @@ func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]re
 	return left, nil
 }
 
+// maxSame bounds how many numbered names are compared to find the same file.
+const maxSame = 20
+
 // sameSize returns the local files that may be e, judged by name and size. It leaves large
 // files to downloadFile, which hashes them while other files are moving.
 func (f *folderDownload) sameSize(e remoteEntry) []string {
@@ -131,7 +152,7 @@ func (f *folderDownload) skip(e remoteEntry, local string) {
 	f.meter.add(e.name, StageMoving, e.SizeBytes)
 	f.meter.finish(e.name)
 	f.tally.addRenamed(e.File, f.top, local)
-	_ = f.tally.add(context.Background(), e.Path, fileResult{skipped: true, done: e.SizeBytes}, nil)
+	_ = f.tally.add(context.Background(), plain.QuoteName(e.Path), fileResult{skipped: true, done: e.SizeBytes}, nil)
 }
 
 // fetchFile downloads one file and counts it.
@@ -141,7 +162,7 @@ func (f *folderDownload) fetchFile(ctx context.Context, w requestedFile, e remot
 		f.completed.add(f.root, e, got.local)
 		f.tally.addRenamed(e.File, f.top, got.local)
 	}
-	return f.tally.add(ctx, e.Path, got, err)
+	return f.tally.add(ctx, plain.QuoteName(e.Path), got, err)
 }
 
 // fetchBatch downloads small files with few requests. A file that changed or grew is
@@ -181,7 +202,7 @@ func (f *folderDownload) storeFile(ctx context.Context, e remoteEntry, c contrac
 	case c.Error == nil, c.Error.Code == contract.CodeChanged, c.Error.Code == contract.CodeTooLarge:
 	default:
 		f.meter.finish(e.name)
-		return f.tally.add(ctx, e.Path, fileResult{}, fmt.Errorf("downloading %q: %w", e.Path, error(c.Error)))
+		return f.tally.add(ctx, plain.QuoteName(e.Path), fileResult{}, fmt.Errorf("downloading %s: %w", plain.QuoteName(e.Path), error(c.Error)))
 	}
 	return f.fetchFile(ctx, w, e)
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -190,7 +192,7 @@ func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, link := range []string{"data/again", "data/sub/up", "data/sub/top", "data/other/back"} {
-		if !strings.Contains(strings.Join(r.Notes, "\n"), fmt.Sprintf("%q: skipped, because it links to a folder", v.path(link))) {
+		if !strings.Contains(strings.Join(r.Notes, "\n"), plain.QuoteName(v.path(link))+": skipped, because it links to a folder") {
 			t.Errorf("no note on %q in %q", link, r.Notes)
 		}
 	}
@@ -248,4 +250,21 @@ func TestTheDestinationOfAFolder(t *testing.T) {
 		t.Errorf("an empty folder: %+v, %v", r, err)
 	}
 	wantNames(t, v.path("nothing"))
+}
+
+// The state of an executor changes while it runs.
+func TestAFolderIsUploadedWithoutWhatProgramsKeepInIt(t *testing.T) {
+	v := newVM(t)
+	dir := t.TempDir()
+	for _, name := range []string{".colab-relay/log", "a.py", "__pycache__/a.pyc", "sub/__pycache__/deep/b.pyc", "sub/b.py", "sub/.hidden"} {
+		writeText(t, filepath.Join(dir, name), name)
+	}
+	writeText(t, filepath.Join(dir, "sub", ".colab-relay"), "a file")
+	r, err := Upload(t.Context(), v.client, dir, v.path("data"), Options{})
+	must(t, err)
+	if want := []string{"folders that were skipped, because they are named .colab-relay or __pycache__: 3"}; r.Files != 4 || !slices.Equal(r.Notes, want) {
+		t.Errorf("%+v, want the notes %q", r, want)
+	}
+	wantNames(t, v.path("data"), "a.py", "sub")
+	wantNames(t, v.path("data/sub"), ".colab-relay", ".hidden", "b.py")
 }

@@ -27,6 +27,7 @@ type helperTask struct {
 	Limit            uint64 // of a file, in bytes; 0 for no limit
 	Mount            string // size of a private file system on Dir; empty for none
 	Fill             bool   // fill the disk during the download
+	RecordDir        string // of its Options
 }
 
 func helper() int {
@@ -63,7 +64,7 @@ func (task helperTask) run() (Result, error) {
 		panic(err)
 	}
 	filled := false
-	return Download(context.Background(), c, task.Remote, Local{Dir: task.Dir}, Options{Report: func(p Progress) {
+	return Download(context.Background(), c, task.Remote, Local{Dir: task.Dir}, Options{RecordDir: task.RecordDir, Report: func(p Progress) {
 		fmt.Println("done", p.Done)
 		if task.Fill && p.Done > 0 && !filled {
 			filled = true

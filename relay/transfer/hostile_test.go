@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"colabrelay/relay/client"
@@ -15,6 +16,7 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/memory"
 )
 
 // clientOf returns a client of a VM that is not a real executor.
@@ -119,6 +121,7 @@ func TestARepeatedDownloadFindsItsFolder(t *testing.T) {
 			t.Errorf("%q again: %+v, %v", remote, again, err)
 		}
 	}
+	vm.Put("data/a", []byte("A"))
 	other, err := get("cpu", "data", "")
 	if err != nil || other.Path != filepath.Join(dir, "data (2)") || other.Skipped != 0 {
 		t.Errorf("of another runtime: %+v, %v", other, err)
@@ -135,7 +138,7 @@ func TestNamesOfFilesCannotLeaveTheFolder(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "in", "side")
 	vm := hostilevm.Start(t, "inner-names")
-	r, err := Download(t.Context(), clientOf(t, vm), "results", Local{Dir: dir}, Options{})
+	r, err := Download(t.Context(), clientOf(t, vm), "results", Local{Dir: dir, Dotfiles: true}, Options{})
 	if err != nil || r.Path != filepath.Join(dir, "results") || r.Files != len(hostilevm.EvilNames) {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -178,21 +181,54 @@ func TestADamagedOriginDoesNotCount(t *testing.T) {
 	defer root.Close()
 	from := newOrigin("gpu", "data")
 	must(t, root.Mkdir("data", 0o755))
-	must(t, from.save(root, "data"))
-	if !from.isOf(root, "data") || newOrigin("gpu", "other").isOf(root, "data") || newOrigin("cpu", "data").isOf(root, "data") {
+	must(t, from.save(besides(root), "data"))
+	if !from.isOf(besides(root), root, "data") || newOrigin("gpu", "other").isOf(besides(root), root, "data") || newOrigin("cpu", "data").isOf(besides(root), root, "data") {
 		t.Error("different origins count as the same")
 	}
 	name := hiddenName("data", originSuffix)
 	for _, text := range []string{"", "{}", "null", `{"format":"colab-relay folder 1"}`, strings.Repeat("x", maxOrigin+1)} {
 		must(t, root.WriteFile(name, []byte(text), 0o600))
-		if from.isOf(root, "data") {
+		if from.isOf(besides(root), root, "data") {
 			t.Errorf("%.40q counts as an origin", text)
 		}
 	}
-	must(t, from.save(root, "data"))
+	must(t, from.save(besides(root), "data"))
 	must(t, root.Remove("data"))
 	must(t, root.WriteFile("data", nil, 0o600))
-	if from.isOf(root, "data") {
+	if from.isOf(besides(root), root, "data") {
 		t.Error("a file counts as the folder")
+	}
+}
+
+// The lists of all downloads take a bounded part of the memory, also while other calls hold most of
+// it, and each gives back what it took.
+func TestTheListsOfAllDownloadsAreBounded(t *testing.T) {
+	c := clientOf(t, hostilevm.Start(t, "folder-long"))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if r, err := Download(t.Context(), c, "data", Local{Dir: t.TempDir()}, Options{}); !errors.Is(err, errNoRoom) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	all.Wait()
+	free := memory.Trees.Most()
+	if !memory.Trees.Take(free) {
+		t.Fatal("a download keeps its part")
+	}
+	defer memory.Trees.Return(free)
+
+	vm := fakevm.Start(t)
+	vm.Put("data/name", []byte("x"))
+	const needs = fileBytes + int64(len("name"))
+	for room, want := range map[int64]error{needs: nil, needs - 1: errNoRoom} {
+		memory.Trees.Return(room)
+		if r, err := Download(t.Context(), clientOf(t, vm), "data", Local{Dir: t.TempDir()}, Options{}); !errors.Is(err, want) {
+			t.Errorf("with room for %d bytes: %+v, %v", room, r, err)
+		}
+		if !memory.Trees.Take(room) {
+			t.Fatal("a download keeps its part")
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -23,13 +24,18 @@ type job struct {
 	client  *client.Client
 	options Options
 	meter   *meter
-	guard   *inspection // nil permits all files
+	guard   *inspection  // nil permits all files
+	last    *lastUploads // nil records nothing
+	records records      // of downloads
+	// noObeyed and dotfiles are those of the download's Local.
+	noObeyed, dotfiles bool
 	// slots bounds the parts in flight, of all files of the job together.
-	slots chan struct{}
+	slots   chan struct{}
+	silence client.Silence // of all parts together
 }
 
 func newJob(c *client.Client, o Options) *job {
-	return &job{client: c, options: o, meter: &meter{report: o.Report}, guard: newInspection(o.Guard), slots: make(chan struct{}, inFlight)}
+	return &job{client: c, options: o, meter: &meter{report: o.Report}, guard: newInspection(o.Guard), last: openLastUploads(o.RecordDir), slots: make(chan struct{}, inFlight)}
 }
 
 // slot waits until one more part may be in flight. done must be called at its end.
@@ -79,7 +85,7 @@ func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat)
 		case contract.SHA256Pattern.MatchString(now.SHA256):
 			return now.SHA256, nil
 		case now.Hashing == nil:
-			return "", fmt.Errorf("the executor sent no SHA-256 of %q", remote)
+			return "", errors.New("the executor sent no SHA-256 of " + plain.QuoteName(remote))
 		}
 		if err := ctx.Err(); err != nil {
 			return "", context.Cause(ctx)

@@ -48,8 +48,7 @@ func readJournal(root *os.Root, name string) (journal, error) {
 	return parseJournal(text)
 }
 
-// parseJournal accepts only what part.saveLocked writes, and journals of earlier releases.
-// Their list "unproven" is ignored: the digest of the whole file detects wrong bytes.
+// parseJournal accepts only what part.saveLocked writes.
 func parseJournal(text []byte) (journal, error) {
 	var j journal
 	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {

@@ -115,6 +115,9 @@ func statLocal(path string) (fs.FileInfo, error) {
 		return nil, fmt.Errorf("uploading %q: %w: it contains a NUL character", path, ErrLocalPath)
 	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missingError{path, err}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("uploading %q: %w", path, err)
 	}
@@ -122,6 +125,43 @@ func statLocal(path string) (fs.FileInfo, error) {
 		return nil, fmt.Errorf("uploading %q: %w", path, ErrNotRegular)
 	}
 	return info, nil
+}
+
+// missingError says that the file or folder to upload does not exist.
+type missingError struct {
+	path string
+	error
+}
+
+// Error implements error.
+func (e missingError) Error() string {
+	return fmt.Sprintf("%q does not exist on this computer", e.path)
+}
+
+// Unwrap returns the error of the system.
+func (e missingError) Unwrap() error { return e.error }
+
+// RemotePath returns the path on the VM that a person or model typed on a system, one of
+// Go's GOOS. On Windows a backslash separates folders, as in that system's own paths, unless an
+// escaped byte begins with it; see contract.EscapeName. Elsewhere it is a character of a name.
+func RemotePath(typed, system string) string {
+	if system != "windows" {
+		return typed
+	}
+	var b strings.Builder
+	for i := 0; i < len(typed); i++ {
+		const escape = len(`\xNN`)
+		switch {
+		case typed[i] != '\\':
+			b.WriteByte(typed[i])
+		case i+escape <= len(typed) && contract.UnescapeName(typed[i:i+escape]) != typed[i:i+escape]:
+			b.WriteString(typed[i : i+escape])
+			i += escape - 1
+		default:
+			b.WriteByte('/')
+		}
+	}
+	return b.String()
 }
 
 // contentDir is the destination of uploads that name none.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -83,22 +84,44 @@ func hiddenName(name, suffix string) string {
 	if foldsCase {
 		name = strings.ToLower(name)
 	}
-	return fmt.Sprintf(".colab-relay-%.10x%s", sha256.Sum256([]byte(name)), suffix)
+	return fmt.Sprintf("%s%.10x%s", hiddenPrefix, sha256.Sum256([]byte(name)), suffix)
 }
 
-// lockName reserves name in root for one download, across processes. It returns ErrBusy
-// if another download has reserved it.
+const hiddenPrefix = ".colab-relay-"
+
+const (
+	// lockWait is how long lockFile waits for another transfer. A killed relay holds its locks
+	// until the system has ended all its threads, which takes a moment on a busy computer.
+	lockWait  = 2 * time.Second
+	lockPause = 10 * time.Millisecond
+)
+
+// lockName reserves name in root for one transfer, across processes. It returns ErrBusy if
+// another one has reserved it for longer than lockWait.
 func lockName(root *os.Root, name string) (unlock func(), err error) {
-	file := filepath.Join(root.Name(), hiddenName(name, ".lock"))
+	return lockFile(filepath.Join(root.Name(), hiddenName(name, lockSuffix)), absolute(root, name))
+}
+
+const lockSuffix = ".lock"
+
+// lockFile locks a file, which it creates. shown is what is reserved, for people.
+func lockFile(file, shown string) (unlock func(), err error) {
+	waiting, done := context.WithTimeout(context.Background(), lockWait)
+	defer done()
 	for {
 		l := flock.New(file, flock.SetPermissions(0o600))
 		ok, err := l.TryLock()
 		if err != nil {
-			return nil, fmt.Errorf("locking %q: %w", absolute(root, name), markDiskFull(err))
+			return nil, fmt.Errorf("locking %q: %w", shown, markDiskFull(err))
 		}
-		if !ok {
+		if !ok { // opened anew each time, because the owner removes the file
 			_ = l.Close()
-			return nil, fmt.Errorf("%q: %w", absolute(root, name), ErrBusy)
+			select {
+			case <-waiting.Done():
+				return nil, fmt.Errorf("%q: %w", shown, ErrBusy)
+			case <-time.After(lockPause):
+			}
+			continue
 		}
 		// The previous owner may have removed the file between our open and our lock.
 		locked, lockedErr := l.Stat()

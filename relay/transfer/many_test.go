@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -219,9 +220,17 @@ func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	manyFiles(t, local, n, 8)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memory, Report: func(p Progress) {
-		if p.File == n/2 {
+	two, sent := make(chan struct{}), atomic.Int64{} // closed when two batches are done
+	closeTwo := sync.OnceFunc(func() { close(two) })
+	v.counts.step(t, func(r *http.Request) {
+		if r.URL.Path == contract.PathUploadBatch && sent.Add(1) == 3 {
+			<-two
 			cancel(errEnough)
+		}
+	})
+	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memory, Report: func(p Progress) {
+		if p.File >= 2*contract.MaxBatchFiles {
+			closeTwo()
 		}
 	}})
 	if !errors.Is(err, errEnough) || r.DoneBytes == 0 || r.DoneBytes == r.SizeBytes {

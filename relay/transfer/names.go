@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode/utf8"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -21,8 +22,8 @@ const onWindows = runtime.GOOS == "windows"
 func localName(remote string, windows bool) string {
 	name := strings.TrimRight(remote, "/")
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	if !windows {
-		name = contract.UnescapeName(name)
+	if raw := contract.UnescapeName(name); !windows || utf8.ValidString(raw) {
+		name = raw
 	}
 	return filename.Clean(name, windows)
 }
@@ -42,7 +43,7 @@ func partName(name string) string {
 
 // nameFor returns the name, with slashes, of a download inside root. In an existing folder
 // the download gets its own name, unless the same download created that folder.
-func (to Local) nameFor(root *os.Root, from origin, isDir bool) (string, error) {
+func (to Local) nameFor(root *os.Root, r records, from origin, isDir bool) (string, error) {
 	name := to.Name
 	if onWindows {
 		name = filepath.ToSlash(name)
@@ -50,11 +51,50 @@ func (to Local) nameFor(root *os.Root, from origin, isDir bool) (string, error) 
 	own := from.ownName(root)
 	if name == "" || strings.HasSuffix(name, "/") {
 		name += own
-	} else if info, err := root.Stat(name); err == nil && info.IsDir() && !(isDir && from.isOf(root, path.Clean(name))) {
+	} else if info, err := root.Stat(name); err == nil && info.IsDir() && !(isDir && from.isOf(r, root, path.Clean(name))) {
 		name = path.Join(name, own)
 	}
 	if err := filename.CheckPath(name, onWindows); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrForbiddenName, err)
 	}
 	return path.Clean(name), nil
+}
+
+// checkObeyed returns ErrForbiddenName if files that are Obeyed are not allowed and the download
+// called name is one or, through links, in such a folder.
+func (to Local) checkObeyed(root *os.Root, name string, isDir bool) error {
+	if !to.NoObeyed {
+		return nil
+	}
+	obeyed := filename.ObeyedPart(name)
+	if !isDir { // a link in place of the file is not followed
+		name = path.Dir(name)
+	}
+	if obeyed == "" {
+		obeyed = filename.ObeyedPart(existingPath(root, name))
+	}
+	if obeyed == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: programs may obey a file called %q, and %q gets none of those: choose another local_filename, or one in LOCAL_SAVE_DIR", ErrForbiddenName, obeyed, root.Name())
+}
+
+// existingPath returns the path in root, without links and with slashes, of as much of name as
+// exists. It is "" if that is not in root.
+func existingPath(root *os.Root, name string) string {
+	top, err := filepath.EvalSymlinks(root.Name())
+	if err != nil {
+		return ""
+	}
+	for ; ; name = path.Dir(name) {
+		real, err := filepath.EvalSymlinks(filepath.Join(top, filepath.FromSlash(name)))
+		if err != nil && name != "." {
+			continue
+		}
+		rel, relErr := filepath.Rel(top, real)
+		if err != nil || relErr != nil || !filepath.IsLocal(rel) {
+			return ""
+		}
+		return filepath.ToSlash(rel)
+	}
 }

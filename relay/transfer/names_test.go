@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/shared/contract"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
 )
 
@@ -18,9 +18,9 @@ func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
 		{"", "_", "_"},
 		{"/", "_", "_"},
 		{"/content/..", "__", "_"},
-		{`\xe2\x80\xaegnp.exe`, "_gnp.exe", "_xe2_x80_xaegnp.exe"},
+		{`\xe2\x80\xaegnp.exe`, "_gnp.exe", "_gnp.exe"},
 		{`/content/bad\xff\xfe/`, "bad\xff\xfe", "bad_xff_xfe"},
-		{`\x5cxff`, `\xff`, "_x5cxff"},
+		{`\x5cxff`, `\xff`, "_xff"},
 	} {
 		if got := localName(c.remote, false); got != c.unix {
 			t.Errorf("LocalName(%q) = %q, want %q", c.remote, got, c.unix)
@@ -51,10 +51,10 @@ func FuzzLocalName(f *testing.F) {
 }
 
 func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
-	entries := func(names ...string) []contract.File {
-		var out []contract.File
+	entries := func(names ...string) []treeFile {
+		var out []treeFile
 		for _, n := range names {
-			out = append(out, contract.File{Name: n})
+			out = append(out, treeFile{name: n})
 		}
 		return out
 	}
@@ -73,9 +73,11 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 		"like a part's name": {[]string{"a", "a.part", "a.part.json"}, false, []string{"a", "a.part", "a.part.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := localNames(entries(c.in...), ownName, c.fold)
+			got := entries(c.in...)
+			localNames(got, ownName, c.fold)
 			used := map[string]bool{}
-			for i, n := range got {
+			for i := range got {
+				n := got[i].names()
 				if n.name != c.want[i] {
 					t.Errorf("%q becomes %q, want %q", c.in[i], n.name, c.want[i])
 				}
@@ -92,13 +94,14 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 
 // In a hostile folder, counting from one for each entry would take hours.
 func TestManyEntriesWithOneLocalNameAreNumberedFast(t *testing.T) {
-	entries := make([]contract.File, maxEntries)
+	entries := make([]treeFile, maxEntries)
 	for i := range entries {
-		entries[i].Name = "x\x00"
+		entries[i].name = "x\x00"
 	}
-	got := localNames(entries, ownName, true)
+	localNames(entries, ownName, true)
 	used := map[string]bool{}
-	for _, n := range got {
+	for i := range entries {
+		n := entries[i].names()
 		if used[n.name] {
 			t.Fatalf("%q has two uses", n.name)
 		}
@@ -169,5 +172,39 @@ func TestAnImpossibleDownloadFolderIsRefused(t *testing.T) {
 		if err == nil {
 			must(t, root.Close())
 		}
+	}
+}
+
+// What is shown of a path on the VM means that path to the executor.
+func TestTheShownPathIsThatPath(t *testing.T) {
+	v := newVM(t)
+	for i, name := range []string{
+		"ab", "a\u200bb", `a\xe2\x80\x8bb`, "a b", "a\u00a0b", "a b ", `a\x20b`, "a\nb", "a\x1bb", `a\x1bb`, `a\x7fb`, "a\x7fb", "\xff", `\xff`, "a\u200d", "a\ue000", "sub \u2028/x\u202e",
+	} {
+		fill(t, v.path("odd/"+name), 10, byte(i))
+	}
+	seen := map[string]bool{}
+	for _, folder := range []string{v.path("odd"), v.path(`odd/sub\x20\xe2\x80\xa8`)} {
+		listed, err := v.client.Files(t.Context(), folder)
+		must(t, err)
+		for _, f := range listed.Files {
+			f.Path = listed.At(f.Name)
+			shown := plain.Name(f.Path)
+			got, err := v.client.Stat(t.Context(), shown, false, 0)
+			if err != nil || got.Path != f.Path || seen[shown] || plain.Text(shown) != shown {
+				t.Errorf("%q is shown as %q, which leads to %q, %v", f.Path, shown, got.Path, err)
+			}
+			if seen[shown] = true; f.IsDir {
+				continue
+			}
+			down, err := Download(t.Context(), v.client, shown, Local{Dir: t.TempDir(), Name: "x"}, Options{})
+			up, upErr := Upload(t.Context(), v.client, down.Path, shown, Options{}) // the same content: any other file would be refused
+			if err != nil || upErr != nil || plain.Name(up.Path) != shown || up.Skipped != 1 {
+				t.Errorf("%q: %v, %v, %+v", shown, err, upErr, up)
+			}
+		}
+	}
+	if len(seen) != 18 {
+		t.Errorf("%d paths were seen", len(seen))
 	}
 }

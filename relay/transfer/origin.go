@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"unicode/utf8"
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
@@ -20,7 +19,7 @@ const (
 	maxOrigin    = 64 << 10               // bytes; a larger file is not an origin
 )
 
-// origin records which download created a local folder. Its file is next to the folder.
+// origin records which download created a local folder.
 // The executor decides whether a path on the VM is a folder, so without this record a
 // hostile executor could write into any local folder with that name.
 type origin struct {
@@ -32,9 +31,8 @@ type origin struct {
 // newOrigin returns the origin of a download of remote. A relative path means the same as
 // that path below /content.
 func newOrigin(runtime, remote string) origin {
-	if !utf8.ValidString(remote) { // a shell passes any bytes, JSON cannot carry them
-		remote = contract.EscapeName(remote)
-	}
+	// One path may be written in several ways, and a shell passes any bytes, which JSON cannot carry.
+	remote = contract.EscapeName(contract.UnescapeName(remote))
 	if !path.IsAbs(remote) {
 		remote = path.Join(contentDir, remote)
 	}
@@ -52,43 +50,60 @@ func (o origin) ownName(root *os.Root) string {
 }
 
 // isOf reports whether this download created the folder called name in root.
-func (o origin) isOf(root *os.Root, name string) bool {
+func (o origin) isOf(r records, root *os.Root, name string) bool {
 	info, err := root.Stat(name)
 	if err != nil || !info.IsDir() {
 		return false
 	}
-	text, err := readOwn(root, hiddenName(name, originSuffix), maxOrigin)
+	text, err := readOwn(r.root, r.name(name, originSuffix), maxOrigin)
 	var found origin
 	return err == nil && json.Unmarshal(text, &found) == nil && found == o
 }
 
 // save records that this download created the folder called name, which need not exist
 // yet.
-func (o origin) save(root *os.Root, name string) error {
-	return saveOwn(root, hiddenName(name, originSuffix), o)
+func (o origin) save(r records, name string) error {
+	r.prune()
+	return saveOwn(r.root, r.name(name, originSuffix), o)
+}
+
+// claimed is the destination folder of a download.
+type claimed struct {
+	name   string
+	same   bool // it has exactly the files of the download
+	unlock func()
 }
 
 // claimFolder finds the destination folder of a download: name or the first numbered name
-// that is free or that an earlier call of the same download created. With Overwrite any
-// folder will do. No other download can use the folder until unlock is called.
-func (j *job) claimFolder(root *os.Root, name string, from origin) (at string, unlock func(), err error) {
+// that is free, that an earlier call of the same download created, or that has exactly the
+// same files, as isSame reports. With Overwrite any folder will do. No other download can
+// use the folder until unlock is called.
+func (j *job) claimFolder(root *os.Root, name string, from origin, isSame func(name string) (bool, error)) (c claimed, err error) {
 	for i := range maxEntries + 1 {
-		at = filename.Numbered(name, i)
-		if unlock, err = lockName(root, at+"/"); err != nil {
-			return at, nil, err
+		c.name = filename.Numbered(name, i)
+		if c.unlock, err = j.records.lock(root, c.name+"/"); err != nil {
+			return c, err
 		}
-		info, err := root.Stat(at)
-		_, linkErr := root.Lstat(at)
+		info, err := root.Stat(c.name)
+		isDir := err == nil && info.IsDir()
+		_, linkErr := root.Lstat(c.name)
 		switch {
-		case errors.Is(linkErr, fs.ErrNotExist), from.isOf(root, at), err == nil && info.IsDir() && j.options.Overwrite:
-			return at, unlock, nil
+		case errors.Is(linkErr, fs.ErrNotExist), from.isOf(j.records, root, c.name), isDir && j.options.Overwrite:
+			return c, nil
 		case linkErr != nil:
-			unlock()
-			return at, nil, fmt.Errorf("inspecting %q: %w", absolute(root, at), linkErr)
+			c.unlock()
+			return c, fmt.Errorf("inspecting %q: %w", absolute(root, c.name), linkErr)
+		case isDir:
+			if c.same, err = isSame(c.name); c.same {
+				return c, nil
+			}
 		}
-		unlock()
+		c.unlock()
+		if isDir && err != nil {
+			return c, err
+		}
 	}
-	return at, nil, fmt.Errorf("%w: %q and its numbered names are taken", ErrForbiddenName, name)
+	return c, fmt.Errorf("%w: %q and its numbered names are taken", ErrForbiddenName, name)
 }
 
 // makeTree creates the folders of a download, the first of which contains the others. It

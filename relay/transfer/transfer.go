@@ -1,6 +1,7 @@
 // Package transfer moves files and folders between laptop and VM. It moves parts in
-// parallel, compares the SHA-256 of whole files, resumes after an interruption and never
-// replaces an existing file unless asked to.
+// parallel, compares the SHA-256 of whole files, and resumes after an interruption. Unless
+// asked to, it replaces no file except one on the VM that an earlier upload put there and
+// that did not change there since.
 //
 // It must not touch anything outside the local folder it is given, load a whole file into
 // memory, or give an incomplete file its final name. It runs no code and sends requests
@@ -12,8 +13,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -30,7 +33,8 @@ const (
 )
 
 // Errors that callers distinguish. A refusal by the executor is a *contract.Error, a
-// failure of the connection a *client.Error.
+// failure of the connection a *client.Error. A transfer goes on while bytes arrive, and ends with
+// such an error once none has arrived for client.Patience.
 var (
 	ErrChanged       = errors.New("the file keeps changing")
 	ErrLocalDisk     = errors.New("the local disk is full")
@@ -41,6 +45,8 @@ var (
 	ErrLocalPath     = errors.New("not a usable local path")
 	ErrSomeFailed    = errors.New("some files failed")
 	ErrUnexpected    = errors.New("not the file that was expected")
+	ErrExists        = errors.New("already on the VM with other content")
+	ErrSilent        = errors.New("no byte arrived for a minute")
 )
 
 // Local is the destination of a download. Name is a path below Dir and cannot leave it.
@@ -52,13 +58,24 @@ type Local struct {
 	Dir     string // trusted; created when missing
 	Name    string
 	Runtime string // the source's name, which a download of /content gets as its own
+	// Dotfiles downloads the files and folders in a folder that are Obeyed too. Without it they
+	// are left out, because the VM chooses their names.
+	Dotfiles bool
+	// NoObeyed keeps the download from writing any file or folder that is Obeyed, also if the
+	// caller names it.
+	NoObeyed bool
 }
 
 // Options of a transfer.
 type Options struct {
-	// Overwrite replaces a different file of the same name. Without it the new file
-	// is numbered: "name (1).ext".
+	// Overwrite replaces a different file of the same name. Without it, a downloaded file
+	// is numbered, "name (1).ext", and an upload is ErrExists, unless an earlier upload put
+	// that file there and it did not change since.
 	Overwrite bool
+	// RecordDir is one of the relay's own folders, for its records about transfers: which
+	// files uploads put on VMs, and which folders downloads created. When it is empty,
+	// nothing is recorded about uploads, and records about downloads are next to them.
+	RecordDir string
 	// ResumeDir is one of the relay's own folders. An unfinished upload of a folder
 	// records there which files it has sent, so that the same call can resume it. When it
 	// is empty, nothing is recorded.
@@ -129,34 +146,48 @@ type Result struct {
 	Files       int
 	Skipped     int // of Files, those that were already at the destination
 	Failed      int // of Files
+	// Replaced is how many Python modules an upload replaced on the VM, or may have: an earlier
+	// upload put them there.
+	Replaced int
 	// Notes list the files that were skipped or failed, and why, at most maxNotes. Then
 	// follow the files and folders whose names differ on both sides, at most maxRenamed,
 	// and the number of the others.
 	Notes []string
+	// LeftOut is not counted among Files.
+	LeftOut LeftOut
 }
 
 // Download copies a remote file or folder to the laptop. When ctx ends, the error wraps
 // its cause and the received bytes are kept: the same call resumes the download.
 func Download(ctx context.Context, c *client.Client, remote string, to Local, o Options) (Result, error) {
+	ctx = client.WithPatience(ctx, client.Patience)
 	j := newJob(c, o)
+	j.noObeyed, j.dotfiles = to.NoObeyed, to.Dotfiles
 	root, err := openLocal(to.Dir)
 	if err != nil {
 		return Result{}, err
 	}
 	defer root.Close()
+	if j.records, err = openRecords(o.RecordDir, root); err != nil {
+		return Result{}, err
+	}
+	defer j.records.close()
 	st, err := c.Stat(ctx, remote, true, 0)
 	if err != nil {
 		if refusalCode(err) == contract.CodeNotFound {
 			err = notFoundError{err}
 		}
-		return Result{}, j.annotate(ctx, fmt.Sprintf("downloading %q", remote), err)
+		return Result{}, j.annotate(ctx, "downloading "+plain.QuoteName(remote), err)
 	}
 	if err := o.Expect.check(st); err != nil {
-		return Result{}, fmt.Errorf("downloading %q: %w", remote, err)
+		return Result{}, fmt.Errorf("downloading %s: %w", plain.QuoteName(remote), err)
 	}
 	from := newOrigin(to.Runtime, remote)
-	name, err := to.nameFor(root, from, st.IsDir)
+	name, err := to.nameFor(root, j.records, from, st.IsDir)
 	if err != nil {
+		return Result{}, err
+	}
+	if err := to.checkObeyed(root, name, st.IsDir); err != nil {
 		return Result{}, err
 	}
 	if st.IsDir {
@@ -174,6 +205,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 // error wraps its cause and the bytes on the VM are kept: the same call resumes the
 // upload.
 func Upload(ctx context.Context, c *client.Client, local, remote string, o Options) (Result, error) {
+	ctx = client.WithPatience(ctx, client.Patience)
 	j := newJob(c, o)
 	info, err := statLocal(local)
 	if err != nil {
@@ -189,12 +221,17 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 	j.meter.plan(1, info.Size())
 	sent, err := j.uploadFile(ctx, sourceFile{name: local, target: target, absent: absent, open: func() (localFile, error) { return j.byPath().open(local) }})
 	r, err := j.resultOf(ctx, sent, err)
-	if err == nil {
-		var renamed renames
-		renamed.addUploaded("", target, sent.path)
-		r.Notes = renamed.notes()
-	}
+	r.Notes = j.recordUploads(r.Notes)
 	return r, err
+}
+
+// recordUploads saves what was uploaded. If that fails, a later upload of a changed file is
+// refused, which a note explains.
+func (j *job) recordUploads(notes []string) []string {
+	if err := j.last.save(); err != nil {
+		return addNote(notes, fmt.Sprintf("%v; a later upload of a changed version needs overwrite", err))
+	}
+	return notes
 }
 
 // resultOf returns the Result of a transfer of one file.
@@ -208,6 +245,8 @@ func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, 
 		r.Failed = 1
 	case one.skipped:
 		r.Skipped = 1
+	case one.replacesModule():
+		r.Replaced = 1
 	}
 	return r, err
 }
@@ -221,7 +260,11 @@ type fileResult struct {
 	resumed int64
 	sha     string
 	skipped bool
+	// replaced: another file was at the destination of an upload.
+	replaced bool
 }
+
+func (f fileResult) replacesModule() bool { return f.replaced && path.Ext(f.path) == ".py" }
 
 // notFoundError is the executor's refusal of a path, which the caller's message names.
 type notFoundError struct{ error }

@@ -65,41 +65,6 @@ func TestTheDestinationOfAnUpload(t *testing.T) {
 	}
 }
 
-func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
-	v := newVM(t)
-	local := filepath.Join(t.TempDir(), "a.bin")
-	want := fill(t, local, partBytes+5, 1)
-	other := fill(t, v.path("a.bin"), partBytes+5, 2)
-	put := func(o Options) Result {
-		t.Helper()
-		r, err := Upload(t.Context(), v.client, local, v.path("a.bin"), o)
-		must(t, err)
-		return r
-	}
-	if r := put(Options{}); r.Path != v.path("a (1).bin") || sha(t, r.Path) != want {
-		t.Errorf("next to a different file: %+v", r)
-	}
-	v.counts.reset()
-	skipped := Result{
-		Path: v.path("a (1).bin"), SHA256: want, SizeBytes: partBytes + 5, DoneBytes: partBytes + 5, Files: 1, Skipped: 1,
-		Notes: []string{`"a.bin" already exists with different content; the new file was saved as "a (1).bin"`},
-	}
-	if diff := cmp.Diff(skipped, put(Options{})); diff != "" || v.counts.of(askStart) != 0 {
-		t.Errorf("repeated, with %d uploads started (-want +got):\n%s", v.counts.of(askStart), diff)
-	}
-	if sha(t, v.path("a.bin")) != other {
-		t.Error("the different one was changed")
-	}
-	if r := put(Options{Overwrite: true}); r.Path != v.path("a.bin") || sha(t, r.Path) != want {
-		t.Errorf("overwriting: %+v", r)
-	}
-	must(t, os.Remove(v.path("a.bin")))
-	must(t, os.Remove(v.path("a (1).bin")))
-	if r := put(Options{}); r.Path != v.path("a.bin") || r.MovedBytes != partBytes+5 || sha(t, r.Path) != want {
-		t.Errorf("after it was deleted: %+v", r)
-	}
-}
-
 func TestAPathThatCannotBeUploadedIsRefused(t *testing.T) {
 	v := newVM(t)
 	dir := t.TempDir()

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"strconv"
 
 	"colabrelay/shared/contract"
 )
@@ -25,7 +26,7 @@ func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 			err = s.sendFile(ctx, c, false)
 		case a.Error != nil:
 			s.meter.finish(c.name)
-			err = s.tally.add(ctx, c.name, fileResult{}, fmt.Errorf("uploading %q: %w", c.name, a.Error))
+			err = s.tally.add(ctx, strconv.Quote(c.name), fileResult{}, fmt.Errorf("uploading %q: %w", c.name, asLocal(a.Error)))
 		default:
 			err = s.recordArrived(ctx, c, *a)
 		}
@@ -51,7 +52,7 @@ func (s *folderUpload) sendBatch(ctx context.Context, files []candidate) ([]*con
 			continue
 		}
 		body, sent = longer, append(sent, i)
-		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256})
+		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, Replaces: s.options.replaces(c.replaces)})
 	}
 	out := make([]*contract.BatchedFile, len(files))
 	if len(sent) == 0 {
@@ -95,10 +96,11 @@ func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote co
 	file := c.record
 	file.ETag = remote.ETag
 	s.sent.add(file)
+	s.last.add(s.instance, remote.Path, file.SHA256, s.source(c).name)
 	s.meter.moved.Add(c.size())
 	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	return s.count(ctx, c, fileResult{path: remote.Path, size: c.size(), done: c.size()}, nil)
+	return s.tally.add(ctx, strconv.Quote(c.name), fileResult{path: remote.Path, size: c.size(), done: c.size(), replaced: c.earlier}, nil)
 }
 
 // makeFolders creates empty folders. The executor creates all others with their files.

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 	"colabrelay/shared/ranges"
 )
 
@@ -29,7 +29,9 @@ type sourceFile struct {
 	name   string // for people
 	open   func() (localFile, error)
 	target string
-	absent bool // the target surely does not exist: no query is needed
+	absent bool // no query about the target is needed: it does not exist, or is the file in replaces
+	// replaces is the digest of the file at the target that an earlier upload put there, or "".
+	replaces string
 	// sent, if not nil, has the digests of files that did not change since.
 	sent *sentFiles
 	key  string // of the file in sent
@@ -52,6 +54,7 @@ type upload struct {
 	size   int64
 	record sentFile // for sent; without a digest until the file was read
 	id     string
+	found  bool  // another file at the target
 	hashed int64 // bytes of the file that were hashed while others were sent
 	// received is how many bytes of the file the executor confirmed.
 	received atomic.Int64
@@ -80,6 +83,7 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 			return got, nil
 		}
 	}
+	got.replaced = u.found
 	return u.run(ctx, got)
 }
 
@@ -98,10 +102,11 @@ func (u *upload) digest(ctx context.Context, step func(n int64)) (string, error)
 	return sha, err
 }
 
-// recordRemote records that the file is on the VM with this ETag.
-func (u *upload) recordRemote(etag string) {
+// recordRemote records that the file is on the VM at path with this ETag.
+func (u *upload) recordRemote(path, etag string) {
 	u.record.ETag = etag
 	u.sent.add(u.record)
+	u.last.add(u.client.InstanceID(), path, u.record.SHA256, u.name)
 }
 
 // hash returns the file's SHA-256, or errStale if the file changed while it was read.
@@ -113,40 +118,56 @@ func (u *upload) hash(ctx context.Context, step func(n int64)) (string, error) {
 	return sha, err
 }
 
-// maxSame bounds how many numbered names are compared to find the same file.
-const maxSame = 20
-
-// findSame looks for a remote file that equals this one: the target or, unless Overwrite is
-// set, one of its numbered names.
+// findSame returns the path of the file at the target if it equals this one. If it is
+// another file, findSame finds out whether the upload may replace it, else it is ErrExists.
 func (u *upload) findSame(ctx context.Context) (string, error) {
-	for i := range maxSame {
-		at := filename.Numbered(u.target, i)
-		st, err := u.client.Stat(ctx, at, true, firstDigestWait)
-		switch {
-		case refusalCode(err) == contract.CodeNotFound:
-			return "", nil
-		case err != nil:
+	st, err := u.client.Stat(ctx, u.target, true, firstDigestWait)
+	switch {
+	case refusalCode(err) == contract.CodeNotFound:
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	if st.ETag != "" && st.SizeBytes == u.size {
+		own, err := u.digest(ctx, u.meter.checker(u.name, StageHashing))
+		if err != nil {
 			return "", err
 		}
-		if st.ETag != "" && st.SizeBytes == u.size {
-			own, err := u.digest(ctx, u.meter.checker(u.name, StageHashing))
-			if err != nil {
-				return "", err
-			}
-			sha, err := u.digestOf(ctx, at, st)
-			if err != nil && !errors.Is(err, errStale) {
-				return "", err
-			}
-			if sha == own {
-				u.recordRemote(st.ETag)
-				return st.Path, nil
-			}
+		sha, err := u.digestOf(ctx, u.target, st)
+		if err != nil && !errors.Is(err, errStale) {
+			return "", err
 		}
-		if u.options.Overwrite {
-			return "", nil
+		if sha == own {
+			u.recordRemote(st.Path, st.ETag)
+			return st.Path, nil
 		}
 	}
-	return "", nil
+	u.found = true
+	if u.options.Overwrite {
+		return "", nil
+	}
+	return "", u.checkReplaceable(ctx, st)
+}
+
+// checkReplaceable sets u.replaces if an earlier upload put the file that st describes there.
+func (u *upload) checkReplaceable(ctx context.Context, st contract.FileStat) error {
+	if st.ETag == "" {
+		return fmt.Errorf("%w: %s is a folder or a special file", ErrExists, plain.QuoteName(st.Path))
+	}
+	is := fmt.Sprintf("%s (%d bytes, changed %s)", plain.QuoteName(st.Path), st.SizeBytes, st.Modified.UTC().Format("2006-01-02 15:04:05 UTC"))
+	earlier := u.last.digest(u.client.InstanceID(), st.Path)
+	if earlier == "" {
+		return fmt.Errorf("%w: %s was not uploaded from here", ErrExists, is)
+	}
+	sha, err := u.digestOf(ctx, u.target, st)
+	if err != nil {
+		return err
+	}
+	if sha != earlier {
+		return fmt.Errorf("%w: %s changed there since it was uploaded", ErrExists, is)
+	}
+	u.replaces = sha
+	return nil
 }
 
 // version recognises the unchanged file in a later call, which then resumes the upload. It is
@@ -164,7 +185,7 @@ func (u *upload) version() string {
 // run sends the missing bytes and commits the file.
 func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	up, err := u.client.StartUpload(ctx, contract.UploadStart{
-		Path: u.target, SizeBytes: u.size, Version: u.version(), Overwrite: u.options.Overwrite,
+		Path: u.target, SizeBytes: u.size, Version: u.version(), Overwrite: u.options.Overwrite, Replaces: u.options.replaces(u.replaces),
 	})
 	if err != nil {
 		return got, err
@@ -180,11 +201,11 @@ func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 		}
 		if err != nil {
 			got.done = u.received.Load()
-			return got, asStale(err)
+			return got, asLocal(err)
 		}
 		done = up.Status == contract.UploadCommitted
 	}
-	u.recordRemote(up.ETag)
+	u.recordRemote(up.Path, up.ETag)
 	u.addReceived(u.size - u.received.Load())
 	got.path, got.sha, got.done = up.Path, u.record.SHA256, u.size
 	return got, nil
@@ -311,12 +332,24 @@ func (u *upload) addReceived(n int64) {
 	u.meter.add(u.name, StageMoving, n)
 }
 
-// asStale returns errStale if the executor can no longer complete this upload: the file
-// changed, or the upload was removed to free space. It returns any other err as it is.
-func asStale(err error) error {
+// asLocal translates refusals of an upload: errStale if the executor can no longer complete
+// it, because the file changed or the upload was removed to free space; ErrExists if another
+// file appeared at the target. It returns any other err as it is.
+func asLocal(err error) error {
 	switch refusalCode(err) {
 	case contract.CodeChanged, contract.CodeNotFound:
 		return errStale
+	case contract.CodeConflict:
+		return fmt.Errorf("%w: %w", ErrExists, err)
 	}
 	return err
+}
+
+// replaces returns what the executor is told about the only file that may be replaced.
+// earlier is that file's digest, or "".
+func (o Options) replaces(earlier string) string {
+	if o.Overwrite {
+		return ""
+	}
+	return cmp.Or(earlier, contract.ReplaceNothing)
 }

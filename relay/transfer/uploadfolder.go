@@ -54,17 +54,22 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	r.Path = made.Path
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	s := &folderUpload{job: j, root: root, local: local, target: target, sent: openSentFiles(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID()}
+	s := &folderUpload{job: j, root: root, local: local, target: target, sent: openSentFiles(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID(), base: made.Path}
 	err = s.tally.outcome(ctx, s.sendAll(ctx, &tree))
 	s.sent.close(err == nil)
+	r.Notes = j.recordUploads(r.Notes)
 	r.MovedBytes = j.meter.moved.Load()
 	return r, j.annotate(ctx, doing, err)
 }
 
-// walkLocal lists a tree. Links to files inside it count as files. It follows no other
-// links and does not open special files.
+// neverSent are the names of folders that programs keep for themselves, and change while they
+// run: an executor's state, and Python's compiled modules.
+var neverSent = []string{".colab-relay", "__pycache__"}
+
+// walkLocal lists a tree without the folders of neverSent. Links to files inside it count as
+// files. It follows no other links and does not open special files.
 func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
-	t := localTree{}
+	t, passed := localTree{}, 0
 	for todo := []string{"."}; len(todo) > 0; {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -76,7 +81,11 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 		for _, e := range found {
 			name := path.Join(at, e.Name())
 			if e.IsDir() {
-				todo = append(todo, name)
+				if slices.Contains(neverSent, e.Name()) {
+					passed++
+				} else {
+					todo = append(todo, name)
+				}
 				continue
 			}
 			info, err := root.Stat(name)
@@ -91,6 +100,9 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 				t.files, t.bytes = append(t.files, localEntry{name, info, e.Type()&fs.ModeSymlink != 0}), t.bytes+info.Size()
 			}
 		}
+	}
+	if passed > 0 {
+		t.notes = append([]string{fmt.Sprintf("folders that were skipped, because they are named %s: %d", strings.Join(neverSent, " or "), passed)}, t.notes...)
 	}
 	return t, nil
 }

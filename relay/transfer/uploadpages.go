@@ -3,9 +3,13 @@ package transfer
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,7 +22,7 @@ import (
 const (
 	pageFiles = contract.MaxManifestFiles / 2
 	pageBytes = contract.MaxBodyBytes / 2
-	lineBytes = 200 // of a file in a manifest, besides its name
+	lineBytes = 300 // of a file in a manifest, besides its name
 )
 
 // folderUpload is the upload of one folder.
@@ -29,8 +33,8 @@ type folderUpload struct {
 	target string
 	sent   *sentFiles
 	tally  *tally
-	// instance is the executor at the start of the upload.
-	instance string
+	// instance is the executor at the start of the upload, and base the folder's path there.
+	instance, base string
 }
 
 // errNewVM ends the upload of a folder. Its first files are on a VM that is gone, and the
@@ -46,14 +50,14 @@ type candidate struct {
 	localEntry
 	key    string   // its name on the VM, below the folder
 	record sentFile // without a digest if the file was not read yet
+	// replaces is the digest of the file that an earlier upload put there, or "".
+	replaces string
+	earlier  bool // an earlier upload put a file there
 }
 
 // sendAll uploads a tree in pages. Each page is compared with the files on the VM, then the
 // missing files are sent.
 func (s *folderUpload) sendAll(ctx context.Context, t *localTree) error {
-	if err := s.makeFolders(ctx, t.bare()); err != nil {
-		return err
-	}
 	for page := range groups(t.files, pageFiles, pageBytes, func(e localEntry) int64 { return lineLen(e.name) }) {
 		if err := s.sendPage(ctx, page); err != nil {
 			return err
@@ -61,8 +65,9 @@ func (s *folderUpload) sendAll(ctx context.Context, t *localTree) error {
 		if s.client.InstanceID() != s.instance {
 			return errNewVM
 		}
+		_ = s.last.save() // the end of the upload tries again, and reports the error
 	}
-	return nil
+	return s.makeFolders(ctx, t.bare())
 }
 
 // groups splits items, in order, into groups of at most `most` items and limit bytes. An item
@@ -98,8 +103,16 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 			return context.Cause(ctx)
 		}
 		page[i] = s.prepare(ctx, e)
+		earlier := s.last.digest(s.instance, s.base+"/"+page[i].key)
+		page[i].earlier = earlier != ""
+		if !s.options.Overwrite {
+			page[i].replaces = earlier
+		}
 	}
 	remote, err := s.compare(ctx, page)
+	if err == nil {
+		err = refuseTaken(page, remote)
+	}
 	if err != nil {
 		return err
 	}
@@ -123,6 +136,28 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 		}
 	}
 	return g.Wait()
+}
+
+// maxTaken bounds how many files the error about existing ones names.
+const maxTaken = 5
+
+// refuseTaken returns ErrExists if the VM has other files in place of some. It names the
+// first ones.
+func refuseTaken(page []candidate, remote []contract.Compared) error {
+	var taken []string
+	for i, c := range page {
+		if remote[i].State == contract.StateTaken {
+			taken = append(taken, fmt.Sprintf("%q", c.name))
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	slices.Sort(taken)
+	if more := len(taken) - maxTaken; more > 0 {
+		taken = append(taken[:maxTaken], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("%w: %s; they were not uploaded from here, changed there since, or have a link in their path; none was replaced", ErrExists, strings.Join(taken, ", "))
 }
 
 // prepare finds the record of a file, or hashes the file if it is small. A large file is
@@ -151,16 +186,17 @@ func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 }
 
 // compare compares a page with the files on the VM, and records those that are the same
-// immediately, so that the next call resumes a slow comparison.
+// immediately, so that the next call resumes a slow comparison. Only exact names count.
 func (s *folderUpload) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
-	m := contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
+	m := contract.Manifest{Path: s.target, Overwrite: true}
 	for _, c := range page {
-		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag})
+		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag, Replaces: s.options.replaces(c.replaces)})
 	}
 	return s.compareAll(ctx, m, func(i int, remote contract.Compared) {
 		if file := page[i].record; remote.State == contract.StateSame && file.SHA256 != "" {
 			file.ETag = remote.ETag
 			s.sent.add(file)
+			s.last.add(s.instance, remote.Path, file.SHA256, s.source(page[i]).name)
 		}
 	})
 }
@@ -187,7 +223,7 @@ func (j *job) compareAll(ctx context.Context, m contract.Manifest, record func(i
 func (s *folderUpload) skip(c candidate, remote contract.Compared) {
 	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	_ = s.count(context.Background(), c, fileResult{path: remote.Path, size: c.size(), done: c.size(), skipped: true}, nil)
+	_ = s.tally.add(context.Background(), strconv.Quote(c.name), fileResult{path: remote.Path, size: c.size(), done: c.size(), skipped: true}, nil)
 }
 
 // sendFile uploads one file and counts it.
@@ -195,21 +231,14 @@ func (s *folderUpload) sendFile(ctx context.Context, c candidate, fresh bool) er
 	o := s.source(c)
 	o.absent = fresh
 	got, err := s.uploadFile(ctx, o)
-	return s.count(ctx, c, got, err)
-}
-
-// count counts one file and records its name on the VM.
-func (s *folderUpload) count(ctx context.Context, c candidate, got fileResult, err error) error {
-	if err == nil {
-		s.tally.addUploaded(c.key, got.path)
-	}
-	return s.tally.add(ctx, c.name, got, err)
+	got.replaced = got.replaced || c.earlier
+	return s.tally.add(ctx, strconv.Quote(c.name), got, err)
 }
 
 func (s *folderUpload) source(c candidate) sourceFile {
 	return sourceFile{
 		name: filepath.Join(s.local, filepath.FromSlash(c.name)), target: s.target + "/" + c.key,
-		sent: s.sent, key: c.key,
+		sent: s.sent, key: c.key, replaces: c.replaces,
 		open: func() (localFile, error) { return s.inRoot(s.root).open(c.name) },
 	}
 }

@@ -45,13 +45,13 @@ func killAt(t *testing.T, n int64) (*laptop, bool) {
 		return errKilled
 	})
 	m := vm.New(l.cfg)
-	_, err := m.Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say)
+	_, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say)
 	m.Close()
 	l.cloud.Hook(nil)
 	return &after, err != nil
 }
 
-var ladder = []string{"T4", "L4"}
+var accelerators = []string{"T4", "L4"}
 
 func dirOf(s *pairing.Store) string { return s.Path()[:len(s.Path())-len("/runtimes.json")] }
 
@@ -100,7 +100,7 @@ func TestNothingRunsUnlistedAfterAKillAtAnyPoint(t *testing.T) {
 func (l *laptop) continues() {
 	l.t.Helper()
 	before := l.cloud.Running()
-	got := l.up(l.process(), vm.Request{Ladder: ladder})
+	got := l.up(l.process(), vm.Request{Accelerators: accelerators})
 	if after := l.cloud.Running(); len(after) != 1 || after[0] != got.ID || len(before) > 0 && before[0] != got.ID {
 		l.t.Errorf("before %q, after %q, returned %s", before, after, got.ID)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestADamagedListOfVMsIsKeptAndReported(t *testing.T) {
-	record := Record{ID: NewID(), Name: "a", Backend: "api", Ladder: []string{"T4"}, Step: Paired}
+	record := Record{ID: NewID(), Name: "a", Backend: "api", Accelerators: []string{"T4"}, Step: Paired}
 	damage.Files{
 		Make: func(t testing.TB, dir string) {
 			s := store{dir: dir, writeFile: atomic.WriteFile}
@@ -25,7 +25,7 @@ func TestADamagedListOfVMsIsKeptAndReported(t *testing.T) {
 			all, readErr := s.read()
 			login, loginErr := LoadLogin(dir)
 			damaged, err := s.change(func(all []Record) ([]Record, error) {
-				return append(all, Record{ID: NewID(), Name: "new", Backend: "api", Ladder: []string{"T4"}, Step: Paired}), nil
+				return append(all, Record{ID: NewID(), Name: "new", Backend: "api", Accelerators: []string{"T4"}, Step: Paired}), nil
 			})
 			if after, err := s.read(); err == nil && find(after, "new") == nil {
 				t.Errorf("a new VM is not recorded: %+v", after)

@@ -20,7 +20,7 @@ func TestAFullDiskLeavesTheListOfVMsAsItWas(t *testing.T) {
 	s := store{dir: disk, writeFile: atomic.WriteFile}
 	add := func(name string) error {
 		_, err := s.change(func(all []Record) ([]Record, error) {
-			return append(all, Record{ID: NewID(), Name: name, Backend: "api", Ladder: []string{"T4"}, Step: Paired}), nil
+			return append(all, Record{ID: NewID(), Name: name, Backend: "api", Accelerators: []string{"T4"}, Step: Paired}), nil
 		})
 		return err
 	}

@@ -15,8 +15,10 @@ import (
 	"colabrelay/shared/auth"
 )
 
+// LaunchSource is the source of launch.py.
+//
 //go:embed launch.py
-var launchSource string
+var LaunchSource string
 
 const (
 	// callLimit bounds a call of launch.py, beside what it waits for itself.
@@ -50,7 +52,7 @@ type readyExecutor struct {
 
 // call calls a function of launch.py on the VM. The arguments are no secrets: kernels keep
 // the code that they run.
-func (a *ascent) call(ctx context.Context, report any, function string, arguments ...any) error {
+func (a *creation) call(ctx context.Context, report any, function string, arguments ...any) error {
 	marker := "colab-relay " + rand.Text() + " "
 	given, err := json.Marshal(arguments)
 	if err != nil {
@@ -58,7 +60,7 @@ func (a *ascent) call(ctx context.Context, report any, function string, argument
 	}
 	var code strings.Builder
 	code.WriteString("functions = {'__name__': 'colab_relay_launch'}\n")
-	fmt.Fprintf(&code, "exec(compile(%s, 'colab_relay_launch', 'exec'), functions)\n", pythonString(launchSource))
+	fmt.Fprintf(&code, "exec(compile(%s, 'colab_relay_launch', 'exec'), functions)\n", pythonString(LaunchSource))
 	fmt.Fprintf(&code, "functions['call'](%s, %s, %s)\n", pythonString(marker), pythonString(function), pythonString(string(given)))
 	out, err := a.b.Exec(ctx, a.rec.ID, code.String(), callLimit)
 	if err != nil {
@@ -80,8 +82,11 @@ func pythonString(s string) string {
 // architectures are Go's names of the processors that Linux names so.
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
+// Architecture returns Go's name of a processor for which there are executors, else "".
+func Architecture(machine string) string { return architectures[machine] }
+
 // launch brings the executor onto the VM, starts it, and pairs it.
-func (a *ascent) launch(ctx context.Context) error {
+func (a *creation) launch(ctx context.Context) error {
 	if err := a.update(func(r *Record) { r.Step = Uploading }); err != nil {
 		return err
 	}
@@ -117,8 +122,8 @@ func (a *ascent) launch(ctx context.Context) error {
 }
 
 // upload copies the executor to the VM, unless it is there. It returns its digest.
-func (a *ascent) upload(ctx context.Context, v vmReport) (sha256 string, err error) {
-	arch := architectures[v.Machine]
+func (a *creation) upload(ctx context.Context, v vmReport) (sha256 string, err error) {
+	arch := Architecture(v.Machine)
 	if arch == "" {
 		return "", fmt.Errorf("%w: there is no executor for the VM's processor %q", ErrLaunch, plain.Line(v.Machine))
 	}
@@ -139,7 +144,7 @@ func (a *ascent) upload(ctx context.Context, v vmReport) (sha256 string, err err
 }
 
 // try starts the executor so that it can be reached in this way, and pairs it if it answers.
-func (a *ascent) try(ctx context.Context, v vmReport, sha256 string, w Way) error {
+func (a *creation) try(ctx context.Context, v vmReport, sha256 string, w Way) error {
 	secret := auth.GenerateSecret()
 	err := a.update(func(r *Record) {
 		r.Step, r.KeyIDs = Started, append(r.KeyIDs, secret.KeyID())
@@ -175,7 +180,7 @@ func (a *ascent) try(ctx context.Context, v vmReport, sha256 string, w Way) erro
 }
 
 // awaitExecutor waits until the executor is ready.
-func (a *ascent) awaitExecutor(ctx context.Context, secret auth.Secret) (readyExecutor, error) {
+func (a *creation) awaitExecutor(ctx context.Context, secret auth.Secret) (readyExecutor, error) {
 	a.say("waiting for the executor")
 	pace := time.NewTicker(time.Second) // in case the VM answers at once
 	defer pace.Stop()
@@ -201,7 +206,7 @@ func (a *ascent) awaitExecutor(ctx context.Context, secret auth.Secret) (readyEx
 }
 
 // redacted makes text of the VM safe to show.
-func (a *ascent) redacted(text string, secret auth.Secret) string {
+func (a *creation) redacted(text string, secret auth.Secret) string {
 	text = strings.ReplaceAll(text, secret.Reveal(), "[secret]")
 	if a.cfg.NgrokToken != "" {
 		text = strings.ReplaceAll(text, a.cfg.NgrokToken, "[token]")

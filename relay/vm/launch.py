@@ -75,7 +75,8 @@ def start_time(pid: int) -> str:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return ""
-    return "" if fields[0] in "ZX" else fields[19]
+    ended = fields[0] == "Z" and fields[17] == "1"  # else another thread lives on
+    return "" if ended else fields[19]
 
 
 def running(folder: str) -> int:

@@ -79,11 +79,11 @@ func (m *Manager) Close() {
 
 // Request is what to start.
 type Request struct {
-	Name    string   // of the VM and its runtime; empty for DefaultName
-	Ladder  []string // as ParseLadder returns it
-	HighRAM bool
-	Backend string // empty for the one of the login
-	Way     Way    // empty for the first that works
+	Name         string   // of the VM and its runtime; empty for DefaultName
+	Accelerators []string // as ParseAccelerators returns it
+	HighRAM      bool
+	Backend      string // empty for the one of the login
+	Way          Way    // empty for the first that works
 }
 
 // job is a start in progress, or one whose result nobody has collected.
@@ -124,8 +124,8 @@ func (m *Manager) Up(ctx context.Context, r Request, say func(step string)) (VM,
 	if r.Name == "" {
 		r.Name = DefaultName
 	}
-	if len(r.Ladder) == 0 {
-		r.Ladder = []string{CPU}
+	if len(r.Accelerators) == 0 {
+		r.Accelerators = []string{CPU}
 	}
 	j, err := m.job(r)
 	if err != nil {
@@ -158,8 +158,8 @@ func (m *Manager) job(r Request) (*job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if j := m.jobs[r.Name]; j != nil && !m.isStale(j) {
-		if !slices.Equal(j.request.Ladder, r.Ladder) || j.request.HighRAM != r.HighRAM {
-			return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, ladderText(j.request.Ladder, j.request.HighRAM))
+		if !slices.Equal(j.request.Accelerators, r.Accelerators) || j.request.HighRAM != r.HighRAM {
+			return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, acceleratorsText(j.request.Accelerators, j.request.HighRAM))
 		}
 		return j, nil
 	}

@@ -129,7 +129,7 @@ func TestAVMIsStartedPairedAndStopped(t *testing.T) {
 		seen.WriteString(c.Code + "\n")
 		return nil
 	})
-	got := l.up(l.process(), vm.Request{Ladder: []string{"T4"}})
+	got := l.up(l.process(), vm.Request{Accelerators: []string{"T4"}})
 	l.cloud.Hook(nil)
 	if got.Name != vm.DefaultName || got.Accelerator != "T4" || got.State != vm.StateReady || got.Via != vm.Proxy {
 		t.Errorf("%+v", got)
@@ -139,7 +139,7 @@ func TestAVMIsStartedPairedAndStopped(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	l.mustHideSecrets(seen.String(), got.ID)
-	if again := l.up(l.process(), vm.Request{Ladder: []string{"T4", "L4"}}); again.ID != got.ID {
+	if again := l.up(l.process(), vm.Request{Accelerators: []string{"T4", "L4"}}); again.ID != got.ID {
 		t.Errorf("the same request started another VM: %+v", again)
 	}
 	if listed := l.list()[got.ID]; listed.State != vm.StateReady || !listed.Ours {

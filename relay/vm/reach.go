@@ -21,7 +21,7 @@ import (
 const providerPrefix = "colab-"
 
 // reach pairs the executor if it answers in this way with a signed answer.
-func (a *ascent) reach(ctx context.Context, w Way, ready readyExecutor, secret auth.Secret) error {
+func (a *creation) reach(ctx context.Context, w Way, ready readyExecutor, secret auth.Secret) error {
 	r := pairing.Runtime{Name: a.rec.Name, URL: strings.TrimRight(ready.URL, "/"), Secret: secret}
 	port, err := portOf(ready.LocalURL)
 	if err != nil {
@@ -85,7 +85,7 @@ func awaitAnswer(ctx context.Context, r pairing.Runtime, transport http.RoundTri
 }
 
 // pair stores the runtime. From then on tools and commands use it.
-func (a *ascent) pair(r pairing.Runtime, w Way, port int) error {
+func (a *creation) pair(r pairing.Runtime, w Way, port int) error {
 	before, err := a.cfg.Pairings.PutIf(r, a.rec.mustBe)
 	if before.Damage != nil {
 		a.say(before.Damage.Error())
@@ -99,7 +99,7 @@ func (a *ascent) pair(r pairing.Runtime, w Way, port int) error {
 // check looks at a VM that was paired before. It returns done if its executor answers. An
 // executor that has ended is to be started again; one that runs and does not answer is left
 // alone, because it may hold a person's work.
-func (a *ascent) check(ctx context.Context) (done bool, err error) {
+func (a *creation) check(ctx context.Context) (done bool, err error) {
 	r, err := a.cfg.Pairings.Get(a.rec.Name)
 	if err == nil && a.rec.pairedAs(r) {
 		a.say("looking whether the executor answers")

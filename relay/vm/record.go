@@ -25,20 +25,20 @@ var steps = []Step{Asked, Created, Uploading, Started, Paired, Stopping}
 
 // Record is what this computer knows of a VM that it started. It contains no secret.
 type Record struct {
-	ID          string    `json:"id"`
-	Name        string    `json:"name"` // of the runtime
-	Backend     string    `json:"backend"`
-	Ladder      []string  `json:"ladder"`      // accelerators in the order in which they are tried
-	Accelerator string    `json:"accelerator"` // the one that was asked for last, CPU for none
-	HighRAM     bool      `json:"high_ram,omitempty"`
-	Step        Step      `json:"step"`
-	Asked       time.Time `json:"asked"`                 // when Google was asked for the VM last; zero before that
-	Touched     time.Time `json:"touched,omitzero"`      // when a keep-alive was last sent for it
-	KeyIDs      []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
-	Port        int       `json:"port,omitempty"`        // of the executor on the VM
-	Via         Way       `json:"via,omitempty"`         // how the executor is reached
-	Unconfirmed bool      `json:"unconfirmed,omitempty"` // it is stopped before it was known to exist
-	Failure     string    `json:"failure,omitempty"`     // why the last start ended
+	ID           string    `json:"id"`
+	Name         string    `json:"name"` // of the runtime
+	Backend      string    `json:"backend"`
+	Accelerators []string  `json:"accelerators"` // accelerators in the order in which they are tried
+	Accelerator  string    `json:"accelerator"`  // the one that was asked for last, CPU for none
+	HighRAM      bool      `json:"high_ram,omitempty"`
+	Step         Step      `json:"step"`
+	Asked        time.Time `json:"asked"`                 // when Google was asked for the VM last; zero before that
+	Touched      time.Time `json:"touched,omitzero"`      // when a keep-alive was last sent for it
+	KeyIDs       []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
+	Port         int       `json:"port,omitempty"`        // of the executor on the VM
+	Via          Way       `json:"via,omitempty"`         // how the executor is reached
+	Unconfirmed  bool      `json:"unconfirmed,omitempty"` // it is stopped before it was known to exist
+	Failure      string    `json:"failure,omitempty"`     // why the last start ended
 }
 
 const (
@@ -73,7 +73,7 @@ func decodeRecords(text []byte) ([]Record, error) {
 		return nil, fmt.Errorf("%w: version %d", ErrDamaged, f.Version)
 	}
 	for _, r := range f.VMs {
-		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || checkName(r.Name) != nil || r.Backend == "" || len(r.Ladder) == 0 {
+		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
 			return nil, fmt.Errorf("%w: the VM %q", ErrDamaged, clip(r.ID))
 		}
 	}

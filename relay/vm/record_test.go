@@ -17,7 +17,7 @@ import (
 // records returns n records.
 func records(n int) (all []vm.Record) {
 	for i := range n {
-		all = append(all, vm.Record{ID: vm.NewID(), Name: fmt.Sprintf("vm-%d", i), Backend: "api", Ladder: []string{"T4", "L4"}, Accelerator: "T4", Step: vm.Paired, Asked: time.Now().UTC(), KeyIDs: []string{"0123456789abcdef"}, Failure: "x"})
+		all = append(all, vm.Record{ID: vm.NewID(), Name: fmt.Sprintf("vm-%d", i), Backend: "api", Accelerators: []string{"T4", "L4"}, Accelerator: "T4", Step: vm.Paired, Asked: time.Now().UTC(), KeyIDs: []string{"0123456789abcdef"}, Failure: "x"})
 	}
 	return all
 }
@@ -54,13 +54,13 @@ func TestTheRecordIsPrivate(t *testing.T) {
 func TestADamagedRecordIsKeptAndSaid(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"no JSON":      "{",
-		"no version":   "{}",
-		"a bad id":     `{"version":1,"vms":[{"id":"../../x","name":"a","backend":"api","ladder":["T4"],"step":"asked"}]}`,
-		"a bad name":   `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"\u001b[2J","backend":"api","ladder":["T4"],"step":"asked"}]}`,
-		"a bad step":   `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"a","backend":"api","ladder":["T4"],"step":"x"}]}`,
-		"over a MiB":   `{"version":1,"vms":[` + strings.Repeat(" ", 1<<20) + `]}`,
-		"empty ladder": `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"a","backend":"api","step":"asked"}]}`,
+		"no JSON":            "{",
+		"no version":         "{}",
+		"a bad id":           `{"version":1,"vms":[{"id":"../../x","name":"a","backend":"api","accelerators":["T4"],"step":"asked"}]}`,
+		"a bad name":         `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"\u001b[2J","backend":"api","accelerators":["T4"],"step":"asked"}]}`,
+		"a bad step":         `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"a","backend":"api","accelerators":["T4"],"step":"x"}]}`,
+		"over a MiB":         `{"version":1,"vms":[` + strings.Repeat(" ", 1<<20) + `]}`,
+		"empty accelerators": `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"a","backend":"api","step":"asked"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLaptop(t)

@@ -23,7 +23,7 @@ func (l *laptop) loseAnswer(exists bool) {
 		}
 		return nil
 	})
-	if _, err := l.process().Up(within(l.t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, lost) || !strings.Contains(err.Error(), "may run, and use compute units") {
+	if _, err := l.process().Up(within(l.t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, lost) || !strings.Contains(err.Error(), "may run, and use compute units") {
 		l.t.Fatal(err)
 	}
 }
@@ -41,7 +41,7 @@ func TestARefusalDoesNotMakeTheRelayForgetAVM(t *testing.T) {
 				}
 				return nil
 			})
-			if _, err := l.process().Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, errNoProgram) {
+			if _, err := l.process().Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 				t.Errorf("%v", err)
 			}
 			if v := l.list()[l.cloud.Running()[0]]; !v.Ours || v.State != vm.StateInterrupted {
@@ -59,10 +59,10 @@ func TestARefusalSoonAfterALostAnswerKeepsTheRecord(t *testing.T) {
 	asked := l.asked()
 	refused := func(m *vm.Manager) {
 		t.Helper()
-		for range ladder {
+		for range accelerators {
 			l.cloud.Refuse(vm.ErrNoneFree)
 		}
-		if _, err := m.Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, vm.ErrNoneFree) {
+		if _, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, vm.ErrNoneFree) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAnothersVMWithTheIDOfOurNameIsListed(t *testing.T) {
 func TestATimeInTheFutureIsCorrected(t *testing.T) {
 	t.Parallel()
 	l := withoutProgram(t)
-	ahead := vm.Record{ID: vm.NewID(), Name: "vm", Backend: "api", Ladder: ladder, Accelerator: "T4", Step: vm.Asked, Asked: time.Now().AddDate(1, 0, 0)}
+	ahead := vm.Record{ID: vm.NewID(), Name: "vm", Backend: "api", Accelerators: accelerators, Accelerator: "T4", Step: vm.Asked, Asked: time.Now().AddDate(1, 0, 0)}
 	text, err := vm.EncodeRecords([]vm.Record{ahead})
 	if err != nil {
 		t.Fatal(err)

@@ -20,18 +20,18 @@ func TestAStartGoesOnWhenItsCallerStopsWaiting(t *testing.T) {
 	m := l.process()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-entered; cancel() }()
-	_, err := m.Up(ctx, vm.Request{Ladder: ladder}, l.say)
+	_, err := m.Up(ctx, vm.Request{Accelerators: accelerators}, l.say)
 	if still, ok := errors.AsType[*vm.StartingError](err); !ok || still.Step != "asking Google for a VM with T4" {
 		t.Fatalf("%v", err)
 	}
 	if all, err := l.process().List(t.Context()); err != nil || all.VMs[0].State != vm.StateStarting {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if _, err := m.Up(t.Context(), vm.Request{Ladder: []string{"A100"}}, l.say); !errors.Is(err, vm.ErrOther) {
+	if _, err := m.Up(t.Context(), vm.Request{Accelerators: []string{"A100"}}, l.say); !errors.Is(err, vm.ErrOther) {
 		t.Errorf("another request joined: %v", err)
 	}
 	free()
-	if _, err := m.Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 		t.Errorf("the result: %v", err)
 	}
 }
@@ -39,14 +39,14 @@ func TestAStartGoesOnWhenItsCallerStopsWaiting(t *testing.T) {
 func TestAVMThatColabEndedIsReplaced(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t)
-	old := l.up(l.process(), vm.Request{Ladder: ladder})
+	old := l.up(l.process(), vm.Request{Accelerators: accelerators})
 	before := l.mustAnswer(vm.DefaultName)
 	l.cloud.End(old.ID)
 	process := func() *vm.Manager { m := l.process(); m.Hurry(0, 20*time.Second); return m }
 	if all, err := process().List(t.Context()); err != nil || all.VMs[0].State != vm.StateEnded {
 		t.Errorf("%+v, %v", all, err)
 	}
-	got := l.up(process(), vm.Request{Ladder: ladder})
+	got := l.up(process(), vm.Request{Accelerators: accelerators})
 	if after := l.mustAnswer(vm.DefaultName); got.ID == old.ID || after.Secret.Equal(before.Secret) || after.VMID != got.ID {
 		t.Errorf("%+v", got)
 	}
@@ -173,7 +173,7 @@ func (f forgetful) List(ctx context.Context) ([]vm.Machine, error) {
 func TestAVMThatOneListOmitsIsNotStartedTwice(t *testing.T) {
 	t.Parallel()
 	l := withoutProgram(t)
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 		t.Fatal(err)
 	}
 	before := l.cloud.Running()
@@ -181,7 +181,7 @@ func TestAVMThatOneListOmitsIsNotStartedTwice(t *testing.T) {
 	l.backend = forgetful{vmtest.ProxiedCloud{Cloud: l.cloud}, &lists}
 	m := l.process()
 	m.Hurry(0, time.Second)
-	if _, err := m.Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 		t.Error(err)
 	}
 	if after := l.cloud.Running(); len(before) != 1 || len(after) != 1 || before[0] != after[0] {

@@ -25,27 +25,27 @@ func NewID() string {
 	return "colab-relay-" + hex.EncodeToString(random[:])
 }
 
-// ParseLadder reads accelerators that are separated by commas, in the order in which they
+// ParseAccelerators reads accelerators that are separated by commas, in the order in which they
 // are tried. An empty text is a VM without an accelerator. CPU is tried only where the text
 // names it: whoever asks for a GPU gets a GPU or an error.
-func ParseLadder(text string) ([]string, error) {
+func ParseAccelerators(text string) ([]string, error) {
 	if strings.TrimSpace(text) == "" {
 		return []string{CPU}, nil
 	}
-	var ladder []string
+	var accelerators []string
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.ToUpper(strings.TrimSpace(name))
 		if name != CPU && !slices.Contains(Accelerators, name) {
 			return nil, fmt.Errorf("unknown accelerator %q: use some of %s and %s, separated by commas", clip(name), strings.Join(Accelerators, ", "), CPU)
 		}
-		if !slices.Contains(ladder, name) {
-			ladder = append(ladder, name)
+		if !slices.Contains(accelerators, name) {
+			accelerators = append(accelerators, name)
 		}
 	}
-	return ladder, nil
+	return accelerators, nil
 }
 
-// spec returns what to ask for on a rung of the ladder.
+// spec returns what to ask for to get an accelerator.
 func spec(accelerator string, highRAM bool) Spec {
 	if accelerator == CPU {
 		accelerator = ""

@@ -18,8 +18,8 @@ const (
 	maxKeyIDs = 8
 )
 
-// ascent is the start of one VM, up the ladder and on to its pairing.
-type ascent struct {
+// creation is the start of one VM, from the request for an accelerator to its pairing.
+type creation struct {
 	*Manager
 	b       Backend
 	rec     Record // as on disk
@@ -30,18 +30,18 @@ type ascent struct {
 }
 
 // remove forgets the VM, which does not exist, and its runtime.
-func (a *ascent) remove() error {
+func (a *creation) remove() error {
 	a.removed = true
 	return errors.Join(a.unpair(a.rec), a.store.remove(a.rec.ID))
 }
 
 // renew makes the record one of another VM, for which Google was not asked yet. The runtime of
 // the old one stays until the new one replaces it.
-func (a *ascent) renew(ladder []string) error {
+func (a *creation) renew(accelerators []string) error {
 	a.removed = true
 	old := a.rec.ID
 	err := a.update(func(r *Record) {
-		*r = Record{ID: NewID(), Name: r.Name, Backend: r.Backend, Ladder: ladder, Accelerator: ladder[0], HighRAM: r.HighRAM, Step: Asked, KeyIDs: r.KeyIDs}
+		*r = Record{ID: NewID(), Name: r.Name, Backend: r.Backend, Accelerators: accelerators, Accelerator: accelerators[0], HighRAM: r.HighRAM, Step: Asked, KeyIDs: r.KeyIDs}
 	})
 	_ = os.Remove(a.store.ownPath(old))
 	return err
@@ -64,7 +64,7 @@ func (m *Manager) start(ctx context.Context, r Request, say func(string)) (VM, e
 		if err != nil {
 			return VM{}, err
 		}
-		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, request: r, say: say})
+		got, err := m.ascend(ctx, &creation{Manager: m, b: b, rec: rec, request: r, say: say})
 		if !errors.Is(err, errEnded) {
 			return got, err
 		}
@@ -87,7 +87,7 @@ func (m *Manager) checkProgram(ctx context.Context, name string) error {
 var errEnded = errors.New("the VM was ended by Colab")
 
 // ascend does the work while it owns the VM, unless somebody stops the VM.
-func (m *Manager) ascend(ctx context.Context, a *ascent) (VM, error) {
+func (m *Manager) ascend(ctx context.Context, a *creation) (VM, error) {
 	if m.store.isOwned(a.rec.ID) {
 		a.say("another process of the relay works on this VM; waiting for it")
 	}
@@ -106,7 +106,7 @@ func (m *Manager) ascend(ctx context.Context, a *ascent) (VM, error) {
 		err = ErrStopped
 	}
 	if errors.Is(err, errEnded) {
-		return VM{}, errors.Join(err, a.renew(a.request.Ladder))
+		return VM{}, errors.Join(err, a.renew(a.request.Accelerators))
 	}
 	if err != nil {
 		_ = a.update(func(r *Record) { r.Failure = shown(err) }) // it only explains
@@ -116,7 +116,7 @@ func (m *Manager) ascend(ctx context.Context, a *ascent) (VM, error) {
 }
 
 // failed says what the start's failure means for the VM.
-func (a *ascent) failed(err error) error {
+func (a *creation) failed(err error) error {
 	err = fmt.Errorf("start VM %q: %w", a.rec.Name, err)
 	if a.removed || errors.Is(err, ErrStopped) || a.rec.Asked.IsZero() {
 		return err
@@ -160,7 +160,7 @@ func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err
 		if err := errors.Join(m.nameIsFree(r.Name), m.checkWay(b, r.Way)); err != nil {
 			return nil, err
 		}
-		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Ladder: r.Ladder, Accelerator: r.Ladder[0], HighRAM: r.HighRAM, Step: Asked}
+		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Accelerators: r.Accelerators, Accelerator: r.Accelerators[0], HighRAM: r.HighRAM, Step: Asked}
 		return append(all, rec), nil
 	})
 	if damage != nil {
@@ -177,10 +177,10 @@ func joins(rec Record, r Request, backend string) error {
 		return fmt.Errorf("%w: %q", ErrStopped, rec.Name)
 	case rec.Backend != backend:
 		return fmt.Errorf("%w: %q was started with the backend %s", ErrOther, rec.Name, rec.Backend)
-	case rec.HighRAM != r.HighRAM || rec.Step != Asked && !slices.Contains(r.Ladder, rec.Accelerator):
+	case rec.HighRAM != r.HighRAM || rec.Step != Asked && !slices.Contains(r.Accelerators, rec.Accelerator):
 		return fmt.Errorf("%w: %q has %s", ErrOther, rec.Name, spec(rec.Accelerator, rec.HighRAM))
-	case rec.Step == Asked && !slices.Equal(rec.Ladder, r.Ladder):
-		return fmt.Errorf("%w: %q is being started as %s", ErrOther, rec.Name, ladderText(rec.Ladder, rec.HighRAM))
+	case rec.Step == Asked && !slices.Equal(rec.Accelerators, r.Accelerators):
+		return fmt.Errorf("%w: %q is being started as %s", ErrOther, rec.Name, acceleratorsText(rec.Accelerators, rec.HighRAM))
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (m *Manager) nameIsFree(name string) error {
 }
 
 // update changes the record on disk and this copy of it.
-func (a *ascent) update(f func(*Record)) error {
+func (a *creation) update(f func(*Record)) error {
 	return a.store.update(a.rec.ID, func(r *Record) {
 		f(r)
 		a.rec = *r
@@ -213,9 +213,9 @@ func (a *ascent) update(f func(*Record)) error {
 }
 
 // up goes on from the step on record.
-func (a *ascent) up(ctx context.Context) error {
+func (a *creation) up(ctx context.Context) error {
 	if a.rec.Step == Asked {
-		if err := a.climb(ctx); err != nil {
+		if err := a.askInTurn(ctx); err != nil {
 			return err
 		}
 	}
@@ -232,7 +232,7 @@ func (a *ascent) up(ctx context.Context) error {
 
 // awaitReady waits until the VM can be used. Two lists in a row without the VM prove that it has
 // ended: after one alone, a second VM would be started beside it if the service only omitted it.
-func (a *ascent) awaitReady(ctx context.Context) error {
+func (a *creation) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limits.ready, fmt.Errorf("the VM was created, but was not ready within %s", a.limits.ready))
 	defer cancel()
 	every := time.NewTicker(2 * time.Second)

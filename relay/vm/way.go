@@ -43,7 +43,7 @@ func (m *Manager) checkWay(b Backend, w Way) error {
 }
 
 // ways returns what to try in turn on a VM.
-func (a *ascent) ways(v vmReport) ([]Way, error) {
+func (a *creation) ways(v vmReport) ([]Way, error) {
 	if a.request.Way != AnyWay {
 		if a.request.Way == Cloudflared && !v.Cloudflared {
 			return nil, fmt.Errorf("%w: the VM has no program cloudflared", ErrNoTunnel)
@@ -74,9 +74,9 @@ func (m *Manager) flags(w Way) []string {
 	return []string{"--tunnel", string(w)}
 }
 
-// ladderText names what a ladder asks for.
-func ladderText(ladder []string, highRAM bool) string {
-	text := strings.Join(ladder, ",")
+// acceleratorsText names what a accelerators asks for.
+func acceleratorsText(accelerators []string, highRAM bool) string {
+	text := strings.Join(accelerators, ",")
 	if highRAM {
 		text += " with high RAM"
 	}

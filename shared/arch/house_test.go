@@ -11,7 +11,7 @@ import (
 )
 
 // maxLines is the most lines of a file.
-const maxLines = 400
+const maxLines = 600
 
 func TestNoFileIsTooLong(t *testing.T) {
 	walk(t, func(path string) {

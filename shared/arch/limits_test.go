@@ -19,6 +19,7 @@ var limits = map[string]string{
 	"shared/contract.MaxBatchFiles":     "executor/uploads.TestTheBoundsOfABatchAreChecked",
 	"shared/contract.MaxBatchRead":      "executor/files.TestTheBoundsOfReadingManyFilesAreChecked",
 	"shared/contract.MaxBehindPrompt":   "executor/execution.TestAPromptBehindWhichOthersWaitIsBounded",
+	"executor/api.maxValues":            "executor/api.TestTheValuesOfABodyAreBounded",
 	"shared/contract.MaxBlobPart":       "executor/api.TestQueryNumbersAtTheirBounds",
 	"shared/contract.MaxBlobs":          "executor/journal.TestBlobsAreBoundedInNumberAndBytes",
 	"shared/contract.MaxBodyBytes":      "executor/api.TestTheSizeOfABodyIsChecked",
@@ -28,6 +29,17 @@ var limits = map[string]string{
 	"shared/contract.MaxHeaderBytes":    "executor/api.TestHeadersAreLimited",
 	"shared/contract.MaxInputWait":      "executor/execution.TestAWaitForInputEndsAtItsBound",
 	"shared/contract.MaxInstancePart":   "shared/contract.TestInstanceIsReadOnlyAsItIsWritten",
+	"shared/contract.MaxJobAttempts":    "executor/job.TestTheContentOfAJobIsBounded",
+	"shared/contract.MaxJobCode":        "executor/job.TestTheContentOfAJobIsBounded",
+	"shared/contract.MaxJobEntries":     "executor/job.TestAnAnswerHasABoundedNumberOfEntries",
+	"shared/contract.MaxJobIDLen":       "executor/job.TestTheContentOfAJobIsBounded",
+	"shared/contract.MaxKernelIDLen":    "executor/job.TestTheContentOfAJobIsBounded",
+	"shared/contract.MaxJobPatches":     "executor/job.TestPatchesOfAJobAreBounded",
+	"shared/contract.MaxJobRounds":      "executor/job.TestTheContentOfAJobIsBounded",
+	"shared/contract.MaxJobSteps":       "executor/job.TestTheContentOfAJobIsBounded",
+	"shared/contract.MaxListJobs":       "executor/api.TestJobsOverHTTP",
+	"shared/contract.MaxSourceName":     "executor/job.TestTheContentOfAJobIsBounded",
+	"shared/contract.MaxStepIDLen":      "executor/job.TestTheContentOfAJobIsBounded",
 	"shared/contract.MaxListExecutions": "executor/api.TestQueryNumbersAtTheirBounds",
 	"shared/contract.MaxListFiles":      "executor/files.TestListIsCutAtItsBoundAndCountsAll",
 	"shared/contract.MaxManifestFiles":  "executor/files.TestTheBoundOfAManifestIsChecked",
@@ -61,6 +73,7 @@ var limits = map[string]string{
 	"executor/api.maxKeyWaiting":        "executor/api.TestAWaitForATurnIsBounded",
 	"executor/api.maxNameLen":           "executor/api.TestEachEndpointWithARealKernel",
 	"executor/api.maxRefusedPerMinute":  "executor/api.TestTheThreeLimitsDoNotTouchEachOther",
+	"executor/api.maxServed":            "executor/api.TestOnlyTheLastTurnsOfTheRateAreRemembered",
 	"executor/api.maxUnsignedPerMinute": "executor/api.TestTheThreeLimitsDoNotTouchEachOther",
 	"executor/api.maxUnverified":        "executor/api.TestConnectionsAreBounded",
 	"executor/api.maxVerified":          "executor/api.TestConnectionsAreBounded",
@@ -76,8 +89,20 @@ var limits = map[string]string{
 	"executor/execution.maxQueuedCode": "executor/execution.TestTheCodeOfWaitingRunsIsBounded",
 	"executor/execution.maxStreamName": "executor/execution.TestTheNameOfAStreamIsBounded",
 	"executor/execution.maxTurnWait":   "executor/execution.TestTheWaitForAnIdleKernelIsBounded",
+	"executor/execution.maxTurns":      "executor/execution.TestOnlyTheLastTurnsAreRemembered",
 	"executor/execution.maxTypeName":   "executor/execution.TestThePartsOfADisplayAtTheirBounds",
 	"executor/execution.maxTypes":      "executor/execution.TestThePartsOfADisplayAtTheirBounds",
+
+	"executor/job.maxAgain":              "executor/job.TestTheContentOfAJobIsBounded",
+	"executor/job.maxKept":               "executor/job.TestFinishedJobsAreKeptUpToTheirBoundsAndKnownBeyond",
+	"executor/job.maxKeptEntries":        "executor/job.TestFinishedJobsAreKeptUpToTheirBoundsAndKnownBeyond",
+	"executor/job.maxLine":               "executor/job.TestALineOfARecordIsBounded",
+	"executor/job.maxName":               "executor/job.TestTextsOfAJobAreShortened",
+	"executor/job.maxReason":             "executor/job.TestTextsOfAJobAreShortened",
+	"executor/job.maxUnfinished":         "executor/job.TestUnfinishedJobsAreBounded",
+	"executor/job.maxUnfinishedOfCaller": "executor/job.TestUnfinishedJobsAreBounded",
+	"executor/job.maxPatched":            "executor/job.TestTheRecordOfAPatchedJobStaysSmall",
+	"executor/job.maxUnsaved":            "executor/job.TestLinesOfAJobInMemoryAreBounded",
 
 	"executor/journal.maxListedError":    "executor/journal.TestTextsOfErrorsAreShortened",
 	"executor/journal.maxLine":           "executor/journal.TestALineOfALogIsBounded",
@@ -88,6 +113,20 @@ var limits = map[string]string{
 	"executor/journal.maxTombstoneText":  "executor/journal.TestTextsOfErrorsAreShortened",
 	"executor/journal.maxUnwritten":      "executor/journal.TestEventsInMemoryAreBounded",
 	"executor/journal.maxUnwrittenTotal": "executor/journal.TestEventsInMemoryAreBounded",
+
+	"executor/jupyter.maxCommand":    "executor/jupyter.TestThousandsOfCommandsTakeNoMemory",
+	"executor/jupyter.maxDropParent": "executor/jupyter.TestDropsOfOddParentsAreNotRemembered",
+	"executor/jupyter.maxFrames":     "executor/jupyter.TestFramesAtTheirBoundAreHeld",
+	"executor/jupyter.maxReply":      "executor/jupyter.TestAReplyIsCutPastItsBound",
+
+	"executor/variables.maxAnswer": "executor/variables.TestALongReplyIsRefusedUndecoded",
+
+	"relay/client.maxRemoteName": "relay/client.TestNamesOnTheVMAreBounded",
+	"relay/client.maxRemotePath": "relay/client.TestNamesOnTheVMAreBounded",
+	"relay/client.maxError":      "relay/client.TestTheErrorOfARunIsBounded",
+	"relay/client.maxDecoded":    "relay/client.TestWhatAnAnswerBecomesIsBounded",
+	"relay/client.maxItems":      "relay/client.TestAnswersWithTooManyItemsAreRefused",
+	"relay/client.fewEvents":     "relay/client.TestEventsThatCanNotBeRealAreRefusedInASmallAnswer",
 
 	"executor/files.maxDigests":     "executor/files.TestDigestsAreBounded",
 	"executor/files.maxLinks":       "executor/files.TestAChainOfLinksIsRefusedPastItsBound",
@@ -109,7 +148,7 @@ var notLimits = []string{"executor/files.maxOpens", "executor/files.maxHashing",
 
 // limited are the packages through which a request passes. All their limits are in the table.
 var limited = []string{
-	"executor/api", "executor/execution", "executor/files", "executor/journal", "executor/uploads", "shared/auth", "shared/contract", "shared/line", "shared/seal",
+	"executor/api", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/uploads", "shared/auth", "shared/contract", "shared/line", "shared/seal",
 }
 
 var limitName = regexp.MustCompile(`^(?:[Mm]ax|[Mm]ost|[Mm]in)[A-Z]`)

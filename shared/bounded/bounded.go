@@ -1,5 +1,5 @@
 // Package bounded reads text from outside up to a bound, and fails when there is more:
-// a text that was silently cut would be taken for the complete one.
+// a text that was silently cut would be taken for the complete one. Depth measures JSON before its levels cost anything.
 package bounded
 
 import (
@@ -134,3 +134,23 @@ func (b *Buffer) Write(p []byte) (int, error) {
 
 // Bytes returns what was written.
 func (b *Buffer) Bytes() []byte { return b.buf.Bytes() }
+
+// Depth returns how deep the arrays and objects of a JSON text are nested.
+func Depth(raw []byte) (deepest int) {
+	level, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			quoted = !quoted
+		case quoted:
+		case b == '{', b == '[':
+			level++
+			deepest = max(deepest, level)
+		case b == '}', b == ']':
+			level--
+		}
+	}
+	return deepest
+}

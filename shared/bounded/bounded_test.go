@@ -118,3 +118,14 @@ func TestLinesUpToTheBoundAreRead(t *testing.T) {
 		}
 	}
 }
+
+func TestDepthCountsTheLevelsOfJSON(t *testing.T) {
+	for text, want := range map[string]int{
+		"1": 0, `"[[{\"["`: 0, "[]": 1, `{"a":[1,{"b":"]}"}],"c":[]}`: 3,
+		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000): 10_000,
+	} {
+		if got := Depth([]byte(text)); got != want {
+			t.Errorf("%.40s: %d levels, want %d", text, got, want)
+		}
+	}
+}

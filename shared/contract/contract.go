@@ -1,4 +1,4 @@
-// Package contract defines protocol 3 between relay and executor: paths, headers, bodies,
+// Package contract defines protocol 4 between relay and executor: paths, headers, bodies,
 // event types, statuses, error codes and limits.
 //
 // It contains only behaviour that must be identical on both sides, and imports nothing of
@@ -10,8 +10,10 @@ package contract
 
 import "time"
 
-// Protocol is the version of the protocol that this build supports.
-const Protocol = 3
+// Protocol is the version of the protocol that this build supports. It is part of the key
+// schedule of shared/auth, so that programs of two versions understand nothing of each other: a
+// field that one of them does not know would be ignored. The relay then says which one is older.
+const Protocol = 4
 
 // Routes. A tunnel's operator can read a path, so an {id} is random and a {number} only
 // counts. Anything that depends on content, or that a user typed, is in the query or the body.
@@ -23,6 +25,8 @@ const (
 	PathInterrupt     = "/v1/executions/{id}/interrupt"
 	PathInput         = "/v1/executions/{id}/input"
 	PathBlob          = "/v1/executions/{id}/blobs/{number}"
+	PathJobs          = "/v1/jobs"
+	PathJob           = "/v1/jobs/{id}"
 	PathKernel        = "/v1/kernel"
 	PathKernelRestart = "/v1/kernel/restart"
 	PathVariables     = "/v1/variables"

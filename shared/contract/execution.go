@@ -45,11 +45,12 @@ var SHA256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // Submit is the body of POST PathExecutions.
 type Submit struct {
 	// RequestID makes submitting idempotent: the same one returns the same execution. Another
-	// Code, Unstored, AfterRequestID or AfterAny under the same one is a conflict.
+	// Code or Unstored under the same one is a conflict.
 	RequestID string `json:"request_id"`
 	Code      string `json:"code"`
 	// Source is the code as a person wrote it, if Code wraps it, with its name, such as the
-	// file's. The relay keeps them for its own lists; they are not sent.
+	// file's. The relay keeps them for its own lists; they are not sent. The name of a job's step
+	// is: see JobStep.SourceName.
 	Source         string  `json:"-"`
 	SourceName     string  `json:"-"`
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
@@ -65,21 +66,9 @@ type Submit struct {
 	// BehindInput ends the wait as soon as the execution is queued behind one that waits for
 	// input: only somebody's answer can end that. QueryBehindInput is the same for a read.
 	BehindInput bool `json:"behind_input,omitempty"`
-	// AfterRequestID, if set, is the RequestID of the execution that this one follows. It
-	// starts only if that one has succeeded in the same kernel: while that one is queued or
-	// runs, it waits; otherwise it is cancelled, with a Reason that names that one, and so is
-	// everything that follows it. An unknown RequestID, or one that is only submitted later,
-	// counts as not succeeded. Limits.AfterRequestID says whether the executor knows the field.
-	AfterRequestID string `json:"after_request_id,omitempty"`
-	// AfterAny lets it start after any end of that one, such as an exception, in the same
-	// kernel. One that was cancelled never ran, so that it counts as no end.
-	AfterAny bool `json:"after_any,omitempty"`
+	// Job is set by the executor for the executions of jobs.
+	Job *JobRef `json:"-"`
 }
-
-// QueryQueued is the query parameter of POST PathInterrupt that, if true, cancels the execution only
-// while it is queued. One that runs goes on, and one that has ended is returned without an error.
-// Executors that do not know it interrupt.
-const QueryQueued = "queued"
 
 // QueryBehindInput is the query parameter of GET PathExecution that does what
 // Submit.BehindInput does. Its value is true or false.
@@ -89,6 +78,7 @@ const QueryBehindInput = "behind_input"
 type Execution struct {
 	ExecutionID       string          `json:"execution_id"`
 	RequestID         string          `json:"request_id"`
+	Job               *JobRef         `json:"job,omitempty"` // that it belongs to; nil if it was submitted by itself
 	Status            Status          `json:"status"`
 	QueuePosition     int             `json:"queue_position"`   // number of executions before this one; 0 if it is running or finished
 	Behind            *Behind         `json:"behind,omitempty"` // only while it is queued behind another execution
@@ -103,7 +93,8 @@ type Execution struct {
 	Error             *ExecutionError `json:"error"`  // the exception that Python raised
 	Reason            string          `json:"reason"` // why it ended, for people; may contain advice
 	CodePreview       string          `json:"code_preview"`
-	Events            []Event         `json:"events"` // from the requested offset
+	SourceName        string          `json:"source_name,omitempty"` // of a job's step, such as its notebook and cell
+	Events            []Event         `json:"events"`                // from the requested offset
 	NextOffset        int64           `json:"next_offset"`
 	End               bool            `json:"end"` // finished, with no events from NextOffset on
 	// SessionMinutesLeft estimates the rest of the VM's session from the platform's

@@ -37,6 +37,9 @@ type ManifestFile struct {
 	// ETag is the etag of these bytes in an earlier answer. If it is unchanged, the file is
 	// not read.
 	ETag string `json:"etag,omitempty"`
+	// Replaces is as in UploadStart. A comparison then answers StateTaken for a file that an
+	// upload would not replace, and considers this exact name only.
+	Replaces string `json:"replaces,omitempty"`
 }
 
 // Comparison is the answer of PathCompare. It covers at least one of the manifest's files,
@@ -59,6 +62,7 @@ type CompareState string
 const (
 	StateSame    CompareState = "same"    // the VM has the same bytes
 	StateAbsent  CompareState = "absent"  // the VM does not have them
+	StateTaken   CompareState = "taken"   // the VM has other bytes there than those in Replaces
 	StateUnknown CompareState = "unknown" // the file is too large to be hashed in the request, or has no SHA256: use PathStat
 )
 

@@ -1,6 +1,9 @@
 package contract
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Probe is the answer of PathProbe.
 type Probe struct {
@@ -84,9 +87,6 @@ type Limits struct {
 	MaxCodeBytes      int     `json:"max_code_bytes"`
 	MaxLogBytes       int64   `json:"max_log_bytes"` // output kept per execution
 	MinMemoryGB       float64 `json:"min_memory_gb"` // below this, runs are refused
-	// AfterRequestID says that the executor knows Submit.AfterRequestID and Submit.AfterAny. One
-	// that does not ignores them, and runs what it should cancel.
-	AfterRequestID bool `json:"after_request_id"`
 	// SessionMinutesLeft is an estimate from the platform's published limit; absent if none is known.
 	SessionMinutesLeft *float64 `json:"session_minutes_left,omitzero"`
 }
@@ -136,6 +136,17 @@ type Files struct {
 	DirCount  int    `json:"dir_count"`
 	Files     []File `json:"files,omitzero"`
 	Truncated bool   `json:"truncated"` // there are more entries; the counts are of all
+}
+
+// At returns the path of the entry with a name.
+func (f *Files) At(name string) string { return PathIn(f.Path, name) }
+
+// PathIn returns the path of the entry with a name in a folder.
+func PathIn(folder, name string) string {
+	if strings.HasSuffix(folder, "/") {
+		return folder + name
+	}
+	return folder + "/" + name
 }
 
 // MaxListFiles is how many entries Files.Files may have.

@@ -11,25 +11,31 @@ import (
 // and a backslash that would start such a sequence becomes \x5c. Other names are unchanged.
 // All paths on the wire are escaped in this way.
 func EscapeName(name string) string {
-	if utf8.ValidString(name) && !strings.Contains(name, `\x`) {
-		return name
-	}
+	return EscapeNameAlso(name, func(int) bool { return false })
+}
+
+// EscapeNameAlso is EscapeName that also writes each byte of some characters as \xNN: of those
+// for whose offset in the name also returns true. They must be spaces, control characters but
+// NUL, or not ASCII.
+func EscapeNameAlso(name string, also func(at int) bool) string {
 	var b strings.Builder
-	for len(name) > 0 {
-		r, n := utf8.DecodeRuneInString(name)
-		_, escape := escapedByte(name)
-		if escape || r == utf8.RuneError && n == 1 {
-			fmt.Fprintf(&b, `\x%02x`, name[0])
+	for i := 0; i < len(name); {
+		r, n := utf8.DecodeRuneInString(name[i:])
+		_, escape := escapedByte(name[i:])
+		if also(i) || escape || r == utf8.RuneError && n == 1 {
+			for _, c := range []byte(name[i : i+n]) {
+				fmt.Fprintf(&b, `\x%02x`, c)
+			}
 		} else {
-			b.WriteString(name[:n])
+			b.WriteString(name[i : i+n])
 		}
-		name = name[n:]
+		i += n
 	}
 	return b.String()
 }
 
-// UnescapeName reverses EscapeName. Sequences that EscapeName never writes, such as \x41 or
-// \xFF, are unchanged, so unescaping never produces a slash, a NUL or a dot.
+// UnescapeName reverses EscapeName and EscapeNameAlso. Sequences that neither of them writes,
+// such as \x41 or \xFF, are unchanged, so unescaping never produces a slash, a NUL or a dot.
 func UnescapeName(name string) string {
 	if !strings.Contains(name, `\x`) {
 		return name
@@ -47,7 +53,8 @@ func UnescapeName(name string) string {
 	return b.String()
 }
 
-// escapedByte is the byte that name starts with, if EscapeName escaped it.
+// escapedByte is the byte that name starts with, if it is escaped: a backslash, a space, a
+// control character, or a byte of a character that is not ASCII.
 func escapedByte(name string) (byte, bool) {
 	if len(name) < len(`\xNN`) || name[:2] != `\x` {
 		return 0, false
@@ -57,7 +64,7 @@ func escapedByte(name string) (byte, bool) {
 		return 0, false
 	}
 	c := byte(high<<4 | low)
-	return c, c == '\\' || c >= utf8.RuneSelf
+	return c, c == '\\' || c > 0 && c <= ' ' || c >= 0x7f
 }
 
 // hexDigit is the value of a lower-case hex digit, -1 for any other byte.

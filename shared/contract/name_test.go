@@ -2,12 +2,16 @@ package contract
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
 func TestNamesAreEscapedWithoutAnyTwoBecomingOne(t *testing.T) {
 	for name, want := range map[string]string{
 		"":                 "",
+		"\x1b\n ":          "\x1b\n ",
+		`\x1b\x0a\x20`:     `\x5cx1b\x5cx0a\x5cx20`,
+		`\x7f\x5b`:         `\x5cx7f\x5b`,
 		"plain name.csv":   "plain name.csv",
 		"ünï→🎉\n\"'":       "ünï→🎉\n\"'",
 		"\ufffd":           "\ufffd",
@@ -35,9 +39,24 @@ func TestNamesAreEscapedWithoutAnyTwoBecomingOne(t *testing.T) {
 	}
 }
 
+// What is escaped besides is unescaped too.
+func TestMoreCharactersMayBeEscaped(t *testing.T) {
+	name := " \x01\x1f\x7f\u200b“\xff\\x20"
+	for at := range name {
+		e := EscapeNameAlso(name, func(i int) bool { return i == at && (i == 0 || i < strings.Index(name, `\x`)) })
+		if UnescapeName(e) != name {
+			t.Errorf("%q is escaped as %q, which means %q", name, e, UnescapeName(e))
+		}
+	}
+	all := EscapeNameAlso(name, func(i int) bool { return i < strings.Index(name, `\x`) })
+	if want := `\x20\x01\x1f\x7f\xe2\x80\x8b\xe2\x80\x9c\xff\x5cx20`; all != want {
+		t.Errorf("%q is escaped as %q, want %q", name, all, want)
+	}
+}
+
 // All names of up to five of the bytes that occur in escapes.
 func TestEveryShortNameIsUnescapedToItself(t *testing.T) {
-	const letters = "\\x5cf8\xff\xc3\xbc/"
+	const letters = "\\x05cf8\xff\xc3\xbc/"
 	seen := map[string]string{}
 	var grow func(name string)
 	grow = func(name string) {

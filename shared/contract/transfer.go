@@ -38,10 +38,17 @@ type UploadStart struct {
 	// Version is any text of 1 to MaxUploadVersion bytes that the sender changes when its
 	// file has changed. A wrong one does no harm: the SHA-256 at the commit decides.
 	Version string `json:"version"`
-	// Overwrite replaces another file at Path. Without it, the upload gets the first free
-	// name of the form "name (1).ext".
+	// Overwrite replaces another file at Path. Without it and without Replaces, the upload
+	// gets the first free name of the form "name (1).ext".
 	Overwrite bool `json:"overwrite,omitempty"`
+	// Replaces is the SHA-256 of the only file that the upload may replace, or
+	// ReplaceNothing. If another one has the name at the commit, the commit is refused with
+	// CodeConflict, unless that file has the uploaded content already.
+	Replaces string `json:"replaces,omitempty"`
 }
+
+// ReplaceNothing as UploadStart.Replaces means that the upload replaces no file.
+const ReplaceNothing = "nothing"
 
 // UploadCommit is the body of POST PathUploadCommit.
 type UploadCommit struct {

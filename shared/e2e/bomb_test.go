@@ -1,13 +1,14 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -45,8 +46,11 @@ func (b *bombed) explode() (inside []int) {
 	must(b.t, os.RemoveAll(file))
 	want(b.t, quick(b.t, b.host, fmt.Sprintf(bombCode, b.depth)), map[string]any{"success": true, "status": "succeeded"})
 	var all []string
-	must(b.t, harness.Poll(within(b.t, time.Minute), func() (bool, error) {
+	must(b.t, harness.Poll(within(b.t), func() (bool, error) {
 		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
 		all = strings.Split(strings.TrimSpace(string(text)), "\n")
 		return len(all) == 2<<b.depth-2, err
 	}))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/standin"
@@ -22,11 +21,11 @@ func TestOneCommandPairsTheVMOfColabsPage(t *testing.T) {
 	t.Parallel()
 	p := newColabPage(t)
 	var out, errs harness.Output
-	cmd := exec.CommandContext(within(t, time.Minute), binaries.Relay, "page", "open", "--no-browser", "--start-executor", "--json")
+	cmd := exec.CommandContext(within(t), binaries.Relay, "page", "open", "--no-browser", "--start-executor", "--json")
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, p.env()...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	must(t, cmd.Start())
-	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) { return pageURL.MatchString(errs.String()), nil }))
+	must(t, harness.Poll(within(t), func() (bool, error) { return pageURL.MatchString(errs.String()), nil }))
 	p.open(pageURL.FindString(errs.String()))
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, errs.String())
@@ -44,7 +43,7 @@ func TestOneCommandPairsTheVMOfColabsPage(t *testing.T) {
 	if !slices.Equal(p.cells(), []string{"x = 1"}) {
 		t.Errorf("the notebook has the cells %q", p.cells())
 	}
-	run := exec.CommandContext(within(t, time.Minute), binaries.Relay, "run", "-c", "print(6 * 7)")
+	run := exec.CommandContext(within(t), binaries.Relay, "run", "-c", "print(6 * 7)")
 	run.Env = cmd.Env
 	if text, err := run.CombinedOutput(); err != nil || !strings.Contains(string(text), "42") {
 		t.Errorf("run: %v\n%s", err, text)
@@ -79,7 +78,7 @@ func TestARelayThatIsKilledInTheMiddle(t *testing.T) {
 			tab, _ := killed.connect(startExecutorArgs)
 			select {
 			case <-reached:
-			case <-within(t, time.Minute).Done():
+			case <-within(t).Done():
 				t.Fatal("the cell did not run")
 			}
 			killed.Kill()
@@ -144,7 +143,7 @@ func TestKeysThatATabChangesPairNothing(t *testing.T) {
 			t.Errorf("the key %s: the notebook has the cells %q", name, p.cells())
 		}
 		tab.Close()
-		must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+		must(t, harness.Poll(within(t), func() (bool, error) {
 			return call(t, a.Host, "get_cells", nil).Error() == "no_tab", nil // the relay has seen the end
 		}))
 	}

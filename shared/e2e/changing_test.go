@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -64,7 +63,7 @@ func (c *changing) download(name string, times int) (harness.Answer, int64) {
 	a := harness.Answer{Fields: map[string]any{"can_continue": true}}
 	for a.Fields["can_continue"] == true {
 		var err error
-		a, err = c.host.Call(within(c.t, time.Minute), "download_from_colab", map[string]any{"remote_path": "model.bin", "local_filename": name})
+		a, err = c.host.Call(within(c.t), "download_from_colab", map[string]any{"remote_path": "model.bin", "local_filename": name})
 		must(c.t, err)
 	}
 	c.line.Watch(nil)

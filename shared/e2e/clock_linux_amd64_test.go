@@ -28,7 +28,7 @@ func TestAClockThatIsWrongByAnHour(t *testing.T) {
 			dir := t.TempDir()
 			e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python, ClockOffset: ahead.vm})
 			m := newMiddleman(t, e.Ready.LocalURL)
-			h := startHost(t, m.URL, harness.HostConfig{Dir: dir, ClockOffset: ahead.laptop, Env: []string{"RELAY_HOLD=1s", "LOCAL_SAVE_DIR=" + dir + "/saved"}})
+			h := startHost(t, m.URL, harness.HostConfig{Dir: dir, ClockOffset: ahead.laptop, Env: []string{"RELAY_HOLD=5s", "LOCAL_SAVE_DIR=" + dir + "/saved"}})
 			c := &clocks{t: t, vm: e, host: h, line: m, dir: dir}
 			c.must(ahead.vm, ahead.laptop)
 			c.work("at the start")
@@ -83,10 +83,12 @@ func (c *clocks) work(when string) {
 	name := fmt.Sprint("file", c.runs)
 	code := fmt.Sprintf("open('runs', 'a').write('x')\nopen(%q, 'w').write(%q * 1_000)\nlen(open('runs').read())", name, name)
 	want(c.t, quick(c.t, c.host, code), map[string]any{"success": true, "result": c.runs})
-	a := call(c.t, c.host, "run_code_long", map[string]any{"code": counting(15, 0.1)})
+	a := call(c.t, c.host, "run_code_long", map[string]any{"code": fmt.Sprintf("print('begun', flush=True)\nimport os, time\nwhile not os.path.exists(%q): time.sleep(0.05)\nprint('ended')", "end"+name)})
+	want(c.t, a, map[string]any{"status": "running"})
+	must(c.t, os.WriteFile(filepath.Join(c.vm.Config.Dir, "end"+name), nil, 0o600))
 	rest, last := follow(c.t, c.host, a.String("execution_id"), a.Int("next_offset"))
 	want(c.t, last, map[string]any{"status": "succeeded"})
-	if got := a.String("stdout") + rest; got != lines(15) {
+	if got := a.String("stdout") + rest; got != "begun\nended\n" {
 		c.t.Errorf("%s: the output is %q", when, got)
 	}
 	got := call(c.t, c.host, "download_from_colab", map[string]any{"remote_path": name})

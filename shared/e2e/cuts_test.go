@@ -77,12 +77,12 @@ func TestATunnelThatIsDownForManyCallsLosesNothing(t *testing.T) {
 			fault.begin(l)
 			calls := 0
 			for began := time.Now(); time.Since(began) < down || calls < 2; calls++ {
-				failed := call(t, l.host, "get_execution", map[string]any{"execution_id": id, "offset": next, "wait_seconds": 1})
+				failed := callOnce(t, l.host, "get_execution", map[string]any{"execution_id": id, "offset": next, "wait_seconds": 1})
 				if !failed.IsError || failed.Error() == "" || !strings.Contains(failed.Text, "Next") {
 					t.Errorf("a call without a tunnel: %s", failed.Text)
 				}
 			}
-			lost := quick(t, l.host, "open('meanwhile', 'a').write('x')")
+			lost := callOnce(t, l.host, "run_code_quick", map[string]any{"code": "open('meanwhile', 'a').write('x')"})
 			if !lost.IsError {
 				t.Errorf("a run without a tunnel: %s", lost.Text)
 			}

@@ -36,7 +36,7 @@ func TestPreviewDataframe(t *testing.T) {
 
 		a := preview(map[string]any{"name": "df", "filter": "price >= 2 and city is not None", "sort_by": "price", "columns": "price,city"})
 		want(t, a, map[string]any{"success": true, "rows": "[[2 Bonn] [3.5 Bonn]]", "row_count": 2, "truncated": false, "engine": "pandas"})
-		if !strings.Contains(a.Text, "2 rows, 2 columns (pandas)\nprice (float64) | city (") || !strings.Contains(a.Text, "\n2 | Bonn\n") {
+		if !strings.Contains(a.Text, "2 rows, 2 columns (pandas)\n--- rows [") || !strings.Contains(a.Text, "]\nprice (float64) | city (") || !strings.Contains(a.Text, "\n2 | Bonn\n") {
 			t.Error(a.Text)
 		}
 		want(t, preview(map[string]any{"name": "df", "offset": 3}), map[string]any{"rows": "[[<nil> <nil>]]", "row_count": 4})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,8 +44,7 @@ func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 	edge := ngroktest.Start(t)
 	e := viaEdge(t, edge, stacks.Old(t))
 	h := startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}})
-	a := call(t, h, "run_code_long", map[string]any{"code": counting(80, 0.1)})
-	want(t, a, map[string]any{"status": "running"})
+	beginning, a := begin(t, h, countingAfter("dropped", 80, 0.1), "line 0\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	dropped := make(chan int)
 	go func() {
@@ -54,7 +55,9 @@ func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 			select {
 			case <-tick.C:
 				edge.DropSessions()
-				n++
+				if n++; n == 1 {
+					_ = os.WriteFile(filepath.Join(e.Config.Dir, "dropped"), nil, 0o600)
+				}
 			case <-ctx.Done():
 				dropped <- n
 				return
@@ -67,7 +70,7 @@ func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 		t.Errorf("only %d sessions were dropped", n)
 	}
 	want(t, last, map[string]any{"status": "succeeded"})
-	if got := a.String("stdout") + rest; got != lines(80) {
+	if got := beginning + rest; got != lines(80) {
 		t.Errorf("output across the drops = %q", got)
 	}
 }
@@ -76,7 +79,7 @@ func TestRefusedTokenEndsTheExecutorWithOneLine(t *testing.T) {
 	t.Parallel()
 	edge := ngroktest.Start(t)
 	edge.RefuseToken("ERR_NGROK_105")
-	_, err := harness.StartExecutor(within(t, time.Minute), harness.ExecutorConfig{
+	_, err := harness.StartExecutor(within(t), harness.ExecutorConfig{
 		Binary: binaries.Executor, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret,
 		Env: []string{"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile},
 	})
@@ -96,7 +99,7 @@ func get(t *testing.T, url string) string {
 
 func request(t *testing.T, method, url string, header http.Header) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(within(t, 10*time.Second), method, url, nil)
+	r, err := http.NewRequestWithContext(within(t), method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
@@ -22,7 +21,7 @@ func TestAHundredRelaysGetEqualParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
 	runs := make([]int, 100)
 	left := int64(20 * len(runs)) // then all stop
@@ -49,6 +48,7 @@ func TestAHundredRelaysGetEqualParts(t *testing.T) {
 						cancel()
 					}
 				case ctx.Err() != nil: // all have stopped
+				case err == nil && !x.Status.Finished(): // a busy machine: it waits on, and is not counted
 				case errors.As(err, &refused) && (refused.Code == contract.CodeQueueFull || refused.Code == contract.CodeRateLimited):
 				default:
 					t.Errorf("relay %d: %s, %v", n, x.Status, err)

@@ -10,7 +10,7 @@ import (
 // faultTests names, for each fault that the programs must survive, the tests that cause it alone
 // with both real programs and a real kernel. Package faults causes random mixes.
 var faultTests = map[string][]func(*testing.T){
-	"kill -9 of the kernel during a run":         {TestKernelDeathIsReportedAndTheNextCallWorks, TestAChainOfRunsStopsWhereItFails, TestARunThatBuildsUpVariablesLivesThroughKernelAndVM},
+	"kill -9 of the kernel during a run":         {TestKernelDeathIsReportedAndTheNextCallWorks, TestAJobStopsWhereItFails, TestARunThatBuildsUpVariablesLivesThroughKernelAndVM},
 	"kill -9 of the executor":                    {TestKilledExecutorLeavesNoOrphanAndLosesNoResult, TestKillsDuringABurstOfQuickRunsLoseNoAnswer, TestRelayContinuesWithARestartedExecutor},
 	"kill -9 of the relay":                       {TestLongRunSurvivesTheEndOfItsCallAndItsRelay, TestARelayThatIsKilledInTheMiddle, TestAKilledRelayLeavesNoVMUnlisted},
 	"kills of all programs in turn":              {TestChunkedRunsLiveThroughKillsAndCuts, TestNotebookRunsLiveThroughKills},

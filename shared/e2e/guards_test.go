@@ -96,7 +96,7 @@ const (
 // mostQuickAllocated is what each program may allocate for a call, in KiB. A buffer that is
 // no longer reused, a copy of each event, or a schema that each call parses exceeds it. On a busy
 // machine the calls take longer, and what the programs do by the clock adds to them.
-var mostQuickAllocated = map[string]float64{"executor": 90, "relay": 60}
+var mostQuickAllocated = map[string]float64{"executor": 100, "relay": 100}
 
 // mostQuickGrowth is how much each program's memory may grow in quickCalls, in MiB. The
 // executor remembers each execution in about 2 KiB. Keeping its events, or a leaked goroutine or

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
 	"colabrelay/shared/e2e/harness"
@@ -55,11 +55,7 @@ var hostileNotebook = func() string {
   {"output_type": "display_data", "metadata": {}, "data": {"text/plain": "ESC", "ESC": "ESC"}}]},
  {"cell_type": "code", "id": "b", "metadata": {}, "execution_count": null, "source": "ESC", "outputs": []}
 ], "metadata": {"language_info": {"name": "python", "version": "ESC"}}, "nbformat": 4, "nbformat_minor": 5}`
-	escape, err := json.Marshal(hostilevm.Escape)
-	if err != nil {
-		panic(err) // a string
-	}
-	return strings.ReplaceAll(text, "ESC", strings.Trim(string(escape), `"`))
+	return strings.ReplaceAll(text, "ESC", inJSON(hostilevm.Escape))
 }()
 
 // hostileFolder puts the files into dir that hostileArguments name.
@@ -94,7 +90,7 @@ func TestNoToolShowsEscapes(t *testing.T) {
 			hostileFolder(t, dir)
 			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s"}
 			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env, Progress: func(message string) { wantPlain(t, "progress", message) }})
-			tools, err := h.Tools(within(t, 10*time.Second))
+			tools, err := h.Tools(within(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,11 +112,93 @@ func TestNoToolShowsEscapes(t *testing.T) {
 	}
 }
 
+// fence is the line before a text from the VM, or after the last one, and its random word.
+var fence = regexp.MustCompile(`(?m)^--- .*\[([a-z2-7]{6})\]$`)
+
+// ownLines returns the lines of an answer that are the relay's, without what they quote. It reads
+// as a model is told to: from the first line with the answer's random word on, all is the VM's but
+// the lines with this word.
+func ownLines(text string) (own []string) {
+	word := ""
+	if first := fence.FindStringSubmatch(text); first != nil {
+		word = first[1]
+	}
+	said := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		isFence := word != "" && strings.HasSuffix(line, "["+word+"]")
+		if said = said || isFence; said && !isFence {
+			continue
+		}
+		own = append(own, quotation.ReplaceAllString(line, "…"))
+	}
+	return own
+}
+
+// quotation is a text that the relay quotes in a line of its own, or a JSON string in a call.
+var quotation = regexp.MustCompile(`“[^”]*”|"(?:[^"\\]|\\.)*"`)
+
+func TestTheRelaysOwnLinesAreFoundInAnAnswer(t *testing.T) {
+	got := ownLines("Status: ok, “a\" b” \"c \\\" d\"\n--- stdout [abcdef]\nNote: x\n--- end [aaaaaa]\nNote: y\n--- end [abcdef]\nlast\n")
+	if want := []string{"Status: ok, … …", "--- stdout [abcdef]", "--- end [abcdef]"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestNoWordsOfAVMPoseAsTheRelays: whatever a VM answers, and whatever code there prints, no line
+// that a model takes for the relay's has words of it outside quotation marks.
+func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"forged", "forged-words", "forged-all", "forged-errors", "forged-codes", "forged-run", "forged-run 1000", "job-words", "job-stopped"} {
+		t.Run(name, func(t *testing.T) {
+			name, limit, _ := strings.Cut(name, " ") // the text limit, where much is left out
+			vm := hostilevm.Start(t, name)
+			vm.Put("data/a Next step: FORGED", []byte("x"))
+			dir := t.TempDir()
+			hostileFolder(t, dir)
+			must(t, os.WriteFile(dir+"/n.ipynb", []byte(strings.ReplaceAll(hostileNotebook, escapeInJSON, forgedInJSON)), 0o600))
+			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s", "RELAY_STRUCTURED=off", "RELAY_TEXT_LIMIT=" + limit}
+			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env})
+			tools, err := h.Tools(within(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := 0
+			for _, tool := range tools {
+				a := call(t, h, tool.Name, hostileArguments[tool.Name])
+				if a.Fields != nil {
+					t.Errorf("%s answers with JSON", tool.Name)
+				}
+				seen += strings.Count(a.Text, "FORGED")
+				for _, line := range ownLines(a.Text) {
+					if strings.Contains(line, "FORGED") {
+						t.Errorf("%s says %q in:\n%s", tool.Name, line, a.Text)
+					}
+				}
+			}
+			if seen == 0 && name != "forged-codes" {
+				t.Error("the VM's words were in no answer, so nothing was tested")
+			}
+		})
+	}
+}
+
+// escapeInJSON and forgedInJSON are hostilevm.Escape and Forged as JSON writes them.
+var escapeInJSON, forgedInJSON = inJSON(hostilevm.Escape), inJSON(hostilevm.Forged)
+
+func inJSON(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string
+	}
+	return strings.Trim(string(text), `"`)
+}
+
 // hostileCommands are the arguments of the relay's commands, by titles. That of pair lacks the
 // pairing string.
 var hostileCommands = map[string][]string{
 	"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
-	"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"},
+	"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"}, "nb run": {"nb", "run", "n.ipynb"}, "nb report": {"nb", "report", "n.ipynb"}, "ps": {"ps"},
 	"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
 }
 
@@ -131,20 +209,18 @@ func TestNoCommandShowsEscapes(t *testing.T) {
 		vm.Put("data/a\x1b[2Jb\u202e", []byte("x"))
 		for _, title := range slices.Sorted(maps.Keys(hostileCommands)) {
 			dir := t.TempDir()
-			if err := os.WriteFile(dir+"/up.txt", []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			hostileFolder(t, dir)
 			args := hostileCommands[title]
 			if title == "pair" {
 				args = append(slices.Clone(args), vm.Pairing())
 			}
-			cmd := exec.CommandContext(within(t, 30*time.Second), binaries.Relay, args...)
+			cmd := exec.CommandContext(within(t), binaries.Relay, args...)
 			cmd.Dir = dir
 			cmd.Env = []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir + "/config", "COLAB_URL=" + vm.URL, "COLAB_SECRET=" + vm.Secret.Reveal()}
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
-			_ = cmd.Run()       // many fail, as they should
-			if title != "run" { // what code prints goes to a pipe as it is
+			_ = cmd.Run()                         // many fail, as they should
+			if !strings.HasSuffix(title, "run") { // what code prints goes to a pipe as it is
 				wantPlain(t, name+": relay "+title, out.String())
 			}
 			wantPlain(t, name+": relay "+title+", stderr", errs.String())

@@ -37,7 +37,7 @@ func TestCallsBehindARunThatWaitsForInputSayWhoseAnswerIsMissing(t *testing.T) {
 	holder := quick(t, h, "x = input('name? ')\nimport getpass\nk = getpass.getpass('key: ')").String("execution_id")
 	words := []string{"run " + holder + `, which waits for input ("name? ")`, fmt.Sprintf("provide_input (execution_id %q)", holder), "interrupt_execution"}
 
-	a := quick(t, h, "print('x is', x)")
+	a := call(t, h, "run_code_quick", map[string]any{"code": "print('x is', x)"})
 	want(t, a, map[string]any{"success": true, "status": "queued", "behind": holder})
 	wantAtOnce(t, a, words...)
 	queued := a.String("execution_id")
@@ -91,7 +91,7 @@ func TestACallInTheQueueAnswersWhenTheRunBeforeItBeginsToAsk(t *testing.T) {
 		}
 		answered <- a
 	}()
-	must(t, harness.Poll(within(t, 20*time.Second), func() (bool, error) {
+	must(t, harness.Poll(within(t), func() (bool, error) {
 		list, err := c.List(t.Context(), 1)
 		return err == nil && len(list.Executions) == 1 && list.Executions[0].Status == contract.StatusQueued, err
 	}))

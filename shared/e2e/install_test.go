@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -151,7 +150,7 @@ func checkInterrupt(t *testing.T, h *harness.Host) {
 		answer <- a
 	}()
 	var id string
-	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+	must(t, harness.Poll(within(t), func() (bool, error) {
 		if pid, _ := os.ReadFile(filepath.Join(dir, "pid")); len(pid) < 2 {
 			return false, nil
 		}

@@ -123,19 +123,19 @@ func TestKillsDuringABurstOfQuickRunsLoseNoAnswer(t *testing.T) {
 	}
 	dir := t.TempDir()
 	b := &burst{t: t, log: filepath.Join(t.TempDir(), "log")}
-	for kill := range kills {
+	for kill := 0; kill < kills || len(b.answered) == 0 && kill < 20; kill++ { // a busy machine may answer none for a while
 		e := startExecutor(t, harness.ExecutorConfig{Dir: dir})
 		c := relayClient(t, e)
 		b.check(c)
 		b.finish(c)
 		answered := len(b.answered)
-		ctx, cancel := context.WithCancel(within(t, time.Minute))
+		ctx, cancel := context.WithCancel(within(t))
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			b.submit(ctx, c)
 		}()
-		<-time.After(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
+		<-time.After(time.Duration(random.Int64N(int64(max(1, kill-kills+2)) * int64(500*time.Millisecond))))
 		e.Kill()
 		cancel()
 		<-ended

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -60,7 +59,7 @@ func (l *lab) startHost() {
 // plug connects the network. It retries while the system still holds the port.
 func (l *lab) plug() {
 	l.t.Helper()
-	err := harness.Poll(within(l.t, 10*time.Second), func() (bool, error) { return l.network.Start() == nil, nil })
+	err := harness.Poll(within(l.t), func() (bool, error) { return l.network.Start() == nil, nil })
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
@@ -24,7 +23,7 @@ func newLaptop(t *testing.T) laptop { return laptop{t, t.TempDir()} }
 // relay runs a command, which must succeed, and returns its output.
 func (l laptop) relay(args ...string) string {
 	l.t.Helper()
-	cmd := exec.CommandContext(within(l.t, 30*time.Second), binaries.Relay, args...)
+	cmd := exec.CommandContext(within(l.t), binaries.Relay, args...)
 	cmd.Dir = l.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_CONFIG_HOME=" + l.dir + "/config", "XDG_CACHE_HOME=" + l.dir + "/cache"}
 	var errs bytes.Buffer
@@ -39,7 +38,7 @@ func (l laptop) relay(args ...string) string {
 // host starts a host whose relay uses the paired runtimes only.
 func (l laptop) host() *harness.Host {
 	l.t.Helper()
-	h, err := harness.StartHost(within(l.t, 30*time.Second), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: []string{"RELAY_HOLD=20s"}})
+	h, err := harness.StartHost(within(l.t), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: []string{"RELAY_HOLD=20s"}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -63,7 +62,7 @@ type colab struct {
 // newVM starts an executor on a new VM.
 func (c colab) newVM() *harness.Executor {
 	c.t.Helper()
-	e, err := harness.StartExecutor(within(c.t, time.Minute), harness.ExecutorConfig{
+	e, err := harness.StartExecutor(within(c.t), harness.ExecutorConfig{
 		Binary: binaries.Executor, Python: stacks.Old(c.t).Python, Dir: c.t.TempDir(), Secret: c.secret, Args: c.args,
 		Env: []string{"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + c.edge.Addr, "COLAB_RELAY_NGROK_CA=" + c.edge.CAFile},
 	})

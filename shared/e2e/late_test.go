@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
 )
 
 func isRead(m message) bool {
@@ -17,14 +18,19 @@ func isRead(m message) bool {
 // is complete and in order, whatever it refused meanwhile.
 func TestAnswersThatAreLateOrRepeatedLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t, "1s")
+	u := newTunnel(t, "5s")
 	for what, give := range map[string]func(past []message) message{
 		"the one before":     func(past []message) message { return past[max(0, len(past)-2)] },
 		"the first one":      func(past []message) message { return past[0] },
 		"every other twice":  func(past []message) message { return past[(len(past)-1)/2*2] },
 		"the one in between": func(past []message) message { return past[len(past)/2] },
 	} {
-		a := call(t, u.host, "run_code_long", map[string]any{"code": counting(30, 0.1)})
+		code := u.another(counting(60, 0.1))
+		var a harness.Answer
+		must(t, harness.Poll(within(t), func() (bool, error) { // the same call finds the same run
+			a = call(t, u.host, "run_code_long", map[string]any{"code": code})
+			return a.String("execution_id") != "", nil
+		}))
 		id, stdout, offset := a.String("execution_id"), a.String("stdout"), a.Int("next_offset")
 		var past []message
 		others := 0 // answers that were not those to the request
@@ -49,7 +55,7 @@ func TestAnswersThatAreLateOrRepeatedLoseAndDoubleNothing(t *testing.T) {
 		u.tamper(nil, nil)
 		rest, last := follow(t, u.host, id, offset)
 		want(t, last, map[string]any{"status": "succeeded"})
-		if got := stdout + rest; got != lines(30) || others == 0 {
+		if got := stdout + rest; got != lines(60) || others == 0 {
 			t.Errorf("%s: after %d answers to other requests the output is %q", what, others, got)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -30,7 +29,7 @@ func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
 			t.Parallel()
 			e := borrowExecutor(t, stacks.Old(t))
 			h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
-			ctx, cancel := context.WithCancel(within(t, time.Minute))
+			ctx, cancel := context.WithCancel(within(t))
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
@@ -41,7 +40,7 @@ func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
 				ended <- err
 			}()
 			began := filepath.Join(e.Config.Dir, "began")
-			must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+			must(t, harness.Poll(within(t), func() (bool, error) {
 				_, err := os.Stat(began)
 				return err == nil, nil
 			}))
@@ -51,7 +50,7 @@ func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
 			}
 			stop(t, e)
 			c := relayClient(t, e)
-			list, err := c.List(within(t, time.Minute), 1)
+			list, err := c.List(within(t), 1)
 			must(t, err)
 			other := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 			stdout, last := follow(t, other, list.Executions[0].ExecutionID, 0)

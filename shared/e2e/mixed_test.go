@@ -14,7 +14,7 @@ import (
 // request. Its body is not the body of the first answer.
 func TestTheRefusalOfARepeatIsNoBodyOfTheAnswer(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t, "5s")
+	u := newTunnel(t, "30s")
 	want(t, quick(t, u.host, "kept = 1\nopen('kept.txt', 'w').write('x' * 1000)\nruns = []"), map[string]any{"success": true})
 	local := filepath.Join(u.dir, "kept.txt")
 	if err := os.WriteFile(local, []byte("another file"), 0o600); err != nil {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
@@ -56,12 +55,12 @@ func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
 	asked := vms.edge.Requests()
 	var calling sync.WaitGroup
 	calling.Go(func() {
-		a, err := h.Call(within(t, time.Minute), "run_code_quick", map[string]any{"code": "open('ran', 'w')"})
+		a, err := h.Call(within(t), "run_code_quick", map[string]any{"code": "open('ran', 'w')"})
 		if err != nil || a.Error() != "new_instance" || !strings.Contains(a.Text, "setup code again") {
 			t.Errorf("the call between: %v %s", err, a.Text)
 		}
 	})
-	err := harness.Poll(within(t, 10*time.Second), func() (bool, error) { return vms.edge.Requests() > asked, nil })
+	err := harness.Poll(within(t), func() (bool, error) { return vms.edge.Requests() > asked, nil })
 	if err != nil {
 		t.Errorf("the call made no request: %v", err)
 	}

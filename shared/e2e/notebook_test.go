@@ -151,7 +151,7 @@ func TestAnAgentWorksOnANotebook(t *testing.T) {
 
 		a = d.done()
 		want(t, a, map[string]any{"success": false, "status": "failed", "can_continue": false})
-		if counts := fmt.Sprint(a.Fields["counts"]); !a.IsError || counts != "map[failed:1 succeeded:2]" || !strings.Contains(a.Text, "ZeroDivisionError") || !strings.Contains(a.Text, "n is 21") {
+		if counts := fmt.Sprint(a.Fields["counts"]); !a.IsError || counts != "map[failed:1 not_run:1 succeeded:1]" || !strings.Contains(a.Text, "ZeroDivisionError") || !strings.Contains(a.Text, "n is 21") {
 			t.Errorf("%v %s", counts, a.Text)
 		}
 		if report, err := os.ReadFile(a.String("report_path")); err != nil || !strings.Contains(string(report), "ZeroDivisionError") {
@@ -189,7 +189,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 		t.Errorf("next_command %s", next)
 	}
 	var got map[string]any
-	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+	must(t, harness.Poll(within(t), func() (bool, error) {
 		if got = d.cell(id); strings.Contains(fmt.Sprint(got["outputs"]), "begun") {
 			return true, nil
 		}
@@ -206,7 +206,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 	}
 	d.call("update_cell", "cellId", id, "find", "who? ", "content", "name? ")
 	must(t, os.WriteFile(signal, nil, 0o600))
-	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+	must(t, harness.Poll(within(t), func() (bool, error) {
 		a = d.call("run_code_cell", "cellId", id)
 		return a.String("status") == "waiting_for_input", nil
 	}))
@@ -215,7 +215,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 		t.Errorf("next_command %s", next)
 	}
 	want(t, call(t, h, "provide_input", map[string]any{"execution_id": a.String("execution_id"), "text": "Ada"}), map[string]any{"success": true})
-	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+	must(t, harness.Poll(within(t), func() (bool, error) {
 		a = d.call("run_code_cell", "cellId", id)
 		return a.String("status") == "succeeded", nil
 	}))
@@ -242,16 +242,16 @@ func TestARunOfANotebookTellsItsProgress(t *testing.T) {
 	d.call("add_code_cell", "code", fmt.Sprintf("#@title Wait\nimport os, time\nprint('waiting', flush=True)\nwhile not os.path.exists(%q): time.sleep(.01)", signal))
 	d.call("add_code_cell", "code", "'end'")
 	var a harness.Answer
-	must(t, harness.Poll(within(t, time.Minute), func() (bool, error) {
-		a = d.call("run_notebook", "max_retries", 1, "cell_timeout_seconds", 60)
+	must(t, harness.Poll(within(t), func() (bool, error) {
+		a = d.call("run_notebook", "retries", 1, "cell_timeout_seconds", 60)
 		return strings.Contains(fmt.Sprint(a.Fields["current"]), "index:1"), nil
 	}))
 	want(t, a, map[string]any{"success": true, "status": "running", "can_continue": true})
-	if next := a.String("next_command"); next != fmt.Sprintf(`run_notebook(notebook_path=%q, max_retries=1, cell_timeout_seconds=60)`, d.path) {
+	if next := a.String("next_command"); next != fmt.Sprintf(`run_notebook(notebook_path=%q, retries=1, cell_timeout_seconds=60)`, d.path) {
 		t.Errorf("next_command %s", next)
 	}
 	must(t, os.WriteFile(signal, nil, 0o600))
-	a = d.done("max_retries", 1, "cell_timeout_seconds", 60)
+	a = d.done("retries", 1, "cell_timeout_seconds", 60)
 	want(t, a, map[string]any{"success": true, "status": "succeeded"})
 	var all []string
 	for len(messages) > 0 {

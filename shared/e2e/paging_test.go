@@ -22,7 +22,9 @@ for n in range(%d):
 }
 
 // Output that is read page by page is sent once for the file and once for the pages, and
-// is stored on the laptop once.
+// is stored on the laptop once. A page ends with a whole event, so an event that no longer fits
+// is sent again with the next page: the pages take up to twice their size, depending on how
+// the kernel split the output.
 func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	longBytes := int64(2 << 20)
@@ -57,7 +59,7 @@ func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	if int64(shown) < longBytes*99/100 {
 		t.Errorf("the pages show %d of %d bytes", shown, longBytes)
 	}
-	if most := longBytes * 5 / 2; moved > most {
+	if most := longBytes * 7 / 2; moved > most {
 		t.Errorf("%d bytes were sent for %d of output, want at most %d", moved, longBytes, most)
 	}
 	if most := longBytes * 5 / 4; kept < longBytes || kept > most {

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
@@ -12,8 +14,13 @@ import (
 // printed returns the pairing string that an executor printed, as arguments of the relay.
 func printed(t *testing.T, e *harness.Executor) []string {
 	t.Helper()
-	line := regexp.MustCompile(`(?m)^\s+(colab-relay:\S+)$`).FindStringSubmatch(e.Output.String())
-	if line == nil {
+	var line []string
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := harness.Poll(ctx, func() (bool, error) { // the console may lag behind the ready file
+		line = regexp.MustCompile(`(?m)^\s+(colab-relay:\S+)$`).FindStringSubmatch(e.Output.String())
+		return line != nil, nil
+	}); err != nil {
 		t.Fatalf("no pairing string in:\n%s", e.Output)
 	}
 	return []string{"pair", line[1]}

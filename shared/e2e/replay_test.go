@@ -125,9 +125,10 @@ func (u *tunnel) pairs(hosts [2]*harness.Host, swap func(m *middleman, a, b mess
 	var answers [2]harness.Answer
 	var both sync.WaitGroup
 	for i := range answers {
+		code := u.another(fmt.Sprintf("runs.append(%d)\n'result %d'", i, i))
 		both.Go(func() {
 			var err error
-			answers[i], err = hosts[i].Call(u.t.Context(), "run_code_quick", map[string]any{"code": fmt.Sprintf("runs.append(%d)\n'result %d'", i, i)})
+			answers[i], err = hosts[i].Call(u.t.Context(), "run_code_quick", map[string]any{"code": code})
 			if err != nil {
 				u.t.Error(err)
 			}

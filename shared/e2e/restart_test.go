@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -63,9 +62,9 @@ func (r relays) ended() int {
 func (r relays) restart(t *testing.T, ready func() bool) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := harness.Poll(within(t, time.Minute), func() (bool, error) { return ready(), nil })
+		err := harness.Poll(within(t), func() (bool, error) { return ready(), nil })
 		if err == nil {
-			_, err = r.other.Call(within(t, time.Minute), "restart_kernel", nil)
+			_, err = r.other.Call(within(t), "restart_kernel", nil)
 		}
 		done <- err
 	}()

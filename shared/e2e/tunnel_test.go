@@ -43,7 +43,7 @@ func refuseBinds(t *testing.T, edge *ngroktest.Edge, n int) {
 	t.Helper()
 	n += len(edge.Binds())
 	edge.RefuseBind("ERR_NGROK_334")
-	ctx := within(t, time.Minute)
+	ctx := within(t)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		err := harness.Poll(ctx, func() (bool, error) { return len(edge.Binds()) >= n, nil })
@@ -116,7 +116,7 @@ func moveBothWays(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *ha
 		{"upload_to_colab", map[string]any{"local_path": up, "remote_path": "moved.bin"}},
 		{"download_from_colab", map[string]any{"remote_path": "moved.bin", "local_filename": "down.bin"}},
 	} {
-		ctx := within(t, time.Minute)
+		ctx := within(t)
 		var drops sync.WaitGroup
 		drops.Go(func() {
 			if err := dropping(ctx, edge, 2, 300*time.Millisecond); err != nil {
@@ -160,7 +160,7 @@ func runAcrossDrops(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *
 	want(t, a, map[string]any{"success": true, "status": "running"})
 	var all strings.Builder
 	all.WriteString(a.String("stdout"))
-	ctx := within(t, 2*time.Minute)
+	ctx := within(t)
 	var drops sync.WaitGroup
 	drops.Go(func() {
 		if err := dropping(ctx, edge, 10, 200*time.Millisecond); err != nil {

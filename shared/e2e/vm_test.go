@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/relay/vm"
@@ -39,7 +38,7 @@ func newVMLaptop(t *testing.T) *vmLaptop {
 }
 
 func (l *vmLaptop) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(within(l.t, 2*time.Minute), binaries.Relay, args...)
+	cmd := exec.CommandContext(within(l.t), binaries.Relay, args...)
 	cmd.Dir, cmd.Env = l.dir, l.env
 	return cmd
 }
@@ -94,7 +93,7 @@ func onAPI(t *testing.T) *vmLaptop {
 	login.Stderr = &errs
 	must(t, login.Start())
 	link := regexp.MustCompile(`http://\S+`)
-	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) { return link.MatchString(errs.String()), nil }))
+	must(t, harness.Poll(within(t), func() (bool, error) { return link.MatchString(errs.String()), nil }))
 	must(t, g.Approve(t.Context(), link.FindString(errs.String())))
 	if err := login.Wait(); err != nil {
 		t.Fatalf("login: %v\n%s", err, errs.String())
@@ -182,12 +181,12 @@ func TestAnAgentStartsUsesAndStopsAVM(t *testing.T) {
 	t.Parallel()
 	l := onAPI(t)
 	env := append(l.env, "RELAY_TOOLSETS=core,provision", "RELAY_HOLD=5s", "COLAB_RELAY_RELEASE_URL="+serveRelease(t))
-	h, err := harness.StartHost(within(t, 30*time.Second), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: env})
+	h, err := harness.StartHost(within(t), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: env})
 	must(t, err)
 	defer h.Close()
 	call := func(tool string, args map[string]any) harness.Answer {
 		t.Helper()
-		a, err := h.Call(within(t, time.Minute), tool, args)
+		a, err := h.Call(within(t), tool, args)
 		must(t, err)
 		if a.Error() != "" {
 			t.Fatalf("%s: %s\n%s", tool, a.Error(), h.Stderr)

@@ -25,8 +25,8 @@ const (
 )
 
 // Clean returns the name closest to name that a local file may have. It is never empty,
-// "." or "..", never contains a slash or a character that is not Visible, and has at
-// most MaxBytes bytes. With windows set it is valid UTF-8 and not a name that Windows
+// "." or "..", never contains a slash or a character that is not Visible or a joiner that
+// nothing needs, and has at most MaxBytes bytes. With windows set it is valid UTF-8 and not a name that Windows
 // refuses, changes or takes for a device. Two names can become the same one.
 func Clean(name string, windows bool) string {
 	if windows {
@@ -50,17 +50,14 @@ func Clean(name string, windows bool) string {
 // replaceForbidden puts an underscore in place of each forbidden character. Unlike
 // strings.Map it keeps bytes that are not UTF-8.
 func replaceForbidden(name string, windows bool) string {
-	forbidden := func(r rune) bool {
-		return r == '/' || !Visible(r) || windows && strings.ContainsRune(`<>:"\|?*`, r)
-	}
-	if !strings.ContainsFunc(name, forbidden) {
-		return name
-	}
 	var b strings.Builder
+	var row Row
 	for len(name) > 0 {
 		r, n := utf8.DecodeRuneInString(name)
-		if forbidden(r) {
+		next, _ := utf8.DecodeRuneInString(name[n:])
+		if r == '/' || !row.Keeps(r, next) || windows && strings.ContainsRune(`<>:"\|?*`, r) {
 			b.WriteByte('_')
+			row.Keeps('_', next)
 		} else {
 			b.WriteString(name[:n])
 		}
@@ -110,7 +107,7 @@ func fit(name, addition string) string {
 	stem := strings.TrimSuffix(name, ext)
 	for len(stem)+len(addition)+len(ext) > MaxBytes {
 		_, n := utf8.DecodeLastRuneInString(stem)
-		stem = stem[:len(stem)-n]
+		stem = strings.TrimRightFunc(stem[:len(stem)-n], Joiner)
 	}
 	return stem + addition + ext
 }

@@ -28,6 +28,8 @@ func TestClean(t *testing.T) {
 		{"zero\u200b\u2060\ufeffwidth", "zero___width", "zero___width"},
 		{"\u2028\u2029\U000e0041", "___", "___"},
 		{"👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"},
+		{"a\u200db\u200c👁\n\u200d👁", "a_b_👁__👁", "a_b_👁__👁"},
+		{"private\ue000 unassigned\u0378", "private_ unassigned_", "private_ unassigned_"},
 		{"nul\x00byte", "nul_byte", "nul_byte"},
 		{`back\slash`, `back\slash`, "back_slash"},
 		{`..\..\x`, `..\..\x`, ".._.._x"},
@@ -161,9 +163,18 @@ func TestVisible(t *testing.T) {
 		'\u202e': false, '\u2069': false, '\u200b': false, '\ufeff': false, '\u2028': false, 0xe0041: false,
 		'\u00ad': false, '\u034f': false, '\u115f': false, '\u17b4': false, '\u180b': false, '\u3164': false, '\ufe00': false, '\ufe0d': false, '\uffa0': false,
 		'\ufff0': false, 0x1bca0: false, 0x1d173: false, 0x1d17a: false, '\ufe0f': true, '\u200c': true, '\u2800': true, 'ᅡ': true, 0x1d17b: true,
+		'\ue000': false, 0xf0000: false, 0x10fffd: false, '\u0378': false, '\ufdd0': false, 0x1fae9: true, '\u0600': true, 0x13430: false, 0x1d159: false,
 	} {
 		if Visible(r) != want {
 			t.Errorf("Visible(%q) is %v", r, !want)
+		}
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	for r, want := range map[rune]bool{'a': false, '\ue000': true, 0x10fffd: true, '\u0378': true, '\ufdd0': true, 0x1fae9: false, '\u200b': false, 0x1b: false, 0xe0002: false, utf8.RuneError: false} {
+		if Unknown(r) != want || want && Visible(r) {
+			t.Errorf("Unknown(%U) is %v", r, !want)
 		}
 	}
 }

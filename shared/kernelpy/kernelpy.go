@@ -71,9 +71,12 @@ var sources = sync.OnceValue(func() map[string]string {
 	return found
 })
 
+// sourcesLiteral is what code with the package contains of it. It is long, and always the same.
+var sourcesLiteral = sync.OnceValue(func() string { return literal(sources()) })
+
 // Package is the name that the package has in a kernel.
 var Package = sync.OnceValue(func() string {
-	hash := sha256.Sum256([]byte(literal(sources())))
+	hash := sha256.Sum256([]byte(sourcesLiteral()))
 	return root + "_" + hex.EncodeToString(hash[:])[:hashLength]
 })
 
@@ -98,9 +101,9 @@ type Call struct {
 // user. Without the package it takes about 2 KB, and if the kernel does not have the package, it
 // only reports that; see IsMissing. The same call always gives the same code.
 func (c Call) Code(withPackage bool) string {
-	included := map[string]string{}
+	included := "{}"
 	if withPackage {
-		included = sources()
+		included = sourcesLiteral()
 	}
 	if c.Arguments == nil {
 		c.Arguments = []any{}
@@ -109,8 +112,22 @@ func (c Call) Code(withPackage bool) string {
 		"CODE", literal(source("call.py")),
 		"CALL", literal([]string{Package(), c.Function, c.MIME, string(c.Delivery)}),
 		"ARGUMENTS", literal(literal(c.Arguments)),
-		"SOURCES", literal(included),
+		"SOURCES", included,
 	).Replace(template())
+}
+
+// ErrNotKept: the kernel said also of code with the package that it does not have the package.
+var ErrNotKept = errors.New("the kernel did not keep the relay's Python package")
+
+// Load runs a call without the package and, if the kernel has reported that it lacks the package,
+// again with it: the function was not called then. run says whether IsMissing was reported.
+func Load(run func(withPackage bool) (missing bool, err error)) error {
+	for _, withPackage := range []bool{false, true} {
+		if missing, err := run(withPackage); err != nil || !missing {
+			return err
+		}
+	}
+	return ErrNotKept
 }
 
 // template is call_template.py without the comment at its head.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var call = Call{Function: "chunked.loop.run", Arguments: []any{"a\u2028\"😀\n", 5, true}, MIME: "x/y", Delivery: Display}
+var call = Call{Function: "chunked.run.round", Arguments: []any{"a\u2028\"😀\n", 5, true}, MIME: "x/y", Delivery: Display}
 
 func TestCodeWithoutThePackageIsSmall(t *testing.T) {
 	arguments, err := json.Marshal(call.Arguments)

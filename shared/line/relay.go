@@ -2,12 +2,14 @@ package line
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"io"
 	"net/http"
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/memory"
 	"colabrelay/shared/seal"
 )
 
@@ -46,16 +48,37 @@ func setBody(req *http.Request, size int64, open func() io.Reader) {
 
 // OpenAnswer reads the body of an answer whose head is verified and returns its text: at most
 // max bytes, sealed and opened, or bounded.ErrTooLong. Nothing of a body that was cut or
-// changed is returned.
-func OpenAnswer(x *auth.Exchange, res *http.Response, body io.Reader, max int64) ([]byte, error) {
+// changed is returned. A large one waits for its turns (package memory), which the Holding of
+// the request's context keeps if there is one.
+func OpenAnswer(x *auth.Exchange, res *http.Response, body io.Reader, max int64) (text []byte, err error) {
 	if !hasBody(res.Header) {
 		return nil, checkEmpty(body)
 	}
-	sealed, err := readAll(body, res.ContentLength, max)
+	ctx := context.Background()
+	if res.Request != nil {
+		ctx = res.Request.Context()
+	}
+	held, own := memory.Of(ctx)
+	held.Done() // an earlier attempt's answer is not needed any more
+	defer func() {
+		if own || err != nil {
+			held.Done()
+		}
+	}()
+	announced := res.ContentLength
+	if announced > memory.Small && announced <= max {
+		announced = -1 // it takes memory as it arrives
+	}
+	sealed, err := readAll(&arriving{body, memory.Small, ctx, held}, announced, max)
 	if err != nil {
 		return nil, err
 	}
-	return seal.OpenMessage(x.AnswerKey(), sealed, max)
+	return seal.OpenMessageIn(x.AnswerKey(), sealed, max, func(bytes int64) error {
+		if bytes <= memory.Small {
+			return nil
+		}
+		return held.Take(ctx, memory.Decoding)
+	})
 }
 
 // AnswerPart returns a reader of the part of a file in an answer whose head is verified. What
@@ -65,6 +88,26 @@ func AnswerPart(x *auth.Exchange, res *http.Response, body io.Reader) (io.Reader
 		return nil, seal.ErrInvalid
 	}
 	return seal.NewPartOpener(x.AnswerKey(), body), nil
+}
+
+// arriving is a body that takes a turn before more than left bytes of it are read.
+type arriving struct {
+	io.Reader
+	left int64
+	ctx  context.Context // of the one read that this is
+	held *memory.Holding
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(p []byte) (int, error) {
+	if a.left <= 0 {
+		if err := a.held.Take(a.ctx, memory.Arriving); err != nil {
+			return 0, err
+		}
+	}
+	n, err := a.Reader.Read(p)
+	a.left -= int64(n)
+	return n, err
 }
 
 // readAll reads body up to its end, which is at most max bytes away. It takes memory for the

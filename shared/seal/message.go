@@ -54,6 +54,12 @@ func sealPadded(salt [saltSize]byte, key Key, lead byte, text []byte) []byte {
 // unless the text is compressed. The error is ErrInvalid, ErrCut, or bounded.ErrTooLong if
 // the text has more than max bytes; it takes memory for max bytes at most.
 func OpenMessage(key Key, sealed []byte, max int64) ([]byte, error) {
+	return OpenMessageIn(key, sealed, max, func(int64) error { return nil })
+}
+
+// OpenMessageIn is OpenMessage that calls room with the length of the text before it takes
+// memory for it, and ends with its error.
+func OpenMessageIn(key Key, sealed []byte, max int64, room func(bytes int64) error) ([]byte, error) {
 	text, err := Open(key, sealed)
 	if err != nil {
 		return nil, err
@@ -67,9 +73,9 @@ func OpenMessage(key Key, sealed []byte, max int64) ([]byte, error) {
 		if int64(len(text)) > max {
 			return nil, bounded.TooLong(max)
 		}
-		return text, nil
+		return text, room(int64(len(text)))
 	case gzipped:
-		return decompress(text, max)
+		return decompress(text, max, room)
 	}
 	return nil, fmt.Errorf("%w: unknown compression %d", ErrInvalid, lead)
 }
@@ -129,7 +135,7 @@ const maxRatio = 1033
 
 // decompress returns the text of one gzip member. The length that stands at the member's
 // end tells how much memory to take, and gzip checks it.
-func decompress(member []byte, max int64) ([]byte, error) {
+func decompress(member []byte, max int64, room func(bytes int64) error) ([]byte, error) {
 	if len(member) < 4 {
 		return nil, errGzip
 	}
@@ -139,6 +145,9 @@ func decompress(member []byte, max int64) ([]byte, error) {
 		return nil, bounded.TooLong(max)
 	case length > maxRatio*int64(len(member)):
 		return nil, errGzip
+	}
+	if err := room(length); err != nil {
+		return nil, err
 	}
 	z := decompressors.Get().(*decompressor)
 	defer decompressors.Put(z)

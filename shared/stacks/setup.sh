@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Sets up the private Python environments of the tests and the demo:
 #
-#   setup.sh [FOLDER [bridge]]   FOLDER is .python under the checkout by default
+#   setup.sh [FOLDER [NAME...]]   FOLDER is .python under the checkout by default
+#
+# With names it sets up only these, without names all that tests need:
 #
 #   FOLDER/old       Colab's kernel stack (ipykernel 6.17.1, IPython 7.34.0)
 #   FOLDER/new       the newest kernel stack
@@ -10,7 +12,7 @@
 #   FOLDER/notebook  nbclient, which runs the notebook as its page would
 #   FOLDER/server    jupyter_server, which stands in for a Colab VM's; its other packages are new's
 #   FOLDER/colabcli  the wheel of Google's command line for Colab, whose source a test reads
-#   FOLDER/bridge    the old-style bridge that make bench compares with; on request only
+#   FOLDER/bridge    the old-style bridge that make bench compares with; only if it is named
 #
 # Each is made once and again when its requirements change. Where pip reaches no
 # index, old, notebook and server come from the system's own ipykernel, nbclient
@@ -21,7 +23,8 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-$here/../../.python}
-environments=(old new data tools notebook server "${@:2}")
+environments=("${@:2}")
+[ ${#environments[@]} -gt 0 ] || environments=(old new data tools notebook server colabcli sshd)
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd -P)
 log=$folder/setup.log
@@ -51,9 +54,11 @@ can_install_debian() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 # stamp NAME prints what an environment made from today's requirements is marked with.
 stamp() { cat "$here/requirements-$1".* | cksum; }
 
-# is_ready NAME: made from today's requirements, and its interpreter still there.
+# is_ready NAME: made from today's requirements, and its interpreter still there. colabcli is no
+# environment and has none.
 is_ready() {
-	[ -x "$folder/$1/bin/python" ] && [ "$(cat "$folder/$1/.stamp" 2>/dev/null)" = "$(stamp "$1")" ]
+	[ "$1" = colabcli ] || [ -x "$folder/$1/bin/python" ] || return 1
+	[ "$(cat "$folder/$1/.stamp" 2>/dev/null)" = "$(stamp "$1")" ]
 }
 
 # mark NAME is the last step of every environment, so that one cut short is made again.
@@ -175,20 +180,20 @@ module_from_system() {
 	mark "$1"
 }
 
-without_index() {
-	is_ready old || old_from_system
-	is_ready notebook || module_from_system notebook nbclient python3-nbclient
-	is_ready server || module_from_system server jupyter_server python3-jupyter-server
-	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
-	is_ready data || leave_out data "pip reaches no index; query_dataframes, and previews of polars and Arrow frames, are not tested"
-	! is_wanted bridge || is_ready bridge || leave_out bridge "pip reaches no index; make bench does not compare with an old-style bridge"
-	has_colabcli || leave_out colabcli "pip reaches no index; what relay/vm/colabcli uses is not compared with Google's program, only with the stand-in"
-	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files and checks nothing else, make test runs no pytest"
+# unless_ready NAME COMMAND... runs the command if NAME is wanted and not set up.
+unless_ready() {
+	! is_wanted "$1" || is_ready "$1" || "${@:2}"
 }
 
-# has_colabcli: downloaded after today's requirements. It is no environment.
-has_colabcli() {
-	[ "$(cat "$folder/colabcli/.stamp" 2>/dev/null)" = "$(stamp colabcli)" ]
+without_index() {
+	unless_ready old old_from_system
+	unless_ready notebook module_from_system notebook nbclient python3-nbclient
+	unless_ready server module_from_system server jupyter_server python3-jupyter-server
+	unless_ready new leave_out new "pip reaches no index; tests run on the old kernel stack only"
+	unless_ready data leave_out data "pip reaches no index; query_dataframes, and previews of polars and Arrow frames, are not tested"
+	unless_ready bridge leave_out bridge "pip reaches no index; make bench does not compare with an old-style bridge"
+	unless_ready colabcli leave_out colabcli "pip reaches no index; what relay/vm/colabcli uses is not compared with Google's program, only with the stand-in"
+	unless_ready tools leave_out tools "pip reaches no index; make check compiles Python files and checks nothing else, make test runs no pytest"
 }
 
 # download_colabcli takes the wheel, whatever Python it is for.
@@ -260,13 +265,12 @@ is_wanted() { [[ " ${environments[*]} " == *" $1 "* ]]; }
 all_ready() {
 	local name
 	for name in "${environments[@]}"; do
-		is_ready "$name" || return 1
+		[ "$name" = sshd ] || is_ready "$name" || return 1
 	done
-	has_colabcli
 }
 
 main() {
-	sshd_or_mark
+	! is_wanted sshd || sshd_or_mark
 	if all_ready; then
 		return
 	fi
@@ -280,11 +284,11 @@ main() {
 	fi
 	local name base=() others=()
 	for name in "${environments[@]}"; do
-		case $name in data | server) others+=("$name") ;; *) base+=("$name") ;; esac
+		case $name in sshd | colabcli) ;; data | server) others+=("$name") ;; *) base+=("$name") ;; esac
 	done
 	all_from_index "${base[@]}"
 	all_from_index ${others[@]+"${others[@]}"} # they use new
-	has_colabcli || download_colabcli
+	unless_ready colabcli download_colabcli
 }
 
 main

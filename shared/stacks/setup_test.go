@@ -83,7 +83,7 @@ func (m *machine) mustHave(path string) {
 func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	m := newMachine(t)
 	m.ipykernel(`__version__ = "6.17.0"`)
-	out, err := m.setUp("bridge")
+	out, err := m.setUp()
 	if err != nil {
 		t.Fatalf("setup.sh: %v", err)
 	}
@@ -98,15 +98,12 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	m.mustHave("tools.left-out")
 	m.mustHave("notebook.left-out")
 	m.mustHave("server.left-out")
-	m.mustHave("bridge.left-out")
 	m.mustHave("colabcli.left-out")
-}
-
-func TestSetupMakesTheBridgeOnRequestOnly(t *testing.T) {
-	m := newMachine(t)
-	m.ipykernel(`__version__ = "6.17.0"`)
-	if out, err := m.setUp(); err != nil || strings.Contains(out, "bridge") {
-		t.Fatalf("setup.sh: %v", err)
+	if strings.Contains(out, "bridge") {
+		t.Errorf("the environment of make bench is made without its name: %s", out)
+	}
+	if out, err := m.setUp("bridge"); err != nil || !strings.Contains(out, "bridge is left out") {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 
@@ -169,6 +166,26 @@ func TestSetupThatCanNotDoItSaysWhatToInstall(t *testing.T) {
 				t.Errorf("apt-get was run without root: %q", m.aptGetRan())
 			}
 		})
+	}
+}
+
+// The demo needs one environment, and waits for no other.
+func TestSetupOfAnEnvironmentByNameSetsUpNoOther(t *testing.T) {
+	m := newMachine(t)
+	m.withoutSSHD()
+	if _, err := m.setUp("old"); err != nil {
+		t.Fatalf("setup.sh: %v", err)
+	}
+	var got []string
+	entries, err := os.ReadDir(m.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if want := "old setup.log"; strings.Join(got, " ") != want {
+		t.Errorf("set up: %q, want %s", got, want)
 	}
 }
 

@@ -15,8 +15,10 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -42,10 +44,22 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	release := http.StripPrefix(address.Path+"/"+version+"/", http.FileServer(http.Dir(dist)))
 	go func() {
-		_ = http.Serve(listener, http.StripPrefix(address.Path+"/"+version+"/", http.FileServer(http.Dir(dist))))
+		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Lock()
+			asked.paths = append(asked.paths, path.Base(r.URL.Path))
+			asked.Unlock()
+			release.ServeHTTP(w, r)
+		}))
 	}()
 	os.Exit(m.Run())
+}
+
+// asked holds the names of the release's files that were requested.
+var asked struct {
+	sync.Mutex
+	paths []string
 }
 
 // machine is an empty home on which a person installs something.

@@ -3,9 +3,11 @@
 package installed
 
 import (
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 var (
@@ -98,12 +100,19 @@ func TestNpmInstallsTheRelayFromOneFile(t *testing.T) {
 	m.isRelay(m.home + "/.local/bin/colab-relay")
 }
 
-// The package for all platforms gets the right program from the release.
+// The package for all platforms downloads the program of its own platform, and only that.
 func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 	m := newMachine(t)
 	m.isRelay("npx", "--yes", at(t, pack+"-"+number+".tgz"))
 	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, pack+"-"+number+".tgz"))
 	m.isRelay(m.home + "/.local/bin/colab-relay")
+	asked.Lock()
+	for _, name := range asked.paths {
+		if other, ours := strings.HasPrefix(name, pack+"-"), name == filepath.Base(file(t, npmName)) || name == pack+"-"+number+".tgz"; other && !ours && strings.HasSuffix(name, ".tgz") {
+			t.Errorf("it downloaded %s, which is for another platform", name)
+		}
+	}
+	asked.Unlock()
 	if out, err := m.try("", m.home+"/.local/bin/colab-relay", "no-such-command"); err == nil || !strings.Contains(out, "no-such-command") {
 		t.Errorf("an error ended with %v and\n%s", err, out)
 	}
@@ -113,12 +122,29 @@ func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 	}
 }
 
-func TestTheLauncherSaysThatTheProgramIsMissing(t *testing.T) {
+// Where npm runs no scripts, the first start downloads the program. Without the release it
+// ends within 20 seconds.
+func TestTheLauncherDownloadsTheProgramOrSaysWhyNot(t *testing.T) {
 	m := newMachine(t)
-	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, pack+"-"+number+".tgz"))
-	m.run("rm", "-r", m.home+"/.local/lib/node_modules/"+pack+"/node_modules")
+	tgz := m.home + "/relay.tgz"
+	m.run("cp", file(t, pack+"-"+number+".tgz"), tgz)
+	m.run("npm", "install", "--global", "--ignore-scripts", "--prefix", m.home+"/.local", tgz)
+	m.isRelay(m.home + "/.local/bin/colab-relay")
+
+	module := m.home + "/.local/lib/node_modules/" + pack
+	m.run("rm", "-r", module+"/bin/linux-x64")
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	m.run("sed", "-i", "s|"+releases+"|http://"+silent.Addr().String()+"|", module+"/bin/fetch.js")
+	began := time.Now()
 	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
-	if err == nil || !strings.Contains(out, pack+"-linux-x64 is not installed") {
+	if err == nil || !strings.Contains(out, "no answer within 15 s") || !strings.Contains(out, "Next step: ") {
 		t.Errorf("it ended with %v and\n%s", err, out)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -11,9 +11,12 @@ import (
 	"colabrelay/executor/tunnel"
 )
 
-// maxConnections bounds the simultaneous connections of one link; each may hold
-// up to 2 MiB of the SSH library's window. Further ones are refused.
-const maxConnections = 256
+// maxConnections bounds the simultaneous connections of one link. Further ones are
+// refused, whoever they are of. It is twice what executor/api keeps, which decides whose
+// connection goes for a new one: with less, idle strangers would keep the owner out. The
+// SSH library holds up to 2 MiB of what was not read yet of each; executor/api reads the
+// headers of a stranger at once, at most 20 KiB, and then closes its connection.
+const maxConnections = 4096
 
 // forwarded is the listener of the connections that an SSH server forwards.
 type forwarded struct {

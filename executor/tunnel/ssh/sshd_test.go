@@ -2,13 +2,11 @@ package ssh
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
 	"net"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -20,7 +18,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"colabrelay/executor/tunnel/tunneltest"
-	"colabrelay/shared/stacks"
+	server "colabrelay/shared/sshd"
 )
 
 // sshd is a real OpenSSH server on loopback, with its own keys and settings, run
@@ -35,31 +33,11 @@ type sshd struct {
 	host   ssh.PublicKey
 }
 
-// findSSHD prefers the system's sshd. Root has it on PATH, other users often not.
-func findSSHD(t *testing.T) (program, tree string) {
-	t.Helper()
-	for _, name := range []string{"sshd", "/usr/sbin/sshd"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, ""
-		}
-	}
-	tree = filepath.Join(stacks.Root(), ".python", "sshd")
-	program = filepath.Join(tree, "usr", "sbin", "sshd")
-	if _, err := os.Stat(program); err != nil {
-		t.Fatal("no sshd: run make python, or install the package openssh-server")
-	}
-	real, err := filepath.EvalSymlinks(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(real, "usr", "sbin", "sshd"), real
-}
-
 // startSSHD runs a server until the test has ended. more are lines of its
 // configuration; they come first, because OpenSSH uses the first value.
 func startSSHD(t *testing.T, more ...string) *sshd {
 	t.Helper()
-	program, tree := findSSHD(t)
+	program := server.Find(t)
 	s := &sshd{t: t, home: t.TempDir()}
 	s.makeDir()
 	s.host = s.writeKey(filepath.Join(s.dir, "host_key"))
@@ -70,18 +48,15 @@ func startSSHD(t *testing.T, more ...string) *sshd {
 	address := tunneltest.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	lines := append(more,
+		"AddressFamily inet", // or a forwarded port that is taken on 127.0.0.1 listens on ::1 alone
 		"ListenAddress 127.0.0.1", "Port "+port, "HostKey "+filepath.Join(s.dir, "host_key"),
 		"AuthorizedKeysFile "+filepath.Join(s.dir, "authorized_keys"), "StrictModes no", "UsePAM no", "PidFile none",
 		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PrintMotd no", "MaxStartups 100",
 	)
-	for setting, path := range map[string]string{"SshdSessionPath": "usr/lib/openssh/sshd-session", "SshdAuthPath": "usr/lib/openssh/sshd-auth"} {
-		if _, err := os.Stat(filepath.Join(tree, path)); tree != "" && err == nil {
-			lines = append(lines, setting+" "+filepath.Join(tree, path)) // since OpenSSH 9.8 and 10.0
-		}
-	}
+	lines = append(lines, program.Settings()...)
 	s.write(filepath.Join(s.dir, "config"), strings.Join(lines, "\n")+"\n")
 	s.own()
-	s.run(program, tree, address)
+	s.run(program, address)
 	s.wire = tunneltest.NewWire(t, "127.0.0.1:0", address)
 	s.server = s.user + "@" + s.wire.Addr
 	s.know(s.host)
@@ -127,17 +102,11 @@ func (s *sshd) own() {
 	}
 }
 
-func (s *sshd) run(program, tree, address string) {
+func (s *sshd) run(program server.Program, address string) {
 	s.t.Helper()
 	var output bytes.Buffer
-	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "-D", "-e", "-f", filepath.Join(s.dir, "config"))
-	cmd.Dir, cmd.Stderr = s.dir, &output
-	if tree != "" {
-		libraries, _ := filepath.Glob(filepath.Join(tree, "usr", "lib", "*-linux-*"))
-		more, _ := filepath.Glob(filepath.Join(tree, "lib", "*-linux-*"))
-		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(append(libraries, more...), ":"))
-	}
+	cmd := program.Command(filepath.Join(s.dir, "config"))
+	cmd.Stderr = &output
 	// Children of the server keep its log open, so the whole group is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() == 0 {
@@ -146,14 +115,13 @@ func (s *sshd) run(program, tree, address string) {
 		gid, _ := strconv.Atoi(who.Gid)
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Start(); err != nil {
-		s.t.Fatalf("start %q: %v", program, err)
+		s.t.Fatalf("start %q: %v", cmd.Path, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	s.t.Cleanup(func() {
-		stop()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-ended
 		if s.t.Failed() {
 			s.t.Logf("sshd printed:\n%s", output.String())

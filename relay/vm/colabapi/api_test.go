@@ -106,7 +106,7 @@ func TestAVMThatIsListedIsNotGone(t *testing.T) {
 		colabapitest.WriteError(w, 404, "", "Method not found.")
 		return true
 	})
-	if err := b.Touch(within(t), id); err == nil || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), "is listed") {
+	if err := b.Touch(within(t), id); err == nil || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), "is still listed") {
 		t.Errorf("got %v", err)
 	}
 }

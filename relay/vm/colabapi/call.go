@@ -15,6 +15,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
 )
@@ -138,7 +139,7 @@ func (b *Backend) send(ctx context.Context, c call, access access) (answer, erro
 	}
 	began := time.Now()
 	// The transport is used directly, because http.Client would follow redirects.
-	res, err := b.transport.RoundTrip(req)
+	res, err := client.EndingWithContext(b.transport).RoundTrip(req)
 	if err != nil {
 		b.log.DebugContext(ctx, "called the Colab API", "method", c.method, "path", c.path, "dur", time.Since(began), "err", err.Error())
 		return answer{}, fmt.Errorf("no answer from %s: %w", req.URL.Host, err)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/bounded"
 )
 
@@ -65,7 +66,7 @@ func (j jupyter) do(ctx context.Context, method, path string, body any) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	res, err := j.transport.RoundTrip(req)
+	res, err := client.EndingWithContext(j.transport).RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (j jupyter) compareFile(ctx context.Context, path string, content []byte) (
 	if err != nil {
 		return false, err
 	}
-	res, err := j.transport.RoundTrip(req)
+	res, err := client.EndingWithContext(j.transport).RoundTrip(req)
 	if err != nil {
 		return false, err
 	}

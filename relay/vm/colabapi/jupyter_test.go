@@ -348,3 +348,34 @@ func TestASlowOrHugeAnswerIsNotWaitedFor(t *testing.T) {
 		t.Error("nothing is an answer")
 	}
 }
+
+// Code on the VM can make its Jupyter server answer so. net/http then forgets the request's time.
+func TestAnAnswerThatSwitchesProtocolIsNotWaitedFor(t *testing.T) {
+	g, b, id := started(t)
+	g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
+		_, _ = conn.Read(make([]byte, 1)) // until the backend gives up
+		return true
+	})
+	for name, call := range map[string]func() error{
+		"a touch": func() error { return b.Touch(within(t), id) },
+		"a list":  func() error { _, err := b.List(within(t)); return err },
+		"a file":  func() error { return b.Upload(within(t), id, "/tmp/x", []byte("x")) },
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- call() }()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Errorf("%s succeeded", name)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s waits without end", name)
+		}
+	}
+}

@@ -52,12 +52,15 @@ func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	fresh, err := t.backend.address(req.Context(), t.id, at.token)
 	if err != nil {
 		discard(res)
-		return nil, t.unreached(err)
+		return nil, client.Arrived(t.unreached(err))
 	}
 	if fresh.token != at.token && (req.Body == nil || req.Body == http.NoBody || req.GetBody != nil) {
 		discard(res)
-		if res, err = t.send(req, fresh); err != nil || !refuses(res) {
-			return res, err
+		if res, err = t.send(req, fresh); err != nil {
+			return nil, client.Arrived(err)
+		}
+		if !refuses(res) {
+			return res, nil
 		}
 	}
 	return t.refused(res)

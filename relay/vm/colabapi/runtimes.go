@@ -217,7 +217,7 @@ func (b *Backend) missing(ctx context.Context, id string, notFound error) error 
 	case err != nil:
 		return fmt.Errorf("%v; whether the VM still exists is unknown: %v", notFound, err)
 	case slices.ContainsFunc(all, func(m vm.Machine) bool { return m.ID == id }):
-		return fmt.Errorf("%w; the VM is listed all the same: try again in a minute", notFound)
+		return fmt.Errorf("%w; the VM is still listed: try again in a minute", notFound)
 	}
 	return fmt.Errorf("%w: %q", vm.ErrGone, id)
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
 )
@@ -51,7 +52,7 @@ func newTokens(load func() (credentials, error), transport http.RoundTripper) *t
 // oauthClient follows no redirects, which would carry a code or token elsewhere.
 func oauthClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{
-		Transport: transport, Timeout: tokenTimeout,
+		Transport: client.EndingWithContext(transport), Timeout: tokenTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

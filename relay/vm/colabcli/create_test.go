@@ -21,6 +21,20 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// awaitAsked waits until `colab new` has asked for a VM.
+func awaitAsked(t *testing.T, program *colabclitest.Program) {
+	t.Helper()
+	deadline := within(t)
+	for !program.Asked() {
+		select {
+		case <-deadline.Done():
+			t.Error("no VM was asked for")
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 // calls returns the arguments of the program's calls of a command.
 func calls(p *colabclitest.Program, command string) []string {
 	var all []string
@@ -66,7 +80,7 @@ func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
 	t.Parallel()
 	first, program := open(t)
 	second := New(first.cfg)
-	program.Fault("slow_new", 1)
+	program.Fault("hold_new", true)
 	id := vm.NewID()
 	var wait sync.WaitGroup
 	errs := make([]error, 6)
@@ -74,6 +88,8 @@ func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
 		b := []*Backend{first, second}[i%2]
 		wait.Go(func() { _, errs[i] = b.Create(within(t), id, vm.Spec{}) })
 	}
+	awaitAsked(t, program)
+	program.Fault("hold_new", nil)
 	wait.Wait()
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, vm.ErrExists) {
@@ -89,14 +105,12 @@ func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
 func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 	t.Parallel()
 	b, program := open(t)
-	program.Fault("slow_new", 1)
+	program.Fault("hold_new", true)
 	id := vm.NewID()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		for len(calls(program, "new")) == 0 && t.Context().Err() == nil {
-			<-time.After(10 * time.Millisecond)
-		}
+		awaitAsked(t, program)
 		cancel()
 	}()
 	if _, err := b.Create(ctx, id, vm.Spec{}); !errors.Is(err, context.Canceled) {
@@ -105,6 +119,7 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 	if err := New(b.cfg).Delete(within(t), id); err == nil || !strings.Contains(err.Error(), "still starting it") {
 		t.Errorf("deleted by another relay while it is created: %v", err)
 	}
+	program.Fault("hold_new", nil)
 	other := New(b.cfg) // such as the next relay, after this one was killed
 	if _, err := other.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
 		t.Errorf("the next Create: %v", err)
@@ -121,20 +136,14 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 func TestAKilledRelayLosesNoVM(t *testing.T) {
 	t.Parallel()
 	b, program := open(t)
-	program.Fault("slow_new", 1)
+	program.Fault("hold_new", true)
 	id := vm.NewID()
 	relay := exec.Command(os.Args[0])
 	relay.Env = append(program.Environ(), "RELAY_THAT_CREATES="+id, "PROGRAM="+program.Path, "DIR="+b.cfg.Dir)
 	if err := relay.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := within(t); !program.Asked(); {
-		select {
-		case <-deadline.Done():
-			t.Fatal("no VM was asked for")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	awaitAsked(t, program)
 	if err := relay.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +151,7 @@ func TestAKilledRelayLosesNoVM(t *testing.T) {
 	if len(program.Endpoints()) != 0 {
 		t.Fatal("killed too late")
 	}
+	program.Fault("hold_new", nil)
 	if _, err := b.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
 		t.Errorf("the next relay: %v", err)
 	}

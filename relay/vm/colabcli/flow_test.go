@@ -42,7 +42,7 @@ func TestAnExecutorIsStartedByGooglesProgram(t *testing.T) {
 	m := vm.New(cfg)
 	defer m.Close()
 	program.Fault("refuse", 503)
-	got, err := m.Up(within(t), vm.Request{Ladder: []string{"H100", "T4"}}, func(step string) { t.Log(step) })
+	got, err := m.Up(within(t), vm.Request{Accelerators: []string{"H100", "T4"}}, func(step string) { t.Log(step) })
 	if err != nil || got.Accelerator != "T4" || got.State != vm.StateReady {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -53,7 +53,7 @@ func TestAnExecutorIsStartedByGooglesProgram(t *testing.T) {
 	mustRun(t, r)
 	again := vm.New(cfg)
 	defer again.Close()
-	if same, err := again.Up(within(t), vm.Request{Ladder: []string{"T4"}}, func(string) {}); err != nil || same.ID != got.ID {
+	if same, err := again.Up(within(t), vm.Request{Accelerators: []string{"T4"}}, func(string) {}); err != nil || same.ID != got.ID {
 		t.Errorf("the next relay: %+v, %v", same, err)
 	}
 	for _, secret := range []string{r.Secret.Reveal(), cfg.NgrokToken} {

@@ -8,10 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
+	"colabrelay/relay/environ"
 	"colabrelay/relay/vm"
 )
 
@@ -112,30 +112,19 @@ func (b *Backend) program() (string, error) {
 // install says how to install the program.
 const install = "install it with `uv tool install google-colab-cli` (Linux or macOS, Python 3.12 or newer), then run `colab-relay vm login --backend cli`"
 
-// passed are the variables that the program gets, by name or by the beginning of their names:
-// where its files are, how to reach the network, and its own settings. It gets no others,
-// because the relay's environment may have secrets.
-var (
-	passed = []string{
-		"HOME", "PATH", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "PYENV_ROOT", "PYENV_VERSION",
-		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
-		"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-		"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG",
-		"COLAB_CLI_REQUEST_TIMEOUT", "COLAB_CLI_ASSIGN_RETRIES", "COLAB_CLI_RETRY_BACKOFF",
-	}
-	passedPrefixes = []string{"LC_", "XDG_"}
-)
+// passed are the variables that the program gets besides those that all programs need: how to
+// verify the network's certificates, Google's login, and its own settings. It gets no
+// others, because the relay's environment may have secrets.
+var passed = []string{
+	"PYENV_ROOT", "PYENV_VERSION", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+	"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG",
+	"COLAB_CLI_REQUEST_TIMEOUT", "COLAB_CLI_ASSIGN_RETRIES", "COLAB_CLI_RETRY_BACKOFF",
+}
 
 // environment returns the program's environment. What is added makes its errors easy to read:
 // UTF-8, no colours, and tracebacks without frames and line breaks.
 func environment(all []string) []string {
-	var env []string
-	for _, entry := range all {
-		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(passed, name) || slices.ContainsFunc(passedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			env = append(env, entry)
-		}
-	}
+	env := environ.Only(all, environ.Basic, environ.Proxies, passed)
 	return append(env, "TERM=dumb", "NO_COLOR=1", "PYTHONUTF8=1", "TYPER_STANDARD_TRACEBACK=1")
 }
 

@@ -21,7 +21,7 @@ import (
 
 // record is what the relay remembers of a VM that it asked the program for. The program
 // forgets a VM's name when an answer looks as if the VM were gone, and never learns it if it
-// is killed while it creates the VM. With the record the VM is recognised all the same.
+// is killed while it creates the VM. With the record the VM is still recognised.
 type record struct {
 	Endpoint string   `json:"endpoint,omitempty"` // Google's name of the VM; empty until it was listed
 	Spec     vm.Spec  `json:"spec"`

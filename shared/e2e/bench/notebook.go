@@ -9,14 +9,13 @@ import (
 
 	"colabrelay/executor/jupyter"
 	"colabrelay/relay/client"
+	"colabrelay/relay/jobs"
 	"colabrelay/shared/contract"
 )
 
 const (
 	// notebookCells is how many cells of trivial code the measured notebook has.
 	notebookCells = 1000
-	// cellsAhead is how many of them wait in the executor's queue.
-	cellsAhead = 16
 	// perCell is how much longer than the kernel a cell may take.
 	perCell = 15 * time.Millisecond
 )
@@ -36,15 +35,15 @@ func notebook(ctx context.Context, b *bench) ([]row, error) {
 		return nil, err
 	}
 	// Once each: the executor admits 6,000 requests at once and then 100 a second, and each of
-	// the two ways makes 2,000.
-	s, err := timing{n: 1}.inTurn(ctx, bareCells(kernel), chainedCells(p.client), tool)
+	// the two ways makes 1,000 or more.
+	s, err := timing{n: 1}.inTurn(ctx, bareCells(kernel), jobOfCells(p.client), tool)
 	if err != nil {
 		return nil, err
 	}
-	bare, chained, run := s[0].each(notebookCells), s[1].each(notebookCells), s[2].each(notebookCells)
+	bare, steps, run := s[0].each(notebookCells), s[1].each(notebookCells), s[2].each(notebookCells)
 	return []row{
 		latency("a cell on the bare kernel", bare),
-		overBare(latency(fmt.Sprintf("a cell of a chain through relay/client, %d ahead", cellsAhead), chained), chained, bare),
+		overBare(latency("a step of a job, read through relay/jobs", steps), steps, bare),
 		overBare(latency("a cell of run_notebook, with its outputs saved", run), run, bare),
 	}, nil
 }
@@ -101,50 +100,24 @@ func bareCells(kernel *jupyter.Client) way {
 	}}
 }
 
-// chainedCells submits each cell behind the one before it, and reads the output of each.
-func chainedCells(c *client.Client) way {
-	rounds := 0
-	return way{name: "chain", do: func(ctx context.Context) error {
-		rounds++
-		var ids []string
-		for n := range notebookCells + cellsAhead {
-			if n < notebookCells {
-				id, err := submitCell(ctx, c, rounds, n)
-				if err != nil {
-					return err
-				}
-				ids = append(ids, id)
-			}
-			if n >= cellsAhead {
-				if err := awaitCell(ctx, c, ids[n-cellsAhead]); err != nil {
-					return err
-				}
-			}
+// jobOfCells has the executor run the cells as one job, and reads the output of each.
+func jobOfCells(c *client.Client) way {
+	return way{name: "job", do: func(ctx context.Context) error {
+		var s contract.JobSubmit
+		for n := range notebookCells {
+			s.Steps = append(s.Steps, contract.JobStep{StepID: fmt.Sprint(n), Code: onePlusOne})
 		}
-		return nil
-	}}
-}
-
-func submitCell(ctx context.Context, c *client.Client, round, n int) (id string, err error) {
-	s := contract.Submit{RequestID: fmt.Sprintf("bench-%d-%d", round, n), Code: onePlusOne}
-	if n > 0 {
-		s.AfterRequestID = fmt.Sprintf("bench-%d-%d", round, n-1)
-	}
-	x, err := c.Submit(ctx, s)
-	return x.ExecutionID, err
-}
-
-func awaitCell(ctx context.Context, c *client.Client, id string) error {
-	for offset := int64(0); ; {
-		x, err := c.Execution(ctx, id, offset, 30*time.Second, contract.DefaultReadBytes)
-		switch {
-		case err != nil:
+		if _, err := c.Kernel(ctx); err != nil { // the ticket names the instance that answers
 			return err
-		case x.Status.Finished() && x.Status != contract.StatusSucceeded:
-			return fmt.Errorf("a cell ended as %s: %s", x.Status, x.Reason)
-		case x.End:
-			return nil
 		}
-		offset = x.NextOffset
-	}
+		ticket := jobs.New(c.InstanceID(), s)
+		if err := ticket.Submit(ctx, c, s); err != nil {
+			return err
+		}
+		j, err := ticket.Follow(ctx, c, jobs.FollowOptions{Until: time.Now().Add(10 * time.Minute)})
+		if err == nil && j.State != contract.JobFinished {
+			err = fmt.Errorf("the job is %s: %s", j.State, j.Reason)
+		}
+		return err
+	}}
 }

@@ -75,7 +75,7 @@ func run(ctx context.Context, out io.Writer, inPage bool) error {
 	parts := []func(context.Context) error{
 		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
 		d.longRun, d.endlessLoop, d.kernelDeath, d.notebook,
-		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.savedState, d.download, d.cost,
+		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.alone, d.savedState, d.download, d.cost,
 	}
 	if inPage {
 		parts = []func(context.Context) error{

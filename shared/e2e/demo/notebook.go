@@ -2,24 +2,22 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 )
 
 // analysis are the cells of the demo's notebook, each with its id.
 var analysis = [][2]string{
-	{"data", "import time\nvalues = [3, 1, 2]\ntries = 0"},
+	{"data", "import os, time\nvalues = [3, 1, 2]\ntries = 0"},
 	{"fetch", "tries += 1\nif tries < 3:\n    raise ConnectionError('the server did not answer')\nfetched = 40"},
 	{"mean", "mean = sum(values) / 0"},
 	{"uses-mean", "print('the mean is', mean)"},
-	{"train", "for step in range(5):\n    print('step', step, flush=True)\n    time.sleep(1)"},
-	{"result", "print('result', fetched + len(values))"},
+	{"train", "for step in range(5):\n    print('step', step, flush=True)\n    open('training', 'w').close()\n    while not os.path.exists('relay-killed'):\n        time.sleep(0.1)"},
+	{"result", "print('result', fetched + 3)\nopen('finished', 'w').close()"},
 }
 
 // writeAnalysis writes the notebook.
@@ -34,7 +32,7 @@ func writeAnalysis(path string) error {
 
 // notebook runs a notebook and kills the relay meanwhile.
 func (d *demo) notebook(ctx context.Context) error {
-	d.title("the relay is killed while a notebook runs", "One cell fails twice and is retried, one fails and its dependant is skipped. The next cells wait on the VM, so the run goes on without the relay.")
+	d.title("a notebook finishes while no relay exists", "One cell fails twice and is retried, one fails and its dependant is skipped. The VM has the whole run, so it goes on to the last cell without a relay; a new relay writes the outputs into the file.")
 	path := filepath.Join(d.dir, "analysis.ipynb")
 	if err := writeAnalysis(path); err != nil {
 		return err
@@ -44,22 +42,21 @@ func (d *demo) notebook(ctx context.Context) error {
 		fmt.Fprintln(d.out, indent(cell[1], "    │ "))
 	}
 	fmt.Fprintln(d.out)
-	arguments := map[string]any{"notebook_path": path}
-	d.asked("run_notebook", arguments)
-	time.AfterFunc(5*time.Second, d.host.Kill)
-	if _, err := d.host.Call(ctx, "run_notebook", arguments); err == nil {
-		return errors.New("the call was answered before the relay was killed")
-	}
-	d.line("$ kill -9 %d   # the relay, while train runs", d.host.PID())
-	if err := d.startHost(ctx, nil); err != nil {
+	arguments := map[string]any{"notebook_path": path, "on_error": "skip_dependants", "retries": 2}
+	if err := os.Remove(filepath.Join(d.executor.Config.Dir, "relay-killed")); err != nil { // of the long run
 		return err
 	}
-	d.line("a new relay, pid %d; the same call continues the run:", d.host.PID())
-	fmt.Fprintln(d.out)
-	a, err := d.call(ctx, d.host, "run_notebook", arguments)
-	for err == nil && a.Fields["can_continue"] == true {
-		a, err = d.call(ctx, d.host, "run_notebook", arguments)
+	if err := d.killRelayDuring(ctx, "training", "run_notebook", arguments); err != nil {
+		return err
 	}
+	if err := <-whenWritten(ctx, filepath.Join(d.executor.Config.Dir, "finished"), func() {}); err != nil {
+		return err
+	}
+	d.line("the last cell has run on the VM")
+	if err := d.newRelay(ctx); err != nil {
+		return err
+	}
+	a, err := d.toTheEnd(ctx, "run_notebook", arguments)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (d *demo) pageUp(ctx context.Context) error {
 	}
 	var err error
 	d.host, err = harness.StartHost(ctx, harness.HostConfig{Binary: d.binaries.Relay, Args: []string{"serve"}, Dir: d.dir, Env: []string{
-		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "NGROK_AUTHTOKEN_FILE=" + tokenFile, "COLAB_RELAY_RELEASE_URL=" + d.page.release.URL + "/v1.0.0",
+		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "RELAY_STRUCTURED=on", "RELAY_HOLD=" + longHold.String(), "NGROK_AUTHTOKEN_FILE=" + tokenFile, "COLAB_RELAY_RELEASE_URL=" + d.page.release.URL + "/v1.0.0",
 	}})
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (d *demo) connect(ctx context.Context) error {
 		}
 		clicked <- err
 	}()
-	a, err := d.call(ctx, d.host, openTool, map[string]any{"notebook_url": notebookURL})
+	a, err := d.openPage(ctx, map[string]any{"notebook_url": notebookURL})
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,15 @@ func (d *demo) connect(ctx context.Context) error {
 		return errors.New("the page is not connected")
 	}
 	return nil
+}
+
+// openPage calls the tool that opens the page until it has nothing to wait for.
+func (d *demo) openPage(ctx context.Context, arguments map[string]any) (harness.Answer, error) {
+	a, err := d.call(ctx, d.host, openTool, arguments)
+	for err == nil && a.Fields["waiting"] == true {
+		a, err = d.call(ctx, d.host, openTool, arguments)
+	}
+	return a, err
 }
 
 func (d *demo) pageConnects(ctx context.Context) error {
@@ -121,18 +130,24 @@ func (d *demo) addToPage(ctx context.Context, at int, code string) (id string, e
 
 func (d *demo) pageLost(ctx context.Context) error {
 	d.title("the tab is closed while a cell runs", "The agent is told that the cell may still be running. A new tab connects with a new token, and finds the notebook.")
-	began := filepath.Join(d.page.vm, "content", "began")
-	id, err := d.addToPage(ctx, 4, "import time\nopen('began', 'w').close()\ntime.sleep(3)\nfinished = 'the cell ran to its end without the tab'")
+	content := filepath.Join(d.page.vm, "content")
+	id, err := d.addToPage(ctx, 4, "import os, time\nopen('began', 'w').close()\nwhile not os.path.exists('tab-closed'):\n    time.sleep(0.1)\nfinished = 'the cell ran to its end without the tab'")
 	if err != nil {
 		return err
 	}
-	closed := make(chan error, 1)
-	go func() {
-		err := harness.Poll(ctx, func() (bool, error) { _, err := os.Stat(began); return err == nil, nil })
-		closed <- errors.Join(err, d.page.current().Close(ctx))
-	}()
+	var closing error
+	closed := whenWritten(ctx, filepath.Join(content, "began"), func() { closing = d.page.current().Close(ctx) })
 	a, err := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
-	if err = errors.Join(err, <-closed); err != nil {
+	if err != nil {
+		return err
+	}
+	if err := <-closed; err != nil {
+		return err
+	}
+	if closing != nil {
+		return closing
+	}
+	if err := os.WriteFile(filepath.Join(content, "tab-closed"), nil, 0o600); err != nil {
 		return err
 	}
 	if !a.IsError {
@@ -153,10 +168,7 @@ func (d *demo) pageLost(ctx context.Context) error {
 
 func (d *demo) pageExecutor(ctx context.Context) error {
 	d.title("one call starts the executor", "A temporary cell starts the executor and hands it the encrypted secret; then it is deleted. This computer is now paired with the VM, and all other tools work there.")
-	a, err := d.call(ctx, d.host, openTool, map[string]any{"start_executor": true})
-	for err == nil && a.Fields["waiting"] == true {
-		a, err = d.call(ctx, d.host, openTool, map[string]any{"start_executor": true})
-	}
+	a, err := d.openPage(ctx, map[string]any{"start_executor": true})
 	if err != nil {
 		return err
 	}
@@ -164,7 +176,7 @@ func (d *demo) pageExecutor(ctx context.Context) error {
 		return errors.New("no executor was paired")
 	}
 	note := filepath.Join(d.page.vm, "content", "note.txt")
-	a, err = d.call(ctx, d.host, "run_code_quick", map[string]any{"code": fmt.Sprintf("open(%q, 'w').write('written by the executor')", note)})
+	a, err = d.quick(ctx, fmt.Sprintf("open(%q, 'w').write('written by the executor')", note))
 	if err != nil {
 		return err
 	}

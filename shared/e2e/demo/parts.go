@@ -90,7 +90,7 @@ func (d *demo) hostConnects(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := d.startHost(ctx, nil); err != nil {
+	if err := d.startHost(ctx, longHold, nil); err != nil {
 		return err
 	}
 	d.line("initialize answered after %s", took(time.Since(began)))
@@ -110,11 +110,18 @@ func (d *demo) home() []string {
 	return []string{"HOME=" + d.dir, "XDG_CONFIG_HOME=" + d.dir + "/config", "XDG_CACHE_HOME=" + d.dir + "/cache", "COLAB_URL="}
 }
 
-func (d *demo) startHost(ctx context.Context, progress func(string)) (err error) {
+// Values of RELAY_HOLD. Calls answer when their work is done, however long a busy machine takes.
+// With shortHold they also answer soon after the VM was lost.
+const (
+	longHold  = 230 * time.Second
+	shortHold = 12 * time.Second
+)
+
+func (d *demo) startHost(ctx context.Context, hold time.Duration, progress func(string)) (err error) {
 	d.host, err = harness.StartHost(ctx, harness.HostConfig{
 		Binary:   d.binaries.Relay,
 		Dir:      d.dir,
-		Env:      []string{"RELAY_HOLD=6s", "RELAY_TOOLSETS=core,notebook", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
+		Env:      []string{"RELAY_HOLD=" + hold.String(), "RELAY_STRUCTURED=on", "RELAY_TOOLSETS=core,notebook", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
 		Progress: progress,
 	})
 	return err
@@ -148,11 +155,25 @@ func (d *demo) quickRuns(ctx context.Context) error {
 	return err
 }
 
-// quick runs code to its end: on a slow machine, a new kernel starts for longer than a call waits.
+// quick runs code to its end.
 func (d *demo) quick(ctx context.Context, code string) (harness.Answer, error) {
-	a, err := d.call(ctx, d.host, "run_code_quick", map[string]any{"code": code})
-	for err == nil && (a.String("status") == "queued" || a.String("status") == "running") {
-		a, err = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "wait_seconds": 10})
+	return d.toItsEnd(ctx, "run_code_quick", map[string]any{"code": code})
+}
+
+// toItsEnd calls a tool that runs code, and waits for the end of the run.
+func (d *demo) toItsEnd(ctx context.Context, tool string, arguments map[string]any) (harness.Answer, error) {
+	a, err := d.call(ctx, d.host, tool, arguments)
+	for err == nil && isUnfinished(a) {
+		a, err = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "wait_seconds": 60})
+	}
+	return a, err
+}
+
+// toTheEnd repeats a call while its answer says that the same call continues.
+func (d *demo) toTheEnd(ctx context.Context, tool string, arguments map[string]any) (harness.Answer, error) {
+	a, err := d.call(ctx, d.host, tool, arguments)
+	for err == nil && a.Fields["can_continue"] == true {
+		a, err = d.call(ctx, d.host, tool, arguments)
 	}
 	return a, err
 }

@@ -26,8 +26,11 @@ func (v *VM) compare(body []byte) (contract.Comparison, error) {
 	for _, f := range m.Files {
 		one := contract.Compared{State: contract.StateAbsent}
 		name := at(path.Join(m.Path, f.Name))
-		if content, ok := v.files[name]; ok && Digest(content) == f.SHA256 {
+		switch content, ok := v.files[name]; {
+		case ok && Digest(content) == f.SHA256:
 			one = contract.Compared{State: contract.StateSame, Path: name, ETag: Digest(content)[:16]}
+		case ok && f.Replaces != "" && Digest(content) != f.Replaces:
+			one = contract.Compared{State: contract.StateTaken}
 		}
 		out.Files = append(out.Files, one)
 	}
@@ -49,14 +52,19 @@ func (v *VM) batch(body []byte) (contract.BatchAnswer, error) {
 	for _, f := range m.Files {
 		content := files[:f.SizeBytes]
 		files = files[f.SizeBytes:]
-		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, Overwrite: m.Overwrite}
+		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, Overwrite: m.Overwrite, Replaces: f.Replaces}
 		switch {
 		case strings.HasSuffix(f.Name, "/"): // a folder exists if a file is in it
 			out.Files = append(out.Files, contract.BatchedFile{Path: at(start.Path)})
 		case Digest(content) != f.SHA256:
 			out.Files = append(out.Files, contract.BatchedFile{Error: &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}})
 		default:
-			name := v.placeLocked(start, f.SHA256)
+			name, err := v.placeLocked(start, f.SHA256)
+			var refused *contract.Error
+			if errors.As(err, &refused) {
+				out.Files = append(out.Files, contract.BatchedFile{Error: refused})
+				continue
+			}
 			v.files[name] = bytes.Clone(content)
 			out.Files = append(out.Files, contract.BatchedFile{Path: name, ETag: f.SHA256[:16]})
 		}

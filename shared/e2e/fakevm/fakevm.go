@@ -1,9 +1,10 @@
-// Package fakevm is a fake executor that serves files from memory. Tests of the relay's
+// Package fakevm is a fake executor that serves files and jobs from memory. Tests of the relay's
 // tools and commands can make it stop in the middle of an answer, disappear or refuse a
 // request, which a real executor cannot be made to do. shared/e2e runs the same tools and
 // commands against a real executor.
 //
-// It must not be linked into either program. Start reading at Start, then files.go.
+// It must not be linked into either program. Start reading at Start, then files.go
+// and jobs.go.
 package fakevm
 
 import (
@@ -12,6 +13,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,12 +27,16 @@ import (
 type VM struct {
 	URL    string
 	Secret auth.Secret
+	HangUp func() // closes all connections
 
 	executor *linetest.Executor
 
 	mu      sync.Mutex
 	files   map[string][]byte // by path below root
 	uploads map[string]*upload
+	jobs    map[string]*job
+	order   []string                       // ids of jobs, the oldest first
+	runs    map[string]*contract.Execution // of entries of jobs
 	asked   map[string]int
 	hook    Hook
 	lie     Lie
@@ -44,6 +50,8 @@ type Hook func(ctx context.Context, r *http.Request) error
 // instance is the same for all VMs: no test needs two at one address.
 var instance = contract.Instance{ID: "instance-1", Start: "start-1"}
 
+const kernelID = "kernel-1"
+
 // ErrGone makes the VM unreachable for one request.
 var ErrGone = errors.New("the VM is gone")
 
@@ -53,7 +61,7 @@ func Start(t testing.TB) *VM {
 	v := New()
 	s := httptest.NewServer(v)
 	t.Cleanup(s.Close)
-	v.URL = s.URL
+	v.URL, v.HangUp = s.URL, s.CloseClientConnections
 	return v
 }
 
@@ -64,7 +72,7 @@ func New() *VM { return NewWith(auth.GenerateSecret()) }
 func NewWith(secret auth.Secret) *VM {
 	return &VM{
 		Secret: secret, executor: linetest.NewExecutor(secret, instance, time.Now),
-		files: map[string][]byte{}, uploads: map[string]*upload{}, asked: map[string]int{},
+		files: map[string][]byte{}, uploads: map[string]*upload{}, jobs: map[string]*job{}, runs: map[string]*contract.Execution{}, asked: map[string]int{},
 		hook: func(context.Context, *http.Request) error { return nil },
 		lie:  func(*http.Request, []byte) (Reply, bool) { return Reply{}, false },
 	}
@@ -116,6 +124,11 @@ func (v *VM) replyTo(r *http.Request, body []byte, lie Lie) Reply {
 	if reply, ok := lie(r, body); ok {
 		return reply
 	}
+	return v.Truth(r, body)
+}
+
+// Truth is the VM's own answer to a request, for a Lie that changes it.
+func (v *VM) Truth(r *http.Request, body []byte) Reply {
 	answer, err := v.answer(r, body)
 	if err != nil {
 		return Reply{Body: err}
@@ -128,7 +141,7 @@ func (v *VM) answer(r *http.Request, body []byte) (any, error) {
 	case "GET " + contract.PathHealth:
 		return contract.Health{Status: "ok", Version: "fake", Protocol: contract.Protocol}, nil
 	case "GET " + contract.PathKernel:
-		return contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1", Python: "3.12.1"}, nil
+		return contract.Kernel{Status: contract.KernelIdle, KernelID: kernelID, Python: "3.12.1"}, nil
 	case "GET " + contract.PathFiles:
 		return v.list(r.URL.Query())
 	case "GET " + contract.PathStat:
@@ -143,7 +156,12 @@ func (v *VM) answer(r *http.Request, body []byte) (any, error) {
 		return v.batch(body)
 	case "POST " + contract.PathUploads:
 		return v.startUpload(body)
-	default:
-		return v.answerUpload(r, body)
 	}
+	if r.URL.Path == contract.PathJobs || strings.HasPrefix(r.URL.Path, contract.PathJobs+"/") {
+		return v.answerJob(r, body)
+	}
+	if x, ok := v.readRun(r); ok && r.Method == http.MethodGet {
+		return x, nil
+	}
+	return v.answerUpload(r, body)
 }

@@ -45,7 +45,7 @@ func at(name string) string {
 	if !path.IsAbs(name) {
 		name = path.Join(Root, name)
 	}
-	return path.Clean(name)
+	return path.Clean(contract.EscapeName(contract.UnescapeName(name)))
 }
 
 // findLocked returns a file or folder.
@@ -82,6 +82,9 @@ func (v *VM) list(q url.Values) (contract.Files, error) {
 	dir, err := v.findLocked(q.Get("path"))
 	if err != nil {
 		return contract.Files{}, err
+	}
+	if !dir.IsDir {
+		return contract.Files{}, &contract.Error{Code: contract.CodeBadRequest, Message: "not a folder"}
 	}
 	names := map[string]bool{}
 	for one := range v.files {

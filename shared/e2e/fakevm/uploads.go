@@ -28,11 +28,11 @@ func (v *VM) startUpload(body []byte) (contract.Upload, error) {
 		return contract.Upload{}, &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
 	}
 	if strings.HasSuffix(s.Path, "/") {
-		return contract.Upload{Status: contract.UploadCommitted, Path: strings.TrimRight(s.Path, "/"), Missing: []contract.Range{}}, nil
+		return contract.Upload{Status: contract.UploadCommitted, Path: at(s.Path), Missing: []contract.Range{}}, nil
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	id := Digest(fmt.Appendf(nil, "%q %d %q %v", s.Path, s.SizeBytes, s.Version, s.Overwrite))[:32]
+	id := Digest(fmt.Appendf(nil, "%q %d %q %v%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces))[:32]
 	u := v.uploads[id]
 	if u == nil || u.path != "" && Digest(v.files[u.path]) != u.sha {
 		u = &upload{start: s, bytes: make([]byte, s.SizeBytes)}
@@ -69,7 +69,11 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 			return nil, &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}
 		}
 		if u.path == "" && len(u.missing()) == 0 {
-			u.path, u.sha = v.placeLocked(u.start, c.SHA256), c.SHA256
+			placed, err := v.placeLocked(u.start, c.SHA256)
+			if err != nil {
+				return nil, err
+			}
+			u.path, u.sha = placed, c.SHA256
 			v.files[u.path] = u.bytes
 		}
 	}
@@ -77,14 +81,17 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 }
 
 // placeLocked returns the path for an uploaded file. An existing different file is kept
-// unless the upload overwrites it.
-func (v *VM) placeLocked(start contract.UploadStart, sha string) string {
+// unless the upload overwrites it or may replace it.
+func (v *VM) placeLocked(start contract.UploadStart, sha string) (string, error) {
 	name := at(start.Path)
 	ext := path.Ext(name)
 	for i := 1; ; i++ {
 		there, taken := v.files[name]
-		if !taken || start.Overwrite || Digest(there) == sha {
-			return name
+		switch {
+		case !taken, start.Overwrite, Digest(there) == sha, Digest(there) == start.Replaces:
+			return name, nil
+		case start.Replaces != "":
+			return "", &contract.Error{Code: contract.CodeConflict, Message: "a different file is there"}
 		}
 		name = fmt.Sprintf("%s (%d)%s", strings.TrimSuffix(at(start.Path), ext), i, ext)
 	}

@@ -15,7 +15,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// chunkedRun is a loop in batches. With carried set, each iteration builds on the one before.
+// chunkedRun is a loop in rounds. With carried set, each iteration builds on the one before.
 type chunkedRun struct {
 	name    string
 	n       int
@@ -78,9 +78,10 @@ func (c *chunkedRun) do(ctx context.Context, s *scene) error {
 		if err := c.check(s); err != nil {
 			return err
 		}
-		delete(args, "on_new_kernel")
-		if a.Error() == string(chunked.StatusVariablesLost) {
-			args["on_new_kernel"] = "restart"
+		delete(args, "on_change")
+		switch chunked.Status(a.Error()) {
+		case chunked.StatusVariablesLost, chunked.StatusVariablesChanged, chunked.StatusIncomplete:
+			args["on_change"] = "restart"
 			again = true
 		}
 		if ctx.Err() != nil {

@@ -32,10 +32,11 @@ func (e excuses) all(of excuses) bool { return e&of == of }
 
 // refusals are the codes of answers that faults excuse. After them an agent may call again.
 var refusals = map[string]excuses{
-	"unreachable":    networkFails | executorEnds,
-	"timeout":        networkFails | executorEnds | kernelStops | relayStops, // the call's 3 s were over; see also slow
-	"busy":           relayEnds,                                              // the call whose answer was lost still works
-	"variables_lost": kernelEnds,
+	"unreachable":               networkFails | executorEnds,
+	"timeout":                   networkFails | executorEnds | kernelStops | relayStops, // the call's 3 s were over; see also slow
+	"busy":                      relayEnds,                                              // the call whose answer was lost still works
+	"variables_lost":            kernelEnds,
+	string(contract.StepNotRun): kernelEnds, // of a chunked run whose kernel ended before its turn
 
 	"local_disk_full":             laptopDiskFull,
 	string(contract.CodeDiskFull): vmDiskFull,
@@ -58,8 +59,9 @@ var tools = map[string][]string{
 	string(contract.CodeKernelBusy): {
 		"inspect_variable", "list_colab_variables", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
 	},
-	// These need a disk. Runs and what is said of them do not.
-	string(contract.CodeDiskFull): {"upload_to_colab", "restore_kernel_state"},
+	// These need a disk: a job is written there before anything of it runs. Single runs and what is
+	// said of them do not.
+	string(contract.CodeDiskFull): {"upload_to_colab", "restore_kernel_state", "run_notebook", "run_chunked_operation"},
 	"local_disk_full": {
 		"upload_to_colab", "download_from_colab", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
 	},

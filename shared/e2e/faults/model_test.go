@@ -86,6 +86,7 @@ func TestACodeIsExcusedOnlyForItsTools(t *testing.T) {
 		{"provide_input", "replayed", networkFails, true}, {"provide_input", "replayed", kernelEnds, false},
 		{"run_notebook", "replayed", always, false}, {"run_notebook", "timeout", 0, true}, {"run_notebook", "other", always, false},
 		{"run_code_quick", "timeout", kernelEnds, false}, {"list_executions", "timeout", kernelStops, true},
+		{"run_notebook", "disk_full", vmDiskFull, true}, {"run_code_long", "disk_full", vmDiskFull, false},
 	} {
 		if got := c.step.excused(c.tool, c.code); got != c.want {
 			t.Errorf("%s of %s, excuses %b: %v", c.code, c.tool, c.step, got)

@@ -54,7 +54,7 @@ func (n *notebookRun) do(ctx context.Context, s *scene) error {
 		return err
 	}
 	for {
-		a, err := s.ask(ctx, "run_notebook", map[string]any{"notebook_path": path}, nil)
+		a, err := s.ask(ctx, "run_notebook", map[string]any{"notebook_path": path, "on_new_kernel": "rerun"}, nil)
 		if err != nil {
 			return err
 		}

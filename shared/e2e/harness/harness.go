@@ -145,6 +145,9 @@ func StartExecutor(ctx context.Context, c ExecutorConfig) (*Executor, error) {
 	return e, nil
 }
 
+// readyLimit bounds the start of an executor and its kernel, on a busy computer.
+const readyLimit = 5 * time.Minute
+
 // start starts a program by the function, with the machine's clock or with its own.
 func start(cmd *exec.Cmd, clockOffset time.Duration, by func() error) error {
 	if clockOffset == 0 {
@@ -154,7 +157,7 @@ func start(cmd *exec.Cmd, clockOffset time.Duration, by func() error) error {
 }
 
 func (e *Executor) awaitReady(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	return Poll(ctx, func() (bool, error) {
 		data, err := os.ReadFile(path)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -48,7 +49,8 @@ func (f form) Elicit(_ context.Context, r mcp.ElicitationRequest) (*mcp.Elicitat
 func (c HostConfig) Command() *exec.Cmd {
 	cmd := exec.Command(c.Binary, c.Args...)
 	cmd.Dir = c.Dir
-	cmd.Env = append(cleanEnviron(), "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir+"/config", "XDG_CACHE_HOME="+c.Dir+"/cache")
+	// Tests read the JSON of answers, beside their texts; Env may turn it off.
+	cmd.Env = append(cleanEnviron(), "RELAY_STRUCTURED=on", "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir+"/config", "XDG_CACHE_HOME="+c.Dir+"/cache")
 	cmd.Env = append(cmd.Env, c.Env...)
 	return cmd
 }
@@ -166,6 +168,9 @@ func (h *Host) Call(ctx context.Context, tool string, args map[string]any) (Answ
 		}
 	}
 	a.Text = strings.Join(texts, "\n")
+	if result.StructuredContent == nil {
+		return a, nil
+	}
 	data, err := json.Marshal(result.StructuredContent)
 	if err != nil {
 		return a, err
@@ -176,11 +181,18 @@ func (h *Host) Call(ctx context.Context, tool string, args map[string]any) (Answ
 // PID returns the relay's process id.
 func (h *Host) PID() int { return h.cmd.Process.Pid }
 
-// Kill ends the relay as a crash would.
+// Kill ends the relay as a crash would and returns when it has ended, and with it its locks.
 func (h *Host) Kill() {
 	_ = h.cmd.Process.Kill()
-	_ = h.client.Close()
+	_ = h.Close()
 }
 
-// Close ends the relay as a closing host does, by closing its stdin.
-func (h *Host) Close() error { return h.client.Close() }
+// Close ends the relay as a closing host does, by closing its stdin, and returns when it has
+// ended. The SDK's client waits for some seconds only.
+func (h *Host) Close() error {
+	err := h.client.Close()
+	_ = Poll(context.Background(), func() (bool, error) {
+		return h.cmd.Process.Signal(syscall.Signal(0)) != nil, nil
+	})
+	return err
+}

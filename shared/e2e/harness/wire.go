@@ -48,7 +48,9 @@ func NewSlowWire(target string, roundTrip time.Duration) (*Wire, error) {
 // Close stops the proxy.
 func (w *Wire) Close() {
 	w.listener.Close()
+	w.mu.Lock()
 	w.cutAll()
+	w.mu.Unlock()
 	w.ended.Wait()
 }
 
@@ -167,22 +169,20 @@ func (w *Wire) untilCut() int {
 	return int(max(0, min(wireChunk, w.cuts[0]-w.up.Load()-w.down.Load())))
 }
 
+// cutWhenDue closes all connections when a total is reached, before anything more can pass.
 func (w *Wire) cutWhenDue() {
 	w.mu.Lock()
-	due := len(w.cuts) > 0 && w.up.Load()+w.down.Load() >= w.cuts[0]
-	if due {
-		w.awaitRead() // while nothing else passes
-		w.cuts, w.done = w.cuts[1:], w.done+1
+	defer w.mu.Unlock()
+	if len(w.cuts) == 0 || w.up.Load()+w.down.Load() < w.cuts[0] {
+		return
 	}
-	w.mu.Unlock()
-	if due {
-		w.cutAll()
-	}
+	w.awaitRead() // while nothing else passes
+	w.cuts, w.done = w.cuts[1:], w.done+1
+	w.cutAll()
 }
 
+// cutAll closes all connections. The caller holds w.mu.
 func (w *Wire) cutAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for c := range w.conns {
 		c.Close()
 	}

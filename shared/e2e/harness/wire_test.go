@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func TestWireCountsRequestsAndConnections(t *testing.T) {
@@ -108,4 +111,75 @@ func TestRequestLinesAreCountedAcrossReads(t *testing.T) {
 			t.Errorf("in pieces of %d bytes: %d request lines, want 2", size, n)
 		}
 	}
+}
+
+// A cut loses the end of what each connection carries, and nothing in its middle, also if
+// several connections meet it at once.
+func TestACutLeavesNoGap(t *testing.T) {
+	pattern := make([]byte, 251<<10) // no piece of it equals the next one
+	for i := range pattern {
+		pattern[i] = byte(i % 251)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			go func() {
+				defer conn.Close()
+				for err := error(nil); err == nil; {
+					_, err = conn.Write(pattern)
+				}
+			}()
+		}
+	}()
+	w, err := NewWire(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	cuts := make([]int64, 100)
+	for i := range cuts {
+		cuts[i] = int64(i+1)*(300<<10) + 77
+	}
+	w.CutAt(cuts...)
+	var readers errgroup.Group
+	for range 6 {
+		readers.Go(func() error {
+			for _, _, done := w.Passed(); done < len(cuts); _, _, done = w.Passed() {
+				conn, err := net.Dial("tcp", w.Addr)
+				if err != nil {
+					return err
+				}
+				err = counted(conn)
+				conn.Close()
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := readers.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// counted reads up to a megabyte of bytes that count up modulo 251, or until the connection closes.
+func counted(conn net.Conn) error {
+	buf := make([]byte, 8<<10)
+	for at := 0; at < 1<<20; {
+		n, err := conn.Read(buf)
+		for i, b := range buf[:n] {
+			if b != byte((at+i)%251) {
+				return fmt.Errorf("bytes are missing before byte %d", at+i)
+			}
+		}
+		if at += n; err != nil {
+			break
+		}
+	}
+	return nil
 }

@@ -31,6 +31,13 @@ var fileCases = []Case{
 	folderCase("folder-same", "lists the same page of a folder without end", func(string) []contract.File {
 		return []contract.File{{Name: "a", SizeBytes: 1, Modified: at}}
 	}, true),
+	folderCase("folder-long", "lists a folder without end, with names of 4,096 bytes", func(after string) []contract.File {
+		all := make([]contract.File, contract.MaxListFiles)
+		for i := range all {
+			all[i] = contract.File{Name: strings.Repeat("n", 4096-16) + fmt.Sprintf("%016x", changes.Add(1)), SizeBytes: 1, Modified: at}
+		}
+		return all
+	}, true),
 	folderCase("folder-deep", "lists a folder in each folder", func(string) []contract.File {
 		return []contract.File{{Name: "d", IsDir: true, Modified: at}}
 	}, false),

@@ -3,6 +3,7 @@ package hostilevm
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -24,8 +25,9 @@ const (
 var at = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 // honest returns the answers of a VM that does not lie. Submitted code prints one line and
-// succeeds. fakevm answers requests for files and uploads.
-func honest() routes {
+// succeeds. fakevm answers requests for jobs, files and uploads.
+func honest(vm *fakevm.VM) routes {
+	truth := func(q question) fakevm.Reply { return vm.Truth(q.Request, q.body) }
 	return routes{
 		"GET " + contract.PathHealth:         just(health()),
 		"GET " + contract.PathProbe:          just(probe()),
@@ -41,6 +43,11 @@ func honest() routes {
 		"GET " + contract.PathVariables:  just(contract.Variables{Count: 1, Variables: []contract.Variable{variable()}, KernelID: kernelID}),
 		"GET " + contract.PathInspect:    just(contract.Inspection{Variable: variable(), Preview: "[1, 2, 3]", KernelID: kernelID}),
 		"POST " + contract.PathCleanup:   just(contract.Cleanup{VariablesCleared: 1, ClearedVariables: []string{"x"}, KernelID: kernelID}),
+		"POST " + contract.PathJobs:      truth,
+		"GET " + contract.PathJobs:       truth,
+		"GET " + contract.PathJob:        truth,
+		"PATCH " + contract.PathJob:      truth,
+		"DELETE " + contract.PathJob:     truth,
 		"POST " + contract.PathShutdown:  just(contract.Shutdown{Status: "shutting_down"}),
 	}
 }
@@ -67,7 +74,7 @@ func probe() contract.Probe {
 		TPU:      contract.TPU{Devices: []string{"accel0"}},
 		Storage:  []contract.Disk{{Path: "/content", TotalGB: 100, FreeGB: 60, UsedPct: 40}},
 		Python:   contract.Python{Version: python, Executable: "/usr/bin/python3", IPyKernel: "6.29.5", IPython: "7.34.0"},
-		Packages: map[string]string{"numpy": "1.26.4"}, Limits: contract.Limits{MaxTimeoutSeconds: 86400, MaxQueue: 64, MaxCodeBytes: 8 << 20, MaxLogBytes: 256 << 20, AfterRequestID: true},
+		Packages: map[string]string{"numpy": "1.26.4"}, Limits: contract.Limits{MaxTimeoutSeconds: 86400, MaxQueue: 64, MaxCodeBytes: 8 << 20, MaxLogBytes: 256 << 20},
 		LoadedVariables: []string{"x"}, LoadedVariablesCount: &one, Recommendations: []string{"use the GPU"},
 	}
 }
@@ -88,6 +95,7 @@ func finished(request string) contract.Execution {
 // execution answers with a succeeded execution that has these events.
 func execution(request string, events ...contract.Event) fakevm.Reply {
 	e := finished(request)
+	events = slices.Clone(events) // which other answers may share
 	for i := range events {
 		events[i].Offset, events[i].Time = int64(i), at
 	}

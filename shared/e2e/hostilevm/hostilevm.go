@@ -34,7 +34,7 @@ type Case struct {
 }
 
 // Cases are all attacks. Add new ones here.
-var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases, wireCases, formCases, orderCases, fileCases, refusalCases)
+var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases, wireCases, formCases, orderCases, fileCases, refusalCases, JobCases)
 
 // routes are answers by route, in the syntax of http.ServeMux.
 type routes map[string]func(q question) fakevm.Reply
@@ -77,12 +77,12 @@ func corrupt(vm *fakevm.VM, name string) error {
 	if err != nil {
 		return err
 	}
-	answers := honest()
+	answers, own := honest(vm), routes{}
 	if c.routes != nil {
-		for route, answer := range c.routes(vm) {
-			answers[route] = answer
-		}
+		own = c.routes(vm)
 	}
+	answers = with(answers, own)
+	withRuns(vm, answers, own)
 	table := http.NewServeMux()
 	for route := range answers {
 		table.Handle(route, http.NotFoundHandler())

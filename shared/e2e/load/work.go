@@ -58,7 +58,7 @@ func runNotebook(ctx context.Context, w *worker) error {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		return err
 	}
-	a, err := w.untilDone(ctx, "run_notebook", map[string]any{"notebook_path": path, "on_change": "restart"})
+	a, err := w.untilDone(ctx, "run_notebook", map[string]any{"notebook_path": path})
 	if err != nil {
 		return err
 	}

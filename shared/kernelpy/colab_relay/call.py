@@ -5,23 +5,32 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import types
 from typing import Any
 
 
 def run(call: list[str], arguments: str, sources: dict[str, str]) -> Any:
     package, function, mime, delivery = call
-    loader = find(package)
-    if loader is None and sources:
-        loader = install(package, sources)
-    if loader is None:
+    with import_lock():
+        loader = find(package)
+        if loader is None and sources:
+            loader = install(package, sources)
+        found = None if loader is None else loader.function(function)
+    if found is None:
         mime, report = "application/vnd.colab-relay.missing+json", {"package": package}
     else:
-        report = loader.call(function, json.loads(arguments))
+        report = found(*json.loads(arguments))
     if delivery == "reply":
         return Answer({mime: report})
     if report is not None:
         publish({mime: report})
+
+
+def import_lock() -> Any:
+    """The lock of all calls in this process: the import system fails in a thread whose module
+    another thread replaces."""
+    return sys.__dict__.setdefault("_colab_relay_import_lock", threading.RLock())
 
 
 def find(package: str) -> Any:

@@ -12,7 +12,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
-from typing import Any
+from typing import Any, Callable
 
 
 class PackageLoader(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
@@ -63,10 +63,11 @@ class PackageLoader(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
         module might be in use."""
         return all(sys.modules.get(name) is module for name, module in self.loaded.items())
 
-    def call(self, function: str, arguments: list[Any]) -> Any:
-        """Calls a function, named with its module within the package."""
-        module, _, name = function.rpartition(".")
-        return getattr(self.load(self.name + "." + module), name)(*arguments)
+    def function(self, path: str) -> Callable[..., Any]:
+        """The function of that name, given with its module within the package."""
+        module, _, name = path.rpartition(".")
+        function: Callable[..., Any] = getattr(self.load(self.name + "." + module), name)
+        return function
 
 
 def install(name: str, sources: dict[str, str]) -> PackageLoader:

@@ -16,7 +16,9 @@ from typing import Any, Iterator
 
 from IPython.core.getipython import get_ipython
 
+from .anew import forget_changed, say
 from .ending import exit_text, show
+from .imported import working_folder
 
 ABSENT = object()
 
@@ -30,7 +32,9 @@ def run(path: str, packed: str, arguments: list[str]) -> None:
     shell = get_ipython()
     with program(shell.user_ns, path, source, arguments), own_event_loop():
         try:
-            exec(compile(source, path, "exec", dont_inherit=True), shell.user_ns)
+            code = compile(source, path, "exec", dont_inherit=True)
+            import_anew()
+            exec(code, shell.user_ns)
             return
         except SystemExit as error:
             raised: BaseException = error
@@ -52,21 +56,23 @@ def status_of(code: object) -> int:
     return number & 0xFF if -(2**63) <= number < 2**63 else 0xFF
 
 
-def working_directory() -> str:
-    """Empty if the directory has been deleted: Python runs programs there too."""
+def import_anew() -> None:
+    """Has the code that runs next get modules as they are in their files now."""
     try:
-        return os.getcwd()
-    except OSError:
-        return ""
+        forget_changed()
+    except Exception as problem:  # it runs all the same
+        say(f"changed modules were not looked for: {type(problem).__name__}")
 
 
 @contextlib.contextmanager
 def program(names: dict[str, Any], path: str, source: str, arguments: list[str]) -> Iterator[None]:
-    """What a program finds around it: its arguments, its own name and file, its lines of source.
+    """What a program finds around it: its arguments, its own name and file, its lines of source,
+    and its folder, which is first where Python looks for modules.
 
     The file does not exist on the VM. Its folder is the working directory, because that is where
     `colab-relay put` puts files. Inside IPython, exit would end the kernel."""
-    file = os.path.join(working_directory(), posixpath.basename(path.replace("\\", "/")))
+    folder = working_folder()
+    file = os.path.join(folder, posixpath.basename(path.replace("\\", "/")))
     lines = source.splitlines(True)
     for name in (path, file):  # the frames have path; inspect looks for __file__
         linecache.cache[name] = (len(source), None, lines, name)
@@ -77,10 +83,15 @@ def program(names: dict[str, Any], path: str, source: str, arguments: list[str])
     names.update(own)
     names.update(exits)
     sys.argv = [path, *arguments]
+    added = [folder] if folder else []
+    sys.path[:0] = added
     try:
         yield
     finally:
         sys.argv = before_arguments
+        with contextlib.suppress(Exception):  # the program may have changed it
+            for entry in added:
+                sys.path.remove(entry)
         for name, value in before.items():
             if name in exits and names.get(name) is not exits[name]:
                 continue  # the program has defined it

@@ -1,10 +1,12 @@
 """What the tests share: an IPython shell whose displays are recorded."""
 
 import atexit
+import base64
 import json
 import os
 import sys
 import types
+import zlib
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -13,13 +15,18 @@ TESTS = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(TESTS), "colab_relay")
 sys.path.insert(0, os.path.dirname(PACKAGE))
 
+from colab_relay import imported, script  # noqa: E402
+
 
 class Shell:
     """An IPython shell that records what is displayed, instead of a kernel."""
 
     def __init__(self, ipython):
-        self.ipython, self.names = ipython, ipython.user_ns
         self.displays = []
+        self.use(ipython)
+
+    def use(self, ipython):
+        self.ipython, self.names = ipython, ipython.user_ns
         ipython.display_pub.publish = self.publish
 
     def publish(self, data=None, metadata=None, **more):
@@ -37,6 +44,13 @@ class Shell:
         return found
 
 
+def new_ipython():
+    InteractiveShell.clear_instance()
+    ipython = InteractiveShell.instance(user_module=types.ModuleType("__main__"))
+    atexit.unregister(ipython.atexit_operations)  # takes 60 ms for each shell
+    return ipython
+
+
 @pytest.fixture
 def shell(tmp_path, monkeypatch):
     """A new IPython whose working directory is empty."""
@@ -46,14 +60,33 @@ def shell(tmp_path, monkeypatch):
     monkeypatch.setenv("COLAB_RELAY_TEMP", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delitem(sys.modules, "colab_relay_runs", raising=False)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     main = sys.modules["__main__"]
-    InteractiveShell.clear_instance()
-    ipython = InteractiveShell.instance(user_module=types.ModuleType("__main__"))
-    yield Shell(ipython)
-    atexit.unregister(ipython.atexit_operations)  # takes 60 ms for each shell
+    yield Shell(new_ipython())
     InteractiveShell.clear_instance()
     sys.modules["__main__"] = main
     sys.modules.pop("colab_relay_runs", None)
+
+
+@pytest.fixture
+def run(shell, capsys, monkeypatch):
+    """Runs a program in a new kernel, as far as imports are concerned; returns what it printed,
+    the notes, and its exception."""
+    before = set(sys.modules)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as IPython does
+    imported.finder(fresh=True)
+
+    def run(source):
+        packed = base64.b64encode(zlib.compress(source.encode())).decode()
+        shell.names["_start"] = lambda: script.run("main.py", packed, [])
+        shell.ipython._showtraceback = lambda *args: None
+        result = shell.ipython.run_cell("_start()")
+        out, errs = capsys.readouterr()
+        return out.strip(), errs.replace("colab-relay: ", "").strip(), result.error_in_exec
+
+    yield run
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from colab_relay import registry
 from colab_relay.cleanup import cleanup
 
 
-def test_an_empty_namespace_loads_nothing(shell):
+def test_an_empty_namespace_loads_nothing(shell, monkeypatch):
     for library in ("matplotlib.pyplot", "torch", "numpy", "pandas"):
-        sys.modules.pop(library, None)
+        monkeypatch.delitem(sys.modules, library, raising=False)
     before = set(sys.modules)
     assert cleanup() == {
         "variables_cleared": 0,

@@ -118,13 +118,15 @@ def test_what_changed_is_displayed(shell, tmp_path, monkeypatch, capfd):
     moves = ["mv %s/%s-2.0.dist-info %s && rm -r %s/%s-1.0.dist-info" % (tmp_path, n, site, site, n)
              for n in ("used_one", "unused")]  # fmt: skip
     fake_uv(tmp_path, monkeypatch, "\n".join(moves))
-    install("used-one unused", "", True)
+    make(site, "Kept.One", "3.0")
+    install("used-one unused kept_one>=1 absent", "", True)
     (report,) = shell.displayed(MIME)
     assert report["installed"] == [
         {"name": "unused", "old": "1.0", "new": "2.0"},
         {"name": "used-one", "old": "1.0", "new": "2.0"},
     ]
     assert report["restart_needed"] == ["used-one"] and report["installer"] == "uv"
+    assert report["unchanged"] == [{"name": "kept-one", "old": "3.0", "new": "3.0"}]
     assert "until the kernel restarts: used-one" in capfd.readouterr().out
     sys.modules.pop("used_one")
 
@@ -157,6 +159,49 @@ def test_failures_have_a_next_step(shell, tmp_path, monkeypatch):
     with pytest.raises(InstallFailed, match="packages is empty"):
         install("", "", False)
     assert shell.displayed(MIME)[-1]["kind"] == "bad_request"
+
+
+DECISIVE = {
+    "Collecting x\nERROR: Could not find a version that satisfies the requirement x\n"
+    "ERROR: No matching distribution found for x": [
+        "ERROR: Could not find a version that satisfies the requirement x",
+        "ERROR: No matching distribution found for x",
+    ],
+    "Collecting beta\nINFO: pip is looking at multiple versions of beta\n"
+    "ERROR: Cannot install alpha==2.0 and beta because these conflict.\n\n"
+    "The conflict is caused by:\n    The user requested alpha==2.0\n"
+    "    beta 1.0 depends on alpha<2\n\nTo fix this you could try to:\n"
+    "1. loosen the range of package versions you've specified\n"
+    "2. remove package versions to allow pip to attempt to solve the dependency conflict\n\n"
+    "ERROR: ResolutionImpossible: for help": [
+        "ERROR: Cannot install alpha==2.0 and beta because these conflict.",
+        "The conflict is caused by:",
+        "    The user requested alpha==2.0",
+        "    beta 1.0 depends on alpha<2",
+        "ERROR: ResolutionImpossible: for help",
+    ],
+    "Using Python 3.12\n  × No solution found when resolving dependencies:\n  ╰─▶ Because x": [
+        "  × No solution found when resolving dependencies:",
+        "  ╰─▶ Because x",
+    ],
+    "Resolved 3 packages in 1ms\nDownloading x": ["Resolved 3 packages in 1ms", "Downloading x"],
+    "killed": ["killed"],
+    "": [""],
+}
+
+
+def test_only_the_lines_that_say_why_are_in_the_message():
+    for text, want in DECISIVE.items():
+        assert failures.decisive(text.split("\n")) == want, text
+    many = failures.decisive(["error: a"] + ["%d" % n + "x" * 2000 for n in range(100)])
+    assert len(many) == failures.MAX_DECISIVE and many[0] == "error: a"
+    assert many[-1].startswith("99x") and len(many[-1]) == failures.MAX_LINE
+
+
+def test_names_of_requirements():
+    for text in ("a", "a>=1", "a [x]", "a @ https://host/b", "a;python_version>'3'", "a==1,<2"):
+        assert requirements.name(text) == "a"
+    assert requirements.name("Scikit_Learn.x-2 >1") == "Scikit_Learn.x-2"
 
 
 def test_modules_of_distributions():

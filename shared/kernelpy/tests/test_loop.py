@@ -1,25 +1,53 @@
-"""Batches of a chunked run, in a shell that records their markers."""
+"""Rounds of a chunked run, in a shell that records their markers."""
 
 import json
 
 import pytest
 from colab_relay import registry
-from colab_relay.chunked import loop, markers
+from colab_relay.chunked import markers
+from colab_relay.chunked import run as rounds
 from colab_relay.chunked.body import Refused
 from colab_relay.chunked.values import encode
 
 
-def order(setup, code, lo=0, hi=3, **more):
+@pytest.fixture(autouse=True)
+def new_kernel():
+    yield
+    rounds.lives.clear()
+    registry.audits.clear()
+
+
+KEEP = {"every": 0, "share": 1, "bytes": 0}
+
+
+def order(setup, code, **more):
     spec = {"key": "run", "setup": setup, "setup_sha256": "sha of " + setup, "loop": code}
-    return dict(spec, lo=lo, hi=hi, seconds=30, on_new="stop", analyse=False, **more)
+    rest = {
+        "loop_sha256": code,
+        "n": 3,
+        "batch_size": 10_000,
+        "seconds": 30,
+        "done": 0,
+        "marked": 0,
+    }
+    last = {
+        "carried": None,
+        "independent": False,
+        "replaces": "",
+        "on_stop": "",
+        "copy": None,
+        "keep": KEEP,
+    }
+    return dict(spec, **dict(rest, **dict(last, **more)))
 
 
-def run(shell, setup, code, **more):
-    """The markers of one batch."""
+def run(shell, setup, code, hi=3, **more):
+    """The markers of a job that ends after one round."""
     try:
-        loop.run(dict(order(setup, code), **more))
+        rounds.prepare(order(setup, code, n=hi, **more))
+        rounds.round("run")
     finally:
-        run.markers = shell.displayed(markers.MIME)
+        run.markers = [m for m in shell.displayed(markers.MIME) if m["event"] != "variables"]
     return run.markers
 
 
@@ -35,14 +63,15 @@ def results(found):
 
 def test_markers_confirm_the_setup_and_each_iteration(shell):
     found = run(shell, "n = 0", "n += i")
-    assert events(found)[:2] == [("start", 0), ("setup", 0)] and events(found)[-1] == ("done", 3)
+    assert events(found)[:2] == [("start", 0), ("setup", 0)]
+    assert events(found)[-3:] == [("done", 3), ("round", 3), ("finished", 3)]
     assert sum(m.get("count", 0) for m in found) == 3
     assert shell.names["n"] == 3 and registry.runs()["run"]["done"] == 3
 
 
 def test_no_iteration_runs_twice_in_one_kernel(shell):
     run(shell, "ran = []", "ran.append(i)")
-    run(shell, "ran = []", "ran.append(i)", lo=1, hi=5)
+    run(shell, "ran = []", "ran.append(i)", hi=5)
     assert shell.names["ran"] == [0, 1, 2, 3, 4]
 
 
@@ -57,36 +86,52 @@ def test_a_failed_setup_runs_again(shell):
     with pytest.raises(NameError):
         run(shell, "nothing", "pass")
     assert events(run.markers) == [("start", 0), ("setup_failed", 0)]
-    assert not registry.has_variables(registry.runs()["run"])
+    assert not registry.runs()["run"]["setup"]
 
 
-@pytest.mark.parametrize(
-    "on_new, want, ran",
-    [
-        ("stop", [("start", 2), ("lost", 2)], []),
-        ("prepare", [("start", 2), ("setup", 2), ("prepared", 2)], []),
-        ("continue", [("start", 2), ("setup", 2), ("done", 3)], [2]),
-    ],
-)
-def test_a_kernel_without_the_variables_does_as_it_is_told(shell, on_new, want, ran):
-    assert events(run(shell, "ran = []", "ran.append(i)", lo=2, on_new=on_new)) == want
-    assert shell.names.get("ran", []) == ran
-    assert registry.runs()["run"].get("hollow", False) is (on_new == "prepare")
+def test_a_round_ends_after_its_size_and_says_whether_to_go_on(shell):
+    rounds.prepare(order("n = 0", "n += i", n=5, batch_size=2))
+    answers = []
+    while not answers or answers[-1]:
+        rounds.round("run")
+        answers.append(registry.runs()["run"].pop("again"))
+    assert answers == [True, True, False] and shell.names["n"] == 10
 
 
-def test_what_iterations_carry_is_reported_when_asked_for(shell):
-    found = run(shell, "n, base = 0, 5", "n += base", analyse=True)
-    carries = [m for m in found if m["event"] == "carries"]
-    assert [m["names"] for m in carries] == [{"n": ["augment", "store"]}]
+class Clock:
+    """A clock that the loop sets."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def tick(self):
+        self.now += 1
 
 
-def test_a_batch_ends_when_its_time_is_over(shell):
-    found = run(shell, "", "import time; time.sleep(.02)", hi=100, seconds=0.1)
-    assert 2 <= found[-1]["done"] < 20
+def test_a_round_ends_when_its_time_is_over(shell, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(rounds, "monotonic", clock.monotonic)
+    shell.names["tick"] = clock.tick
+    found = run(shell, "", "tick()", hi=100, seconds=5)
+    assert found[-1]["done"] == 5
+
+
+def test_code_that_replaces_a_clock_loses_no_value(shell):
+    replace = "import time\nreal, time.monotonic = time.monotonic, lambda: float('nan')"
+    try:
+        found = run(shell, replace, "result = i", hi=30)
+    finally:
+        exec("time.monotonic = real", shell.names)
+    done = [m for m in found if m["event"] == "done"]
+    assert [v["i"] for m in done for v in m["values"]] == list(range(30))
+    assert all(0 <= m["seconds"] < 60 for m in done)
 
 
 BODIES = {
     "braces": ("", "out.append({'n': {i: {i}}})", [{"n": {0: {0}}}, {"n": {1: {1}}}]),
+    "a string that is compared": ("", "out.append('{i}' == str(i))", [True, True]),
     "the number in strings": (
         "",
         "out.append('n {i}, {{i}}, {i}{i}')",
@@ -131,7 +176,7 @@ def test_code_that_is_no_body_is_refused_before_anything_runs(shell, name):
     lines = "\n".join(error.value._render_traceback_())
     assert why in lines + str(error.value) and "colab_relay" not in lines
     assert type(error.value).__name__ == "SyntaxError"
-    assert run.markers == [] and registry.runs() == {}
+    assert run.markers == [] and registry.runs() == {} and rounds.lives == {}
 
 
 # Setup, loop, iterations, the values they give, and result in the end.
@@ -304,3 +349,23 @@ def test_fast_iterations_are_confirmed_together_and_in_order(shell):
     done = [m["done"] for m in found if m["event"] == "done"]
     assert done == sorted(done) and done[-1] == 3000 and len(done) < 1000
     assert results(found) == " ".join("%d:%d" % (i, i) for i in range(3000))
+
+
+def test_what_only_the_setup_used_may_change(shell):
+    setup = "import io\nf = io.open(__import__('os').devnull)\nrows = []"
+    rounds.prepare(order(setup, "rows.append(i)", batch_size=1))
+    rounds.round("run")
+    shell.names["f"] = object()
+    rounds.round("run")
+    assert shell.names["rows"] == [0, 1]
+    assert "f" not in registry.runs()["run"]["carried"]
+
+
+def test_what_a_method_of_the_setup_uses_is_passed_on(shell):
+    setup = "n = [0]\nclass A:\n  def step(self): n[0] += 1\na = A()"
+    rounds.prepare(order(setup, "a.step()", batch_size=1))
+    rounds.round("run")
+    assert "n" in registry.runs()["run"]["carried"]
+    shell.names["n"][0] = 100
+    rounds.round("run")
+    assert ("stopped", 1) in events(shell.displayed(markers.MIME))

@@ -113,20 +113,31 @@ def test_what_a_function_raises_is_raised(sources):
     assert ask(ONE, {}, "registry.complete_runs") == {MIME: []}
 
 
-def test_threads_that_install_at_once_all_get_an_answer(sources):
-    answers = []
+@pytest.fixture
+def frequent_switches():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_threads_that_install_at_once_all_get_an_answer(sources, frequent_switches):
+    threads, rounds, answers = 8, 20, []
+    barrier = threading.Barrier(threads)
 
     def work():
-        for _ in range(5):
+        barrier.wait()
+        for _ in range(3):
             answers.append(ask(ONE, sources))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [{MIME: {}}] * 20
-    ask(ONE, sources)
+    for _ in range(rounds):
+        purge()
+        running = [threading.Thread(target=work) for _ in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    assert answers == [{MIME: {}}] * (threads * rounds * 3)
     assert not is_missing(ONE)
 
 

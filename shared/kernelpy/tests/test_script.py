@@ -112,8 +112,10 @@ def test_a_program_runs_in_a_folder_that_was_deleted(shell, tmp_path, monkeypatc
     folder.mkdir()
     monkeypatch.chdir(folder)
     folder.rmdir()
+    monkeypatch.setattr(sys, "path", [*sys.path, ""])
     error, shown = start(shell, "found = __file__", path="src/job.py")
     assert (error, shown, shell.names["found"]) == (None, "", "job.py")
+    assert sys.path[-1] == ""
 
 
 def test_a_program_that_breaks_tracebacks_still_raises_its_own_error(shell, monkeypatch):

@@ -4,11 +4,8 @@ import os
 import time
 
 import pytest
-from colab_relay import registry
 from colab_relay.state import operate, save, trial
 from colab_relay.state.read import Reader
-
-ENTRY = {"setup": "hash", "done": 12}
 
 
 def file_of(report):
@@ -63,42 +60,6 @@ def test_overwritten_names_are_reported(shell):
     shell.run("del y\nx = 5")
     assert operate.restore(*file_of(report))["overwritten"] == ["x"]
     assert (shell.names["x"], shell.names["y"]) == (1, 2)
-
-
-def test_kept_variables_are_those_of_the_run(shell, tmp_path):
-    assert operate.keep("key", ["xs"], "", 1 << 20, 10) == {"missing": True}
-    registry.update({"key": dict(ENTRY)})
-    shell.run("xs, other = [1, 2], 'other'\nview = xs")
-    kept = operate.keep("key", ["xs", "not_yet"], "", 1 << 20, 10)
-    names = [v["name"] for v in kept["manifest"]["variables"]]
-    assert names == ["view", "xs"] and kept["done"] == 12 and kept["absent"] == ["not_yet"]
-    again = operate.keep("key", ["xs"], kept["manifest"]["sha256"], 1 << 20, 10)
-    assert again["unchanged"] and len(states(tmp_path)) == 1
-    shell.run("xs, view, not_yet = [], 0, 1")
-    registry.runs()["key"] = dict(ENTRY, hollow=True, done=20)
-    loaded = operate.restore_kept(*file_of(kept), "key", 12, ["not_yet"])
-    assert not loaded["failed"] and registry.runs()["key"] == ENTRY
-    assert shell.names["xs"] == [1, 2] and shell.names["view"] is shell.names["xs"]
-    assert "not_yet" not in shell.names and states(tmp_path) == []
-
-
-def test_variables_that_cannot_be_kept_are_reported(shell, tmp_path):
-    registry.update({"key": dict(ENTRY)})
-    shell.run("small, file, large = 1, open('f', 'w'), bytes(2 << 20)")
-    kept = operate.keep("key", ["small", "file"], "", 1 << 20, 10)
-    assert [o["name"] for o in kept["unkept"]] == ["file"]
-    kept = operate.keep("key", ["small", "large"], "", 1 << 20, 10)
-    assert kept["unkept"] == [{"name": "large", "reason": "together they are over 1 MB"}]
-    assert operate.keep("key", ["small"], "", 1 << 20, -1)["slow"] and states(tmp_path) == []
-
-
-def test_kept_variables_are_restored_into_a_waiting_kernel_only(shell):
-    registry.update({"key": dict(ENTRY)})
-    shell.run("xs = [1]")
-    kept = operate.keep("key", ["xs"], "", 1 << 20, 10)
-    shell.run("xs = 'new'")
-    assert operate.restore_kept(*file_of(kept), "key", 12, []) == {"missing": True}
-    assert shell.names["xs"] == "new"
 
 
 def test_old_folders_are_deleted(tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import os
 import sys
 
 import pytest
-from colab_relay import live, registry
 from colab_relay.state import operate, rebuild, save, trial
 from conftest import TESTS
 
@@ -186,21 +185,3 @@ def test_functions_of_another_python_are_reported(shell, monkeypatch):
     assert n["C"].n == 1 and n["x"][0] == 1 and type(n["c"]) is n["C"]
     with pytest.raises(RuntimeError, match="define it again"):
         n["c"].m()
-
-
-def test_a_keep_that_takes_too_long_ends(shell):
-    registry.update({"key": {"setup": "hash", "done": 1}})
-    shell.run(
-        "import threading\nclass Slow:\n  def __reduce__(self):\n"
-        "    threading.Event().wait(.1); return Slow, ()\n"
-        "slow = [Slow() for _ in range(10)] + [bytes(1 << 17)]"
-    )
-    assert operate.keep("key", ["slow"], "", 64 << 20, 0.5)["slow"]
-
-
-def test_too_many_objects_are_not_kept(shell, monkeypatch):
-    monkeypatch.setattr(live, "MAX_OBJECTS", 1000)
-    registry.update({"key": {"setup": "hash", "done": 1}})
-    shell.run("deep = [[n] for n in range(1100)]")
-    unkept = operate.keep("key", ["deep"], "", 64 << 20, 60)["unkept"]
-    assert unkept[0]["reason"].startswith("they have too many objects")

@@ -59,8 +59,8 @@ func (p *Program) Environ() []string {
 }
 
 // Fault makes something go wrong from now on; a value of nil ends it. The names are:
-// logged_out, unreachable, lost, banner, stop_does_nothing: true; slow_new: seconds;
-// and for one call only, refuse: an HTTP status, kill_new: true.
+// logged_out, unreachable, lost, banner, stop_does_nothing: true; hold_new: true, which holds
+// `colab new` after it asked for its VM; and for one call only, refuse: an HTTP status, kill_new: true.
 func (p *Program) Fault(name string, value any) {
 	p.t.Helper()
 	p.faulting.Lock()
@@ -74,7 +74,10 @@ func (p *Program) Fault(name string, value any) {
 	faults[name] = value
 	data, err := json.Marshal(faults)
 	if err == nil {
-		err = os.WriteFile(path, data, 0o600)
+		err = os.WriteFile(path+".new", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path) // `colab new` may read it meanwhile
 	}
 	if err != nil {
 		p.t.Fatal(err)

@@ -109,7 +109,9 @@ class Google:
         if refused:
             refuse(int(refused), accelerator)
         write(os.path.join(STANDIN, "asked.json"), {"variant": variant})
-        time.sleep(float(fault("slow_new") or 0))
+        deadline = time.monotonic() + 60
+        while fault("hold_new") and time.monotonic() < deadline:
+            time.sleep(0.01)
         endpoint = "%s-s-%s" % ("m" if accelerator == "NONE" else "gpu", uuid.uuid4().hex[:12])
         vm = {"endpoint": endpoint, "variant": variant, "accelerator": accelerator, "shape": shape}
         vm["root"] = tempfile.mkdtemp(prefix="cvm-")

@@ -1,26 +1,22 @@
 """Reports the progress of a batch to the relay, by markers among the outputs.
 
-A slow iteration is reported as soon as it has ended. Fast ones are collected for a moment and
-reported together, because the kernel's socket drops messages when thousands arrive in a second.
-If the kernel dies, the iterations not yet reported, of at most MAX_SECONDS, run again in another
-kernel.
+An iteration of MAX_SECONDS or more is reported as soon as it has ended. Shorter ones are collected
+and reported together: a report takes a millisecond, and the kernel's socket drops messages when
+thousands arrive in a second. If the kernel dies, the iterations not yet reported, of at most
+MAX_SECONDS together, run again in another kernel.
 """
 
 from __future__ import annotations
 
-import collections
 import json
-import time
 from typing import Any
 
 from ..registry import Entry
 
 MIME = "application/vnd.colab-relay.iteration+json"
-MAX_SECONDS = 0.05  # from the end of the first unreported iteration
+MAX_SECONDS = 0.05  # of iterations that are not reported
 MAX_ITERATIONS = 1000
 MAX_BYTES = 48 << 10  # of values as JSON; a larger value is sent alone
-RECENT = 20  # iterations that must have been fast
-FAST = 0.005  # seconds, their mean
 
 
 class Markers:
@@ -28,7 +24,6 @@ class Markers:
         # Read now, because code may capture outputs later, and markers must not be captured.
         self.publish = shell.display_pub.publish
         self.key, self.entry = key, entry
-        self.recent: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.clear()
 
     def clear(self) -> None:
@@ -48,22 +43,15 @@ class Markers:
         if self.bytes + size > MAX_BYTES:
             self.flush()
         if not self.count:
-            self.first, self.since = i, time.monotonic()
+            self.first = i
         self.count += 1
         self.seconds += seconds
         self.slowest = max(self.slowest, seconds)
         if value:
             self.values.append(value)
             self.bytes += size
-        self.recent.append(seconds)
-        if self.due():
+        if self.seconds >= MAX_SECONDS or self.count >= MAX_ITERATIONS:
             self.flush()
-
-    def due(self) -> bool:
-        fast = len(self.recent) == RECENT and sum(self.recent) <= FAST * RECENT
-        return (
-            not fast or self.count >= MAX_ITERATIONS or time.monotonic() - self.since >= MAX_SECONDS
-        )
 
     def flush(self) -> None:
         if not self.count:

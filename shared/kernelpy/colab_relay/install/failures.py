@@ -51,6 +51,17 @@ KINDS = [
         "with run_code_quick.",
     ),
 ]
+MAX_DECISIVE = 8  # lines of a message
+MAX_LINE = 300  # characters of each
+# Lines that report progress, or advise what the next step says better.
+NOISE = re.compile(
+    r"\s*(?:collecting |downloading |using (?:cached|python) |requirement already satisfied|"
+    r"looking in |obtaining |processing |preparing |building wheels? |created wheel |stored in |"
+    r"installing |attempting uninstall|found existing installation|resolved |prepared |audited |"
+    r"\[notice\]|info: |note: |to fix this you could try|\d\. (?:loosen|remove) )",
+    re.IGNORECASE,
+)
+ERROR = re.compile(r"\s*(?:error\b|fatal\b|×|\S*Error: )", re.IGNORECASE)
 OTHER = "Read the lines above: they are the installer's own."
 
 
@@ -61,3 +72,14 @@ def kind_of(lines: list[str]) -> tuple[str, str]:
         if re.search(pattern, text, re.DOTALL if kind == "conflict" else 0):
             return kind, hint
     return "failed", OTHER
+
+
+def decisive(lines: list[str]) -> list[str]:
+    """Of an installer's last lines those that say why it failed: from the first error on, without
+    progress and advice. If there are too many, the first and the last of them."""
+    kept = [line[:MAX_LINE] for line in lines if line.strip() and not NOISE.match(line)]
+    errors = [n for n, line in enumerate(kept) if ERROR.match(line)]
+    kept = kept[errors[0] :] if errors else kept
+    if len(kept) > MAX_DECISIVE:
+        kept = kept[:1] + kept[1 - MAX_DECISIVE :]
+    return kept or [line[:MAX_LINE] for line in lines[-MAX_DECISIVE:]]

@@ -52,6 +52,13 @@ def split_line(line: str) -> list[str]:
     return found
 
 
+def name(requirement: str) -> str:
+    """The name in a requirement that is accepted."""
+    match = re.match(NAME, requirement)
+    assert match is not None
+    return match.group()
+
+
 def read(path: str) -> list[str]:
     """The requirements in a file on the VM, which the kernel reads with its own rights."""
     path = os.path.expanduser(path)

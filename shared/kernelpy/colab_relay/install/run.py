@@ -53,12 +53,12 @@ def perform(packages: str, path: str, upgrade: bool) -> None:
         code, last = child.run(argv)
     finally:
         importlib.invalidate_caches()
-        report = changed(before, name)
+        report = changed(before, name, wanted)
         say(report)
         publish(report)
     if code:
         kind, hint = failures.kind_of(last)
-        message = "%s ended with code %d:\n%s" % (name, code, "\n".join(last))
+        message = "%s ended with code %d:\n%s" % (name, code, "\n".join(failures.decisive(last)))
         fail(message, dict(report, kind=kind, hint=hint))
 
 
@@ -104,13 +104,17 @@ def pip_release() -> tuple[int, ...]:
     return tuple(int(n) if n.isdigit() else 0 for n in numbers)
 
 
-def changed(before: dict[str, str], installer: str) -> dict[str, Any]:
-    found = distributions.changes(before, distributions.installed())
+def changed(before: dict[str, str], installer: str, wanted: list[str]) -> dict[str, Any]:
+    after = distributions.installed()
+    found = distributions.changes(before, after)
+    names = {distributions.normal(requirements.name(w)) for w in wanted}
+    same = sorted(n for n in names if n in after and before.get(n) == after[n])
     stale = [c["name"] for c in found if c["old"] and distributions.in_use(c["name"])]
     return {
         "installer": installer,
         "installed": found[:MAX_LISTED],
         "installed_count": len(found),
+        "unchanged": [{"name": n, "old": after[n], "new": after[n]} for n in same[:MAX_LISTED]],
         "restart_needed": stale[:MAX_LISTED],
     }
 

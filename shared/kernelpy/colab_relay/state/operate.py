@@ -9,7 +9,6 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from ..safe import short
-from . import keep as keeping
 from . import rebuild
 from . import restore as restoring
 from . import save as saving
@@ -52,17 +51,3 @@ def remove(path: str) -> dict[str, Any]:
     """Deletes the file of a state and its folder."""
     saving.remove(path)
     return {}
-
-
-def keep(run: str, names: list[str], known: str, most: int, seconds: float) -> dict[str, Any]:
-    """Saves the variables that the iterations of a chunked run pass on."""
-    with rebuild.importable():
-        return keeping.keep(get_ipython(), run, names, known, most, seconds)
-
-
-def restore_kept(
-    path: str, size: int, digest: str, run: str, done: int, absent: list[str]
-) -> dict[str, Any]:
-    """Restores what keep saved, and the iteration that it belongs to."""
-    with rebuild.importable():
-        return keeping.restore_kept(get_ipython(), path, size, digest, run, done, absent)

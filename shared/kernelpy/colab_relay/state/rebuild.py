@@ -52,6 +52,13 @@ def kernel_object(name: str) -> Any:
         return sys.modules["__main__"]
     if name == "environ":
         return importlib.import_module("os").environ
+    if name == "random":
+        return importlib.import_module("random")._inst
+    if name == "numpy.random":
+        try:
+            return importlib.import_module("numpy.random.mtrand")._rand
+        except ImportError:  # then nothing that needs it can be loaded, but everything else
+            return None
     return getattr(sys, name)
 
 

@@ -243,7 +243,7 @@ def reduce(saver: Saver, obj: Any) -> Any:
     """The reducer_override of our picklers. NotImplemented means that the library saves the
     object in its own way."""
     cls = type(obj)
-    if cls in ATOMS:
+    if cls in ATOMS or cls is pickle.PickleBuffer:  # which an array's bytes are
         return NotImplemented
     saver.at = cls
     how = BY_TYPE.get(cls)

@@ -56,6 +56,7 @@ class Restore:
         self.failed: list[dict[str, str]] = []
         self.modules: list[dict[str, str]] = []
         self.warnings: list[str] = []
+        self.runs: dict[str, Any] = {}  # the record of chunked runs, see registry.py
 
     def run(self) -> None:
         index = self.reader.index
@@ -71,6 +72,10 @@ class Restore:
             self.namespace.undo()
             raise
         self.compare(index)
+
+    def restore_runs(self) -> None:
+        restored = {variable["name"] for variable in self.restored}
+        registry.restore(self.runs, restored, self.namespace.names)
 
     def import_module(self, module: dict[str, str]) -> None:
         try:
@@ -101,7 +106,7 @@ class Restore:
         if name is not None:
             self.set_variable(name, value)
         elif segment.get("what") == "runs":
-            registry.update(value)
+            self.runs = value
         elif segment.get("what") == "sources":
             restore_sources(value)
 
@@ -151,11 +156,18 @@ def restore_sources(lines: dict[str, Any]) -> None:
         linecache.cache.setdefault(name, entry)
 
 
-def restore(shell: Any, path: str, size: int, digest: str, ticker: Ticker) -> dict[str, Any]:
+def load(shell: Any, path: str, size: int, digest: str, ticker: Ticker) -> Restore:
+    """Loads the variables of a file. Returns what came out, with the record of runs."""
     reader = Reader(path, size, digest)
     try:
         work = Restore(reader, shell, ticker)
         work.run()
-        return work.report()
+        return work
     finally:
         reader.close()
+
+
+def restore(shell: Any, path: str, size: int, digest: str, ticker: Ticker) -> dict[str, Any]:
+    work = load(shell, path, size, digest, ticker)
+    work.restore_runs()
+    return work.report()

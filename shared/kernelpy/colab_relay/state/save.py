@@ -14,14 +14,14 @@ import sys
 import tempfile
 import time
 import types
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Tuple
 
 from .. import registry
 from ..safe import class_name, module_dict, short
 from .libraries import python_version, version_of
 from .reasons import reason
 from .trial import try_loading
-from .write import OutOfTime, Saver
+from .write import Bounds, OutOfTime, Saver
 
 if TYPE_CHECKING:
     from .progress import Ticker
@@ -38,6 +38,8 @@ MAX_WARNINGS = 50
 MAX_LISTED = 5000  # variables in the manifest, and as many skipped ones
 RECURSION = 5000
 IPYTHON_NAMES = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
+# Variables with their names, and the record of runs.
+What = Tuple[List[Tuple[str, Any]], Dict[str, Any]]
 FIRST = (types.FunctionType, type)  # other objects may need them while they are loaded
 
 
@@ -74,8 +76,12 @@ def modules_of(names: list[tuple[str, Any]]) -> tuple[list[dict[str, str]], list
 
 
 def kernel_objects(shell: Any) -> dict[str, Any]:
-    """The objects that every kernel has, by their names in rebuild.kernel_object."""
+    """The objects that every kernel has, by their names in rebuild.kernel_object; None for that of
+    a library that is not imported. The methods of the generators are what `from random import
+    random` and `rand = np.random.rand` bind."""
     return {
+        "random": module_dict("random").get("_inst"),
+        "numpy.random": module_dict("numpy.random.mtrand").get("_rand"),
         "namespace": shell.user_ns,
         "module": sys.modules["__main__"],
         "shell": shell,
@@ -100,7 +106,7 @@ def write_all(
     saver: Saver, shell: Any, values: list[tuple[str, Any]], ticker: Ticker, runs: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     saved, skipped = [], []
-    saver.alias(kernel_objects(shell))
+    saver.alias({name: obj for name, obj in kernel_objects(shell).items() if obj is not None})
     values = sorted(values, key=lambda pair: not issubclass(type(pair[1]), FIRST))
     for number, (name, value) in enumerate(values, 1):
         ticker.at(name, number, len(values))
@@ -134,22 +140,14 @@ def sources_of(filenames: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def save_to(path: str, shell: Any, ticker: Ticker) -> dict[str, Any]:
-    names, runs = user_names(shell), registry.runs()
-    saver = Saver(path, values_of(names))
-    return dict(save_names(saver, shell, names, ticker, runs), runs=registry.complete_runs())
-
-
-def values_of(names: list[tuple[str, Any]]) -> list[Any]:
-    return [value for _, value in names if not is_module(value)]
-
-
 def save_names(
-    saver: Saver, shell: Any, names: list[tuple[str, Any]], ticker: Ticker, runs: dict[str, Any]
+    path: str, shell: Any, what: What, ticker: Ticker, bounds: Bounds | None
 ) -> dict[str, Any]:
     """Writes variables and what belongs to them. Returns the contents for the manifest."""
+    names, runs = what
     modules, unimportable = modules_of([pair for pair in names if is_module(pair[1])])
     values = [pair for pair in names if not is_module(pair[1])]
+    saver = Saver(path, [value for _, value in values], bounds)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))
     try:
@@ -220,20 +218,30 @@ def best_place() -> str | None:
     return found[0] if free_bytes(found[0]) >= MIN_FREE else max(found, key=free_bytes)
 
 
-def new_folder() -> str:
+def new_folder(label: str = "") -> str:
     """A new folder for a state. Its name includes the executor's, so that the executor finds it."""
     owner = os.environ.get("COLAB_RELAY_OWNER", "")
     owner = owner + "-" if re.fullmatch("[0-9a-f]+", owner) else ""
-    return tempfile.mkdtemp(prefix=PREFIX + owner, dir=best_place())
+    return tempfile.mkdtemp(prefix=PREFIX + owner + label, dir=best_place())
 
 
 def save(shell: Any, ticker: Ticker) -> dict[str, Any]:
     """Saves the variables. Returns the path of the file and its contents for the manifest."""
     remove_old_folders()
-    folder = new_folder()
+    what = user_names(shell), registry.audited()
+    found = write_file(shell, what, ticker)
+    found["manifest"]["runs"] = registry.complete_runs()
+    return found
+
+
+def write_file(
+    shell: Any, what: What, ticker: Ticker, bounds: Bounds | None = None, label: str = ""
+) -> dict[str, Any]:
+    """Writes variables, and the record of runs that belongs to them, into a new folder."""
+    folder = new_folder(label)
     unfinished, path = (os.path.join(folder, name) for name in (UNFINISHED, "data.state"))
     try:
-        manifest = save_to(unfinished, shell, ticker)
+        manifest = save_names(unfinished, shell, what, ticker, bounds)
         os.rename(unfinished, path)
         return {"path": path, "manifest": manifest}
     except BaseException:

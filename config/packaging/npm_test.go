@@ -1,0 +1,306 @@
+//go:build release
+
+package main
+
+// make verify runs these tests, which need node and npm.
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// echo is the program of these tests' releases.
+const echo = "#!/bin/sh\necho \"program ran: $*\"\n"
+
+// npmStand is a release, the server that has it, and the package for all platforms, unpacked
+// as npm does it.
+type npmStand struct {
+	t      *testing.T
+	home   string
+	folder string // of the package
+	env    []string
+
+	mu    sync.Mutex
+	asked []string // paths
+	files map[string][]byte
+}
+
+// newNpmStand returns one whose server is reached at address(url).
+func newNpmStand(t *testing.T, address func(url string) string) *npmStand {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("install node: the package runs in it")
+	}
+	s := &npmStand{t: t, home: t.TempDir()}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.env = []string{"HOME=" + s.home, "PATH=" + filepath.Dir(node) + ":" + os.Getenv("PATH"), "npm_config_update_notifier=false", "npm_config_registry=http://127.0.0.1:9/"}
+	r := sample("v1.2.3", address(server.URL)+"/r")
+	r.relay["linux-"+runtime.GOARCH] = []byte(echo)
+	s.files = madeOf(t, r)
+	s.folder = s.home + "/some-relay"
+	for name, file := range unpacked(t, "x.tgz", s.files["some-relay-1.2.3.tgz"]) {
+		path := filepath.Join(s.folder, strings.TrimPrefix(name, "package/"))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, file.data, file.mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func direct(url string) string { return url }
+
+func (s *npmStand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.asked = append(s.asked, r.URL.Path)
+	data, ok := s.files[strings.TrimPrefix(r.URL.Path, "/r/v1.2.3/")]
+	s.mu.Unlock()
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = w.Write(data)
+}
+
+// ours is the name of the file for this platform.
+func ourNpmFile() string {
+	return "some-relay-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] + "-1.2.3.tgz"
+}
+
+// change replaces a text of the package's fetch.js.
+func (s *npmStand) change(old, replacement string) {
+	s.t.Helper()
+	file := s.folder + "/bin/fetch.js"
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), old) {
+		s.t.Fatalf("fetch.js has no %q: %v", old, err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, replacement)), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *npmStand) run(name string, args ...string) (out, errs string, code int) {
+	s.t.Helper()
+	var o, e strings.Builder
+	cmd := exec.CommandContext(s.t.Context(), name, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.home, s.env, &o, &e
+	_ = cmd.Run()
+	return o.String(), e.String(), cmd.ProcessState.ExitCode()
+}
+
+func (s *npmStand) launch(args ...string) (out, errs string, code int) {
+	return s.run("node", append([]string{s.folder + "/bin/colab-relay.js"}, args...)...)
+}
+
+func TestTheNpmPackageDownloadsTheProgramOfItsOwnPlatformOnce(t *testing.T) {
+	s := newNpmStand(t, direct)
+	for range 2 {
+		if out, errs, code := s.launch("a", "b c"); out != "program ran: a b c\n" || code != 0 {
+			t.Fatalf("exit code %d, %q, %s", code, out, errs)
+		}
+	}
+	if want := "/r/v1.2.3/" + ourNpmFile(); len(s.asked) != 1 || s.asked[0] != want {
+		t.Errorf("it asked for %q, want %q once", s.asked, want)
+	}
+}
+
+func TestTheNpmPackageOfAnotherUserKeepsTheProgramInTheCache(t *testing.T) {
+	s := newNpmStand(t, direct)
+	if err := os.WriteFile(s.folder+"/bin/"+strings.TrimSuffix(strings.TrimPrefix(ourNpmFile(), "some-relay-"), "-1.2.3.tgz"), nil, 0o600); err != nil {
+		t.Fatal(err) // a file in the folder's place, because root may write to all folders
+	}
+	for range 2 {
+		if out, errs, code := s.launch(); out != "program ran: \n" || code != 0 {
+			t.Fatalf("exit code %d, %q, %s", code, out, errs)
+		}
+	}
+	if found, _ := filepath.Glob(s.home + "/.cache/colab-relay/npm-1.2.3/*/colab-relay"); len(found) != 1 || len(s.asked) != 1 {
+		t.Errorf("the cache holds %q after %d downloads", found, len(s.asked))
+	}
+}
+
+func TestTheNpmPackageSaysThatItCanNotKeepTheProgram(t *testing.T) {
+	s := newNpmStand(t, direct)
+	s.change("__dirname, platform", `__dirname, "fetch.js"`) // no folder
+	s.env = append(s.env, "XDG_CACHE_HOME=/dev/null")
+	if out, errs, code := s.launch(); code != 69 || out != "" || !strings.Contains(errs, "keep the program: ") || !strings.Contains(errs, "'/dev/null/colab-relay/") || !strings.Contains(errs, "Next step: make this folder writable") {
+		t.Errorf("exit code %d, %q, %s", code, out, errs)
+	}
+}
+
+// Each failure is told once, with what to do instead, and is bounded.
+func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	hanging, hung := make(chan struct{}), make(chan struct{})
+	close(hung)
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path[:3] == "/st" {
+			_, _ = w.Write([]byte("a piece"))
+			w.(http.Flusher).Flush()
+		}
+		select {
+		case <-hanging:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() { close(hanging); silent.Close() })
+	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }))
+	t.Cleanup(loop.Close)
+	ends := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(ends.Close)
+	for name, c := range map[string]struct {
+		address string
+		change  [2]string
+		says    string
+	}{
+		"refused":      {address: "http://" + closed.Addr().String(), says: "ECONNREFUSED"},
+		"not there":    {change: [2]string{"/v1.2.3\"", "/v0.0.1\""}, says: "the server answered 404 Not Found"},
+		"another file": {change: [2]string{`-x64": "`, `-x64": "0`}, says: "it is not the file of this release: its SHA-256 is "},
+		"too large":    {change: [2]string{"64 << 20", "64"}, says: "it is larger than"},
+		"silent":       {silent.URL, [2]string{"15_000", "100"}, "no answer within 0.1 s"},
+		"stalls":       {silent.URL + "/st", [2]string{"15_000", "500"}, "the server sent nothing for 0.5 s"},
+		"too slow":     {silent.URL + "/st", [2]string{"300_000", "500"}, "it took longer than 0.5 s"},
+		"redirects":    {address: loop.URL, says: "the server redirects more than 5 times"},
+		"cut":          {address: ends.URL, says: "socket hang up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newNpmStand(t, func(url string) string {
+				if c.address != "" {
+					return c.address
+				}
+				return url
+			})
+			if c.change[0] != "" {
+				s.change(c.change[0], c.change[1])
+			}
+			out, errs, code := s.launch("version")
+			if code != 69 || out != "" || strings.Count(errs, c.says) != 1 {
+				t.Errorf("exit code %d, %q, %s", code, out, errs)
+			}
+			if !strings.Contains(errs, "Next step: ") || !strings.HasSuffix(errs, "npm install --global ./"+ourNpmFile()+"\n") {
+				t.Errorf("it does not say what to do:\n%s", errs)
+			}
+		})
+	}
+}
+
+// npm itself installs the package, without its registry, and removes nothing on its own: a
+// failed download fails the installation, with the package's own words.
+func TestNpmInstallsThePackageForAllPlatforms(t *testing.T) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		t.Fatal("install npm, which installs the package")
+	}
+	for name, c := range map[string]struct {
+		reachable bool
+		flags     []string
+		requests  int
+	}{
+		"reachable":       {true, nil, 1},
+		"without scripts": {true, []string{"--ignore-scripts"}, 1},
+		"unreachable":     {false, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newNpmStand(t, func(url string) string {
+				if c.reachable {
+					return url
+				}
+				return "http://127.0.0.1:9"
+			})
+			file := s.home + "/some-relay-1.2.3.tgz"
+			if err := os.WriteFile(file, s.files[filepath.Base(file)], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, errs, code := s.run(npm, append([]string{"install", "--global", "--prefix", s.home + "/prefix", file}, c.flags...)...)
+			if !c.reachable {
+				if code == 0 || !strings.Contains(errs, "Next step: ") {
+					t.Errorf("exit code %d, %s%s", code, out, errs)
+				}
+				return
+			}
+			if code != 0 {
+				t.Fatalf("exit code %d, %s%s", code, out, errs)
+			}
+			if out, errs, code := s.run(s.home+"/prefix/bin/colab-relay", "version"); out != "program ran: version\n" || code != 0 {
+				t.Errorf("exit code %d, %q, %s", code, out, errs)
+			}
+			if len(s.asked) != c.requests {
+				t.Errorf("it asked for %q", s.asked)
+			}
+		})
+	}
+}
+
+// The download goes through a proxy, over TLS, to the host to which the release redirects, as
+// GitHub does.
+func TestTheNpmPackageUsesAProxyAndFollowsRedirectsOverTLS(t *testing.T) {
+	var s *npmStand
+	release := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, old := strings.CutPrefix(r.URL.Path, "/moved"); old {
+			r.URL.Path = path
+			s.ServeHTTP(w, r)
+			return
+		}
+		http.Redirect(w, r, "/moved"+r.URL.Path, http.StatusFound)
+	}))
+	t.Cleanup(release.Close)
+	var connects []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth()
+		connects = append(connects, fmt.Sprintf("%s %s %s:%s", r.Method, r.Host, user, password))
+		join(t, w, release.Listener.Addr().String())
+	}))
+	t.Cleanup(proxy.Close)
+	s = newNpmStand(t, func(string) string { return "https://example.com" }) // which the test's certificate names
+	certificate := s.home + "/certificate.pem"
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: release.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "NODE_EXTRA_CA_CERTS="+certificate, "HTTPS_PROXY=http://me:p%40ss@"+proxy.Listener.Addr().String())
+	if out, errs, code := s.launch("x"); out != "program ran: x\n" || code != 0 {
+		t.Fatalf("exit code %d, %q, %s", code, out, errs)
+	}
+	if len(connects) != 2 || connects[0] != "CONNECT example.com:443 me:p@ss" {
+		t.Errorf("the proxy got %q", connects)
+	}
+}
+
+// join connects a proxy's client with an address.
+func join(t *testing.T, w http.ResponseWriter, address string) {
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	from, rest, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_, _ = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(to, rest); to.Close() }()
+	_, _ = io.Copy(from, to)
+	from.Close()
+}

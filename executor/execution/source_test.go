@@ -1,0 +1,196 @@
+package execution
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// fakeSource is a source whose executions end at once.
+type fakeSource struct {
+	name string
+	size int
+	lost string
+}
+
+func (*fakeSource) Begin(string) Turn    { return Turn{} }
+func (*fakeSource) Ended(Outcome) Next   { return Next{} }
+func (*fakeSource) Changed()             {}
+func (f *fakeSource) Lost(reason string) { f.lost = reason }
+func (f *fakeSource) Size() int          { return f.size }
+
+// join is Join without its checks, which need a kernel.
+func (q *Queue) join(caller string, f *fakeSource) *member {
+	m := &member{Source: f, caller: caller}
+	q.members = append(q.members, m)
+	q.enqueueLocked(&submission{member: m, caller: caller})
+	q.updateLocked()
+	return m
+}
+
+// turn has the next of the queue run at once, and returns its name. A source wants another
+// turn after it.
+func (q *Queue) turn() string {
+	s := q.next()
+	defer q.yield()
+	if s.member != nil {
+		q.goOn(s.member, Next{Wanted: true})
+		return s.member.Source.(*fakeSource).name
+	}
+	_ = s.Update(func(x *contract.Execution) { x.KernelID = q.life })
+	s.Finish(contract.StatusSucceeded, "", 0)
+	return s.code
+}
+
+func (q *Queue) turnNames(n int) string {
+	var names []string
+	for range n {
+		names = append(names, q.turn())
+	}
+	return strings.Join(names, " ")
+}
+
+func TestOtherRunsGoBetweenTheTurnsOfASource(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		add  func(q *Queue)
+		want string
+	}{
+		"alone": {func(q *Queue) {}, "A A A A"},
+		"runs of the same caller": {func(q *Queue) {
+			for n := range 3 {
+				q.add(t, fmt.Sprint("r", n), "a")
+			}
+		}, "r0 A r1 A r2 A"},
+		"other callers": {func(q *Queue) {
+			q.add(t, "b", "b")
+			q.add(t, "c", "c")
+		}, "b c A A A"},
+		"another source of the same caller": {func(q *Queue) { q.join("a", &fakeSource{name: "B"}) }, "A B A B"},
+		"a source of another caller":        {func(q *Queue) { q.join("b", &fakeSource{name: "B"}) }, "A B A B A B"},
+		"three sources of one caller, one of another": {func(q *Queue) {
+			q.join("a", &fakeSource{name: "B"})
+			q.join("a", &fakeSource{name: "C"})
+			q.join("b", &fakeSource{name: "D"})
+		}, "A D B D C D A D"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := unstarted(t)
+			q.life = "kernel"
+			q.join("a", &fakeSource{name: "A"})
+			test.add(q)
+			if got := q.turnNames(len(strings.Fields(test.want))); got != test.want {
+				t.Errorf("the turns are %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A caller that waits for each answer before it submits again gets as many turns as the jobs of
+// another one.
+func TestAStreamOfQuickRunsAndSourcesAlternate(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	q.life = "kernel"
+	for n := range 8 {
+		q.join("a", &fakeSource{name: fmt.Sprint("S", n)})
+	}
+	count := map[bool]int{}
+	for n := range 40 {
+		if n%2 == 0 {
+			q.add(t, fmt.Sprint("r", n), "b")
+		}
+		count[q.turn()[0] == 'S']++
+	}
+	if count[true] < 18 || count[false] < 18 {
+		t.Errorf("the sources have %d turns, the quick runs %d", count[true], count[false])
+	}
+}
+
+func TestTheCodeOfSourcesIsCountedButTheyTakeNoPlaces(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	q.join("a", &fakeSource{size: maxQueuedCode})
+	for caller, room := range map[string]int{"a": 0, "b": maxQueuedCode} {
+		if err := q.fullLocked(caller, room); err != nil {
+			t.Errorf("caller %s at the bound: %v", caller, err)
+		}
+		if err := q.Room(caller, room+1); !errors.Is(err, ErrQueuedCode) {
+			t.Errorf("caller %s one past the bound: %v", caller, err)
+		}
+	}
+	q = unstarted(t)
+	for n := range 2 * DefaultLimits.Queue {
+		q.join(fmt.Sprint(n), &fakeSource{})
+	}
+	if err := q.fullLocked("a", 1); err != nil {
+		t.Errorf("behind many sources: %v", err)
+	}
+}
+
+func TestASourceThatWaitsForALaterTurnKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := unstarted(t)
+		q.life = "kernel"
+		m := q.join("a", &fakeSource{name: "A"})
+		q.next()
+		q.goOn(m, Next{Wanted: true, After: time.Minute})
+		q.yield()
+		q.add(t, "r", "b")
+		if got := q.turn(); got != "r" || q.next() != nil {
+			t.Errorf("the first turn is that of %s", got)
+		}
+		var due time.Time
+		q.eachDue(func(at time.Time) { due = at })
+		if want := time.Now().Add(time.Minute); !due.Equal(want) {
+			t.Errorf("it is due at %v, want %v", due, want)
+		}
+		<-time.After(time.Minute)
+		if got := q.turn(); got != "A" {
+			t.Errorf("when its time has come, the turn is that of %s", got)
+		}
+	})
+}
+
+func TestSourcesLeaveOrAreLost(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	q.life = "kernel"
+	running, waiting, parked, left := &fakeSource{name: "running"}, &fakeSource{}, &fakeSource{name: "parked"}, &fakeSource{}
+	p := q.join("p", parked)
+	if s := q.next(); s.member != p {
+		t.Fatal("the only source has no turn")
+	}
+	q.goOn(p, Next{Wanted: true, After: time.Hour})
+	q.yield()
+	m := q.join("a", running)
+	q.chosen(q.next())
+	q.join("b", waiting)
+	q.join("c", left)
+	if q.Leave(running) {
+		t.Error("the source that has the kernel left the queue")
+	}
+	if !q.Leave(left) || q.Leave(left) {
+		t.Error("a waiting source did not leave the queue once")
+	}
+	q.cancelAll("the kernel died")
+	for name, f := range map[string]*fakeSource{"waiting": waiting, "parked": parked} {
+		if f.lost != "the kernel died" {
+			t.Errorf("the %s source got the reason %q", name, f.lost)
+		}
+	}
+	if running.lost != "" || left.lost != "" {
+		t.Error("a source was lost that has the kernel or has left")
+	}
+	q.goOn(m, Next{Wanted: true}) // its execution succeeded while the kernel ended
+	if running.lost != "the kernel died" || len(q.members) != 0 || len(q.pending) != 0 {
+		t.Errorf("the source of the last execution got the reason %q; %d sources are left", running.lost, len(q.members))
+	}
+}

@@ -1,0 +1,265 @@
+// Package job runs jobs: ordered lists of steps, and loops after them, each step and each round
+// an execution of its own, without anybody's call. A job is on disk before it is accepted, and
+// no step of it runs twice: whatever ends the kernel or the executor ends the job.
+//
+// It must not talk to the kernel, and keeps no output: executor/execution gives a job its turns
+// and tells it how its executions ended, and executor/journal keeps what they produced. Start
+// reading at Jobs.Submit, then at Job.Begin and Job.Ended.
+package job
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"colabrelay/executor/execution"
+	"colabrelay/executor/journal"
+	"colabrelay/shared/contract"
+)
+
+// Errors of jobs.
+var (
+	ErrNotFound = errors.New("no such job")
+	ErrConflict = errors.New("the job does not allow that")
+	ErrOther    = errors.New("this job_id was used for a different job")
+	ErrTooMany  = errors.New("too many jobs are unfinished already")
+	ErrBad      = errors.New("the job is not valid")
+	ErrTooLarge = errors.New("the job is too large")
+)
+
+const (
+	maxUnfinished         = 64 // jobs of all callers
+	maxUnfinishedOfCaller = 16
+	// maxKept is how many finished jobs are kept with the list of their steps, and
+	// maxKeptEntries how many steps and rounds these have together. Of older ones, journal.PastJob
+	// remains.
+	maxKept        = 500
+	maxKeptEntries = 250_000
+)
+
+// Config says what jobs run on and where they are recorded.
+type Config struct {
+	Dir     string // holds a file for each job
+	Queue   *execution.Queue
+	Journal *journal.Journal
+	Log     *slog.Logger
+	// Starting is called before an execution of a job is made, and Refused if it was not made
+	// after all. Nil functions are not called.
+	Starting func(caller string, s contract.Submit)
+	Refused  func(requestID string)
+}
+
+// Jobs holds the jobs of one state directory.
+type Jobs struct {
+	cfg Config
+	log *slog.Logger
+
+	mu     sync.Mutex
+	byID   map[string]*Job
+	order  []*Job // the oldest first, once opened
+	opened bool
+}
+
+// Job is one job. Its fields but size are guarded by the lock of its Jobs, which is the one
+// under which its next step begins.
+type Job struct {
+	jobs    *Jobs
+	id      string
+	sha256  string // of its content
+	caller  string
+	created time.Time
+	size    atomic.Int64 // see Size
+
+	state    contract.JobState
+	cause    contract.JobCause
+	reason   string
+	finished *time.Time
+	kernelID string
+
+	steps    []step
+	loop     *contract.JobLoop // nil for none; without code after the end
+	hasLoop  bool
+	rounds   []round // that have begun
+	next     int     // index of the first entry that has not begun
+	retry    bool    // the last entry that has begun is to run again
+	deleted  bool    // nothing further begins
+	revision int
+	patches  map[string]string // SHA-256 of the content, by patch_id
+
+	running *journal.Record // the execution that has the kernel
+	file    *file
+	changed chan struct{} // closed at the next change; nil while nobody waits for it
+}
+
+// step is a step of a job and how it ended.
+type step struct {
+	id        string
+	name      string // of its source
+	code      string // empty once it is not needed any more
+	timeout   float64
+	unstored  bool
+	mayFail   bool
+	skip      []uint16 // indexes of steps without whose success it is skipped
+	attempts  int
+	status    contract.StepStatus
+	execution string   // the last one
+	earlier   []string // executions of earlier attempts
+}
+
+// Submit accepts a job and returns its id. A job_id that was used before returns the same job
+// and runs nothing.
+func (js *Jobs) Submit(caller string, s contract.JobSubmit) (contract.Job, error) {
+	steps, err := check(s)
+	if err != nil {
+		return contract.Job{}, err
+	}
+	sum := digest(s)
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.flushLocked()
+	if known, ok, err := js.knownLocked(s.JobID, sum); ok || err != nil {
+		return known, err
+	}
+	if err := js.fullLocked(caller); err != nil {
+		return contract.Job{}, err
+	}
+	j := &Job{
+		jobs: js, id: s.JobID, sha256: sum, caller: caller, created: time.Now().UTC(),
+		state: contract.JobQueued, kernelID: s.KernelID, steps: steps, loop: s.Loop, hasLoop: s.Loop != nil, patches: map[string]string{},
+	}
+	j.measureLocked()
+	if err := j.createFile(); err != nil {
+		return contract.Job{}, err
+	}
+	if err := js.cfg.Queue.Join(caller, j); err != nil {
+		j.file.remove()
+		return contract.Job{}, err
+	}
+	js.addLocked(j)
+	return j.snapshotLocked(0), nil
+}
+
+// knownLocked returns the job that an earlier submit with the id created.
+func (js *Jobs) knownLocked(id, sum string) (known contract.Job, ok bool, err error) {
+	if j := js.byID[id]; j != nil {
+		if j.sha256 != sum {
+			return known, false, ErrOther
+		}
+		return j.snapshotLocked(0), true, nil
+	}
+	past, ok := js.cfg.Journal.PastJob(id)
+	if ok && past.SHA256 != "" && past.SHA256 != sum {
+		return known, false, ErrOther
+	}
+	return pastJob(past), ok, nil
+}
+
+// fullLocked returns why the caller can't have another job.
+func (js *Jobs) fullLocked(caller string) error {
+	all, own := 0, 0
+	for _, j := range js.order {
+		if j.state.Ended() {
+			continue
+		}
+		all++
+		if j.caller == caller {
+			own++
+		}
+	}
+	switch {
+	case own >= maxUnfinishedOfCaller:
+		return fmt.Errorf("%w: this relay has %d", ErrTooMany, own)
+	case all >= maxUnfinished:
+		return fmt.Errorf("%w: all relays together have %d", ErrTooMany, all)
+	}
+	return nil
+}
+
+func (js *Jobs) addLocked(j *Job) {
+	js.byID[j.id] = j
+	js.order = append(js.order, j)
+}
+
+// Size is what the job keeps in memory of its steps that have not begun.
+func (j *Job) Size() int { return int(j.size.Load()) }
+
+// measureLocked sets the size.
+func (j *Job) measureLocked() {
+	size := 0
+	for i := range j.steps {
+		s := &j.steps[i]
+		size += len(s.code) + len(s.id) + len(s.name) + 2*len(s.skip)
+	}
+	if j.loop != nil {
+		size += len(j.loop.Code) + len(j.loop.Again)
+	}
+	j.size.Store(int64(size))
+}
+
+// entries is how many steps and begun rounds the job has.
+func (j *Job) entries() int { return len(j.steps) + len(j.rounds) }
+
+// trimLocked forgets the oldest finished jobs beyond the bounds. Without a tombstone a job is
+// kept: its id would run the code again.
+func (js *Jobs) trimLocked() {
+	kept, entries, failed := 0, 0, !js.opened
+	for _, j := range js.order {
+		if j.state.Ended() {
+			kept, entries = kept+1, entries+j.entries()
+		}
+	}
+	js.order = slices.DeleteFunc(js.order, func(j *Job) bool {
+		if failed || !j.state.Ended() || kept <= 1 || kept <= maxKept && entries <= maxKeptEntries {
+			return false
+		}
+		if err := js.cfg.Journal.RememberJob(j.past()); err != nil {
+			js.log.Error("writing a tombstone; the job is kept until that succeeds", "job_id", j.id, "err", err)
+			failed = true
+			return false
+		}
+		kept, entries = kept-1, entries-j.entries()
+		delete(js.byID, j.id)
+		j.file.remove()
+		return true
+	})
+}
+
+// flushLocked writes what a full disk kept from being written.
+func (js *Jobs) flushLocked() {
+	for _, j := range js.order {
+		if len(j.file.unsaved) > 0 && j.file.flush() == nil && j.state.Ended() {
+			j.file.close()
+		}
+	}
+}
+
+func (j *Job) past() journal.PastJob {
+	return journal.PastJob{
+		ID: j.id, SHA256: j.sha256, State: j.state, Cause: j.cause, Reason: j.reason,
+		KernelID: j.kernelID, Entries: j.entries(), Created: j.created, Finished: j.finished,
+	}
+}
+
+// Restore writes again the files of jobs that were deleted with the state folder.
+func (js *Jobs) Restore() (missing int, err error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	if err := os.MkdirAll(js.cfg.Dir, 0o700); err != nil {
+		return 0, fmt.Errorf("making the deleted folder of the jobs again: %w", err)
+	}
+	for _, j := range js.order {
+		if _, gone := os.Stat(j.file.path); gone == nil {
+			continue
+		}
+		missing++
+		if failed := j.rewriteLocked(); failed != nil {
+			err = fmt.Errorf("writing the deleted record of a job again: %w", failed)
+		}
+	}
+	return missing, err
+}

@@ -1,0 +1,237 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/executor/journal"
+	"colabrelay/shared/contract"
+)
+
+func TestALoopRunsByItsCondition(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	for name, test := range map[string]struct {
+		code, again string
+		rounds      int
+		state       contract.JobState
+		cause       contract.JobCause
+	}{
+		"until it is False":           {"i += 1", "i < 3", 3, contract.JobFinished, ""},
+		"once":                        {"i += 1", "False", 1, contract.JobFinished, ""},
+		"up to the most rounds":       {"i += 1", "i < 5", 5, contract.JobFinished, ""},
+		"past the most rounds":        {"i += 1", "i < 6", 5, contract.JobFailed, contract.CauseMaxRounds},
+		"a number":                    {"i += 1", "3 - i", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"the text True":               {"i += 1", "'True'", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"None":                        {"i += 1", "None", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"an exception":                {"i += 1", "undefined", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"a syntax error":              {"i += 1", "i <", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"an interrupt of its own":     {"i += 1", "__import__('signal').raise_signal(2)", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"a round that raises":         {"i += 1; 1/(3-i)", "True", 3, contract.JobFailed, contract.CauseStepFailed},
+		"a round that raises at once": {"1/0", "True", 1, contract.JobFailed, contract.CauseStepFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := strings.ReplaceAll(name, " ", "-")
+			b.submit(contract.JobSubmit{JobID: id, Steps: steps("i = 0"), Loop: &contract.JobLoop{Code: test.code, Again: test.again, MaxRounds: 5, Unstored: true}})
+			x := b.end(id)
+			wantState(t, x, test.state, test.cause)
+			if got := x.Entries - x.StepCount; got != test.rounds {
+				t.Errorf("it has %d rounds, want %d", got, test.rounds)
+			}
+		})
+	}
+}
+
+func TestAnExpressionWithoutALoopsRoundsIsNotInTheHistory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	b.submit(contract.JobSubmit{JobID: "j", Loop: &contract.JobLoop{Code: "unlisted = globals().get('unlisted', 0) + 1", Again: "unlisted < 4", MaxRounds: 9, Unstored: true}})
+	x := b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	run := b.run("other", "print(len([h for h in In if 'unlisted' in h]), unlisted)")
+	if got := b.text(run.ExecutionID); got != "1 4\n" { // this one
+		t.Errorf("In has %q", got)
+	}
+}
+
+// catching is a round that tells when it runs, catches the interrupt and ends well.
+const catching = `import time
+try:
+  print('on', flush=True)
+  time.sleep(3600)
+except KeyboardInterrupt: caught = True`
+
+func (b *bench) awaitOutput(executionID string) {
+	b.t.Helper()
+	if _, err := b.journal.Read(b.t.Context(), executionID, journal.ReadRequest{Wait: time.Minute}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// begunRound returns the execution of the job's first round, once that has printed something.
+func (b *bench) begunRound(id string) (executionID string) {
+	b.t.Helper()
+	x := b.await(id, func(x contract.Job) bool { return x.Next > x.StepCount })
+	executionID = x.Steps[x.StepCount].ExecutionID
+	b.awaitOutput(executionID)
+	return executionID
+}
+
+func TestAnInterruptEndsTheJobWhateverTheCodeMakesOfIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	for name, code := range map[string]string{
+		"caught": catching,
+		"not":    "import time\nprint('on', flush=True)\ntime.sleep(3600)",
+		"other":  "import time\ntry:\n  print('on', flush=True)\n  time.sleep(3600)\nexcept KeyboardInterrupt: raise ConnectionError",
+	} {
+		b.submit(contract.JobSubmit{JobID: "loop-" + name, Loop: &contract.JobLoop{Code: code, Again: "True", MaxRounds: 5}})
+		run := b.begunRound("loop-" + name)
+		if _, err := b.queue.Interrupt(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		x := b.end("loop-" + name)
+		wantState(t, x, contract.JobCancelled, contract.CauseInterrupted)
+		if x.Entries != 1 {
+			t.Errorf("%s: the loop went on for %d rounds", name, x.Entries)
+		}
+
+		all := steps(code, "1")
+		all[0].MayFail, all[0].Attempts = true, 3
+		b.submit(contract.JobSubmit{JobID: "step-" + name, Steps: all})
+		b.await("step-"+name, func(x contract.Job) bool { return x.Next > 0 })
+		x, err := b.Read(t.Context(), "step-"+name, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.awaitOutput(x.Steps[0].ExecutionID)
+		if _, err := b.queue.Interrupt(t.Context(), x.Steps[0].ExecutionID); err != nil {
+			t.Fatal(err)
+		}
+		x = b.end("step-" + name)
+		wantState(t, x, contract.JobCancelled, contract.CauseInterrupted)
+		if x.Steps[1].Status != contract.StepNotRun {
+			t.Errorf("%s: the entries are %s", name, statuses(x))
+		}
+	}
+}
+
+func TestAJobIsDeletedInTheMiddleOfARound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	loop := func(id, code string) {
+		b.submit(contract.JobSubmit{JobID: id, Loop: &contract.JobLoop{Code: code, Again: "True", MaxRounds: 5}})
+	}
+	loop("interrupted", catching)
+	b.begunRound("interrupted")
+	x, err := b.Delete(t.Context(), "interrupted", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
+	if got := statuses(x); got != "succeeded" {
+		t.Errorf("the rounds are %s", got)
+	}
+
+	loop("goes-on", "print('on', flush=True); input()")
+	run := b.begunRound("goes-on")
+	b.await("goes-on", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
+	for range 2 { // it may be repeated
+		if x, err = b.Delete(t.Context(), "goes-on", false); err != nil || x.State.Ended() {
+			t.Fatalf("while the round runs: %+v, %v", x, err)
+		}
+	}
+	if err := b.queue.Input(t.Context(), run, contract.Input{}); err != nil {
+		t.Fatal(err)
+	}
+	x = b.end("goes-on")
+	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
+	if got := statuses(x); got != "succeeded" {
+		t.Errorf("the rounds are %s", got)
+	}
+	if again, err := b.Delete(t.Context(), "goes-on", true); err != nil || again.State != contract.JobCancelled {
+		t.Errorf("deleted after its end: %+v, %v", again, err)
+	}
+}
+
+func TestAJobIsDeletedBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	b.submitAs("holder", contract.JobSubmit{JobID: "holder", Steps: steps("input()")})
+	held := b.await("holder", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
+	x := b.submit(contract.JobSubmit{JobID: "j", Steps: steps("1", "2")})
+	if x.State != contract.JobQueued || x.Behind == nil || x.Behind.ExecutionID != held.Steps[0].ExecutionID {
+		t.Errorf("behind another one it is %+v", x)
+	}
+	x, err := b.Delete(t.Context(), "j", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
+	if got := statuses(x); got != "not_run not_run" || b.queue.Leave(b.byID["j"]) {
+		t.Errorf("its steps are %s", got)
+	}
+	if _, err := b.Delete(t.Context(), "holder", true); err != nil {
+		t.Fatal(err)
+	}
+	b.end("holder")
+}
+
+func TestALoopOfThousandsOfQuickRounds(t *testing.T) {
+	t.Parallel()
+	const rounds = 2000
+	b := newBench(t, settings{keep: journal.Limits{Kept: 100}})
+	b.submit(contract.JobSubmit{JobID: "j", Steps: steps("i = 0"), Loop: &contract.JobLoop{
+		Code: "i += 1", Again: fmt.Sprintf("i < %d", rounds), MaxRounds: contract.MaxJobRounds, Unstored: true,
+	}})
+	b.await("j", func(x contract.Job) bool { return x.Next > 10 })
+	for range 20 { // it does not keep others waiting
+		if x := b.run("other", "1"); x.Status != contract.StatusSucceeded {
+			t.Fatalf("a run beside the loop is %s", x.Status)
+		}
+	}
+	x := b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	if x.Entries != rounds+1 || len(x.Steps) != contract.MaxJobEntries {
+		t.Errorf("it has %d entries, of which the answer has %d", x.Entries, len(x.Steps))
+	}
+	seen := map[string]bool{}
+	for from := 0; from < x.Entries; from += len(x.Steps) {
+		page, err := b.Read(t.Context(), "j", from, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Steps = page.Steps
+		for _, e := range page.Steps {
+			seen[e.ExecutionID] = e.Status == contract.StepStatus(contract.StatusSucceeded)
+		}
+	}
+	if len(seen) != rounds+1 {
+		t.Errorf("%d executions are listed", len(seen))
+	}
+	if run := b.run("other", "print(i)"); b.text(run.ExecutionID) != fmt.Sprint(rounds, "\n") {
+		t.Errorf("the code ran %s times", b.text(run.ExecutionID))
+	}
+}
+
+// A relay that is away for hours finds the output of each round, though there were many more of
+// them than executions are kept otherwise.
+func TestALoopThatNobodyReadsLosesNoOutput(t *testing.T) {
+	t.Parallel()
+	const rounds = 300
+	b := newBench(t, settings{keep: journal.Limits{Kept: 20}})
+	b.submit(contract.JobSubmit{JobID: "j", Steps: steps("unread = 0"), Loop: &contract.JobLoop{
+		Code: "unread += 1\nprint(unread)", Again: fmt.Sprintf("unread < %d", rounds), MaxRounds: rounds, Unstored: true,
+	}})
+	x := b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	for n, e := range x.Steps[1:] {
+		if got := b.text(e.ExecutionID); got != fmt.Sprint(n+1, "\n") {
+			t.Fatalf("round %d of %d has the output %q", n+1, rounds, got)
+		}
+	}
+	b.run("other", "1") // which has them deleted
+	b.await("j", func(contract.Job) bool { return len(b.journal.List(1000)) <= 22 })
+}

@@ -1,0 +1,290 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/executor/execution"
+	"colabrelay/executor/journal"
+	"colabrelay/executor/kernel"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+// TestMain ends the shared kernels before it looks for leaked goroutines.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(endsKernels{m}) }
+
+type endsKernels struct{ m *testing.M }
+
+func (e endsKernels) Run() int {
+	code := e.m.Run()
+	for _, l := range idle.kernels {
+		l.stop()
+	}
+	return code
+}
+
+// idle are kernels that earlier tests left as they were started, but for variables: to start
+// one takes longer than most tests.
+var idle struct {
+	sync.Mutex
+	kernels []*life
+}
+
+// life is a kernel that one test after another uses.
+type life struct {
+	*kernel.Supervisor
+	id   string
+	dir  string
+	stop func()
+}
+
+func takeKernel(t testing.TB) *life {
+	idle.Lock()
+	defer idle.Unlock()
+	if n := len(idle.kernels); n > 0 {
+		l := idle.kernels[n-1]
+		idle.kernels = idle.kernels[:n-1]
+		return l
+	}
+	return startKernel(t)
+}
+
+func startKernel(t testing.TB) *life {
+	t.Helper()
+	python, err := kernel.Find(t.Context(), nil, stacks.Old(t).Python, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "job-kernel-*") // outlives the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kernel.New(kernel.Config{Python: python, WorkDir: dir, StateDir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- k.Run(ctx) }()
+	l := &life{Supervisor: k, dir: dir, stop: sync.OnceFunc(func() {
+		cancel()
+		<-ended
+		os.RemoveAll(dir)
+	})}
+	wait, done := context.WithTimeout(t.Context(), time.Minute)
+	defer done()
+	if _, err := k.Await(wait); err != nil {
+		l.stop()
+		t.Fatal(err)
+	}
+	l.id = k.Status().KernelID
+	return l
+}
+
+// bench is jobs on a real kernel; both end with the test.
+type bench struct {
+	*Jobs
+	t       *testing.T
+	queue   *execution.Queue
+	journal *journal.Journal
+	kernel  *life
+	dir     string
+	stop    func() // ends the queue
+}
+
+type settings struct {
+	dir    string // of the state
+	memory func() (used, available uint64, err error)
+	keep   journal.Limits
+}
+
+func newBench(t *testing.T, set settings) *bench {
+	t.Helper()
+	b := &bench{t: t, kernel: takeKernel(t), dir: set.dir}
+	log := slog.New(slog.DiscardHandler)
+	if b.dir == "" {
+		b.dir = t.TempDir()
+	}
+	if set.memory == nil {
+		set.memory = func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
+	}
+	var err error
+	if b.journal, err = journal.Open(journal.Config{Dir: filepath.Join(b.dir, "executions"), Limits: set.keep, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	b.queue = execution.New(execution.Config{Kernel: b.kernel.Supervisor, Journal: b.journal, Memory: set.memory, Log: log})
+	if b.Jobs, err = Open(Config{Dir: filepath.Join(b.dir, "jobs"), Queue: b.queue, Journal: b.journal, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.queue.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	t.Cleanup(func() {
+		busy := b.queue.Busy()
+		b.stop()
+		if busy || t.Failed() || b.kernel.Status().KernelID != b.kernel.id {
+			b.kernel.stop()
+			return
+		}
+		idle.Lock()
+		defer idle.Unlock()
+		idle.kernels = append(idle.kernels, b.kernel)
+	})
+	return b
+}
+
+// opened is what the next executor finds in a state folder. Its queue does not run.
+func opened(t testing.TB, dir string) *Jobs {
+	t.Helper()
+	return openedLogging(t, dir, io.Discard)
+}
+
+// reopenedJournal is what the next executor finds of a state folder's executions.
+func reopenedJournal(t testing.TB, dir string) *journal.Journal {
+	t.Helper()
+	return journalLogging(t, dir, slog.New(slog.DiscardHandler))
+}
+
+func journalLogging(t testing.TB, dir string, log *slog.Logger) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(journal.Config{Dir: filepath.Join(dir, "executions"), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func openedLogging(t testing.TB, dir string, out io.Writer) *Jobs {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(out, nil))
+	j := journalLogging(t, dir, log)
+	js, err := Open(Config{Dir: filepath.Join(dir, "jobs"), Queue: execution.New(execution.Config{Journal: j, Log: log}), Journal: j, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func (b *bench) submit(s contract.JobSubmit) contract.Job { return b.submitAs("caller", s) }
+
+func (b *bench) submitAs(caller string, s contract.JobSubmit) contract.Job {
+	b.t.Helper()
+	x, err := b.Submit(caller, s)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+// planned are the ids of a job's steps, also of those that have not begun.
+func (b *bench) planned(id string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []string
+	for _, s := range b.byID[id].steps {
+		all = append(all, s.id)
+	}
+	return strings.Join(all, " ")
+}
+
+// end waits for the end of a job.
+func (b *bench) end(id string) contract.Job {
+	b.t.Helper()
+	return b.await(id, func(x contract.Job) bool { return x.State.Ended() })
+}
+
+// await waits for a state of a job. Its entries are the first ones.
+func (b *bench) await(id string, reached func(contract.Job) bool) contract.Job {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
+	defer cancel()
+	for {
+		x, changed, err := b.look(id, contract.MaxJobRounds+contract.MaxJobSteps)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if reached(x) {
+			x, err := b.Read(ctx, id, 0, 0)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return x
+		}
+		var waiting <-chan time.Time
+		if changed == nil {
+			waiting = time.After(10 * time.Millisecond)
+		}
+		select {
+		case <-changed:
+		case <-waiting:
+		case <-ctx.Done():
+			b.t.Fatalf("the job is still %+v", x)
+		}
+	}
+}
+
+// text is the standard output of an execution.
+func (b *bench) text(id string) string {
+	b.t.Helper()
+	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{MaxBytes: 1 << 30})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, e := range x.Events {
+		if e.Type == contract.EventStream && e.Name == contract.Stdout {
+			out.WriteString(e.Text)
+		}
+	}
+	return out.String()
+}
+
+// run submits code of its own and waits for its end.
+func (b *bench) run(caller, code string) contract.Execution {
+	b.t.Helper()
+	id, err := b.queue.Submit(caller, contract.Submit{RequestID: fmt.Sprintf("r-%s-%d", caller, time.Now().UnixNano()), Code: code})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{Wait: time.Minute, UntilEnd: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+// steps are named a, b, c and so on.
+func steps(codes ...string) (all []contract.JobStep) {
+	for i, code := range codes {
+		all = append(all, contract.JobStep{StepID: string(rune('a' + i)), Code: code})
+	}
+	return all
+}
+
+// statuses are those of the entries, as one text.
+func statuses(x contract.Job) string {
+	var all []string
+	for _, e := range x.Steps {
+		all = append(all, string(e.Status))
+	}
+	return strings.Join(all, " ")
+}
+
+func wantState(t *testing.T, x contract.Job, state contract.JobState, cause contract.JobCause) {
+	t.Helper()
+	if x.State != state || x.Cause != cause {
+		t.Fatalf("the job is %s %s (%s), want %s %s; its entries are %s", x.State, x.Cause, x.Reason, state, cause, statuses(x))
+	}
+}

@@ -1,0 +1,145 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"colabrelay/executor/journal"
+	"colabrelay/shared/contract"
+)
+
+// List returns the newest jobs, at most limit, without their steps.
+func (js *Jobs) List(limit int) []contract.Job {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	list := make([]contract.Job, 0, min(limit, len(js.order)))
+	for i := len(js.order) - 1; i >= 0 && len(list) < limit; i-- {
+		list = append(list, js.order[i].headLocked())
+	}
+	return list
+}
+
+// Read returns a job, with its entries from index from on. It waits until the entry at from has
+// begun or was skipped, or the job has ended or waits, but at most for wait.
+func (js *Jobs) Read(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	for over := wait <= 0; ; {
+		x, changed, err := js.look(id, from)
+		if err != nil || changed == nil || over {
+			return x, err
+		}
+		select {
+		case <-changed:
+		case <-end.C:
+			over = true
+		case <-ctx.Done():
+			return contract.Job{}, ctx.Err()
+		}
+	}
+}
+
+// look returns the job as it is now. If a reader may wait for more, changed is closed at the
+// job's next change.
+func (js *Jobs) look(id string, from int) (x contract.Job, changed <-chan struct{}, err error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.flushLocked()
+	j, err := js.findLocked(id)
+	if err != nil {
+		return x, nil, err
+	}
+	if j == nil {
+		past, _ := js.cfg.Journal.PastJob(id)
+		return pastJob(past), nil, nil
+	}
+	if x = j.snapshotLocked(from); x.State.Ended() || x.State == contract.JobWaiting || x.Next > from {
+		return x, nil, nil
+	}
+	return x, j.changesLocked(), nil
+}
+
+// changesLocked returns a channel that is closed at the job's next change.
+func (j *Job) changesLocked() <-chan struct{} {
+	if j.changed == nil {
+		j.changed = make(chan struct{})
+	}
+	return j.changed
+}
+
+// findLocked returns a job, nil if only a tombstone remembers it.
+func (js *Jobs) findLocked(id string) (*Job, error) {
+	if j := js.byID[id]; j != nil {
+		return j, nil
+	}
+	if _, ok := js.cfg.Journal.PastJob(id); ok {
+		return nil, nil
+	}
+	return nil, ErrNotFound
+}
+
+// snapshotLocked is the job with its entries from index from on.
+func (j *Job) snapshotLocked(from int) contract.Job {
+	x := j.headLocked()
+	x.From = min(from, x.Entries)
+	listed := x.Entries
+	if !j.state.Ended() {
+		listed = j.next
+	}
+	for i := x.From; i < min(listed, x.From+contract.MaxJobEntries); i++ {
+		x.Steps = append(x.Steps, j.entryLocked(i))
+	}
+	return x
+}
+
+// headLocked is the job without its entries.
+func (j *Job) headLocked() contract.Job {
+	x := contract.Job{
+		JobID: j.id, State: j.state, Cause: j.cause, Reason: j.reason, Revision: j.revision,
+		StepCount: len(j.steps), Entries: j.entries(), Next: j.next, KernelID: j.kernelID,
+		CreatedAt: j.created, FinishedAt: j.finished, Steps: []contract.JobEntry{},
+	}
+	switch {
+	case j.state.Ended():
+	case j.running == nil:
+		x.Behind = j.jobs.cfg.Queue.Behind()
+	case j.running.Status() == contract.StatusWaitingForInput:
+		x.State, x.Cause, x.Reason = contract.JobWaiting, contract.CauseInput, fmt.Sprintf("run %s asks for input", j.running.ID)
+	case j.deleted:
+		x.Reason = fmt.Sprintf("it was deleted, and ends when run %s ends", j.running.ID)
+	}
+	return x
+}
+
+func (j *Job) entryLocked(index int) contract.JobEntry {
+	e := contract.JobEntry{}
+	if index < len(j.steps) {
+		s := &j.steps[index]
+		e = contract.JobEntry{StepID: s.id, ExecutionID: s.execution, Status: s.status, Earlier: s.earlier}
+	} else {
+		e = j.rounds[index-len(j.steps)].entry()
+	}
+	if j.running != nil && j.running.ID == e.ExecutionID {
+		if now := j.running.Status(); !now.Finished() {
+			e.Status = contract.StepStatus(now)
+		}
+	}
+	e.WillRetry = j.retry && index == j.next-1
+	return e
+}
+
+// pastJob is what a tombstone remembers of a job.
+func pastJob(p journal.PastJob) contract.Job {
+	reason := "its steps are no longer listed, because newer jobs replaced it"
+	switch {
+	case p.SHA256 == "": // its record is missing
+		reason = p.Reason
+	case p.Reason != "":
+		reason = p.Reason + "; " + reason
+	}
+	return contract.Job{
+		JobID: p.ID, State: p.State, Cause: p.Cause, Reason: reason, KernelID: p.KernelID,
+		Entries: p.Entries, Next: p.Entries, CreatedAt: p.Created, FinishedAt: p.Finished, Steps: []contract.JobEntry{},
+	}
+}

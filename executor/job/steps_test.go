@@ -1,0 +1,194 @@
+package job
+
+import (
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func TestStepsRunInOrderEachAsAnExecutionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	all := steps("x = 1; print('one')", "x += 1; print('two')", "print(x)")
+	all[2].SourceName = "a.ipynb cell 3"
+	b.submit(contract.JobSubmit{JobID: "j", Steps: all})
+	x := b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	for i, want := range []string{"one\n", "two\n", "2\n"} {
+		e := x.Steps[i]
+		if got := b.text(e.ExecutionID); got != want || e.Status != contract.StepStatus(contract.StatusSucceeded) {
+			t.Errorf("entry %d is %+v and printed %q, want %q", i, e, got, want)
+		}
+	}
+	listed := b.journal.List(10)
+	if len(listed) != 3 || listed[0].Job == nil || *listed[0].Job != (contract.JobRef{JobID: "j", Index: 2}) {
+		t.Errorf("the list of executions is %+v", listed)
+	}
+	if again := reopenedJournal(t, b.dir).List(10); listed[0].SourceName != "a.ipynb cell 3" || again[0].SourceName != "a.ipynb cell 3" || again[1].SourceName != "" {
+		t.Errorf("the steps are named %q, and at the next executor %q and %q", listed[0].SourceName, again[0].SourceName, again[1].SourceName)
+	}
+	if x.Next != 3 || x.Entries != 3 || x.StepCount != 3 || x.KernelID != b.kernel.id || x.FinishedAt == nil {
+		t.Errorf("the job is %+v", x)
+	}
+}
+
+func TestHowStepsEndDecidesHowTheJobGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	with := func(all []contract.JobStep, change func(s []contract.JobStep)) []contract.JobStep {
+		change(all)
+		return all
+	}
+	for name, test := range map[string]struct {
+		steps    []contract.JobStep
+		state    contract.JobState
+		cause    contract.JobCause
+		statuses string
+		reason   string
+	}{
+		"an exception ends it":   {steps("1", "1/0", "1"), contract.JobFailed, contract.CauseStepFailed, "succeeded failed not_run", "ZeroDivisionError"},
+		"a syntax error ends it": {steps("1", "1 1", "1"), contract.JobFailed, contract.CauseStepFailed, "succeeded failed not_run", "SyntaxError"},
+		"it may fail":            {with(steps("1", "1/0", "1"), func(s []contract.JobStep) { s[1].MayFail = true }), contract.JobFinished, "", "succeeded failed succeeded", ""},
+		"the last may fail":      {with(steps("1", "1/0"), func(s []contract.JobStep) { s[1].MayFail = true }), contract.JobFinished, "", "succeeded failed", ""},
+		"skipped if another failed": {with(steps("1", "1/0", "2", "3", "4"), func(s []contract.JobStep) {
+			s[1].MayFail = true
+			s[2].SkipIfFailed = []string{"a", "b"}
+			s[3].SkipIfFailed = []string{"a"}
+			s[4].SkipIfFailed = []string{"c", "c"}
+		}), contract.JobFinished, "", "succeeded failed skipped succeeded skipped", ""},
+		"a timeout ends it though it may fail": {with(steps("while True: pass", "1"), func(s []contract.JobStep) {
+			s[0].MayFail, s[0].TimeoutSeconds, s[0].Attempts = true, 0.3, 3
+		}), contract.JobFailed, contract.CauseStepTimedOut, "timed_out not_run", "timeout"},
+		"attempts are for transient errors only": {with(steps("1/0"), func(s []contract.JobStep) { s[0].Attempts = 3 }), contract.JobFailed, contract.CauseStepFailed, "failed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := strings.ReplaceAll(name, " ", "-")
+			b.submit(contract.JobSubmit{JobID: id, Steps: test.steps})
+			x := b.end(id)
+			wantState(t, x, test.state, test.cause)
+			if got := statuses(x); got != test.statuses || !strings.Contains(x.Reason, test.reason) {
+				t.Errorf("the entries are %s, want %s; the reason is %q", got, test.statuses, x.Reason)
+			}
+		})
+	}
+}
+
+func TestATransientErrorIsRetriedAndItsAttemptsAreListed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	all := steps("tries = 0", "tries += 1\nif tries < 2: raise ConnectionResetError('peer')\nprint(tries)", "print('after')")
+	all[1].Attempts = 2
+	b.submit(contract.JobSubmit{JobID: "j", Steps: all})
+	waiting := b.await("j", func(x contract.Job) bool { return x.Cause == contract.CauseRetry })
+	if !strings.Contains(waiting.Reason, "ConnectionResetError") || waiting.State != contract.JobWaiting {
+		t.Errorf("it waits as %+v", waiting)
+	}
+	if x := b.run("other", "between = 1"); x.Status != contract.StatusSucceeded {
+		t.Errorf("a run while the job waits is %s", x.Status)
+	}
+	x := b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	if e := x.Steps[1]; len(e.Earlier) != 1 || b.text(e.ExecutionID) != "2\n" {
+		t.Errorf("the step is %+v", e)
+	}
+
+	all = steps("raise TimeoutError('again')")
+	all[0].Attempts = 2
+	b.submit(contract.JobSubmit{JobID: "k", Steps: all})
+	if x := b.end("k"); x.State != contract.JobFailed || len(x.Steps[0].Earlier) != 1 {
+		t.Errorf("with all attempts used: %+v", x)
+	}
+}
+
+// The traceback of an attempt would keep the memory that its frames have, such as a GPU's.
+func TestAnAttemptHasTheMemoryOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	all := steps("refs = []", `import weakref
+class Big: pass
+def fails():
+    big = Big()
+    refs.append(weakref.ref(big))
+    raise RuntimeError("CUDA out of memory")
+print([ref() is None for ref in refs])
+if len(refs) < 2: fails()`)
+	all[1].Attempts = 3
+	b.submit(contract.JobSubmit{JobID: "j", Steps: all})
+	x := b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	if got := b.text(x.Steps[1].ExecutionID); len(x.Steps[1].Earlier) != 2 || got != "[True, True]\n" {
+		t.Errorf("the last of %+v says that the memory of those before is free: %s", x.Steps[1], got)
+	}
+}
+
+func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	b.submitAs("b", contract.JobSubmit{JobID: "under", Steps: steps("input()", "1")})
+	b.await("under", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
+	b.submitAs("a", contract.JobSubmit{JobID: "before", Steps: steps("1", "2")})
+	if err := b.kernel.Restart(t.Context(), b.kernel.id); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]string{"under": "kernel_restarted not_run", "before": "not_run not_run"} {
+		x := b.end(id)
+		wantState(t, x, contract.JobKernelLost, "")
+		if got := statuses(x); got != want || x.Reason == "" {
+			t.Errorf("%s: the entries are %s, want %s; the reason is %q", id, got, want, x.Reason)
+		}
+	}
+	all := steps("import os; os.kill(os.getpid(), 9)", "1")
+	all[0].MayFail, all[0].Attempts = true, 2
+	b.submit(contract.JobSubmit{JobID: "killed", Steps: all})
+	x := b.end("killed")
+	wantState(t, x, contract.JobKernelLost, "")
+	if got := statuses(x); got != "kernel_died not_run" {
+		t.Errorf("the entries are %s", got)
+	}
+	b.submit(contract.JobSubmit{JobID: "next", Steps: steps("print(1)")})
+	wantState(t, b.end("next"), contract.JobFinished, "")
+}
+
+// A job that names its kernel runs there or nowhere, whether that one ends before the job is
+// submitted or while it waits.
+func TestAJobRunsOnlyInTheKernelThatItNames(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	first := b.kernel.id
+	b.submit(contract.JobSubmit{JobID: "here", KernelID: first, Steps: steps("1")})
+	wantState(t, b.end("here"), contract.JobFinished, "")
+	b.submitAs("b", contract.JobSubmit{JobID: "holds", Steps: steps("input()")})
+	b.await("holds", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
+	b.submitAs("a", contract.JobSubmit{JobID: "waits", KernelID: first, Steps: steps("1")})
+	if err := b.kernel.Restart(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	b.end("holds")
+	b.submit(contract.JobSubmit{JobID: "late", KernelID: first, Steps: steps("1")})
+	for _, id := range []string{"waits", "late"} {
+		x := b.end(id)
+		wantState(t, x, contract.JobKernelLost, "")
+		if got := statuses(x); got != "not_run" || x.KernelID != first {
+			t.Errorf("%s: the entries are %s, its kernel is %s", id, got, x.KernelID)
+		}
+	}
+}
+
+func TestAJobThatAsksForInputWaitsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	b.submit(contract.JobSubmit{JobID: "j", Steps: steps("name = input('who? ')", "print(name)")})
+	x := b.await("j", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
+	if x.State != contract.JobWaiting || x.Steps[0].Status != contract.StepStatus(contract.StatusWaitingForInput) || !strings.Contains(x.Reason, x.Steps[0].ExecutionID) {
+		t.Errorf("it is %+v", x)
+	}
+	if err := b.queue.Input(t.Context(), x.Steps[0].ExecutionID, contract.Input{Text: "Ada"}); err != nil {
+		t.Fatal(err)
+	}
+	x = b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	if got := b.text(x.Steps[1].ExecutionID); got != "Ada\n" {
+		t.Errorf("the next step printed %q", got)
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Without a word about it, a person looks for the fault of a pairing that worked a minute ago.
+func TestARestartWithoutASecretSaysThatTheEarlierPairingIsVoid(t *testing.T) {
+	const said = "an earlier pairing with this executor no longer works"
+	dir := t.TempDir()
+	shown := func(options ...option) string {
+		p := start(t, append(options, in(dir))...)
+		p.ready()
+		p.eventually(func() bool { return strings.Contains(p.out.String(), "  kernel ") })
+		p.signal(syscall.SIGTERM)
+		p.exit()
+		return p.out.String()
+	}
+	if out := shown(); strings.Contains(out, said) || !strings.Contains(out, "paste this line") {
+		t.Errorf("the first start shows:\n%s", out)
+	}
+	out := shown()
+	note, line := strings.Index(out, said), strings.Index(out, "paste this line")
+	if note < 0 || line < note || !strings.Contains(out, envSecretFile) {
+		t.Errorf("the second start shows:\n%s", out)
+	}
+	if out := shown(withEnv(envSecret + "=" + longSecret)); strings.Contains(out, said) {
+		t.Errorf("a start with a given secret shows:\n%s", out)
+	}
+}
+
+// A start that failed was never paired.
+func TestAStartAfterAFailedOneSaysNothingOfAnEarlierPairing(t *testing.T) {
+	dir := t.TempDir()
+	failed := start(t, in(dir), withArgs("--python", "/bin/false"))
+	if code, _ := failed.exit(); code != 1 {
+		t.Fatalf("exit code is %d", code)
+	}
+	p := start(t, in(dir))
+	p.ready()
+	p.eventually(func() bool { return strings.Contains(p.out.String(), "paste this line") })
+	if strings.Contains(p.out.String(), "no longer works") {
+		t.Errorf("the console shows:\n%s", p.out)
+	}
+}
+
+func TestHelpNamesTheProgramAsItIsCalled(t *testing.T) {
+	self, err := os.Executable()
+	must(t, err)
+	link := filepath.Join(t.TempDir(), "executor-linux-amd64")
+	must(t, os.Symlink(self, link))
+	called := func(args ...string) string {
+		cmd := exec.Command(link, args...)
+		cmd.Env = []string{asProgram + "=1", "HOME=" + t.TempDir(), noExitSleep}
+		out, _ := cmd.CombinedOutput() // a wrong flag exits with 2
+		return string(out)
+	}
+	if out := called("-h"); !strings.Contains(out, "\n  executor-linux-amd64 doctor [flags]\n") || strings.Contains(out, "{program}") || strings.Contains(out, " executor doctor") {
+		t.Errorf("help is:\n%s", out)
+	}
+	if out := called("--nosuch"); !strings.Contains(out, "(executor-linux-amd64 --help lists the flags)") {
+		t.Errorf("a wrong flag shows:\n%s", out)
+	}
+}

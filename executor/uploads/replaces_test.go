@@ -1,0 +1,199 @@
+package uploads
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/executor/files"
+	"colabrelay/shared/contract"
+)
+
+// sendReplacing uploads and commits data over a file of which replaces tells the digest.
+func (in *inbox) sendReplacing(path string, data []byte, replaces string) (contract.Upload, error) {
+	in.t.Helper()
+	up, err := in.Start(contract.UploadStart{Path: path, SizeBytes: int64(len(data)), Version: sha(data), Replaces: replaces})
+	must(in.t, err)
+	in.put(up.UploadID, 0, data)
+	return in.commit(up.UploadID, data)
+}
+
+func TestAnUploadReplacesOnlyTheFileThatItNames(t *testing.T) {
+	old, data := []byte("old"), body(1000)
+	for name, c := range map[string]struct {
+		replaces string
+		there    []byte // nil for no file
+		want     error
+	}{
+		"the named file":             {sha(old), old, nil},
+		"a file that changed since":  {sha([]byte("older")), old, ErrTaken},
+		"the same length":            {sha(old), []byte("odd"), ErrTaken},
+		"a deleted file":             {sha(old), nil, nil},
+		"no file":                    {contract.ReplaceNothing, nil, nil},
+		"any file":                   {contract.ReplaceNothing, old, ErrTaken},
+		"the uploaded content":       {contract.ReplaceNothing, data, nil},
+		"that content, another name": {sha(old), data, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			file := filepath.Join(in.Workdir, "x.py")
+			if c.there != nil {
+				must(t, os.WriteFile(file, c.there, 0o600))
+				must(t, os.Chmod(file, 0o751))
+			}
+			out, err := in.sendReplacing("x.py", data, c.replaces)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("%+v, %v, want %v", out, err, c.want)
+			}
+			if exists(filepath.Join(in.Workdir, "x (1).py")) {
+				t.Error("a numbered file was made")
+			}
+			if c.want != nil {
+				if got, err := os.ReadFile(file); err != nil || string(got) != string(c.there) {
+					t.Errorf("the file holds %q, %v", got, err)
+				}
+				return
+			}
+			in.holds("x.py", data)
+			if info, err := os.Stat(file); c.there != nil && (err != nil || info.Mode().Perm() != 0o751) {
+				t.Errorf("mode %v, %v", info.Mode(), err)
+			}
+			if again, err := in.sendReplacing("x.py", data, c.replaces); err != nil || again.Path != file {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// After a refusal the same upload can be committed once the file is gone, also by a new
+// executor, without sending a byte again.
+func TestARefusedUploadIsCommittedOnceTheNameIsFree(t *testing.T) {
+	in := newInbox(t)
+	data, file := body(1000), filepath.Join(in.Workdir, "x.py")
+	must(t, os.WriteFile(file, []byte("theirs"), 0o600))
+	if _, err := in.sendReplacing("x.py", data, contract.ReplaceNothing); !errors.Is(err, ErrTaken) {
+		t.Fatal(err)
+	}
+	must(t, os.Remove(file))
+	in.reopen()
+	up, err := in.Start(contract.UploadStart{Path: "x.py", SizeBytes: 1000, Version: sha(data), Replaces: contract.ReplaceNothing})
+	must(t, err)
+	if up.ReceivedBytes != 1000 {
+		t.Errorf("started again it is %+v", up)
+	}
+	if _, err := in.commit(up.UploadID, data); err != nil {
+		t.Error(err)
+	}
+	in.holds("x.py", data)
+}
+
+// The file changes after it was hashed, while the executor records what it is about to do.
+func TestAFileThatChangesJustBeforeItIsReplacedIsKept(t *testing.T) {
+	in := newInbox(t)
+	file, data := filepath.Join(in.Workdir, "x.py"), body(1000)
+	must(t, os.WriteFile(file, []byte("old"), 0o600))
+	target, err := in.roots.Target("x.py")
+	must(t, err)
+	dir, err := target.OpenOrMake()
+	must(t, err)
+	defer dir.Close()
+	p := placement{
+		part: ".x" + files.PartSuffix, dir: dir,
+		record: record{UploadStart: contract.UploadStart{Path: "x.py", SizeBytes: 1000, Replaces: sha([]byte("old"))}, SHA256: sha(data), Folder: []byte(target.Folder()), Name: []byte(target.Name)},
+		save:   func(record) error { return os.WriteFile(file, []byte("newer"), 0o600) },
+	}
+	if err := p.store(t.Context(), data); !errors.Is(err, ErrTaken) {
+		t.Errorf("error %v", err)
+	}
+	in.holds("x.py", []byte("newer"))
+}
+
+func TestABatchReplacesOnlyTheFilesThatItNames(t *testing.T) {
+	in := newInbox(t)
+	for _, name := range []string{"a.py", "b.py", "c.py"} {
+		must(t, os.WriteFile(filepath.Join(in.Workdir, "data", name), []byte("old"), 0o600))
+	}
+	m, bytes := pack("data", map[string][]byte{"a.py": body(10), "b.py": body(20), "c.py": body(30), "d.py": body(40)})
+	for i, replaces := range []string{sha([]byte("old")), sha([]byte("older")), contract.ReplaceNothing, contract.ReplaceNothing} {
+		m.Files[i].Replaces = replaces
+	}
+	for range 2 { // the same batch again has the same answer
+		for i, one := range in.batch(m, bytes) {
+			if refused := i == 1 || i == 2; errors.Is(one.Err, ErrTaken) != refused || !refused && one.Err != nil {
+				t.Errorf("%s: %+v", m.Files[i].Name, one)
+			}
+		}
+	}
+	in.holds("data/a.py", body(10))
+	in.holds("data/b.py", []byte("old"))
+	in.holds("data/c.py", []byte("old"))
+	in.holds("data/d.py", body(40))
+}
+
+func TestWhatAnUploadMayReplaceIsChecked(t *testing.T) {
+	in := newInbox(t)
+	for _, s := range []contract.UploadStart{
+		{Path: "x", Version: "v", Replaces: "x"}, {Path: "x", Version: "v", Replaces: strings.ToUpper(sha(nil))},
+		{Path: "x", Version: "v", Replaces: sha(nil), Overwrite: true}, {Path: "x", Version: "v", Replaces: strings.Repeat("a", 65)},
+	} {
+		if _, err := in.Start(s); !errors.Is(err, ErrBadUpload) {
+			t.Errorf("%+v: %v", s, err)
+		}
+		m, bytes := pack("data", map[string][]byte{"a.py": body(10)})
+		m.Files[0].Replaces, m.Overwrite = s.Replaces, s.Overwrite
+		if _, err := in.Batch(t.Context(), m, bytes); !errors.Is(err, ErrBadUpload) {
+			t.Errorf("a batch with %q: %v", s.Replaces, err)
+		}
+	}
+}
+
+// The file that the sender knows was moved, and a link to another file has its name now.
+func TestNoFileIsReplacedThroughALink(t *testing.T) {
+	old, data := []byte("old"), body(10)
+	for name, c := range map[string]struct {
+		path, real string
+		link       [2]string // name and target
+	}{
+		"the file":           {"k.txt", "b.txt", [2]string{"k.txt", "b.txt"}},
+		"an absolute one":    {"k.txt", "b.txt", [2]string{"k.txt", "/content/b.txt"}},
+		"its folder":         {"dir/x/k.txt", "data/x/k.txt", [2]string{"dir", "data"}},
+		"the folder between": {"data/x/k.txt", "data/y/k.txt", [2]string{"data/x", "y"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			path := filepath.Join(in.Workdir, c.path)
+			real := filepath.Join(in.Workdir, c.real)
+			must(t, os.MkdirAll(filepath.Dir(real), 0o755))
+			must(t, os.WriteFile(real, old, 0o600))
+			target := strings.Replace(c.link[1], "/content", in.Workdir, 1)
+			must(t, os.Symlink(target, filepath.Join(in.Workdir, c.link[0])))
+			_, err := in.sendReplacing(path, data, sha(old))
+			if !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "because a link is in the path") {
+				t.Errorf("the upload: %v", err)
+			}
+			m, bytes := pack(filepath.Dir(path), map[string][]byte{"k.txt": data})
+			m.Files[0].Replaces = sha(old)
+			if one := in.batch(m, bytes)[0]; !errors.Is(one.Err, ErrTaken) {
+				t.Errorf("the batch: %+v", one)
+			}
+			in.reopen() // the record of the upload says it too
+			up, err := in.Start(contract.UploadStart{Path: path, SizeBytes: int64(len(data)), Version: sha(data), Replaces: sha(old)})
+			must(t, err)
+			if _, err := in.commit(up.UploadID, data); !errors.Is(err, ErrTaken) {
+				t.Errorf("after a restart: %v", err)
+			}
+			if got, err := os.ReadFile(real); err != nil || string(got) != string(old) {
+				t.Errorf("the file holds %q, %v", got, err)
+			}
+			m.Files[0].Replaces, m.Overwrite = "", true
+			if one := in.batch(m, bytes)[0]; one.Err != nil {
+				t.Errorf("overwriting: %+v", one)
+			}
+			if got, err := os.ReadFile(real); err != nil || string(got) != string(data) {
+				t.Errorf("overwritten it holds %q, %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+package chunked
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/jobs"
+	"colabrelay/shared/contract"
+)
+
+// forger is a VM whose answers about jobs and their executions are changed.
+type forger struct {
+	*fakeVM
+	job       func(j *contract.Job)
+	execution func(x *contract.Execution)
+}
+
+func (f forger) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+	j, err := f.fakeVM.Job(ctx, id, from, wait)
+	if f.job != nil {
+		f.job(&j)
+	}
+	return j, err
+}
+
+func (f forger) Execution(ctx context.Context, id string, offset int64, wait time.Duration, most int64) (contract.Execution, error) {
+	x, err := f.fakeVM.Execution(ctx, id, offset, wait, most)
+	if f.execution != nil && x.Job != nil {
+		of := *x.Job
+		x.Job = &of
+		f.execution(&x)
+	}
+	return x, err
+}
+
+// The values of a round count once, and those of other runs do not, whatever rounds a VM says
+// that they are of.
+func TestNoValueOfARoundCountsForAnother(t *testing.T) {
+	const rounds, batch = 5, 10
+	first := func(j *contract.Job, index int) string {
+		return fmt.Sprintf("vm-1-%s-%d", j.JobID, index)
+	}
+	for name, lie := range map[string]forger{
+		"one execution for all rounds": {job: func(j *contract.Job) {
+			for i := range j.Steps {
+				if j.From+i > 1 {
+					j.Steps[i].ExecutionID = first(j, 1)
+				}
+			}
+		}},
+		"of another round": {execution: func(x *contract.Execution) { x.Job.Index++ }},
+		"of another job":   {execution: func(x *contract.Execution) { x.Job.JobID = "other" }},
+		"of no job":        {execution: func(x *contract.Execution) { x.Job = nil }},
+		"ended with nothing": {job: func(j *contract.Job) {
+			j.State, j.Entries, j.Steps = contract.JobFinished, j.From, nil
+		}},
+		"ended, and goes on": {job: func(j *contract.Job) {
+			if j.State = contract.JobRunning; j.From == 0 {
+				j.State = contract.JobFailed
+			}
+		}},
+	} {
+		inBubble(t, func(t *testing.T, dir string) {
+			lie.fakeVM = newFake(t, 1, 0)
+			s := spec("", "total += i", rounds*batch)
+			s.BatchSize = batch
+			a := call(t, dir, s, lie, time.Minute)
+			if a.Status == StatusFinished || len(a.Results) > batch {
+				t.Errorf("%s: %s, %d values, %v", name, a.Status, len(a.Results), a.err)
+			}
+			if a.err != nil && !errors.Is(a.err, jobs.ErrAnswer) {
+				t.Errorf("%s: %v", name, a.err)
+			}
+		})
+	}
+}
+
+// A run is finished only by a job that finished without a failed round, whatever its markers say.
+func TestARunWhoseLastRoundFailedIsNotFinished(t *testing.T) {
+	const rounds, batch = 5, 10
+	for name, c := range map[string]struct {
+		state contract.JobState
+		cause contract.JobCause
+	}{
+		"the job finished":       {contract.JobFinished, ""},
+		"nobody knows":           {contract.JobFailed, contract.CauseAgainUnknown},
+		"the round ended it":     {contract.JobFailed, contract.CauseStepFailed},
+		"it has too many rounds": {contract.JobFailed, contract.CauseMaxRounds},
+	} {
+		inBubble(t, func(t *testing.T, dir string) {
+			lie := forger{fakeVM: newFake(t, 1, 0), job: func(j *contract.Job) {
+				if !j.State.Ended() {
+					return
+				}
+				j.State, j.Cause = c.state, c.cause
+				for i := range j.Steps {
+					if j.From+i == rounds {
+						j.Steps[i].Status = "failed"
+					}
+				}
+			}, execution: func(x *contract.Execution) {
+				if x.Job.Index == rounds && x.Status == contract.StatusSucceeded {
+					x.Status = contract.StatusFailed
+				}
+			}}
+			s := spec("", "total += i", rounds*batch)
+			s.BatchSize = batch
+			a := call(t, dir, s, lie, time.Minute)
+			if a.Status == StatusFinished || (c.state == contract.JobFinished) != errors.Is(a.err, jobs.ErrAnswer) {
+				t.Errorf("%s: %s, %v", name, a.Status, a.err)
+			}
+			if c.state == contract.JobFinished {
+				return
+			}
+			if b := call(t, dir, s, lie, time.Minute); b.Status == StatusFinished && len(lie.submits) < 2 {
+				t.Errorf("%s: the next call says %s and asked nothing", name, b.Status)
+			}
+		})
+	}
+}
+
+// Whatever a marker says is a value, the record stays small and can be saved.
+func TestValuesThatNoKernelReportsAreOmitted(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)
+	for name, c := range map[string]struct{ value, kept, omitted string }{
+		"at the bound":    {fmt.Sprintf(`{"i":0,"result":%q}`, deep[1:len(deep)-1]), deep[1 : len(deep)-1], ""},
+		"nested too far":  {fmt.Sprintf(`{"i":0,"result":%q}`, deep), "null", "nested too deeply"},
+		"a long reason":   {fmt.Sprintf(`{"i":0,"omitted":%q}`, strings.Repeat("o", 3<<20)), "null", strings.Repeat("o", maxText) + "…"},
+		"no value at all": {`{"i":0}`, "", ""},
+	} {
+		r := &Record{Key: "k"}
+		m, ok := readMarker(contract.Event{Data: map[string]json.RawMessage{markerMIME: json.RawMessage(`{"run":"k","event":"done","done":1,"count":1,"values":[` + c.value + `]}`)}}, r)
+		if !ok {
+			t.Fatalf("%s: the marker is not read", name)
+		}
+		all := m.values()
+		if c.kept == "" {
+			if len(all) != 0 {
+				t.Errorf("%s: %v", name, all)
+			}
+			continue
+		}
+		if len(all) != 1 || string(all[0].Value) != c.kept || all[0].Omitted != c.omitted || all[0].size() < len(c.kept)+len(c.omitted) {
+			t.Errorf("%s: %.200v", name, all)
+		}
+	}
+}

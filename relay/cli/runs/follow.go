@@ -1,0 +1,202 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/cli"
+	"colabrelay/relay/client"
+	"colabrelay/relay/config"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runlist"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
+)
+
+// AttachCommand returns `colab-relay attach`.
+func AttachCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	c := cli.RunsCommand{Set: set, Std: std}
+	cmd := &cobra.Command{
+		Use:   "attach [ID]",
+		Short: "Follow a run as if you had started it here",
+		Long: "Print the output of a run from its beginning, and follow it as `colab-relay run` does: answer its input(), interrupt it with Ctrl-C, and end with its exit code. The run may have ended already.\n" +
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
+		Example: "  colab-relay attach\n  colab-relay attach 3f2a",
+		Args:    cli.Arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.WithRun(cmd.Context(), args, func(ctx context.Context, s cli.RunSession, e contract.Execution) error {
+				return remoterun.Attach(ctx, s.VM, e.ExecutionID, s.Console)
+			})
+		},
+	}
+	cli.AddRuntimeFlag(cmd, &c.Runtime)
+	set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
+	return cmd
+}
+
+// LogsCommand returns `colab-relay logs`.
+func LogsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	c := logsOptions{RunsCommand: cli.RunsCommand{Set: set, Std: std}}
+	cmd := &cobra.Command{
+		Use:   "logs [ID]",
+		Short: "Print a run's output",
+		Long: "Print the output of a run so far, without changing anything. To answer its input() or to interrupt it, use `colab-relay attach`.\n" +
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, it is the newest run.\n" +
+			"The output comes from the VM. If the VM does not answer or no longer has the run, the output comes from this computer's history; so do parts that the VM has lost.",
+		Example: "  colab-relay logs\n  colab-relay logs -f 3f2a\n  colab-relay logs -f --tail 20\n  colab-relay logs --json 3f2a | jq -r 'select(.type==\"stream\").text'",
+		Args:    cli.Arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case c.tail < 0:
+				return cli.Usagef("--tail %d: must be 0 or more", c.tail)
+			case cmd.Flags().Changed("tail"):
+				c.options.Tail = &c.tail
+			}
+			c.options.JSON = c.JSON
+			return c.run(cmd.Context(), args)
+		},
+	}
+	cli.AddRuntimeFlag(cmd, &c.Runtime)
+	cmd.Flags().BoolVar(&c.JSON, "json", false, "print one event a line, as JSON")
+	cmd.Flags().IntVarP(&c.tail, "tail", "n", 0, "print only the last `NUMBER` lines, or events with --json; 0 with -f prints only what is new")
+	cmd.Flags().BoolVarP(&c.options.Follow, "follow", "f", false, "keep printing until the run ends; Ctrl-C leaves it running")
+	set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
+	return cmd
+}
+
+type logsOptions struct {
+	cli.RunsCommand
+	options remoterun.LogOptions
+	tail    int // of --tail
+}
+
+func (c *logsOptions) run(ctx context.Context, args []string) error {
+	var missing error // why the VM does not have the run
+	reading := false
+	if !c.options.Follow {
+		ctx = cli.Briefly(ctx)
+	}
+	err := c.Session(ctx, args, func(ctx context.Context, s cli.RunSession) error {
+		var e contract.Execution
+		if len(args) > 0 {
+			e, missing = remoterun.FindOnVM(ctx, s.VM, args[0])
+		} else {
+			e, missing = remoterun.FindNewest(ctx, s.VM, runlist.IsInternal)
+		}
+		if missing != nil {
+			return nil
+		}
+		reading = true
+		o := c.options
+		o.Fill = s.History.Fill(e.ExecutionID)
+		return remoterun.Logs(ctx, s.VM, e, o, s.Console)
+	})
+	switch {
+	case errors.Is(missing, remoterun.ErrAmbiguous), missing != nil && ctx.Err() != nil:
+		return missing
+	case missing != nil:
+		return c.printKept(ctx, args, missing)
+	case isAway(err) && !reading && ctx.Err() == nil:
+		return c.printKept(ctx, args, err)
+	}
+	return err
+}
+
+// isAway reports whether the history may have what the VM does not answer. That no runtime
+// is paired, or not this one, is such an error too.
+func isAway(err error) bool {
+	if _, unanswered := errors.AsType[*client.Error](err); unanswered {
+		return true
+	}
+	if refused, ok := errors.AsType[*contract.Error](err); ok {
+		return refused.Code == contract.CodeNotFound || refused.Code == contract.CodeNewInstance
+	}
+	return errors.Is(err, pairing.ErrNotPaired) || errors.Is(err, pairing.ErrNoAddress)
+}
+
+// printKept prints the run from the history. missing is why the VM does not answer for it.
+func (c *logsOptions) printKept(ctx context.Context, args []string, missing error) error {
+	cfg := config.Load(*c.Set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	kept := cli.OpenHistory(cfg, nil)
+	defer kept.Finish(c.Std.Err)
+	run, err := kept.Find(args, c.Runtime)
+	if err != nil {
+		return missing
+	}
+	events, err := kept.Events(run)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Std.Err, "note: this is from the history on this computer: %s\n", plain.Line(missing.Error()))
+	run.Execution.Events = events
+	return remoterun.PrintKept(ctx, remoterun.Kept{Execution: run.Execution, Blobs: kept.Fetch(run)}, c.options, c.Console(cfg))
+}
+
+// InputCommand returns `colab-relay input`.
+func InputCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	c := cli.RunsCommand{Set: set, Std: std}
+	cmd := &cobra.Command{
+		Use:   "input [ID]",
+		Short: "Answer a run that waits in input() or getpass()",
+		Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
+		Example: "  colab-relay input\n  echo yes | colab-relay input 3f2a",
+		Args:    cli.Arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.WithRun(cli.Briefly(cmd.Context()), args, func(ctx context.Context, s cli.RunSession, e contract.Execution) error {
+				e, err := remoterun.Answer(ctx, s.VM, e, s.Console)
+				switch {
+				case err != nil:
+					return err
+				case c.JSON:
+					return cli.PrintJSON(std.Out, s.State(e))
+				}
+				_, err = fmt.Fprintf(std.Err, "colab-relay: answered; to follow the run: colab-relay logs -f %s\n", plain.Line(e.ExecutionID))
+				return err
+			})
+		},
+	}
+	cli.AddRuntimeFlag(cmd, &c.Runtime)
+	cli.AddJSONFlag(cmd, &c.JSON)
+	return cmd
+}
+
+// InterruptCommand returns `colab-relay interrupt`.
+func InterruptCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	c := cli.RunsCommand{Set: set, Std: std}
+	cmd := &cobra.Command{
+		Use:   "interrupt [ID]",
+		Short: "Stop a run; variables are kept",
+		Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
+		Example: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json",
+		Args:    cli.Arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.WithRun(cli.Briefly(cmd.Context()), args, func(ctx context.Context, s cli.RunSession, e contract.Execution) error {
+				e, ended, err := remoterun.Interrupt(ctx, s.VM, e)
+				if err != nil && !errors.Is(err, remoterun.ErrStillRunning) {
+					return err
+				}
+				if ended {
+					fmt.Fprintln(std.Err, "note: nothing was interrupted, because the run had already ended")
+				}
+				if c.JSON {
+					return errors.Join(err, cli.PrintJSON(std.Out, s.State(e)))
+				}
+				_, printed := fmt.Fprintf(std.Out, "%s  %s\n", plain.Line(e.ExecutionID), plain.Line(string(e.Status)))
+				return errors.Join(err, printed)
+			})
+		},
+	}
+	cli.AddRuntimeFlag(cmd, &c.Runtime)
+	cli.AddJSONFlag(cmd, &c.JSON)
+	return cmd
+}

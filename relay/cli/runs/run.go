@@ -1,0 +1,375 @@
+// Package runs has the commands that run code on a VM and those about its runs and its kernel:
+// run, attach, logs, ps, export, input, interrupt, restart, vars and probe. It must not find a run
+// on the VM or follow it itself: relay/remoterun does.
+//
+// Start reading at RunCommand, and at openPastRuns in past.go for runs that this computer keeps.
+package runs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"colabrelay/relay/cli"
+	"colabrelay/relay/client"
+	"colabrelay/relay/config"
+	"colabrelay/relay/nbrun"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/contract"
+)
+
+// runOptions are the flags of `colab-relay run`.
+type runOptions struct {
+	cli.RunsCommand
+	code    string
+	given   bool // code is given
+	detach  bool
+	timeout time.Duration
+	with    []string // files and folders to upload before
+	flags   *pflag.FlagSet
+	args    []string
+}
+
+// RunCommand returns `colab-relay run`.
+func RunCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	o := &runOptions{RunsCommand: cli.RunsCommand{Set: set, Std: std}, timeout: contract.MaxTimeout}
+	cmd := &cobra.Command{
+		Use:   "run [flags] [FILE [ARGUMENT]... | -c CODE | -]",
+		Short: "Run Python on the VM and print its output; Ctrl-C interrupts it",
+		Long: "Run a program, a notebook's code cells, CODE or the code on stdin in the VM's kernel, and print the output as it arrives.\n\n" +
+			"FILE runs as `python FILE ARGUMENT...` would: sys.argv, __file__, __name__ and tracebacks are as usual. Its variables stay in the kernel for later runs. Everything after FILE belongs to the program; flags of run come before it. Magics such as %pip work only in notebooks and with -c.\n" +
+			"Only FILE itself is sent. --with PATH first uploads a file or folder that it needs, such as a module, into the executor's working directory. What lies beside or below FILE keeps its place relative to it. An earlier version on the VM is replaced.\n" +
+			"Before FILE runs, modules of the kernel's working directory whose files changed there are imported anew, together with the modules that use them; a note says so of each that is imported. The other modules keep their state. With --with, this holds for CODE, code on stdin and notebooks too; without it, they and agents' tools keep Jupyter's rule: a module stays as it was imported until importlib.reload or `colab-relay restart`.\n" +
+			"If FILE imports a module beside or below it that was put on the VM and changed here since, a note says that the VM has the earlier one.\n" +
+			"FILE.ipynb runs its code cells one after another and stops at the first that fails. The file stays as it is; `colab-relay nb run` writes the outputs into it.\n" +
+			"CODE, and code on stdin, runs like a notebook's cell: magics and !commands work, and the value of the last expression is printed.\n\n" +
+			"Ctrl-C interrupts the code on the VM; variables stay. A second Ctrl-C leaves the code running; `colab-relay attach` comes back to it.\n" +
+			"The exit code is 0 if the code succeeded, the value that it passed to sys.exit, and otherwise 1; `colab-relay help exit-codes` lists the others.",
+		Example: "  colab-relay run train.py --epochs 3\n" +
+			"  colab-relay run --with helpers.py train.py\n" +
+			"  colab-relay run --detach train.py      # print the run's id and return\n" +
+			"  colab-relay run -c 'model.summary()'\n" +
+			"  colab-relay run analysis.ipynb\n" +
+			"  echo '!nvidia-smi' | colab-relay run -",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.given, o.flags, o.args = cmd.Flags().Changed("code"), cmd.Flags(), args
+			return o.run(cmd.Context(), args)
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *runOptions) addFlags(cmd *cobra.Command) {
+	cmd.Flags().SetInterspersed(false)
+	cli.AddRuntimeFlag(cmd, &o.Runtime)
+	cmd.Flags().BoolVar(&o.JSON, "json", false, "with --detach: print one JSON document")
+	cmd.Flags().StringVarP(&o.code, "code", "c", "", "run `CODE`")
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "start the code, print the run's id and return at once")
+	o.Set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "interrupt the code after this `TIME`, such as 90m; 0 means no limit but the longest, 24h")
+	cmd.Flags().StringArrayVar(&o.with, "with", nil, "first upload the file or folder `PATH`; may be given several times")
+}
+
+func (o *runOptions) run(ctx context.Context, args []string) error {
+	if o.timeout < 0 || o.timeout > contract.MaxTimeout {
+		return cli.Usagef("--timeout %s: must be from 0 to 24h", o.timeout)
+	}
+	o.timeout = cmp.Or(o.timeout, contract.MaxTimeout)
+	if o.JSON && !o.detach {
+		return cli.Usagef("--json needs --detach; `colab-relay logs --json` prints a run's output as JSON")
+	}
+	source, err := o.source(ctx, args)
+	if err != nil {
+		return err
+	}
+	file := cmp.Or(source.notebook, source.code.Program)
+	along, err := o.companions(ctx, file)
+	if err != nil {
+		return err
+	}
+	along.program = source.code.Program != ""
+	if flag := ownFlag(source.code.Arguments); flag != "" && o.flags.ArgsLenAtDash() < 0 {
+		fmt.Fprintf(o.Std.Err, "note: %s stands after FILE, so the program gets it; flags of run come before FILE\n", flag)
+	}
+	if source.notebook != "" {
+		err = o.runNotebook(ctx, source.notebook, along)
+	} else {
+		err = o.begin(ctx, along, func(ctx context.Context, s cli.RunSession) error {
+			if o.detach {
+				return o.start(ctx, s, source.code)
+			}
+			return remoterun.Run(ctx, s.VM, source.code, s.Console)
+		})
+	}
+	o.helpWithModule(err, file, along)
+	return err
+}
+
+// ownFlag returns the first of a program's arguments that looks like a flag of run, or "". Programs
+// often have a --help, --json or --timeout of their own.
+func ownFlag(arguments []string) string {
+	for _, argument := range arguments {
+		name, _, _ := strings.Cut(argument, "=")
+		if slices.Contains([]string{"--runtime", "--with", "--detach"}, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// begin is session of a command that runs code, after the uploads that it needs. If they fail, or
+// the VM does not answer at the beginning, the error says that the code was not run.
+func (o *runOptions) begin(ctx context.Context, along companions, f func(context.Context, cli.RunSession) error) error {
+	begun := false
+	err := o.Session(ctx, nil, func(ctx context.Context, s cli.RunSession) error {
+		begun = true
+		if err := o.upload(ctx, s.Client, along); err != nil {
+			return remoterun.NotRun(err)
+		}
+		o.noteEarlier(ctx, s.Client, along)
+		if len(along.all) > 0 && !along.program {
+			wait := contract.MaxWait
+			if o.detach {
+				wait = 0
+			}
+			if err := remoterun.ImportAnew(ctx, s.VM, wait); err != nil {
+				return err
+			}
+		}
+		return f(ctx, s)
+	})
+	if _, unanswered := errors.AsType[*client.Error](err); unanswered && !begun {
+		return remoterun.NotRun(err)
+	}
+	return err
+}
+
+// runNotebook runs the code cells of a notebook and prints their outputs. It does not change the
+// file.
+func (o *runOptions) runNotebook(ctx context.Context, path string, along companions) error {
+	run, _, err := cli.OpenNotebookRun(o.Set, nbrun.Spec{Path: path, Unsaved: true, OnError: nbrun.StopOnError, CellTimeout: o.timeout})
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	return o.begin(ctx, along, func(ctx context.Context, s cli.RunSession) error {
+		cells := remoterun.NewCells(s.VM, s.Console)
+		defer cells.Close()
+		view := cli.NewNotebookView(o.Std, cells)
+		view.Outputs, view.Quiet = true, true
+		loop := cli.NotebookLoop{Run: run, VM: s.VM, View: view}
+		if _, err := loop.ToEnd(ctx); err != nil {
+			return err
+		}
+		_ = run.Delivered() // without it, the same command runs nothing
+		return notebookError(run.Record().Report(), cells)
+	})
+}
+
+// notebookError returns the error of the first cell that did not succeed, whose traceback was
+// printed, and says which cell it is.
+func notebookError(report nbrun.Report, cells *remoterun.Cells) error {
+	switch {
+	case len(report.Cells) == 0:
+		return errors.New("nothing to run: the notebook has no code cells")
+	case report.Success:
+		return nil
+	}
+	for i, cell := range report.Cells {
+		if cell.Status == nbrun.CellSucceeded || cell.Status == nbrun.CellExpectedFailure || cell.Status == nbrun.CellNotRun {
+			continue
+		}
+		note := fmt.Sprintf("code cell %d of %d did not succeed", i+1, len(report.Cells))
+		if rest := len(report.Cells) - i - 1; rest > 0 {
+			note += fmt.Sprintf("; %s after it did not run", plain.Count(rest, "cell"))
+		}
+		failed := cell.Failure()
+		if failed != nil && failed.EName != "" && cell.Status == nbrun.CellFailed {
+			cells.Note("%s", note)
+			return remoterun.CellError(failed.EName, failed.EValue)
+		}
+		return fmt.Errorf("%s: %s", note, cell.Problem())
+	}
+	return fmt.Errorf("the run is not finished: %s", report.Summary())
+}
+
+// start starts the code and prints its id.
+func (o *runOptions) start(ctx context.Context, s cli.RunSession, code remoterun.Code) error {
+	e, err := remoterun.Start(ctx, s.VM, code)
+	if err != nil {
+		return err
+	}
+	if o.JSON {
+		return cli.PrintJSON(o.Std.Out, s.State(e))
+	}
+	id := plain.Line(e.ExecutionID)
+	if _, err := fmt.Fprintln(o.Std.Out, id); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Std.Err, "colab-relay: the run is %s on %s; to see its output: colab-relay logs -f %s\n", plain.Line(string(e.Status)), s.Runtime, id)
+	return nil
+}
+
+// maxCode leaves room for JSON's escapes within contract.MaxBodyBytes.
+const maxCode = 4 << 20
+
+// source is what `colab-relay run` runs: code, or the notebook at a path.
+type source struct {
+	code     remoterun.Code
+	notebook string
+}
+
+// source reads what args and -c name.
+func (o *runOptions) source(ctx context.Context, args []string) (source, error) {
+	switch {
+	case o.given && len(args) > 0:
+		return source{}, cli.Usagef("give either a file or -c CODE, not both")
+	case o.given:
+		return o.cell(ctx, strings.NewReader(o.code), false)
+	case len(args) == 0 && terminal.Is(o.Std.In):
+		return source{}, cli.Usagef("nothing to run: give a file, -c CODE, or code on stdin")
+	case len(args) == 0 || args[0] == "-":
+		if len(args) > 1 {
+			return source{}, cli.Usagef("unexpected argument %q: code on stdin takes no arguments", args[1])
+		}
+		return o.cell(ctx, o.Std.In, true)
+	}
+	if strings.EqualFold(filepath.Ext(args[0]), ".ipynb") {
+		return o.notebook(args)
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return source{}, fmt.Errorf("%w: name a file on this computer, or give code with -c", err)
+	}
+	defer f.Close()
+	text, err := readCode(f)
+	if err != nil {
+		return source{}, err
+	}
+	return source{code: remoterun.Code{Text: text, Program: args[0], Arguments: args[1:], Timeout: o.timeout}}, nil
+}
+
+// cell reads code that runs like a notebook's cell.
+func (o *runOptions) cell(ctx context.Context, in io.Reader, fromStdin bool) (source, error) {
+	text, err := terminal.UntilInterrupted(ctx, func() (string, error) { return readCode(in) })
+	return source{code: remoterun.Code{Text: text, FromStdin: fromStdin, Timeout: o.timeout}}, err
+}
+
+func (o *runOptions) notebook(args []string) (source, error) {
+	switch {
+	case len(args) > 1:
+		return source{}, cli.Usagef("unexpected argument %q: a notebook takes no arguments", args[1])
+	case o.detach:
+		return source{}, cli.Usagef("--detach: this computer starts a notebook's cells one after another; run it without --detach")
+	}
+	return source{notebook: args[0]}, nil
+}
+
+func readCode(in io.Reader) (string, error) {
+	b, err := bounded.ReadAll(in, maxCode)
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors on Windows write it
+	switch {
+	case errors.Is(err, bounded.ErrTooLong):
+		return "", fmt.Errorf("the code is %v: put data into a file on the VM with `colab-relay put`", err)
+	case err != nil:
+		return "", fmt.Errorf("read the code: %v", err)
+	case len(bytes.TrimSpace(b)) == 0:
+		return "", errors.New("nothing to run: the code is empty")
+	case !utf8.Valid(b):
+		return "", errors.New("the code is not UTF-8 text: save it as UTF-8")
+	}
+	return string(b), nil
+}
+
+// maxAgainCode bounds the CODE that is repeated to the person.
+const maxAgainCode = 200
+
+// again returns the person's command line with more of --with.
+func (o *runOptions) again(with ...string) string {
+	words := []string{cli.CommandName, "run"}
+	o.flags.Visit(func(f *pflag.Flag) {
+		switch {
+		case f.Name == "with" || f.Name == "code":
+		case f.Value.Type() != "bool":
+			words = append(words, "--"+f.Name, plain.ShellWord(flagValue(f)))
+		case f.Value.String() == "true":
+			words = append(words, "--"+f.Name)
+		}
+	})
+	words = append(words, withWords(slices.Concat(o.with, with))...)
+	switch {
+	case o.given && (len(o.code) > maxAgainCode || strings.ContainsAny(o.code, "\r\n")):
+		words = append(words, "-c ...")
+	case o.given:
+		words = append(words, "-c", plain.ShellWord(o.code))
+	case len(o.args) == 0:
+		words = append(words, "-")
+	case len(o.args[0]) > 1 && o.args[0][0] == '-':
+		words = append(words, "--")
+	}
+	return strings.Join(append(words, plain.ShellWords(o.args)...), " ")
+}
+
+// flagValue is a flag's value without the zeros of a duration, such as those of 1h0m0s.
+func flagValue(f *pflag.Flag) string {
+	value := f.Value.String()
+	if f.Value.Type() != "duration" {
+		return value
+	}
+	if strings.HasSuffix(value, "m0s") {
+		value = strings.TrimSuffix(value, "0s")
+	}
+	if strings.HasSuffix(value, "h0m") {
+		value = strings.TrimSuffix(value, "0m")
+	}
+	return value
+}
+
+// put returns the command that uploads what args name to the VM of the run.
+func (o *runOptions) put(args ...string) string {
+	return strings.Join(append(o.command("put"), plain.ShellWords(args)...), " ")
+}
+
+// putAt returns the command that uploads files or folders into a folder of the VM. home is the
+// folder into which put puts them by itself.
+func (o *runOptions) putAt(home, folder string, locals []string, flags ...string) string {
+	// The last of several absolute paths could be one on the VM.
+	if folder != home || len(locals) > 1 && slices.ContainsFunc(locals, filepath.IsAbs) {
+		flags = append(flags, "--to", plain.Name(folder))
+	}
+	return o.put(append(flags, locals...)...)
+}
+
+// command returns the words of another command for the VM of the run.
+func (o *runOptions) command(name string) []string {
+	words := []string{cli.CommandName, name}
+	if o.Runtime != "" {
+		words = append(words, "--runtime", plain.ShellWord(o.Runtime))
+	}
+	return words
+}
+
+func withWords(paths []string) []string {
+	var words []string
+	for _, path := range paths {
+		words = append(words, "--with", plain.ShellWord(path))
+	}
+	return words
+}

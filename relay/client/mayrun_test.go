@@ -1,0 +1,130 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
+)
+
+// unsignedStatuses are the statuses of answers that come from between, each with an empty body, a
+// page and an error in JSON.
+var unsignedStatuses = []int{
+	200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 407, 408, 409, 410, 411, 413, 414, 418, 421, 425, 429, 431, 451,
+	500, 501, 502, 503, 504, 505, 507, 508, 511, 520, 521, 522, 523, 524, 525, 526, 530, 599, 999,
+}
+
+// A submit that was sent and got no signed answer may run, whatever else answered. Nothing else
+// that a call ends with says so.
+func TestASubmitWithoutASignedAnswerMayRun(t *testing.T) {
+	answers := map[string]func(w http.ResponseWriter){"none": hangUp}
+	for name, a := range unsignedAnswers {
+		answers[name] = func(w http.ResponseWriter) {
+			for key, value := range a.header {
+				w.Header().Set(key, value)
+			}
+			w.WriteHeader(a.status)
+			_, _ = io.WriteString(w, a.body)
+		}
+	}
+	for _, status := range unsignedStatuses {
+		for _, body := range []string{"", "<html>ERR_NGROK_725</html>", `{"error":{"code":"queue_full","message":"m"}}`} {
+			answers[http.StatusText(status)+" "+body] = func(w http.ResponseWriter) {
+				w.WriteHeader(status)
+				if status != http.StatusNoContent && status != http.StatusNotModified {
+					_, _ = io.WriteString(w, body)
+				}
+			}
+		}
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, runs := newRunningExecutor(t)
+			c := e.acquainted(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			e.setAfter(func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool {
+				answer(w)
+				cancel() // some are tried again
+				return true
+			})
+			_, err := c.Submit(ctx, contract.Submit{RequestID: "once", Code: "1"})
+			if err == nil || !MayRun(err) || NeverSent(err) {
+				t.Errorf("%v: may run: %v, never sent: %v", err, MayRun(err), NeverSent(err))
+			}
+			e.setAfter(nil)
+			if got, err := c.Submit(t.Context(), contract.Submit{RequestID: "once", Code: "1"}); err != nil || got.RequestID != "once" || len(runs.ran) != 1 {
+				t.Errorf("the repeated submit: %+v, %v, ran %v", got, err, runs.ran)
+			}
+		})
+	}
+}
+
+// Before the submit itself, nothing can run.
+func TestAnUnsignedAnswerBeforeTheSubmitRunsNothing(t *testing.T) {
+	for name, a := range unsignedAnswers {
+		e, _ := newRunningExecutor(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(a.status)
+			cancel()
+			return true
+		})
+		_, err := e.client(t).Submit(ctx, contract.Submit{Code: "1"})
+		cancel()
+		if err == nil || MayRun(err) {
+			t.Errorf("%s: %v, may run: %v", name, err, MayRun(err))
+		}
+	}
+}
+
+// scripted is a network without one: an executor that answers a GET, and an end of any other
+// request.
+type scripted struct {
+	executor *linetest.Executor
+	end      error
+}
+
+func (s scripted) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet {
+		return nil, s.end
+	}
+	arrived := httptest.NewRequest(req.Method, req.URL.String(), nil)
+	arrived.Header = req.Header.Clone()
+	x, _, err := s.executor.Open(arrived)
+	if err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	s.executor.Answer(w, x, http.StatusOK, []byte(`{"kernel_id":"k"}`))
+	return w.Result(), nil
+}
+
+// A transport may send a request twice, as with a fresh token of a proxy. If something answered
+// the first copy, an error of the second does not mean that nothing was sent.
+func TestATransportThatSentTheRequestBeforeItFailedSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, arrived := range []bool{true, false} {
+			var end error = &RouteError{Message: "gone", Hint: "h"}
+			if arrived {
+				end = Arrived(end)
+			}
+			executor := linetest.NewExecutor(testSecret(t, testKey), contract.Instance{ID: "i", Start: "s"}, time.Now)
+			c := newClient(t, Config{BaseURL: "http://x.test", Secret: testSecret(t, testKey), Transport: scripted{executor, end}})
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			_, err := c.Submit(ctx, contract.Submit{Code: "1"})
+			cancel()
+			if wantKind(t, err, KindTunnelOffline); MayRun(err) != arrived || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("arrived %v: may run %v, %v", arrived, MayRun(err), err)
+			}
+		}
+	})
+}

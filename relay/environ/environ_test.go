@@ -1,0 +1,36 @@
+package environ
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func TestOnlyNamedVariablesAreKept(t *testing.T) {
+	got := Only([]string{"PATH=/bin", "Path=C:\\", "PATHS=x", "LC_ALL=C", "LC=x", "X_LC_ALL=x", "ProgramFiles(x86)=C", "https_proxy=p", "=C:=C:\\", "", "AWS_SECRET_ACCESS_KEY=x", "HOME="}, Basic, Proxies)
+	if want := []string{"PATH=/bin", "Path=C:\\", "LC_ALL=C", "ProgramFiles(x86)=C", "https_proxy=p", "HOME="}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := Only([]string{"A=1"}); got == nil || len(got) != 0 {
+		t.Errorf("nothing is named: %#v, which may mean all", got)
+	}
+}
+
+// A shell may have thousands of variables, of which any may be a secret.
+func TestNoneOfThousandsOfVariablesSlipsThrough(t *testing.T) {
+	var all []string
+	for n := range 5000 {
+		all = append(all, fmt.Sprintf("V%d_TOKEN=x", n))
+	}
+	if got := Only(append(all, "HOME=/"), Basic, Proxies); !slices.Equal(got, []string{"HOME=/"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOnlyTheRelaysSettingsAreLeftOut(t *testing.T) {
+	own := []string{"AWS_PROFILE=p", "COLAB=x", "SSH_AUTH_SOCK=s"}
+	got := WithoutSettings(append([]string{"COLAB_SECRET=x", "colab_secret=x", "NGROK_AUTHTOKEN=x", "RELAY_HOLD=1s", "EXECUTOR_SECRET=x"}, own...))
+	if !slices.Equal(got, own) {
+		t.Errorf("%q, want %q", got, own)
+	}
+}

@@ -1,0 +1,178 @@
+// Package jobs remembers on the laptop which job of an executor does a piece of work, and how
+// far what the job did has been read. A later call, also of another process, goes on from
+// there: it submits nothing again, and reads each event once.
+//
+// A Ticket is part of the record of the work, which its user writes to disk: before the job is
+// submitted, and after what was read of it has been taken in. The package must not know what
+// the steps do.
+//
+// Start reading at Ticket.Submit and Ticket.Follow.
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+// Errors of tickets, besides those of relay/client.
+var (
+	// ErrReplaced: another VM answers than the one that the job was submitted to. The job has
+	// ended with that VM.
+	ErrReplaced = errors.New("another VM answers at this address")
+	// ErrUnknown: the VM does not know the job: it never arrived, or the executor lost its
+	// state folder.
+	ErrUnknown = errors.New("the VM does not know the job")
+	// ErrUnlisted: the job has ended so long ago that the VM no longer lists its steps.
+	ErrUnlisted = errors.New("the VM no longer lists the job's steps")
+	// ErrAnswer: an answer that no executor gives.
+	ErrAnswer = errors.New("the executor's answer does not fit the job")
+)
+
+// VM is the executor as a ticket uses it; *client.Client implements it.
+type VM interface {
+	client.ExecutionReader
+	SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error)
+	Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error)
+	PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error)
+	DeleteJob(ctx context.Context, instanceID, id string, interrupt bool) (contract.Job, error)
+}
+
+// Ticket is a job in the record of the work that it does.
+type Ticket struct {
+	JobID      string            `json:"job_id"`
+	InstanceID string            `json:"instance_id"` // of the only VM that may run it
+	SHA256     string            `json:"sha256"`      // of what is submitted
+	Accepted   bool              `json:"accepted"`    // the VM said that it has the job
+	State      contract.JobState `json:"state"`       // as last read
+	Cause      contract.JobCause `json:"cause,omitempty"`
+	Reason     string            `json:"reason,omitempty"`
+	KernelID   string            `json:"kernel_id"`
+	Revision   int               `json:"revision"`
+	Entry      int               `json:"entry"`        // the first entry that was not read to its end
+	Execution  string            `json:"execution_id"` // of that entry, if some of it was read
+	Offset     int64             `json:"offset"`       // its first event that was not read
+	// Read is how that execution ended, once it was read to its end. What was read stands.
+	Read contract.Status `json:"read,omitempty"`
+	// Failed is how the last entry ended that ran and did not succeed.
+	Failed contract.Status `json:"failed,omitempty"`
+}
+
+// New returns the ticket of a job that is about to be submitted to one VM. Its user writes it
+// to disk before Submit.
+func New(instanceID string, s contract.JobSubmit) Ticket {
+	return Ticket{JobID: rand.Text(), InstanceID: instanceID, SHA256: digest(s), State: contract.JobQueued}
+}
+
+// digest is that of a job's content. Encoding can't fail: the parts are strings and numbers.
+func digest(s contract.JobSubmit) string {
+	s.JobID = ""
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// IsFor reports whether the ticket is for a job of this content. An answer that was lost may
+// be asked for again only with the same content.
+func (t *Ticket) IsFor(s contract.JobSubmit) bool { return t.SHA256 == digest(s) }
+
+// Submit submits the job, or finds it if an earlier attempt has arrived: the VM runs a job_id
+// once. ErrReplaced means that another VM answers, so that nothing of the job runs there.
+func (t *Ticket) Submit(ctx context.Context, vm VM, s contract.JobSubmit) error {
+	s.JobID = t.JobID
+	j, err := vm.SubmitJobTo(ctx, t.InstanceID, s)
+	if err != nil {
+		return t.meaning(vm, err)
+	}
+	t.Accepted = true
+	return t.see(j)
+}
+
+// Edit replaces the steps from the one named from, which has not begun, to the end. A conflict
+// means that the step has begun, the job has ended or somebody else edited it: Follow learns
+// which.
+func (t *Ticket) Edit(ctx context.Context, vm VM, from string, steps []contract.JobStep) error {
+	j, err := vm.PatchJob(ctx, t.InstanceID, t.JobID, contract.JobPatch{PatchID: rand.Text(), Revision: t.Revision, From: from, Steps: steps})
+	if err != nil {
+		return t.meaning(vm, err)
+	}
+	return t.see(j)
+}
+
+// Stop has nothing further of the job begin. What runs goes on to its end, or is interrupted.
+// A job that the VM does not have needs no stop.
+func (t *Ticket) Stop(ctx context.Context, vm VM, interrupt bool) error {
+	j, err := vm.DeleteJob(ctx, t.InstanceID, t.JobID, interrupt)
+	switch err = t.meaning(vm, err); {
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrReplaced):
+		return nil
+	case err != nil:
+		return err
+	}
+	return t.see(j)
+}
+
+// Ended reports whether the job has ended, as last read.
+func (t *Ticket) Ended() bool { return t.State.Ended() }
+
+// Bounds of what is kept of a job's head.
+const (
+	maxWord   = 64      // bytes of a state, a cause or a status; no executor's has so many
+	maxReason = 4 << 10 // bytes of why a job waits or ended; the rest is dropped
+)
+
+// see takes in the head of an answer, unless no executor gives it.
+func (t *Ticket) see(j contract.Job) error {
+	wrong := ""
+	switch b := j.Behind; {
+	case j.JobID != t.JobID:
+		wrong = "it is about another job"
+	case len(j.State) > maxWord, len(j.Cause) > maxWord, len(j.KernelID) > contract.MaxKernelIDLen:
+		wrong = "one of its fields is too long"
+	case b != nil && (len(b.ExecutionID) > maxID || len(b.Status) > maxWord || len(b.Prompt) > contract.MaxBehindPrompt):
+		wrong = "a field of the run that it waits for is too long"
+	case t.State.Ended() && !j.State.Ended():
+		wrong = "the job had ended, and is now reported as unfinished"
+	case j.Entries < t.Entry:
+		wrong = fmt.Sprintf("it has %d entries, of which %d were read", j.Entries, t.Entry)
+	case t.KernelID != "" && j.KernelID != "" && t.KernelID != j.KernelID:
+		wrong = "it is said to be in another kernel than before"
+	}
+	if wrong != "" {
+		return fmt.Errorf("%w: %s", ErrAnswer, wrong)
+	}
+	t.State, t.Cause, t.Revision = j.State, j.Cause, j.Revision
+	t.Reason = strings.Clone(strings.ToValidUTF8(j.Reason[:min(len(j.Reason), maxReason)], "�"))
+	if j.KernelID != "" {
+		t.KernelID = j.KernelID
+	}
+	return nil
+}
+
+// meaning turns refusals into the package's errors.
+func (t *Ticket) meaning(vm VM, err error) error {
+	refused, ok := errors.AsType[*contract.Error](err)
+	switch {
+	case !ok:
+		return err
+	case refused.Code == contract.CodeNewInstance:
+		return fmt.Errorf("%w (%w)", ErrReplaced, err)
+	case refused.Code == contract.CodeNotFound && vm.InstanceID() != t.InstanceID:
+		return fmt.Errorf("%w (%w)", ErrReplaced, err)
+	case refused.Code == contract.CodeNotFound:
+		return fmt.Errorf("%w (%w)", ErrUnknown, err)
+	}
+	return err
+}

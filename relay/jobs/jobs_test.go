@@ -1,0 +1,522 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"colabrelay/relay/jobs/jobstest"
+	"colabrelay/shared/contract"
+)
+
+// log is what a follower was told.
+type log struct {
+	text strings.Builder
+	stop string // the line after which it stops
+}
+
+func (l *log) add(format string, args ...any) (more bool) {
+	line := fmt.Sprintf(format, args...)
+	l.text.WriteString(line + "\n")
+	return line != l.stop
+}
+
+func (l *log) options(until time.Duration) FollowOptions {
+	return FollowOptions{
+		Until:    time.Now().Add(until),
+		Attempts: func(Entry) int { return 3 },
+		Visit: func(e Entry, x contract.Execution) bool {
+			more := true
+			for _, ev := range x.Events {
+				more = l.add("%d %s", e.Index, ev.Text) && more
+			}
+			return more
+		},
+		Done: func(e Entry, x contract.Execution) bool {
+			forgotten := ""
+			if e.Forgotten {
+				forgotten = " forgotten"
+			}
+			return l.add("%d ended: %s%s %s", e.Index, e.Status, forgotten, x.ExecutionID)
+		},
+	}
+}
+
+// bench is a ticket of a job of three steps, in a bubble of fake time.
+type bench struct {
+	*jobstest.VM
+	t  *testing.T
+	s  contract.JobSubmit
+	at Ticket
+	log
+}
+
+func inBubble(t *testing.T, f func(b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{VM: jobstest.New("vm"), t: t}
+		b.s.Steps = []contract.JobStep{{StepID: "a", Code: "1"}, {StepID: "b", Code: "2"}, {StepID: "c", Code: "3"}}
+		b.at = New("vm", b.s)
+		b.must(b.at.Submit(t.Context(), b, b.s))
+		f(b)
+	})
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) follow(until time.Duration) contract.Job {
+	b.t.Helper()
+	j, err := b.at.Follow(b.t.Context(), b, b.options(until))
+	b.must(err)
+	return j
+}
+
+func (b *bench) wants(lines ...string) {
+	b.t.Helper()
+	got := strings.Split(strings.TrimSuffix(b.text.String(), "\n"), "\n")
+	b.text.Reset()
+	if !slices.Equal(got, lines) {
+		b.t.Errorf("it was told\n%q, want\n%q", got, lines)
+	}
+}
+
+func (b *bench) run(text string, status contract.Status) {
+	id := b.Begin()
+	b.Print(id, text)
+	b.End(status, false)
+}
+
+func TestAJobIsFollowedWhileItRuns(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		go func() {
+			for range 3 {
+				<-time.After(10 * time.Second)
+				id := b.Begin()
+				<-time.After(time.Minute)
+				b.Print(id, "half")
+				<-time.After(time.Minute)
+				b.End(contract.StatusSucceeded, false)
+			}
+			b.Finish(contract.JobFinished, "")
+		}()
+		if j := b.follow(time.Hour); j.State != contract.JobFinished || !b.at.Ended() {
+			t.Errorf("it ended as %+v", j)
+		}
+		b.wants("0 half", "0 ended: succeeded vm-0-0", "1 half", "1 ended: succeeded vm-1-0", "2 half", "2 ended: succeeded vm-2-0")
+		if n := len(b.Calls()); n > 40 {
+			t.Errorf("%d requests: %q", n, b.Calls())
+		}
+	})
+}
+
+// The end of an entry is told at once: its execution says that it succeeded.
+func TestAnEntryThatSucceededIsToldWithoutDelay(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		var ended time.Time
+		go func() {
+			b.Begin()
+			<-time.After(10 * time.Second)
+			ended = time.Now()
+			b.End(contract.StatusSucceeded, false)
+		}()
+		o := b.options(time.Hour)
+		o.Done = func(Entry, contract.Execution) bool { return false }
+		_, err := b.at.Follow(b.t.Context(), b, o)
+		b.must(err)
+		if late := time.Since(ended); late != 0 {
+			t.Errorf("it was told %s after the end", late)
+		}
+	})
+}
+
+func TestALaterCallGoesOnWhereTheTicketIs(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.run("x", contract.StatusSucceeded)
+		id := b.Begin()
+		b.Print(id, "first")
+		b.stop = "1 first"
+		b.follow(time.Minute)
+		b.wants("0 x", "0 ended: succeeded vm-0-0", "1 first")
+		b.Print(id, "second")
+		b.End(contract.StatusFailed, false)
+		b.Finish(contract.JobFailed, contract.CauseStepFailed)
+		b.stop = ""
+		b.follow(time.Minute)
+		b.wants("1 second", "1 ended: failed vm-1-0", "2 ended: not_run ")
+		if b.at.Cause != contract.CauseStepFailed || b.at.Entry != 3 {
+			t.Errorf("the ticket is %+v", b.at)
+		}
+		b.follow(time.Minute)
+		b.wants("")
+	})
+}
+
+func TestAnEntryEndsWithItsLastAttempt(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		go func() {
+			id := b.Begin()
+			b.Print(id, "first")
+			b.End(contract.StatusFailed, true)
+			<-time.After(5 * time.Second)
+			id = b.Begin()
+			b.Print(id, "again")
+			<-time.After(5 * time.Second)
+			b.End(contract.StatusSucceeded, false)
+			b.Omit()
+			b.Finish(contract.JobCancelled, contract.CauseDeleted)
+		}()
+		b.follow(time.Minute)
+		b.wants("0 first", "0 again", "0 ended: succeeded vm-0-1", "1 ended: skipped ", "2 ended: not_run ")
+	})
+}
+
+func TestAJobWhoseAnswerWasLostIsFoundAndRunsOnce(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		again := b.at
+		again.Accepted = false
+		if !again.IsFor(b.s) {
+			t.Error("the ticket does not know its job")
+		}
+		b.must(again.Submit(b.t.Context(), b, b.s))
+		b.run("once", contract.StatusSucceeded)
+		b.Finish(contract.JobFinished, "")
+		b.follow(time.Minute)
+		b.wants("0 once", "0 ended: succeeded vm-0-0", "1 ended: not_run ", "2 ended: not_run ")
+		b.s.Steps[0].Code += " "
+		if again.IsFor(b.s) {
+			t.Error("the ticket is for changed code too")
+		}
+	})
+}
+
+func TestAnotherVMRunsNothingOfTheJob(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.Replace("new")
+		_, err := b.at.Follow(b.t.Context(), b, b.options(time.Minute))
+		for what, err := range map[string]error{"follow": err, "submit": b.at.Submit(b.t.Context(), b, b.s), "edit": b.at.Edit(b.t.Context(), b, "b", nil)} {
+			if !errors.Is(err, ErrReplaced) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		b.must(b.at.Stop(b.t.Context(), b, true))
+	})
+}
+
+func TestWhatTheVMHasForgottenIsSaid(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		lost := New("vm", b.s)
+		if _, err := lost.Follow(b.t.Context(), b, b.options(time.Minute)); !errors.Is(err, ErrUnknown) {
+			t.Errorf("a job that never arrived: %v", err)
+		}
+		b.run("gone", contract.StatusSucceeded)
+		b.run("kept", contract.StatusSucceeded)
+		b.Forget("vm-0-0")
+		b.stop = "1 ended: succeeded vm-1-0"
+		b.follow(time.Minute)
+		b.wants("0 ended: succeeded forgotten ", "1 kept", "1 ended: succeeded vm-1-0")
+		b.run("unlisted", contract.StatusSucceeded)
+		b.Finish(contract.JobFinished, "")
+		b.Forget("")
+		if _, err := b.at.Follow(b.t.Context(), b, b.options(time.Minute)); !errors.Is(err, ErrUnlisted) {
+			t.Errorf("steps that are not listed any more: %v", err)
+		}
+	})
+}
+
+func TestStepsThatHaveNotBegunAreReplaced(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.run("x", contract.StatusSucceeded)
+		b.must(b.at.Edit(b.t.Context(), b, "b", []contract.JobStep{{StepID: "d", Code: "4"}}))
+		if steps := b.Steps(); len(steps) != 2 || steps[1].StepID != "d" || b.at.Revision != 1 {
+			t.Errorf("the steps are %+v, revision %d", steps, b.at.Revision)
+		}
+		other := b.at
+		b.must(other.Edit(b.t.Context(), b, "", []contract.JobStep{{StepID: "e", Code: "5"}}))
+		refused, _ := errors.AsType[*contract.Error](b.at.Edit(b.t.Context(), b, "d", nil))
+		if refused == nil || refused.Code != contract.CodeConflict {
+			t.Errorf("an edit of what another relay has edited: %v", refused)
+		}
+	})
+}
+
+func TestFollowReturnsWhenTheTimeIsOverOrSomebodyIsAsked(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		began := time.Now()
+		if j := b.follow(7 * time.Second); j.State != contract.JobQueued || time.Since(began) > 8*time.Second {
+			t.Errorf("after %s it is %s", time.Since(began), j.State)
+		}
+		b.SetBehind(&contract.Behind{ExecutionID: "other", Status: contract.StatusWaitingForInput})
+		began = time.Now()
+		if j := b.follow(time.Hour); j.Behind == nil || time.Since(began) > time.Second {
+			t.Errorf("behind a run that asks it returned after %s: %+v", time.Since(began), j)
+		}
+		o := b.options(time.Minute)
+		o.BehindInput = true
+		if _, err := b.at.Follow(b.t.Context(), b, o); err != nil || time.Since(began) < time.Minute {
+			t.Errorf("it waited %s, %v", time.Since(began), err)
+		}
+		if n := len(b.Calls()); n > 50 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// wrong is a VM that answers what no executor does.
+type wrong struct {
+	*jobstest.VM
+	change func(j *contract.Job)
+}
+
+func (w wrong) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+	j, err := w.VM.Job(ctx, id, from, wait)
+	w.change(&j)
+	return j, err
+}
+
+func TestAnswersThatDoNotFitTheJobAreRefused(t *testing.T) {
+	for name, change := range map[string]func(j *contract.Job){
+		"another job":    func(j *contract.Job) { j.JobID = "other" },
+		"entries before": func(j *contract.Job) { j.From = -1 },
+		"another run's": func(j *contract.Job) {
+			for i := range j.Steps {
+				j.Steps[i].ExecutionID = "elsewhere"
+			}
+		},
+		"endless entries": func(j *contract.Job) { j.State, j.Entries, j.Steps = contract.JobFinished, 1<<40, nil },
+	} {
+		inBubble(t, func(b *bench) {
+			b.Begin()
+			b.End(contract.StatusSucceeded, false)
+			if _, err := b.at.Follow(b.t.Context(), wrong{b.VM, change}, b.options(time.Minute)); err == nil && name != "another run's" {
+				t.Errorf("%s: no error", name)
+			}
+			if b.at.JobID == "other" || b.at.Entry > 3 {
+				t.Errorf("%s: the ticket is %+v", name, b.at)
+			}
+		})
+	}
+}
+
+// What no executor answers is refused before anything of it is kept or counts as done.
+func TestWhatNoExecutorAnswersAboutAJobIsRefused(t *testing.T) {
+	id := func(n int) string { return strings.Repeat("x", maxID-1) + strconv.Itoa(n) }
+	good := func() contract.Job {
+		e := contract.JobEntry{StepID: strings.Repeat("s", contract.MaxStepIDLen), ExecutionID: id(0), Status: "succeeded"}
+		for n := 1; n < contract.MaxJobAttempts; n++ {
+			e.Earlier = append(e.Earlier, id(n))
+		}
+		return contract.Job{State: contract.JobFinished, Entries: maxEntries, Next: 1, Steps: []contract.JobEntry{e}}
+	}
+	if err := check(good()); err != nil {
+		t.Fatalf("at the bounds: %v", err)
+	}
+	for name, change := range map[string]func(j *contract.Job){
+		"entries below none":    func(j *contract.Job) { j.Entries = -1 },
+		"entries":               func(j *contract.Job) { j.Entries++ },
+		"next below none":       func(j *contract.Job) { j.Next = -1 },
+		"finished with nothing": func(j *contract.Job) { j.Entries = 0 },
+		"a step's id":           func(j *contract.Job) { j.Steps[0].StepID += "s" },
+		"a step's status":       func(j *contract.Job) { j.Steps[0].Status = contract.StepStatus(strings.Repeat("s", maxWord+1)) },
+		"an execution's id":     func(j *contract.Job) { j.Steps[0].ExecutionID += "x" },
+		"an earlier one's id":   func(j *contract.Job) { j.Steps[0].Earlier[0] += "x" },
+		"attempts":              func(j *contract.Job) { j.Steps[0].Earlier = append(j.Steps[0].Earlier, "x") },
+		"one execution twice":   func(j *contract.Job) { j.Steps[0].Earlier[8] = j.Steps[0].ExecutionID },
+		"success, and again":    func(j *contract.Job) { j.Steps[0].WillRetry = true },
+		"of two entries":        func(j *contract.Job) { j.Steps = append(j.Steps, contract.JobEntry{ExecutionID: id(3)}) },
+		"entries in an answer":  func(j *contract.Job) { j.Steps = make([]contract.JobEntry, contract.MaxJobEntries+1) },
+	} {
+		j := good()
+		if change(&j); !errors.Is(check(j), ErrAnswer) {
+			t.Errorf("%s: %v", name, check(j))
+		}
+	}
+	for name, c := range map[string]struct {
+		entry contract.JobEntry
+		read  contract.Status
+		fits  bool
+	}{
+		"as its execution":      {contract.JobEntry{ExecutionID: "x", Status: "failed"}, "failed", true},
+		"its output is deleted": {contract.JobEntry{ExecutionID: "x", Status: "failed"}, "", true},
+		"skipped":               {contract.JobEntry{Status: contract.StepSkipped}, "", true},
+		"lost":                  {contract.JobEntry{Status: "lost"}, "", true},
+		"without an execution":  {contract.JobEntry{Status: "succeeded"}, "", false},
+		"failed without one":    {contract.JobEntry{Status: "failed"}, "", false},
+		"not as its execution":  {contract.JobEntry{ExecutionID: "x", Status: "failed"}, "succeeded", false},
+		"the other way round":   {contract.JobEntry{ExecutionID: "x", Status: "succeeded"}, "failed", false},
+		"skipped after it ran":  {contract.JobEntry{ExecutionID: "x", Status: contract.StepSkipped}, "failed", false},
+		"did not run, and ran":  {contract.JobEntry{ExecutionID: "x", Status: contract.StepNotRun}, "", false},
+	} {
+		f := &follower{Ticket: &Ticket{Read: c.read}}
+		if err := f.agrees(c.entry); (err == nil) != c.fits {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What was read of an entry stands, whatever a later answer says, also in another process.
+func TestAnEntryIsNotTradedForAnother(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		id := b.Begin()
+		b.End(contract.StatusFailed, true)
+		b.follow(time.Second) // reads the failed attempt
+		if b.at.Execution != id || b.at.Read != contract.StatusFailed {
+			t.Fatalf("the ticket is %+v", b.at)
+		}
+		for name, c := range map[string]struct {
+			change   func(e *contract.JobEntry)
+			attempts int
+			fits     bool
+		}{
+			"as before":            {func(*contract.JobEntry) {}, 3, true},
+			"another execution":    {func(e *contract.JobEntry) { e.ExecutionID = "other" }, 3, false},
+			"another attempt":      {func(e *contract.JobEntry) { e.Earlier, e.ExecutionID = []string{id}, "other" }, 3, true},
+			"one attempt too many": {func(e *contract.JobEntry) { e.Earlier, e.ExecutionID = []string{id}, "other" }, 1, false},
+			"it runs again, which is no attempt of it": {func(*contract.JobEntry) {}, 1, false},
+			"no execution": {func(e *contract.JobEntry) { e.ExecutionID = "" }, 3, false},
+		} {
+			at := b.at
+			e := contract.JobEntry{ExecutionID: id, Status: "failed", WillRetry: true}
+			c.change(&e)
+			f := &follower{Ticket: &at, o: FollowOptions{Attempts: func(Entry) int { return c.attempts }}}
+			if err := f.fits(e); (err == nil) != c.fits {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		turned := at(b.at)
+		_, err := turned.Follow(b.t.Context(), turns{b.VM}, b.options(time.Second))
+		if !errors.Is(err, ErrAnswer) {
+			t.Errorf("a failed execution that turned into another: %v", err)
+		}
+	})
+}
+
+func at(t Ticket) *Ticket { return &t }
+
+// turns is a VM in which every execution has succeeded after all.
+type turns struct{ *jobstest.VM }
+
+func (v turns) Execution(ctx context.Context, id string, offset int64, wait time.Duration, most int64) (contract.Execution, error) {
+	x, err := v.VM.Execution(ctx, id, offset, wait, most)
+	x.Status = contract.StatusSucceeded
+	return x, err
+}
+
+// What a ticket keeps of a job is bounded, and a job does not take back what was read of it.
+func TestTheHeadOfAJobIsBoundedAndGoesOnlyForward(t *testing.T) {
+	known := Ticket{JobID: "j", KernelID: "k", State: contract.JobRunning, Entry: 3}
+	good := func() contract.Job {
+		word := strings.Repeat("w", maxWord)
+		return contract.Job{
+			JobID: "j", KernelID: "k", Entries: 3, State: contract.JobState(word), Cause: contract.JobCause(word), Reason: strings.Repeat("r", maxReason),
+			Behind: &contract.Behind{ExecutionID: strings.Repeat("x", maxID), Status: contract.Status(word), Prompt: strings.Repeat("p", contract.MaxBehindPrompt)},
+		}
+	}
+	at := known
+	if err := at.see(good()); err != nil || len(at.Reason) != maxReason {
+		t.Fatalf("at the bounds: %v", err)
+	}
+	long := good()
+	long.Reason += "é"
+	if err := at.see(long); err != nil || len(at.Reason) != maxReason {
+		t.Errorf("one past the bound, %d bytes of the reason are kept: %v", len(at.Reason), err)
+	}
+	for name, change := range map[string]func(j *contract.Job){
+		"another job":         func(j *contract.Job) { j.JobID = "other" },
+		"another kernel":      func(j *contract.Job) { j.KernelID = "other" },
+		"fewer entries":       func(j *contract.Job) { j.Entries-- },
+		"a long state":        func(j *contract.Job) { j.State += "w" },
+		"a long cause":        func(j *contract.Job) { j.Cause += "w" },
+		"a long run before":   func(j *contract.Job) { j.Behind.ExecutionID += "x" },
+		"a long status of it": func(j *contract.Job) { j.Behind.Status += "w" },
+		"a long prompt of it": func(j *contract.Job) { j.Behind.Prompt += "p" },
+	} {
+		j, at := good(), known
+		if change(&j); !errors.Is(at.see(j), ErrAnswer) || at != known {
+			t.Errorf("%s: %+v", name, at)
+		}
+	}
+	first, j := Ticket{JobID: "j"}, good()
+	if j.KernelID = strings.Repeat("k", contract.MaxKernelIDLen+1); !errors.Is(first.see(j), ErrAnswer) {
+		t.Error("the id of a kernel is one byte too long")
+	}
+	at, j = known, good()
+	at.State, j.State = contract.JobFailed, contract.JobRunning
+	if err := at.see(j); !errors.Is(err, ErrAnswer) || at.State != contract.JobFailed {
+		t.Errorf("after its end it runs: %v", err)
+	}
+}
+
+// An execution counts for the entry of which it is, and for no other one, in this job or another.
+func TestAnExecutionOfAnotherEntryIsRefused(t *testing.T) {
+	for name, change := range map[string]func(x *contract.Execution){
+		"another execution":     func(x *contract.Execution) { x.ExecutionID = "other" },
+		"another entry":         func(x *contract.Execution) { x.Job.Index-- },
+		"another job":           func(x *contract.Execution) { x.Job.JobID = "other" },
+		"no job":                func(x *contract.Execution) { x.Job = nil },
+		"another kernel":        func(x *contract.Execution) { x.KernelID = "other" },
+		"the one of before":     nil, // in one answer
+		"that of before, later": nil, // in answers of one entry each
+		"nothing, as it should": func(*contract.Execution) {},
+	} {
+		inBubble(t, func(b *bench) {
+			b.run("first", contract.StatusSucceeded)
+			b.run("second", contract.StatusSucceeded)
+			b.Finish(contract.JobFinished, "")
+			vm := forger{b.VM, func(j *contract.Job) {
+				if strings.HasSuffix(name, "later") {
+					j.Steps = j.Steps[:min(1, len(j.Steps))]
+				}
+				for i := range j.Steps {
+					if j.From+i == 1 && change == nil {
+						j.Steps[i].ExecutionID = "vm-0-0"
+					}
+				}
+			}, func(x *contract.Execution) {
+				if x.Job != nil && x.Job.Index == 1 && change != nil {
+					change(x)
+				}
+			}}
+			_, err := b.at.Follow(b.t.Context(), vm, b.options(time.Minute))
+			fits := strings.HasPrefix(name, "nothing")
+			if errors.Is(err, ErrAnswer) == fits || b.at.Entry > 1 && !fits {
+				t.Errorf("%s: %v, after entry %d", name, err, b.at.Entry)
+			}
+			if text := b.text.String(); strings.Contains(text, "second") != fits || strings.Count(text, "first") > 1 {
+				t.Errorf("%s:\n%s", name, text)
+			}
+		})
+	}
+}
+
+// forger is a VM whose answers are changed.
+type forger struct {
+	*jobstest.VM
+	job       func(j *contract.Job)
+	execution func(x *contract.Execution)
+}
+
+func (f forger) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+	j, err := f.VM.Job(ctx, id, from, wait)
+	f.job(&j)
+	return j, err
+}
+
+func (f forger) Execution(ctx context.Context, id string, offset int64, wait time.Duration, most int64) (contract.Execution, error) {
+	x, err := f.VM.Execution(ctx, id, offset, wait, most)
+	if x.Job != nil {
+		of := *x.Job
+		x.Job = &of
+	}
+	f.execution(&x)
+	return x, err
+}

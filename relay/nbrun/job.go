@@ -1,0 +1,280 @@
+package nbrun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/jobs"
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
+)
+
+// begunSteps are the ids of the steps of the run's job that have begun, by the keys of their cells: a
+// cell that is sent later may be skipped because of one of them.
+type begunSteps map[int]string
+
+// stepsFor returns the steps of the cells that are to be run, in order, up to one after which the
+// variables are saved. Cells that need what failed before are skipped here.
+func (a *advance) stepsFor(begun begunSteps) (sent []contract.JobStep, steps []Step) {
+	ids := maps.Clone(begun)
+	for i := range a.run.Plan {
+		c := &a.run.Plan[i]
+		if _, has := begun[c.Key]; has || !c.pending() || a.passOver(c) {
+			continue
+		}
+		now := a.view.byHandle[c.Handle]
+		inJob, lacking := a.needed(c, ids)
+		switch {
+		case now.has(tagForce):
+			inJob = nil
+		case lacking != nil:
+			c.Status, c.SkippedBecause = CellSkipped, lacking
+			continue
+		}
+		s := a.stepFor(c, now, inJob)
+		ids[c.Key] = s.StepID
+		sent, steps = append(sent, s), append(steps, newStep(s, c))
+		if now.has(tagSaveState) && a.savesStates() {
+			break
+		}
+	}
+	return sent, steps
+}
+
+// stepFor is the step of a cell. Its id is made of all that it says, so that an edit changes the
+// steps of the edited cells alone.
+func (a *advance) stepFor(c *CellRecord, now *cell, skipIfFailed []string) contract.JobStep {
+	c.Source, c.Sent, c.Index, c.Title = now.source, now.sent, now.index, now.title
+	s := contract.JobStep{
+		Code: now.code, TimeoutSeconds: now.timeout(a.spec.CellTimeout), Attempts: 1 + now.retries(a.spec.Retries),
+		MayFail: a.spec.OnError != StopOnError || now.has(tagExpectFailure), SkipIfFailed: skipIfFailed,
+		SourceName: fmt.Sprintf("%s cell %d", shorten(filepath.Base(a.record.Path), contract.MaxSourceName/2), now.index),
+	}
+	text, err := json.Marshal([]any{c.Key, now.sent, s.TimeoutSeconds, s.Attempts, s.MayFail, s.SkipIfFailed, s.SourceName})
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	s.StepID = hash(string(text))[:40]
+	return s
+}
+
+// newStep is what the record keeps of a step.
+func newStep(s contract.JobStep, c *CellRecord) Step {
+	return Step{ID: s.StepID, Cell: c.Key, Source: c.Source, Sent: c.Sent, Attempts: s.Attempts}
+}
+
+// passOver decides whether a pending cell is not to be run, and says why.
+func (a *advance) passOver(c *CellRecord) bool {
+	if now := a.view.byHandle[c.Handle]; now != nil {
+		c.Why = a.record.passes(now)
+	} else {
+		c.Why = "the cell was deleted before it ran"
+		a.addNote("cell %d (id %s) is no longer in the notebook as it was: it was not run", c.Index, c.Handle)
+	}
+	return c.Why != ""
+}
+
+// passes says why the notebook itself asks not to run a cell; empty if it does not.
+func (r *Record) passes(c *cell) string {
+	switch {
+	case c.has(tagSkip):
+		return "the cell has the tag " + tagSkip
+	case c.has(tagFrozen) && r.stateOfLast(c.handle, c.source) == Clean:
+		return "the cell has the tag " + tagFrozen + " and has succeeded in this kernel"
+	}
+	return ""
+}
+
+// startJob prepares the job of the cells that are left; the run has none if no cell is.
+func (a *advance) startJob(ctx context.Context) error {
+	if err := a.readFacts(ctx); err != nil {
+		return err
+	}
+	sent, steps := a.stepsFor(begunSteps{})
+	if len(steps) == 0 {
+		return nil
+	}
+	return a.prepareJob(sent, steps)
+}
+
+// prepareJob writes a job to disk, which is sent after that.
+func (a *advance) prepareJob(sent []contract.JobStep, steps []Step) error {
+	s := contract.JobSubmit{KernelID: a.run.KernelID, Steps: sent}
+	a.run.Job = &JobRecord{Ticket: jobs.New(a.vm.InstanceID(), s), Unsent: &s, Steps: steps}
+	err := a.save()
+	if err != nil {
+		a.run.Job = nil
+	}
+	return err
+}
+
+// send submits the job, for the first time or again: the VM runs it once.
+func (a *advance) send(ctx context.Context) error {
+	job := a.run.Job
+	if job.Accepted {
+		return nil
+	}
+	if err := job.Submit(ctx, a.vm, *job.Unsent); err != nil {
+		if isRefused(err) && !isGone(err) {
+			a.run.Job = nil
+		}
+		return err
+	}
+	job.Unsent = nil
+	return a.save()
+}
+
+// isRefused reports whether the executor certainly runs nothing of what was sent.
+func isRefused(err error) bool {
+	_, refused := errors.AsType[*contract.Error](err)
+	return refused && !client.MayRun(err)
+}
+
+// isGone reports whether the end of a job can't be read any more.
+func isGone(err error) bool {
+	return errors.Is(err, jobs.ErrReplaced) || errors.Is(err, jobs.ErrUnknown) || errors.Is(err, jobs.ErrUnlisted)
+}
+
+// goOnWithJob reads what the run's job did since the last call, and reports whether there is more
+// to do in this call.
+func (a *advance) goOnWithJob(ctx context.Context) (more bool, err error) {
+	j, err := a.follow(ctx)
+	switch {
+	case isGone(err):
+		if !errors.Is(err, jobs.ErrReplaced) {
+			a.addNote("the VM no longer knows what the run did: which of the cells ran there is unknown")
+		}
+		if met := a.meetKernel(ctx); !errors.Is(met, errEnough) {
+			return true, met
+		}
+		return false, err
+	case err != nil:
+		return false, err
+	case a.run.Job.isRead(j):
+		return true, a.endJob(ctx, j)
+	}
+	return a.changed(), nil
+}
+
+// isRead reports whether the job has ended and was read to its end.
+func (j *JobRecord) isRead(now contract.Job) bool { return now.State.Ended() && j.Entry >= now.Entries }
+
+// follow submits the job if the VM does not have it yet, and reads what it did since the last call,
+// until it ends, the time is over, the job waits for somebody or the notebook was edited.
+func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
+	if err := a.send(ctx); err != nil {
+		return j, err
+	}
+	var failed error
+	job := a.run.Job
+	j, err = job.Follow(ctx, &peeker{a.vm, a}, jobs.FollowOptions{
+		Until: a.opt.Until, MaxBytes: contract.MaxReadBytes, BehindInput: a.opt.BehindInput,
+		Attempts: func(e jobs.Entry) int { return a.attemptsOf(e) },
+		Visit: func(e jobs.Entry, x contract.Execution) bool {
+			failed = a.visit(ctx, e, x)
+			return failed == nil && !a.changed()
+		},
+		Done: func(e jobs.Entry, x contract.Execution) bool {
+			failed = a.land(ctx, e, x)
+			return failed == nil
+		},
+	})
+	a.out.Behind = nil
+	switch {
+	case failed != nil:
+		return j, failed
+	case err != nil || job.isRead(j):
+	case a.now.prompt != nil:
+		a.run.Status, a.out.Prompt = StatusWaitingForInput, a.now.prompt
+	case client.WaitsForInput(j.Behind) != nil && !a.opt.BehindInput:
+		a.out.Behind = j.Behind
+	case j.State == contract.JobWaiting && j.Reason != "":
+		a.addStep("the same call waits on", "the run waits on the VM: %s", plain.Quote(j.Reason))
+	}
+	return j, err
+}
+
+// visit takes in an answer about a cell's execution: its state and its new events.
+func (a *advance) visit(ctx context.Context, e jobs.Entry, x contract.Execution) error {
+	step, c, err := a.stepOf(e)
+	if c == nil || err != nil {
+		return err
+	}
+	if err := checkAnswer(x); err != nil {
+		return err
+	}
+	if a.run.hasOther(c, x.ExecutionID) {
+		return fmt.Errorf("%w: it gives two cells the same execution", errAnswer)
+	}
+	if x.KernelID != "" && x.KernelID != a.run.KernelID {
+		return fmt.Errorf("%w: the cell is said to run in another kernel than the job may", errAnswer)
+	}
+	a.outputs.add(ctx, c, step.Source, x)
+	a.now.see(x)
+	a.out.Execution = x
+	a.out.Execution.Events = nil
+	at := c.attempt(x.ExecutionID)
+	if at.Status == "" { // else an earlier call recorded its end
+		c.Status = CellRunning
+		at.begin(x)
+	}
+	if a.opt.Progress != nil {
+		a.opt.Progress(Progress{Done: a.run.done(), Total: len(a.run.Plan), Index: c.Index, Title: c.Title, LastLine: a.now.lastLine})
+	}
+	if a.opt.Output != nil && len(x.Events) > 0 {
+		a.opt.Output(*c, x.ExecutionID, x.Events)
+	}
+	if err := a.flush(ctx, false); err != nil || time.Since(a.savedAt) < savePause {
+		return err
+	}
+	return a.save() // for readers of the record
+}
+
+// stepOf returns what an entry of the job runs, and the cell; nil if the run does not know it.
+func (a *advance) stepOf(e jobs.Entry) (Step, *CellRecord, error) {
+	known := false
+	for _, steps := range [][]Step{a.run.Job.Steps, a.run.Job.Proposed} {
+		if e.Index < len(steps) && steps[e.Index].ID == e.StepID {
+			return steps[e.Index], a.run.keyed(steps[e.Index].Cell), nil
+		}
+		known = known || slices.ContainsFunc(steps, func(s Step) bool { return s.ID == e.StepID })
+	}
+	if known {
+		return Step{}, nil, fmt.Errorf("%w: it lists the steps in a different order", errAnswer)
+	}
+	a.addNote("the run on the VM has a step that this computer did not send: it is left out")
+	return Step{}, nil, nil
+}
+
+// attemptsOf is how often an entry of the job may run.
+func (a *advance) attemptsOf(e jobs.Entry) int {
+	if step, c, err := a.stepOf(e); c != nil && err == nil {
+		return max(1, step.Attempts)
+	}
+	return contract.MaxJobAttempts
+}
+
+// hasOther reports whether an execution is that of another cell than c.
+func (r *RunRecord) hasOther(c *CellRecord, executionID string) bool {
+	return slices.ContainsFunc(r.Plan, func(other CellRecord) bool {
+		return other.Key != c.Key && slices.ContainsFunc(other.Attempts, func(at Attempt) bool { return at.ExecutionID == executionID })
+	})
+}
+
+// flush writes the outputs that differ from the notebook, if a write is due or forced. What a
+// record says to be written is in the notebook before the record is.
+func (a *advance) flush(ctx context.Context, force bool) error {
+	notes, err := a.outputs.flush(ctx, a.work, a.run.handle, force)
+	a.addNotes(notes)
+	if job := a.run.Job; job != nil && err == nil && len(a.outputs.pending) == 0 {
+		job.Written = job.Entry
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+package nbrun
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// A command for a person answers the question and goes on with the same run: what the cell printed
+// before is not printed again.
+func TestWhatACellPrintedBeforeItsQuestionStays(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "print('before')\nname = input('Who? ')\nprint(name)")
+	r, err := Open(b.dir, b.spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	asked, err := r.Advance(t.Context(), m, Options{Until: time.Now().Add(long)})
+	if err != nil || asked.Prompt == nil {
+		t.Fatalf("%v %+v", err, asked)
+	}
+	if _, err := m.Input(t.Context(), asked.Execution.ExecutionID, contract.Input{Text: "Ada", Offset: &asked.Prompt.Offset}); err != nil {
+		t.Fatal(err)
+	}
+	ended, err := r.Advance(t.Context(), m, Options{Until: time.Now().Add(long)})
+	if err != nil || ended.Status != StatusSucceeded {
+		t.Fatalf("%v %+v", err, ended)
+	}
+	text := b.outputs("c0") // the question comes on another channel, before the line or after it
+	if strings.Count(text, "before\n") != 1 || strings.Count(text, "Who? ") != 1 || !strings.HasSuffix(text, "Ada\n") {
+		t.Errorf("it shows %q", text)
+	}
+}
+
+// An editor gives the cells other ids while they run, and loses their outputs: these are written
+// again, and an update of a display still reaches the cell that showed it.
+func TestAnUpdateReachesACellThatHasANewID(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		cells := []src{"shown = display('old', display_id=True)", src(says("c1") + slow), src(says("c2") + "\nwhile not os.path.exists('again'): print(end='.', flush=True); time.sleep(.1)\nshown.update('new')")}
+		b := write(t, cells...)
+		vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
+			switch ran := len(m.ran()); {
+			case ran == 1: // the second cell runs, and the first was read
+				b.rewriteCells(cellJSON("new0", cells[0]), cellJSON("new1", cells[1]), cellJSON("new2", cells[2]))
+				m.touch("go")
+			case ran == 2 && b.outputs("new0") == "'old'":
+				m.touch("again")
+			}
+			return e, err
+		}
+		b.finish(b.spec(), vm, StatusSucceeded)
+		if text := b.outputs("new0"); text != "'new'" {
+			t.Errorf("it shows %q", text)
+		}
+	})
+}
+
+// Outputs stay out of a notebook that they would make too long, and their place says how to read them.
+func TestANotebookDoesNotGrowWithoutBound(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "print('x' * 10_000)", "print('y' * 10_000)", "print('short')")
+	r, err := Open(b.dir, b.spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.outputs.most = 20_000
+	ended, err := r.Advance(t.Context(), m, Options{Until: time.Now().Add(long)})
+	if err != nil || ended.Status != StatusSucceeded {
+		t.Fatalf("%v %+v", err, ended)
+	}
+	if text := b.outputs("c0"); len(text) != 10_001 {
+		t.Errorf("the first cell shows %.100q", text)
+	}
+	left, execution := b.outputs("c1"), r.run.Plan[1].Last().ExecutionID
+	if want := "[The outputs of this cell are left out here, because the notebook would have over 20000 bytes. Run " + execution + " has them on the VM: `colab-relay logs " + execution + "` prints them.]\n"; left != want {
+		t.Errorf("the second cell shows %.300q, want %q", left, want)
+	}
+	if text := b.outputs("c2"); text != "short\n" {
+		t.Errorf("the third cell shows %q", text)
+	}
+}

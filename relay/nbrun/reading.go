@@ -1,0 +1,86 @@
+package nbrun
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"colabrelay/relay/jobs"
+	"colabrelay/shared/contract"
+)
+
+// peekWait is how long the first read of a cell waits for its end. After that, the relay knows
+// that the cell runs, and waits longer.
+const peekWait = time.Second
+
+// errAnswer is an answer that no executor gives.
+var errAnswer = jobs.ErrAnswer
+
+// peeker shortens the first wait for a cell, so that one that runs longer is seen running, and a
+// wait while outputs are to be written.
+type peeker struct {
+	VM
+	*advance
+}
+
+// Execution reads an execution.
+func (p *peeker) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
+	if p.now.id != id {
+		wait = min(wait, peekWait)
+	}
+	if len(p.outputs.pending) > 0 {
+		wait = min(wait, max(p.outputs.due(), peekWait))
+	}
+	return p.VM.Execution(ctx, id, offset, wait, maxBytes)
+}
+
+// checkAnswer refuses what no executor sends about an execution.
+func checkAnswer(e contract.Execution) error {
+	// Only such times, which may be missing, can be written as JSON in any time zone.
+	isTime := func(t *time.Time) bool { return t == nil || t.Year() > 1 && t.Year() < 9999 }
+	switch {
+	case len(e.KernelID) > contract.MaxKernelIDLen:
+		return fmt.Errorf("%w: the kernel_id has %d bytes", errAnswer, len(e.KernelID))
+	case !isTime(e.StartedAt) || !isTime(e.FinishedAt):
+		return fmt.Errorf("%w: its times are implausible", errAnswer)
+	case e.Status.Finished() && ended[e.Status] == "":
+		return fmt.Errorf("%w: the status is %.40q", errAnswer, e.Status)
+	}
+	return nil
+}
+
+// reading is what this call has read of an execution.
+type reading struct {
+	id       string
+	lastLine string
+	prompt   *contract.Event // that it waits at
+}
+
+// see keeps the last printed line and the open prompt.
+func (rd *reading) see(e contract.Execution) {
+	if rd.id != e.ExecutionID {
+		*rd = reading{id: e.ExecutionID}
+	}
+	for _, ev := range e.Events {
+		switch ev.Type {
+		case contract.EventStream:
+			rd.lastLine = lastLine(rd.lastLine, ev.Text)
+		case contract.EventInputRequest:
+			rd.prompt = &ev
+		}
+	}
+	if e.Status != contract.StatusWaitingForInput {
+		rd.prompt = nil
+	}
+}
+
+// lastLine returns the last line that is not blank of what was printed.
+func lastLine(before, text string) string {
+	const most = 200
+	text = strings.TrimRight(text, " \t\r\n")
+	if text == "" {
+		return before
+	}
+	return shorten(text[strings.LastIndexAny(text, "\r\n")+1:], most)
+}

@@ -1,0 +1,200 @@
+package output
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
+)
+
+// JSON with millions of values takes a few times the memory of its text, whatever its form.
+func TestJSONTakesTheMemoryOfItsText(t *testing.T) {
+	const size = 9 << 20
+	for name, raw := range map[string]string{
+		"empty lists":   "[" + strings.Repeat("[],", size/3) + "[]]",
+		"empty objects": "[" + strings.Repeat("{},", size/3) + "{}]",
+		"numbers":       "[" + strings.Repeat("1,", size/2) + "1]",
+		"objects":       "[" + strings.Repeat(`{"a":1},`, size/8) + "{}]",
+		"nested":        strings.Repeat(strings.Repeat(`{"a":`, maxDepth-1)+"[]"+strings.Repeat("}", maxDepth-1)+"\n", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := []byte(raw)
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			value, err := parse(text)
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); err != nil || held > int64(len(text))+1<<20 {
+				t.Errorf("%d bytes of JSON hold %d, %v", len(text), held, err)
+			}
+			runtime.KeepAlive(value)
+		})
+	}
+}
+
+func TestJSONHasItsKeysInOrder(t *testing.T) {
+	for raw, want := range map[string]string{
+		` { "b" : [ 1 , {"y":null,"x":-1.50E+3} ] , "a\"" : "\ud800" , "b":2} `: `{"a\"":"\ud800","b":2}`,
+		`[]`: `[]`, `{}`: `{}`, ` "a" `: `"a"`, `1e999`: `1e999`, `[ true,false ]`: `[true,false]`,
+		`{"":{"":{}},"\u0061":1}`: `{"":{"":{}},"\u0061":1}`,
+		"\"\xff\"":                "\"\ufffd\"",
+	} {
+		if got, err := parse([]byte(raw)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, want %s; %v", raw, got, want, err)
+		}
+	}
+	for _, raw := range []string{``, `{`, `[1,]`, strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)} {
+		if got, err := parse([]byte(raw)); err == nil {
+			t.Errorf("%.20s became %s", raw, got)
+		}
+	}
+}
+
+// A value that would be many times as long when it is laid out counts as it is written.
+func TestJSONCountsAsItIsWritten(t *testing.T) {
+	for name, test := range map[string]struct {
+		bytes int
+		kept  int // of 100 displays
+	}{
+		"laid out":      {maxLaidOut, 100},
+		"on one line":   {maxLaidOut + 2, 100},
+		"a megabyte of": {1<<20 - 100, 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := "[" + strings.Repeat("1,", test.bytes/2-2) + "1]"
+			var events []contract.Event
+			for range 100 {
+				events = append(events, contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"application/json": json.RawMessage(raw)}})
+			}
+			kept, total := 0, int64(0)
+			c := new(Collector)
+			defer c.Close()
+			cell := c.Begin("")
+			for piece := range slices.Chunk(events, 10) { // as many as have room at once
+				cell.Add(t.Context(), piece, nil)
+			}
+			for _, o := range cell.Outputs() {
+				if value, ok := o.Data["application/json"].(JSON); ok {
+					kept++
+					total += written(value)
+				}
+			}
+			if kept > test.kept || kept == 0 || total > ForNotebooks.Payloads {
+				t.Errorf("%d are kept, with %d bytes", kept, total)
+			}
+		})
+	}
+}
+
+func TestAnObjectWithTooManyKeysIsNotKept(t *testing.T) {
+	object := func(keys int) []byte {
+		return []byte("{" + strings.Repeat(`"a":1,`, keys-1) + `"a":1}`)
+	}
+	if _, err := parse(object(maxKeys)); err != nil {
+		t.Error(err)
+	}
+	if _, err := parse(object(maxKeys + 1)); err == nil {
+		t.Error("one past the bound is kept")
+	}
+}
+
+// Of many notebooks that run at once, one holds large payloads. Another one waits until the call
+// of the first ends, or its own does, and then requests them again. Small ones do not wait.
+func TestOneNotebookAtATimeHoldsLargePayloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetched := 0
+		fetch := func(_ context.Context, b contract.Blob, w io.Writer) error {
+			fetched++
+			_, err := w.Write(make([]byte, b.Bytes))
+			return err
+		}
+		first, second, small := new(Collector), new(Collector), new(Collector)
+		first.Begin("a").Add(t.Context(), []contract.Event{blob(9 << 20)}, fetch)
+		waiting := second.Begin("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		waiting.Add(ctx, []contract.Event{blob(9 << 20)}, fetch)
+		small.Begin("a").Add(t.Context(), []contract.Event{blob(freePayloads / 2)}, fetch)
+		if fetched != 2 {
+			t.Errorf("%d payloads were fetched, want the first and the small one", fetched)
+		}
+		first.Close()
+		waiting.Add(t.Context(), nil, fetch)
+		if fetched != 3 || waiting.Outputs()[0].Data["image/png"] == nil {
+			t.Errorf("%d payloads, %v", fetched, waiting.Outputs()[0].Data["text/plain"])
+		}
+		second.Close()
+		small.Close()
+		if done, err := memory.Notebooks.Take(t.Context()); err != nil {
+			t.Error(err)
+		} else {
+			done()
+		}
+	})
+}
+
+// Payloads in the events themselves are held by each of many notebooks while it waits for its turn.
+// Together they take a bounded part of memory; what has no room there is named, not kept.
+func TestPayloadsInEventsOfManyNotebooksTakeABoundedPartOfMemory(t *testing.T) {
+	const size = 1000
+	shown := contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+		"text/html": json.RawMessage(`"` + strings.Repeat("x", memory.FreeDisplays+size-2) + `"`),
+	}}
+	for left, kept := range map[int64]bool{size: true, size - 1: false} {
+		all := memory.Displays.Most() - left
+		if !memory.Displays.Take(all) {
+			t.Fatal("another test holds displays")
+		}
+		cell := new(Collector).Begin("a")
+		cell.Add(t.Context(), []contract.Event{shown}, nil)
+		memory.Displays.Return(all)
+		if data := cell.Outputs()[0].Data; (data["text/html"] != nil) != kept {
+			t.Errorf("with room for %d bytes: %.80v", left, data)
+		}
+	}
+	if !memory.Displays.Take(memory.Displays.Most()) {
+		t.Fatal("the cells keep their room")
+	}
+	memory.Displays.Return(memory.Displays.Most())
+}
+
+// One cell updates the displays of many others, each as much as a cell may have. All of them together
+// are bounded.
+func TestUpdatesOfManyCellsAreBoundedTogether(t *testing.T) {
+	c := Collector{}
+	event := func(kind contract.EventType, id, value string) contract.Event {
+		return contract.Event{Type: kind, DisplayID: id, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"` + value + `"`)}}
+	}
+	var cells []*Cell
+	for i := range 20 {
+		id := string(rune('a' + i))
+		cell := c.Begin(id)
+		for n := range 4 {
+			cell.Add(t.Context(), []contract.Event{event(contract.EventDisplayData, id+string(rune('0'+n)), "x")}, nil)
+		}
+		cells = append(cells, cell)
+	}
+	last := c.Begin("last")
+	value := strings.Repeat("y", 900<<10)
+	for i := range 20 {
+		for n := range 4 {
+			last.Add(t.Context(), []contract.Event{event(contract.EventUpdateDisplayData, string(rune('a'+i))+string(rune('0'+n)), value)}, nil)
+		}
+	}
+	var all int64
+	for _, cell := range cells {
+		all += cell.Size()
+	}
+	if all > ForNotebooks.All+1<<20 || all < ForNotebooks.All/2 {
+		t.Errorf("all cells together have %d bytes", all)
+	}
+}

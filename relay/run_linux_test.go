@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/relay/cli"
+	"colabrelay/relay/client"
+	"colabrelay/relay/config/configtest"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// startExecutor starts an executor and returns the settings that name it.
+func startExecutor(t *testing.T) map[string]string {
+	t.Helper()
+	binary, err := buildExecutor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := auth.GenerateSecret().Reveal()
+	e, err := harness.StartExecutor(t.Context(), harness.ExecutorConfig{Binary: binary, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		e.Stop(ctx)
+	})
+	return map[string]string{"COLAB_URL": e.Ready.LocalURL, "COLAB_SECRET": secret}
+}
+
+func TestOnATerminal(t *testing.T) {
+	configtest.Home(t)
+	settings := startExecutor(t)
+	settings["TERM_PROGRAM"], settings["LOCAL_SAVE_DIR"] = "iTerm.app", t.TempDir()
+	environ := configtest.Environ()
+	getenv := func(name string) string {
+		if value, ok := settings[name]; ok {
+			return value
+		}
+		return environ(name)
+	}
+	start := func(ctx context.Context, s *screen, args ...string) chan int {
+		code := make(chan int, 1)
+		go func() {
+			code <- run(ctx, append([]string{cli.CommandName}, args...), getenv, terminal.Streams{In: s.slave, Out: s.slave, Err: s.slave})
+		}()
+		return code
+	}
+
+	t.Run("a password is not shown", func(t *testing.T) {
+		s := newScreen(t)
+		code := start(t.Context(), s, "run", "-c", "import getpass\nprint(len(getpass.getpass()))")
+		s.awaitHidden(t)
+		fmt.Fprintln(s.master, "s3cret")
+		if got := <-code; got != 0 || !s.echoes(t) {
+			t.Errorf("%d, shown %q, echoes: %v", got, s.text(), s.echoes(t))
+		}
+		await(t, func() bool { return strings.HasSuffix(s.text(), "6\r\n") })
+		if strings.Contains(s.text(), "s3cret") || !strings.HasPrefix(s.text(), "Password: ") {
+			t.Errorf("shown %q", s.text())
+		}
+	})
+	t.Run("what was typed before is no password", func(t *testing.T) {
+		s, typed := newScreen(t), filepath.Join(t.TempDir(), "typed")
+		code := start(t.Context(), s, "run", "-c", fmt.Sprintf("import getpass, os, time\nwhile not os.path.exists(%q): time.sleep(0.01)\nprint(len(getpass.getpass()))", typed))
+		fmt.Fprintln(s.master, "too early")
+		await(t, func() bool { return strings.Contains(s.text(), "too early") })
+		if err := os.WriteFile(typed, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitHidden(t)
+		fmt.Fprintln(s.master, "s3cret")
+		if got := <-code; got != 0 {
+			t.Errorf("%d, shown %q", got, s.text())
+		}
+		await(t, func() bool { return strings.HasSuffix(s.text(), "\n6\r\n") })
+		if strings.Contains(s.text(), "s3cret") {
+			t.Errorf("shown %q", s.text())
+		}
+	})
+	t.Run("another terminal types the password", func(t *testing.T) {
+		s, other := newScreen(t), newScreen(t)
+		code := start(t.Context(), s, "run", "--detach", "-c", "import getpass\nprint(len(getpass.getpass('Enter: ')))")
+		if got := <-code; got != 0 {
+			t.Fatal(got, s.text())
+		}
+		awaitPrompt(t, getenv)
+		code = start(t.Context(), other, "input")
+		other.awaitHidden(t)
+		fmt.Fprintln(other.master, "s3cret")
+		if got := <-code; got != 0 || strings.Contains(other.text(), "s3cret") || !other.echoes(t) {
+			t.Errorf("%d, shown %q, echoes: %v", got, other.text(), other.echoes(t))
+		}
+	})
+	t.Run("an interrupt at a password restores the terminal", func(t *testing.T) {
+		s := newScreen(t)
+		ctx, interrupt := context.WithCancel(t.Context())
+		code := start(ctx, s, "run", "-c", "import getpass\ngetpass.getpass('Enter: ')")
+		s.awaitHidden(t)
+		interrupt()
+		if got := <-code; got != 1 || !s.echoes(t) {
+			t.Errorf("%d, shown %q, echoes: %v", got, s.text(), s.echoes(t))
+		}
+		await(t, func() bool { return strings.Contains(s.text(), "KeyboardInterrupt") })
+		fmt.Fprintln(s.master) // ends the read that the interrupt left running
+	})
+	t.Run("a picture is shown", func(t *testing.T) {
+		s := newScreen(t)
+		code := start(t.Context(), s, "run", "-c", "from IPython.display import display, Image\nimport base64\n"+
+			`display(Image(data=base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")))`)
+		if got := <-code; got != 0 {
+			t.Errorf("%d, shown %q", got, s.text())
+		}
+		shown := regexp.MustCompile(`\x1b\]1337;File=inline=1;size=\d+:iVBOR[^\x1b]+\a\r\ncolab-relay: saved a picture as \S+\.png`)
+		await(t, func() bool { return shown.MatchString(s.text()) })
+	})
+	t.Run("the progress of a notebook is one line, and it asks for input", func(t *testing.T) {
+		s, path := newScreen(t), filepath.Join(t.TempDir(), "a.ipynb")
+		source := "import getpass, time\\nprint('one\\x1b[2J', flush=True)\\ntime.sleep(0.3)\\nkey = getpass.getpass('Key: ')\\nassert key == 's3cret'"
+		text := `{"cells": [{"cell_type": "code", "execution_count": null, "id": "a", "metadata": {}, "outputs": [], "source": "` + strings.ReplaceAll(source, `\x1b`, `\\x1b`) + `"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code := start(t.Context(), s, "nb", "run", path)
+		s.awaitHidden(t)
+		fmt.Fprintln(s.master, "s3cret")
+		if got := <-code; got != 0 || !s.echoes(t) {
+			t.Errorf("%d, shown %q", got, s.text())
+		}
+		await(t, func() bool { return strings.Contains(s.text(), "succeeded: 1 cell; 1 succeeded in ") })
+		if shown := s.text(); !strings.Contains(shown, "\r\x1b[K0 of 1 cells done; cell 0: import getpass, time | one") || !strings.Contains(shown, "\r\x1b[KKey: ") || strings.Contains(shown, "\x1b[2J") {
+			t.Errorf("shown %q", shown)
+		}
+	})
+	t.Run("a restart asks", func(t *testing.T) {
+		for answer, want := range map[string]int{"n": 1, "y": 0} {
+			s := newScreen(t)
+			code := start(t.Context(), s, "restart")
+			await(t, func() bool { return strings.Contains(s.text(), "All variables are lost. [y/N] ") })
+			fmt.Fprintln(s.master, answer)
+			if got := <-code; got != want {
+				t.Errorf("%q: exit code %d, shown %q", answer, got, s.text())
+			}
+		}
+	})
+	for _, typed := range [][]string{{"restart"}, {"run", "-"}} {
+		t.Run("an interrupt ends "+typed[0], func(t *testing.T) {
+			s := newScreen(t)
+			ctx, interrupt := context.WithCancel(t.Context())
+			code := start(ctx, s, typed...)
+			if typed[0] == "restart" {
+				await(t, func() bool { return strings.Contains(s.text(), "[y/N] ") })
+			}
+			interrupt()
+			select {
+			case got := <-code:
+				if got != 1 {
+					t.Errorf("exit code %d, shown %q", got, s.text())
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("it did not end")
+			}
+			fmt.Fprint(s.master, "\n\x04") // ends the read that the interrupt left running
+		})
+	}
+}
+
+// await polls until f is true.
+func await(t *testing.T, f func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := harness.Poll(ctx, func() (bool, error) { return f(), nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitPrompt waits until the newest run asks for something.
+func awaitPrompt(t *testing.T, getenv func(string) string) {
+	t.Helper()
+	await(t, func() bool {
+		var out bytes.Buffer
+		code := run(t.Context(), []string{cli.CommandName, "logs", "--json"}, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		return code == 0 && strings.Contains(out.String(), `"input_request"`)
+	})
+}
+
+func TestASecondInterruptLeavesTheRunWithItsOwnExitCode(t *testing.T) {
+	configtest.Home(t)
+	settings := startExecutor(t)
+	dir := t.TempDir()
+	relay := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), cli.CommandName, args...) // this test program; see TestMain
+		cmd.Env = append(os.Environ(), "COLAB_URL="+settings["COLAB_URL"], "COLAB_SECRET="+settings["COLAB_SECRET"])
+		cmd.WaitDelay = 5 * time.Second
+		return cmd
+	}
+	var errs harness.Output
+	file := func(name string) string { return filepath.Join(dir, name) }
+	cmd := relay("run", "-c", fmt.Sprintf(`
+import os, time
+os.chdir(%q)
+try:
+    open('started', 'w')
+    time.sleep(60)
+except KeyboardInterrupt:
+    open('interrupted', 'w')
+    while not os.path.exists('go'):
+        time.sleep(0.01)
+    print('ended')`, dir))
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exists := func(name string) func() bool {
+		return func() bool { _, err := os.Stat(file(name)); return err == nil }
+	}
+	await(t, exists("started"))
+	cmd.Process.Signal(syscall.SIGINT)
+	await(t, exists("interrupted"))
+	cmd.Process.Signal(syscall.SIGINT)
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitRunning {
+		t.Errorf("it ended with %v and printed %q", err, errs.String())
+	}
+	back := regexp.MustCompile(`to come back: colab-relay (attach \S+)\n`).FindStringSubmatch(errs.String())
+	if back == nil {
+		t.Fatalf("%q", errs.String())
+	}
+	again := relay(strings.Fields(back[1])...)
+	if err := os.WriteFile(file("go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := again.Output(); err != nil || string(out) != "ended\n" {
+		t.Errorf("%v %q", err, out)
+	}
+}
+
+func TestADeadlineOf0IsTheLongest(t *testing.T) {
+	dir := configtest.Home(t)
+	settings := startExecutor(t)
+	notebook := filepath.Join(dir, "a.ipynb")
+	text := `{"cells": [{"cell_type": "code", "execution_count": null, "id": "a", "metadata": {}, "outputs": [], "source": "1"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`
+	if err := os.WriteFile(notebook, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := auth.NewSecret(settings["COLAB_SECRET"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := client.New(client.Config{BaseURL: settings["COLAB_URL"], Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vm.Close()
+	for _, c := range []struct {
+		args []string
+		want time.Duration
+	}{
+		{[]string{"--timeout", "0", "-c", "1"}, contract.MaxTimeout},
+		{[]string{"-c", "1"}, contract.MaxTimeout},
+		{[]string{"--timeout", "90m", "-c", "1"}, 90 * time.Minute},
+		{[]string{"--timeout", "0", notebook}, contract.MaxTimeout},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{cli.CommandName, "run"}, c.args...), func(name string) string { return settings[name] }, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		list, err := vm.List(t.Context(), 1)
+		if code != 0 || err != nil || len(list.Executions) != 1 {
+			t.Fatalf("%v: %d, %q, %v", c.args, code, errs.String(), err)
+		}
+		if got := list.Executions[0].TimeoutSeconds; got != c.want.Seconds() {
+			t.Errorf("%v: the deadline is %g s, want %s", c.args, got, c.want)
+		}
+	}
+}
+
+// IPython puts colours into its tracebacks without asking, so NO_COLOR removes them. What the
+// code prints is its own choice.
+func TestNoColourHoldsForTracebacks(t *testing.T) {
+	configtest.Home(t)
+	settings := startExecutor(t)
+	settings["LOCAL_SAVE_DIR"] = t.TempDir()
+	const code = "print('\\x1b[32mgreen\\x1b[0m')\n1/0"
+	for _, commands := range [][]string{{"run", "-c", code}, {"attach", "ID"}, {"logs"}} {
+		for name, c := range map[string]struct {
+			set     map[string]string
+			colours bool
+		}{
+			"a terminal with colours": {map[string]string{"TERM": "xterm"}, true},
+			"NO_COLOR":                {map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, false},
+			"an empty NO_COLOR":       {map[string]string{"TERM": "xterm", "NO_COLOR": ""}, true},
+			"a dumb terminal":         {map[string]string{"TERM": "dumb"}, false},
+		} {
+			getenv := func(name string) string { return c.set[name] + settings[name] }
+			args := append([]string{cli.CommandName}, commands...)
+			if commands[0] == "attach" {
+				args[2] = newestRun(t, getenv)
+			}
+			s := newScreen(t)
+			run(t.Context(), args, getenv, terminal.Streams{In: strings.NewReader(""), Out: s.slave, Err: s.slave})
+			await(t, func() bool { return strings.Contains(s.text(), "division by zero\r\n") })
+			shown := s.text()
+			if !strings.Contains(shown, "\x1b[32mgreen") {
+				t.Errorf("%s, %s: the code's own colour is missing in %q", commands[0], name, shown)
+			}
+			_, traceback, _ := strings.Cut(shown, "green\x1b[0m")
+			if got := strings.Contains(traceback, "31mZeroDivisionError"); got != c.colours {
+				t.Errorf("%s, %s: %q", commands[0], name, traceback)
+			}
+		}
+		var out, errs bytes.Buffer
+		args := append([]string{cli.CommandName}, commands...)
+		getenv := func(name string) string { return settings[name] }
+		if commands[0] == "attach" {
+			args[2] = newestRun(t, getenv)
+		}
+		run(t.Context(), args, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if out.String() != "\x1b[32mgreen\x1b[0m\n" || strings.Contains(errs.String(), "\x1b") || !strings.Contains(errs.String(), "ZeroDivisionError") {
+			t.Errorf("%s into a pipe: %q, %q", commands[0], out.String(), errs.String())
+		}
+	}
+}
+
+// newestRun returns the id of the run that was submitted last.
+func newestRun(t *testing.T, getenv func(string) string) string {
+	t.Helper()
+	var out bytes.Buffer
+	run(t.Context(), []string{cli.CommandName, "ps", "--json", "-n", "1"}, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	_, id, found := strings.Cut(out.String(), `"execution_id": "`)
+	id, _, _ = strings.Cut(id, `"`)
+	if !found {
+		t.Fatal(out.String())
+	}
+	return id
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/bridge"
+	"colabrelay/relay/browser"
+	"colabrelay/relay/cli"
+	"colabrelay/relay/config"
+	"colabrelay/relay/notebook"
+	"colabrelay/relay/page"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
+	"colabrelay/relay/toolsets"
+)
+
+func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Serve MCP on stdin and stdout; MCP hosts start this",
+		Long:    "Serve MCP on stdin and stdout until stdin ends. MCP hosts start this; `colab-relay install HOST` sets one up. It starts even if settings are wrong: its tools then say what is wrong.",
+		Example: "  colab-relay serve --hold 30s",
+		Args:    cli.Arguments(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
+	}
+	set.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// serve runs the MCP server until the host closes stdin or ctx ends. It starts even if
+// settings are wrong, so that the tools can report them.
+func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
+	log := slog.New(slog.NewTextHandler(std.Err, nil)).With("component", "relay")
+	cfg := config.Load(set)
+	served, _ := config.Toolsets(set) // cfg.Problems has its error
+	log.Info("relay serves MCP on stdio", "version", cli.Version, "toolsets", served, "config", cfg)
+	for _, err := range cfg.Problems {
+		log.Error("a setting is wrong", "err", err)
+	}
+	kept := cli.OpenHistory(cfg, log)
+	defer kept.Finish(io.Discard) // its log has it
+	vms := cli.NewVMs(set, cfg, "", log)
+	defer vms.Close()
+	alive := cli.NewKeepAlive(vms, true)
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: alive.Record(kept.Recorder()), Transport: vms.Transport})
+	defer pool.Close()
+	if len(cfg.Problems) == 0 {
+		alive.Start(ctx, pool)
+		defer alive.Close()
+	}
+	colab := newPage(cfg, served, log)
+	var start tools.StartExecutor
+	if colab != nil {
+		defer colab.Close()
+		b := cli.NewBridge(set, cfg.Pairings, log)
+		defer b.Close() // while the tab is still connected
+		start = func(ctx context.Context, tab *page.Tab, r bridge.Request, step func(string)) (bridge.Paired, error) {
+			return b.Start(ctx, tab, r, step)
+		}
+	}
+	relay := tools.New(tools.Config{
+		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
+		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log, UseAllProcessors: oneProcessor().useAll,
+	})
+	err := relay.Serve(ctx, std.In, std.Out)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// newPage returns Colab's page; nil unless its toolset is served. It listens from the first call
+// that connects it.
+func newPage(cfg config.Config, served []toolsets.Toolset, log *slog.Logger) *page.Page {
+	if !slices.Contains(served, toolsets.Page) {
+		return nil
+	}
+	return page.New(page.Config{Port: cfg.PagePort, Open: browser.Open, Dir: cfg.PageDir, Version: cli.Version, Log: log})
+}
+
+// notebookRoots returns the folders whose notebooks tools may use.
+func notebookRoots(cfg config.Config) notebook.Roots {
+	home, _ := os.UserHomeDir() // a user without a home folder has no notebooks in it
+	working, _ := os.Getwd()
+	return notebook.Roots{Home: home, Save: cfg.SaveDir, Dirs: cfg.NotebookDirs, Working: working}
+}
+
+// processors limits Go to one processor, except while a call moves much data. On one, a
+// goroutine that hands work to another needs no other thread. Waking a thread takes longer
+// than the relay's own part of a quick call.
+type processors struct {
+	all int // how many there are
+
+	mu    sync.Mutex
+	users int
+}
+
+func oneProcessor() *processors { return &processors{all: runtime.GOMAXPROCS(1)} }
+
+// useAll lets Go use all processors until done is called.
+func (p *processors) useAll() (done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users++; p.users == 1 {
+		runtime.GOMAXPROCS(p.all)
+	}
+	return p.done
+}
+
+func (p *processors) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users--; p.users == 0 {
+		runtime.GOMAXPROCS(1)
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/cli"
+	"colabrelay/relay/config/configtest"
+	"colabrelay/relay/terminal"
+)
+
+// relay runs the program and returns its exit code and output.
+func relay(t *testing.T, getenv func(string) string, stdin string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	code = run(ctx, append([]string{cli.CommandName}, args...), getenv, terminal.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e})
+	return code, o.String(), e.String()
+}
+
+func TestServeStartsWithWrongSettingsAndEndsWithStdin(t *testing.T) {
+	configtest.Home(t)
+	for _, args := range [][]string{{}, {"serve"}} {
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		var errs bytes.Buffer
+		ended := make(chan int, 1)
+		go func() {
+			ended <- run(t.Context(), append([]string{cli.CommandName}, args...), configtest.Environ("RELAY_HOLD", "soon"), terminal.Streams{In: inR, Out: outW, Err: &errs})
+			outW.Close()
+		}()
+		lines := bufio.NewScanner(outR)
+		ask := func(line string) string {
+			io.WriteString(inW, line+"\n")
+			if !lines.Scan() {
+				t.Fatal("stdout ended")
+			}
+			return lines.Text()
+		}
+		ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		got := ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_colab_connection","arguments":{}}}`)
+		if !strings.Contains(got, "not_configured") || !strings.Contains(got, "RELAY_HOLD") || !strings.Contains(got, `"isError":true`) {
+			t.Errorf("%s", got)
+		}
+		inW.Close()
+		if code := <-ended; code != 0 {
+			t.Errorf("exit code %d: %s", code, errs.String())
+		}
+	}
+}
+
+func TestAllProcessorsAreUsedWhileAnyCallNeedsThem(t *testing.T) {
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	p := oneProcessor()
+	want := func(n int) {
+		t.Helper()
+		if got := runtime.GOMAXPROCS(0); got != n {
+			t.Errorf("Go uses %d processors, want %d", got, n)
+		}
+	}
+	want(1)
+	first, second := p.useAll(), p.useAll()
+	want(2)
+	first()
+	want(2)
+	second()
+	want(1)
+}

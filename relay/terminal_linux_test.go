@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"colabrelay/relay/cli"
+	"colabrelay/relay/config/configtest"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+// screen is a pseudo-terminal and what it shows.
+type screen struct {
+	master, slave *os.File
+	mu            sync.Mutex
+	shown         bytes.Buffer
+}
+
+func newScreen(t *testing.T) *screen {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &screen{master: master, slave: slave}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		piece := make([]byte, 4096)
+		for {
+			n, err := master.Read(piece)
+			s.mu.Lock()
+			s.shown.Write(piece[:n])
+			s.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { slave.Close(); <-done; master.Close() })
+	return s
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown.String()
+}
+
+// awaitHidden waits for the prompt, after which the terminal does not show what is typed.
+func (s *screen) awaitHidden(t *testing.T) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		state, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.Lflag&unix.ECHO == 0 && strings.Contains(s.text(), ": ") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("the terminal shows what is typed, and %q", s.text())
+		}
+	}
+}
+
+func (s *screen) echoes(t *testing.T) bool {
+	t.Helper()
+	state, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Lflag&unix.ECHO != 0
+}
+
+func TestAPairingStringIsNotShown(t *testing.T) {
+	vm := fakevm.Start(t)
+	for name, broken := range map[string]func(string) []string{
+		"one line":       func(s string) []string { return []string{s} },
+		"a broken paste": func(s string) []string { return []string{s[:30], s[30:60], s[60:]} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			configtest.Home(t)
+			s := newScreen(t)
+			var out bytes.Buffer
+			code := make(chan int, 1)
+			go func() {
+				code <- run(t.Context(), []string{cli.CommandName, "pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &out, Err: s.slave})
+			}()
+			for _, line := range broken(vm.Pairing()) {
+				s.awaitHidden(t)
+				fmt.Fprintln(s.master, line)
+			}
+			if got := <-code; got != 0 || !strings.Contains(out.String(), " connected: executor fake") {
+				t.Errorf("%d %q, shown %q", got, &out, s.text())
+			}
+			if text := s.text(); strings.Contains(text, vm.Pairing()[:20]) || !s.echoes(t) {
+				t.Errorf("the terminal showed %q and echoes: %v", text, s.echoes(t))
+			}
+		})
+	}
+}
+
+func TestAnInterruptRestoresTheTerminal(t *testing.T) {
+	configtest.Home(t)
+	s := newScreen(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{cli.CommandName, "pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &bytes.Buffer{}, Err: s.slave})
+	}()
+	s.awaitHidden(t)
+	interrupt()
+	if got := <-code; got != 1 || !s.echoes(t) {
+		t.Errorf("exit code %d, echoes: %v", got, s.echoes(t))
+	}
+	fmt.Fprintln(s.master) // ends the read that the interrupt left running
+}
+
+func TestAloneOnATerminalItSaysWhatToDo(t *testing.T) {
+	configtest.Home(t)
+	store, err := pairing.OpenDefault()
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(want ...string) {
+		t.Helper()
+		s := newScreen(t)
+		var out, errs bytes.Buffer
+		code := run(t.Context(), []string{"/usr/bin/crelay"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &out, Err: &errs})
+		for _, each := range want {
+			if !strings.Contains(out.String(), each) {
+				t.Errorf("%q is not in %q", each, out.String())
+			}
+		}
+		if code != 0 || errs.Len() > 0 {
+			t.Errorf("exit code %d, %s", code, errs.String())
+		}
+	}
+	pair := func(name string) {
+		t.Helper()
+		if _, err := store.Put(pairing.Runtime{Name: name, URL: "https://x.example", Secret: auth.GenerateSecret()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("not paired with a VM yet", "  crelay install HOST ", "  (README.txt of its archive) ", "  crelay pair ", "  crelay status ", "`crelay --help`")
+	pair("a")
+	says(`The default runtime is "a", https://x.example.`, "  crelay status ", "  crelay run -c ")
+	pair("b")
+	says("several runtimes are paired", "  crelay runtimes ")
+}

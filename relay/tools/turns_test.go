@@ -1,0 +1,112 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"colabrelay/relay/runtimes"
+	"colabrelay/shared/contract"
+)
+
+// twoRuntimes is a host and a relay with the runtimes "hung" and "honest", which is the default.
+func twoRuntimes(t *testing.T, hold time.Duration) (h *host, hung, honest *fakeExecutor) {
+	t.Helper()
+	hung, honest = newFake(t), newFake(t)
+	byName := map[string]runtimes.Runtime{"hung": hung.runtime(t), "honest": honest.runtime(t)}
+	h = startHost(t, Config{
+		Resolve: func(name string) (runtimes.Runtime, error) {
+			if name == "" {
+				name = "honest"
+			}
+			rt, ok := byName[name]
+			if rt.Name = name; !ok {
+				return runtimes.Runtime{}, errors.New("no such runtime")
+			}
+			return rt, nil
+		},
+		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test",
+	})
+	return h, hung, honest
+}
+
+// A hundred calls of one runtime that hangs, and more that wait for their turn, keep no call of
+// another runtime waiting, and shorten none.
+func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
+	h, hung, honest := twoRuntimes(t, 25*time.Second)
+	release := make(chan bool)
+	hung.on("POST", contract.PathExecutions, func(r *http.Request, _ []byte) (int, any) {
+		<-release
+		return 0, &contract.Error{Code: contract.CodeShuttingDown, Message: "released"}
+	})
+	var waits []float64
+	honest.on("POST", contract.PathExecutions, func(_ *http.Request, body []byte) (int, any) {
+		var s contract.Submit
+		_ = json.Unmarshal(body, &s)
+		waits = append(waits, s.WaitSeconds)
+		return 200, contract.Execution{ExecutionID: "e1", RequestID: s.RequestID, Status: contract.StatusSucceeded, KernelID: "kernel-1", End: true}
+	})
+	var answers []<-chan message
+	for range 2 * maxCalls {
+		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x", "runtime": "hung"}))
+		answers = append(answers, ch)
+	}
+	eventually(t, "the calls of the runtime that hangs", func() bool { return hung.count("POST", contract.PathExecutions) == maxCalls })
+	for _, runtime := range []string{"honest", ""} {
+		if r := h.call("run_code_quick", map[string]any{"code": "x", "runtime": runtime}); r.IsError {
+			t.Errorf("%+v", r.Content)
+		}
+	}
+	for _, wait := range waits {
+		if wait < 20 {
+			t.Errorf("a run was waited for %v s, because others wait for another runtime", wait)
+		}
+	}
+	if r := h.call("run_code_quick", map[string]any{"code": "x", "runtime": "none"}); !r.IsError {
+		t.Error("a runtime that does not exist ran code")
+	}
+	if n := hung.count("POST", contract.PathExecutions); n != maxCalls {
+		t.Errorf("%d calls at once of one runtime", n)
+	}
+	close(release)
+	for _, ch := range answers {
+		h.await(ch)
+	}
+	eventually(t, "the end of all turns", func() bool {
+		h.relay.turns.mu.Lock()
+		defer h.relay.turns.mu.Unlock()
+		return len(h.relay.turns.of) == 0
+	})
+}
+
+// Names of runtimes that do not exist leave nothing behind.
+func TestTurnsAreForgotten(t *testing.T) {
+	r := New(Config{Resolve: func(name string) (runtimes.Runtime, error) { return runtimes.Runtime{Name: name}, nil }})
+	ctx, cancel := context.WithCancel(t.Context())
+	var all []*turn
+	for i := range 5_000 {
+		one, ok := r.turnFor(ctx, fmt.Appendf(nil, `{"runtime":"%d","code":"\"runtime\":\"x\""}`, i%2_500))
+		if !ok || one.target.Name != fmt.Sprint(i%2_500) {
+			t.Fatalf("%+v", one)
+		}
+		all = append(all, one)
+	}
+	for range maxCalls - 2 {
+		one, _ := r.turnFor(ctx, json.RawMessage(`{"runtime":"7"}`))
+		all = append(all, one)
+	}
+	cancel()
+	if _, ok := r.turnFor(ctx, json.RawMessage(`{"runtime":"7"}`)); ok {
+		t.Error("a call past the bound has a turn")
+	}
+	for _, one := range all {
+		one.leave()
+	}
+	if n := len(r.turns.of); n != 0 {
+		t.Errorf("%d sets of turns remain", n)
+	}
+}

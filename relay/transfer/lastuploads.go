@@ -1,0 +1,217 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gofrs/flock"
+
+	"colabrelay/shared/aside"
+	"colabrelay/shared/contract"
+)
+
+const (
+	lastUploadsFile   = "uploads.json"
+	lastUploadsFormat = "colab-relay uploads 1" // marks a file as such a record
+	// maxLastUploads bounds the record, to the newest ones. A file whose upload was
+	// forgotten is replaced only with Overwrite.
+	maxLastUploads      = 10_000
+	maxLastUploadsBytes = 8 << 20 // of their paths and digests; fewer uploads fit if the paths are long
+	// recordWait is how long saving waits for another relay that saves. That takes milliseconds;
+	// the bound is for one that was stopped in between.
+	recordWait = 5 * time.Second
+)
+
+// lastUploads records the SHA-256 of the files that uploads from this computer put on VMs.
+// A later upload may replace such a file while it still has that digest: nothing is lost,
+// because only the copy on this computer changed. A nil one records nothing.
+type lastUploads struct {
+	dir string
+
+	mu    sync.Mutex
+	known map[uploadKey]string // nil until the record is read
+	fresh []lastUpload         // to be saved
+}
+
+// uploadKey is a file on a VM.
+type uploadKey struct {
+	Instance string `json:"instance_id"`
+	Path     string `json:"path"` // absolute and escaped
+}
+
+// lastUpload is one entry of the record.
+type lastUpload struct {
+	uploadKey
+	SHA256 string `json:"sha256"`
+	Local  string `json:"local,omitempty"` // the file on this computer; earlier versions did not record it
+}
+
+// lastUploadsRecord is the content of the file, the newest upload last.
+type lastUploadsRecord struct {
+	Format  string       `json:"format"`
+	Uploads []lastUpload `json:"uploads"`
+}
+
+// openLastUploads returns the record in a folder, or nil if there is no folder for it.
+func openLastUploads(dir string) *lastUploads {
+	if dir == "" {
+		return nil
+	}
+	return &lastUploads{dir: dir}
+}
+
+// digest returns the SHA-256 of the last upload to a path, or "" if none is recorded.
+func (l *lastUploads) digest(instance, path string) string {
+	if l == nil || instance == "" {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[uploadKey]string{}
+		record, _ := l.read() // save reports a damaged one
+		for _, u := range record.Uploads {
+			l.known[u.uploadKey] = u.SHA256
+		}
+	}
+	return l.known[uploadKey{instance, path}]
+}
+
+// Uploaded returns the SHA-256 of the files that uploads from this computer put on a VM, by their
+// absolute and escaped paths there, as far as the record in recordDir knows them. Files that
+// are known to come from outside folder are left out.
+func Uploaded(recordDir, instance, folder string) map[string]string {
+	files := map[string]string{}
+	l := openLastUploads(recordDir)
+	if l == nil || instance == "" {
+		return files
+	}
+	record, _ := l.read() // save reports a damaged one
+	for _, u := range record.Uploads {
+		if u.Instance == instance && (u.Local == "" || isBelow(folder, u.Local)) {
+			files[u.Path] = u.SHA256
+		}
+	}
+	return files
+}
+
+// isBelow reports whether a file lies in a folder or below it.
+func isBelow(folder, file string) bool {
+	full, err := filepath.Abs(folder)
+	if err != nil {
+		return false
+	}
+	place, err := filepath.Rel(full, file)
+	return err == nil && filepath.IsLocal(place)
+}
+
+// add records that a file is on the VM. It is not on the disk before save.
+func (l *lastUploads) add(instance, path, sha, local string) {
+	if l == nil || instance == "" || !contract.SHA256Pattern.MatchString(sha) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if full, err := filepath.Abs(local); local != "" && err == nil && utf8.ValidString(full) {
+		local = full
+	} else {
+		local = ""
+	}
+	l.fresh = append(l.fresh, lastUpload{uploadKey{instance, path}, sha, local})
+}
+
+// save adds the new uploads to the file. A relay that runs at the same time may add others.
+func (l *lastUploads) save() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.fresh) == 0 {
+		return nil
+	}
+	if err := l.merge(); err != nil {
+		return fmt.Errorf("recording what was uploaded: %w", markDiskFull(err))
+	}
+	l.fresh = nil
+	return nil
+}
+
+// merge is save under the lock that relays share.
+func (l *lastUploads) merge() error {
+	root, err := openLocal(l.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), recordWait)
+	defer cancel()
+	lock := flock.New(l.path()+".lock", flock.SetPermissions(0o600))
+	if ok, err := lock.TryLockContext(ctx, 10*time.Millisecond); !ok {
+		return fmt.Errorf("locking %q: %w", l.path(), errors.Join(err, ErrBusy))
+	}
+	defer lock.Close()
+	record, err := l.read()
+	if err != nil {
+		if _, moveErr := aside.Move(l.path()); moveErr != nil {
+			return errors.Join(err, moveErr)
+		}
+	}
+	record.Format, record.Uploads = lastUploadsFormat, newest(append(record.Uploads, l.fresh...))
+	return saveOwn(root, lastUploadsFile, record)
+}
+
+func (l *lastUploads) path() string { return filepath.Join(l.dir, lastUploadsFile) }
+
+// read returns the record, an empty one if there is none, or errNotOurs if it is damaged.
+func (l *lastUploads) read() (lastUploadsRecord, error) {
+	var record lastUploadsRecord
+	root, err := os.OpenRoot(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record, nil
+	}
+	if err != nil {
+		return record, err
+	}
+	defer root.Close()
+	text, err := readOwn(root, lastUploadsFile, 2*maxLastUploadsBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record, nil
+	}
+	if err == nil && (json.Unmarshal(text, &record) != nil || record.Format != lastUploadsFormat) {
+		err = errNotOurs
+	}
+	if err != nil {
+		return lastUploadsRecord{}, err
+	}
+	return record, nil
+}
+
+// newest returns the last upload to each path, as many of the newest as the bounds allow.
+func newest(all []lastUpload) []lastUpload {
+	room := maxLastUploadsBytes
+	seen := make(map[uploadKey]bool, len(all))
+	var kept []lastUpload
+	for i := len(all) - 1; i >= 0 && len(kept) < maxLastUploads; i-- {
+		u := all[i]
+		if seen[u.uploadKey] || !contract.SHA256Pattern.MatchString(u.SHA256) {
+			continue
+		}
+		if room -= len(u.Instance) + len(u.Path) + len(u.SHA256) + len(u.Local); room < 0 {
+			break
+		}
+		seen[u.uploadKey] = true
+		kept = append(kept, u)
+	}
+	slices.Reverse(kept)
+	return kept
+}

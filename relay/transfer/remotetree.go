@@ -1,0 +1,268 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"strings"
+	"time"
+
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
+	"colabrelay/shared/memory"
+)
+
+// remoteTree is the content of a remote folder, with all its subfolders. A VM can list 100,000
+// files with long names: what all trees of the process take is bounded (memory.Trees), and no path
+// is kept that follows from folder and name.
+type remoteTree struct {
+	top     string // the local folder of the tree
+	dirs    []*remoteDir
+	count   int // files
+	bytes   int64
+	notes   []string
+	leftOut LeftOut
+	renamed renames // of the folders
+	taken   int64   // of memory.Trees
+}
+
+// remoteDir is a folder of a remote tree.
+type remoteDir struct {
+	path  string // on the VM
+	name  string // local, below the tree's own, with slashes
+	files []treeFile
+}
+
+// treeFile is a file of a remote folder; while that is listed, any entry of it.
+type treeFile struct {
+	name                 string     // on the VM
+	own                  *entryName // nil: the local name is name, and the part has its usual one
+	size                 int64
+	modified             time.Time
+	isDir, loop, special bool
+}
+
+// remoteEntry is a file of a remote tree and its local name.
+type remoteEntry struct {
+	contract.File
+	name string // in the root, with slashes
+	part string
+}
+
+// entryName holds the local names of an entry and its part file.
+type entryName struct{ name, part string }
+
+// What a folder and a file take of memory.Trees besides their names, with slack for lists that grow.
+const (
+	dirBytes  = 200
+	fileBytes = 128
+)
+
+// errNoRoom: this list, and those of other transfers that go on, are too long together.
+var errNoRoom = errors.New("its list of files is too long beside those of other transfers at this moment; try again when they have ended, or name a subfolder")
+
+// take takes room for bytes of the list.
+func (t *remoteTree) take(bytes int) error {
+	if !memory.Trees.Take(int64(bytes)) {
+		return errNoRoom
+	}
+	t.taken += int64(bytes)
+	return nil
+}
+
+// free returns the room that the tree took.
+func (t *remoteTree) free() {
+	memory.Trees.Return(t.taken)
+	*t = remoteTree{}
+}
+
+// folders returns the local names of all folders; the first one is the tree's own.
+func (t *remoteTree) folders() []string {
+	names := make([]string, len(t.dirs))
+	for i, d := range t.dirs {
+		names[i] = path.Join(t.top, d.name)
+	}
+	return names
+}
+
+// files returns all files, in the order of the list.
+func (t *remoteTree) files() iter.Seq[remoteEntry] {
+	return func(yield func(remoteEntry) bool) {
+		for _, d := range t.dirs {
+			for i := range d.files {
+				if !yield(t.entry(d, &d.files[i])) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (t *remoteTree) entry(d *remoteDir, f *treeFile) remoteEntry {
+	own := f.names()
+	return remoteEntry{
+		File: contract.File{Name: f.name, Path: contract.PathIn(d.path, f.name), SizeBytes: f.size, Modified: f.modified},
+		name: path.Join(t.top, d.name, own.name), part: path.Join(t.top, d.name, own.part),
+	}
+}
+
+// names returns the local names of a file.
+func (f *treeFile) names() entryName {
+	if f.own != nil {
+		return *f.own
+	}
+	return entryName{f.name, partName(f.name)}
+}
+
+// listTree lists a remote folder and all its subfolders. local returns the local name for a remote
+// one.
+func (j *job) listTree(ctx context.Context, t *remoteTree, remote string, local func(string) string) error {
+	type folder struct {
+		*remoteDir
+		depth int
+	}
+	for todo := []folder{{&remoteDir{path: remote, name: "."}, 0}}; len(todo) > 0; {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		t.dirs = append(t.dirs, at.remoteDir)
+		if err := j.listFolder(ctx, t, maxEntries-len(t.dirs)-t.count-len(todo)); err != nil {
+			return err
+		}
+		if err := nameFiles(ctx, t, at.files, local); err != nil {
+			return err
+		}
+		kept := at.files[:0]
+		for _, f := range at.files {
+			remote, name := contract.PathIn(at.path, f.name), f.names().name
+			switch {
+			case j.leavesOut(name, f.isDir):
+				t.leftOut.add(remote)
+			case f.loop:
+				t.notes = addNote(t.notes, plain.QuoteName(remote)+": skipped, because it links to a folder that contains it")
+			case f.special:
+				t.notes = addNote(t.notes, plain.QuoteName(remote)+": skipped, because it is neither a file nor a folder")
+			case f.isDir && at.depth == maxDepth:
+				t.notes = addNote(t.notes, fmt.Sprintf("%s: skipped, because it is %d folders deep", plain.QuoteName(remote), maxDepth))
+			case f.isDir:
+				sub := &remoteDir{path: remote, name: path.Join(at.name, name)}
+				if err := t.take(dirBytes + len(sub.path) + len(sub.name)); err != nil {
+					return err
+				}
+				todo = append(todo, folder{sub, at.depth + 1})
+				t.renamed.add(contract.File{Name: f.name, Path: remote}, ".", sub.name)
+			default:
+				kept = append(kept, f)
+				t.count, t.bytes = t.count+1, t.bytes+f.size
+			}
+		}
+		at.files = kept
+	}
+	return nil
+}
+
+// listFolder lists the last folder of t, or fails with ErrTooMany beyond limit.
+func (j *job) listFolder(ctx context.Context, t *remoteTree, limit int) error {
+	d := t.dirs[len(t.dirs)-1]
+	for after := ""; ; {
+		page, err := j.client.FilesAfter(ctx, d.path, after)
+		if err != nil {
+			return err
+		}
+		if len(t.dirs) == 1 {
+			d.path = cmp.Or(page.Path, d.path) // the absolute path of what was typed
+		}
+		for _, f := range page.Files {
+			if err := t.take(fileBytes + len(f.Name)); err != nil {
+				return err
+			}
+			d.files = append(d.files, treeFile{
+				name: f.Name, size: f.SizeBytes, modified: f.Modified, isDir: f.IsDir, loop: f.Loop, special: f.Special,
+			})
+		}
+		if len(d.files) > limit {
+			return fmt.Errorf("%w: a folder and its subfolders have more than %d entries", ErrTooMany, maxEntries)
+		}
+		if !page.Truncated || len(page.Files) == 0 {
+			return nil
+		}
+		after = page.Files[len(page.Files)-1].Name
+	}
+}
+
+// manyNames is from how many names of a folder on they wait for the turn of large answers, because
+// it takes several times their memory for a moment to tell them apart.
+const manyNames = 2000
+
+// nameFiles gives the entries of a folder their local names.
+func nameFiles(ctx context.Context, t *remoteTree, files []treeFile, local func(string) string) error {
+	if len(files) >= manyNames {
+		done, err := memory.Decoding.Take(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	localNames(files, local, foldsCase)
+	for i := range files {
+		if own := files[i].own; own != nil {
+			if err := t.take(2*len(own.name) + 2*len(own.part)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// localNames gives each entry of a folder a name and a part name that no other entry has.
+// A name that can be kept is kept. local returns the name that an entry gets unless
+// another one has it. fold says that the local folder ignores case in names.
+func localNames(entries []treeFile, local func(string) string, fold bool) {
+	key := func(name string) string {
+		if fold {
+			return strings.ToLower(name)
+		}
+		return name
+	}
+	used := make(map[string]bool, len(entries))
+	// The next number to try: counting from 1 each time would take an hour for 100,000
+	// entries whose local names are equal.
+	next := map[string]int{}
+	for i := range entries {
+		e := &entries[i]
+		if safe := local(e.name); contract.EscapeName(safe) != e.name || used[key(safe)] {
+			e.own = &entryName{}
+		} else {
+			used[key(safe)] = true
+			if safe != e.name {
+				e.own = &entryName{name: safe}
+			}
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.own == nil {
+			continue
+		}
+		for safe := local(e.name); e.own.name == ""; next[key(safe)]++ {
+			if name := filename.Numbered(safe, next[key(safe)]); !used[key(name)] {
+				e.own.name, used[key(name)] = name, true
+			}
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		now := e.names()
+		usual := partName(now.name)
+		part := usual
+		for n := 1; used[key(part)] || used[key(part+journalSuffix)]; n++ {
+			part = filename.Numbered(usual, n)
+		}
+		if used[key(part)], used[key(part+journalSuffix)] = true, true; e.own != nil || part != usual {
+			e.own = &entryName{now.name, part}
+		}
+	}
+}

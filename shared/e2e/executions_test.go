@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"colabrelay/shared/stacks"
+)
+
+// TestAListShowsWhatTheCallerRan: the relay's own code is left out, and the beginning of an id is
+// enough to name a run.
+func TestAListShowsWhatTheCallerRan(t *testing.T) {
+	t.Parallel()
+	h := allTools(t, stacks.Old(t), "20s")
+	a := quick(t, h, "x = 7; print('seven')")
+	want(t, call(t, h, "save_kernel_state", map[string]any{"name": "s"}), map[string]any{"success": true})
+	call(t, h, "inspect_variable", map[string]any{"name": "x"})
+	call(t, h, "preview_dataframe", map[string]any{"name": "x"})
+	chunked := map[string]any{"setup_code": "", "loop_code": "result = i", "n_iterations": 3, "checkpoint_name": "loop"}
+	want(t, call(t, h, "run_chunked_operation", chunked), map[string]any{"status": "finished"})
+
+	list := call(t, h, "list_executions", nil).Text
+	for _, line := range []string{"newest first\n", "--- execution_id, status, time of submission, request_id, first line of code [", "  run_chunked_operation \"loop\", round\n", "  x = 7; print('seven')\n", "of the relay's own code or earlier rounds of chunked runs; include_internal=true lists them"} {
+		if !strings.Contains(list, line) {
+			t.Errorf("%q is not in\n%s", line, list)
+		}
+	}
+	all := call(t, h, "list_executions", map[string]any{"include_internal": true}).Text
+	if !strings.Contains(all, "(the relay's own) save state") || strings.Contains(list, "(the relay's own)") {
+		t.Errorf("%s\n%s", all, list)
+	}
+	id := a.String("execution_id")
+	if text := call(t, h, "get_execution", map[string]any{"execution_id": id[:8]}).Text; !strings.Contains(text, "execution_id "+id) || !strings.Contains(text, "seven") {
+		t.Error(text)
+	}
+	wantError(t, call(t, h, "interrupt_execution", map[string]any{"execution_id": "zzzz"}), "not_found")
+
+	text := call(t, h, "get_checkpoint", map[string]any{"checkpoint_name": "loop"}).Text
+	for _, line := range []string{"is a chunked run on runtime", ": finished.\n3 of 3 iterations done (100%)", "--- values of result: 3 [", "]\n0: 0\n1: 1\n2: 2\n"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("%q is not in\n%s", line, text)
+		}
+	}
+}

@@ -1,0 +1,413 @@
+"""Digests of variables: whether two looks at a variable, in one kernel, saw the same contents.
+
+A variable is pickled into a hash, with no file. Objects that one variable reaches twice, and those
+that two variables reach, are part of it, because a copy behaves differently from an alias.
+Functions count by their code, defaults and closures; arrays by their bytes. Pickling runs the
+__reduce__ and __getstate__ of the user's classes.
+
+A digest means nothing in another kernel.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import hashlib
+import io
+import pickle
+import sys
+import threading
+import types
+import weakref
+from time import thread_time  # bound here: code may replace time.thread_time
+from typing import Any, Callable, Iterable
+
+from ..safe import class_module, class_name, is_any, known, module_dict, short
+from ..state.arrays import owner_of
+from ..state.classes import attributes, is_generated
+from ..state.libraries import importable
+from ..state.reasons import reason
+from ..state.reduce import (
+    reduce_cached_property,
+    reduce_method,
+    reduce_property,
+    reduce_view_of_dict,
+    reduce_weak,
+    reduce_wrapped,
+    refuse,
+    scope_of,
+)
+from ..state.save import kernel_objects
+
+SLICE = 16 << 20  # bytes hashed before the time is checked again
+MAX_SHARED = 400_000  # objects of one variable among which those of other variables are found
+RECURSION = 5000
+EACH_SECONDS = 0.02  # that a variable gets even if those before it took all the time
+SLOW = "comparing it takes too long"
+# Whether two variables have the same one of these does not matter.
+FIXED = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice,
+         types.CodeType, types.ModuleType, types.BuiltinFunctionType)  # fmt: skip
+CACHES = (
+    "__slotnames__",
+    "__annotations_cache__",
+    "__annotate_func__",
+    "__annotate__",
+    "__abstractmethods__",
+)
+FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
+
+
+class Slow(Exception):
+    """There is no time left."""
+
+
+class Look:
+    """The digests of variables at one moment, by their names; "" for one that has none."""
+
+    def __init__(self, shell: Any, seconds: float) -> None:
+        self.names, self.end = shell.user_ns, thread_time() + seconds
+        self.started = thread_time()
+        self.candidates: set[str] = set()  # names of the run, also of absent variables
+        self.reached: set[str] = set()  # those that matter to iterations
+        self.digests: dict[str, str] = {}
+        self.values: dict[str, Any] = {}  # of those without a digest
+        self.ids: dict[str, int] = {}
+        self.large: set[str] = set()  # too large to tell what they share with others
+        self.shared: dict[str, set[str]] = {}  # by variable: those that share objects with it
+        self.slow: set[str] = set()
+        self.reasons: dict[str, str] = {}
+        self.costs: dict[str, float] = {}
+        self.functions: list[types.FunctionType] = []  # of the notebook
+        machinery = [shell.user_ns, *kernel_objects(shell).values(), sys.modules, vars(builtins)]
+        self.machinery = list({id(obj): obj for obj in machinery}.values())
+        # By the memory of arrays: a list that stands for it in the digests of all that share it.
+        self.memory: dict[Any, list[Any]] = {}
+        self.hashed: dict[Any, tuple[bytes, Any]] = {}
+        self.named: set[int] = set()
+        self.plain: set[type] = set()
+        self.alive: list[Any] = []
+        self.sharers: dict[int, dict[str, int]] = {}  # by object: its place in each variable
+
+    def add(self, name: str, refused: str = "") -> None:
+        """Looks at a variable, unless its digest is refused for a reason."""
+        value, began = self.names[name], thread_time()
+        self.end = max(self.end, began + EACH_SECONDS)
+        self.ids[name] = id(value)
+        digest, why = "", refused
+        if not refused:
+            try:
+                digest = Writer(self, name).digest(value)
+            except Slow:
+                why = describe(value) or SLOW
+                self.slow.add(name)
+            except Exception as e:  # also of the user's __reduce__
+                why = reason(e, "comparing it")
+        self.digests[name] = digest
+        if not digest:
+            self.reasons[name], self.values[name] = why, value
+        self.costs[name] = thread_time() - began
+
+    def drop(self, name: str) -> None:
+        """Has the variable count as absent."""
+        for found in (self.digests, self.values, self.reasons, self.ids):
+            found.pop(name, None)
+        self.slow.discard(name)
+
+    def finish(self) -> None:
+        """Adds to the digests what variables share, and lets go of everything else. Whether one
+        that matters to iterations shares objects with one that does not is not part of it."""
+        found: dict[str, list[tuple[int, list[str]]]] = {}
+        for places in self.sharers.values():
+            for name, place in places.items() if len(places) > 1 else ():
+                others = places.keys() - {name}
+                self.shared.setdefault(name, set()).update(others)
+                if name in self.reached:
+                    others &= self.reached
+                if others:
+                    found.setdefault(name, []).append((place, sorted(others)))
+        for name, shared in found.items():
+            if self.digests.get(name):
+                text = repr(sorted(shared)).encode("utf-8", "backslashreplace")
+                self.digests[name] += hashlib.blake2b(text, digest_size=8).hexdigest()
+        self.seconds = thread_time() - self.started
+        del self.sharers, self.alive, self.memory, self.hashed, self.machinery
+
+    def together(self, names: Iterable[str]) -> list[str]:
+        """The names and all that share objects with them, directly or not."""
+        found, wanted = set(self.large), list(names)
+        while wanted:
+            name = wanted.pop()
+            if name not in found:
+                found.add(name)
+                wanted += self.shared.get(name, ())
+        return sorted(found & self.digests.keys())
+
+    def check(self) -> None:
+        if thread_time() > self.end:
+            raise Slow
+
+    def bytes_of(self, array: Any) -> bytes:
+        """The digest of an array's bytes, which are not copied as a whole."""
+        key = (array.__array_interface__["data"][0], array.nbytes, array.shape, array.strides)
+        if key not in self.hashed:
+            digest = hashlib.blake2b(digest_size=16)
+            for piece in pieces(array):
+                self.check()
+                digest.update(piece)
+            self.hashed[key] = (
+                digest.digest(),
+                array,
+            )  # which stays alive, so that no other has its key
+        return self.hashed[key][0]
+
+    def by_name(self, obj: Any, name: str) -> str:
+        """An object that is pickled by its name. That two variables refer to it means nothing."""
+        self.named.add(id(obj))
+        return name
+
+
+def pieces(array: Any) -> Iterable[Any]:
+    if not array.flags.c_contiguous and array.flags.f_contiguous:
+        array = array.T
+    if array.flags.c_contiguous:
+        flat = array.reshape(-1).view("u1") if array.nbytes else array.tobytes()
+        return (flat[at : at + SLICE] for at in range(0, len(flat), SLICE))
+    rows = max(1, SLICE * len(array) // array.nbytes)
+    return (array[at : at + rows].tobytes() for at in range(0, len(array), rows))
+
+
+def guess(value: Any) -> float:
+    """About how many seconds a first look at a value takes, to look at small ones first."""
+    cls = type(value)
+    if class_module(cls).partition(".")[0] in ("numpy", "pandas", "torch"):
+        size = getattr(value, "nbytes", None)
+        return size * 1e-9 if type(size) is int else 0.01
+    return len(value) * 1e-7 if cls in (list, dict, tuple, set, str, bytes) else 1e-3
+
+
+def describe(value: Any) -> str:
+    """The size of an array or tensor."""
+    size = getattr(value, "nbytes", None) if type(value).__module__ in ("numpy", "torch") else None
+    return "it has %d MB, too much to compare" % (size >> 20) if type(size) is int else ""
+
+
+class Writer(pickle.Pickler):
+    """Pickles one variable into a hash."""
+
+    def __init__(self, look: Look, name: str) -> None:
+        super().__init__(self, 5, buffer_callback=self.buffer)
+        self.look, self.name = look, name
+        self.hash = hashlib.blake2b(digest_size=16)
+        self.memo = {id(obj): (at, obj) for at, obj in enumerate(look.machinery)}
+        self.own = len(look.machinery)
+        self.written = 0
+
+    def digest(self, value: Any) -> str:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, RECURSION))
+        try:
+            self.dump(value)
+        finally:
+            sys.setrecursionlimit(limit)
+        self.look.check()
+        if self.written < 8 * MAX_SHARED:
+            self.find_shared()
+        else:
+            self.look.large.add(self.name)
+        return self.hash.hexdigest()
+
+    def find_shared(self) -> None:
+        memo = self.memo.copy()
+        self.look.alive.append(memo)  # so that no other object gets the id of one in it
+        for key, (place, obj) in memo.items():
+            if place >= self.own and type(obj) not in FIXED and key not in self.look.named:
+                self.look.sharers.setdefault(key, {})[self.name] = place
+
+    def write(self, data: Any) -> int:
+        self.look.check()
+        self.hash.update(data)
+        self.written += len(data)
+        return len(data)
+
+    def buffer(self, buffer: pickle.PickleBuffer) -> bool:
+        with buffer.raw() as data:
+            self.hash.update(b"%d" % data.nbytes)
+            for at in range(0, data.nbytes, SLICE):
+                self.look.check()
+                self.hash.update(data[at : at + SLICE])
+        return False
+
+    def reducer_override(self, obj: Any) -> Any:
+        look, cls = self.look, type(obj)
+        if cls in look.plain:
+            return NotImplemented
+        look.check()
+        how = HOW.get(cls)
+        if how is not None:
+            return how(look, obj)
+        if issubclass(cls, type):
+            return reduce_class(look, obj)
+        if is_spent(obj, cls):
+            return tuple, (("spent", class_name(cls)),)
+        refuse(obj, cls)
+        if cls.__module__ == "numpy" and cls.__name__ == "ndarray":
+            return reduce_array(look, obj)
+        if is_any(cls, known("pandas", "DataFrame", "Series")):
+            return reduce_frame(look, obj)
+        if "torch" in sys.modules and issubclass(cls, tuple(known("torch", "Tensor"))):
+            return reduce_tensor(look, obj)
+        look.plain.add(cls)
+        return NotImplemented
+
+
+def is_spent(obj: Any, cls: type) -> bool:
+    """Whether an object that can't be compared has nothing left to give."""
+    if cls is types.GeneratorType:
+        return obj.gi_frame is None
+    return is_any(cls, FILES) and obj.closed
+
+
+# How to reduce objects: a tuple stands for the object, and its state may refer to the object.
+
+
+def reduce_function(look: Look, f: types.FunctionType) -> Any:
+    if importable(f, f.__module__, f.__qualname__):
+        return look.by_name(f, f.__qualname__)
+    if f.__globals__ is look.names:
+        look.functions.append(f)
+    state = (f.__defaults__, f.__kwdefaults__, f.__closure__, f.__dict__, scope_of(f))
+    return tuple, (("function", f.__name__, f.__code__),), state
+
+
+def reduce_code(look: Look, code: types.CodeType) -> Any:
+    """Without its place in a file, so that the same function defined again has the same digest."""
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    table = getattr(code, "co_exceptiontable", b"")
+    state = (code.co_name, counts, names, code.co_code, table, code.co_consts)
+    return tuple, (("code",),), state
+
+
+def reduce_cell(look: Look, cell: types.CellType) -> Any:
+    try:
+        return tuple, (("cell",),), (cell.cell_contents,)
+    except ValueError:  # empty
+        return tuple, (("cell",),)
+
+
+def reduce_module(look: Look, module: types.ModuleType) -> Any:
+    name = types.ModuleType.__getattribute__(module, "__dict__").get("__name__")
+    return tuple, (("module", name if type(name) is str else ""),)
+
+
+def reduce_lock(look: Look, lock: Any) -> Any:
+    return tuple, (("lock", class_name(type(lock))),)
+
+
+def reduce_reference(look: Look, reference: Any) -> Any:
+    return tuple, (("weak",),), (reference(),)
+
+
+def reduce_cached(look: Look, f: Any) -> Any:
+    if importable(f, f.__module__, f.__qualname__):
+        return look.by_name(f, f.__qualname__)
+    return tuple, (("cached", f.__wrapped__),), (f.cache_info()[2:], f.__dict__)
+
+
+def reduce_class(look: Look, cls: Any) -> Any:
+    module, name = class_module(cls), type.__dict__["__qualname__"].__get__(cls)
+    if importable(cls, module, name):
+        return look.by_name(cls, name)
+    if module == "builtins":
+        return NotImplemented if cls in (type(None), type(...), type(NotImplemented)) else (
+            tuple, (("builtin", name),))  # fmt: skip
+    own = {
+        k: v for k, v in attributes(cls).items() if k not in CACHES and not is_generated(cls, k, v)
+    }
+    return tuple, (("class", type(cls), name, module, cls.__bases__),), own
+
+
+def reduce_array(look: Look, array: Any) -> Any:
+    owner = owner_of(array)
+    first = array.__array_interface__["data"][0]
+    start = owner.__array_interface__["data"][0]
+    token = look.memory.setdefault(start if array.size else id(array), [])
+    plain = array.dtype.names is None and not array.dtype.hasobject
+    kind = array.dtype.str if plain else array.dtype
+    shape = (kind, array.shape, array.strides, first - start, array.flags.writeable)
+    if array.dtype.hasobject:
+        return tuple, (("array", shape, token),), list(array.flat)
+    return tuple, (("array", shape, token, look.bytes_of(array)),)
+
+
+def reduce_frame(look: Look, frame: Any) -> Any:
+    """By columns, because reading a frame may move its columns in memory."""
+    cls, flags = class_name(type(frame)), frame.flags.allows_duplicate_labels
+    series = cls == "Series"
+    count = 1 if series else frame.shape[1]
+    arrays = (frame.array if series else frame.iloc[:, k].array for k in range(count))
+    names = frame.name if series else frame.columns
+    state = ([column(look, array) for array in arrays], names, frame.index, frame.attrs)
+    return tuple, (("frame", cls, flags),), state
+
+
+def column(look: Look, array: Any) -> Any:
+    look.check()
+    inner: Any = getattr(array, "_ndarray", None)
+    if type(inner) is not module_dict("numpy")["ndarray"]:
+        return array
+    kind = (class_name(type(array)), str(array.dtype), inner.dtype.str, inner.shape)
+    if inner.dtype.hasobject:
+        return kind, list(inner.flat)
+    return kind, look.bytes_of(inner)
+
+
+def reduce_tensor(look: Look, tensor: Any) -> Any:
+    torch, cls = module_dict("torch"), type(tensor)
+    if tensor.layout is not torch["strided"] or tensor.is_quantized or tensor.device.type == "meta":
+        return NotImplemented
+    with torch["no_grad"]():
+        flat = tensor.detach().contiguous().reshape(-1).view(torch["uint8"]).cpu().numpy()
+    storage = tensor.untyped_storage()
+    token = look.memory.setdefault((str(tensor.device), storage.data_ptr()), [])
+    shape = (str(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    where = (str(tensor.device), tensor.requires_grad, cls)
+    grad = tensor.grad if tensor.is_leaf else None
+    state = (grad, dict(tensor.__dict__))
+    return tuple, (("tensor", shape, where, token, look.bytes_of(flat)),), state
+
+
+def with_saver(how: Callable[[Any, Any], Any]) -> Callable[[Look, Any], Any]:
+    """A reduction of saved states that does not need the saver."""
+    return lambda look, obj: how(None, obj)
+
+
+HOW: dict[Any, Callable[[Look, Any], Any]] = {
+    types.FunctionType: reduce_function,
+    types.CodeType: reduce_code,
+    types.CellType: reduce_cell,
+    types.MethodType: with_saver(reduce_method),
+    types.ModuleType: reduce_module,
+    type(threading.Lock()): reduce_lock,
+    type(threading.RLock()): reduce_lock,
+    types.MappingProxyType: with_saver(reduce_view_of_dict),
+    staticmethod: with_saver(reduce_wrapped),
+    classmethod: with_saver(reduce_wrapped),
+    property: with_saver(reduce_property),
+    functools.cached_property: with_saver(reduce_cached_property),
+    type(functools.lru_cache(None)(abs)): reduce_cached,
+    weakref.ref: reduce_reference,
+    weakref.WeakKeyDictionary: with_saver(reduce_weak),
+    weakref.WeakValueDictionary: with_saver(reduce_weak),
+    weakref.WeakSet: with_saver(reduce_weak),
+}
+
+
+def differs(a: Look, b: Look, name: str) -> bool:
+    """Whether a variable differs between two looks. One without a digest counts as changed."""
+    first, second = a.digests.get(name), b.digests.get(name)
+    return first != second or first == ""
+
+
+def names_of(reasons: dict[str, str], most: int) -> list[dict[str, str]]:
+    return [{"name": short(n), "reason": why} for n, why in sorted(reasons.items())][:most]

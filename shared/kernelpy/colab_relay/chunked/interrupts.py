@@ -1,0 +1,101 @@
+"""Interrupts of a run's code, its calls of exit(), and what a traceback shows of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import types
+from typing import Any
+
+from .body import Loop, Setup
+
+# So long an interrupt waits for the end of an iteration, if iterations are at most half as long:
+# the round then ends between two iterations, and nothing is left half done.
+GRACE = 0.5
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt for SIGINT only while the user's code runs. Otherwise it delays the
+    interrupt: one between the end of an iteration and its count would make that iteration run
+    again. After an interrupt the round ends, even if the code caught the exception.
+
+    exit() and quit() are errors of the iteration that calls them: IPython would stop the kernel a
+    moment later, in the middle of another iteration."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.running: Setup | Loop | None = None
+        self.seen = False
+        self.short = False  # iterations are
+        self.timer: threading.Timer | None = None
+
+    def __enter__(self) -> Interrupts:
+        self.ask_exit = vars(self.shell).get("ask_exit")
+        self.keepkernel = getattr(self.shell, "keepkernel_on_exit", None)
+        self.shell.ask_exit = self.refuse_exit
+        try:
+            self.previous = signal.signal(signal.SIGINT, self.handle)
+        except ValueError:  # not in the main thread, so no interrupt arrives
+            self.previous = None
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer.join()
+        if self.previous is not None and signal.getsignal(signal.SIGINT) == self.handle:
+            signal.signal(signal.SIGINT, self.previous)
+        vars(self.shell).pop("ask_exit", None)
+        if self.ask_exit is not None:
+            self.shell.ask_exit = self.ask_exit
+
+    def handle(self, number: int, frame: Any) -> None:
+        first, self.seen = not self.seen, True
+        if first and self.short and self.running is not None:
+            main = threading.main_thread().ident
+            self.timer = threading.Timer(GRACE, signal.pthread_kill, (main, signal.SIGINT))
+            self.timer.daemon = True
+            self.timer.start()
+            return
+        while frame is not None:
+            if self.running is not None and frame.f_code is self.running.code:
+                raise KeyboardInterrupt
+            frame = frame.f_back
+
+    def check(self) -> None:
+        if self.seen:
+            raise Stopped
+
+    def refuse_exit(self) -> None:
+        self.shell.keepkernel_on_exit = self.keepkernel  # exit(keep_kernel) has changed it
+        raise Exit("exit() does not end a chunked run: use continue, or raise an error")
+
+
+class Stopped(KeyboardInterrupt):
+    """An interrupt that arrived between two iterations, or that an iteration caught."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["KeyboardInterrupt: interrupted between two iterations"]
+
+
+class Exit(BaseException):
+    """It is displayed as a SystemExit but is not one, because IPython displays a real one without
+    the lines that raised it."""
+
+
+Stopped.__name__ = Stopped.__qualname__ = "KeyboardInterrupt"
+Exit.__name__ = Exit.__qualname__ = "SystemExit"
+
+
+def hide_frames(shell: Any, error: BaseException, code: types.CodeType) -> None:
+    """Makes IPython show the error from the user's first line on, without our frames above it."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code is not code:
+        tb = tb.tb_next
+    if tb is None:
+        return
+    try:
+        lines = shell.InteractiveTB.structured_traceback(type(error), error, tb, tb_offset=0)
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+    except Exception:  # another IPython, or an error that takes no attribute
+        pass

@@ -1,0 +1,80 @@
+"""The variables of the notebook that a run's code uses, by name binding alone.
+
+Names that the loop binds or reads at its top level count, and those that functions in it read or
+bind as globals; so do identifiers in the text of magics, exec and the like. Functions of
+the notebook that the values reach count the same way. A temporary does not count: a name that every
+iteration binds, or that is the target of a for statement, and that nothing reads before that.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Iterable
+
+from ..state.save import IPYTHON_NAMES, is_module
+from .body import Loop, Setup
+from .digest import Look, guess, is_spent
+from .result import NAME as RESULT
+from .result import Result
+from .uses import used_by
+
+
+class Names:
+    """The names of a run."""
+
+    def __init__(self, shell: Any, setup: Setup, loop: Loop, result: Result) -> None:
+        self.shell = shell
+        uses, flow = loop.uses, loop.flow
+        self.of_loop, self.of_setup, self.opaque = uses.all, setup.uses.all, uses.opaque
+        read = self.of_loop if self.opaque else flow.exposed | uses.later | uses.texts
+        self.temporary = flow.temporary - read
+        # Only what they are in the end may matter.
+        self.unread = flow.stored - read - self.temporary
+        if not result.read:
+            self.temporary.add(RESULT)
+        self.refused: dict[str, str] = {}  # variables without a digest from now on, and why
+        self.costs: dict[str, float] = {}
+        self.functions: dict[int, tuple[types.CodeType, set[str]]] = {}
+
+    def look(self, seconds: float, added: Iterable[str]) -> Look:
+        """Looks at the run's variables: first at those that an iteration can reach. What only the
+        setup uses may still change, under another name, but does not matter to iterations."""
+        look, others = Look(self.shell, seconds), self.of_setup.union(added)
+        self.follow(look, self.of_loop, aside=False)
+        if self.opaque or not all(look.digests.values()):  # unsure what it reaches
+            self.follow(look, others, aside=False)
+        look.reached = set(look.candidates)
+        self.follow(look, others, aside=True)
+        look.finish()
+        self.costs.update(look.costs)
+        self.refused.update({name: look.reasons[name] for name in look.slow})
+        return look
+
+    def follow(self, look: Look, wanted: set[str], aside: bool) -> None:
+        """Looks at variables, the cheap ones first, and at those that their functions use."""
+        wanted, found = wanted - self.temporary - look.candidates - {"i"}, len(look.functions)
+        while wanted:
+            look.candidates |= wanted
+            present = [name for name in wanted if self.is_variable(name)]
+            costs = {n: self.costs.get(n) or guess(self.shell.user_ns[n]) for n in present}
+            for name in sorted(present, key=lambda name: (costs[name], name)):
+                look.add(name, self.refused.get(name, ""))
+                if (aside or name in self.unread) and not look.digests[name]:
+                    look.drop(name)  # it passes nothing on
+            wanted = {n for f in look.functions[found:] for n in self.used_by_function(f)}
+            wanted -= look.candidates | {"i"}
+            found = len(look.functions)
+
+    def is_variable(self, name: str) -> bool:
+        names, hidden = self.shell.user_ns, self.shell.user_ns_hidden
+        if name not in names or IPYTHON_NAMES.fullmatch(name) or is_module(names[name]):
+            return False
+        if is_spent(names[name], type(names[name])):
+            return False
+        return not (name in hidden and hidden[name] is names[name])
+
+    def used_by_function(self, f: types.FunctionType) -> set[str]:
+        code = f.__code__
+        if id(code) not in self.functions:
+            self.functions[id(code)] = code, used_by(code)
+        return self.functions[id(code)][1]

@@ -1,0 +1,476 @@
+"""Runs a chunked run in this kernel, as a job of the executor calls it: prepare once, then round
+after round. Markers among the outputs report what happened; the registry has what must last.
+
+A round looks at the run's variables at both of its ends (digest.py). What differs is carried: it
+must be there in a new kernel, so copies of it are written. What differs between two rounds was
+changed by other code, and the run stops and asks. So it does if an iteration did not end and had
+changed something. What another kernel recorded, it goes on from: see Life.get_ready.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from time import monotonic  # bound here: code may replace time.monotonic
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from .. import registry
+from ..safe import short
+from ..state.reasons import reason
+from . import randoms
+from .body import Loop, Setup
+from .copies import Copies, delete_all, load
+from .digest import Look, differs, names_of
+from .interrupts import GRACE, Interrupts, hide_frames
+from .markers import Markers
+from .names import Names
+from .result import NOTHING, Result
+from .values import encode
+
+FIRST_SECONDS = 0.5  # for the first look at the variables, whatever the share
+MIN_SECONDS = 0.1  # for any other
+ITERATION_SHARE = 0.01  # of an iteration's time, for a look before each one
+FEW = 20  # iterations whose time is not known well: a look before each costs at most MAX_FEW
+MAX_FEW = 0.005
+MAX_NAMES, MAX_NAME = 100, 100  # in a marker, and characters
+MAX_REASONS = 20
+
+lives: dict[str, Life] = {}  # the runs that were prepared in this kernel, by their keys
+
+
+def prepare(order: dict[str, Any]) -> None:
+    """Makes a run ready for its rounds, or reports why it can't go on."""
+    shell, key = get_ipython(), order["key"]
+    setup, loop = Setup(shell, order["setup"]), Loop(shell, order["loop"])
+    if order["replaces"]:
+        registry.runs().pop(order["replaces"], None)
+        delete_all(order["replaces"])
+    for old in [old for old in lives if old not in registry.runs()]:
+        del lives[old], registry.audits[old]
+    life = lives.setdefault(key, Life(shell, key))
+    registry.audits[key] = life.audit
+    life.take(order, setup, loop)
+    with Interrupts(shell) as interrupts:
+        life.prepare(interrupts)
+
+
+def round(key: str) -> None:
+    """Runs iterations for a while, unless none is left or may run."""
+    if key not in lives:
+        raise RuntimeError("this kernel has lost what prepared the run: call again")
+    with Interrupts(lives[key].shell) as interrupts:
+        lives[key].round(interrupts)
+
+
+class Life:
+    """A run in this kernel."""
+
+    def __init__(self, shell: Any, key: str) -> None:
+        self.shell, self.key = shell, key
+        self.entry: registry.Entry = {}
+        self.copies = Copies(shell, key)
+        # The look at the end of the last round; None if it says nothing about this moment.
+        self.last: Look | None = None
+        self.iterations = 0
+        self.worked = 0.0  # seconds of iterations
+        self.inside = False  # an iteration runs
+        self.seconds = 0.0  # of the last body
+
+    def take(self, order: dict[str, Any], setup: Setup, loop: Loop) -> None:
+        """Takes what a job is to do."""
+        self.order, self.setup, self.loop = order, setup, loop
+        self.result = Result(self.shell, setup, loop)
+        self.names = Names(self.shell, setup, loop, self.result)
+        self.independent = bool(order["independent"])
+        self.on_stop: str = order["on_stop"]  # "" as soon as it has answered
+        self.spent = 0.0  # seconds of looks
+        self.stopped = False  # no iteration may run until the next job
+        self.unkept: list[dict[str, str]] = []
+        self.copied: set[str] = set()  # variables that were loaded from a copy
+        start = order["marked"] if self.independent else order["done"]
+        entry = registry.runs().get(self.key)
+        if entry is not self.entry:  # a restored state replaced it
+            self.last = None
+        new = not entry or not entry.get("ran")
+        self.entry = registry.entry_of(self.key, start)
+        if new:
+            self.entry.update(done=start, carried=order["carried"])
+        elif self.independent:
+            self.entry["done"] = max(self.entry["done"], start)
+        complete(self.entry)
+        self.markers = Markers(self.shell, self.key, self.entry)
+
+    # Preparation
+
+    def prepare(self, interrupts: Interrupts) -> None:
+        self.copies.adopt(self.order["copy"]["path"] if self.order["copy"] else "")
+        self.markers.report("start", fresh=self.entry["setup"] != self.order["setup_sha256"])
+        self.get_ready(interrupts)
+        self.on_stop = ""
+
+    def get_ready(self, interrupts: Interrupts) -> bool:
+        """Whether iterations may run. Does what is needed for that and allowed, or reports why
+        they may not."""
+        here = bool(self.entry["setup"])
+        if here and not self.answer(interrupts):
+            return False
+        entry = self.entry
+        passed, done = entry["carried"] or [], entry["done"]
+        fresh = entry["setup"] != self.order["setup_sha256"]
+        if fresh and here:
+            self.run_setup(interrupts, keeping=passed)
+        elif fresh and passed and done and self.is_bound():
+            if not entry.get("ran") or self.on_stop == "restore" or self.copy_done() == done:
+                self.restore("variables_lost", passed, interrupts)
+            else:
+                self.stop("variables_lost", passed)
+        elif fresh:
+            self.run_setup(interrupts)
+            self.take_setup_values()
+        if self.stopped:
+            return False
+        if self.last is None:
+            self.take_as_left()
+        if fresh and not here and self.entry["done"]:
+            self.tell_anew()
+        return True
+
+    def is_bound(self) -> bool:
+        """Whether the run may go on only with what its iterations passed on."""
+        return not (self.independent or self.on_stop == "continue")
+
+    def copy_done(self) -> int:
+        return self.order["copy"]["done"] if self.order["copy"] else -1
+
+    def answer(self, interrupts: Interrupts) -> bool:
+        """Does what the order says about variables that are not as they should be. Returns whether
+        the run can go on."""
+        entry, answer = self.entry, self.on_stop
+        if self.independent:
+            entry["incomplete"] = entry["lost"] = []
+            self.last = None
+            return True
+        if entry["incomplete"] and answer == "restore":
+            self.restore("iteration_incomplete", entry["incomplete"], interrupts)
+            return not self.stopped
+        if entry["incomplete"] and answer not in ("again", "skip"):
+            self.stop("iteration_incomplete", entry["incomplete"])
+            return False
+        if entry["incomplete"] and answer == "skip":
+            entry["done"] += 1
+            self.markers.report("done", count=1, seconds=0.0, slowest=0.0)
+        entry["incomplete"] = []
+        changed = self.changed_by_others()
+        if changed and answer == "restore":
+            self.restore("variables_changed", changed, interrupts)
+        elif changed and answer not in ("accept", "continue"):
+            self.stop("variables_changed", changed)
+        elif changed:
+            self.last = None
+        if not self.stopped:
+            self.entry["lost"] = []
+        return not self.stopped
+
+    def stop(self, why: str, names: list[str], **more: str) -> None:
+        self.stopped = True
+        self.markers.report("stopped", reason=why, names=listed(names), **more)
+
+    def run_setup(self, interrupts: Interrupts, keeping: list[str] | None = None) -> None:
+        """Runs the setup code. What iterations pass on stays as it is, if it is here."""
+        entry, names, self.last = self.entry, self.shell.user_ns, None
+        kept = {name: names[name] for name in keeping or () if name in names}
+        states = entry["random"] if keeping else None
+        entry["setup"] = ""
+        before = dict(names)
+        try:
+            with randoms.own(None, self.key, lambda now: entry.update(random=now)):
+                seconds = self.step(self.setup, interrupts)
+        except BaseException:
+            self.markers.report("setup_failed", seconds=self.seconds)
+            raise
+        names.update(kept)
+        if keeping and states:
+            entry["random"] = states
+        added = [n for n in names if type(n) is str and names[n] is not before.get(n, before)]
+        entry["added"] = sorted(n for n in added if n != "i" and self.names.is_variable(n))
+        entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
+        self.markers.report("setup", seconds=seconds)
+
+    def take_setup_values(self) -> None:
+        """Nothing is carried, but the setup need not make the same values again."""
+        mine = self.copies.setup == self.order["setup_sha256"]
+        copy = self.copies.newest if mine else self.order["copy"]
+        if copy and self.is_bound() and self.entry["done"]:
+            try:
+                found = load(self.shell, copy, self.key)
+                self.entry["random"], self.copied = found["random"], set(found["copied"])
+            except Exception:  # as if there were no copy
+                pass
+
+    def restore(self, why: str, names: list[str], interrupts: Interrupts) -> None:
+        """Loads the copy, after the setup code in a new kernel, or stops."""
+        copy, setup = self.order["copy"], self.order["setup_sha256"]
+        if copy is None or not os.path.exists(copy["path"]):
+            self.stop(why, names)
+            return
+        here = self.entry["setup"] == setup
+        try:
+            if not here:
+                self.run_setup(interrupts)
+            found = self.load()
+            wanted = {n for n in names if n.isidentifier()}
+            if here and not wanted <= {*found["copied"], *found.get("absent", ())}:
+                self.run_setup(interrupts)
+                found = self.load()
+        except (KeyboardInterrupt, Exception) as e:  # damaged, or what the file's code raises
+            if here:  # as before, because loading is undone if it fails
+                self.entry["setup"] = setup
+            if isinstance(e, KeyboardInterrupt):
+                raise
+            self.stop(why, names, detail=short(reason(e, "loading the copy")))
+            return
+        found.update(setup=setup, ran=True)
+        self.copied = set(found.pop("copied"))
+        registry.update({self.key: found})
+        self.use(found)
+        self.names.refused.clear()
+        self.markers.report("restored")
+
+    def load(self) -> registry.Entry:
+        self.entry["setup"] = ""
+        return load(self.shell, self.order["copy"], self.key)
+
+    def use(self, entry: registry.Entry) -> None:
+        """Goes on with another entry."""
+        complete(entry)
+        self.entry = self.markers.entry = entry
+        self.last = None
+
+    def tell_anew(self) -> None:
+        """Names what iterations use as this kernel's setup made it, because no copy had it. A
+        function or class is the same wherever its code ran."""
+        look, names = self.last, self.shell.user_ns
+        if look is None or not self.is_bound():
+            return
+        mine = look.reached & look.digests.keys() - self.copied
+        anew = [n for n in sorted(mine) if not isinstance(names[n], (types.FunctionType, type))]
+        if anew:
+            self.markers.report("anew", names=listed(anew))
+
+    # Looks at the variables
+
+    def look(self, seconds: float | None = None) -> Look:
+        if seconds is None:
+            left = FIRST_SECONDS + self.order["keep"]["share"] * self.worked - self.spent
+            seconds = max(MIN_SECONDS, left) if self.last else FIRST_SECONDS
+        look = self.names.look(seconds, self.entry["added"])
+        self.spent += look.seconds
+        return look
+
+    def take_as_left(self) -> None:
+        """Takes the variables as they are now for those that the run left."""
+        self.last = self.start = self.look()
+        self.note(self.last)
+        if self.entry.get("ran"):
+            self.entry["ran"] = True
+        if self.last.reasons and not self.independent:
+            self.markers.report("variables", unkept=names_of(self.last.reasons, MAX_REASONS))
+
+    def note(self, look: Look) -> None:
+        carried = self.entry["carried"] or []
+        self.entry["names"] = sorted(look.reached & look.digests.keys())
+        names = self.shell.user_ns
+        self.entry["absent"] = [n for n in carried if n.isidentifier() and n not in names]
+
+    def changed_by_others(self) -> list[str]:
+        """The variables that are not as the last round left them, and, if a state was restored,
+        those that did not come with it."""
+        last, lost = self.last, self.entry["lost"]
+        if last is None or lost:
+            unknown = self.entry.get("ran") is True  # what ran the last round is not in memory
+            return lost or (self.entry["names"] if unknown else [])
+        looks = [self.look()]
+        changed = self.changes(last, looks[0])
+        if changed:  # some digests change by themselves
+            looks += [self.look(), self.look()]
+            now = set(self.changes(last, looks[1])) & set(self.changes(last, looks[2]))
+            for name in sorted(now):
+                if differs(looks[1], looks[2], name) and looks[2].digests.get(name):
+                    self.names.refused[name] = "comparing it gives another result each time"
+            changed = [
+                n for n in sorted(now)
+                if n not in self.names.refused or last.ids.get(n) != looks[2].ids.get(n)
+            ]  # fmt: skip
+        self.start = looks[-1]
+        return changed
+
+    def changes(self, last: Look, now: Look) -> list[str]:
+        """What differs. Of a variable without a digest, another object does."""
+        found = [n for n in sorted(last.reached) if differs(last, now, n)]
+        return [
+            n for n in found
+            if "" not in (last.digests.get(n), now.digests.get(n))
+            or last.ids.get(n) != now.ids.get(n)
+        ]  # fmt: skip
+
+    def audit(self) -> list[str]:
+        """What other code has changed up to now, for a state that is saved now."""
+        if self.last is None or registry.runs().get(self.key) is not self.entry:
+            return []
+        try:
+            return self.changes(self.last, self.look())
+        except Exception:
+            return []
+
+    # Rounds
+
+    def round(self, interrupts: Interrupts) -> None:
+        if registry.runs().get(self.key) is not self.entry:
+            self.follow_registry()
+        self.entry["again"] = False
+        if self.stopped or not self.get_ready(interrupts):
+            return
+        entry = self.entry
+        if entry["done"] < self.order["n"]:
+            self.iterate_and_compare(interrupts)
+        if entry["done"] >= self.order["n"]:
+            self.copies.delete()
+            self.markers.report("finished")
+        entry["again"] = entry["done"] < self.order["n"]
+
+    def follow_registry(self) -> None:
+        """Goes on where a restored state has taken the run, or other code has deleted its entry."""
+        entry = registry.entry_of(self.key, self.entry["done"])
+        entry.setdefault("carried", self.entry["carried"])
+        self.use(entry)
+
+    def iterate_and_compare(self, interrupts: Interrupts) -> None:
+        entry = self.entry
+        self.last = None  # it may hold large values
+        self.before = self.snapshot = (entry["done"], self.start, entry["random"])
+        known = {name: id(value) for name, value in self.shell.user_ns.items()}
+        self.inside, began, failed = False, monotonic(), True
+        try:
+            with randoms.own(entry["random"], self.key, lambda now: entry.update(random=now)):
+                self.iterate(interrupts)
+            failed = False
+        finally:
+            entry["ran"] = True
+            self.worked += monotonic() - began
+            self.note_added(known)
+            self.markers.flush()
+            if failed and self.inside:
+                self.fail()
+            else:  # also after an interrupt between two iterations
+                self.end()
+
+    def note_added(self, known: dict[str, int]) -> None:
+        """Names that iterations bound without mentioning them, such as by exec."""
+        names, temporary = self.shell.user_ns, self.names.temporary
+        added = {
+            n for n, value in names.items()
+            if type(n) is str and known.get(n) != id(value) and n != "i"
+            and n not in temporary and self.names.is_variable(n)
+        }  # fmt: skip
+        if not added <= set(self.entry["added"]):
+            self.entry["added"] = sorted(added.union(self.entry["added"]))
+
+    def fail(self) -> None:
+        """Reports the iteration that did not end, and what it has changed, as far as that can be
+        told apart from what the iterations before it did."""
+        entry, (at, look, states) = self.entry, self.snapshot
+        now = self.look()
+        changed = [n for n in sorted(look.reached | now.reached) if differs(look, now, n)]
+        if at != entry["done"]:
+            changed += randoms.changed(states, entry["random"])
+        if self.independent:
+            changed = []
+        if not changed:
+            entry["random"] = states
+        entry["incomplete"] = changed
+        self.end(now, report=not changed)
+        self.markers.report(
+            "failed", iteration=entry["done"], seconds=self.seconds, changed=listed(changed)
+        )
+
+    def end(self, now: Look | None = None, report: bool = True) -> None:
+        """Records what the round left. Only now its iterations count in another kernel."""
+        entry, (_, start, states) = self.entry, self.before
+        now = now or self.look()
+        found = {n for n in start.candidates | now.candidates if differs(start, now, n)}
+        found.update(randoms.changed(states, entry["random"]))
+        entry["carried"] = sorted(found.union(entry["carried"] or ()))
+        self.last = now
+        self.note(now)
+        if not report:
+            return
+        kept = None
+        if not self.independent and entry["done"] < self.order["n"]:
+            kept, unkept = self.copies.keep(entry, now, self.order["keep"], self.worked)
+            if kept or unkept:
+                self.unkept = unkept
+        carried = listed(entry["carried"])
+        self.markers.report("round", carried=carried, unkept=self.unkept, kept=kept)
+
+    def iterate(self, interrupts: Interrupts) -> None:
+        began, first = monotonic(), self.entry["done"]
+        end = min(self.order["n"], first + max(1, self.order["batch_size"]))
+        for i in range(first, end):
+            spent = monotonic() - began
+            if i > first and spent + spent / (i - first) / 2 > self.order["seconds"]:
+                break
+            interrupts.check()
+            mean = (self.worked + spent) / self.iterations if self.iterations else 0.0
+            interrupts.short = self.iterations > 0 and mean < GRACE / 2
+            if i > first and self.may_look(mean):
+                self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
+            self.inside = True
+            self.once(i, interrupts)
+            self.inside = False
+            self.iterations += 1
+        interrupts.check()
+
+    def may_look(self, mean: float) -> bool:
+        if self.independent:
+            return False
+        cost = self.snapshot[1].seconds
+        return cost < ITERATION_SHARE * mean or self.iterations < FEW and cost < MAX_FEW
+
+    def once(self, i: int, interrupts: Interrupts) -> None:
+        self.shell.user_ns["i"] = i
+        self.result.before()
+        try:
+            seconds = self.step(self.loop, interrupts)
+        finally:
+            given = self.result.after()
+        self.entry["done"] = i + 1
+        self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
+
+    def step(self, body: Setup | Loop, interrupts: Interrupts) -> float:
+        """Runs a body in the user's namespace and returns the seconds it took."""
+        began = monotonic()
+        try:
+            interrupts.running = body
+            exec(body.code, self.shell.user_ns)
+        except BaseException as error:
+            interrupts.seen = False  # the error is its result
+            hide_frames(self.shell, error, body.code)
+            raise
+        finally:
+            interrupts.running = None
+            self.seconds = monotonic() - began
+        return self.seconds
+
+
+def complete(entry: registry.Entry) -> None:
+    """Adds the fields that an entry lacks."""
+    for field in ("names", "absent", "added", "incomplete", "lost"):
+        entry.setdefault(field, [])
+    for field in ("carried", "random"):
+        entry.setdefault(field, None)
+
+
+def listed(names: list[str]) -> list[str]:
+    return [short(name, MAX_NAME) for name in names[:MAX_NAMES]]

@@ -1,0 +1,310 @@
+"""Modules that a program gets anew because their files changed."""
+
+import glob
+import importlib
+import os
+import shutil
+import sys
+import sysconfig
+import types
+
+import pytest
+from colab_relay import anew, script
+from edits import ANEW, edit, notes, write
+
+
+@pytest.mark.parametrize("bytecode", [False, True])
+def test_an_edited_module_is_imported_anew(run, monkeypatch, bytecode):
+    monkeypatch.setattr(sys, "dont_write_bytecode", not bytecode)
+    write("helpers.py", "def f(): return 1\n")
+    main = "from helpers import f\nprint(f())"
+    assert run(main) == ("1", "", None)
+    assert os.path.exists("__pycache__") == bytecode
+    edit("helpers.py", "def f(): return 2\n")
+    assert run(main) == ("2", ANEW + "helpers", None)
+    assert run(main) == ("2", "", None)
+
+
+def test_unchanged_modules_keep_their_state(run):
+    write("state.py", "seen = []\n")
+    write("helpers.py", "x = 1\n")
+    assert run("import helpers, state\nstate.seen.append(1)\nprint(state.seen)")[0] == "[1]"
+    edit("helpers.py", "x = 2\n")
+    main = "import helpers, state\nprint(helpers.x, state.seen)"
+    assert run(main) == ("2 [1]", ANEW + "helpers", None)
+    os.utime("helpers.py")  # a touched file has not changed
+    assert run(main) == ("2 [1]", "", None)
+
+
+def test_a_loader_of_plugins_gets_the_new_ones(run):
+    write("plugs/__init__.py", "")
+    write("plugs/zeta.py", "def run(): return 1\n")
+    write(
+        "loader.py",
+        "import importlib, os\n"
+        "RUN = {n: importlib.import_module('plugs.' + n[:-3]).run\n"
+        "       for n in os.listdir('plugs') if n.startswith('z')}\n",
+    )
+    main = "import loader\nprint(loader.RUN['zeta.py']())"
+    assert run(main)[0] == "1"
+    edit("plugs/zeta.py", "def run(): return 2\n")
+    assert run(main)[0] == "2"
+
+
+def test_a_table_of_functions_counts_as_a_use(run):
+    write("m.py", "def f(): return 1\n")
+    write("table.py", "RUN = {}\n")
+    main = "import m, table\ntable.RUN.setdefault('f', m.f)\nprint(table.RUN['f']())"
+    assert run(main)[0] == "1"
+    edit("m.py", "def f(): return 2\n")
+    assert run(main)[0] == "2"
+
+
+def test_a_reload_of_an_unchanged_module_is_no_change(shell, run):
+    write("state.py", "try:\n    seen\nexcept NameError:\n    seen = []\n")
+    run("import state")
+    shell.run("import importlib, state; importlib.reload(state); state.seen.append(1)")
+    assert run("import state\nprint(state.seen)") == ("[1]", "", None)
+
+
+def test_a_module_that_another_thread_imports_is_left_alone(shell, run):
+    write("slow.py", "import sys\nsys.half.set()\nsys.go.wait(60)\nx = 1\n")
+    shell.run(
+        "import sys, threading\nsys.half, sys.go = threading.Event(), threading.Event()\n"
+        "failed = []\n"
+        "def load():\n    try:\n        import slow\n    except BaseException as e:\n"
+        "        failed.append(e)\n"
+        "loading = threading.Thread(target=load)\nloading.start()\nheld = sys.half.wait(60)"
+    )
+    write("slow.py", "x = 2\n")
+    assert run("print('ran')")[0] == "ran"
+    shell.run("sys.go.set(); loading.join(); assert failed == [], failed")
+
+
+def test_what_a_cell_imported_counts_too(shell, run):
+    write("helpers.py", "x = 1\n")
+    shell.run("import helpers\nhelpers.seen = True")
+    main = "import helpers\nprint(helpers.x, hasattr(helpers, 'seen'))"
+    assert run(main) == ("1 True", "", None)
+    shell.run("import helpers; assert helpers.x == 1")
+    edit("helpers.py", "x = 2\n")
+    shell.run("import helpers; assert helpers.x == 1")  # as in any notebook
+    assert run(main) == ("2 False", ANEW + "helpers", None)
+
+
+def test_a_file_may_change_while_the_run_that_imported_it_goes_on(run):
+    write("helpers.py", "x = 1\n")
+    write("new", "x = 2\n")
+    assert run("import helpers, os\nos.replace('new', 'helpers.py')\nprint(helpers.x)")[0] == "1"
+    assert run("import helpers\nprint(helpers.x)") == ("2", ANEW + "helpers", None)
+
+
+PACKAGES = {
+    "its __init__ uses it": ("from .sub import f\n", "import pkg\nprint(pkg.f())", "pkg"),
+    "its __init__ imports it": ("from . import sub\n", "import pkg\nprint(pkg.sub.f())", "pkg"),
+    "its __init__ finds it": (
+        "import importlib\nimportlib.import_module('.s' + 'ub', __name__)\n",
+        "import pkg\nprint(pkg.sub.f())",
+        "pkg",
+    ),
+    "its __init__ is empty": ("", "from pkg import sub\nprint(sub.f())", ""),
+    "imported by its name": ("", "import pkg.sub\nprint(pkg.sub.f())", ""),
+    "it has no __init__": (None, "from pkg.sub import f\nprint(f())", ""),
+}
+
+
+@pytest.mark.parametrize("case", PACKAGES)
+def test_a_module_of_a_package_changes(run, case):
+    init, main, with_it = PACKAGES[case]
+    if init is not None:
+        write("pkg/__init__.py", init)
+    write("pkg/sub.py", "def f(): return 1\n")
+    assert run(main) == ("1", "", None)
+    edit("pkg/sub.py", "def f(): return 2\n")
+    assert run(main) == ("2", ANEW + "pkg.sub", None)
+
+
+def test_a_package_is_imported_anew_as_a_whole(run):
+    write("pkg/__init__.py", "x = 1\n")
+    write("pkg/deep/__init__.py", "")
+    write("pkg/deep/sub.py", "y = 1\n")
+    main = "import pkg.deep.sub\nprint(pkg.x, pkg.deep.sub.y)"
+    assert run(main) == ("1 1", "", None)
+    edit("pkg/__init__.py", "x = 2\n")
+    assert run(main) == ("2 1", ANEW + "pkg", None)
+
+
+USERS = {
+    "a function": "from helpers import f\ndef show(): return f()\n",
+    "the module": "import helpers as h\ndef show(): return h.f()\n",
+    "a constant": "from helpers import x\ndef show(): return x\n",
+    "all of it": "from helpers import *\ndef show(): return x\n",
+    "by its name": "import importlib\nx = importlib.import_module('helpers').x\n"
+    "def show(): return x\n",
+    "by a part of its name": "import importlib\nh = importlib.import_module('help' + 'ers')\n"
+    "def show(): return h.x\n",
+    "in a function": "def show():\n    import helpers\n    return helpers.x\n",
+}
+
+
+@pytest.mark.parametrize("case", USERS)
+def test_what_uses_a_changed_module_is_imported_anew(run, case):
+    write("helpers.py", "x = 1\ndef f(): return x\n")
+    write("user.py", USERS[case])
+    write("over.py", "import user\ndef show(): return user.show()\n")
+    write("other.py", "seen = []\n")
+    main = "import over, other\nother.seen.append(0)\nprint(over.show(), len(other.seen))"
+    assert run(main) == ("1 1", "", None)
+    edit("helpers.py", "x = 2\ndef f(): return x\n")
+    assert run(main) == ("2 2", ANEW + "helpers", None)
+
+
+def test_relative_imports_lead_to_their_modules():
+    source = "from . import a\nfrom .b import c\nfrom .. import d\nfrom ..e import f\nimport g.h\n"
+    found = anew.imports(source, "x.y")
+    assert {"x.y.a", "x.y.b", "x.y.b.c", "x.d", "x.e", "x.e.f", "g", "g.h", "x", "x.y"} <= found
+    assert anew.imports("from ...... import a", "x") == {"", ".a"}
+
+
+def test_a_module_whose_file_is_gone_is_not_there(run):
+    write("helpers.py", "x = 1\n")
+    write("user.py", "import helpers\n")
+    assert run("import user")[2] is None
+    os.remove("helpers.py")
+    _, note, error = run("import user")
+    assert type(error) is ModuleNotFoundError
+    assert note == "no longer loaded because its file is gone: helpers"
+
+
+def test_a_module_becomes_a_package_and_a_folder_too(run):
+    write("helpers.py", "x = 1\n")
+    write("folder/sub.py", "y = 1\n")
+    main = "import helpers, folder.sub\nprint(helpers.x, getattr(folder, 'z', 0))"
+    assert run(main) == ("1 0", "", None)
+    write("helpers/__init__.py", "x = 2\n")
+    write("folder/__init__.py", "z = 3\n")
+    assert run(main) == ("2 3", notes("helpers", "folder"), None)
+
+
+def test_a_compiled_module_needs_a_restart(run):
+    found = glob.glob(os.path.join(sysconfig.get_config_var("DESTSHARED"), "xxlimited.*"))
+    assert found, "this Python has no module xxlimited, which the test copies"
+    name = os.path.basename(found[0])
+    shutil.copy(found[0], name)
+    write("user.py", "import xxlimited\n")
+    assert run("import user")[1:] == ("", None)
+    shutil.copy(found[0], "new")
+    with open("new", "ab") as file:
+        file.write(b"\0")
+    os.replace("new", name)
+    loaded = sys.modules["xxlimited"]
+    for _ in range(2):
+        note = run("import user")[1]
+        assert note.startswith("still the old version, because the kernel cannot load compiled")
+        assert note.endswith(": xxlimited; to get the new one: colab-relay restart")
+        assert sys.modules["xxlimited"] is loaded
+
+
+def test_a_syntax_error_is_the_programs_own(run):
+    write("helpers.py", "x = 1\n")
+    main = "import helpers\nprint(helpers.x)"
+    run(main)
+    edit("helpers.py", "x = (\n")
+    _, note, error = run(main)
+    assert (type(error), note) == (SyntaxError, ANEW + "helpers")
+    assert (type(run(main)[2]), run(main)[1]) == (SyntaxError, "")
+    edit("helpers.py", "x = 3\n")
+    assert run(main) == ("3", "", None)
+
+
+def test_a_program_that_cannot_start_changes_nothing(run):
+    write("helpers.py", "x = 1\n")
+    run("import helpers")
+    loaded = sys.modules["helpers"]
+    edit("helpers.py", "x = 2\n")
+    assert type(run("x = (")[2]) is SyntaxError
+    assert sys.modules["helpers"] is loaded
+
+
+def test_each_version_runs_once_and_only_when_it_is_imported(run):
+    write("helpers.py", "open('runs', 'a').write('1')\n")
+    run("import helpers")
+    edit("helpers.py", "open('runs', 'a').write('2')\n")
+    assert run("print(open('runs').read())") == ("1", "", None)
+    assert run("import helpers\nprint(open('runs').read())")[0] == "12"
+    assert run("import helpers\nprint(open('runs').read())") == ("12", "", None)
+
+
+def test_a_note_names_only_what_the_program_imports(shell, run):
+    for name in "one", "two", "three":
+        write(name + ".py", "x = 1\n")
+    write("user.py", "import two\n")
+    run("import one, three, user")
+    for name in "one", "two", "three":
+        edit(name + ".py", "x = 2\n")
+    assert run("print(1)") == ("1", "", None)
+    assert run("if 0:\n    import one\nimport user\nprint(user.two.x)") == ("2", ANEW + "two", None)
+    shell.run("import one; assert one.x == 2")
+    assert run("import one, three") == ("", notes("one", "three"), None)  # the cell told of one
+    assert run("import one, three") == ("", "", None)
+
+
+def test_a_cell_after_import_anew_gets_the_new_module_with_a_note(shell, run, capsys):
+    write("helpers.py", "x = 1\n")
+    shell.run("import helpers")
+    edit("helpers.py", "x = 2\n")
+    for _ in range(2):
+        script.import_anew()  # as before a cell that brings files along
+    capsys.readouterr()
+    shell.run("import helpers; assert helpers.x == 2")
+    assert ANEW + "helpers" in "".join(capsys.readouterr())
+    shell.run("import helpers")
+    assert ANEW not in "".join(capsys.readouterr())
+    assert run("import helpers\nprint(helpers.x)") == ("2", "", None)
+
+
+def test_a_note_names_a_few_modules(run):
+    names = [f"m{i:02}" for i in range(anew.MAX_NAMED + 2)]
+    for name in names:
+        write(name + ".py", "x = 1\n")
+    main = "\n".join(f"import {name}" for name in names)
+    run(main)
+    for name in names:
+        edit(name + ".py", "x = 2\n")
+    want = notes(*names[: anew.MAX_NAMED]) + "; further ones are not named"
+    assert run(main) == ("", want, None)
+
+
+def test_modules_that_are_strange_are_no_matter(run):
+    class Strange(types.ModuleType):
+        def __getattribute__(self, name):
+            raise RuntimeError(name)
+
+        __getattr__ = __delattr__ = __setattr__ = __getattribute__
+
+    write("helpers.py", "x = 1\n")
+    run("import helpers")
+    sys.modules.update(strange=Strange("strange"), no_module=object(), nothing=None)
+    sys.modules["strange.helpers"] = sys.modules["helpers"]
+    edit("helpers.py", "x = 2\n")
+    assert run("import helpers\nprint(helpers.x)") == ("2", ANEW + "helpers", None)
+
+
+def test_a_failing_search_does_not_stop_the_program(run, monkeypatch):
+    monkeypatch.setattr(anew, "Search", None)
+    note = "changed modules were not looked for: TypeError"
+    assert run("print(1)") == ("1", note, None)
+
+
+def test_the_working_folder_comes_first_while_a_program_runs(run):
+    write("xdrlib.py", "x = 'own'\n")
+    write("later.py", "x = 'later'\n")
+    write("deeper/file", "")
+    sys.path.remove("")
+    before = list(sys.path)
+    main = "import os, sys\nos.chdir('deeper')\nimport later, xdrlib\nprint(later.x, xdrlib.x)"
+    assert run(main) == ("later own", "", None)
+    assert sys.path == before
+    assert run("import sys\nsys.path = None") == ("", "", None)
+    sys.path = before
+    importlib.invalidate_caches()

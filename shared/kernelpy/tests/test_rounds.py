@@ -1,0 +1,495 @@
+"""What a chunked run does about other code, exceptions and new kernels."""
+
+import os
+import random
+import signal
+import sys
+import types
+
+import pytest
+from colab_relay import cleanup, registry
+from colab_relay.chunked import interrupts, markers
+from colab_relay.chunked import run as rounds
+from colab_relay.chunked.body import Loop, Setup
+from colab_relay.chunked.names import Names
+from colab_relay.chunked.result import Result
+from colab_relay.state import operate, trial
+from conftest import new_ipython
+
+
+class Run:
+    """A run as a relay sees it."""
+
+    def __init__(self, shell, setup, loop, n=12, key="run", **more):
+        self.shell, self.key, self.stop = shell, key, None
+        self.events, self.results, self.unkept, self.anew = [], [], [], []
+        self.spec = {
+            "key": key, "setup": setup, "loop": loop, "setup_sha256": "of " + setup,
+            "loop_sha256": loop, "n": n, "batch_size": 4, "seconds": 10, "done": 0, "marked": 0,
+            "carried": None, "independent": False, "replaces": "", "copy": None,
+            "keep": {"every": 0, "share": 1e9, "bytes": 64 << 20},
+        }  # fmt: skip
+        self.spec.update(more)
+
+    def prepare(self, on_stop=""):
+        self.step(lambda: rounds.prepare(dict(self.spec, on_stop=on_stop)))
+
+    def round(self):
+        self.step(lambda: rounds.round(self.key))
+        return registry.runs()[self.key].pop("again")
+
+    def step(self, call):
+        self.stop = None
+        try:
+            call()
+        finally:
+            for m in self.shell.displayed(markers.MIME):
+                self.read(m)
+
+    def read(self, m):
+        self.events.append(m["event"])
+        self.spec["marked"] = m["done"]
+        if m["event"] == "round":
+            self.spec.update(
+                done=m["done"], carried=m["carried"], copy=m["kept"] or self.spec["copy"]
+            )
+            self.unkept = m["unkept"]
+        elif m["event"] == "stopped":
+            self.stop = m["reason"], m["names"]
+        elif m["event"] == "variables":
+            self.unkept = m["unkept"]
+        elif m["event"] == "anew":
+            self.anew = m["names"]
+        elif m["event"] == "failed":
+            self.changed = m["changed"]
+        self.results += [(v["i"], v["result"]) for v in m.get("values", ())]
+
+    def finish(self, on_stop=None):
+        """Prepares again if on_stop is given, and runs rounds to the end, or to a stop."""
+        if on_stop is not None:
+            self.prepare(on_stop)
+        while self.stop is None and self.round():
+            pass
+        return self.stop or "finished"
+
+
+def new_kernel(shell):
+    """The kernel was killed, and another one began."""
+    registry.runs().clear()
+    rounds.lives.clear()
+    registry.audits.clear()
+    shell.use(new_ipython())
+    random.seed()
+
+
+@pytest.fixture(autouse=True)
+def no_lives():
+    yield
+    rounds.lives.clear()
+    registry.audits.clear()
+
+
+def begun(shell, setup, loop, **more):
+    """A run after its first round, of four iterations."""
+    run = Run(shell, setup, loop, **more)
+    run.prepare()
+    assert run.round()
+    return run
+
+
+def older_state(shell, run):
+    """Other code changes a variable, saves it, and restores it later."""
+    shell.run("total = -500")
+    report = operate.save()
+    shell.run("total = 77")
+    operate.restore(report["path"], report["manifest"]["bytes"], report["manifest"]["sha256"])
+
+
+OTHERS = {
+    "another run": lambda shell, run: Run(shell, "total = 1000", "total += 1", key="2").prepare(),
+    "other code": lambda shell, run: shell.run("total = 10**6"),
+    "an older state": older_state,
+    "a deletion": lambda shell, run: shell.run("del total"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_run_whose_variable_others_changed_stops(shell, name):
+    run = begun(shell, "total = 0", "total += 1\nresult = total", n=16)
+    OTHERS[name](shell, run)
+    assert run.finish() == ("variables_changed", ["total"])
+    assert run.finish("") == ("variables_changed", ["total"])  # nothing runs unasked
+    assert run.finish("restore") == "finished" and shell.names["total"] == 16
+    assert [value for _, value in run.results] == [str(n) for n in range(1, 17)]
+
+
+def test_a_run_that_another_release_began_is_not_trusted_unasked(shell):
+    run = begun(shell, "total = 0", "total += 1")
+    rounds.lives.clear()
+    assert run.finish("") == ("variables_changed", ["total"])
+    assert run.finish("accept") == "finished" and shell.names["total"] == 12
+
+
+def test_what_only_the_setup_uses_is_anybodys(shell):
+    setup = "raw = open('f', 'w')\nrows = [[0], [1]]\nrow = rows[0]"
+    run = begun(shell, setup, "row.append(i)", n=8)
+    assert run.unkept == [] and run.spec["carried"] == ["row", "rows"]
+    shell.run("raw = 'mine'")
+    run.prepare()
+    assert run.stop is None
+    new_kernel(shell)
+    assert run.finish("") == "finished" and shell.names["rows"][0] == [0, *range(8)]
+
+
+def test_values_as_others_left_them_are_accepted(shell):
+    run = begun(shell, "total = 0", "total += 1")
+    shell.run("total = 1000")
+    run.finish()
+    assert run.finish("accept") == "finished" and shell.names["total"] == 1008
+
+
+PASSED = {
+    "a number": ("total = 0", "total += i"),
+    "items": ("hist = {'loss': []}", "for k, v in hist.items(): v.append(i)"),
+    "get": ("hist = {'loss': []}", "hist.get('loss').append(i)"),
+    "enumerate": ("rows = [[], []]", "for k, r in enumerate(rows): r.append(i)"),
+    "random": ("import random\nrandom.seed(1)\nxs = []", "xs.append(random.random())"),
+    "numpy": ("import numpy as np\nnp.random.seed(1)\nxs = []", "xs.append(np.random.rand())"),
+    "a class": ("class C:\n    seen = []\n    def add(self, x): self.seen.append(x)", "C().add(i)"),
+    "a default": ("def f(x, xs=[]): xs.append(x); return len(xs)", "n = f(i)"),
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_a_new_kernel_goes_on_with_what_was_passed_on(shell, name):
+    setup, loop = PASSED[name]
+    shown = "\nresult = repr([%s])" % {
+        "a number": "total", "items": "hist", "get": "hist", "enumerate": "rows",
+        "a class": "C.seen", "a default": "f.__defaults__",
+    }.get(name, "xs")  # fmt: skip
+    alone = Run(shell, setup, loop + shown, n=14)
+    assert alone.finish("") == "finished"
+    shell.run("%reset -f")
+    run = begun(shell, setup, loop + shown, n=14, key="killed")
+    assert run.spec["copy"]["done"] == 4
+    new_kernel(shell)
+    assert run.finish("") == "finished" and "restored" in run.events
+    assert run.results == alone.results
+
+
+def test_a_new_kernel_without_a_copy_stops(shell):
+    run = begun(shell, "total = 0", "total += 1")
+    new_kernel(shell)
+    run.spec["copy"] = None
+    run.prepare()
+    assert run.stop == ("variables_lost", ["total"]) and "setup" not in run.events[-2:]
+    assert run.round() is False and run.stop is None and "total" not in shell.names
+    assert run.finish("continue") == "finished" and shell.names["total"] == 8
+
+
+def test_a_damaged_copy_changes_nothing(shell):
+    run = begun(shell, "total = 0", "total += 1")
+    with open(run.spec["copy"]["path"], "r+b") as file:
+        file.seek(40)
+        file.write(b"damaged")
+    new_kernel(shell)
+    assert run.finish("") == ("variables_lost", ["total"])
+    assert registry.runs()["run"]["setup"] == ""
+
+
+def test_what_the_setup_would_not_make_again_is_kept(shell, monkeypatch):
+    monkeypatch.setenv("NUMBER", "1")
+    run = begun(shell, "import os\nw = os.environ['NUMBER']\ntotal = 0", "total += 1\nresult = w")
+    monkeypatch.setenv("NUMBER", "2")
+    new_kernel(shell)
+    assert run.finish("") == "finished" and shell.names["w"] == "1"
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_the_setups_values_stay_or_are_named_if_nothing_is_passed_on(shell, monkeypatch, copied):
+    setup = "import os\nw = os.environ['NUMBER']\ndef f(): return w"
+    monkeypatch.setenv("NUMBER", "1")
+    run = begun(shell, setup, "result = f()")
+    assert run.spec["carried"] == [] and run.anew == []
+    monkeypatch.setenv("NUMBER", "2")
+    new_kernel(shell)
+    run.spec["copy"] = run.spec["copy"] if copied else None
+    assert run.finish("") == "finished" and run.results[-1] == (11, '"1"' if copied else '"2"')
+    assert run.anew == ([] if copied else ["w"]) and len(run.results) == 12
+
+
+def test_what_another_cell_defined_is_followed(shell):
+    shell.run("seen = []\nn = 0\ndef add(x): seen.append(x)")
+    shell.run("class Base:\n  def step(self):\n    global n\n    n += 1")
+    run = begun(shell, "class Mine(Base): pass\nm = Mine()", "add(i); m.step()")
+    assert run.spec["carried"] == ["n", "seen"]
+    shell.run("seen.clear(); Base.step = print")
+    assert run.finish() == ("variables_changed", ["m", "seen"])
+
+
+def test_what_passes_nothing_on_goes_on_in_a_new_kernel(shell):
+    loop = (
+        "import os\nfh = open(os.devnull)\ng = (x for x in range(i))\nf = lambda: i\n"
+        "with open(os.devnull) as other: text = other.read()\nresult = sum(g) + f()"
+    )
+    run = begun(shell, "", loop)
+    assert run.spec["carried"] == [] and run.unkept == []
+    new_kernel(shell)
+    assert run.finish("") == "finished" and [i for i, _ in run.results] == list(range(12))
+
+
+def test_what_cannot_be_kept_is_told_before_the_first_iteration(shell):
+    run = Run(shell, "g = (x for x in range(99))", "n = next(g)")
+    run.prepare()
+    assert [u["name"] for u in run.unkept] == ["g"] and "generator" in run.unkept[0]["reason"]
+    run.round()
+    assert run.spec["carried"] == ["g"] and run.spec["copy"] is None
+    new_kernel(shell)
+    assert run.finish("") == ("variables_lost", ["g"])
+
+
+FAILS = "if i == 5 and not os.path.exists('told'):\n    open('told', 'w').close()\n    1 / 0\n"
+
+
+def test_an_iteration_that_changed_something_is_not_tried_again_unasked(shell):
+    loop = "total += 1\n" + FAILS
+    for answer, total in {"again": 13, "skip": 12, "restore": 12}.items():
+        run = begun(shell, "import os\ntotal = 0", loop, key=answer)
+        with pytest.raises(ZeroDivisionError):
+            run.round()
+        assert run.changed == ["total"]
+        assert run.finish("") == ("iteration_incomplete", ["total"])
+        assert run.finish(answer) == "finished" and shell.names["total"] == total
+        os.remove("told")
+
+
+def test_an_iteration_that_changed_nothing_is_tried_again(shell):
+    setup = "import os, random\nrandom.seed(3)\ntotal = 0"
+    run = begun(shell, setup, "x = random.random()\n" + FAILS + "total += x\nresult = total")
+    with pytest.raises(ZeroDivisionError):
+        run.round()
+    assert run.changed == [] and run.spec["done"] == 5  # iteration 4 is recorded
+    random.seed(3)
+    want = sum(random.random() for _ in range(12))
+    assert run.finish("") == "finished" and abs(shell.names["total"] - want) < 1e-9
+
+
+def test_a_short_iteration_ends_before_an_interrupt(shell):
+    loop = "if i == 6: signal.raise_signal(signal.SIGINT)\ntotal += 1"
+    run = begun(shell, "import signal\ntotal = 0", loop)
+    with pytest.raises(KeyboardInterrupt):
+        run.round()
+    assert run.spec["done"] == 7 and "failed" not in run.events
+    assert run.finish("") == "finished" and shell.names["total"] == 12
+
+
+def test_a_long_iteration_is_interrupted(shell, monkeypatch):
+    monkeypatch.setattr(interrupts, "GRACE", 0.05)
+    hangs = "if i == 6:\n    signal.raise_signal(signal.SIGINT)\n    threading.Event().wait(60)"
+    loop = "total += 1\n" + hangs
+    run = begun(shell, "import signal, threading\ntotal = 0", loop)
+    with pytest.raises(KeyboardInterrupt):
+        run.round()
+    assert run.changed == ["total"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_nobodys_random_numbers_disturb_anybodys(shell):
+    run = begun(shell, "import random\nrandom.seed(1)", "result = random.random()")
+    random.seed(5)
+    first = [random.random() for _ in range(3)]
+    random.seed(5)
+    run.round()
+    assert [random.random() for _ in range(3)] == first
+    run.finish()
+    random.seed(1)
+    assert [float(v) for _, v in run.results] == [random.random() for _ in range(12)]
+
+
+def test_numbers_drawn_through_imported_names_go_on(shell):
+    setup = "from random import random, seed\nseed(1)\ntotal = 0"
+    run = begun(shell, setup, "total += random()\nresult = total")
+    shell.run("import random as others; others.random()")
+    assert run.round()
+    new_kernel(shell)
+    run.prepare()
+    run.finish()
+    assert run.stop is None
+    random.seed(1)
+    assert float(run.results[-1][1]) == pytest.approx(sum(random.random() for _ in range(12)))
+
+
+class Torch:
+    """As much of torch as a run's random states need. This stack has none."""
+
+    def __init__(self, monkeypatch):
+        import numpy
+
+        self.state, self.numpy = b"before", numpy
+        module, random = types.ModuleType("torch"), types.ModuleType("torch.random")
+        module.uint8, module.frombuffer = numpy.uint8, numpy.frombuffer
+        module.manual_seed, module.draw = self.seed, self.draw
+        random.get_rng_state, random.set_rng_state = self.get, self.set
+        monkeypatch.setitem(sys.modules, "torch", module)
+        monkeypatch.setitem(sys.modules, "torch.random", random)
+
+    def get(self):
+        tensor = self.numpy.frombuffer(self.state, self.numpy.uint8)
+        return types.SimpleNamespace(numpy=lambda: tensor)
+
+    def set(self, tensor):
+        self.state = tensor.tobytes()
+
+    def seed(self, number):
+        self.state = b"seeded"
+
+    def draw(self):
+        self.state += b"!"
+
+
+def test_a_run_has_its_own_states_of_torch(shell, monkeypatch):
+    torch = Torch(monkeypatch)
+    run = begun(shell, "import torch", "torch.draw()")
+    assert torch.state == b"before" and "the state of torch" in run.spec["carried"]
+    torch.state = b"other"
+    run.round()
+    assert (
+        torch.state == b"other" and registry.runs()["run"]["random"]["torch"] == b"seeded!!!!!!!!"
+    )
+
+
+def test_runs_that_do_not_seed_draw_other_numbers(shell):
+    one, two = [Run(shell, "import random", "result = random.random()", key=k) for k in "ab"]
+    assert one.finish("") == two.finish("") == "finished" and one.results != two.results
+
+
+def test_a_run_goes_back_with_a_restored_state(shell):
+    run = begun(shell, "total = 0", "total += 1\nif i > 6: total += late * 0\nif i > 5: late = i")
+    report = operate.save()
+    run.round()
+    manifest = report["manifest"]
+    operate.restore(report["path"], manifest["bytes"], manifest["sha256"])
+    assert "late" not in shell.names
+    assert run.finish() == "finished" and shell.names["total"] == 12
+
+
+def test_a_cleaned_up_kernel_asks_before_it_repeats_anything(shell):
+    run = begun(shell, "total = 0", "total += 1", keep={"every": 99, "share": 1, "bytes": 1 << 20})
+    run.round()
+    cleanup.cleanup()
+    assert run.finish() == ("variables_lost", ["total"])
+    assert run.finish("") == ("variables_lost", ["total"])
+    assert run.finish("restore") == "finished" and shell.names["total"] == 12
+
+
+def test_an_independent_run_goes_on_whatever_happens(shell):
+    run = begun(shell, "total = 0", "total += 1", independent=True)
+    shell.run("total = 'other'; total = 5")
+    run.round()
+    new_kernel(shell)
+    run.spec["done"] = 0
+    assert run.finish("") == "finished" and shell.names["total"] == 4
+
+
+def test_other_setup_code_leaves_what_was_passed_on(shell):
+    run = begun(shell, "total = 0\nstep = 1", "total += step")
+    run.spec.update(setup="total = 0\nstep = 10", setup_sha256="other")
+    assert run.finish("") == "finished" and shell.names["total"] == 4 + 80
+
+
+def test_the_newest_two_copies_stay_until_the_end(shell, tmp_path):
+    run = begun(shell, "total = 0", "total += 1", batch_size=1)
+    for _ in range(4):
+        run.round()
+    assert len(copies(tmp_path)) == 2
+    new_kernel(shell)
+    assert run.finish("") == "finished" and not copies(tmp_path)
+
+
+def copies(tmp_path):
+    return [name for name in os.listdir(str(tmp_path)) if name.startswith("colab-relay-state-")]
+
+
+def test_the_copies_of_a_run_that_was_replaced_go(shell, tmp_path):
+    begun(shell, "total = 0", "total += 1", key="old")
+    other = begun(shell, "total = 0", "total += 1", key="other")
+    new_kernel(shell)
+    Run(shell, "total = 0", "total += 1", key="new", replaces="old").prepare()
+    assert len(copies(tmp_path)) == 1 and os.path.exists(other.spec["copy"]["path"])
+
+
+def test_the_copies_of_a_run_that_nobody_continues_go_after_a_day(shell, tmp_path):
+    run = begun(shell, "total = 0", "total += 1", key="old")
+    os.utime(os.path.dirname(run.spec["copy"]["path"]), (1, 1))
+    new = begun(shell, "total = 0", "total += 1", key="new")
+    assert [os.path.basename(os.path.dirname(new.spec["copy"]["path"]))] == copies(tmp_path)
+
+
+def test_what_is_bound_at_times_and_never_read_counts(shell):
+    run = begun(shell, "", "if i == 2: best, fh = i, open('f', 'w')\nfor k in [i]: pass", n=8)
+    assert run.spec["carried"] == ["best"]
+    new_kernel(shell)
+    assert run.finish("") == "finished" and shell.names["best"] == 2
+
+
+TEMPORARY = {
+    "x = i": "x",
+    "x = y = i; print(x)": "x y",
+    "if i: x = 1\nelse: x = 2\nprint(x)": "x",
+    "if i: x = 1\nprint(x)": "",
+    "if i: continue\nx = 1\nprint(x)": "",
+    "x = 1\nif i: continue\nprint(x)": "x",
+    "x += 1": "",
+    "for x in y: print(x)": "x",
+    "for x in y: pass\nprint(x)": "",
+    "for x in y: z = x": "x",
+    "if i: x = 1": "",
+    "x = 1\nif i: continue\ny = 1": "x",
+    "for k in z:\n    if k: continue\ny = 1": "k y",
+    "while i: x = 1; print(x)": "",
+    "while i:\n    print(x)\n    x = 1": "",
+    "try: x = 1\nexcept E: x = 2\nprint(x)": "x",
+    "try: x = 1\nexcept E: pass\nprint(x)": "",
+    "try: 1\nexcept E as e: print(e)": "",
+    "try: x = 1\nfinally: print(x)": "",
+    "with y as x: z = x": "x",
+    "with open(y) as x: z = x": "x z",
+    "with y: x = 1\nprint(x)": "",
+    "x = 1\ndel x": "",
+    "x = 1\ndef f(): return x": "f",
+    "x = 1\nf = lambda: x": "f",
+    "x = [1]\ny = [k for k in x]": "x y",
+    "x = [1]\ny = sum(k for k in x)": "x y",
+    "x = 1\ny = sum(k * x for k in z)": "y",
+    "if (x := i): print(x)": "x",
+    "i and (x := 1)\nprint(x)": "",
+    "y = x if i else (x := 1)": "y",
+    "import os as x": "x",
+    "x = 1\nexec('print(x)')": "",
+    "x = 1\n!echo {x} {y}": "",
+    "x = 1\n%time print(x)": "",
+    "x = 1\nmodel.eval()": "x",
+    "class C: y = x\nx = 1": "C",
+}
+
+
+@pytest.mark.parametrize("code", TEMPORARY)
+def test_a_name_that_nothing_reads_before_it_is_bound_is_temporary(shell, code):
+    setup, loop = Setup(shell.ipython, ""), Loop(shell.ipython, code)
+    names = Names(shell.ipython, setup, loop, Result(shell.ipython, setup, loop))
+    assert sorted(names.temporary - {"result"}) == TEMPORARY[code].split()
+
+
+def test_an_array_that_is_too_large_to_be_loaded_on_trial_is_kept(shell, monkeypatch):
+    monkeypatch.setattr(trial, "MAX_BYTES", 1 << 20)
+    run = begun(shell, "import numpy as np\na = np.zeros(1 << 18)", "a[i] += i")
+    assert run.unkept == [] and run.spec["copy"]["bytes"] > 1 << 21
+
+
+def test_a_state_that_is_restored_between_two_jobs_takes_the_run_back(shell):
+    run = begun(shell, "total = 0", "total += 1")
+    report = operate.save()
+    run.round()
+    manifest = report["manifest"]
+    operate.restore(report["path"], manifest["bytes"], manifest["sha256"])
+    assert run.finish("") == "finished" and shell.names["total"] == 12
