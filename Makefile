@@ -10,6 +10,7 @@ SEED       ?=
 DIST       ?= dist
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
+GOTESTSUM   = gotest.tools/gotestsum@v1.13.0
 
 GO_DIRS   = $(wildcard executor relay shared colab-bootstrap config)
 PY_FILES  = $(shell find $(GO_DIRS) -name '*.py' -not -path '*/testdata/*')
@@ -30,11 +31,17 @@ ADDRESS   = $(filter-out none,$(RELEASES))
 BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)$(if $(ADDRESS), -X main.releases=$(ADDRESS))"
 
 # Tests use these programs; without the variables they build their own.
-PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-relay
+PROGRAMS = EXECUTOR_BIN="$(CURDIR)/bin/executor" RELAY_BIN="$(CURDIR)/bin/colab-relay"
+
+# A test that fails is run again, twice at most, unless more than four failed or the race
+# detector found something. One that passes then stands in .test/flaky: a defect all the same.
+TEST = $(PROGRAMS) go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped \
+	--rerun-fails=2 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race \
+	--rerun-fails-report=.test/flaky --jsonfile=.test/events.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python check-go check-python demo demo-page test check vuln soak load steady steady-tests long bench interop hosts browser fuzz programs release verify clean
+.PHONY: help build python check-go check-python demo demo-page test test-long test-busy check vuln soak load steady bench interop hosts browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -57,9 +64,15 @@ demo-page: build ## show an agent at work in a stand-in of Colab's page, in a re
 
 # Vet is part of make check. The longest package comes first. Four run at once, because
 # they often wait.
-test: build python ## run all tests, with the race detector, on both kernel stacks
+test: build python ## run the short tests, which decide in five minutes
+	@mkdir -p .test && rm -f .test/*
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
-	$(PROGRAMS) go test -race -vet=off -p 4 -timeout 40m ./shared/e2e ./...
+	$(TEST) --packages="./shared/e2e ./..." -- -short -race -vet=off -p 4 -timeout 20m
+
+test-long: build python ## run all tests, with the race detector, on both kernel stacks, 30 minutes
+	@mkdir -p .test && rm -f .test/*
+	@shared/stacks/pytest.sh .python shared/kernelpy/tests
+	$(TEST) --packages="./shared/e2e ./..." -- -race -vet=off -p 4 -timeout 40m
 
 check: check-go check-python ## check format, vet, staticcheck, Python files and go.mod; changes nothing
 
@@ -89,11 +102,8 @@ load: build python ## drive one executor with 100 relays for two minutes
 steady: build python ## work at a low rate for an hour, and print memory and descriptors of both programs
 	@$(PROGRAMS) go run ./shared/e2e/load -steady
 
-steady-tests: build python ## run all tests three times beside four busy loops; ONLY=./relay/jobs those packages twenty times
-	$(PROGRAMS) shared/stacks/besideload.sh 4 go test -race -vet=off -p 2 -count=$(if $(ONLY),20,3) -timeout 3h $(or $(ONLY),./shared/e2e ./...)
-
-long: build python ## run all tests with their long random suites, 2 hours
-	$(PROGRAMS) LONG=1 go test -race -count=1 -timeout 3h ./...
+test-busy: build python ## run the short tests beside four busy loops; ONLY=./relay/jobs all tests of that package, ten times
+	$(PROGRAMS) shared/stacks/besideload.sh 4 $(if $(ONLY),go test -race -vet=off -count=10 -timeout 3h $(ONLY),"$(MAKE)" test)
 
 bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a part; BENCH_KEEP=1 keeps docs/BENCH.md
 	@shared/stacks/setup.sh .python old bridge

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // standIn is the executor of most tests: it prints a line, and writes its environment
@@ -54,6 +56,7 @@ func (v *vm) seen() string {
 }
 
 func TestTheCellStartsTheReleaseWithSecretsFromTheEnvironment(t *testing.T) {
+	tier.Long(t)
 	r, downloads := serve(t, standIn)
 	v := newVM(t, r)
 	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
@@ -89,6 +92,7 @@ func TestTheKernelGetsTheNotebooksPythonUnlessTheFormNamesAnother(t *testing.T) 
 }
 
 func TestTheFormsDomainPrecedesTheSecretAndNeedsAToken(t *testing.T) {
+	tier.Long(t)
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testToken, testDomain

@@ -17,6 +17,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // container is a folder in which the test does the Dockerfile's steps the way an engine
@@ -198,6 +199,7 @@ func (c *container) command(words []string) *exec.Cmd {
 }
 
 func TestTheDockerfilesStepsMakeAnExecutorThatRunsWithoutRights(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	_, relay := realRelease(t)
 	context := t.TempDir()

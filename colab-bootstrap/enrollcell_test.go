@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/tier"
 )
 
 // ends is a program that ends at once, instead of an executor.
@@ -163,6 +164,7 @@ func TestDownloadsAreBounded(t *testing.T) {
 }
 
 func TestAnExecutorThatShowsNoKeyIsEnded(t *testing.T) {
+	tier.Long(t)
 	hangs := "#!/bin/sh\necho $$ >pid\nexec tail -f /dev/null\n"
 	r, _ := serve(t, hangs)
 	r.SHA256AMD64, r.SHA256ARM64 = digestOf(hangs), digestOf(hangs)
@@ -222,6 +224,7 @@ func TestTheReadyCellReportsThatItRan(t *testing.T) {
 }
 
 func TestAGrantThatDoesNotOpenIsReported(t *testing.T) {
+	tier.Long(t)
 	r, _ := realRelease(t)
 	e := newEnrollee(t, r)
 	if _, err := e.start(TunnelNone); err != nil {

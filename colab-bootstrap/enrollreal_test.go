@@ -19,6 +19,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/enrollment"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // enrollee is a machine whose notebook gets the enrollment's cells of one offer.
@@ -126,6 +127,7 @@ func longSuites() bool { return os.Getenv("LONG") != "" }
 
 // Under LONG the cells run in the IPython of each kernel stack, otherwise in plain Python.
 func TestTwoCellsPairARealExecutorAndNothingShowsASecret(t *testing.T) {
+	tier.Long(t)
 	if longSuites() {
 		stacks.Each(t, pairsWithTwoCells)
 		return

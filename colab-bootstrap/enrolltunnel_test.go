@@ -16,6 +16,7 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/tier"
 )
 
 // showsOnPage runs a cell in a notebook's page, whose Secrets it may ask for.
@@ -37,6 +38,7 @@ func (e *enrollee) prepared(tunnel string) (string, error) {
 }
 
 func TestATokenInColabsSecretsReachesNgrokAndNothingElse(t *testing.T) {
+	tier.Long(t)
 	r, _ := realRelease(t)
 	edge := ngroktest.Start(t)
 	e := newEnrollee(t, r)
@@ -161,6 +163,7 @@ def print(*what, **options):
 `
 
 func TestAStopOfTheFinishCellEndsTheExecutor(t *testing.T) {
+	tier.Long(t)
 	r, _ := realRelease(t)
 	edge := ngroktest.Start(t)
 	edge.RefuseBind("ERR_NGROK_334") // which is retried for minutes
@@ -190,6 +193,7 @@ func TestAStopOfTheFinishCellEndsTheExecutor(t *testing.T) {
 }
 
 func TestAStartCellThatRunsThriceAtOnceStartsOneExecutor(t *testing.T) {
+	tier.Long(t)
 	r, _ := realRelease(t)
 	e := newEnrollee(t, r)
 	var err error
@@ -220,6 +224,7 @@ func TestAStartCellThatRunsThriceAtOnceStartsOneExecutor(t *testing.T) {
 }
 
 func TestAfterAKillTheStartCellStartsAnotherExecutor(t *testing.T) {
+	tier.Long(t)
 	r, _ := realRelease(t)
 	e := newEnrollee(t, r)
 	first, err := e.start(TunnelNone)

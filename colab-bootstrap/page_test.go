@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // allSecrets are the secrets of a notebook in which everything is set up.
@@ -76,6 +78,7 @@ func TestALineReportsEachMissingSecretAndTheCellContinues(t *testing.T) {
 }
 
 func TestAPageThatDoesNotAnswerIsAskedOnlyOnce(t *testing.T) {
+	tier.Long(t)
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.onColab(nil)
@@ -117,6 +120,7 @@ func TestEachRefusalOfKaggleIsOneLine(t *testing.T) {
 }
 
 func TestDriveIsMountedBeforeTheExecutorStarts(t *testing.T) {
+	tier.Long(t)
 	r, downloads := serve(t, standIn)
 	v := newVM(t, r)
 	v.onColab(allSecrets())

@@ -20,6 +20,7 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // made holds the programs of a release for this machine, built once by make programs.
@@ -217,6 +218,7 @@ func startsAndStops(t *testing.T, s stacks.Stack) {
 }
 
 func TestAStopDuringARunEndsEverything(t *testing.T) {
+	tier.Long(t)
 	v, edge, relay := colab(t, stacks.Old(t))
 	p := v.open()
 	p.awaitUp(t)
@@ -246,6 +248,7 @@ while True:
 }
 
 func TestADetachedExecutorOutlivesTheCellAndTheCellWarns(t *testing.T) {
+	tier.Long(t)
 	v, edge, relay := colab(t, stacks.Old(t))
 	v.fill("DETACHED", "True")
 	shown, p := v.runPage()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // audited starts an executor with an audit log.
@@ -58,6 +59,7 @@ func one(t *testing.T, all []map[string]any, want map[string]any) (found map[str
 }
 
 func TestTheAuditLogTellsWhoRanWhatAndHowItEndedAcrossAKill(t *testing.T) {
+	tier.Long(t)
 	path := filepath.Join(t.TempDir(), "state", "audit.log")
 	inState := withArgs("--state-dir", filepath.Dir(path))
 	must(t, os.Mkdir(filepath.Dir(path), 0o700))
@@ -98,6 +100,7 @@ func TestTheAuditLogTellsWhoRanWhatAndHowItEndedAcrossAKill(t *testing.T) {
 }
 
 func TestCodeThatKillsTheExecutorIsInTheAuditLog(t *testing.T) {
+	tier.Long(t)
 	path := filepath.Join(t.TempDir(), ".colab-relay", "audit.log")
 	dir := filepath.Dir(filepath.Dir(path))
 	must(t, os.Mkdir(filepath.Dir(path), 0o700))

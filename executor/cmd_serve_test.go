@@ -20,9 +20,11 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestHealthAnswersBeforeTheKernelIsReadyAndSubmitsWait(t *testing.T) {
+	tier.Long(t)
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	p.eventually(func() bool { return p.localURL() != "" })
 	if status, body := get(p.localURL() + contract.PathHealth); status != 200 || !strings.Contains(body, `"protocol":4`) {
@@ -45,6 +47,7 @@ func secretOf(t *testing.T, text string) auth.Secret {
 }
 
 func TestAGeneratedSecretIsShownOnceOnTheConsoleOnly(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	info := p.ready()
 	want := readyInfo{
@@ -83,6 +86,7 @@ func TestAGeneratedSecretIsShownOnceOnTheConsoleOnly(t *testing.T) {
 }
 
 func TestAGivenSecretIsNeitherShownNorPassedToTheKernel(t *testing.T) {
+	tier.Long(t)
 	p := start(t, withEnv(envSecret+"="+longSecret, envNgrokToken+"=", "KAGGLE_USER_SECRETS_TOKEN=kaggle-token"))
 	p.ready()
 	e := p.submit("x", "import os; sorted(os.environ.items())", 20)
@@ -101,6 +105,7 @@ func TestAGivenSecretIsNeitherShownNorPassedToTheKernel(t *testing.T) {
 
 // Colab's stop button sends SIGINT twice within milliseconds, which must count as one.
 func TestTwoImmediateInterruptsDrainAndTheNextExecutorKnowsTheRun(t *testing.T) {
+	tier.Long(t)
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	before := p.ready()
 	id := p.started("x", "import time\nwhile True: time.sleep(0.01)")
@@ -123,6 +128,7 @@ func TestTwoImmediateInterruptsDrainAndTheNextExecutorKnowsTheRun(t *testing.T) 
 const stubborn = "import time\nwhile True:\n  try: time.sleep(60)\n  except KeyboardInterrupt: pass"
 
 func TestStubbornCodeDoesNotDelayTheShutdown(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	p.ready()
 	p.started("x", stubborn)
@@ -133,6 +139,7 @@ func TestStubbornCodeDoesNotDelayTheShutdown(t *testing.T) {
 }
 
 func TestASecondSignalAfterASecondStopsImmediately(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	p.ready()
 	p.started("x", stubborn)
@@ -152,6 +159,7 @@ func TestASecondSignalAfterASecondStopsImmediately(t *testing.T) {
 }
 
 func TestAnInterruptThatNohupIgnoresStaysIgnored(t *testing.T) {
+	tier.Long(t)
 	p := start(t, ignoringInterrupts)
 	p.ready()
 	p.signal(syscall.SIGINT)
@@ -177,6 +185,7 @@ func TestAShutdownRequestIsAnsweredAndStopsTheExecutor(t *testing.T) {
 
 // The caller repeats its request from the last offset, as a relay does.
 func TestAWaitingCallerLearnsOfTheShutdown(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	p.ready()
 	id := p.started("x", "import time\nwhile True: time.sleep(0.01)")
@@ -204,6 +213,7 @@ func TestAWaitingCallerLearnsOfTheShutdown(t *testing.T) {
 }
 
 func TestAConsoleThatNobodyReadsDoesNotBlockTheExecutor(t *testing.T) {
+	tier.Long(t)
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer r.Close()
@@ -246,6 +256,7 @@ func (w slowWriter) Write(p []byte) (int, error) {
 }
 
 func TestASecondExecutorOnTheSameStateIsRefused(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	p.ready()
 	second := start(t, in(p.dir), withArgs("--ready-file", filepath.Join(t.TempDir(), "r")))
@@ -258,6 +269,7 @@ func TestASecondExecutorOnTheSameStateIsRefused(t *testing.T) {
 }
 
 func TestARunThroughTheTunnel(t *testing.T) {
+	tier.Long(t)
 	edge := ngroktest.Start(t)
 	p := start(t, withEnv(envNgrokToken+"=token", envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile))
 	info := p.ready()
@@ -278,6 +290,7 @@ func TestARunThroughTheTunnel(t *testing.T) {
 }
 
 func TestVisitorsFromOtherAddressesAreRefused(t *testing.T) {
+	tier.Long(t)
 	edge := ngroktest.Start(t)
 	p := start(t, withEnv(envNgrokToken+"=token", envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile), withArgs("--allow-cidr", "203.0.113.0/24"))
 	info := p.ready()

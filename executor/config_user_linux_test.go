@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"colabrelay/shared/privileged"
+	"colabrelay/shared/tier"
 )
 
 // Each setting that would put the executor in the reach of the kernel's user is refused,
 // with what to do.
 func TestSettingsInTheReachOfTheKernelsUserAreRefused(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

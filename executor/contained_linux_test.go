@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/privileged"
+	"colabrelay/shared/tier"
 )
 
 // asContained as the value of asProgram starts an executor with the restrictions of
@@ -87,6 +88,7 @@ func readOnly(t *testing.T, writable string) {
 // The documented container with two users: a read-only root folder, three capabilities, no
 // new privileges and seccomp.
 func TestUserWorksInARestrictedContainer(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

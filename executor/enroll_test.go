@@ -16,6 +16,7 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/tier"
 )
 
 // asEnrollLimits is the variable that sets enrollLimits, in nanoseconds, when this test
@@ -147,6 +148,7 @@ func homeOf(environ []string) string {
 }
 
 func TestAnEnrolledExecutorServesWithTheRelaysSecretAndKeepsItInMemory(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	edge := ngroktest.Start(t)
 	others := "another secret, of the environment ...."
@@ -192,6 +194,7 @@ func TestThisMachinesTokenIsUsedIfTheGrantHasNone(t *testing.T) {
 }
 
 func TestAPlainUsersKernelCanNotReadAnEnrolledExecutorsSecrets(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := startEnroll(t, asPlain)
 	e.paired(enrollment.Grant{Tunnel: "none", NgrokToken: ngrokToken})
@@ -203,6 +206,7 @@ func TestAPlainUsersKernelCanNotReadAnEnrolledExecutorsSecrets(t *testing.T) {
 }
 
 func TestAnEnrolledExecutorCanBeShutDownByItsRelay(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := startEnroll(t)
 	e.paired(enrollment.Grant{Tunnel: "none"})

@@ -13,6 +13,7 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/tier"
 )
 
 // within sets enrollLimits of the program.
@@ -90,6 +91,7 @@ func TestTheReasonOfARefusedTunnelHasItsCodeAndNoSecret(t *testing.T) {
 }
 
 func TestAnExecutorThatIsNotReachableInTimeEndsAndSaysWhatHeldItUp(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	edge := ngroktest.Start(t)
 	edge.RefuseBind("ERR_NGROK_334")
@@ -119,6 +121,7 @@ func TestGrantsThatThisMachineCanNotServeAreExplained(t *testing.T) {
 }
 
 func TestAnExecutorThatTheRelayDoesNotUseEnds(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := startEnroll(t, within(time.Minute, 300*time.Millisecond))
 	e.grant(enrollment.Grant{Tunnel: "none"})
@@ -127,6 +130,7 @@ func TestAnExecutorThatTheRelayDoesNotUseEnds(t *testing.T) {
 
 // TestTheLimitsOfAnEnrollment shows that an executor ends unless it is used.
 func TestOnlyTheRelaysRequestsCountAsUse(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := startEnroll(t)
 	a := e.paired(enrollment.Grant{Tunnel: "none"})
@@ -141,6 +145,7 @@ func TestOnlyTheRelaysRequestsCountAsUse(t *testing.T) {
 }
 
 func TestAnotherExecutorOnTheMachineIsReportedBeforeAnythingIsSealed(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	first := start(t)
 	first.ready()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func (p *program) logged(text string) bool {
@@ -22,6 +23,7 @@ func (p *program) logged(text string) bool {
 // A program that writes to a pipe without a reader ends, so the executor must survive
 // both the signal and the write.
 func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
+	tier.Long(t)
 	read, write, err := os.Pipe()
 	must(t, err)
 	p := start(t, withStdout(write), func(p *program) { p.cmd.Stderr = write })
@@ -73,6 +75,7 @@ func TestAHangUpEndsTheExecutorOfANotebooksCell(t *testing.T) {
 
 // A closing terminal and systemd send SIGHUP along with SIGTERM.
 func TestAHangUpDoesNotCutTheShutdownShort(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	p.ready()
 	id := p.started("long", "try:\n  input()\nfinally:\n  print('cleaned up')")
@@ -98,6 +101,7 @@ func TestAHangUpDoesNotCutTheShutdownShort(t *testing.T) {
 }
 
 func TestAHangUpThatNohupIgnoresStaysIgnored(t *testing.T) {
+	tier.Long(t)
 	p := start(t, func(p *program) {
 		p.cmd.Path = "/bin/sh"
 		p.cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, p.cmd.Args...)

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // spy tries every way in which Linux lets a process read the memory and environment of
@@ -44,6 +45,7 @@ found
 `
 
 func TestAPlainUsersKernelCanNotReadTheExecutorsSecrets(t *testing.T) {
+	tier.Long(t)
 	agents := []string{"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "GNOME_KEYRING_CONTROL", "DBUS_SESSION_BUS_ADDRESS",
 		"EXECUTOR_SECRET_LAB", "NGROK_AUTHTOKEN_LAB", "NGROK_API_KEY", "TUNNEL_TOKEN"}
 	environ := []string{envSecret + "=" + longSecret}
@@ -65,6 +67,7 @@ func TestAPlainUsersKernelCanNotReadTheExecutorsSecrets(t *testing.T) {
 }
 
 func TestProgramsThatTheExecutorStartsInheritNoSecret(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	seen := filepath.Join(dir, "seen")
 	must(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nenv >"+seen+"\n"), 0o700))
@@ -89,6 +92,7 @@ func TestAPipeAsSecretFileIsRefusedImmediately(t *testing.T) {
 }
 
 func TestTheKernelInheritsNoOpenFiles(t *testing.T) {
+	tier.Long(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(secret, []byte(longSecret), 0o600))
 	file, err := os.Open(secret)

@@ -10,11 +10,13 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // A restarted executor has forgotten the nonces of earlier requests. It must refuse
 // them because they name another start, even if they were signed for a future time.
 func TestACapturedRequestDoesNothingAfterARestart(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	p.ready()
 	secret := withEnv("EXECUTOR_SECRET=" + p.secret.Reveal())

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // `git clean -fdx` in the workdir deletes the state dir of a running executor. The
 // executor must keep working, and the next one must know instance and executions.
 func TestARunningExecutorRestoresADeletedStateDir(t *testing.T) {
+	tier.Long(t)
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	before := p.ready()
 	past := p.submit("past", "print('gone')", 20)

@@ -10,6 +10,7 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // shadows are names that a user's own files in the working directory may have: modules of
@@ -35,6 +36,7 @@ func shadowed(t *testing.T) (dir, mark string) {
 func pyString(s string) string { return "r'" + s + "'" }
 
 func TestFilesInTheWorkdirShadowNoModuleOfPythonOrTheKernel(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		for name, pythonPath := range map[string]string{"plain": "", "an empty entry in PYTHONPATH": ":/nonexistent", "the workdir in PYTHONPATH": "."} {
 			t.Run(name, func(t *testing.T) {
@@ -73,6 +75,7 @@ func resultOf(e contract.Execution) string {
 }
 
 func TestProcessesThatTheUsersCodeStartsFindItsModules(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, "mymodule.py"), []byte("def double(x): return 2 * x\n"), 0o600))

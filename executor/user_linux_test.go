@@ -14,11 +14,13 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/privileged"
+	"colabrelay/shared/tier"
 )
 
 // One executor and one kernel for all attacks, because both take seconds to start. The last
 // ones end the kernel.
 func TestTheKernelOfAnotherUser(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -208,6 +210,7 @@ func (x *sandbox) leadSocketsTo(folder string) func() int {
 // A kernel that does not end with a killed executor, and what it has started, end with the
 // start of the next executor.
 func TestWhatAnotherUsersKernelLeavesEndsWithTheNextExecutor(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

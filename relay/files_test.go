@@ -21,6 +21,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // startVM starts a fake VM for a new user. It returns an environment that names the VM,
@@ -69,6 +70,7 @@ func randomBytes(n int) []byte {
 }
 
 func TestCtrlCStopsATransferAndTheSameCommandResumesIt(t *testing.T) {
+	tier.Long(t)
 	vm, getenv, dir := startVM(t)
 	content := randomBytes(large)
 	vm.Put("big.bin", content)

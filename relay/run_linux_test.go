@@ -22,6 +22,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // startExecutor starts an executor and returns the settings that name it.
@@ -45,6 +46,7 @@ func startExecutor(t *testing.T) map[string]string {
 }
 
 func TestOnATerminal(t *testing.T) {
+	tier.Long(t)
 	configtest.Home(t)
 	settings := startExecutor(t)
 	settings["TERM_PROGRAM"], settings["LOCAL_SAVE_DIR"] = "iTerm.app", t.TempDir()
@@ -202,6 +204,7 @@ func awaitPrompt(t *testing.T, getenv func(string) string) {
 }
 
 func TestASecondInterruptLeavesTheRunWithItsOwnExitCode(t *testing.T) {
+	tier.Long(t)
 	configtest.Home(t)
 	settings := startExecutor(t)
 	dir := t.TempDir()

@@ -15,10 +15,12 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // The script of `colab-relay run` cannot close a pipe.
 func TestABrokenPipeInterruptsTheCode(t *testing.T) {
+	tier.Long(t)
 	binary, err := buildExecutor()
 	if err != nil {
 		t.Fatal(err)

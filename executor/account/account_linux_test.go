@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"colabrelay/shared/privileged"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,6 +46,7 @@ func owner(t *testing.T, path string) int {
 }
 
 func TestOnlyUsersOtherThanRootAreFound(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -70,6 +72,7 @@ func TestOnlyUsersOtherThanRootAreFound(t *testing.T) {
 }
 
 func TestWithoutTheRightToActForOthersThereIsAnError(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -89,6 +92,7 @@ func TestFindNobodyHelper(t *testing.T) {
 }
 
 func TestDoHasTheRightsOfTheUserAndGivesThemBack(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -131,6 +135,7 @@ func TestDoHasTheRightsOfTheUserAndGivesThemBack(t *testing.T) {
 
 // The groups of root must not count, nor those of the user be missing.
 func TestDoHasTheGroupsOfTheUser(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -151,6 +156,7 @@ func TestDoHasTheGroupsOfTheUser(t *testing.T) {
 
 // While a goroutine has the user's rights, the user's processes can't signal its thread.
 func TestThreadsWithTheUsersRightsStayOutOfItsReach(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -165,6 +171,7 @@ func TestThreadsWithTheUsersRightsStayOutOfItsReach(t *testing.T) {
 }
 
 func TestOutputRunsAsTheUserAndIsBounded(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -204,6 +211,7 @@ while time.time() < end:
 // came after the search began. The processes that it was remain as zombies, as on a machine
 // whose first process is busy: a search that looks at them again is too slow.
 func TestAProgramThatIsAlwaysAnotherProcessEnds(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -337,6 +345,7 @@ func startMarked(t *testing.T, u *User, cmd *exec.Cmd) {
 
 // A forked process keeps its mark, whatever it does; another executor's has another mark.
 func TestOnlyMarkedProcessesEnd(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"colabrelay/shared/privileged"
+	"colabrelay/shared/tier"
 )
 
 func TestPathsInTheUsersReachAreRefused(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -66,6 +68,7 @@ func TestPathsInTheUsersReachAreRefused(t *testing.T) {
 }
 
 func TestWhatAUserCanReadAndWriteIsTried(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -89,6 +92,7 @@ func TestWhatAUserCanReadAndWriteIsTried(t *testing.T) {
 
 // What code of the user leaves in a folder takes bounded time and memory to remove.
 func TestRemovalsAreBoundedAndFollowNoLink(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

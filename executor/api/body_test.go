@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // setBody makes body the bytes that are sent, whatever was signed.
@@ -21,6 +22,7 @@ func setBody(req *http.Request, body []byte) {
 }
 
 func TestTheSizeOfABodyIsChecked(t *testing.T) {
+	tier.Long(t)
 	s := standWith(t, func(w http.ResponseWriter, r *http.Request) { w.Write(bodyOf(r)[:0]) })
 	for name, tc := range map[string]struct {
 		body   []byte

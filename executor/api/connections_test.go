@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // idler opens connections on which it never sends anything, and closes its oldest ones.
@@ -47,6 +49,7 @@ func addrOf(s *stand) string { return strings.TrimPrefix(s.url, "http://") }
 // Strangers can't use up all connections: at the limit, one of theirs is closed for each new
 // one, and those of the owner stay open.
 func TestIdleStrangersDoNotCrowdTheOwnerOut(t *testing.T) {
+	tier.Long(t)
 	s := newStand(t)
 	s.api.Attach(Backend{})
 	strangers := &idler{t: t, addr: addrOf(s)}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // sendHead opens a connection and sends the signed head of a request with a body. It returns
@@ -79,6 +80,7 @@ func TestTheRecordsOfACutPartAreKept(t *testing.T) {
 
 // Records are kept whether the peer stalls or disconnects.
 func TestTheRecordsOfAStalledPartAreKept(t *testing.T) {
+	tier.Long(t)
 	s := newFileStand(t)
 	s.api.bodyLimits.stall = 500 * time.Millisecond
 	content := noise(1 << 20)
@@ -184,6 +186,7 @@ func (s fileStand) pacedPut(id string, size int) (*http.Response, error) {
 
 // 400 KB at 1.6 Mbit/s take twice as long as one piece may take.
 func TestASlowPartThatMovesIsNotCut(t *testing.T) {
+	tier.Long(t)
 	s := newFileStand(t)
 	s.api.bodyLimits.stall = time.Second
 	const size = 400_000
@@ -202,6 +205,7 @@ func TestASlowPartThatMovesIsNotCut(t *testing.T) {
 
 // A body that arrives byte by byte is cut in the end, even if it is signed.
 func TestAPartThatNeverEndsIsCut(t *testing.T) {
+	tier.Long(t)
 	s := newFileStand(t)
 	s.api.bodyLimits = bodyLimits{stall: time.Minute, total: time.Second}
 	const size = 4 << 20 // 20 s at its pace

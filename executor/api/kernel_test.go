@@ -7,6 +7,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func (s *stand) kernel() contract.Kernel {
@@ -20,6 +21,7 @@ func (s *stand) restart(kernelID string) contract.Kernel {
 }
 
 func TestARestartHappensOnceForAKernel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	before := s.kernel()
@@ -51,6 +53,7 @@ func TestARestartHappensOnceForAKernel(t *testing.T) {
 }
 
 func TestACleanupOfAnotherKernelDeletesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	s.submit("mine = 1", 20)

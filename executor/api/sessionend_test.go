@@ -5,11 +5,13 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // While the executor shuts down, every answer about an execution says so, including that of
 // a wait that the shutdown has ended.
 func TestExecutionsReportThatTheSessionEnds(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	ending := make(chan struct{})

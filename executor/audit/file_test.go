@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 func must(t *testing.T, err error) {
@@ -47,6 +49,7 @@ func TestTheLogIsBoundedByRotation(t *testing.T) {
 
 // A kill or a crash can leave any part of the last line.
 func TestATornLastLineIsRemovedWhereverItWasCut(t *testing.T) {
+	tier.Long(t)
 	cfg := config(t)
 	whole := bytes.Repeat(record{Event: eventEnded, Source: from}.line(), 2)
 	first := bytes.IndexByte(whole, '\n') + 1

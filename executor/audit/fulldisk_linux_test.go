@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"colabrelay/shared/smalldisk"
+	"colabrelay/shared/tier"
 )
 
 func TestAFullDiskStopsNothingAndWhatItCostIsCounted(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 2)
 	if disk == "" {
 		return

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // waitLimit bounds each wait of these tests.
@@ -81,6 +82,7 @@ func ended(i int) contract.Execution {
 
 // A FIFO stands for a disk on which a write hangs: the writer waits until somebody reads.
 func TestAHangingDiskStopsNothingAndWhatItCostIsCounted(t *testing.T) {
+	tier.Long(t)
 	cfg := config(t)
 	must(t, syscall.Mkfifo(cfg.Path, 0o600))
 	fifo, err := os.OpenFile(cfg.Path, os.O_RDWR, 0)
@@ -170,6 +172,7 @@ func fails(t *testing.T, cfg Config, n int, break_, mend func()) []record {
 }
 
 func TestAFolderThatIsGoneForAWhileCostsNoRecordThatFitsInMemory(t *testing.T) {
+	tier.Long(t)
 	cfg := config(t)
 	dir := cfg.Path + ".d"
 	must(t, os.Mkdir(dir, 0o700))
@@ -181,6 +184,7 @@ func TestAFolderThatIsGoneForAWhileCostsNoRecordThatFitsInMemory(t *testing.T) {
 }
 
 func TestALinkPutInTheLogsPlaceIsNotFollowed(t *testing.T) {
+	tier.Long(t)
 	cfg := config(t)
 	cfg.Limits.QueueBytes = 4 << 10
 	target := cfg.Path + ".target"
@@ -204,6 +208,7 @@ func TestALinkPutInTheLogsPlaceIsNotFollowed(t *testing.T) {
 
 // Old logs that cannot be moved must not make the log grow past its bound.
 func TestALogThatCannotBeRotatedKeepsItsBound(t *testing.T) {
+	tier.Long(t)
 	cfg := config(t)
 	cfg.Limits = Limits{FileBytes: 4 << 10, Old: 1}
 	obstacle := cfg.Path + ".1"

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // holdVariable makes this test's program an executor in the folder that it names.
@@ -66,6 +68,7 @@ func startExecutor(t *testing.T, folder string) *executor {
 }
 
 func TestOnlyExecutorsThatNoRelayUsedAreEnded(t *testing.T) {
+	tier.Long(t)
 	temp := t.TempDir()
 	named := func(name string) string { return filepath.Join(temp, "colab-relay-enroll-"+name) }
 	unused, used := startExecutor(t, named("a")), startExecutor(t, named("b"))

@@ -13,6 +13,7 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // blocked reads a queued execution as a submit with BehindInput does.
@@ -33,6 +34,7 @@ func wantBehind(t *testing.T, x contract.Execution, want *contract.Behind) {
 }
 
 func TestAQueuedRunSaysWhatItWaitsFor(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	signal := filepath.Join(t.TempDir(), "go")
@@ -77,6 +79,7 @@ func TestAQueuedRunSaysWhatItWaitsFor(t *testing.T) {
 
 // A reader that does not ask for it goes on waiting: it could do nothing else.
 func TestAReaderThatDoesNotAskSleepsOnBehindAPrompt(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	holder := q.submit("input()", 0)
@@ -94,6 +97,7 @@ func TestAReaderThatDoesNotAskSleepsOnBehindAPrompt(t *testing.T) {
 
 // What a queued run waits for means nothing to the next executor.
 func TestTheDiskDoesNotHoldWhatAQueuedRunWaitsFor(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	q := newBench(t, stacks.Old(t), settings{dir: dir})

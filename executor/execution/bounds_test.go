@@ -8,11 +8,13 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // Whatever the code displays or raises, each event is within its bound and lists what was
 // omitted from it, and later events are complete.
 func TestEveryEventIsBoundedAndListsWhatWasCut(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const show = "from IPython.display import display, publish_display_data as show\n"
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
@@ -68,6 +70,7 @@ func TestTracebackKeepsItsEndsAtTheBound(t *testing.T) {
 }
 
 func TestListHoldsNoTraceback(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	q.run("raise ValueError('x' * 60_000)")

@@ -10,9 +10,11 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/smalldisk"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestCodeStillRunsOnAFullDisk(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 12)
 	if disk == "" {
 		return

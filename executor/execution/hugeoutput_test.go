@@ -6,11 +6,13 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // Output over the bound of one message becomes a gap, and the run continues. The bound
 // is a small part of the default; executor/jupyter tests the default.
 func TestOutputOverTheMessageBoundBecomesAGapAndWhatFollowsIsKept(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const bound = 8 << 20
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {

@@ -11,6 +11,7 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/variables"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func doNothing(context.Context, *kernel.Kernel) error { return nil }
@@ -22,6 +23,7 @@ func inspect(ctx context.Context, k *kernel.Kernel) error {
 
 // When several relays inspect the variables at the same time, none gets ErrKernelBusy.
 func TestWithIdleKernelWaitsForAnotherCall(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	var group sync.WaitGroup

@@ -14,9 +14,11 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestBigPayloadsBecomeBlobs(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{})
@@ -49,6 +51,7 @@ func TestBigPayloadsBecomeBlobs(t *testing.T) {
 }
 
 func TestLateOutputOfAThreadIsKept(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
 	x := q.run("import threading, time\ndef late():\n  time.sleep(.3)\n  print('late', flush=True)\nthreading.Thread(target=late).start()")
@@ -66,6 +69,7 @@ func TestLateOutputOfAThreadIsKept(t *testing.T) {
 }
 
 func TestTheNextExecutorReadsTheJournal(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	q := newBench(t, stacks.Old(t), settings{dir: dir})
@@ -146,6 +150,7 @@ func TestFloodIsCompleteForALateReader(t *testing.T) {
 }
 
 func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})
@@ -162,6 +167,7 @@ func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 // The kernel flushes sys.stdout and sys.stderr after each run, and sends no end of the run if
 // that fails.
 func TestAStreamThatCannotBeFlushedIsSetBack(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})
@@ -190,6 +196,7 @@ func TestAStreamThatCannotBeFlushedIsSetBack(t *testing.T) {
 // An interrupt after the last line of the code, but before the kernel has sent its reply, ends
 // the reply too.
 func TestAnInterruptThatTakesTheReplyIsAnInterrupt(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})
@@ -228,6 +235,7 @@ func TestPagerOutputIsKept(t *testing.T) {
 }
 
 func TestRunWithADamagedStateIsLostIfItHadStarted(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	q := newBench(t, stacks.Old(t), settings{dir: dir})

@@ -14,6 +14,7 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // TestMain ends the shared kernels before it looks for leaked goroutines.
@@ -121,6 +122,7 @@ func pythonOf(s stacks.Stack) (kernel.Python, error) {
 
 // A kernel that ends between two runs gets no more code, which is no failure of the code.
 func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := startKernel(t, stacks.Old(t), 0)
 	defer l.stop()
@@ -145,6 +147,7 @@ func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
 // Code that kills the kernel now and then does not keep it from being started again: only
 // deaths without a run that succeeded between them add up.
 func TestDeathsBetweenRunsThatSucceedDoNotAddUp(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const more = 6 // than how many in a row are allowed
 	q := newBench(t, stacks.Old(t), settings{ownKernel: true})

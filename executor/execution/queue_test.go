@@ -10,9 +10,11 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestRunKeepsEveryKindOfOutputInOrder(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})
@@ -98,6 +100,7 @@ func TestForgottenRequestIDRunsNothing(t *testing.T) {
 }
 
 func TestSubmitIsRefused(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	low := false
 	q := newBench(t, stacks.Old(t), settings{
@@ -140,6 +143,7 @@ func TestSubmitIsRefused(t *testing.T) {
 }
 
 func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{})
@@ -155,6 +159,7 @@ func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
 }
 
 func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	id := q.submit("x = input('? ')\nprint(x)", 30)
@@ -184,6 +189,7 @@ func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 }
 
 func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
 	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 60)
@@ -233,6 +239,7 @@ func TestAnInterruptCanBeRepeated(t *testing.T) {
 }
 
 func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})

@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // sized submits code of n bytes that waits for input when it runs.
@@ -40,6 +41,7 @@ func (b *bench) fill(caller string, n, size int) (ids []string) {
 }
 
 func TestTheCodeOfWaitingRunsIsBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const largest, small = contract.MaxBodyBytes, 1 << 10 // the small one runs, and IPython is slow with the others
 	q := newBench(t, stacks.Old(t), settings{})

@@ -7,9 +7,11 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestEventsAfterLimitsTheWaitForTheEnd(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, stacks.Old(t), settings{})
 	id := b.submit("print('early', flush=True)\nimport time\ntime.sleep(60)", 0)

@@ -6,10 +6,12 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // However the code reacts to the interrupt, a run that a restart ends has no error.
 func TestARunThatARestartEndsHasNoError(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})
@@ -43,6 +45,7 @@ func TestARunThatARestartEndsHasNoError(t *testing.T) {
 }
 
 func TestARestartKeepsAnOutcomeThatTheCodeReached(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})

@@ -10,9 +10,11 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestDeletedStateDirectoryIsRestoredAsFarAsItIsKnown(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "executions")
 	q := newBench(t, stacks.Old(t), settings{dir: dir})
@@ -59,6 +61,7 @@ func TestDeletedStateDirectoryIsRestoredAsFarAsItIsKnown(t *testing.T) {
 // A run whose start can't be saved does not run: the next executor would report that it
 // never started. Everything else that can't be saved is saved later.
 func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	q := newBench(t, stacks.Old(t), settings{dir: dir})

@@ -6,6 +6,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // trace prints all traces of stored cells. The code below displays no values, because
@@ -26,6 +27,7 @@ func (b *bench) unstored(code string) contract.Execution {
 }
 
 func TestUnstoredRunLeavesNoTrace(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{ownKernel: true})
@@ -53,6 +55,7 @@ func TestUnstoredRunLeavesNoTrace(t *testing.T) {
 }
 
 func TestAnUnstoredRunIsInterruptedLikeAnyOther(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{})

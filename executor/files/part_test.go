@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // readPart reads a whole part.
@@ -56,6 +58,7 @@ func TestAPartHasTheBytesOfTheFile(t *testing.T) {
 
 // Whenever the file changes before its last byte was read, the part has no end.
 func TestAPartOfAFileThatChangesHasNoEnd(t *testing.T) {
+	tier.Long(t)
 	content := body(8 * 1000)
 	for name, change := range map[string]func(file string) error{
 		"other bytes": func(file string) error { return os.WriteFile(file, body(len(content)), 0o600) },

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // crowd makes n files in a folder of the workdir.
@@ -38,6 +39,7 @@ func (tr tree) enumerate(t testing.TB, folder string, between func(page int)) []
 }
 
 func TestABigFolderIsReadOnceForAllItsPages(t *testing.T) {
+	tier.Long(t)
 	tr := newTree(t)
 	const n = 20*contract.MaxListFiles + 1
 	tr.crowd(t, "big", n)
@@ -117,6 +119,7 @@ func TestPagesAreOfTheirFolderOnly(t *testing.T) {
 
 // A folder whose snapshot does not fit is read for every page.
 func TestSnapshotsAreBounded(t *testing.T) {
+	tier.Long(t)
 	tr := newTree(t)
 	const n = 3*contract.MaxListFiles + 1
 	tr.crowd(t, "big", n)

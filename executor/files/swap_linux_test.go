@@ -10,11 +10,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"colabrelay/shared/tier"
 )
 
 // A folder is exchanged for a link and back, as fast as code can. Whatever a request meets has
 // a name: nothing is an internal error.
 func TestAFolderThatKeepsBecomingALinkIsNamed(t *testing.T) {
+	tier.Long(t)
 	named := []error{ErrForbidden, ErrNotFound, ErrNotDir, ErrChanged, ErrNotRegular}
 	for name, target := range map[string]string{"out": "/etc", "inside": "data"} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // The texts of an execution in a list and in a tombstone, at their bounds and one past them.
@@ -131,6 +132,7 @@ func TestThePreviewOfCodeIsBounded(t *testing.T) {
 
 // The journal keeps the previews of thousands of executions.
 func TestAnExecutionDoesNotKeepItsCode(t *testing.T) {
+	tier.Long(t)
 	const size, n = 1 << 20, 32
 	j := openIn(t, t.TempDir(), Limits{})
 	records := make([]*Record, n)

@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 // journalFolder writes what a killed executor leaves: a forgotten run, one that succeeded and
@@ -99,6 +100,7 @@ func blobText(t testing.TB, j *Journal, id string) string {
 }
 
 func TestDamagedFilesOfTheLogAreKeptAndReported(t *testing.T) {
+	tier.Long(t)
 	damage.Files{
 		Make:      journalFolder,
 		Use:       useJournal,

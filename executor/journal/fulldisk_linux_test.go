@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/smalldisk"
+	"colabrelay/shared/tier"
 )
 
 func TestEventsThatAFullDiskDelaysAreWrittenLater(t *testing.T) {
@@ -42,6 +43,7 @@ func TestEventsThatAFullDiskDelaysAreWrittenLater(t *testing.T) {
 }
 
 func TestReserveIsBoundedAndUsedAgain(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 12)
 	if disk == "" {
 		return

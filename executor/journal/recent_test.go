@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // various returns the nth of many different events: texts that JSON escapes, payloads with
@@ -53,6 +54,7 @@ func answer(t *testing.T, r *Record, offset, maxBytes int64) string {
 // the byte, from every offset, with every bound on their size, in this executor and in the
 // next one.
 func TestEventsInMemoryAreThoseOnDisk(t *testing.T) {
+	tier.Long(t)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
@@ -123,6 +125,7 @@ func TestLogOverTheBoundOfMemoryIsReadFromDisk(t *testing.T) {
 }
 
 func TestOutputOfFinishedAndOfLongRunsIsNotInMemory(t *testing.T) {
+	tier.Long(t)
 	const runs, events = 2000, 10_000
 	j := openIn(t, t.TempDir(), Limits{})
 	before := heap()

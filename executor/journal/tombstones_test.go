@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func numbered(n int) tombstone {
@@ -50,6 +51,7 @@ func heap() int64 {
 // The limit here is a tenth of the default: 300,000 ids take ten times as much. Over
 // the limit the older half is deleted, and the next executor knows the same ids.
 func TestHundredsOfThousandsOfTombstonesTakeAFewMegabytes(t *testing.T) {
+	tier.Long(t)
 	dir, limit := t.TempDir(), DefaultLimits.Tombstones/10
 	before := heap()
 	stones := tombstonesIn(t, dir, limit)
@@ -82,6 +84,7 @@ func TestHundredsOfThousandsOfTombstonesTakeAFewMegabytes(t *testing.T) {
 
 // A kill at any byte loses nothing that was written before.
 func TestTombstonesSurviveAKillAtAnyByte(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	addNumbered(t, tombstonesIn(t, dir, 100), 0, 3)
 	complete, err := os.ReadFile(filepath.Join(dir, newerFile))

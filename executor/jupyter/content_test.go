@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 func TestDisplayIsDecodedUpToItsBoundAndTheRestIsCounted(t *testing.T) {
@@ -29,6 +31,7 @@ func TestDisplayIsDecodedUpToItsBoundAndTheRestIsCounted(t *testing.T) {
 }
 
 func TestTracebackOverItsBoundIsNotDecoded(t *testing.T) {
+	tier.Long(t)
 	atBound := `["` + strings.Repeat("x", maxTraceback-len(`[""]`)) + `"]`
 	for _, raw := range []string{atBound, `[` + atBound[1:len(atBound)-1] + ` ]`} {
 		var got Traceback // directly: the race detector makes each pass of encoding/json slow

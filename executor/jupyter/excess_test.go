@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // frameRead reads a message with this bound, and the one that follows it.
@@ -134,6 +135,7 @@ func TestEndOfATornStreamIsAnEndOfItsText(t *testing.T) {
 // picture. The connection remains usable, what follows arrives, and little memory is used.
 // The print tests the default bound on Colab's stack; an eighth of it suffices elsewhere.
 func TestHugeMessagesOfARealKernelAreDiscarded(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		first := int64(defaultMaxFrame)
 		if s.Name != "old" {

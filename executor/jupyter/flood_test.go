@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // flood prints lines of 100 bytes at full speed and returns the bytes of text that arrived.
@@ -65,6 +66,7 @@ func heldBytes() int64 {
 }
 
 func TestFloodArrivesCompletelyInBoundedMemory(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
 		before, peak := heldBytes(), int64(0)
@@ -161,6 +163,7 @@ func (p *proxy) forward(t *testing.T, target int) (port int) {
 }
 
 func TestReplyArrivesAfterTheConnectionsWereCut(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		info, err := NewTCP()
 		if err != nil {

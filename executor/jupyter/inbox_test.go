@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 func sized(id, parent, msgType string, size int64) *Message {
@@ -38,6 +40,7 @@ func TestInboxAcceptsASingleMessageOverTheBound(t *testing.T) {
 }
 
 func TestSmallOutputAfterAMessageOverTheBoundHasTheWholeBound(t *testing.T) {
+	tier.Long(t)
 	const small = 100
 	for _, received := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/executor/statedir"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -145,6 +146,7 @@ func decode(t testing.TB, m *Message, v any) {
 }
 
 func TestEveryTransportAndKeyRunsCode(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		for _, transport := range []string{"ipc", "tcp"} {
 			for _, key := range []string{"with key", "with empty key"} {
@@ -172,6 +174,7 @@ func TestEveryTransportAndKeyRunsCode(t *testing.T) {
 }
 
 func TestLargeOutputArrivesCompletely(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
 		o := execute(t, c, "for _ in range(20): print('x' * (1 << 20))", nil)
@@ -182,6 +185,7 @@ func TestLargeOutputArrivesCompletely(t *testing.T) {
 }
 
 func TestInputRequestIsAnswered(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
 		o := execute(t, c, "print(input('name? '), end='')", func(m *Message) {
@@ -198,6 +202,7 @@ func TestInputRequestIsAnswered(t *testing.T) {
 }
 
 func TestInputRequestRightAfterDialArrives(t *testing.T) {
+	tier.Long(t)
 	for range 5 { // a request sent before stdin is connected would be lost
 		c := ipcKernel(t, stacks.Old(t), Options{})
 		execute(t, c, "input()", func(m *Message) {
@@ -211,6 +216,7 @@ func TestInputRequestRightAfterDialArrives(t *testing.T) {
 }
 
 func TestControlAnswersWhileCodeRuns(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
 		// ipykernel 7 ignores an interrupt between execute_input and the start of the code.
@@ -229,6 +235,7 @@ func TestControlAnswersWhileCodeRuns(t *testing.T) {
 }
 
 func TestOutputThatIsNotReceivedIsDroppedAndCounted(t *testing.T) {
+	tier.Long(t)
 	c := ipcKernel(t, stacks.Old(t), Options{QueueBytes: 64 << 10})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // peer pretends to be a kernel, to do what a real one can't be made to do.
@@ -129,6 +131,7 @@ func receive(t *testing.T, c *Client) *Message {
 }
 
 func TestDialOfAPeerThatIsNotAKernelReturnsWhy(t *testing.T) {
+	tier.Long(t)
 	reply := func(b []byte) func(string, net.Conn) {
 		return func(kind string, conn net.Conn) {
 			_, _ = conn.Write(b)

@@ -10,9 +10,11 @@ import (
 	"colabrelay/executor/account"
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestAPythonThatTheUserCannotReachIsNamed(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

@@ -12,10 +12,12 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/smalldisk"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // A kernel that ends while the disk is full is replaced, so that code can still delete files.
 func TestAKernelStartsOnAFullDisk(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 4)
 	if disk == "" {
 		return

@@ -18,6 +18,7 @@ import (
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,6 +109,7 @@ func waitGone(t *testing.T, pid int) {
 }
 
 func TestKernelSeesNoSecretsAndItsOwnSession(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, kernel := running(t, Config{Python: find(t, s), Environ: append(os.Environ(),
@@ -123,6 +125,7 @@ func TestKernelSeesNoSecretsAndItsOwnSession(t *testing.T) {
 }
 
 func TestColabsIPythonConfigurationDoesNotReachTheKernel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()
@@ -142,6 +145,7 @@ func TestColabsIPythonConfigurationDoesNotReachTheKernel(t *testing.T) {
 }
 
 func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		k, kernel := running(t, Config{Python: find(t, s)})
@@ -168,6 +172,7 @@ func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
 }
 
 func TestKernelThatKeepsDyingStaysDeadUntilRestart(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	k, kernel := running(t, Config{Python: find(t, stacks.Old(t))})
 	for range maxDeaths {
@@ -207,6 +212,7 @@ func awaitOther(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
 }
 
 func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		k, kernel := running(t, Config{Python: find(t, s)})
 		stubborn := "import signal\nfor s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, signal.SIG_IGN)\nwhile True: pass"
@@ -322,6 +328,7 @@ func TestRunReturnsWhyTheFirstKernelCannotStart(t *testing.T) {
 }
 
 func TestAKernelHoldsOutputsForASlowReaderAndSendsThemSoon(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, kernel := running(t, Config{Python: find(t, s)})
@@ -338,6 +345,7 @@ func TestAKernelHoldsOutputsForASlowReaderAndSendsThemSoon(t *testing.T) {
 }
 
 func TestWhatAKernelPrintedAtItsStartDoesNotExplainItsEnd(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	python := find(t, stacks.Old(t))
 	script := filepath.Join(t.TempDir(), "python")

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -96,6 +97,7 @@ func TestNoGPUWhenNvidiaSMIFails(t *testing.T) {
 }
 
 func TestNvidiaSMIThatHangsIsEnded(t *testing.T) {
+	tier.Long(t)
 	nvidiaSMI(t, "sleep 300") // a child that holds the pipe open when the shell is killed
 	start := time.Now()
 	if got := gpu(t.Context(), nil, tree(nil)); got.Available {

@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 func must(t testing.TB, err error) {
@@ -64,6 +65,7 @@ func TestTheLockOfAProcessThatIsEndingIsAwaited(t *testing.T) {
 }
 
 func TestTwoExecutorsNeverShareAStateDir(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	s, err := Open(dir)
 	must(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // pack makes a batch of files below folder.
@@ -144,6 +145,7 @@ func TestBytesOfABatchWithAnotherDigestAreRefused(t *testing.T) {
 }
 
 func TestTheBoundsOfABatchAreChecked(t *testing.T) {
+	tier.Long(t)
 	in := newInbox(t)
 	many := func(n int) (contract.Manifest, []byte) {
 		files := map[string][]byte{}

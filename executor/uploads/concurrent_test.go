@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // Two relays send and commit the same file concurrently, in overlapping parts of which some
@@ -168,6 +169,7 @@ func TestUploadsBeingCommittedAreNotDropped(t *testing.T) {
 }
 
 func TestCommittedUploadsAreDroppedAtTheirBound(t *testing.T) {
+	tier.Long(t)
 	in := newInbox(t)
 	for n := range maxCommitted + 5 {
 		in.send(fmt.Sprintf("many/%d", n), body(n), false)

@@ -10,6 +10,7 @@ import (
 	"colabrelay/executor/files"
 	"colabrelay/executor/files/filestest"
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 // inboxIn opens the uploads of a folder with both the state and the user's files.
@@ -25,6 +26,7 @@ func inboxIn(t testing.TB, dir string) *inbox {
 }
 
 func TestDamagedRecordsOfUploadsAreKeptAndReported(t *testing.T) {
+	tier.Long(t)
 	damage.Files{
 		Make: func(t testing.TB, dir string) {
 			in := inboxIn(t, dir)

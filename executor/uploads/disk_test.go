@@ -17,6 +17,7 @@ import (
 	"colabrelay/executor/files"
 	"colabrelay/executor/files/filestest"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // smallDisk is set in a test that runs again in its own process, in which no
@@ -74,6 +75,7 @@ func onSmallDisk(t *testing.T, dir string) bool {
 }
 
 func TestAFullDiskIsReportedAndReceivedBytesAreKept(t *testing.T) {
+	tier.Long(t)
 	dir := realDir(t)
 	if !onSmallDisk(t, dir) {
 		return
@@ -128,6 +130,7 @@ func (in *inbox) fillsUp() {
 
 // The state dir with the journal may be on another disk, which is full.
 func TestAFullStateDirIsReportedAndOnlyRecordedBytesCount(t *testing.T) {
+	tier.Long(t)
 	dir := realDir(t)
 	if !onSmallDisk(t, dir) {
 		return

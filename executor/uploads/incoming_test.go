@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 var errCut = errors.New("the connection broke")
@@ -206,6 +207,7 @@ func TestAKillInThePartKeepsMostOfIt(t *testing.T) {
 }
 
 func TestManyPartsAtOnceNeedLittleMemory(t *testing.T) {
+	tier.Long(t)
 	in := newInbox(t)
 	const size = 8 << 20
 	data := body(size)

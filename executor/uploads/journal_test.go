@@ -14,6 +14,7 @@ import (
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
+	"colabrelay/shared/tier"
 )
 
 // After a kill at any byte, the upload is resumed, has all bytes that it counts as received,
@@ -113,6 +114,7 @@ func TestUploadsWhoseFolderIsDamagedAreDropped(t *testing.T) {
 }
 
 func TestTheJournalOfManyPiecesStaysBounded(t *testing.T) {
+	tier.Long(t)
 	in := newInbox(t)
 	const size = 4*maxPieces + 100
 	up := in.start("x", body(size), true)

@@ -19,6 +19,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // newInboxOf makes an inbox, of root, for uploads into a folder of a user.
@@ -47,6 +48,7 @@ func ownerOf(t *testing.T, path string) int {
 }
 
 func TestUploadsBelongToTheKernelsUserAndReplaceNothingOfOthers(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -92,6 +94,7 @@ func (in *inbox) unharmed(private string) {
 // The user's code exchanges a folder for a link, and back, while files in it are read and
 // uploaded.
 func TestAFolderThatIsExchangedForALinkLeadsToNothingOfOthers(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestAnswersThatAreNoneAreErrors(t *testing.T) {
@@ -44,6 +45,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestAnInterruptIsAPythonError(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		k := startKernel(t, s)
 		// What goes away says so and then lasts until it is interrupted.

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestCleanupClearsWhatTheUserMade(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		k := startKernel(t, s)
 		k.runFile("testdata/cleanup.py")
@@ -51,6 +53,7 @@ func TestCleanupClearsWhatTheUserMade(t *testing.T) {
 // An exception that was not caught keeps its frames, and with them the data they
 // worked on.
 func TestCleanupForgetsWhatTheLastExceptionHeld(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		k := startKernel(t, s)
 		k.run(`

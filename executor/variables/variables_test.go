@@ -13,11 +13,13 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func ptr[T any](v T) *T { return &v }
 
 func TestVariablesAreDescribed(t *testing.T) {
+	tier.Long(t)
 	known := []contract.Variable{
 		{Name: "none", Type: "NoneType"},
 		{Name: "number", Type: "int"},
@@ -78,6 +80,7 @@ func TestVariablesAreDescribed(t *testing.T) {
 }
 
 func TestShadowedBuiltinsAreNoHindrance(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		k := startKernel(t, s)
 		k.run(`
@@ -112,6 +115,7 @@ for _name in dir(_b):
 
 // The same cells run in two kernels; only one is asked questions meanwhile.
 func TestQuestionsLeaveNoTrace(t *testing.T) {
+	tier.Long(t)
 	// Only the package remains in sys.modules.
 	state := `(In[-2:], len(In), Out, _, __, ___, _i, _ii, get_ipython().execution_count,
 		sorted(globals()), [m for m in __import__("sys").modules if "colab_relay" in m and not m.startswith("` + kernelpy.Package() + `")],
@@ -146,6 +150,7 @@ func TestQuestionsLeaveNoTrace(t *testing.T) {
 }
 
 func TestAnyNameIsSafeToAskFor(t *testing.T) {
+	tier.Long(t)
 	k := startKernel(t, stacks.Old(t))
 	k.run("good = 1; globals()['odd \"🙂\\n'] = 2", "None")
 	for _, name := range []string{"", "missing", "good.real", "QUESTION", "SOURCES", `"] + [1/0] + ["`, "\x00", "\u2028", "é\xff", strings.Repeat("x", 100_000)} {
@@ -159,6 +164,7 @@ func TestAnyNameIsSafeToAskFor(t *testing.T) {
 }
 
 func TestQuestionEndsWithItsContext(t *testing.T) {
+	tier.Long(t)
 	k := startKernel(t, stacks.Old(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -320,6 +321,7 @@ func TestOnlyWebPagesAreOpened(t *testing.T) {
 
 // Strangers on loopback, who do not know the path, get nothing and can't stop the browser.
 func TestStrangersAtTheLink(t *testing.T) {
+	tier.Long(t)
 	l, err := newLink(target)
 	if err != nil {
 		t.Fatal(err)

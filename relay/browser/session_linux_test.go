@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 func TestTheScreenOfAnAncestorIsUsed(t *testing.T) {
@@ -38,6 +40,7 @@ func TestLookUpTakesTheLastValue(t *testing.T) {
 // This test program, started again by a shell with a name of its own, without any variables, as
 // some hosts start the relay.
 func TestAncestorsOfAProcessWithoutAnEnvironment(t *testing.T) {
+	tier.Long(t)
 	if os.Getenv("SHOW_SESSION") != "" {
 		fmt.Println("session", withSession([]string{"HOME=/me"}, ancestors()))
 		return

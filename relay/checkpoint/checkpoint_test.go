@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 func TestLoadReturnsWhatWasSaved(t *testing.T) {
@@ -70,6 +72,7 @@ func TestLoadDistinguishesMissingFromDamaged(t *testing.T) {
 }
 
 func TestSaveRefusesTooMuchDataAndKeepsTheOldFile(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	if _, err := Save(dir, "n", "old"); err != nil {
 		t.Fatal(err)
@@ -110,6 +113,7 @@ func TestNamesListsCheckpointsByTheirOriginalNames(t *testing.T) {
 
 // An indented list of numbers is mostly white space: 12 bytes per item.
 func TestLargeCheckpointsAreNotIndented(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	path, err := Save(dir, "n", make([]int, 5<<20))
 	if err != nil {

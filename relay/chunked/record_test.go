@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestRangesRecordWhichKernelRanWhat(t *testing.T) {
@@ -47,6 +48,7 @@ func TestRangesRecordWhichKernelRanWhat(t *testing.T) {
 }
 
 func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	s := newRecord(spec("", "1", 400))
 	value := "[" + strings.Repeat("1,", 30_000) + "1]"

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // changing are the calls that change something on the VM.
@@ -121,6 +122,7 @@ func TestOnlySubmitsAndStartsOfUploadsContinueOnANewInstance(t *testing.T) {
 // What the old VM, or the old start, may have done is not asked of the new one where
 // that could do it twice.
 func TestAfterALostAnswerNoCallContinuesOnANewInstance(t *testing.T) {
+	tier.Long(t)
 	for name, c := range changing {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, anything)
@@ -139,6 +141,7 @@ func TestAfterALostAnswerNoCallContinuesOnANewInstance(t *testing.T) {
 }
 
 func TestAfterALostAnswerOnlyIdempotentCallsAreSentToANewStart(t *testing.T) {
+	tier.Long(t)
 	for name, c := range changing {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, anything)
@@ -160,6 +163,7 @@ func TestAfterALostAnswerOnlyIdempotentCallsAreSentToANewStart(t *testing.T) {
 
 // Other calls hear of a new VM while this one is under way.
 func TestACallKeepsTheInstanceOfItsFirstTry(t *testing.T) {
+	tier.Long(t)
 	for name, c := range changing {
 		if !c.twice {
 			continue
@@ -200,6 +204,7 @@ func TestAStartThatChangesAgainAndAgainEnds(t *testing.T) {
 // next try has time and start right; but the first may have been a replay, whose
 // original was accepted, so a call that must not be done twice is not tried again.
 func TestARateLimitedRefusalReportsTimeAndStart(t *testing.T) {
+	tier.Long(t)
 	for name, c := range changing {
 		t.Run(name, func(t *testing.T) {
 			now := func() time.Time { return time.Now().Add(-time.Hour) }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // blobs serves one blob in parts.
@@ -33,6 +34,7 @@ func blobs(t *testing.T, content []byte) (*executor, string) {
 }
 
 func TestBlobArrivesCompleteInSignedParts(t *testing.T) {
+	tier.Long(t)
 	big := make([]byte, contract.MaxBlobPart+12345)
 	_, _ = rand.Read(big)
 	for name, c := range map[string]struct {

@@ -19,6 +19,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/memory"
+	"colabrelay/shared/tier"
 )
 
 func items(n int) string { return strings.TrimSuffix(strings.Repeat("{},", n), ",") }
@@ -171,6 +172,7 @@ func hostile(t *testing.T, name string) *Client {
 }
 
 func TestBombsAreRefusedAsBadAnswers(t *testing.T) {
+	tier.Long(t)
 	for _, name := range []string{"events", "gzip"} {
 		_, err := hostile(t, name).Submit(t.Context(), contract.Submit{Code: "1"})
 		wantKind(t, err, KindBadAnswer)
@@ -186,6 +188,7 @@ func TestBombsAreRefusedAsBadAnswers(t *testing.T) {
 }
 
 func TestABlobEndsWhereItsReferenceSays(t *testing.T) {
+	tier.Long(t)
 	sha := strings.Repeat("ab", 32)
 	c := hostile(t, "endless-blob")
 	for _, size := range []int64{0, 1000, contract.MaxBlobPart, contract.MaxBlobPart + 1} {

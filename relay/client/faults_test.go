@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // proxied is a client whose connections to e go through a network that can be cut.
@@ -39,6 +40,7 @@ func cut(t *testing.T, network *toxiproxy.Proxy, toxic string) {
 }
 
 func TestCutsInTheMiddle(t *testing.T) {
+	tier.Long(t)
 	for name, toxic := range map[string]string{
 		"of a request": `{"name":"cut","type":"limit_data","stream":"upstream","attributes":{"bytes":300}}`,
 		"of an answer": `{"name":"cut","type":"limit_data","stream":"downstream","attributes":{"bytes":300}}`,

@@ -20,6 +20,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/seal"
+	"colabrelay/shared/tier"
 )
 
 func noise(n int) []byte {
@@ -285,6 +286,7 @@ func TestTransientIsWhatMayPass(t *testing.T) {
 
 // Eight parts in parallel, repeatedly, open eight connections, or one of HTTP/2.
 func TestPartsInParallelKeepTheirConnections(t *testing.T) {
+	tier.Long(t)
 	content := noise(8 << 18)
 	parts := func(t *testing.T, c *Client) {
 		for range 4 {

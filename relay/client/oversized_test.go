@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // longEvents answers reads of an execution whose events have these sizes, as an
@@ -53,6 +54,7 @@ func smallClient(t *testing.T, e *executor) *Client {
 }
 
 func TestEventsThatAreTooLongAreSteppedPast(t *testing.T) {
+	tier.Long(t)
 	const long = smallAnswer + 1
 	for name, c := range map[string]struct {
 		sizes []int

@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // soon is the reach limit in these tests.
@@ -47,6 +48,7 @@ func offlinePage(w http.ResponseWriter) {
 }
 
 func TestACallWithoutAnExecutorEndsSoonAndSaysWhatWasTried(t *testing.T) {
+	tier.Long(t)
 	always := func(int32) bool { return true }
 	for name, test := range map[string]struct {
 		gone      func(int32) bool
@@ -115,6 +117,7 @@ func TestAConnectionThatBreaksAfterItWorkedIsRetriedUntilItWorksAgain(t *testing
 }
 
 func TestATryThatMayHaveArrivedIsRememberedPastTheLastOne(t *testing.T) {
+	tier.Long(t)
 	e := newExecutor(t, func(seen) (int, any) { return 200, contract.Execution{ExecutionID: "e"} })
 	e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
 	c := impatient(t, e, &away{RoundTripper: NewTransport(), gone: func(try int32) bool { return try > 1 }})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // refusing refuses the first n requests with code.
@@ -326,6 +327,7 @@ func TestConnectionTheTransportGaveUpDoesNotCountAsSent(t *testing.T) {
 
 // replayed follows from an answer that was lost, and is no outcome.
 func TestReplayedUntilTheTimeEndsIsATimeout(t *testing.T) {
+	tier.Long(t)
 	e := newExecutor(t, refusing(1<<30, contract.CodeReplayed))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/seal"
+	"colabrelay/shared/tier"
 )
 
 func TestAPartIsSentOnceAndUncompressed(t *testing.T) {
@@ -49,6 +50,7 @@ func TestAPartIsSentOnceAndUncompressed(t *testing.T) {
 }
 
 func TestFilesAndUploadsAreAskedForUntilAnswered(t *testing.T) {
+	tier.Long(t)
 	up := contract.Upload{UploadID: "u", Status: contract.UploadHashing}
 	for name, tc := range map[string]struct {
 		call   func(*Client) (any, error)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // folderBytes returns what the folder's files take, in whole blocks.
@@ -59,6 +60,7 @@ func TestALongRunKeepsItsBeginningAndItsEnd(t *testing.T) {
 
 // An executor may send anything within the bounds of package client.
 func TestAHostileExecutorFillsNeitherDiskNorMemory(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	s := newStore(t, dir, 8<<20) // 1 MiB a run
 	r := s.Record("work")

@@ -9,9 +9,11 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 func TestADamagedHistoryHidesNoOtherRun(t *testing.T) {
+	tier.Long(t)
 	damage.Files{
 		Make: func(t testing.TB, dir string) {
 			s := New(Config{Dir: dir, MaxBytes: 1 << 30})

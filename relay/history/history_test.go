@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -193,6 +194,7 @@ func TestPicturesThatWereFetchedAreKept(t *testing.T) {
 // However a program is killed, each file is a prefix of what it would have written. Whatever
 // follows from another program must be readable.
 func TestAKillAtAnyByteLeavesAReadableHistory(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	s := newStore(t, dir, DefaultBytes)
 	s.Record("work").Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "a"), stream(1, "b")))

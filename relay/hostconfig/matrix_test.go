@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // contents are files of a host, as JSON and as TOML. The list of servers is called LIST.
@@ -255,6 +257,7 @@ func TestUninstallLeavesOtherThingsAlone(t *testing.T) {
 
 // A host's file may be written by any program: what it can cost is bounded.
 func TestBounds(t *testing.T) {
+	tier.Long(t)
 	values := func(n int) string { return "{\"a\": [1" + strings.Repeat(",1", n-2) + "]}" }
 	deep := func(n int) string { return "{\"a\":" + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + "}" }
 	keys := func(n int) string {

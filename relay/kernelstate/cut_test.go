@@ -16,6 +16,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func digestOf(data string) string {
@@ -45,6 +46,7 @@ func (v *vm) saveUntilDone(dir string, o func() Options) (Saved, int) {
 }
 
 func TestSaveContinuesFromCallToCall(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = [1]\ndata = bytes(range(256)) * 200_000")
@@ -115,6 +117,7 @@ func TestVariableThatTakesForeverIsReported(t *testing.T) {
 }
 
 func TestWaitingForOtherCodeIsReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 1")
@@ -135,6 +138,7 @@ func TestWaitingForOtherCodeIsReported(t *testing.T) {
 }
 
 func TestTransferOfAKilledRelayIsResumed(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const size = 48 << 20
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
@@ -190,6 +194,7 @@ func dying(t *testing.T, done int64) (context.Context, Options) {
 }
 
 func TestKernelThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 'good'")
@@ -208,6 +213,7 @@ func TestKernelThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
 }
 
 func TestExecutorThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 'good'")
@@ -240,6 +246,7 @@ func awaitFile(t *testing.T, path string) {
 }
 
 func TestInterruptedRestoreChangesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os, threading\nclass Waits:\n  def __setstate__(self, state):\n    if not os.path.exists('armed'): return # the trial at the save\n    open('waiting', 'w').close()\n    threading.Event().wait(120)\nw = Waits()\nw.x = 1\nx, a = 'saved', 'saved'")
@@ -271,6 +278,7 @@ func TestInterruptedRestoreChangesNothing(t *testing.T) {
 }
 
 func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	first, second, dir := borrowVM(t, stacks.Old(t)), borrowVM(t, stacks.Old(t)), t.TempDir()
 	first.run("x = 'first'")
@@ -311,6 +319,7 @@ func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
 }
 
 func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	marker := filepath.Join(v.dir, "payload ran")
@@ -356,6 +365,7 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 }
 
 func TestRemoveDeletesOnlyFoldersOfStates(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v := borrowVM(t, stacks.Old(t))
 	j := &job{c: v.client, o: options("n")}

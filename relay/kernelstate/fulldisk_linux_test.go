@@ -8,9 +8,11 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/smalldisk"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestStateIsSavedWhileTheDiskIsFull(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 64)
 	if disk == "" {
 		return

@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // standIn returns an environment in which testdata/torch can be imported and no compiled
@@ -24,6 +25,7 @@ func standIn(t *testing.T) []string {
 }
 
 func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const facts = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
 	dir := t.TempDir()
@@ -90,6 +92,7 @@ func kilobytes(t *testing.T, text string) int {
 }
 
 func TestProgressOfChunkedRunsIsRestored(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	v := borrowVM(t, stacks.Old(t))
@@ -104,6 +107,7 @@ func TestProgressOfChunkedRunsIsRestored(t *testing.T) {
 }
 
 func TestManyVariablesAreAllReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("for n in range(3000): globals()['variable_%d' % n] = n")
@@ -114,6 +118,7 @@ func TestManyVariablesAreAllReported(t *testing.T) {
 }
 
 func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os, tempfile\nos.environ['KEPT_TMPDIR'] = os.environ.get('TMPDIR', '')\nos.environ['TMPDIR'] = tempfile.tempdir = '/var/tmp'\ndel os, tempfile") // is not served
@@ -133,6 +138,7 @@ func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
 }
 
 func TestVariablesThatDoNotFitOnTheVMAreReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import numpy as np\nsmall = [1]\nlarge = np.ones(4 << 20)\nalso_large = bytes(40 << 20)")
@@ -157,6 +163,7 @@ func TestVariablesThatDoNotFitOnTheVMAreReported(t *testing.T) {
 
 // What is saved and loaded is tested with the Python package. This is how it is reported.
 func TestOmissionsAndWarningsAreReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	helper := filepath.Join(v.dir, "helper.py")

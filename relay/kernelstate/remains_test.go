@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // startEndlessSave starts a save that never ends.
@@ -48,6 +49,7 @@ func (v *vm) inTemp() (saves, sockets []string) {
 // Otherwise gigabytes would stay in the temp folder, and a folder for each start. Folders of
 // another executor on the machine stay, and so does a state that was not downloaded yet.
 func TestRemainsOfAKilledSaveAreDeletedAtTheNextStart(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v := newVM(t, stacks.Old(t))
 	other := newVM(t, stacks.Old(t), "TMPDIR="+v.temp)
@@ -102,6 +104,7 @@ func TestRemainsOfAKilledSaveAreDeletedAtTheNextStart(t *testing.T) {
 
 // A save needs memory, so the system is likely to kill the kernel during one.
 func TestRemainsOfASaveAreDeletedWhenItsKernelDies(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os, signal\nclass Last:\n  def __reduce__(self):\n    os.kill(os.getpid(), signal.SIGKILL)\nlast, data = Last(), bytes(1_000_000)")
@@ -116,6 +119,7 @@ func TestRemainsOfASaveAreDeletedWhenItsKernelDies(t *testing.T) {
 
 // So is it during a restore, and each further attempt would leave one more copy.
 func TestRemainsOfARestoreAreDeletedWhenItsKernelDies(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os\nclass Last:\n  def __setstate__(self, state):\n    if os.path.exists('armed'): os.kill(os.getpid(), 9) # not in the trial at the save\nlast = Last()\nlast.x = 1")

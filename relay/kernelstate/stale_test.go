@@ -9,9 +9,11 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestSaveStartsAgainAfterOtherCodeRan(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	start := func() {
@@ -51,6 +53,7 @@ func TestSaveStartsAgainAfterOtherCodeRan(t *testing.T) {
 
 // The relay was killed while it waited for the answer to its submit.
 func TestAStaleSaveWhoseExecutionIsUnknownIsDeletedOnTheVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os\ndata = os.urandom(4 << 20)")

@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/stacks"
 
 	"colabrelay/shared/filename"
+	"colabrelay/shared/tier"
 )
 
 // writeVersion writes a version with that data and returns its folder.
@@ -149,6 +150,7 @@ func TestPruningKeepsTheNewestGoodVersions(t *testing.T) {
 }
 
 func TestThreeVersionsStayAndNumbersContinue(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	var last Saved

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/relay/notebook"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // cellCall is the result of one call.
@@ -136,6 +137,7 @@ func TestOneCellRefuses(t *testing.T) {
 // A call about another cell records the end of the first one. The call that asks what became of
 // the first must not run it again.
 func TestACellWhoseEndAnotherCallReadDoesNotRunAgain(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")+slow+"\nprint('done')"), src(says("c1")))

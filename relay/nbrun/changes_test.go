@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // slow waits until the test writes the file "go" into the working directory.
@@ -71,6 +72,7 @@ func TestCellsInsertedDeletedAndMovedMeanwhile(t *testing.T) {
 }
 
 func TestOtherArgumentsReplaceAnUnfinishedRun(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))

@@ -3,10 +3,13 @@ package nbrun
 import (
 	"testing"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // A relay that is killed right before it answers has told nobody that the run has ended.
 func TestARunWhoseLastAnswerWasLostDoesNotRunAgain(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	sources := []src{src(says("c0")), src(says("c1"))}
@@ -43,6 +46,7 @@ func TestARunWhoseLastAnswerWasLostRunsAgainAfterAnEditOrWithOtherArguments(t *t
 }
 
 func TestADamagedEndIsNotAnsweredAgain(t *testing.T) {
+	tier.Long(t)
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")))
 	b.lost = true

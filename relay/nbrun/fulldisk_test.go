@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // After the submit the record can't be written any more: the call ends with the reason, and what
@@ -37,6 +38,7 @@ func TestWhatRanIsNotLostWhenTheRecordCannotBeWritten(t *testing.T) {
 
 // Nothing is submitted before the plan and the ticket are on disk.
 func TestNothingIsSubmittedThatCannotBeRecorded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")))

@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/notebook"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // enemy is an executor without a kernel, whose answers a test makes up.
@@ -142,6 +143,7 @@ func TestCountsOfAHostileExecutorAreNotInTheNotebook(t *testing.T) {
 }
 
 func TestARecordThatWouldBeTooLargeLosesDetailsOnly(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := write(t, "1")
 	r, err := Open(b.dir, b.spec())

@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/relay/notebook"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // liar is an executor that answers anything, each time something else.
@@ -134,6 +135,7 @@ func (v *liar) InstanceID() string {
 // Whatever an executor answers, a call ends in time, makes a bounded number of requests, and
 // leaves a notebook and a record that can be read.
 func TestAnExecutorThatLiesIsBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	seeds := uint64(40)
 	if os.Getenv("LONG") != "" {

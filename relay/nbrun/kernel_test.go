@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) {
@@ -69,6 +70,7 @@ func TestACellsExecutionIsListedWithItsName(t *testing.T) {
 }
 
 func TestARestartBeforeTheRunHappensOnce(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	before := m.kernelID()
@@ -85,6 +87,7 @@ func TestARestartBeforeTheRunHappensOnce(t *testing.T) {
 }
 
 func TestOnANewVMTheRunStartsAgain(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	old, dir := start(t, oldStack(t), t.TempDir()), t.TempDir()
 	b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(60 if '"+dir+"' not in __import__('os').getcwd() else 0)"), src(says("c2")))
@@ -102,6 +105,7 @@ func TestOnANewVMTheRunStartsAgain(t *testing.T) {
 }
 
 func TestAnExecutorThatWasKilledAndStartedAgainContinues(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	old := start(t, oldStack(t), dir)
@@ -122,6 +126,7 @@ func TestAnExecutorThatWasKilledAndStartedAgainContinues(t *testing.T) {
 // A command for a person waits on while another run waits for input, without asking the VM again
 // and again; a tool's call returns and says so.
 func TestARunBehindOneThatWaitsForInput(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, "1")

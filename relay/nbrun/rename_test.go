@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // An editor saves the notebook while it runs, and its cells have other handles afterwards.
 func TestCellsWithNewHandlesAreNotRunAgain(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	sources := []src{src(says("c0")), src(says("c1") + slow + "\nprint('second')"), src(says("c2"))}

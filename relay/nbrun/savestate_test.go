@@ -1,10 +1,15 @@
 package nbrun
 
-import "testing"
+import (
+	"testing"
+
+	"colabrelay/shared/tier"
+)
 
 // The executor ends after the cell whose variables were saved: they are restored, and the cells up
 // to it do not run again.
 func TestInANewKernelTheRunContinuesAfterTheSavedState(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	old := start(t, oldStack(t), dir)

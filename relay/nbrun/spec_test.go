@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestParametersAreInjectedIntoTheNotebook(t *testing.T) {
@@ -60,6 +61,7 @@ func TestOutputsMayGoIntoACopyOrNowhere(t *testing.T) {
 }
 
 func TestACopyIsMadeOnceInARun(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")), src(says("c1")+slow), "print('end')")
@@ -102,6 +104,7 @@ func TestACopyIsNeverWrittenOverAnotherFile(t *testing.T) {
 }
 
 func TestFrozenCellsRunOnceInAKernel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src("frozen| "+says("c0")), src(says("c1")))

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 // A damaged notebook belongs to a person: it is neither changed nor renamed.
 func TestADamagedNotebookIsReportedAndNotChanged(t *testing.T) {
+	tier.Long(t)
 	damage.Files{
 		Make: func(t testing.TB, dir string) {
 			d := New()

@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"colabrelay/shared/smalldisk"
+	"colabrelay/shared/tier"
 )
 
 func TestAFullDiskLeavesTheNotebook(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 2)
 	if disk == "" {
 		return
@@ -47,6 +49,7 @@ func TestAFullDiskLeavesTheNotebook(t *testing.T) {
 }
 
 func TestAFolderThatCannotBeWrittenLeavesTheNotebook(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 2)
 	if disk == "" {
 		return

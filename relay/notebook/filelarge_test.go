@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // setOutputs is a change of one cell's outputs, as a run makes it.
@@ -19,6 +21,7 @@ func setOutputs(i int) func(*Document) error {
 // Each edit makes one copy of the file, and reads it again without one: 50 MB with pictures need
 // 113 MB of memory. BenchmarkEdit tells the time.
 func TestEditsOfALargeFileNeedLittleMemory(t *testing.T) {
+	tier.Long(t)
 	text := large(17 << 20)
 	path := filepath.Join(t.TempDir(), "large.ipynb")
 	writeFile(t, path, text)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // external is another program that edits a notebook without our lock: it reads the file, adds a
@@ -105,6 +107,7 @@ func TestExternalProgram(t *testing.T) {
 // Other programs save the notebook between our read and our write, at each step. Neither their
 // changes nor ours may be lost.
 func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
+	tier.Long(t)
 	rounds := 60
 	if os.Getenv("LONG") != "" {
 		rounds = 5_000
@@ -165,6 +168,7 @@ func TestAnEditGivesUpWhenOthersAlwaysSave(t *testing.T) {
 }
 
 func TestRelaysThatEditAtTheSameTimeLoseNothing(t *testing.T) {
+	tier.Long(t)
 	f := newFile(t)
 	var all sync.WaitGroup
 	for n := range 3 {
@@ -203,6 +207,7 @@ func TestRelayThatEdits(t *testing.T) {
 // A process that is killed while it writes leaves the old or the new file, and at most one
 // temporary file, which the next edit removes.
 func TestAKilledEditLeavesTheOldOrTheNewFile(t *testing.T) {
+	tier.Long(t)
 	kills := 8
 	if os.Getenv("LONG") != "" {
 		kills = 300

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/tier"
 )
 
 // large returns a notebook of a size with a picture of 1 MiB in each cell.
@@ -48,6 +49,7 @@ func large(size int) []byte {
 // The index of a notebook is small, and an edit makes one copy of the file: 50 MB with pictures
 // are read and edited with 52 MB more. BenchmarkParse and BenchmarkSetOutputs tell the time.
 func TestALargeNotebookNeedsLittleMemory(t *testing.T) {
+	tier.Long(t)
 	text := large(8 << 20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/tier"
 )
 
 func TestTheCellsOfANotebook(t *testing.T) {
@@ -143,6 +144,7 @@ func TestWhatIsNoNotebook(t *testing.T) {
 }
 
 func TestANotebookHasBounds(t *testing.T) {
+	tier.Long(t)
 	cells := func(n int, source string) string {
 		return `{"nbformat":4,"cells":[` + strings.TrimSuffix(strings.Repeat(`{"cell_type":"code","source":`+source+`},`, n), ",") + `]}`
 	}

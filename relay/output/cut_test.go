@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestALongTextHasHeadAndTailAndIsSavedAsAWhole(t *testing.T) {
@@ -148,6 +149,7 @@ func TestTooLargeExceptionsAreNotKept(t *testing.T) {
 
 // A run that prints a lot must not need that much memory, nor much time.
 func TestAFloodOfTextNeedsLittleMemory(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	c := Collector{Save: SaveIn(dir, "~", "n")}
 	cell := c.Begin("k")

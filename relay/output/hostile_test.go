@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // A run's events are at most 16 MiB. No order of them may take more than a few seconds or
 // several times their size.
 func TestNoOutputIsExpensiveToCollect(t *testing.T) {
+	tier.Long(t)
 	var displays []contract.Event
 	shown := map[string]json.RawMessage{"text/plain": json.RawMessage(`"a"`)}
 	for range 10_000 {

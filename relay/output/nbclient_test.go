@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 var pool = harness.Pool{Secret: "a secret of the tests of outputs, 32 bytes or more"}
@@ -93,6 +94,7 @@ plt.plot([1, 2]); plt.title("ü"); plt.show(); plt.hist([1, 2, 2])`,
 // What cells print and display must be in the notebook as nbclient writes it, with the same
 // kernel, and nbformat must accept it.
 func TestOutputsAreThoseOfNbclient(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := start(t, s)
 		source := notebook.New()

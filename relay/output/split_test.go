@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // small are limits that a short test exceeds.
@@ -104,6 +105,7 @@ func inPieces(r *rand.Rand, events []contract.Event) (pieces [][]contract.Event)
 }
 
 func TestOutputsDoNotDependOnThePiecesInWhichEventsArrive(t *testing.T) {
+	tier.Long(t)
 	rounds := 60
 	if os.Getenv("LONG") != "" {
 		rounds = 20_000

@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/tier"
 )
 
 func TestCellsOfTheNotebook(t *testing.T) {
@@ -118,6 +119,7 @@ func answerOf(t *testing.T, text string) json.RawMessage {
 }
 
 func TestAnswersThatAreFull(t *testing.T) {
+	tier.Long(t)
 	var result struct {
 		Cells *cellList `json:"cells"`
 	}

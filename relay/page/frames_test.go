@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // Each misbehaving frame ends the connection with its code, a call that waits fails, and the
 // slot is free for the next tab.
 func TestBadFramesEndTheConnection(t *testing.T) {
+	tier.Long(t)
 	long := strings.Repeat("a", 130)
 	for name, test := range map[string]struct {
 		send []byte
@@ -97,6 +100,7 @@ const smallLimit = 2 << 20
 
 // The real limit holds too.
 func TestMessageOf65MiBEndsTheConnection(t *testing.T) {
+	tier.Long(t)
 	d := newQuietDesk(t, func(p *Page) { p.timing.closing = 30 * time.Second })
 	p := d.ready(t)
 	go func() {
@@ -228,6 +232,7 @@ func TestFloodsAreAnsweredInOrder(t *testing.T) {
 
 // A tab that does not read is ended after the time for one message, also while it sends.
 func TestTabThatDoesNotReadIsEnded(t *testing.T) {
+	tier.Long(t)
 	d := newQuietDesk(t, func(p *Page) {
 		p.timing.write, p.timing.closing = 200*time.Millisecond, 100*time.Millisecond
 	})

@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	"colabrelay/shared/smalldisk"
+	"colabrelay/shared/tier"
 )
 
 func TestAFullDiskLeavesTheListAsItWas(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 1)
 	if disk == "" {
 		return

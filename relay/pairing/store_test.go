@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/tier"
 )
 
 func made(t testing.TB, name string) Runtime {
@@ -184,6 +185,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestManyProgramsLoseNothing(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	for n := range 6 {

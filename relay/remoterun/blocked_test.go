@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestARunBehindAPromptSaysSoOnceAndWaits(t *testing.T) {
+	tier.Long(t)
 	vm := newClient(t, startVM(t), nil)
 	holder, err := vm.Submit(t.Context(), contract.Submit{Code: "print('held by', input('name? '))\nimport getpass; getpass.getpass('key: ')", WaitSeconds: 50})
 	if err != nil || holder.Status != contract.StatusWaitingForInput {

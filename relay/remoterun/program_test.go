@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // runProgram runs a program and returns what it prints.
@@ -29,6 +30,7 @@ func runProgram(t *testing.T, vm VM, stdin, source string, arguments ...string) 
 var waitingLine = regexp.MustCompile("(?m)^colab-relay: waiting for .*\n")
 
 func TestProgramsRunAsByPython(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		vm := VM{Runtime: "vm", Client: newClient(t, pool.Borrow(t, s.Python).Ready.LocalURL, nil)}
 		for name, c := range map[string]struct {

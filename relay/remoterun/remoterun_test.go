@@ -21,6 +21,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 const secret = "a secret of relay/remoterun's tests, 32 bytes or more"
@@ -107,6 +108,7 @@ func front(t *testing.T, target func() string, cut func() bool) string {
 }
 
 func TestARunSurvivesBrokenConnections(t *testing.T) {
+	tier.Long(t)
 	vm := startVM(t)
 	var requests, cuts atomic.Int64
 	everyThird := func() bool { return requests.Add(1)%3 == 0 && cuts.Add(1) > 0 }
@@ -154,6 +156,7 @@ func TestPeopleAndAgentsAreWarnedSeparately(t *testing.T) {
 }
 
 func TestAnInterruptWithoutConnectionIsReported(t *testing.T) {
+	tier.Long(t)
 	vm := startVM(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -178,6 +181,7 @@ func TestAnInterruptWithoutConnectionIsReported(t *testing.T) {
 }
 
 func TestARestartOfTheKernelIsReported(t *testing.T) {
+	tier.Long(t)
 	vm := newClient(t, startVM(t), nil)
 	var c console
 	ended := make(chan error)
@@ -198,6 +202,7 @@ func TestARestartOfTheKernelIsReported(t *testing.T) {
 }
 
 func TestANewVMDuringARunIsReported(t *testing.T) {
+	tier.Long(t)
 	var target atomic.Pointer[string]
 	first, second := startVM(t), startVM(t)
 	target.Store(&first)

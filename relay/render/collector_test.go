@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // log makes events with offsets.
@@ -99,6 +100,7 @@ func TestTheRelaysOwnDisplaysAreNotShown(t *testing.T) {
 }
 
 func TestAMillionLinesBecomeHeadTailAndAFileInBoundedMemory(t *testing.T) {
+	tier.Long(t)
 	dir := filepath.Join(t.TempDir(), "made when needed")
 	c := New(Options{Dir: dir})
 	var before, after runtime.MemStats
@@ -277,6 +279,7 @@ func TestALongResultAndTracebackAreShortenedAndSaved(t *testing.T) {
 }
 
 func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
+	tier.Long(t)
 	big, svg := noisePNG(t, 1700, 80), "<svg xmlns='http://www.w3.org/2000/svg'/>"
 	var l log
 	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t)), "text/plain": "<Figure>"})

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 // The text of a run can be fetched again, so that damage costs only that.
 func TestADamagedDescriptionOfSavedTextCostsAnotherFetch(t *testing.T) {
+	tier.Long(t)
 	all := lines(40)
 	save := func(t testing.TB, dir string, until int) View {
 		c := New(Options{Dir: dir, Instance: "vm", Limit: 20_000})

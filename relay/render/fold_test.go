@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"colabrelay/shared/tier"
 )
 
 func TestFoldingShowsWhatATerminalShowsAtTheEnd(t *testing.T) {
@@ -46,6 +48,7 @@ func TestFoldingShowsWhatATerminalShowsAtTheEnd(t *testing.T) {
 }
 
 func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
+	tier.Long(t)
 	given := 0
 	f := folder{emit: func(s string) { given += len(s) }}
 	for range 1000 {

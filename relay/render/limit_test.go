@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // shapes are outputs that do not fit into a view of any limit.
@@ -48,6 +49,7 @@ var shapes = map[string]func(l *log){
 // A view has at most its limit and shows as much as that; its head and the pages from
 // NextOffset on contain everything.
 func TestAViewKeepsItsLimitAndMissesNothing(t *testing.T) {
+	tier.Long(t)
 	for name, fill := range shapes {
 		for _, limit := range []int{600, 5_000, 36_000} {
 			t.Run(fmt.Sprintf("%s, %d", name, limit), func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"colabrelay/shared/memory"
+	"colabrelay/shared/tier"
 )
 
 func encodePNG(t testing.TB, img image.Image) []byte {
@@ -48,6 +49,7 @@ func tinyPNG(t testing.TB) []byte {
 }
 
 func TestShrinkFitsAModel(t *testing.T) {
+	tier.Long(t)
 	var photo bytes.Buffer
 	if err := jpeg.Encode(&photo, noise(600, 600), &jpeg.Options{Quality: 95}); err != nil {
 		t.Fatal(err)
@@ -85,6 +87,7 @@ func TestShrinkKeepsWhatFits(t *testing.T) {
 }
 
 func TestTransparencyBecomesWhiteInJPEG(t *testing.T) {
+	tier.Long(t)
 	img := noise(500, 500)
 	for y := range 250 {
 		for x := range 500 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // lines returns a log of n events of 4,000 characters, each with its number.
@@ -53,6 +54,7 @@ func checkSaved(t *testing.T, dir string, events []contract.Event) {
 }
 
 func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
+	tier.Long(t)
 	dir, all := t.TempDir(), lines(1000)
 	for call, until := range []int{200, 200, 201, 600, 1000, 1000} {
 		from := int64(10 * call)
@@ -68,6 +70,7 @@ func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
 }
 
 func TestConcurrentCallsSaveTheTextOnce(t *testing.T) {
+	tier.Long(t)
 	dir, all := t.TempDir(), lines(500)
 	var group sync.WaitGroup
 	for i := range 8 {

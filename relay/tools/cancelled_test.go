@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"no longer needed"}}`
 
 // The run goes on; only the call ends.
 func TestNothingFollowsForACancelledCallAndItsRunGoesOn(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 20*time.Second)
 	run := f.run("e1")
 	run.print("started\n")
@@ -73,6 +75,7 @@ func TestNothingFollowsForCancelledRequestsOfEveryKind(t *testing.T) {
 
 // A call may wait for the end of others before it begins.
 func TestACallCancelledBeforeItBeginsIsNotMade(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 20*time.Second)
 	held := make(chan bool)
 	f.on("GET", contract.PathKernel, func(*http.Request, []byte) (int, any) {
@@ -121,6 +124,7 @@ func TestAnIDMayBeUsedTwice(t *testing.T) {
 }
 
 func TestCancellationsOfUnknownIDsAreForgotten(t *testing.T) {
+	tier.Long(t)
 	l := serveLines(t, withoutRuntime(), maxHeld)
 	for i := range 20_000 {
 		l.send(cancelled, fmt.Sprint(i))

@@ -17,6 +17,7 @@ import (
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/tier"
 )
 
 func TestEachErrorOfANotebookHasItsCodeAndANextStep(t *testing.T) {
@@ -68,6 +69,7 @@ func (d desk) wants(code, hint, tool string, arguments object) {
 }
 
 func TestCallsAboutNotebooksThatCannotWork(t *testing.T) {
+	tier.Long(t)
 	d := newDesk(t)
 	d.put("n.ipynb", 5, codeCell("load_data", "x = 1\nx = 1"), textCell("b", "t"))
 	before := d.read("n.ipynb")
@@ -124,6 +126,7 @@ func TestCallsAboutNotebooksThatCannotWork(t *testing.T) {
 }
 
 func TestPathsLeadNowhereElse(t *testing.T) {
+	tier.Long(t)
 	d := newDesk(t)
 	other := t.TempDir()
 	secret := filepath.Join(other, "secret.ipynb")
@@ -191,6 +194,7 @@ func TestAFolderIsNoNotebook(t *testing.T) {
 
 // Another relay that holds the lock makes an edit wait, and then refuse.
 func TestANotebookThatAnotherRelayWrites(t *testing.T) {
+	tier.Long(t)
 	d := newDeskFor(t, time.Second)
 	d.put("n.ipynb", 5, codeCell("a", "1"))
 	d.call("update_cell", args("cellId", "a", "content", "2")) // which creates the lock

@@ -16,6 +16,7 @@ import (
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
+	"colabrelay/shared/tier"
 )
 
 // desk is a host whose relay has no runtime, and a folder of notebooks.
@@ -142,6 +143,7 @@ func TestGetCellsShowsWhatACellHas(t *testing.T) {
 }
 
 func TestGetCellsPagesThroughANotebook(t *testing.T) {
+	tier.Long(t)
 	d := newDesk(t)
 	var all []string
 	for i := range 40 {
@@ -203,6 +205,7 @@ func TestGetCellsSearches(t *testing.T) {
 // A regular expression that is slow on a long source ends with the call's time, and the next call
 // goes on.
 func TestASlowSearchEnds(t *testing.T) {
+	tier.Long(t)
 	d := newDesk(t)
 	long := strings.Repeat("a", notebook.MaxSourceBytes-10)
 	d.put("n.ipynb", 5, codeCell("a", "1"), codeCell("b", long), codeCell("d", "end!"))

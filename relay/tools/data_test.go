@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
+	"colabrelay/shared/tier"
 )
 
 // reports makes the next run of the fake end with a report of the kernel's.
@@ -40,6 +41,7 @@ func TestAFrameIsAnswered(t *testing.T) {
 
 // TestUnsoundFramesAreRefused: code in the kernel may display what it wants.
 func TestUnsoundFramesAreRefused(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, time.Second)
 	rows := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("[1],", n), ",") + "]" }
 	for _, report := range []string{
@@ -63,6 +65,7 @@ func TestUnsoundFramesAreRefused(t *testing.T) {
 }
 
 func TestTheKernelGetsThePackageIfItLacksIt(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, time.Second)
 	missing := `{"package":"` + kernelpy.Package() + `"}`
 	run := reports(f, missingMIME, missing)
@@ -100,6 +103,7 @@ func TestACallThatEndsFirstEndsItsRun(t *testing.T) {
 }
 
 func TestAnInstallationIsAnswered(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 10*time.Second)
 	run := f.run("e1")
 	run.print("Resolved\n")

@@ -26,6 +26,7 @@ import (
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestEveryCodeAndKindIsTranslated(t *testing.T) {
@@ -148,6 +149,7 @@ func thisFile() string {
 // retries some refusals for the complete time of a call; others it returns immediately, and
 // those get time because tools write to the disk before they submit.
 func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
+	tier.Long(t)
 	retried := []contract.Code{contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull}
 	t.Run("retried", func(t *testing.T) {
 		onOwnClock(t, 10*time.Second, func(t *testing.T, h *host, f *fakeExecutor) { checkRefusals(t, h, f, retried) })
@@ -220,6 +222,7 @@ func TestEveryToolHasACallHere(t *testing.T) {
 }
 
 func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		gone := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		// Each call has its own client: calls of one client wait for the first that requests

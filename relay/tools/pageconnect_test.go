@@ -18,6 +18,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/tier"
 )
 
 func TestConnectingATab(t *testing.T) {
@@ -99,6 +100,7 @@ func TestLinesAfterAMilestone(t *testing.T) {
 }
 
 func TestWaitingForTheTabGoesOn(t *testing.T) {
+	tier.Long(t)
 	d := newTabDesk(t, standin.Options{Declined: true}, Config{Hold: time.Second})
 	const notebook = "https://colab.research.google.com/drive/1aB?authuser=1#scrollTo=x"
 	r := d.ask("open_colab_browser_connection", "notebook_url", notebook)

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"colabrelay/shared/tier"
 )
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
@@ -53,6 +55,7 @@ func TestASubscriptionIsAcknowledgedBeforeItEnds(t *testing.T) {
 }
 
 func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
+	tier.Long(t)
 	many := 2_000
 	if os.Getenv("LONG") != "" {
 		many = 10_000
@@ -140,6 +143,7 @@ func TestAProgressTokenIsRepeatedOnlyIfItIsValid(t *testing.T) {
 }
 
 func TestAMessageThatIsTooLongIsSkipped(t *testing.T) {
+	tier.Long(t)
 	l := serveLines(t, withoutRuntime(), maxHeld)
 	long := strings.Repeat("x", maxLine)
 	for message, id := range map[string]any{

@@ -23,6 +23,7 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestQuickRunIsOneRequest(t *testing.T) {
@@ -96,6 +97,7 @@ func TestLongRunReturnsWithinTheHoldAndTheRestFollowsWithoutLossOrDoubling(t *te
 }
 
 func TestGetExecutionWithoutWaitingPagesThroughEverything(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 10*time.Second)
 	run := f.run("e1")
 	var want strings.Builder
@@ -248,6 +250,7 @@ func TestABrokenConnectionWhileWaitingIsAWarningAndTheRunContinues(t *testing.T)
 }
 
 func TestALostAnswerToASubmitSaysHowToFindTheRun(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, time.Second)
 	f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
 	e := h.call("run_code_quick", map[string]any{"code": "x"}).outcome(t).Error
@@ -348,6 +351,7 @@ func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
 }
 
 func TestPicturesAreImagesNeverTextAndBoundedInAll(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 20*time.Second)
 	run := f.run("e1")
 	img := image.NewGray(image.Rect(0, 0, 700, 500))

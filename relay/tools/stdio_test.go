@@ -16,10 +16,12 @@ import (
 
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // Hosts must not notice which calls the relay handles itself.
 func TestCallsAreAnsweredAsTheSDKAnswers(t *testing.T) {
+	tier.Long(t)
 	r := New(Config{Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no <runtime> & none") }, Hold: time.Second, Version: "1.2"})
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()

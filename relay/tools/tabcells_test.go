@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/tier"
 )
 
 func TestGetCellsShowsTheTab(t *testing.T) {
@@ -47,6 +48,7 @@ func TestGetCellsShowsTheTab(t *testing.T) {
 }
 
 func TestHundredsOfCellsInTheTab(t *testing.T) {
+	tier.Long(t)
 	var all []standin.Cell
 	for i := range 600 {
 		all = append(all, cell(fmt.Sprintf("c%d", i), fmt.Sprintf("x = %d", i), standin.Stream("y")))
@@ -75,6 +77,7 @@ func TestHundredsOfCellsInTheTab(t *testing.T) {
 
 // The cells of a hostile tab, which answers what it likes.
 func TestAHostileTab(t *testing.T) {
+	tier.Long(t)
 	var answer string
 	hostile := map[string]func(arguments string) string{}
 	d := connected(t, standin.Options{Execute: printing(), Answer: func(tool string, arguments json.RawMessage) (string, bool) {
@@ -135,6 +138,7 @@ func TestAHostileTab(t *testing.T) {
 
 // A list of outputs that grows without end, and payloads that name an executor's.
 func TestHostileOutputsOfTheTab(t *testing.T) {
+	tier.Long(t)
 	var outputs string
 	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("a", "1")), Execute: printing(), Answer: func(tool string, arguments json.RawMessage) (string, bool) {
 		if tool == "get_cells" {

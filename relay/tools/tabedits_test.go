@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/tier"
 )
 
 func TestEachEditChangesTheTab(t *testing.T) {
@@ -61,6 +62,7 @@ func TestEachEditChangesTheTab(t *testing.T) {
 }
 
 func TestWhatThePageCannotEditIsRefused(t *testing.T) {
+	tier.Long(t)
 	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("abcd", "1"))})
 	before := d.tab().Notebook.Saved()
 	d.refused(d.ask("update_cell", "cellId", "abcd", "content", "1", "cell_type", "markdown", "dry_run", true), "not_supported", "cannot change the type")

@@ -11,9 +11,11 @@ import (
 
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestRunInTheTabsOwnKernel(t *testing.T) {
+	tier.Long(t)
 	kernel, err := standin.StartKernel(t.Context(), standin.KernelOptions{Python: stacks.Old(t).Python, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +64,7 @@ func TestRunInTheTabsOwnKernel(t *testing.T) {
 }
 
 func TestASecondCallJoinsTheRunInTheTab(t *testing.T) {
+	tier.Long(t)
 	runs, release := 0, make(chan struct{})
 	d := newTabDesk(t, standin.Options{Notebook: standin.NewNotebook(cell("slow", "1")), Execute: standin.Fake(func(context.Context, string) []map[string]any {
 		runs++
@@ -166,6 +169,7 @@ func TestATabThatIsLost(t *testing.T) {
 }
 
 func TestAFrozenTabEndsTheCall(t *testing.T) {
+	tier.Long(t)
 	d := newTabDesk(t, standin.Options{}, Config{Hold: time.Second / 2})
 	d.connect()
 	d.tab().Freeze()

@@ -12,6 +12,7 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // loud makes a run whose every part is too long for an answer.
@@ -34,6 +35,7 @@ func loud(run *fakeRun) {
 // Hosts show a model the text or the structured content, so both have the limit; pages and
 // files have the rest.
 func TestARunsAnswerKeepsTheTextLimit(t *testing.T) {
+	tier.Long(t)
 	for limit, most := range map[int]int{render.LeastTextLimit: 5_000, 0: 15_000, render.MostTextLimit: 55_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			f := newFake(t)

@@ -20,6 +20,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/tier"
 )
 
 // serveVM is a host, a relay and a VM with files behind it.
@@ -192,6 +193,7 @@ func TestAFolderIsTransferredWithItsTree(t *testing.T) {
 }
 
 func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
+	tier.Long(t)
 	content := randomBytes(large)
 	for _, c := range []struct {
 		tool, method, path string

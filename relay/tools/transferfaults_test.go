@@ -19,6 +19,7 @@ import (
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/tier"
 )
 
 func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
@@ -60,6 +61,7 @@ func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
 }
 
 func TestFailuresOfATransferAreReportedWithANextStep(t *testing.T) {
+	tier.Long(t)
 	h, vm, dir := serveVM(t, 25*time.Second)
 	vm.Put("big", randomBytes(large))
 	write(t, filepath.Join(dir, "local.bin"), []byte("x"))

@@ -18,6 +18,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,6 +48,7 @@ func TestPingAnswersAtOnceAmongManySlowCalls(t *testing.T) {
 // The calls past maxHolding answer soon, with an execution_id, so that
 // check_colab_connection can begin while many runs are waited for.
 func TestOtherToolsAnswerWhileMoreCallsWaitThanMayBeInProgress(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 20*time.Second)
 	run := f.run("slow")
 	var answers []<-chan message
@@ -67,6 +69,7 @@ func TestOtherToolsAnswerWhileMoreCallsWaitThanMayBeInProgress(t *testing.T) {
 
 // The SDK drops progress messages sent fast and may send some after the answer.
 func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 20*time.Second)
 	run := f.run("e1")
 	p := params("run_code_long", map[string]any{"code": "x"})

@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/toolsets"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
+	"colabrelay/shared/tier"
 )
 
 // vmDesk is a host whose relay may start VMs. Their start ends before the executor's.
@@ -83,6 +84,7 @@ func TestVMToolsSayHowToEnableThem(t *testing.T) {
 
 // A start goes on past the time of a call, and the same call gets its result.
 func TestAVMStartsInTheBackground(t *testing.T) {
+	tier.Long(t)
 	d := newVMDesk(t, time.Second, true)
 	free := make(chan struct{})
 	d.cloud.Hook(func(ctx context.Context, c vmtest.Call) error {
@@ -149,6 +151,7 @@ func TestErrorsOfVMToolsSayWhatToDo(t *testing.T) {
 
 // Google's answers are outside text: names, numbers and lengths.
 func TestHostileListsOfVMs(t *testing.T) {
+	tier.Long(t)
 	d := newVMDesk(t, 10*time.Second, true)
 	d.cloud.Add(vm.Machine{ID: "a\x1b]0;title\x07\u202eb\n" + strings.Repeat("x", 1<<16), Spec: vm.Spec{Accelerator: "T4\x1b[31m" + strings.Repeat("y", 1<<16)}})
 	for i := range 500 {

@@ -5,11 +5,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // The tunnel breaks ten times at random bytes, with all its connections. The counted bytes
 // are those on the wire, including headers.
 func TestTenInterruptionsCostAlmostNothing(t *testing.T) {
+	tier.Long(t)
 	size := int64(256 << 20)
 	if os.Getenv("LONG") != "" {
 		size = 4<<30 + 5

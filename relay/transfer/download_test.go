@@ -15,9 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestAFileIsDownloadedCompletely(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	for name, size := range map[string]int64{
 		"empty.bin": 0, "one byte": 1, "exactly a part": partBytes, "parts and a bit": 3*partBytes + 17,
@@ -47,6 +49,7 @@ func TestAFileIsDownloadedCompletely(t *testing.T) {
 }
 
 func TestAnExistingFileIsOnlyReplacedOnRequest(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	want := fill(t, v.path("a.bin"), partBytes+5, 1)
 	dir := t.TempDir()
@@ -75,6 +78,7 @@ func TestAnExistingFileIsOnlyReplacedOnRequest(t *testing.T) {
 }
 
 func TestTheDestinationOfADownload(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	fill(t, v.path("a.bin"), 10, 1)
 	for name, c := range map[string]struct{ name, want string }{
@@ -101,6 +105,7 @@ func TestTheDestinationOfADownload(t *testing.T) {
 }
 
 func TestADownloadNeverLeavesItsFolder(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	fill(t, v.path("a.bin"), 10, 1)
 	base := t.TempDir()
@@ -123,6 +128,7 @@ func TestADownloadNeverLeavesItsFolder(t *testing.T) {
 }
 
 func TestAPathThatCannotBeDownloadedIsRefused(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	must(t, os.Symlink("/dev/null", v.path("null")))
 	for remote, code := range map[string]contract.Code{
@@ -182,6 +188,7 @@ func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
 }
 
 func TestACancelledDownloadIsResumed(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -201,6 +208,7 @@ func TestACancelledDownloadIsResumed(t *testing.T) {
 }
 
 func TestADownloadIsResumedAfterTheExecutorDied(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 48 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -226,6 +234,7 @@ func TestADownloadIsResumedAfterTheExecutorDied(t *testing.T) {
 }
 
 func TestDownloadProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 5*partBytes + 9
 	fill(t, v.path("a.bin"), size, 1)
@@ -244,6 +253,7 @@ func TestDownloadProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
 }
 
 func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	fill(t, v.path("a.bin"), partBytes, 1)
 	dir := t.TempDir()
@@ -266,6 +276,7 @@ func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {
 
 // Bytes that the journal lists are wrong, as after a power cut.
 func TestWrongBytesOnTheDiskAreNeverAccepted(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 16 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -284,6 +295,7 @@ func TestWrongBytesOnTheDiskAreNeverAccepted(t *testing.T) {
 }
 
 func TestADeadConnectionEndsWithTheContext(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	fill(t, v.path("a.bin"), 4*partBytes, 1)
 	dir := t.TempDir()

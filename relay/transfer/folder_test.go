@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // perFolder is more than one page of a listing.
@@ -68,6 +69,7 @@ func sameTree(t *testing.T, got, want string) {
 }
 
 func TestAFolderIsDownloadedCompletelyAndOnlyOnce(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const n = perFolder + 5
 	tree(t, v.path("data"), n)
@@ -103,6 +105,7 @@ func TestAFolderIsDownloadedCompletelyAndOnlyOnce(t *testing.T) {
 }
 
 func TestAnInterruptedFolderIsResumedWithoutRepeatedQueries(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const n = 200
 	tree(t, v.path("data"), n)
@@ -123,6 +126,7 @@ func TestAnInterruptedFolderIsResumedWithoutRepeatedQueries(t *testing.T) {
 }
 
 func TestAFolderIsUploadedCompletelyAndOnlyOnce(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const n = perFolder + 5
 	local := filepath.Join(t.TempDir(), "data")
@@ -153,6 +157,7 @@ func TestAFolderIsUploadedCompletelyAndOnlyOnce(t *testing.T) {
 }
 
 func TestAFailedFileDoesNotAffectTheOthers(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	for i := range 10 {
 		fill(t, v.path(fmt.Sprintf("data/f%d", i)), 100, byte(i))
@@ -178,6 +183,7 @@ func TestAFailedFileDoesNotAffectTheOthers(t *testing.T) {
 
 // Links to a folder above are skipped. If they were followed, the whole folder would fail.
 func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	fill(t, v.path("data/sub/a"), 10, 1)
 	fill(t, v.path("other/b"), 10, 1)
@@ -202,6 +208,7 @@ func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
 
 // A name that looks like the escaped form of another one is not confused with it.
 func TestNamesThatLookEscapedAreKeptInBothDirections(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	local := t.TempDir()
 	odd := []string{"\xff", `\xff`, `\x5cxff`, "\\\xff", "caf\xe9.txt"}
@@ -235,6 +242,7 @@ func TestNamesThatLookEscapedAreKeptInBothDirections(t *testing.T) {
 }
 
 func TestTheDestinationOfAFolder(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "lt")
 	fill(t, filepath.Join(local, "a"), 10, 1)

@@ -11,6 +11,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memorydir"
 	"colabrelay/shared/ranges"
+	"colabrelay/shared/tier"
 )
 
 // onSmallDisk returns a program that starts the executor with its workdir on a private file
@@ -39,6 +40,7 @@ func (v *vm) run(code string) {
 }
 
 func TestAFullDiskOnTheVMKeepsTheReceivedBytes(t *testing.T) {
+	tier.Long(t)
 	v := startVM(t, onSmallDisk(t), "--state-dir", t.TempDir())
 	const size = 40 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
@@ -66,6 +68,7 @@ func TestAFullDiskOnTheVMKeepsTheReceivedBytes(t *testing.T) {
 
 // The laptop has all but the end of a sparse file of more than 4 GiB.
 func TestAFileOver4GiBIsResumed(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	binary, err := executorBinary()
 	must(t, err)

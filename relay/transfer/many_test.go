@@ -20,6 +20,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memorydir"
+	"colabrelay/shared/tier"
 )
 
 // manyFiles creates n files of size random bytes that are an hour old, perFolder in a folder.
@@ -70,6 +71,7 @@ const defaultHold = 45 * time.Second
 // Sent one by one, each file takes four round trips, and 5,000 files exceeded the limit of
 // requests per minute.
 func TestManySmallFilesAreUploadedWithFewRequests(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	v.faraway()
 	const n = 5000
@@ -103,6 +105,7 @@ func TestManySmallFilesAreUploadedWithFewRequests(t *testing.T) {
 }
 
 func TestManySmallFilesAreDownloadedWithFewRequests(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	v.faraway()
 	const n = 5000
@@ -136,6 +139,7 @@ func TestManySmallFilesAreDownloadedWithFewRequests(t *testing.T) {
 // A file that cannot be read does not affect the others. Files that grew or shrank since the
 // listing are downloaded in their current state.
 func TestFilesOfABatchThatChangedSinceTheListing(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	manyFiles(t, v.path("data"), 10, 8)
 	var once atomic.Bool
@@ -156,6 +160,7 @@ func TestFilesOfABatchThatChangedSinceTheListing(t *testing.T) {
 
 // Each of several calls with little time makes progress.
 func TestShortCallsFinishALargeFolder(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	n := 2*pageFiles + contract.MaxBatchFiles
 	if os.Getenv("LONG") != "" {
@@ -214,6 +219,7 @@ func countFiles(t testing.TB, dir string) int {
 // The next call neither reads nor sends files that an earlier call sent. If the VM lost one
 // of them, its record does not count.
 func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	const n = 3 * contract.MaxBatchFiles
 	local, memory := filepath.Join(memorydir.New(t), "data"), memorydir.New(t)
@@ -259,6 +265,7 @@ func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 
 // A file that changes after it was hashed arrives with its new content.
 func TestASmallFileThatChangesDuringTheUploadArrivesCurrent(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "data")
 	manyFiles(t, local, 10, 8)
@@ -278,6 +285,7 @@ func TestASmallFileThatChangesDuringTheUploadArrivesCurrent(t *testing.T) {
 // The files of the first page are lost with the old VM. The upload must not report success
 // for half a folder.
 func TestAnUploadEndsWhenTheVMIsReplaced(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	local := filepath.Join(memorydir.New(t), "data")
 	manyFiles(t, local, pageFiles+10, 1)

@@ -4,10 +4,13 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // A download of 256 MiB, mostly zeros, needs only the memory of the parts in flight.
 func TestALargeDownloadNeedsLittleMemory(t *testing.T) {
+	tier.Long(t)
 	binary, err := executorBinary()
 	must(t, err)
 	v := startVM(t, binary) // not parallel, because memory is measured for the whole process

@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/tier"
 )
 
 func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
@@ -94,6 +95,7 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 
 // In a hostile folder, counting from one for each entry would take hours.
 func TestManyEntriesWithOneLocalNameAreNumberedFast(t *testing.T) {
+	tier.Long(t)
 	entries := make([]treeFile, maxEntries)
 	for i := range entries {
 		entries[i].name = "x\x00"

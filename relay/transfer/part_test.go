@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/tier"
 )
 
 // A part that breaks is continued where it broke, by the same call and by the next one. The
@@ -57,6 +58,7 @@ func TestABrokenPartIsContinuedWhereItBroke(t *testing.T) {
 
 // A hostile executor answers with more or fewer bytes than the part has.
 func TestAPartOfAnotherLengthIsRefused(t *testing.T) {
+	tier.Long(t)
 	content := make([]byte, contract.MaxBatchFile+1)
 	for name, sent := range map[string][]byte{
 		"longer": append(content[:len(content):len(content)], 1), "much longer": make([]byte, len(content)+contract.MaxFilePart),

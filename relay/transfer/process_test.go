@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestADownloadIsResumedAfterItsProcessWasKilled(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -28,6 +30,7 @@ func TestADownloadIsResumedAfterItsProcessWasKilled(t *testing.T) {
 }
 
 func TestTheNameOfAnotherProcesssDownloadIsReserved(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -51,6 +54,7 @@ func TestTheNameOfAnotherProcesssDownloadIsReserved(t *testing.T) {
 
 // Beyond the limit a write fails as on a full disk, even if root runs the test.
 func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -69,6 +73,7 @@ func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
 
 // A private file system is too small from the start, or filled during the download.
 func TestASmallDiskIsReportedAsFull(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 64 << 20
 	fill(t, v.path("a.bin"), size, 1)

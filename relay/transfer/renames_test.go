@@ -12,10 +12,12 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
 	"colabrelay/shared/memorydir"
+	"colabrelay/shared/tier"
 )
 
 // A name that any program on the VM chose is shown by a shell on the laptop.
 func TestNamesOnTheDiskAreVisibleAndStable(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	folder := "esc\x1b]0;HA\ad"
 	for _, name := range []string{folder + "/\x1b[2Jx", folder + "/_[2Jx", "\u202egnp.exe", "zero\u200bwidth", "kept"} {
@@ -44,6 +46,7 @@ func TestNamesOnTheDiskAreVisibleAndStable(t *testing.T) {
 }
 
 func TestANumberedFileIsReported(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	fill(t, v.path("data/a.txt"), 10, 1)
 	fill(t, v.path("data/sub/big"), 2<<20, 1) // is downloaded on its own
@@ -72,6 +75,7 @@ func TestANumberedFileIsReported(t *testing.T) {
 }
 
 func TestNamesThatDifferAreBounded(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	for i := range 3 * maxRenamed {
 		fill(t, v.path(fmt.Sprintf("ten/%d", i)), 1, 1)

@@ -17,6 +17,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 func writeText(t testing.TB, path, text string) {
@@ -33,6 +34,7 @@ func wantText(t testing.TB, path, want string) {
 }
 
 func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "a.bin")
 	want := fill(t, local, partBytes+5, 1)

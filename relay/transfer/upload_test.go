@@ -14,9 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestAFileIsUploadedCompletely(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	for name, size := range map[string]int64{
 		"empty.bin": 0, "one byte": 1, "exactly a part": partBytes, "parts and a bit": 3*partBytes + 17,
@@ -40,6 +42,7 @@ func TestAFileIsUploadedCompletely(t *testing.T) {
 }
 
 func TestTheDestinationOfAnUpload(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	must(t, os.Mkdir(v.path("there"), 0o755))
 	local := filepath.Join(t.TempDir(), "a.bin")
@@ -66,6 +69,7 @@ func TestTheDestinationOfAnUpload(t *testing.T) {
 }
 
 func TestAPathThatCannotBeUploadedIsRefused(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	dir := t.TempDir()
 	fill(t, filepath.Join(dir, "a.bin"), 10, 1)
@@ -138,6 +142,7 @@ func TestAnUploadRestartsWhenTheFileChanges(t *testing.T) {
 }
 
 func TestACancelledUploadIsResumed(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 64 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
@@ -158,6 +163,7 @@ func TestACancelledUploadIsResumed(t *testing.T) {
 // The version of the file does not tell that its bytes changed between two calls: the SHA-256
 // at the commit does, and all bytes are sent again.
 func TestAChangeThatKeepsTheTimeOfTheFileIsFoundAtTheCommit(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 64 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
@@ -178,6 +184,7 @@ func TestAChangeThatKeepsTheTimeOfTheFileIsFoundAtTheCommit(t *testing.T) {
 }
 
 func TestAnUploadIsResumedAfterTheExecutorDied(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 48 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
@@ -204,6 +211,7 @@ func TestAnUploadIsResumedAfterTheExecutorDied(t *testing.T) {
 }
 
 func TestUploadProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	const size = 5*partBytes + 9
 	local := filepath.Join(t.TempDir(), "a.bin")

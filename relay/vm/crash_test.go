@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
+	"colabrelay/shared/tier"
 )
 
 // How many points a start has at which the relay is killed: one before and one after each call.
@@ -67,6 +68,7 @@ func copyFolder(t *testing.T, from, to string) {
 
 // The points are sampled, unless LONG is set.
 func TestNothingRunsUnlistedAfterAKillAtAnyPoint(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stride, first := int64(1), int64(1)
 	if os.Getenv("LONG") == "" {

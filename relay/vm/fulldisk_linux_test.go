@@ -9,10 +9,12 @@ import (
 	"github.com/natefinch/atomic"
 
 	"colabrelay/shared/smalldisk"
+	"colabrelay/shared/tier"
 )
 
 // The record of a VM that costs money is not lost while another cannot be added.
 func TestAFullDiskLeavesTheListOfVMsAsItWas(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 1)
 	if disk == "" {
 		return

@@ -17,6 +17,7 @@ import (
 
 	bootstrap "colabrelay/colab-bootstrap"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/tier"
 )
 
 // lying is a backend whose VM answers the calls of launch.py itself.
@@ -105,6 +106,7 @@ func (h *hasty) Exec(_ context.Context, id, code string, _ time.Duration) (strin
 func (*hasty) Upload(context.Context, string, string, []byte) error { return nil }
 
 func TestAVMThatAnswersAtOnceIsAskedOnceASecond(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	l.cfg.NgrokToken = "t"

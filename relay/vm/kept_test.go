@@ -10,6 +10,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/tier"
 )
 
 // touched counts the keep-alives of a backend.
@@ -24,6 +25,7 @@ func (b touched) Touch(ctx context.Context, id string) error {
 }
 
 func TestTheKeeperKeepsPairedVMsAlive(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	m := l.process()
@@ -69,6 +71,7 @@ func TestTheKeeperKeepsPairedVMsAlive(t *testing.T) {
 }
 
 func TestOnlyVMsThatAreStillPairedAreKeptAlive(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	m := l.process()

@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // executor is the path of the real executor.
@@ -121,6 +122,7 @@ func (l *laptop) list() map[string]vm.VM {
 }
 
 func TestAVMIsStartedPairedAndStopped(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	l.cfg.NgrokToken = "ngrok-token-of-the-user"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/tier"
 )
 
 // records returns n records.
@@ -31,6 +32,7 @@ func (l *laptop) write(text []byte) {
 }
 
 func TestTheRecordIsPrivate(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := withoutProgram(t)
 	l.cfg.Dir = filepath.Join(t.TempDir(), "new")
@@ -52,6 +54,7 @@ func TestTheRecordIsPrivate(t *testing.T) {
 }
 
 func TestADamagedRecordIsKeptAndSaid(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, text := range map[string]string{
 		"no JSON":            "{",
@@ -86,6 +89,7 @@ func TestADamagedRecordIsKeptAndSaid(t *testing.T) {
 }
 
 func TestARecordOfANewerRelayIsLeftAlone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	text := `{"version":2,"vms":[{"unknown":true}]}`
@@ -103,6 +107,7 @@ func TestARecordOfANewerRelayIsLeftAlone(t *testing.T) {
 }
 
 func TestRecordsAreBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := withoutProgram(t)
 	text, err := vm.EncodeRecords(records(vm.MaxRecords))
@@ -129,6 +134,7 @@ func TestRecordsAreBounded(t *testing.T) {
 
 // Many processes change the record at once, and lose nothing.
 func TestManyProcessesStartVMsAtOnce(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := withoutProgram(t)
 	var all sync.WaitGroup
@@ -151,6 +157,7 @@ func TestManyProcessesStartVMsAtOnce(t *testing.T) {
 }
 
 func TestProcessesThatStartTheSameNameShareOneVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := withoutProgram(t)
 	var all sync.WaitGroup

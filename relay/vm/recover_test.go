@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
+	"colabrelay/shared/tier"
 )
 
 // loseAnswer makes the service lose its answer to create, before or after the VM exists.
@@ -30,6 +31,7 @@ func (l *laptop) loseAnswer(exists bool) {
 
 // Google may say that too many VMs run, because of the very one that is asked for again.
 func TestARefusalDoesNotMakeTheRelayForgetAVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, reason := range map[string]error{"too many": vm.ErrTooMany, "none free": vm.ErrNoneFree, "not eligible": vm.ErrNotEligible} {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +126,7 @@ func TestAFullDiskDoesNotKeepAVMRunning(t *testing.T) {
 
 // Nobody may learn the result of a start after its VM was stopped, or when it is old.
 func TestAnOldResultOfAStartIsNotReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, outdate := range map[string]func(*testing.T, *vm.Manager){
 		"the VM was stopped": func(t *testing.T, m *vm.Manager) {

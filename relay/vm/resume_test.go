@@ -11,6 +11,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
+	"colabrelay/shared/tier"
 )
 
 func TestAStartGoesOnWhenItsCallerStopsWaiting(t *testing.T) {
@@ -37,6 +38,7 @@ func TestAStartGoesOnWhenItsCallerStopsWaiting(t *testing.T) {
 }
 
 func TestAVMThatColabEndedIsReplaced(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	old := l.up(l.process(), vm.Request{Accelerators: accelerators})
@@ -63,6 +65,7 @@ func TestAVMThatColabEndedIsReplaced(t *testing.T) {
 }
 
 func TestAnExecutorThatEndedIsStartedAgainOnItsVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	old := l.up(l.process(), vm.Request{})
@@ -77,6 +80,7 @@ func TestAnExecutorThatEndedIsStartedAgainOnItsVM(t *testing.T) {
 
 // What runs on a VM is worth more than the connection to it.
 func TestAnExecutorThatRunsAndDoesNotAnswerIsLeftAlone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	l.up(l.process(), vm.Request{})
@@ -96,6 +100,7 @@ func TestAnExecutorThatRunsAndDoesNotAnswerIsLeftAlone(t *testing.T) {
 }
 
 func TestWithoutAProxyThatWorksTheExecutorGetsATunnel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	edge := ngroktest.Start(t)
@@ -122,6 +127,7 @@ func TestWithoutAProxyThatWorksTheExecutorGetsATunnel(t *testing.T) {
 }
 
 func TestNothingIsAskedForThatNobodyCouldReach(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	l.backend = l.cloud // offers no proxy
@@ -140,6 +146,7 @@ func TestNothingIsAskedForThatNobodyCouldReach(t *testing.T) {
 }
 
 func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	l.cfg.NgrokToken = "token-of-a-person"
@@ -171,6 +178,7 @@ func (f forgetful) List(ctx context.Context) ([]vm.Machine, error) {
 
 // A second VM beside the first would cost money, and nobody would stop it.
 func TestAVMThatOneListOmitsIsNotStartedTwice(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := withoutProgram(t)
 	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {

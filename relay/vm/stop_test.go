@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/tier"
 )
 
 // held makes the service wait in calls of a method, before or after their effect, until free
@@ -77,6 +78,7 @@ func TestAStartIsStoppedByAnotherProcess(t *testing.T) {
 }
 
 func TestAVMIsNotForgottenBeforeItWasSeenToBeGone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, break_ := range map[string]func(l *laptop){
 		"Google does not answer": func(l *laptop) { l.cloud.Break() },

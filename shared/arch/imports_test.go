@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // allowed lists, for each package, the packages of this module that it may import. Test
@@ -126,10 +128,12 @@ var allowed = map[string][]string{
 	"shared/smalldisk":               {},
 	"shared/sshd":                    {"shared/stacks"},
 	"shared/stacks":                  {},
+	"shared/tier":                    {},
+	"shared/within":                  {},
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/hosts", "shared/e2e/interop", "shared/e2e/load", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/memorydir", "shared/privileged", "shared/smalldisk", "shared/sshd", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/hosts", "shared/e2e/interop", "shared/e2e/load", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/memorydir", "shared/privileged", "shared/smalldisk", "shared/sshd", "shared/stacks", "shared/tier", "shared/within"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
@@ -173,6 +177,7 @@ var testModules = []string{
 }
 
 func TestImportsFollowTheTable(t *testing.T) {
+	tier.Long(t)
 	for _, f := range sources(t) {
 		if _, ok := allowed[f.Package]; !ok {
 			t.Errorf("%s: package %q has no row in shared/arch/imports_test.go: add one", f.Path, f.Package)
@@ -242,6 +247,7 @@ func within(path string, modules []string) bool {
 }
 
 func TestTableHasNoDeadRows(t *testing.T) {
+	tier.Long(t)
 	packages, used := map[string]bool{}, map[string]bool{}
 	for _, f := range sources(t) {
 		packages[f.Package] = true
@@ -267,6 +273,7 @@ func TestTableHasNoDeadRows(t *testing.T) {
 
 // An unused permission would let a new import change the architecture unnoticed.
 func TestTableHasNoUnusedPermissions(t *testing.T) {
+	tier.Long(t)
 	for _, unused := range unusedPermissions(sources(t)) {
 		t.Errorf("%s, but no import needs that: remove it from shared/arch/imports_test.go", unused)
 	}

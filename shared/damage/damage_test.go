@@ -11,6 +11,7 @@ import (
 	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/memorydir"
+	"colabrelay/shared/tier"
 )
 
 // careful is a program that does everything right with a file.
@@ -82,6 +83,7 @@ func TestACarefulProgramPasses(t *testing.T) {
 
 // Each fault runs in a process of its own, because its test must fail.
 func TestEachFaultIsFound(t *testing.T) {
+	tier.Long(t)
 	if name := os.Getenv("DAMAGE_FAULT"); name != "" {
 		Files{Make: folder, Use: faults[name].use, Damage: []string{"a.txt"}}.Test(t)
 		return

@@ -17,11 +17,13 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/line/linetest"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // One bit of each byte of a request is changed, under LONG every bit. Each request is a new
 // one, so that no nonce is used twice, and appends its number to a list.
 func TestAChangedBitOfARequestDoesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})

@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // bombCode forks children that fork. They hold all sockets and pipes of the kernel, ignore the
@@ -80,6 +81,7 @@ func (b *bombed) over(inside []int) {
 // Children that hold the kernel's sockets delay neither runs, nor a restart, nor the report that
 // the kernel died. The kernel's process group ends with the kernel and with the executor.
 func TestAForkBombThatHoldsTheSocketsDelaysNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := &bombed{t: t, depth: 5}
 	if longSuites() {

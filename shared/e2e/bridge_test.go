@@ -12,12 +12,14 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/tier"
 )
 
 // pageURL is the link in what `colab-relay page open` prints.
 var pageURL = regexp.MustCompile(`https://colab\.research\.google\.com/\S+`)
 
 func TestOneCommandPairsTheVMOfColabsPage(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	p := newColabPage(t)
 	var out, errs harness.Output
@@ -109,6 +111,7 @@ func TestARelayThatIsKilledInTheMiddle(t *testing.T) {
 // A tab changes a key on one side. The real executor refuses the grant, nothing is paired, and
 // no cell stays.
 func TestKeysThatATabChangesPairNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	p := newColabPage(t)
 	offer, err := enrollment.NewOffer()

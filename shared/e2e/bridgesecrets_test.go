@@ -11,11 +11,13 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 var startExecutorArgs = map[string]any{"start_executor": true}
 
 func TestOneCallPairsAndNothingShowsASecret(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	p := newColabPage(t)
 	a := p.agent()

@@ -17,6 +17,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/line/linetest"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // session is what a tunnel carries in a test: each kind of content has its own mark.
@@ -42,6 +43,7 @@ func spelled(text string) string {
 }
 
 func TestTheTunnelSeesNoContent(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	s := &session{t: t, marks: map[string]string{}, laptop: t.TempDir()}
 	s.workdir = filepath.Join(t.TempDir(), s.mark("working folder"))

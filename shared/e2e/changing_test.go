@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // changingBytes are more than the relay requests at once: what it requests later is of a later
@@ -84,6 +85,7 @@ func (c *changing) whole(name string, from byte) {
 
 // What arrives of a file that changes meanwhile is one of its versions, whole.
 func TestAFileThatChangesWhileItIsDownloaded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	e := borrowExecutor(t, stacks.Old(t))

@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // soak reports whether the long random suites run completely.
@@ -46,6 +47,7 @@ var faults = []struct {
 }
 
 func TestChunkedRunsLiveThroughKillsAndCuts(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	runs, seed := 4, uint64(1)
 	if longSuites() {
@@ -182,6 +184,7 @@ func fold() (total int) {
 }
 
 func TestARunIsFinishedOnASecondVMAfterItsStateIsRestored(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLab(t, "2s")
 	run := map[string]any{"setup_code": foldSetup, "loop_code": foldLoop, "n_iterations": foldSteps, "batch_size": 10, "checkpoint_name": "moving"}

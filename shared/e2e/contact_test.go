@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 func TestACallEndsSoonWhereNothingListens(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // The connection of a submit is cut at many places, in the request and in the answer. The relay
 // answers each call, and the code of each runs once.
 func TestASubmitThatIsCutAnywhereRunsOnce(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))

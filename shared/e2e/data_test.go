@@ -7,6 +7,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // allTools starts an executor on a stack, and a host whose relay serves all toolsets.
@@ -63,6 +64,7 @@ func wantError(t *testing.T, a harness.Answer, code string) {
 }
 
 func TestQueryDataframes(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	s, ok := stacks.Data(t)
 	if !ok {
@@ -106,6 +108,7 @@ func TestQueryDataframes(t *testing.T) {
 // TestDataToolsLeaveNothingInTheQueue: a call that ends before the kernel is free gives up its
 // place, and says which run has the kernel.
 func TestDataToolsLeaveNothingInTheQueue(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	h := allTools(t, stacks.Old(t), "3s")
 	_, frames := follow(t, h, quick(t, h, someFrames).String("execution_id"), 0) // pandas may start slowly

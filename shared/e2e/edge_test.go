@@ -13,6 +13,7 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // viaEdge starts an executor behind the loopback ngrok edge.
@@ -24,6 +25,7 @@ func viaEdge(t *testing.T, edge *ngroktest.Edge, s stacks.Stack) *harness.Execut
 }
 
 func TestRelayReachesTheExecutorThroughNgrok(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		edge := ngroktest.Start(t)
@@ -40,6 +42,7 @@ func TestRelayReachesTheExecutorThroughNgrok(t *testing.T) {
 }
 
 func TestDroppedSessionsLoseNoEvent(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	edge := ngroktest.Start(t)
 	e := viaEdge(t, edge, stacks.Old(t))

@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 const (
@@ -20,6 +21,7 @@ const (
 // Code prints until it is interrupted, and for most of the time nobody reads. The answers stay
 // short, the memory small, the log within its bound, and the kernel usable.
 func TestOutputWithoutEnd(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	flood := int64(24 << 20)
 	if longSuites() {

@@ -11,10 +11,12 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // A hundred relays that share a key get equal shares of one kernel.
 func TestAHundredRelaysGetEqualParts(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := startExecutor(t, harness.ExecutorConfig{})
 	key, err := auth.NewSecret(secret)

@@ -11,11 +11,13 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/smalldisk"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // The VM's disk is full: code still runs, once, also across a kill of the executor; an upload says
 // what is wrong. When there is room again, all goes on.
 func TestAFullDiskOfTheVMLosesNoRun(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	disk := smalldisk.Run(t, 32)
 	if disk == "" {
@@ -81,6 +83,7 @@ func TestAFullDiskOfTheVMLosesNoRun(t *testing.T) {
 // The laptop's disk is full: runs go on, and everything that needs the disk says so, leaves what
 // was there as it was, and works when there is room again.
 func TestAFullDiskOfTheLaptopLosesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	disk := smalldisk.Run(t, 16)
 	if disk == "" {

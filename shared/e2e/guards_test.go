@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // These tests bound what calls cost in counts, which do not depend on the machine: requests,
@@ -104,6 +105,7 @@ var mostQuickAllocated = map[string]float64{"executor": 100, "relay": 100}
 var mostQuickGrowth = map[string]float64{"executor": 12, "relay": 8}
 
 func TestWhatQuickCallsCost(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := measuredExecutor(t)
 	idle, busy := measure(t, e), measure(t, e)
@@ -186,6 +188,7 @@ const (
 )
 
 func TestManySmallFilesTravelInFewRequests(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := measure(t, measuredExecutor(t))
 	folder := filepath.Join(t.TempDir(), "many")
@@ -222,6 +225,7 @@ const (
 )
 
 func TestALargeFileTakesLittleMemoryEachWay(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := measure(t, measuredExecutor(t))
 	local := filepath.Join(t.TempDir(), "large")

@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 // peak returns the largest resident memory of a process so far, in MB.
@@ -21,6 +22,7 @@ func peak(t *testing.T, pid int) int {
 // Each bound allows for garbage that has not been collected. An idle relay takes about
 // 15 MB.
 func TestABombCostsTheRelayLittle(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name string

@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 const (
@@ -33,6 +34,7 @@ type attack struct {
 // the relay answers the host in time, with a bounded text that a terminal can show; it writes
 // nothing outside its folders, its memory stays bounded, and it still serves the honest one.
 func TestNoAttackHarmsTheRelay(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	home := t.TempDir()
 	hostileFolder(t, home)

@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 // textCases are the attacks that put escapes into strings.
@@ -81,6 +82,7 @@ var hostileArguments = map[string]map[string]any{
 }
 
 func TestNoToolShowsEscapes(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, name := range textCases {
 		t.Run(name, func(t *testing.T) {
@@ -203,6 +205,7 @@ var hostileCommands = map[string][]string{
 }
 
 func TestNoCommandShowsEscapes(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, name := range textCases {
 		vm := hostilevm.Start(t, name)

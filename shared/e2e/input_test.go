@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // wantAtOnce checks that an answer came without waiting for RELAY_HOLD, and that its text and
@@ -32,6 +33,7 @@ func wantAtOnce(t *testing.T, a harness.Answer, words ...string) {
 
 // Whatever needs the kernel says at once which run has it, and what that one asks.
 func TestCallsBehindARunThatWaitsForInputSayWhoseAnswerIsMissing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	_, h := pair(t, stacks.Old(t))
 	holder := quick(t, h, "x = input('name? ')\nimport getpass\nk = getpass.getpass('key: ')").String("execution_id")
@@ -189,6 +191,7 @@ func TestAPersonAnswersACellInAForm(t *testing.T) {
 // Declined, cancelled and unanswered: the agent gets the prompt, and the person is not
 // asked again.
 func TestAFormThatIsNotAnsweredIsNotShownAgain(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	late := make(chan struct{})

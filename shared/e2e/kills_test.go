@@ -17,6 +17,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // burst submits quick runs to one state folder, through executors that are killed.
@@ -114,6 +115,7 @@ func encoded(t *testing.T, x contract.Execution) []byte {
 // Killed at any moment of a burst of quick runs, the executor loses no run that it has
 // answered, and none runs twice.
 func TestKillsDuringABurstOfQuickRunsLoseNoAnswer(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

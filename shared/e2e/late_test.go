@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 func isRead(m message) bool {
@@ -17,6 +18,7 @@ func isRead(m message) bool {
 // The operator answers each poll of a run with another poll's answer. What the relay returns
 // is complete and in order, whatever it refused meanwhile.
 func TestAnswersThatAreLateOrRepeatedLoseAndDoubleNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "5s")
 	for what, give := range map[string]func(past []message) message{
@@ -63,6 +65,7 @@ func TestAnswersThatAreLateOrRepeatedLoseAndDoubleNothing(t *testing.T) {
 
 // The operator holds a request back until the relay sends it again, and delivers it after that.
 func TestARequestDeliveredAfterItsRetryDoesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	for tool, args := range map[string]map[string]any{
@@ -92,6 +95,7 @@ func TestARequestDeliveredAfterItsRetryDoesNothing(t *testing.T) {
 
 // The operator holds the answer to a submit back, and gives it to the relay's next attempt.
 func TestTheAnswerToAnAttemptIsNotThatToTheNext(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	var held []message

@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // The executor answers a request that is repeated with a refusal, which is sealed for the same
 // request. Its body is not the body of the first answer.
 func TestTheRefusalOfARepeatIsNoBodyOfTheAnswer(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	want(t, quick(t, u.host, "kept = 1\nopen('kept.txt', 'w').write('x' * 1000)\nruns = []"), map[string]any{"success": true})

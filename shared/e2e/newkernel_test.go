@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // gathered is a run whose value depends on the order and number of its iterations. It
@@ -134,6 +135,7 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 
 // If keeping is switched off, a run that lost its variables stops and says what to do.
 func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLabOn(t, stacks.Old(t), "2s", "RELAY_KEEP_MB=0")
 	for done := int64(0); done <= 10; { // until the end of the first round is recorded

@@ -10,11 +10,13 @@ import (
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // TestNewVMAtTheSameDomainNeedsNoEdit kills the executor and starts another one with the
 // same domain and secret in other folders.
 func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, restarted := range map[string]bool{"the relay stays": false, "the relay is restarted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -47,6 +49,7 @@ func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
 // TestRunBegunBetweenTwoVMsIsNotRunUnseen calls a tool while no executor serves the domain.
 // The tunnel's error page proves nothing, so the old VM may have run the code.
 func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l, vms, first := pairedOnce(t)
 	h := l.host()
@@ -88,6 +91,7 @@ func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 
 // TestNewVMBehindCOLABURLIsReported uses a host whose settings contain the URL.
 func TestNewVMBehindCOLABURLIsReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	vms := colab{t, ngroktest.Start(t), secret, []string{"--domain", "fixed.ngrok-free.app"}}
 	home := harness.HostConfig{Dir: t.TempDir()}

@@ -20,6 +20,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // validator checks notebooks with nbformat, in one Python process.
@@ -176,6 +177,7 @@ func TestAnAgentWorksOnANotebook(t *testing.T) {
 // A cell that outlasts the call is waited for by the same call, which also saves its outputs; so is
 // one that asks for input.
 func TestACellOutlastsItsCall(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	dir := t.TempDir()
@@ -226,6 +228,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 
 // A run that outlasts its call tells its progress, and next_command continues it.
 func TestARunOfANotebookTellsItsProgress(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	dir := t.TempDir()
@@ -279,6 +282,7 @@ func pictureOf(t *testing.T, bytesOf int) string {
 
 // A large notebook is read and edited within a second of processor time and 200 MB.
 func TestALargeNotebookIsReadAndEditedInASecond(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	picture := pictureOf(t, 750<<10)
 	for name, make := range map[string]func(i int) (cell string, more bool){

@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // forging is a cell that displays what the relay's own code in the kernel reports, and spoils what
@@ -25,6 +26,7 @@ print('end')`
 // Two relays make thirty calls at once about one notebook, one of whose cells forges reports. No
 // edit is lost, no cell runs in two runs at once, and nothing is reported as done that was not.
 func TestManyCallsAtOnceOnANotebookThatForges(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
 	dir := t.TempDir()

@@ -15,6 +15,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // cellModule is the module that the cells import: it says which kernel they run in, and keeps
@@ -197,6 +198,7 @@ func (n *killedNotebook) awaitStep(answered chan harness.Answer) bool {
 // A notebook's run survives kills of the relay, the executor and the kernel at any step. Nothing
 // runs twice in a kernel, and nothing is reported that did not happen.
 func TestNotebookRunsLiveThroughKills(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	runs, seed := 4, uint64(1)
 	if longSuites() {

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // longOutput is code that prints size bytes that hardly compress, a multiple of 1024.
@@ -26,6 +27,7 @@ for n in range(%d):
 // is sent again with the next page: the pages take up to twice their size, depending on how
 // the kernel split the output.
 func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	longBytes := int64(2 << 20)
 	if longSuites() {

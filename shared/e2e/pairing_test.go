@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // printed returns the pairing string that an executor printed, as arguments of the relay.
@@ -27,6 +28,7 @@ func printed(t *testing.T, e *harness.Executor) []string {
 }
 
 func TestARunningRelayUsesNewPairingsImmediately(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	h := l.host() // before anything is paired

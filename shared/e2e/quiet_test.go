@@ -10,6 +10,7 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // mostRequests is the most requests that a silent run of ten minutes may take.
@@ -19,6 +20,7 @@ const mostRequests = 15
 // Under LONG it takes ten minutes; TestSilentTenMinutesCostFewRequests simulates them with
 // a fake executor and a fake clock.
 func TestSilentRunCostsOneRequestAWait(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	length := 6 * time.Second
 	if longSuites() {

@@ -11,9 +11,11 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 func TestARequestSentTwiceRunsOnce(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	for i, which := range []string{"first", "second"} {
@@ -36,6 +38,7 @@ func TestARequestSentTwiceRunsOnce(t *testing.T) {
 // Both answers belong to the same request, but the head of one does not open the body of the
 // other.
 func TestTheTwoAnswersToARequestSentTwiceCannotBeMixed(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	for what, mix := range map[string]func(first, second message) message{
@@ -54,6 +57,7 @@ func TestTheTwoAnswersToARequestSentTwiceCannotBeMixed(t *testing.T) {
 
 // The operator sends everything again that it has seen, to the same executor.
 func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	asked := quick(t, u.host, "runs.append(input())")
@@ -87,6 +91,7 @@ func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
 
 // An old request is delivered in the place of each new one.
 func TestAnOldRequestInsteadOfANewOneDoesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	want(t, quick(t, u.host, "runs.append('old')"), map[string]any{"success": true})
@@ -143,6 +148,7 @@ func (u *tunnel) pairs(hosts [2]*harness.Host, swap func(m *middleman, a, b mess
 }
 
 func TestSwappedRequestsAndAnswersAreRefused(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	another := startHost(t, u.URL, harness.HostConfig{})
@@ -189,6 +195,7 @@ func TestSwappedRequestsAndAnswersAreRefused(t *testing.T) {
 func isList(m message) bool { return m.method == http.MethodGet && m.path == contract.PathFiles }
 
 func TestAChangedQueryIsRefused(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	want(t, quick(t, u.host, "import os\nos.mkdir('forged')\nopen('forged/file', 'w').close()\nos.mkdir('asked')"), map[string]any{"success": true})
@@ -231,6 +238,7 @@ func TestAChangedQueryIsRefused(t *testing.T) {
 }
 
 func TestBytesAfterAMessageWithoutABodyAreRefused(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "5s") // how long run_code_long waits
 	long := call(t, u.host, "run_code_long", map[string]any{"code": "import time\nfor n in range(600): time.sleep(.1)"})

@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestQuickRunAnswersWithValueAndOutput(t *testing.T) {
@@ -46,6 +47,7 @@ func TestExceptionIsDataWithAReadableTraceback(t *testing.T) {
 }
 
 func TestPlotComesAsImageAndIsSaved(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
@@ -95,6 +97,7 @@ func TestInputIsAskedForAndGiven(t *testing.T) {
 }
 
 func TestAMillionLinesAreAllKept(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
@@ -131,6 +134,7 @@ func TestAMillionLinesAreAllKept(t *testing.T) {
 }
 
 func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
@@ -161,6 +165,7 @@ func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
 }
 
 func TestVariablesInspectAndCleanup(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
@@ -180,6 +185,7 @@ func TestVariablesInspectAndCleanup(t *testing.T) {
 }
 
 func TestListColabFilesShowsTheWorkdir(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "data.csv"), []byte("a,b\n"), 0o600); err != nil {
@@ -199,6 +205,7 @@ func TestListColabFilesShowsTheWorkdir(t *testing.T) {
 
 // ipykernel's own limit of a thousand messages would drop the rest silently.
 func TestABurstOfDisplaysLosesNone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)

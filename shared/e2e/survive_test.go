@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // counting prints n lines, one every pause seconds.
@@ -30,6 +31,7 @@ func lines(n int) string {
 }
 
 func TestLongRunSurvivesTheEndOfItsCallAndItsRelay(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
@@ -52,6 +54,7 @@ func TestLongRunSurvivesTheEndOfItsCallAndItsRelay(t *testing.T) {
 }
 
 func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesAreKept(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
@@ -63,6 +66,7 @@ func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesAreKept(t *testing.T) 
 }
 
 func TestInterruptExecutionStopsARun(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
@@ -81,6 +85,7 @@ func TestInterruptExecutionStopsARun(t *testing.T) {
 }
 
 func TestKernelDeathIsReportedAndTheNextCallWorks(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
@@ -104,6 +109,7 @@ func TestKernelDeathIsReportedAndTheNextCallWorks(t *testing.T) {
 }
 
 func TestRestartKernelReportsThatVariablesAreGone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	_, h := pair(t, stacks.Old(t))
 	quick(t, h, "gone = 1")
@@ -112,6 +118,7 @@ func TestRestartKernelReportsThatVariablesAreGone(t *testing.T) {
 }
 
 func TestKilledExecutorLeavesNoOrphanAndLosesNoResult(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()

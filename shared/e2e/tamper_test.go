@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func isSubmit(m message) bool {
@@ -184,6 +185,7 @@ func recordChanges(body []byte) map[string][]byte {
 var refusals = []string{"wrong_secret", "bad_request"}
 
 func TestAChangedRequestDoesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	all := changes()
@@ -231,6 +233,7 @@ func TestAChangedRequestDoesNothing(t *testing.T) {
 }
 
 func TestAChangedAnswerIsNotBelieved(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "5s") // how long the relay tries while bodies are cut
 	all := map[string]func(request, answer message) message{}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func isContent(m message) bool { return m.method == http.MethodGet && m.path == contract.PathContent }
@@ -45,6 +46,7 @@ func mayEnd(what string) bool {
 }
 
 func TestAChangedPartOfADownloadIsNotWritten(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	sum := bigFile(t, filepath.Join(u.vm.Config.Dir, "file.bin"), fileBytes)
@@ -99,6 +101,7 @@ func (u *tunnel) whole(what string, always, failed bool, path, sum string) {
 }
 
 func TestAChangedPartOfAnUploadIsNotWritten(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := newTunnel(t, "30s")
 	local := filepath.Join(u.dir, "file.bin")

@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // bigFile writes random bytes, which do not compress, and returns their SHA-256.
@@ -47,6 +48,7 @@ func fileDigest(t *testing.T, path string) string {
 }
 
 func TestBigFilesTravelBothWaysAcrossTenCuts(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	size := int64(256 << 20)
 	if longSuites() {

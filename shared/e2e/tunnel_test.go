@@ -16,6 +16,7 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // slowly returns the address of a slow connection to the edge: 30 ms and 16 MB/s each way.
@@ -79,6 +80,7 @@ func dropping(ctx context.Context, edge *ngroktest.Edge, n int, pause time.Durat
 }
 
 func TestASlowTunnelThatRefusesAndDropsStillServes(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	edge := ngroktest.Start(t)
 	edge.Delay(300 * time.Millisecond)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // unpicklable makes variables that cannot be saved, between some that can.
@@ -24,6 +26,7 @@ after = {'same': before}
 // Variables that cannot be saved or restored are named with the reason, and the others move to
 // another VM.
 func TestUnpicklableVariablesAreNamedAndTheOthersMove(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := newLab(t, "20s")
 	want(t, quick(t, l.host, unpicklable), map[string]any{"success": true})

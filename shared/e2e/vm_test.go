@@ -18,6 +18,7 @@ import (
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/relay/vm/colabcli/colabclitest"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // vmLaptop is a computer whose relay starts VMs with one backend.
@@ -178,6 +179,7 @@ func (l *vmLaptop) mustListAll() {
 
 // An agent's host has the release's executor and the tools only.
 func TestAnAgentStartsUsesAndStopsAVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := onAPI(t)
 	env := append(l.env, "RELAY_TOOLSETS=core,provision", "RELAY_HOLD=5s", "COLAB_RELAY_RELEASE_URL="+serveRelease(t))

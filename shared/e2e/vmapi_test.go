@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // vmUser is a person who starts VMs by Google's API, which colabapitest imitates. The VM's
@@ -106,6 +107,7 @@ func (u *vmUser) mustHideTokens() {
 }
 
 func TestAVMOfGooglesAPIIsUsedByCommandsAndTools(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	u := &vmUser{t: t, google: colabapitest.Start(t), dir: t.TempDir()}
 	u.login()

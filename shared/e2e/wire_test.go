@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestHealthHasTheOldBridgesFieldsAndLeaksNothing(t *testing.T) {
@@ -131,6 +132,7 @@ func (l *line) seen() int {
 }
 
 func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
@@ -147,6 +149,7 @@ func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
 }
 
 func TestRetryThatReachesANewVMIsRefused(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	old := borrowExecutor(t, stacks.Old(t))
 	other := borrowExecutor(t, stacks.Old(t))
@@ -162,6 +165,7 @@ func TestRetryThatReachesANewVMIsRefused(t *testing.T) {
 }
 
 func TestRelayContinuesWithARestartedExecutor(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e, h := pair(t, stacks.Old(t))
 	want(t, quick(t, h, "1"), map[string]any{"success": true})

@@ -1,29 +1,22 @@
-// Package freeport finds ports for servers that a test starts later or starts again. It is
+// Package freeport keeps ports for servers that a test starts later or starts again. It is
 // for tests only. Start reading at Address.
 package freeport
 
 import (
-	"errors"
-	"math/rand/v2"
 	"net"
-	"strconv"
+	"net/netip"
+	"os"
 )
 
-// Systems take the ports of outgoing connections and of port 0 from above these bounds.
-const (
-	first = 12000
-	last  = 31999
-)
-
-// Address returns a loopback address on which nothing listens. No outgoing connection of
-// another process takes its port meanwhile, unlike a port that the system has chosen.
+// Address returns an address on loopback at which nothing listens. This process keeps the port
+// until it ends: whoever is told the address can listen there, also again after a kill, and the
+// system gives the port to nobody else, neither for an outgoing connection nor for port 0.
 func Address() (string, error) {
-	for range 1000 {
-		port := first + rand.IntN(last-first+1)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return l.Addr().String(), l.Close()
-		}
+	port, err := keep()
+	if err != nil {
+		return "", os.NewSyscallError("bind", err)
 	}
-	return "", errors.New("no free port found in 1000 tries")
+	return netip.AddrPortFrom(netip.AddrFrom4(loopback), port).String(), nil
 }
+
+var loopback = [4]byte(net.IPv4(127, 0, 0, 1).To4())

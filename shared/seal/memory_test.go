@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // zeros yields as many zero bytes.
@@ -35,6 +37,7 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 func TestAStreamOfAGibibyteTakesConstantMemory(t *testing.T) {
+	tier.Long(t)
 	const length = 1 << 30
 	for name, copied := range map[string]func(io.Writer, io.Reader) (int64, error){
 		"WriteTo": io.Copy,

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/iotest"
+
+	"colabrelay/shared/tier"
 )
 
 const most = recordSize - overhead
@@ -73,6 +75,7 @@ var sources = map[string]func(io.Reader) io.Reader{
 }
 
 func TestWhatIsSealedOpensInEveryWay(t *testing.T) {
+	tier.Long(t)
 	for _, n := range lengths {
 		text := randomText(n)
 		sealed := map[string][]byte{"Seal": Seal(testKey, text)}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // refused fails unless every way of opening refuses sealed with the same kind of error,
@@ -55,6 +57,7 @@ func join(header []byte, records ...[]byte) []byte {
 }
 
 func TestAFlippedBitIsRefused(t *testing.T) {
+	tier.Long(t)
 	small := append([]byte{uncompressed}, randomText(100)...)
 	sealed := Seal(testKey, small)
 	for bit := range 8 * len(sealed) {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // machine is a pretended one: setup.sh runs on it with a pip that reaches no
@@ -81,6 +83,7 @@ func (m *machine) mustHave(path string) {
 }
 
 func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
+	tier.Long(t)
 	m := newMachine(t)
 	m.ipykernel(`__version__ = "6.17.0"`)
 	out, err := m.setUp()
@@ -108,6 +111,7 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 }
 
 func TestSetupWithoutIndexTakesTheSystemsModules(t *testing.T) {
+	tier.Long(t)
 	m := newMachine(t)
 	m.ipykernel(`__version__ = "6.17.0"`)
 	m.user(0)
@@ -123,6 +127,7 @@ esac`)
 }
 
 func TestSetupWithoutIndexAsRootInstallsDebiansIPyKernel(t *testing.T) {
+	tier.Long(t)
 	m := newMachine(t)
 	m.user(0)
 	m.aptGet(`case "$*" in *python3-ipykernel*) echo '__version__ = "6.17.0"' >` + m.modules + `/ipykernel.py;; esac`)
@@ -149,6 +154,7 @@ func TestSetupAsRootAsksForFreshListsOnlyWhenInstallFails(t *testing.T) {
 }
 
 func TestSetupThatCanNotDoItSaysWhatToInstall(t *testing.T) {
+	tier.Long(t)
 	for name, id := range map[string]int{"root": 0, "a user": 1000} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -190,6 +196,7 @@ func TestSetupOfAnEnvironmentByNameSetsUpNoOther(t *testing.T) {
 }
 
 func TestSetupIsRunOnceUntilRequirementsChange(t *testing.T) {
+	tier.Long(t)
 	m := newMachine(t)
 	m.ipykernel(`__version__ = "6.17.0"`)
 	if _, err := m.setUp(); err != nil {
@@ -227,6 +234,7 @@ esac`)
 }
 
 func TestSetupUnpacksSSHDWithTheLibrariesThatLack(t *testing.T) {
+	tier.Long(t)
 	m := newMachine(t)
 	m.withoutSSHD()
 	m.aptGet(`[ "$1" = download ] || exit 100; shift; for p; do : >"$p.deb"; done`)
@@ -245,6 +253,7 @@ func TestSetupUnpacksSSHDWithTheLibrariesThatLack(t *testing.T) {
 }
 
 func TestSetupWithoutAnySSHDGoesOnAndSaysWhatToInstall(t *testing.T) {
+	tier.Long(t)
 	for name, spoil := range map[string]func(*machine){
 		"nothing to download": func(m *machine) { m.aptGet("exit 100") },
 		"a broken package": func(m *machine) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/executor/tunnel/tunneltest"
+	"colabrelay/shared/tier"
 )
 
 var (
@@ -26,6 +27,7 @@ func refusalOf(t *testing.T, tun *Tunnel) string {
 }
 
 func TestCheckAsksTheProgramForItsVersion(t *testing.T) {
+	tier.Long(t)
 	f := installStandIn(t)
 	found, err := New(Config{}).Check(t.Context())
 	if want := "cloudflared version 2026.9.0 (built 2026-09-01-1200 UTC) at " + f.file(programName); err != nil || found != want {
@@ -56,6 +58,7 @@ func TestACloudflaredForAnotherMachineIsRefused(t *testing.T) {
 }
 
 func TestTheRefusalOfACloudflaredWithoutATunnelQuotesItsMessage(t *testing.T) {
+	tier.Long(t)
 	for behaviour, words := range map[string]string{
 		"limited":     "failed to unmarshal quick Tunnel",
 		"unreachable": "no such host",
@@ -79,6 +82,7 @@ func TestTheRefusalOfACloudflaredWithoutATunnelQuotesItsMessage(t *testing.T) {
 }
 
 func TestATunnelThatCloudflareForgotIsReplaced(t *testing.T) {
+	tier.Long(t)
 	f := installStandIn(t)
 	f.behave("forgotten")
 	tun := impatient(Config{})
@@ -115,6 +119,7 @@ func TestCloudflaredGetsNoSecret(t *testing.T) {
 }
 
 func TestCloudflaredEndsWithTheTunnel(t *testing.T) {
+	tier.Long(t)
 	for _, behaviour := range []string{"", "stubborn"} {
 		t.Run("behaves "+behaviour, func(t *testing.T) {
 			f := installStandIn(t)

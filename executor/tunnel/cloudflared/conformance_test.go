@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/tunnel/tunneltest"
+	"colabrelay/shared/tier"
 )
 
 // Under the name cloudflared, this test program is the stand-in for that program.
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestCloudflaredConforms(t *testing.T) {
+	tier.Long(t)
 	tunneltest.Run(t, func(t *testing.T) tunneltest.Rig {
 		f := installStandIn(t)
 		return tunneltest.Rig{

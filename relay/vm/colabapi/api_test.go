@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
+	"colabrelay/shared/tier"
 )
 
 func TestEachRefusalOfACallHasItsError(t *testing.T) {
@@ -54,6 +55,7 @@ func TestEachRefusalOfACallHasItsError(t *testing.T) {
 
 // A login page of a hotel's network, or a proxy's error, proves nothing about VMs.
 func TestAnswersThatAreNotTheAPIs(t *testing.T) {
+	tier.Long(t)
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"404 page":     func(w http.ResponseWriter) { http.Error(w, "<html>login</html>", 404) },
 		"409 page":     func(w http.ResponseWriter) { http.Error(w, "{}", http.StatusConflict) },
@@ -154,6 +156,7 @@ func TestListsWithoutEndAreErrors(t *testing.T) {
 }
 
 func TestAnOverloadedAPIIsAskedAgainWhenItSays(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	g := colabapitest.Start(t)
 	b := g.Backend(t)

@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
+	"colabrelay/shared/tier"
 )
 
 func TestEachRefusalOfACreationHasItsError(t *testing.T) {
@@ -128,6 +129,7 @@ func TestWhatIsAskedForIsWhatGoogleLists(t *testing.T) {
 }
 
 func TestACreationWhoseAnswerIsLostStartsOneVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	g := colabapitest.Start(t)
 	b := g.Backend(t)
@@ -157,6 +159,7 @@ func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (discardWriter) WriteHeader(int)             {}
 
 func TestASlowCreationIsWaitedFor(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, noWait := range map[string]bool{"with wait": false, "without wait": true} {
 		t.Run(name, func(t *testing.T) {

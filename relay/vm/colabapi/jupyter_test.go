@@ -20,6 +20,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // uploaded returns a temporary file's path and 4 chunks to upload there.
@@ -37,6 +38,7 @@ func mustContain(t *testing.T, path string, want []byte) {
 }
 
 func TestTokensExpireInTheMiddleOfAnUpload(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	g, b, id := started(t)
 	g.TokensExpireAfter(2)
@@ -52,6 +54,7 @@ func TestTokensExpireInTheMiddleOfAnUpload(t *testing.T) {
 
 // Jupyter appends a chunk that is sent twice, so the file is sent anew.
 func TestAChunkWhoseAnswerIsLost(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	g, b, id := started(t)
 	var puts atomic.Int32
@@ -70,6 +73,7 @@ func TestAChunkWhoseAnswerIsLost(t *testing.T) {
 }
 
 func TestAFileThatArrivesChangedIsAnError(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, answer := range map[string]func(w http.ResponseWriter, content []byte){
 		"other byte": func(w http.ResponseWriter, content []byte) {
@@ -120,6 +124,7 @@ func TestPathsThatAreNotUploaded(t *testing.T) {
 }
 
 func TestTheHelperKernelIsDeleted(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	g, b, id := started(t)
 	if _, err := b.Exec(within(t), id, "import time; time.sleep(600)", 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
@@ -142,6 +147,7 @@ func TestTheHelperKernelIsDeleted(t *testing.T) {
 
 // The code blocks until the test has broken the connection, so it surely runs meanwhile.
 func TestCodeRunsOnWhileTheConnectionIsBroken(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	g, b, id := started(t)
 	dir := t.TempDir()
@@ -177,6 +183,7 @@ print("end")
 }
 
 func TestAKernelThatDies(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	_, b, id := started(t)
 	out, err := b.Exec(within(t), id, "import os, sys, time; print('last words', flush=True); time.sleep(0.2); os._exit(1)", time.Minute)
@@ -186,6 +193,7 @@ func TestAKernelThatDies(t *testing.T) {
 }
 
 func TestEndlessOutputIsBoundedAndEnds(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	_, b, id := started(t)
 	out, err := b.Exec(within(t), id, "while True: print('x' * 1000)", 3*time.Second)

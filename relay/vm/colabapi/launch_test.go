@@ -22,6 +22,7 @@ import (
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // laptop is a computer whose relay starts VMs through the API.
@@ -116,6 +117,7 @@ func (l *laptop) up(t *testing.T) (vm.VM, error) {
 // A proxy that eats our signatures is no way to an executor: no pairing is stored until it
 // passes them on.
 func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	g := colabapitest.Start(t)
 	l := newLaptop(t, g)

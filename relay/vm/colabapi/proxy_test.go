@@ -16,6 +16,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
+	"colabrelay/shared/tier"
 )
 
 // onVM starts a program that answers HTTP on the VM, and returns how it is reached.
@@ -69,6 +70,7 @@ func TestAPortOfTheVMIsReached(t *testing.T) {
 }
 
 func TestAProxyThatPassesNoOtherPortOn(t *testing.T) {
+	tier.Long(t)
 	g, b, id := started(t)
 	g.OnlyJupyter(true)
 	base, rt := onVM(t, b, id, func(http.ResponseWriter, *http.Request) { t.Error("the port was reached") })

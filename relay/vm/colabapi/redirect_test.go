@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
+	"colabrelay/shared/tier"
 )
 
 // stranger sends a request to the listener of a login and returns the status.
@@ -51,6 +52,7 @@ func attack(t *testing.T, do func(g *colabapitest.Google, redirect, state string
 }
 
 func TestStrangersOnThisComputerChangeNothing(t *testing.T) {
+	tier.Long(t)
 	err := attack(t, func(_ *colabapitest.Google, redirect, state string) {
 		for _, test := range []struct {
 			method, path, host string
@@ -129,6 +131,7 @@ func TestACodeOfAnotherLoginIsRefused(t *testing.T) {
 }
 
 func TestSilentConnectionsDoNotStopALogin(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	var open []net.Conn
 	began := time.Now()

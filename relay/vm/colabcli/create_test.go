@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabcli/colabclitest"
+	"colabrelay/shared/tier"
 )
 
 func within(t *testing.T) context.Context {
@@ -47,6 +48,7 @@ func calls(p *colabclitest.Program, command string) []string {
 }
 
 func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
@@ -77,6 +79,7 @@ func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
 
 // Two relays, or two calls of one, ask for the same VM at once.
 func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	first, program := open(t)
 	second := New(first.cfg)
@@ -103,6 +106,7 @@ func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
 
 // A caller that goes away does not end `colab new`: the VM would have no name.
 func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	program.Fault("hold_new", true)
@@ -134,6 +138,7 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 
 // A relay that is killed in the middle leaves `colab new`, which stores the VM's name.
 func TestAKilledRelayLosesNoVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	program.Fault("hold_new", true)
@@ -161,6 +166,7 @@ func TestAKilledRelayLosesNoVM(t *testing.T) {
 }
 
 func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	program.Start("-s", "mine")
@@ -195,6 +201,7 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 
 // Google may start a VM after `colab new` has given up.
 func TestAVMThatComesLateIsListedByItsID(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	program.Fault("refuse", 504)
@@ -215,6 +222,7 @@ func TestAVMThatComesLateIsListedByItsID(t *testing.T) {
 
 // The program forgets the name of a VM whose proxy answers 404 once.
 func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
@@ -242,6 +250,7 @@ func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
 }
 
 func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/tier"
 )
 
 func TestWithoutALoginEveryCallSaysWhatToDo(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
@@ -62,6 +64,7 @@ func TestWhatTheProgramPrintsHasItsError(t *testing.T) {
 }
 
 func TestTokensAreNotShown(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, text := range []string{
 		"500 Server Error: Internal Server Error for url: https://8080-m.prod.colab.dev/api/contents/x?authuser=0&colab-runtime-proxy-token=SECRET",
@@ -109,6 +112,7 @@ func TestTheProgramGetsNoSecrets(t *testing.T) {
 }
 
 func TestContentIsNeverAnArgumentAndLeavesNoFile(t *testing.T) {
+	tier.Long(t)
 	b, program := open(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	id := vm.NewID()
@@ -158,6 +162,7 @@ func TestAProgramThatIsNotThereSaysHowToInstallIt(t *testing.T) {
 }
 
 func TestLoginShowsGooglesQuestionAndChecksTheAnswer(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	program.Fault("logged_out", true)

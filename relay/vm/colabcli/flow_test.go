@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // onLoopback is a Backend whose VMs are this computer, so that no tunnel is needed.
@@ -25,6 +26,7 @@ func (onLoopback) Proxy(_ context.Context, _ string, port int) (string, http.Rou
 // The whole way with the stand-in and a real executor: start, run code, find the VM again
 // after the relay ended, stop.
 func TestAnExecutorIsStartedByGooglesProgram(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	executor, err := harness.BuildExecutor(t.Context(), t.TempDir())

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) {
@@ -76,6 +77,7 @@ func TestOutputThatMakesNoSenseIsAnError(t *testing.T) {
 }
 
 func TestOutputWithoutEndIsNotKept(t *testing.T) {
+	tier.Long(t)
 	for name, script := range map[string]string{
 		"100 MB without a line break": "head -c 100000000 /dev/zero",
 		"100 MB of lines":             "yes '[a] b | Hardware: CPU | Shape: Standard | Variant: DEFAULT' | head -c 100000000",
@@ -119,6 +121,7 @@ func TestManyVMsAreListed(t *testing.T) {
 
 // Processes that the program leaves behind keep its output open.
 func TestChildrenThatHoldTheOutputDoNotHoldTheCall(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "pid")
 	b := hostile(t, fmt.Sprintf("sleep 600 & echo $! >%s; echo '[colab] No active sessions found on server.'", mark))

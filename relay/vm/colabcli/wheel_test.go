@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/relay/vm/colabcli/colabclitest"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // differences returns what the backend uses and a program does not offer.
@@ -41,6 +42,7 @@ func differences(offered map[string]colabclitest.Command) error {
 }
 
 func TestGooglesProgramHasEverythingThatIsUsed(t *testing.T) {
+	tier.Long(t)
 	wheel, found := stacks.ColabCLI(t)
 	if !found {
 		return
@@ -67,6 +69,7 @@ func TestTheStandInHasNothingButWhatIsUsed(t *testing.T) {
 }
 
 func TestTheTextsThatAreReadAreInGooglesProgram(t *testing.T) {
+	tier.Long(t)
 	wheel, found := stacks.ColabCLI(t)
 	if !found {
 		return

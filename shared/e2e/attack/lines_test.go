@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // Strangers send whatever they like. Only GET and HEAD /health are answered with more than a
 // refusal. 400, 431, 501 and 505 are net/http's own refusals.
 func TestHostileMessagesOfStrangers(t *testing.T) {
+	tier.Long(t)
 	s := newStand(t)
 	tables := map[string][]attack{
 		"request lines": requestLines(), "targets": targets(), "headers": headers(), "lengths": lengths(), "chunks": chunks(), "pipelines": pipelines(),

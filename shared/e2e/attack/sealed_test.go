@@ -18,6 +18,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line/linetest"
 	"colabrelay/shared/seal"
+	"colabrelay/shared/tier"
 )
 
 // sent is a request of a holder of the key, and the codes with which it may be refused. None
@@ -33,6 +34,7 @@ type sent struct {
 // A holder of the key sends texts that are well sealed and hostile in themselves. Each gets a
 // refusal that names the cause: "internal" would be a fault of the executor.
 func TestHostileTextsOfAKeyHolder(t *testing.T) {
+	tier.Long(t)
 	s := newStand(t)
 	n := 0
 	tables := map[string][]sent{

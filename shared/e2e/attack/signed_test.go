@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // delivery is what the operator makes of a captured request, and whether its code runs.
@@ -22,6 +23,7 @@ type delivery struct {
 // may change; everything else, and each form that a proxy could read in another way, runs
 // nothing.
 func TestChangedFormsOfCapturedRequests(t *testing.T) {
+	tier.Long(t)
 	s := newStand(t)
 	var want []int
 	n := 0

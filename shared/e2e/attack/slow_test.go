@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // More strangers than the executor keeps connections for, 1024, each with a way to take its
 // time. All of them lose their connections, and the honest relay works meanwhile.
 func TestSlowStrangersHoldNothing(t *testing.T) {
+	tier.Long(t)
 	s := newStand(t)
 	starts := map[string]string{
 		"nothing": "", "a byte": "G", "a request line": "GET /v1/kernel HTTP/1.1\r\n", "headers": "GET /v1/kernel HTTP/1.1\r\nHost: x\r\nA: ", "a body": message("POST", "/v1/executions", "Content-Length: 1000") + "x",

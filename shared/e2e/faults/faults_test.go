@@ -12,11 +12,13 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/smalldisk"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // The programs keep their promises through the first steps of a plan. make soak takes more
 // steps, of other plans.
 func TestTheProgramsKeepTheirPromisesThroughASampleOfFaults(t *testing.T) {
+	tier.Long(t)
 	if smalldisk.Run(t, 1) == "" { // so that the suite may mount disks
 		return
 	}

@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,6 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A sample of make load: all its checks, with few relays. None is refused, because they are too
 // few for any limit.
 func TestACrowdOfRelaysLeavesNothingBehind(t *testing.T) {
+	tier.Long(t)
 	var out harness.Output
 	err := crowd(t.Context(), options{relays: 2, rounds: 1, seed: 1}, &out)
 	t.Logf("\n%s", &out)

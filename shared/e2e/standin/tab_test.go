@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -227,6 +228,7 @@ func TestTabWithFaults(t *testing.T) {
 }
 
 func TestKernelRunsCells(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	k, err := StartKernel(t.Context(), KernelOptions{Python: stacks.Old(t).Python, Dir: dir, Env: []string{"STANDIN=here"}})
 	if err != nil {
