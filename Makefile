@@ -41,7 +41,7 @@ TEST = $(PROGRAMS) go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python check-go check-python demo demo-page test test-long test-busy check vuln soak load steady bench interop hosts browser fuzz programs release verify clean
+.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load steady bench interop hosts browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -50,8 +50,11 @@ build: ## build bin/executor and bin/colab-relay, static
 	$(BUILD) -o bin/executor ./executor
 	$(BUILD) -o bin/colab-relay ./relay
 
-python: ## set up the Python environments of the tests and the demo, in .python
+python: ## set up the Python environments of all tests, in .python
 	@shared/stacks/setup.sh .python
+
+python-short: # those of make test and make check
+	@shared/stacks/setup.sh .python old tools
 
 demo: build ## show an MCP host driving a real kernel through both programs
 	@shared/stacks/setup.sh .python old
@@ -64,7 +67,7 @@ demo-page: build ## show an agent at work in a stand-in of Colab's page, in a re
 
 # Vet is part of make check. The longest package comes first. Four run at once, because
 # they often wait.
-test: build python ## run the short tests, which decide in five minutes
+test: build python-short ## run the short tests, which decide in five minutes
 	@mkdir -p .test && rm -f .test/*
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
 	$(TEST) --packages="./shared/e2e ./..." -- -short -race -vet=off -p 4 -timeout 20m
@@ -85,8 +88,15 @@ check-go:
 	go run $(STATICCHECK) -tags chromium ./shared/e2e/browser
 	go mod tidy -diff
 
-check-python: python
+check-python: python-short
 	@shared/stacks/check.sh .python $(PY_FILES)
+
+# Files of other platforms count, too. What no program links is tests and what tests use.
+lines: ## count the lines of Go that programs link, and those of tests
+	@linked=$$(go list -deps -f '{{if and .Module .Module.Main}}{{$$d := .Dir}}{{range .GoFiles}}{{$$d}}/{{.}}{{"\n"}}{{end}}{{range .IgnoredGoFiles}}{{$$d}}/{{.}}{{"\n"}}{{end}}{{end}}' ./executor ./relay ./config/packaging | \
+		grep '\.go$$' | grep -v '_test\.go$$' | tr '\n' '\0' | xargs -0 cat | wc -l) && \
+	all=$$(find $(GO_DIRS) -name '*.go' -not -path '*/testdata/*' -print0 | xargs -0 cat | wc -l) && \
+	echo "programs: $$linked lines; tests and their helpers: $$((all - linked)) lines"
 
 vuln: ## look for known vulnerabilities, in an online database
 	go run $(GOVULNCHECK) ./...
@@ -102,7 +112,7 @@ load: build python ## drive one executor with 100 relays for two minutes
 steady: build python ## work at a low rate for an hour, and print memory and descriptors of both programs
 	@$(PROGRAMS) go run ./shared/e2e/load -steady
 
-test-busy: build python ## run the short tests beside four busy loops; ONLY=./relay/jobs all tests of that package, ten times
+test-busy: build $(if $(ONLY),python) ## run the short tests beside four busy loops; ONLY=./relay/jobs all tests of that package, ten times
 	$(PROGRAMS) shared/stacks/besideload.sh 4 $(if $(ONLY),go test -race -vet=off -count=10 -timeout 3h $(ONLY),"$(MAKE)" test)
 
 bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a part; BENCH_KEEP=1 keeps docs/BENCH.md

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/tier"
 )
 
 // maxLines is the most lines of a file.
@@ -31,7 +29,6 @@ func TestNoFileIsTooLong(t *testing.T) {
 }
 
 func TestEachPackageHasOneComment(t *testing.T) {
-	tier.Long(t)
 	comments := map[string][]string{}
 	for _, f := range sources(t) {
 		if f.AST.Doc != nil {
@@ -46,7 +43,6 @@ func TestEachPackageHasOneComment(t *testing.T) {
 }
 
 func TestNothingSleeps(t *testing.T) {
-	tier.Long(t)
 	eachCall(t, func(f file, receiver, name string) {
 		if receiver == "time" && name == "Sleep" {
 			t.Errorf("%s calls time.Sleep: poll or wait for an event, with a deadline", f.Path)
@@ -56,7 +52,6 @@ func TestNothingSleeps(t *testing.T) {
 
 // Only shared/tier skips tests: the long ones, in make test.
 func TestNoTestIsSkipped(t *testing.T) {
-	tier.Long(t)
 	eachCall(t, func(f file, receiver, name string) {
 		if f.Package != "shared/tier" && slices.Contains([]string{"t", "b", "tb", "f"}, receiver) && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, name) {
 			t.Errorf("%s calls %s.%s: fail and say what is missing instead", f.Path, receiver, name)
@@ -65,7 +60,6 @@ func TestNoTestIsSkipped(t *testing.T) {
 }
 
 func TestNothingIsLeftToDo(t *testing.T) {
-	tier.Long(t)
 	for _, f := range sources(t) {
 		for _, group := range f.AST.Comments {
 			for _, word := range []string{"TO" + "DO", "FIX" + "ME"} {

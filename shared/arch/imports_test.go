@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/tier"
 )
 
 // allowed lists, for each package, the packages of this module that it may import. Test
@@ -177,7 +175,6 @@ var testModules = []string{
 }
 
 func TestImportsFollowTheTable(t *testing.T) {
-	tier.Long(t)
 	for _, f := range sources(t) {
 		if _, ok := allowed[f.Package]; !ok {
 			t.Errorf("%s: package %q has no row in shared/arch/imports_test.go: add one", f.Path, f.Package)
@@ -247,7 +244,6 @@ func within(path string, modules []string) bool {
 }
 
 func TestTableHasNoDeadRows(t *testing.T) {
-	tier.Long(t)
 	packages, used := map[string]bool{}, map[string]bool{}
 	for _, f := range sources(t) {
 		packages[f.Package] = true
@@ -273,7 +269,6 @@ func TestTableHasNoDeadRows(t *testing.T) {
 
 // An unused permission would let a new import change the architecture unnoticed.
 func TestTableHasNoUnusedPermissions(t *testing.T) {
-	tier.Long(t)
 	for _, unused := range unusedPermissions(sources(t)) {
 		t.Errorf("%s, but no import needs that: remove it from shared/arch/imports_test.go", unused)
 	}

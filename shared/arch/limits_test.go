@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/tier"
 )
 
 // limits names, for each limit on what comes from outside, the test that goes to the bound and
@@ -156,7 +154,6 @@ var limited = []string{
 var limitName = regexp.MustCompile(`^(?:[Mm]ax|[Mm]ost|[Mm]in)[A-Z]`)
 
 func TestEachLimitHasATestAtItsBound(t *testing.T) {
-	tier.Long(t)
 	named, tests := declared(t)
 	for _, pkg := range limited {
 		for name := range named {

@@ -8,13 +8,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/tier"
 )
 
 // SECURITY.md names the tests that hold its promises.
 func TestTheTestsThatSECURITYNamesExist(t *testing.T) {
-	tier.Long(t)
 	defined := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	for _, folder := range []string{"executor", "relay", "shared", "colab-bootstrap", "config"} {

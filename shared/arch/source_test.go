@@ -29,9 +29,15 @@ type file struct {
 	Lines   int
 }
 
+// parsed are all Go files of the project, once a test has asked for them.
+var parsed []file
+
 // sources returns all Go files of the project.
 func sources(t *testing.T) []file {
 	t.Helper()
+	if parsed != nil {
+		return parsed
+	}
 	var files []file
 	walk(t, func(path string) {
 		if strings.HasSuffix(path, ".go") {
@@ -41,6 +47,7 @@ func sources(t *testing.T) []file {
 	if len(files) == 0 {
 		t.Fatal("no Go file found")
 	}
+	parsed = files
 	return files
 }
 
