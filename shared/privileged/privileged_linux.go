@@ -17,13 +17,14 @@ import (
 const stage = "TEST_PRIVILEGED"
 
 // Run runs the test again in a child process: as root, through sudo if the tests run as
-// another user, in its own mount namespace. In the child it returns true; in the parent it
-// waits for the child and returns false. Without root and sudo the test fails: nothing else
-// can show what another user is kept from.
+// another user, in its own mount namespace, with the usual umask. In the child it returns
+// true; in the parent it waits for the child and returns false. Without root and sudo the
+// test fails: nothing else can show what another user is kept from.
 func Run(t *testing.T) bool {
 	t.Helper()
 	switch {
 	case os.Getenv(stage) == "ready":
+		syscall.Umask(0o022)
 		if err := openStacks(t); err != nil {
 			t.Fatal(err)
 		}
@@ -48,70 +49,83 @@ func rerun(t *testing.T, next string, cmd *exec.Cmd) {
 	}
 }
 
-// openStacks makes the Python environments and the interpreters below them reachable for
-// every user, though they may be in a home folder that is closed to others.
+// openStacks makes the checkout, the Python environments and the interpreters below them
+// reachable for every user, though they may be in a home folder that is closed to others.
 func openStacks(t *testing.T) error {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making the mounts private: %w", err)
 	}
-	var needed []string
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	needed := []string{here}
 	for _, s := range stacks.All(t) {
-		out, err := exec.Command(s.Python, "-c", "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')").Output()
+		out, err := exec.Command(s.Python, "-c", "import sys; print(sys.prefix); print(sys.base_prefix)").Output()
 		if err != nil {
 			return fmt.Errorf("asking %q where it is: %w", s.Python, err)
 		}
-		for path := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
-			real, err := filepath.EvalSymlinks(path)
-			if err != nil {
-				return err
-			}
-			needed = append(needed, real)
-		}
+		needed = append(needed, s.Python)
+		needed = append(needed, strings.Split(strings.TrimSpace(string(out)), "\n")...)
 	}
-	return open(t, needed)
-}
-
-// open covers each folder that keeps others out with an open one, in which only the needed
-// paths are.
-func open(t *testing.T, needed []string) error {
-	inside := map[string][]string{}
 	for _, path := range needed {
-		if wall := closed(path); wall != "" && !slices.Contains(inside[wall], path) {
-			inside[wall] = append(inside[wall], path)
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return err
+		}
+		for _, way := range []string{path, real} {
+			for wall := closed(way); wall != ""; wall = closed(way) {
+				if err := open(wall); err != nil {
+					return fmt.Errorf("opening %q to others: %w", wall, err)
+				}
+			}
 		}
 	}
-	for wall, paths := range inside {
-		var kept []string
-		for _, path := range paths {
-			aside := t.TempDir()
-			if err := bind(path, aside); err != nil {
-				return err
-			}
-			kept = append(kept, aside)
-		}
-		if err := syscall.Mount("tmpfs", wall, "tmpfs", 0, "mode=755"); err != nil {
-			return fmt.Errorf("covering %q: %w", wall, err)
-		}
-		for i, path := range paths {
-			if err := os.MkdirAll(path, 0o755); err != nil {
-				return err
-			}
-			if err := bind(kept[i], path); err != nil {
-				return err
-			}
-			if err := syscall.Unmount(kept[i], syscall.MNT_DETACH); err != nil {
-				return err
-			}
+	return os.Chdir(here)
+}
+
+// open covers a folder that keeps others out with an open one that has the same in it.
+func open(wall string) error {
+	folder, err := os.Open(wall)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Mount("tmpfs", wall, "tmpfs", 0, "mode=755"); err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		covered := fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), entry.Name())
+		if err := show(entry, covered, filepath.Join(wall, entry.Name())); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func bind(from, to string) error {
-	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil {
-		return fmt.Errorf("binding %q to %q: %w", from, to, err)
+// show makes a path the same file, folder or link as a covered one.
+func show(entry os.DirEntry, covered, path string) error {
+	var err error
+	switch {
+	case entry.Type() == os.ModeSymlink:
+		target, err := os.Readlink(covered)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, path)
+	case entry.IsDir():
+		err = os.Mkdir(path, 0o755)
+	default:
+		err = os.WriteFile(path, nil, 0o644)
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	return syscall.Mount(covered, path, "", syscall.MS_BIND|syscall.MS_REC, "")
 }
 
 // closed is the first folder on the way to path that others can't enter, or "".
@@ -143,7 +157,7 @@ func Folder(t *testing.T, uid, gid int) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(top) })
 	folder := filepath.Join(top, "folder")
-	for _, err := range []error{os.Chmod(top, 0o755), os.Mkdir(folder, 0o755), os.Chown(folder, uid, gid)} {
+	for _, err := range []error{os.Chmod(top, 0o755), os.Mkdir(folder, 0o755), os.Chmod(folder, 0o755), os.Chown(folder, uid, gid)} {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,8 @@ type Program struct {
 	tree string // into which a package was unpacked; empty for the system's server
 }
 
-// Find prefers the system's server. Root has it on PATH, other users often not.
+// Find prefers the system's server. Root has it on PATH, other users often not. Of an unpacked
+// server each test gets a copy, which every user can run wherever the checkout lies.
 func Find(t testing.TB) Program {
 	t.Helper()
 	for _, name := range []string{"sshd", "/usr/sbin/sshd"} {
@@ -26,14 +27,35 @@ func Find(t testing.TB) Program {
 			return Program{path: path}
 		}
 	}
-	tree, err := filepath.EvalSymlinks(filepath.Join(stacks.Root(), ".python", "sshd"))
+	unpacked, err := filepath.EvalSymlinks(filepath.Join(stacks.Root(), ".python", "sshd"))
 	if err == nil {
-		_, err = os.Stat(filepath.Join(tree, "usr", "sbin", "sshd"))
+		_, err = os.Stat(filepath.Join(unpacked, "usr", "sbin", "sshd"))
 	}
 	if err != nil {
 		t.Fatal("no sshd: run make python, or install the package openssh-server")
 	}
+	tree, err := os.MkdirTemp("", "sshd-") // t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tree) })
+	if err := os.CopyFS(tree, os.DirFS(unpacked)); err != nil {
+		t.Fatal(err)
+	}
+	if err := openToAll(tree); err != nil {
+		t.Fatal(err)
+	}
 	return Program{filepath.Join(tree, "usr", "sbin", "sshd"), tree}
+}
+
+// openToAll lets every user read and run what is in a tree, whatever the umask is.
+func openToAll(tree string) error {
+	return filepath.WalkDir(tree, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.Type() == os.ModeSymlink {
+			return err
+		}
+		return os.Chmod(path, 0o755)
+	})
 }
 
 // Settings returns the lines that an unpacked server needs in its configuration.

@@ -20,6 +20,7 @@
 # left out: said aloud, with FOLDER/NAME.left-out as the mark that tests read. It
 # touches nothing but FOLDER and, only then, the system's packages.
 set -euo pipefail
+umask 022 # tests run them as other users, too
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-$here/../../.python}
