@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/line/linetest"
 )
 
@@ -45,20 +42,5 @@ func TestPrintsAPairingThatItsAnswersAreSealedWith(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("it ended with %v", err)
-	}
-}
-
-func TestNamesTheCases(t *testing.T) {
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-list"}, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range hostilevm.Cases {
-		if !strings.Contains(out.String(), c.Name) {
-			t.Errorf("case %q is not listed", c.Name)
-		}
-	}
-	if err := run(t.Context(), []string{"-case", "unheard of"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "-list") {
-		t.Errorf("an unknown case gives %v", err)
 	}
 }

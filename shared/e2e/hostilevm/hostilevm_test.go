@@ -19,19 +19,3 @@ func TestAnEmptyPNGIsWhole(t *testing.T) {
 		}
 	}
 }
-
-func TestEachCaseIsFoundByItsName(t *testing.T) {
-	seen := map[string]bool{}
-	for _, c := range Cases {
-		if c.Name == "" || c.About == "" || seen[c.Name] {
-			t.Errorf("case %q: want a unique name and a description", c.Name)
-		}
-		seen[c.Name] = true
-		if _, err := New(c.Name); err != nil {
-			t.Errorf("case %q: %v", c.Name, err)
-		}
-	}
-	if _, err := Find("no such case"); err == nil {
-		t.Error("a case was found that is none")
-	}
-}

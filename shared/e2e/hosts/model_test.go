@@ -3,13 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -150,84 +148,5 @@ func TestEachAPIShowsWhatTheModelGot(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// Hosts that load schemas on demand offer a tool for it.
-func TestAToolIsLoadedBeforeItIsCalled(t *testing.T) {
-	search := `{"type":"tool_search_call","call_id":"search_0_0","arguments":{}}`
-	for name, c := range map[string]struct{ path, body, want string }{
-		"Claude Code asks":       {"/v1/messages", `{"tools":[{"name":"Bash"},{"name":"Read"},{"name":"ToolSearch"}],"messages":[]}`, `"input":{"max_results":5,"query":"select:mcp__colab-relay__run_code_quick"}`},
-		"Codex asks":             {"/v1/responses", `{"tools":[{"name":"shell"},{"name":"plan"},{"type":"tool_search"}],"input":[]}`, `"arguments":{"limit":8,"query":"run_code_quick"}`},
-		"Codex has found it":     {"/v1/responses", `{"tools":[{"name":"shell"},{"name":"plan"},{"type":"tool_search"}],"input":[` + search + `,{"type":"tool_search_output","call_id":"search_0_0","tools":[{"type":"namespace","name":"mcp__colab_relay","tools":[{"name":"run_code_quick"}]}]}]}`, `"namespace":"mcp__colab_relay"`},
-		"Codex has not found it": {"/v1/responses", `{"tools":[{"name":"shell"},{"name":"plan"},{"type":"tool_search"}],"input":[` + search + `,{"type":"tool_search_output","call_id":"search_0_0","tools":[]}]}`, `"text":"done"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newModel(t)
-			if answer := m.post(t, c.path, c.body); !strings.Contains(answer, c.want) {
-				t.Errorf("the answer lacks %s: %s", c.want, answer)
-			}
-			if _, problems := m.read(); (len(problems) > 0) != (name == "Codex has not found it") {
-				t.Errorf("%q", problems)
-			}
-		})
-	}
-}
-
-func TestARequestThatCannotBeReadIsReported(t *testing.T) {
-	m := newModel(t)
-	for _, encoding := range []string{"", "zstd"} {
-		r, err := http.NewRequest(http.MethodPost, m.url+"/v1/messages", strings.NewReader(`{"messages":7}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Encoding", encoding)
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusBadRequest {
-			t.Errorf("status %d", response.StatusCode)
-		}
-	}
-	if _, problems := m.read(); len(problems) != 2 || !strings.Contains(problems[1], "zstd") {
-		t.Errorf("%q", problems)
-	}
-}
-
-func TestAwaitReturnsTheRequestThatMeetsItsCondition(t *testing.T) {
-	m := newModel(t)
-	a := apis["Anthropic"]
-	found := make(chan request)
-	go func() {
-		q, _ := m.await(t.Context(), func(q request) bool { return len(exchanges(q)) > 0 })
-		found <- q
-	}()
-	m.post(t, a.path, a.requests("[]")["object"][1])
-	m.post(t, a.path, a.requests(a.conversation)["object"][1])
-	if q := <-found; len(exchanges(q)) != 1 {
-		t.Errorf("%+v", q)
-	}
-	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	defer cancel()
-	if _, err := m.await(ctx, func(request) bool { return false }); err == nil {
-		t.Error("a wait without end returned no error")
-	}
-}
-
-func TestAStepGetsTheExecutionOfTheAnswerBefore(t *testing.T) {
-	const id = "0b9f1c7e-1111-2222-3333-444455556666"
-	s := step{"get_execution", map[string]any{"execution_id": lastExecution, "wait_seconds": 600}}
-	for text, want := range map[string]string{
-		"Status: running, execution_id " + id + "\n": id, `call get_execution(execution_id="` + id + `")`: id, "Error (busy)": lastExecution,
-	} {
-		got := s.after([]exchange{{Texts: []string{"execution_id 00000000-0000-0000-0000-000000000000"}}, {Texts: []string{text}}})
-		if got.Args["execution_id"] != want || got.Args["wait_seconds"] != 600 {
-			t.Errorf("%q: %v", text, got.Args)
-		}
-	}
-	if s.Args["execution_id"] != lastExecution {
-		t.Error("the script changed")
 	}
 }

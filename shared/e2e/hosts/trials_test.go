@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"image"
 	"image/png"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -72,51 +70,4 @@ func expect(t *testing.T, err error, want string) {
 	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
-}
-
-func TestAHostMayRefuseACallOnlyIfItSaysWhy(t *testing.T) {
-	for _, c := range []struct{ refusedBy, got, want string }{
-		{"timeout_seconds", "timeout_seconds must be >= 1", ""},
-		{"timeout_seconds", "bad arguments", "did not pass the call on"},
-		{"", "timeout_seconds must be >= 1", "did not pass the call on"},
-	} {
-		expect(t, trial{refusedBy: c.refusedBy}.check(exchange{Texts: []string{c.got}}, nil, plain), c.want)
-	}
-}
-
-func TestTheLogIsTakenInTheOrderOfTheScript(t *testing.T) {
-	a, b := &sent{Tool: "x", Args: map[string]any{"n": 1.0}}, &sent{Tool: "x", Args: map[string]any{"n": 2.0}}
-	got, rest := take([]*sent{a, b, a}, step{"x", map[string]any{"n": 2.0}})
-	if got != b || len(rest) != 1 {
-		t.Errorf("%+v, %d left", got, len(rest))
-	}
-	if got, rest := take(rest, step{"x", map[string]any{"n": 2.0}}); got != nil || len(rest) != 1 {
-		t.Errorf("%+v, %d left", got, len(rest))
-	}
-}
-
-// What wakes Claude Code names a file of its own with the picture.
-func TestTheAnswerThatWakesNamesThePicture(t *testing.T) {
-	home, good := t.TempDir(), drawn(t)
-	data, err := base64.StdEncoding.DecodeString(good.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{"right.png": data, "other.png": []byte("other")} {
-		if err := os.WriteFile(filepath.Join(home, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const text = "Status: succeeded\ntick 13\n<Figure>"
-	const escaped = "<result>\nStatus: succeeded\ntick 13\n&lt;Figure&gt;\n"
-	for _, c := range []struct{ got, want string }{
-		{escaped + "saved to " + home + "/other.png\n[Image: source: " + home + "/right.png]\n</result>", ""},
-		{escaped + "saved to " + home + "/other.png", "no file that the text names"},
-		{text + "saved to " + home + "/right.png", "did not arrive whole"},
-		{escaped, "no file that the text names"},
-	} {
-		s := &sent{Answered: true, Texts: []string{text}, Images: []picture{good}}
-		expect(t, checkWake(exchange{Texts: []string{"moved to the background", c.got}}, s, home), c.want)
-	}
-	expect(t, checkWake(exchange{}, &sent{Texts: []string{text}}, home), "0 pictures")
 }

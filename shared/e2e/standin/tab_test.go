@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,9 +58,7 @@ func open(t *testing.T, o Options) (*Tab, *peer) {
 
 func (p *peer) read() map[string]any {
 	p.t.Helper()
-	ctx, done := context.WithTimeout(p.t.Context(), 20*time.Second)
-	defer done()
-	kind, raw, err := p.conn.Read(ctx)
+	kind, raw, err := p.conn.Read(within.Context(p.t))
 	if err != nil || kind != websocket.MessageText {
 		p.t.Fatalf("frame of type %v: %v", kind, err)
 	}
@@ -164,69 +162,6 @@ func TestTabEditsItsNotebook(t *testing.T) {
 	}
 }
 
-func TestTabWithFaults(t *testing.T) {
-	release := make(chan struct{})
-	slow := Fake(func(context.Context, string) []map[string]any { <-release; return []map[string]any{Stream("late")} })
-	cell := func() *Notebook { return NewNotebook(Cell{Type: "code", ID: "one", Source: []string{"x"}}) }
-	run := map[string]any{"cellId": "one"}
-	t.Run("the call times out and the cell runs on", func(t *testing.T) {
-		tab, p := open(t, Options{Notebook: cell(), Execute: slow, CallTimeout: time.Millisecond})
-		if got, failed := p.call("run_code_cell", run); !failed || !strings.Contains(got, "timed out") {
-			t.Errorf("it answers %s", got)
-		}
-		if tab.Notebook.Cells()[0].Count != nil {
-			t.Error("the cell has ended")
-		}
-		close(release)
-		eventually(t, func() bool { return tab.Notebook.Cells()[0].Count != nil })
-	})
-	t.Run("Run anyway", func(t *testing.T) {
-		clicked := make(chan struct{})
-		_, p := open(t, Options{Notebook: cell(), Execute: Fake(func(context.Context, string) []map[string]any { return []map[string]any{Stream("ran")} }), RunAnyway: clicked})
-		if got, failed := p.call("run_code_cell", run); failed || got != `{"outputs":[]}` {
-			t.Errorf("it answers %s", got)
-		}
-		close(clicked)
-		if got, _ := p.call("run_code_cell", run); !strings.Contains(got, "ran") {
-			t.Errorf("it answers %s", got)
-		}
-	})
-	t.Run("no VM", func(t *testing.T) {
-		_, p := open(t, Options{Notebook: cell(), NoVM: "no GPU is free"})
-		if got, failed := p.call("run_code_cell", run); !failed || !strings.Contains(got, "no GPU is free") {
-			t.Errorf("it answers %s", got)
-		}
-	})
-	t.Run("swapped", func(t *testing.T) {
-		_, p := open(t, Options{Notebook: cell(), Execute: Fake(func(_ context.Context, code string) []map[string]any { return []map[string]any{Stream(code)} }),
-			Swap:        func(source string) string { return source + " swapped" },
-			SwapOutputs: func(o []map[string]any) []map[string]any { return append(o, Stream("too")) }})
-		if got, _ := p.call("run_code_cell", run); !strings.Contains(got, "x swapped") || !strings.Contains(got, "too") {
-			t.Errorf("it answers %s", got)
-		}
-	})
-	t.Run("frozen", func(t *testing.T) {
-		tab, p := open(t, Options{})
-		tab.Freeze()
-		p.send("ping", nil) // read before the tab looks whether it is frozen
-		ctx, done := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer done()
-		if _, raw, err := p.conn.Read(ctx); err == nil {
-			t.Errorf("it answers %s", raw)
-		}
-	})
-	t.Run("declined", func(t *testing.T) {
-		if _, err := Dial(t.Context(), "https://colab.research.google.com/#mcpProxyToken=T&mcpProxyPort=1", Options{Declined: true}); err != ErrDeclined {
-			t.Error(err)
-		}
-	})
-	t.Run("a URL without a token", func(t *testing.T) {
-		if _, err := Dial(t.Context(), "https://colab.research.google.com/?mcpProxyToken=T&mcpProxyPort=1", Options{}); err == nil {
-			t.Error("it connects")
-		}
-	})
-}
-
 func TestKernelRunsCells(t *testing.T) {
 	tier.Long(t)
 	dir := t.TempDir()
@@ -253,25 +188,11 @@ func TestKernelRunsCells(t *testing.T) {
 		outputs, _ := k.Execute(t.Context(), "open('started', 'w').close()\nwhile True: pass")
 		ended <- outputs
 	}()
-	eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "started")); return err == nil })
+	within.Until(t, "the cell runs", func() bool { _, err := os.Stat(filepath.Join(dir, "started")); return err == nil })
 	if err := k.Interrupt(); err != nil {
 		t.Fatal(err)
 	}
-	if outputs := <-ended; len(outputs) != 1 || outputs[0]["ename"] != "KeyboardInterrupt" {
+	if outputs := within.Receive(t, "the end of the cell", ended); len(outputs) != 1 || outputs[0]["ename"] != "KeyboardInterrupt" {
 		t.Errorf("the outputs are %v", outputs)
-	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	every, late := time.NewTicker(time.Millisecond), time.After(20*time.Second)
-	defer every.Stop()
-	for !holds() {
-		select {
-		case <-every.C:
-		case <-late:
-			t.Fatal("it does not happen in time")
-		}
 	}
 }
