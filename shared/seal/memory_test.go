@@ -5,10 +5,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"runtime"
-	"strings"
 	"testing"
-
-	"colabrelay/shared/tier"
 )
 
 // zeros yields as many zero bytes.
@@ -36,9 +33,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestAStreamOfAGibibyteTakesConstantMemory(t *testing.T) {
-	tier.Long(t)
-	const length = 1 << 30
+func TestALongStreamTakesConstantMemory(t *testing.T) {
+	const length = 32 << 20
 	for name, copied := range map[string]func(io.Writer, io.Reader) (int64, error){
 		"WriteTo": io.Copy,
 		"Read": func(w io.Writer, r io.Reader) (int64, error) {
@@ -71,41 +67,6 @@ func allocated(f func()) (size, count uint64) {
 		size, count = min(size, after.TotalAlloc-before.TotalAlloc), min(count, after.Mallocs-before.Mallocs)
 	}
 	return size, count
-}
-
-func TestAllocationsOfAMessage(t *testing.T) {
-	const fixed = 2 << 10 // bytes that every call may take
-	for _, n := range []int{0, 100, 1 << 10, 10 << 10, 100 << 10, 1 << 20} {
-		random := randomText(n)
-		packs := []byte(strings.Repeat("colab-relay ", n/12+1)[:n])
-		streamed := func(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
-		for name, c := range map[string]struct {
-			prepare func() []byte
-			f       func([]byte)
-			size    int // bytes that are needed
-			count   uint64
-		}{
-			"Seal":                    {func() []byte { return random }, func(b []byte) { Seal(testKey, b) }, n + n/64, 5},
-			"Open":                    {func() []byte { return Seal(testKey, random) }, func(b []byte) { _, _ = Open(testKey, b) }, 0, 3},
-			"SealMessage":             {func() []byte { return random }, func(b []byte) { SealMessage(testKey, b) }, n + n/64, 5},
-			"SealMessage, compressed": {func() []byte { return packs }, func(b []byte) { SealMessage(testKey, b) }, min(n, 1<<10+n/64), 5},
-			"OpenMessage":             {func() []byte { return SealMessage(testKey, random) }, func(b []byte) { _, _ = OpenMessage(testKey, b, 1<<20) }, 0, 3},
-			"OpenMessage, compressed": {func() []byte { return SealMessage(testKey, packs) }, func(b []byte) { _, _ = OpenMessage(testKey, b, 1<<20) }, n, 6},
-			"NewSealer":               {func() []byte { return random }, func(b []byte) { streamed(NewSealer(testKey, bytes.NewReader(b))) }, 0, 8},
-			"NewOpener":               {func() []byte { return Seal(testKey, random) }, func(b []byte) { streamed(NewOpener(testKey, bytes.NewReader(b))) }, 0, 8},
-		} {
-			source := c.prepare()
-			again := make([]byte, len(source))
-			size, count := allocated(func() { c.f(again[:copy(again, source)]) })
-			// A slice may be rounded up by an eighth.
-			if most := uint64(c.size + c.size/8 + fixed); size > most {
-				t.Errorf("%s of %d bytes: %d bytes allocated, at most %d expected", name, n, size, most)
-			}
-			if count > c.count {
-				t.Errorf("%s of %d bytes: %d allocations, at most %d expected", name, n, count, c.count)
-			}
-		}
-	}
 }
 
 // A header that asks for records of 4 GiB, or a length of 4 GiB in gzip, costs nothing.
@@ -144,7 +105,7 @@ func TestBuffersAreGivenBackOnce(t *testing.T) {
 		go func() {
 			for round := range 20 {
 				src := sealed
-				if (worker+round)%3 == 0 {
+				if (worker+round)%3 == 0 { // cut
 					src = sealed[:len(sealed)-round-1]
 				}
 				h := sha256.New()

@@ -3,13 +3,10 @@ package seal
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"testing"
 	"testing/iotest"
-
-	"colabrelay/shared/tier"
 )
 
 const most = recordSize - overhead
@@ -27,7 +24,7 @@ func randomText(n int) []byte {
 }
 
 // lengths are those around which records begin and end.
-var lengths = []int{0, 1, 15, 16, 17, 255, 256, 1000, most - 2, most - 1, most, most + 1, recordSize, 2*most - 1, 2 * most, 2*most + 1}
+var lengths = []int{0, 1, 256, most - 2, most - 1, most, most + 1, recordSize, 2 * most, 2*most + 1}
 
 func readAll(t *testing.T, r io.Reader) []byte {
 	t.Helper()
@@ -75,31 +72,26 @@ var sources = map[string]func(io.Reader) io.Reader{
 }
 
 func TestWhatIsSealedOpensInEveryWay(t *testing.T) {
-	tier.Long(t)
 	for _, n := range lengths {
 		text := randomText(n)
 		sealed := map[string][]byte{"Seal": Seal(testKey, text)}
 		for how, read := range readings {
-			for from, source := range sources {
-				sealed[how+" "+from] = read(t, NewSealer(testKey, source(bytes.NewReader(text))))
-			}
+			sealed[how] = read(t, NewSealer(testKey, iotest.HalfReader(bytes.NewReader(text))))
 		}
 		for by, s := range sealed {
-			t.Run(fmt.Sprint(n, by), func(t *testing.T) {
-				if int64(len(s)) != Size(int64(n)) {
-					t.Errorf("%d bytes, Size says %d", len(s), Size(int64(n)))
+			if int64(len(s)) != Size(int64(n)) {
+				t.Errorf("%d by %s: %d bytes, Size says %d", n, by, len(s), Size(int64(n)))
+			}
+			if got, err := Open(testKey, bytes.Clone(s)); err != nil || !bytes.Equal(got, text) {
+				t.Errorf("%d by %s: another text from Open, %v", n, by, err)
+			}
+		}
+		for how, read := range readings {
+			for from, source := range sources {
+				if !bytes.Equal(read(t, NewOpener(testKey, source(bytes.NewReader(sealed[how])))), text) {
+					t.Errorf("%d: another text from a stream by %s, source %s", n, how, from)
 				}
-				for how, read := range readings {
-					for from, source := range sources {
-						if !bytes.Equal(read(t, NewOpener(testKey, source(bytes.NewReader(s)))), text) {
-							t.Error("another text from a stream:", how, from)
-						}
-					}
-				}
-				if got, err := Open(testKey, s); err != nil || !bytes.Equal(got, text) {
-					t.Errorf("another text from Open, %v", err)
-				}
-			})
+			}
 		}
 	}
 }
@@ -136,7 +128,7 @@ func TestErrorsOfTheSourceAreKept(t *testing.T) {
 	text := randomText(3 * most)
 	sealed := Seal(testKey, text)
 	for _, want := range []error{errSource, io.ErrUnexpectedEOF} {
-		for _, at := range []int{0, 5, headerSize, 100, recordSize, headerSize + recordSize, len(sealed) - 1, len(sealed)} {
+		for _, at := range []int{0, headerSize, headerSize + recordSize, len(sealed) - 1, len(sealed)} {
 			src := func() io.Reader { return io.MultiReader(bytes.NewReader(sealed[:at]), iotest.ErrReader(want)) }
 			whole := max(0, at-headerSize) / recordSize * most
 			for name, r := range map[string]io.Reader{"small": iotest.OneByteReader(NewOpener(testKey, src())), "WriteTo": NewOpener(testKey, src())} {
@@ -146,7 +138,7 @@ func TestErrorsOfTheSourceAreKept(t *testing.T) {
 				}
 			}
 		}
-		for _, at := range []int{0, 1, most, most + 1, len(text)} {
+		for _, at := range []int{0, most, most + 1, len(text)} {
 			src := io.MultiReader(bytes.NewReader(text[:at]), iotest.ErrReader(want))
 			got, err := io.ReadAll(NewSealer(testKey, src))
 			if err != want {

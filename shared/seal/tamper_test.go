@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"colabrelay/shared/tier"
 )
 
 // refused fails unless every way of opening refuses sealed with the same kind of error,
@@ -57,19 +55,18 @@ func join(header []byte, records ...[]byte) []byte {
 }
 
 func TestAFlippedBitIsRefused(t *testing.T) {
-	tier.Long(t)
 	small := append([]byte{uncompressed}, randomText(100)...)
 	sealed := Seal(testKey, small)
-	for bit := range 8 * len(sealed) {
-		sealed[bit/8] ^= 1 << (bit % 8)
+	for at := range sealed {
+		sealed[at] ^= 1 << (at % 8)
 		refused(t, "small text", small, sealed, ErrInvalid)
-		sealed[bit/8] ^= 1 << (bit % 8)
+		sealed[at] ^= 1 << (at % 8)
 	}
 
 	long := append([]byte{uncompressed}, randomText(3*most)...)
 	sealed = Seal(testKey, long)
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
+	for range 20 {
 		bit := r.IntN(8 * len(sealed))
 		sealed[bit/8] ^= 1 << (bit % 8)
 		refused(t, "long text", long, sealed, ErrInvalid)
@@ -117,30 +114,18 @@ func TestChangedOrdersOfRecordsAreRefused(t *testing.T) {
 			sealed []byte
 			want   error
 		}{
-			"first two swapped":                {join(h, r[1], r[0], r[2], r[3]), ErrInvalid},
-			"last two swapped":                 {join(h, r[0], r[1], r[3], r[2]), ErrInvalid},
-			"first dropped":                    {join(h, r[1], r[2], r[3]), ErrInvalid},
-			"middle dropped":                   {join(h, r[0], r[2], r[3]), ErrInvalid},
-			"last dropped":                     {join(h, r[0], r[1], r[2]), ErrCut},
-			"all dropped":                      {join(h), ErrCut},
-			"first repeated":                   {join(h, r[0], r[0], r[1], r[2], r[3]), ErrInvalid},
-			"last but one repeated":            {join(h, r[0], r[1], r[2], r[2], r[3]), ErrInvalid},
-			"last repeated":                    {join(h, r[0], r[1], r[2], r[3], r[3]), ErrInvalid},
-			"only the last":                    {join(h, r[3]), ErrInvalid},
-			"a byte appended":                  {join(h, r[0], r[1], r[2], r[3], []byte{0}), ErrInvalid},
-			"zeros appended":                   {join(h, r[0], r[1], r[2], r[3], make([]byte, 100)), ErrInvalid},
-			"a whole text appended":            {join(sealed, sealed), ErrInvalid},
-			"a byte put between":               {join(h, r[0], []byte{0}, r[1], r[2], r[3]), ErrInvalid},
-			"a byte put after the header":      {join(h, []byte{0}, r[0], r[1], r[2], r[3]), ErrInvalid},
-			"a header put between":             {join(h, r[0], h, r[1], r[2], r[3]), ErrInvalid},
-			"first of another text":            {join(h, r2[0], r[1], r[2], r[3]), ErrInvalid},
-			"middle of another text":           {join(h, r[0], r[1], r2[2], r[3]), ErrInvalid},
-			"last of another text":             {join(h, r[0], r[1], r[2], r2[3]), ErrInvalid},
-			"header of another text":           {join(h2, r[0], r[1], r[2], r[3]), ErrInvalid},
-			"middle sealed with another key":   {join(h, r[0], wrong[1], r[2], r[3]), ErrInvalid},
-			"all sealed with another key":      {Seal(otherKey, text), ErrInvalid},
-			"a stream sealed with another key": {readAll(t, NewSealer(otherKey, bytes.NewReader(text))), ErrInvalid},
-			"no bytes at all":                  {nil, ErrCut},
+			"first two swapped":              {join(h, r[1], r[0], r[2], r[3]), ErrInvalid},
+			"first dropped":                  {join(h, r[1], r[2], r[3]), ErrInvalid},
+			"middle dropped":                 {join(h, r[0], r[2], r[3]), ErrInvalid},
+			"last dropped":                   {join(h, r[0], r[1], r[2]), ErrCut},
+			"last repeated":                  {join(h, r[0], r[1], r[2], r[3], r[3]), ErrInvalid},
+			"a byte appended":                {join(h, r[0], r[1], r[2], r[3], []byte{0}), ErrInvalid},
+			"a whole text appended":          {join(sealed, sealed), ErrInvalid},
+			"last of another text":           {join(h, r[0], r[1], r[2], r2[3]), ErrInvalid},
+			"header of another text":         {join(h2, r[0], r[1], r[2], r[3]), ErrInvalid},
+			"middle sealed with another key": {join(h, r[0], wrong[1], r[2], r[3]), ErrInvalid},
+			"all sealed with another key":    {Seal(otherKey, text), ErrInvalid},
+			"no bytes at all":                {nil, ErrCut},
 		} {
 			refused(t, what, text, c.sealed, c.want)
 		}
@@ -157,9 +142,6 @@ func TestOtherHeadersAreRefused(t *testing.T) {
 	}
 	for what, h := range map[string][]byte{
 		"records of 0 bytes":        header(0, 0),
-		"records of 17 bytes":       header(17, 0),
-		"records of 18 bytes":       header(18, 0),
-		"records of 4 KiB":          header(4096, 0),
 		"records a byte shorter":    header(recordSize-1, 0),
 		"records a byte longer":     header(recordSize+1, 0),
 		"records of 4 GiB":          header(1<<32-1, 0),

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"flag"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -141,23 +140,6 @@ func recordByItself(t *testing.T, key, salt []byte, number byte, plain []byte) [
 	aead, err := cipher.NewGCM(block)
 	must(err)
 	return aead.Seal(nil, nonce, plain, nil)
-}
-
-func TestVectorsOpen(t *testing.T) {
-	for _, v := range load(t).Cases {
-		if v.Sealed == "" {
-			continue
-		}
-		key := Key(fromHex(t, v.Key))
-		text, err := map[string]func([]byte) ([]byte, error){
-			"text":    func(b []byte) ([]byte, error) { return Open(key, b) },
-			"message": func(b []byte) ([]byte, error) { return OpenMessage(key, b, longest) },
-			"part":    func(b []byte) ([]byte, error) { return io.ReadAll(NewPartOpener(key, bytes.NewReader(b))) },
-		}[v.As](fromHex(t, v.Sealed))
-		if err != nil || !bytes.Equal(text, v.text()) {
-			t.Errorf("%s: %q, %v", v.Name, text, err)
-		}
-	}
 }
 
 func fromHex(t *testing.T, text string) []byte {
