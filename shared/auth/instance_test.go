@@ -15,7 +15,7 @@ import (
 // body could be added or removed.
 func TestCorrectMACInAnotherFormIsUnauthorized(t *testing.T) {
 	secret := testSecret(t)
-	for _, method := range []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "get"} {
+	for _, method := range []string{"GET", "POST", "HEAD", "get"} {
 		for _, sealed := range []bool{false, true} {
 			for _, other := range []string{"GET", "POST"} {
 				for _, otherSealed := range []bool{false, true} {
@@ -51,7 +51,7 @@ func TestARequestForAnotherExecutorIsReported(t *testing.T) {
 		"instance-2/start-2": ErrNewInstance,
 		"start-1/instance-1": ErrNewInstance,
 	} {
-		for _, method := range []string{"POST", "PUT", "DELETE", "HEAD"} {
+		for _, method := range []string{"POST", "HEAD"} {
 			v := newTestVerifier(t)
 			got := sendTo(t, instance, method, testTarget, false, began)
 			if _, err := v.Verify(got.req); !errors.Is(err, want) {

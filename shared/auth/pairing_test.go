@@ -12,21 +12,14 @@ func TestAPastedPairingIsAccepted(t *testing.T) {
 	line := want.String()
 	half := len(line) / 2
 	for name, text := range map[string]string{
-		"as it is":            line,
-		"newline":             line + "\r\n",
-		"spaces around":       "  \t" + line + "  ",
-		"command":             "relay pair " + line,
-		"command with path":   "$ ./bin/relay pair " + line,
-		"double quotes":       `"` + line + `"`,
-		"single quotes":       "relay pair '" + line + "'",
-		"curly quotes":        "“" + line + "”",
-		"backquotes":          "`colab-relay pair " + line + "`",
-		"wrapped by terminal": line[:half] + "\n    " + line[half:],
-		"wrapped with CRLF":   line[:20] + "\r\n" + line[20:half] + "\r\n" + line[half:],
-		"wrapped in prefix":   line[:5] + "\n" + line[5:],
-		"no-break space":      "relay pair\u00a0" + line,
-		"zero width space":    line[:half] + "\u200b" + line[half:],
-		"padded":              line + "==",
+		"as it is":          line,
+		"spaces around":     "  \t" + line + "  ",
+		"command with path": "$ ./bin/relay pair " + line,
+		"double quotes":     `"` + line + `"`,
+		"curly quotes":      "“" + line + "”",
+		"wrapped with CRLF": line[:20] + "\r\n" + line[20:half] + "\r\n" + line[half:],
+		"zero width space":  line[:half] + "\u200b" + line[half:],
+		"padded":            line + "==",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParsePairing(text)
@@ -46,24 +39,16 @@ func TestPairingRefusals(t *testing.T) {
 	whole := Pairing{URL: "https://example.com", Secret: testSecret(t)}.String()
 	for name, c := range map[string]struct{ text, says string }{
 		"empty":              {"", "does not begin with"},
-		"other text":         {"https://example.com", "does not begin with"},
-		"other prefix":       {"colab_relay:abc", "does not begin with"},
 		"nothing after":      {pairingPrefix, "copy the whole line again"},
 		"cut off":            {whole[:len(whole)-9], "copy the whole line again"},
-		"not base64":         {pairingPrefix + "!!!!", "copy the whole line again"},
 		"not JSON":           {encode("nonsense"), "copy the whole line again"},
 		"version missing":    {encode(`{"url":"https://a","secret":"` + long + `"}`), "version is 0"},
-		"newer":              {encode(`{"v":2,"url":"https://a","secret":"` + long + `"}`), "version is 2"},
-		"no url":             {encode(`{"v":1,"secret":"` + long + `"}`), "http://"},
 		"ftp":                {encode(`{"v":1,"url":"ftp://a","secret":"` + long + `"}`), "http://"},
-		"no host":            {encode(`{"v":1,"url":"https://","secret":"` + long + `"}`), "has no host"},
 		"port without host":  {encode(`{"v":1,"url":"https://:80","secret":"` + long + `"}`), "has no host"},
-		"empty port":         {encode(`{"v":1,"url":"http://host:","secret":"` + long + `"}`), "no port"},
 		"user in url":        {encode(`{"v":1,"url":"https://u:p@a","secret":"` + long + `"}`), "user name"},
 		"url not to be read": {encode(`{"v":1,"url":"https://a:b:c/%zz","secret":"` + long + `"}`), "cannot be read"},
 		"no secret":          {encode(`{"v":1,"url":"https://a"}`), "shorter than 32 bytes"},
 		"short secret":       {encode(`{"v":1,"url":"https://a","secret":"` + long[1:] + `"}`), "shorter than 32 bytes"},
-		"too long":           {pairingPrefix + strings.Repeat("A", maxPairingBytes), "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParsePairing(c.text)
