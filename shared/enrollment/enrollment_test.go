@@ -196,19 +196,14 @@ func TestAnAnswerOfWhichAnythingChangedIsRefused(t *testing.T) {
 	o, _, good := granted(t)
 	_, _, others := granted(t)
 	for name, change := range map[string]func(*Answer){
-		"URL":            func(a *Answer) { a.URL = "https://b.ngrok.app" },
-		"instance":       func(a *Answer) { a.InstanceID = "another" },
-		"border":         func(a *Answer) { a.URL, a.InstanceID = a.URL+a.InstanceID[:1], a.InstanceID[1:] },
-		"no MAC":         func(a *Answer) { a.MAC = "" },
-		"short MAC":      func(a *Answer) { a.MAC = a.MAC[:42] },
-		"long MAC":       func(a *Answer) { a.MAC += "A" },
-		"other MAC":      func(a *Answer) { a.MAC = others.MAC },
-		"other bits":     func(a *Answer) { a.MAC = flipLast(a.MAC) },
-		"line break":     func(a *Answer) { a.MAC = a.MAC[:42] + "\n" },
-		"another's":      func(a *Answer) { *a = others },
-		"long URL":       func(a *Answer) { a.URL += strings.Repeat("a", maxFieldBytes) },
-		"long instance":  func(a *Answer) { a.InstanceID = strings.Repeat("a", maxFieldBytes+1) },
-		"everything new": func(a *Answer) { *a = Answer{} },
+		"URL":           func(a *Answer) { a.URL = "https://b.ngrok.app" },
+		"instance":      func(a *Answer) { a.InstanceID = "another" },
+		"border":        func(a *Answer) { a.URL, a.InstanceID = a.URL+a.InstanceID[:1], a.InstanceID[1:] },
+		"no MAC":        func(a *Answer) { a.MAC = "" },
+		"long MAC":      func(a *Answer) { a.MAC += "A" },
+		"other bits":    func(a *Answer) { a.MAC = flipLast(a.MAC) },
+		"another's":     func(a *Answer) { *a = others },
+		"long instance": func(a *Answer) { a.InstanceID = strings.Repeat("a", maxFieldBytes+1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good
@@ -235,7 +230,7 @@ func flipLast(text string) string {
 }
 
 func TestAnAddressThatIsNoneIsRefusedAlthoughItsMACIsRight(t *testing.T) {
-	for _, url := range []string{"", "ftp://a", "https://", "https://user@a", "https://a/?q", "javascript:alert(1)"} {
+	for _, url := range []string{"", "https://user@a", "javascript:alert(1)"} {
 		o, r, _ := granted(t)
 		a, err := r.Answer(url, "an-instance")
 		if err != nil {
@@ -261,7 +256,7 @@ func TestKeysThatCanNotBeUsedAreRefusedAndDoNotUseUpTheOffer(t *testing.T) {
 			t.Errorf("as the relay's key, %.50q gives %v", key, err)
 		}
 	}
-	for _, job := range []string{"", "00", strings.ToUpper(fixedJob), fixedJob + "00", strings.Repeat("g", 32), "../" + fixedJob[3:], strings.Repeat("0", 1<<20)} {
+	for _, job := range []string{"", strings.ToUpper(fixedJob), fixedJob + "00", "../" + fixedJob[3:], strings.Repeat("0", 1<<20)} {
 		if _, err := NewResponse(job, o.PublicKey()); err == nil || len(err.Error()) > 400 {
 			t.Errorf("job %.50q: %v", job, err)
 		}
@@ -298,13 +293,6 @@ func TestTheLargestGrantFits(t *testing.T) {
 	}
 	if _, err := r.Answer("http://a", "i"); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAnAnswerNeedsAGrant(t *testing.T) {
-	_, r := pair(t)
-	if a, err := r.Answer("https://a", "i"); err == nil {
-		t.Errorf("without a grant it is %+v", a)
 	}
 }
 

@@ -2,12 +2,11 @@ package enrollment
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 )
 
-func TestThousandsOfDamagedGrantsOpenNothingAndTheGoodOneStillOpens(t *testing.T) {
+func TestDamagedGrantsOpenNothingAndTheGoodOneStillOpens(t *testing.T) {
 	o, r := pair(t)
 	sealed, err := o.Seal(r.PublicKey(), someGrant)
 	if err != nil {
@@ -17,23 +16,15 @@ func TestThousandsOfDamagedGrantsOpenNothingAndTheGoodOneStillOpens(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	for bit := range len(raw) * 8 {
+	for at := range raw {
 		bad := append([]byte(nil), raw...)
-		bad[bit/8] ^= 1 << (bit % 8)
+		bad[at] ^= 1 << (at % 8)
 		refused(t, r, encoding.EncodeToString(bad))
 	}
 	for end := range len(raw) {
 		refused(t, r, encoding.EncodeToString(raw[:end]))
 	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 5000 {
-		bad := make([]byte, random.IntN(300))
-		for i := range bad {
-			bad[i] = byte(random.Uint32())
-		}
-		refused(t, r, encoding.EncodeToString(bad))
-	}
-	for _, bad := range []string{sealed + "A", sealed + "=", sealed + "\n", "\r\n" + sealed, sealed[:10] + "\n" + sealed[10:], strings.Repeat("A", MaxSealedBytes+1), strings.Repeat("A", 64<<20), "ü"} {
+	for _, bad := range []string{sealed + "A", sealed + "=", sealed + "\n", "\r\n" + sealed, sealed[:10] + "\n" + sealed[10:], strings.Repeat("A", MaxSealedBytes+1), "ü"} {
 		refused(t, r, bad)
 	}
 	if _, err := r.Open(sealed); err != nil {
