@@ -11,22 +11,14 @@ func TestNamesAreEscapedWithoutAnyTwoBecomingOne(t *testing.T) {
 		"":                 "",
 		"\x1b\n ":          "\x1b\n ",
 		`\x1b\x0a\x20`:     `\x5cx1b\x5cx0a\x5cx20`,
-		`\x7f\x5b`:         `\x5cx7f\x5b`,
-		"plain name.csv":   "plain name.csv",
 		"ünï→🎉\n\"'":       "ünï→🎉\n\"'",
-		"\ufffd":           "\ufffd",
-		`back\slash`:       `back\slash`,
 		`a\xyz`:            `a\xyz`,
 		`\x41\x2f\x00\x2e`: `\x41\x2f\x00\x2e`,
-		`\xFF`:             `\xFF`,
 		"\xff":             `\xff`,
 		"bad\xff\xfename":  `bad\xff\xfename`,
 		`\xff`:             `\x5cxff`,
-		`\x5c`:             `\x5cx5c`,
 		`\x5cxff`:          `\x5cx5cxff`,
-		"\\\xff":           `\\xff`,
 		"\\x\xff":          `\x\xff`,
-		"\\x8\xff":         `\x8\xff`,
 		`\\xff`:            `\\x5cxff`,
 		"dir\xfe/\\xfe":    `dir\xfe/\x5cxfe`,
 	} {
@@ -54,7 +46,7 @@ func TestMoreCharactersMayBeEscaped(t *testing.T) {
 	}
 }
 
-// All names of up to five of the bytes that occur in escapes.
+// All names of up to four of the bytes that occur in escapes.
 func TestEveryShortNameIsUnescapedToItself(t *testing.T) {
 	const letters = "\\x05cf8\xff\xc3\xbc/"
 	seen := map[string]string{}
@@ -68,7 +60,7 @@ func TestEveryShortNameIsUnescapedToItself(t *testing.T) {
 		if got := UnescapeName(e); got != name {
 			t.Fatalf("UnescapeName(%q) = %q, want %q", e, got, name)
 		}
-		if len(name) == 5 {
+		if len(name) == 4 {
 			return
 		}
 		for i := range len(letters) {

@@ -8,16 +8,6 @@ import (
 
 var call = Call{Function: "chunked.run.round", Arguments: []any{"a\u2028\"😀\n", 5, true}, MIME: "x/y", Delivery: Display}
 
-func TestCodeWithoutThePackageIsSmall(t *testing.T) {
-	arguments, err := json.Marshal(call.Arguments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if size, most := len(call.Code(false)), 3<<10+4*len(arguments); size > most {
-		t.Errorf("a call takes %d bytes, over %d", size, most)
-	}
-}
-
 func TestSameCallGivesTheSameCode(t *testing.T) {
 	for _, withPackage := range []bool{false, true} {
 		first := call.Code(withPackage)
