@@ -78,6 +78,7 @@ func TestTheCellStartsTheReleaseWithSecretsFromTheEnvironment(t *testing.T) {
 }
 
 func TestTheKernelGetsTheNotebooksPythonUnlessTheFormNamesAnother(t *testing.T) {
+	tier.Long(t)
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.fill("FLAGS", `"--python /opt/other"`)
@@ -119,6 +120,7 @@ func TestAnotherTunnelNeedsNoSecretsOfNgrok(t *testing.T) {
 }
 
 func TestTheCellReplacesAnOlderExecutor(t *testing.T) {
+	tier.Long(t)
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain

@@ -191,6 +191,7 @@ func TestTheReleaseMayBeElsewhere(t *testing.T) {
 }
 
 func TestCellsLeaveTheNotebooksNamesAlone(t *testing.T) {
+	tier.Long(t)
 	r, _ := serveEnding(t, digestOf(ends))
 	e := newEnrollee(t, r)
 	start, err := EnrollStart(r, Start{Job: e.offer.JobID(), RelayKey: e.offer.PublicKey(), Tunnel: TunnelNone})

@@ -213,6 +213,7 @@ func (e *enrollee) hidesSecrets(secrets ...string) {
 }
 
 func TestTheStatusCellEndsWithTheExecutorAndItsStopEndsTheExecutor(t *testing.T) {
+	tier.Long(t)
 	r, _ := realRelease(t)
 	for name, end := range map[string]func(t *testing.T, p *page, executor int){
 		"stop of the cell": func(t *testing.T, p *page, _ int) { p.stop(t) },

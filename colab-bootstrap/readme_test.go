@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // What README.md has in place of a reader's own values.
@@ -70,6 +71,7 @@ func program(t *testing.T, name string) string {
 // The short cell of README.md starts a release in a notebook's kernel, prints what README.md
 // shows, and answers a paired relay and README.md's curl line until the cell is stopped.
 func TestTheShortCellOfTheREADMEStartsARelease(t *testing.T) {
+	tier.Long(t)
 	program(t, "wget")
 	curl := program(t, "curl")
 	v, edge, relay := colab(t, stacks.Old(t))

@@ -173,6 +173,7 @@ func TestAnInterruptThatNohupIgnoresStaysIgnored(t *testing.T) {
 }
 
 func TestAShutdownRequestIsAnsweredAndStopsTheExecutor(t *testing.T) {
+	tier.Long(t)
 	p := start(t)
 	p.ready()
 	if got := call[contract.Shutdown](p, "POST", contract.PathShutdown, nil); got.Status == "" {

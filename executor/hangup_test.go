@@ -65,6 +65,7 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 
 // Where a notebook's cell started the executor, the end of the cell's terminal ends it.
 func TestAHangUpEndsTheExecutorOfANotebooksCell(t *testing.T) {
+	tier.Long(t)
 	p := start(t, withEnv("JPY_PARENT_PID=1"))
 	p.ready()
 	p.signal(syscall.SIGHUP)

@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // Kills of the executor at random steps: no step of the job runs twice, and each step that ran
 // is in the job with its execution, although the job ended with its executor.
 func TestAKilledExecutorRepeatsNoStepOfAJobAndLosesNone(t *testing.T) {
+	tier.Long(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	p.ready()
@@ -85,6 +87,7 @@ func checkKilledJob(t *testing.T, p *program, x contract.Job, ran []string) {
 }
 
 func TestTheAuditLogHasTheExecutionsOfJobs(t *testing.T) {
+	tier.Long(t)
 	path := filepath.Join(t.TempDir(), "state", "audit.log")
 	must(t, os.Mkdir(filepath.Dir(path), 0o700))
 	p := audited(t, path, withArgs("--state-dir", filepath.Dir(path)))

@@ -7,10 +7,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // Without a word about it, a person looks for the fault of a pairing that worked a minute ago.
 func TestARestartWithoutASecretSaysThatTheEarlierPairingIsVoid(t *testing.T) {
+	tier.Long(t)
 	const said = "an earlier pairing with this executor no longer works"
 	dir := t.TempDir()
 	shown := func(options ...option) string {
@@ -36,6 +39,7 @@ func TestARestartWithoutASecretSaysThatTheEarlierPairingIsVoid(t *testing.T) {
 
 // A start that failed was never paired.
 func TestAStartAfterAFailedOneSaysNothingOfAnEarlierPairing(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	failed := start(t, in(dir), withArgs("--python", "/bin/false"))
 	if code, _ := failed.exit(); code != 1 {

@@ -7,11 +7,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"colabrelay/shared/tier"
 )
 
 // An executor that finds the instance_id must find what has run, or a repeated request would run
 // again. So the id returns to a deleted folder last: here something is in the outcomes' place.
 func TestTheInstanceIDReturnsToADeletedStateDirOnlyWithTheOutcomes(t *testing.T) {
+	tier.Long(t)
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	before := p.ready()
 	const code = "open('ran', 'a').write('x')"

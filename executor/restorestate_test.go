@@ -49,6 +49,7 @@ func TestARunningExecutorRestoresADeletedStateDir(t *testing.T) {
 
 // A state dir that is deleted at the same moment as its executor takes the instance_id with it.
 func TestTheTemporaryFilesOfAnExecutorWhoseStateDirIsGoneAreRemoved(t *testing.T) {
+	tier.Long(t)
 	temp := t.TempDir()
 	p := start(t, withEnv(envSecret+"="+longSecret, "TMPDIR="+temp))
 	p.ready()

@@ -256,6 +256,7 @@ except KeyboardInterrupt:
 }
 
 func TestADeadlineOf0IsTheLongest(t *testing.T) {
+	tier.Long(t)
 	dir := configtest.Home(t)
 	settings := startExecutor(t)
 	notebook := filepath.Join(dir, "a.ipynb")
@@ -296,6 +297,7 @@ func TestADeadlineOf0IsTheLongest(t *testing.T) {
 // IPython puts colours into its tracebacks without asking, so NO_COLOR removes them. What the
 // code prints is its own choice.
 func TestNoColourHoldsForTracebacks(t *testing.T) {
+	tier.Long(t)
 	configtest.Home(t)
 	settings := startExecutor(t)
 	settings["LOCAL_SAVE_DIR"] = t.TempDir()

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // sample returns a release of small texts in place of programs.
@@ -203,6 +205,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 
 // What git describe says of a checkout becomes one version, of the programs and of all packages.
 func TestEveryCheckoutHasOneVersionInAllForms(t *testing.T) {
+	tier.Long(t)
 	for described, want := range map[string][2]string{ // of the programs, and in PEP 440's form
 		"v1.2.3-0-gabc123":            {"v1.2.3", "1.2.3"},
 		"v1.2.3-0-gabc123-dirty":      {"v1.2.4-dev.0.gabc123.dirty", "1.2.4.dev0+gabc123.dirty"},

@@ -304,6 +304,7 @@ func TestOnlyAZombieWithoutOtherThreadsIsOver(t *testing.T) {
 
 // Where /proc hides other users' processes, no search would find what the kernel leaves.
 func TestNothingIsStartedThatTheExecutorCouldNotFind(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

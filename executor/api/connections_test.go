@@ -253,6 +253,7 @@ func TestAnOwnersFirstByteMayTakeItsTimeAmongStrangers(t *testing.T) {
 // With more strangers than can be given the time, an owner behind the same tunnel is let in
 // as often as they are.
 func TestAFloodOfStrangersBehindOneTunnelLetsOwnersInToo(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		v := newVisits(t)
 		var owners []*http.Request

@@ -8,9 +8,11 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestJobsOverHTTP(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	job := contract.PathJobs + "/j"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // asked passes a signed request to the whole chain, without a network, and returns the
@@ -28,6 +29,7 @@ func (s *stand) signedRequest(req *http.Request, created time.Time) *http.Reques
 // An attacker who has captured a request of the owner can send it again and again. That
 // must not use up the owner's limit.
 func TestRepeatedRequestsDoNotLockTheOwnerOut(t *testing.T) {
+	tier.Long(t)
 	s := standWith(t, echo)
 	elsewhere := contract.Instance{ID: "instance-2", Start: "start-1"}
 	earlier := contract.Instance{ID: "instance-1", Start: "start-0"}
@@ -80,6 +82,7 @@ func (s *stand) wantOwnerIn(t *testing.T) {
 // Unsigned, refused and verified requests each have their own limit, even if all come from
 // one address, as behind an ssh tunnel.
 func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
+	tier.Long(t)
 	s := standWith(t, echo)
 	s.api.signed.stop()
 	stranger := func() int { return s.asked(s.request("GET", "/x", nil)) }

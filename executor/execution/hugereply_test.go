@@ -6,11 +6,13 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // Recent runs still get late output. Their replies, of which nothing more is used, are not kept
 // with them.
 func TestTheRepliesOfRunsThatEndedTakeNoMemory(t *testing.T) {
+	tier.Long(t)
 	b := newBench(t, stacks.Old(t), settings{ownKernel: true})
 	used := func() int64 {
 		var stats runtime.MemStats

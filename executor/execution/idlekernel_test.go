@@ -146,6 +146,7 @@ func TestACallGetsTheKernelWhenWhatIsBeforeItIsCancelled(t *testing.T) {
 
 // One call more than may wait is refused at once. One that gives up makes room.
 func TestCallsThatWaitAreBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	err := q.WithIdleKernel(t.Context(), func(context.Context, *kernel.Kernel) error {

@@ -52,6 +52,7 @@ func TestTheQueueContinuesAfterAFailure(t *testing.T) {
 }
 
 func TestSameRequestIDRunsOnce(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	q.run("n = 0")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // modelRun is what the model knows of a submit.
@@ -175,6 +176,7 @@ func (p *program) check() {
 
 // Random programs leave what the model says, after every step.
 func TestTheQueueFollowsItsModel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	programs, seed := 30, rand.Uint64()
 	if os.Getenv("LONG") != "" {

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestABigFolderIsListedPageByPage(t *testing.T) {
+	tier.Long(t)
 	tr := newTree(t)
 	big := filepath.Join(tr.Workdir, "big")
 	must(t, os.Mkdir(big, 0o755))

@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/executor/execution"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // code is a comment of n bytes.
@@ -102,6 +103,7 @@ func stopped(t *testing.T) *bench {
 }
 
 func TestUnfinishedJobsAreBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := stopped(t) // which is the first of the 64
 	accepted := 1
@@ -136,6 +138,7 @@ func TestUnfinishedJobsAreBounded(t *testing.T) {
 }
 
 func TestTheCodeOfWaitingJobsIsCountedInTheQueue(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := stopped(t)
 	const mib = 1 << 20
@@ -240,6 +243,7 @@ func TestAKnownJobIsReturnedAndRunsNothing(t *testing.T) {
 }
 
 func TestFinishedJobsAreKeptUpToTheirBoundsAndKnownBeyond(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := stopped(t)
 	old := contract.JobSubmit{JobID: "old", Steps: steps("1")}
@@ -304,6 +308,7 @@ func (b *bench) ended(id string, rounds int) {
 }
 
 func TestAJobWaitsWhileMemoryIsLow(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	var low atomic.Bool
 	b := newBench(t, settings{memory: func() (uint64, uint64, error) {

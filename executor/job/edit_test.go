@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // hold submits a job whose first step waits for input, and returns that one's execution.
@@ -125,6 +126,7 @@ func TestALoopThatHasBegunIsNotPatched(t *testing.T) {
 // Patches race with the starts of the steps that they replace: each step that ran is one that
 // the job has, and no accepted patch is ignored.
 func TestPatchesRaceWithTheNextStepsStart(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	const most = 60
@@ -171,6 +173,7 @@ func TestPatchesRaceWithTheNextStepsStart(t *testing.T) {
 // A job is patched as often as it may be, with many steps. Its record stays small, and has the last
 // steps after a kill.
 func TestTheRecordOfAPatchedJobStaysSmall(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	b.hold("j", "1")

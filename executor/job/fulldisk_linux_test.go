@@ -10,9 +10,11 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/smalldisk"
+	"colabrelay/shared/tier"
 )
 
 func TestAJobGoesOnWhileTheDiskIsFull(t *testing.T) {
+	tier.Long(t)
 	disk := smalldisk.Run(t, 12)
 	if disk == "" {
 		return

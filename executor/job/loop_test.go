@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestALoopRunsByItsCondition(t *testing.T) {
@@ -180,6 +181,7 @@ func TestAJobIsDeletedBeforeItBegins(t *testing.T) {
 }
 
 func TestALoopOfThousandsOfQuickRounds(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const rounds = 2000
 	b := newBench(t, settings{keep: journal.Limits{Kept: 100}})
@@ -219,6 +221,7 @@ func TestALoopOfThousandsOfQuickRounds(t *testing.T) {
 // A relay that is away for hours finds the output of each round, though there were many more of
 // them than executions are kept otherwise.
 func TestALoopThatNobodyReadsLosesNoOutput(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const rounds = 300
 	b := newBench(t, settings{keep: journal.Limits{Kept: 20}})

@@ -16,6 +16,7 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // modelJob is what the model knows of a job: the rules of contract.JobSubmit, stated again.
@@ -394,6 +395,7 @@ func (p *program) check() {
 
 // Random programs leave what the model says, after every step.
 func TestJobsFollowTheirModel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	programs, seed := 30, rand.Uint64()
 	if os.Getenv("LONG") != "" {

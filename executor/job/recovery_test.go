@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 // only is the path of the only job's file.
@@ -25,6 +26,7 @@ func only(t testing.TB, dir string) string {
 }
 
 func TestTheNextExecutorKnowsAJobWhereverAKillCutItsFile(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	s := contract.JobSubmit{JobID: "j", Steps: steps("1", "2"), Loop: &contract.JobLoop{Code: "i = 1", Again: "False", MaxRounds: 2}}
@@ -113,6 +115,7 @@ func TestAJobWithoutARecordDoesNotRunAgain(t *testing.T) {
 }
 
 func TestADamagedRecordIsKeptAndReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	damage.Files{
 		Make: func(t testing.TB, dir string) {
@@ -149,6 +152,7 @@ func TestADamagedRecordIsKeptAndReported(t *testing.T) {
 // A kill of the kernel at any moment: the job ends as kernel_lost or had finished, every step
 // that ran is in the job, once, and none of its later ones ran.
 func TestAKilledKernelRunsNoStepTwiceAndLosesNoneUnsaid(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	random := rand.New(rand.NewPCG(1, 2))

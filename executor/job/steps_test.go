@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestStepsRunInOrderEachAsAnExecutionOfItsOwn(t *testing.T) {
@@ -75,6 +76,7 @@ func TestHowStepsEndDecidesHowTheJobGoesOn(t *testing.T) {
 }
 
 func TestATransientErrorIsRetriedAndItsAttemptsAreListed(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	all := steps("tries = 0", "tries += 1\nif tries < 2: raise ConnectionResetError('peer')\nprint(tries)", "print('after')")
@@ -103,6 +105,7 @@ func TestATransientErrorIsRetriedAndItsAttemptsAreListed(t *testing.T) {
 
 // The traceback of an attempt would keep the memory that its frames have, such as a GPU's.
 func TestAnAttemptHasTheMemoryOfTheOneBefore(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	all := steps("refs = []", `import weakref
@@ -123,6 +126,7 @@ if len(refs) < 2: fails()`)
 }
 
 func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	b.submitAs("b", contract.JobSubmit{JobID: "under", Steps: steps("input()", "1")})
@@ -153,6 +157,7 @@ func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {
 // A job that names its kernel runs there or nowhere, whether that one ends before the job is
 // submitted or while it waits.
 func TestAJobRunsOnlyInTheKernelThatItNames(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	first := b.kernel.id
@@ -176,6 +181,7 @@ func TestAJobRunsOnlyInTheKernelThatItNames(t *testing.T) {
 }
 
 func TestAJobThatAsksForInputWaitsAndGoesOn(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	b.submit(contract.JobSubmit{JobID: "j", Steps: steps("name = input('who? ')", "print(name)")})

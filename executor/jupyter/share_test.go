@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 func TestTheShareOfAllSocketsAtItsBound(t *testing.T) {
@@ -204,6 +206,7 @@ func TestAReplyThatNobodyAwaitsAnyMoreIsReleased(t *testing.T) {
 
 // Small messages need more memory than their bytes: many frames, long headers, many parents.
 func TestThousandsOfSmallMessagesTakeBoundedMemory(t *testing.T) {
+	tier.Long(t)
 	const queue = 1 << 20
 	long := strings.Repeat("p", maxHeader/2)
 	for name, wireOf := range map[string]func(n int) []byte{
@@ -269,6 +272,7 @@ func TestThousandsOfCommandsTakeNoMemory(t *testing.T) {
 
 // Replies have a bound of their own, because decoding copies them.
 func TestAReplyIsCutPastItsBound(t *testing.T) {
+	tier.Long(t)
 	content := len(wireOf(t, "", MsgExecuteReply, map[string]string{"x": ""}))
 	for _, over := range []bool{false, true} {
 		size := maxReply - content

@@ -267,6 +267,7 @@ func TestGETsNameNoExecutor(t *testing.T) {
 }
 
 func TestCurrentKernelWaitsForOneThatStarts(t *testing.T) {
+	tier.Long(t)
 	asked := 0
 	e := newExecutor(t, func(seen) (int, any) {
 		if asked++; asked < 9 { // more often than a request is repeated

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"colabrelay/executor/tunnel/tunneltest"
+	"colabrelay/shared/tier"
 )
 
 var (
@@ -182,6 +183,7 @@ func TestAKeyOfTheAgentIsAccepted(t *testing.T) {
 }
 
 func TestTheErrorOfAKeyWithAPassphraseNamesTheAgent(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	file := filepath.Join(s.home, ".ssh", "id_ed25519")
 	s.authorize(s.writeKey(file, "a passphrase"))
@@ -272,6 +274,7 @@ func TestAnUnreachableSSHServerIsTriedAgain(t *testing.T) {
 }
 
 func TestSSHCarriesLargeBodiesUnchanged(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	url := start(t, impatient(t, s.config()), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {

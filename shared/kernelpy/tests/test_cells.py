@@ -69,10 +69,6 @@ def test_imports_functions_and_classes_are_not_changed_by_their_use():
     assert words(facts(["import np", "np.seed(1)"])[1]) == ["np"]
 
 
-def test_cells_after_the_deadline_have_no_names():
-    assert facts(["x = 1"], seconds=0) == [{}]
-
-
 def test_cells_with_too_many_names_have_none():
     assert facts(["\n".join("x%d = 1" % i for i in range(module.MAX_NAMES + 1))]) == [{}]
     assert facts(["x" * (module.MAX_LENGTH + 1) + " = 1"]) == [{}]

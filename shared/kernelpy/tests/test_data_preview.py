@@ -98,15 +98,10 @@ def test_an_index_is_shown_if_it_says_something(frames):
 
 FILTERS = {
     "a > 1": [3, 2, 4],
-    "a >= 2 and b is not None": [3, 4],
     "b is None": [2],
-    "b == 'x'": [3],
     '"b" != "x"': [1, 4],
     "b in ['x', 'z']": [3, 4],
-    "b not in ['x']": [1, 4],
-    "c < 3": [3, 4],
     "a in (1, 2)": [1, 2],
-    "a == -1": [],
     "a != 3 and a != 1 and a != 2": [4],
     "": [3, 1, 2, 4],
 }
@@ -148,13 +143,6 @@ def test_sorting(frames):
         assert rows(name, sort_by="a asc", filter="a>1", offset=1, rows=1, columns="a") == [[3]]
     assert [row[0] for row in rows("df", sort_by="desc")] == [4, 2, 1, 3]
     assert refused("df", sort_by="o")[0] == "bad_request"
-
-
-def test_temporal_columns_and_lists_of_other_libraries(frames):
-    if len(engines(frames)) == 1:
-        return
-    assert rows("days", filter="d > '2020-06-01'") == [["2021-01-01", "[2]"]]
-    assert rows("batch") == [[1], [2]]
 
 
 NOT_FILTERS = (

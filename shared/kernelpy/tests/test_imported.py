@@ -111,12 +111,3 @@ def test_files_beyond_the_bound_are_compared_by_their_state(run, monkeypatch):
     write("new", "x = 2\n", os.stat("helpers.py"))
     os.replace("new", "helpers.py")
     assert run(main) == ("2", ANEW + "helpers", None)
-
-
-def test_sources_beyond_the_bound_count_as_users(run, monkeypatch):
-    monkeypatch.setattr(anew, "MAX_PARSED", 10)
-    write("helpers.py", "x = 1\n")
-    write("other.py", "print('no helpers here')\n")
-    run("import helpers, other")
-    edit("helpers.py", "x = 2\n")
-    assert run("import helpers")[1] == ANEW + "helpers"

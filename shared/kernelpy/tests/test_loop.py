@@ -131,18 +131,13 @@ def test_code_that_replaces_a_clock_loses_no_value(shell):
 
 BODIES = {
     "braces": ("", "out.append({'n': {i: {i}}})", [{"n": {0: {0}}}, {"n": {1: {1}}}]),
-    "a string that is compared": ("", "out.append('{i}' == str(i))", [True, True]),
     "the number in strings": (
         "",
         "out.append('n {i}, {{i}}, {i}{i}')",
         ["n 0, {{i}}, 00", "n 1, {{i}}, 11"],
     ),
-    "f-strings": ("", "out.append(f'{i:>2}|{i!r}|{{i}}')", [" 0|0|{i}", " 1|1|{i}"]),
-    "subscripts": ("a = [[5, 6], [7, 8]]", "out.append(a[{i}][{i}])", [5, 8]),
     "continue": ("", "if i == 0:\n    continue\nout.append(i)", [1]),
     "inner break": ("", "for k in range(5):\n    if k == 1:\n        break\nout.append(k)", [1, 1]),
-    "tabs": ("", "if i:\n\tout.append(i)", [1]),
-    "only a comment": ("", "# nothing {i}", []),
     "a magic": ("", "%time out.append(i)", [0, 1]),
     "comprehensions": ("", "out.append([i for i in range(2)])", [[0, 1], [0, 1]]),
     "not ASCII": ("größe = 'ä😀\u2028'", "out.append(größe)", ["ä😀\u2028"] * 2),
@@ -158,10 +153,7 @@ def test_any_body_runs(shell, name):
 
 REFUSED = {
     "break": ("print(1)", "break", "can't end a chunked run"),
-    "break in an if": ("", "if i:\n    break", "can't end a chunked run"),
     "return": ("", "return 5", "outside function"),
-    "await": ("", "await x", "can't await outside a function"),
-    "async for": ("", "async for x in y: pass", "can't await outside a function"),
     "continue in the setup": ("continue", "", "continue"),
     "indentation": ("", "if i:\nprint(1)", "indented block"),
     "a NUL": ("", "x = '\x00'", "null"),
@@ -189,9 +181,7 @@ RESULTS = {
         "0:7 1:7",
         "7",
     ),
-    "always, and read": ("result = 1", "result += 0\nprint(result)", 3, "0:1 1:1 2:1", "1"),
     "under an if": ("", "if i % 2:\n    result = 5", 5, "1:5 3:5", "5"),
-    "after a continue": ("", "if i in (1, 2): continue\nresult = 5", 4, "0:5 3:5", "5"),
     "in a try": (
         "",
         "try:\n    1 / (i - 1)\n    result = 5\nexcept ZeroDivisionError: pass",
@@ -199,15 +189,7 @@ RESULTS = {
         "0:5 2:5",
         "5",
     ),
-    "under with": (
-        "import contextlib",
-        "with contextlib.suppress(ZeroDivisionError):\n    1 / (i - 1)\n    result = 5",
-        3,
-        "0:5 2:5",
-        "5",
-    ),
     "by a loop that may be empty": ("", "for result in [7] * (i % 2): pass", 4, "1:7 3:7", "7"),
-    "in an annotation without one": ("", "result: int\nif i == 1: result = 5", 3, "1:5", "5"),
     "by a function": (
         "",
         "def f():\n    global result\n    result = 5\nif i != 1: f()",
@@ -215,7 +197,6 @@ RESULTS = {
         "0:5 2:5",
         "5",
     ),
-    "none set, one was there": ("result = 'old'", "if False: result = 5", 2, "", "old"),
     "sometimes, and read": (
         "result = 300",
         "print(result)\nif i % 2: result = result * 300",
@@ -223,41 +204,9 @@ RESULTS = {
         "1:90000 3:27000000",
         "27000000",
     ),
-    "sometimes, and read by set-up": (
-        "result = [0]\ndef f(): return result",
-        "assert f()\nif i % 2: result = [i]",
-        4,
-        "1:[1] 3:[3]",
-        "[3]",
-    ),
-    "sometimes, read by its name": (
-        "result = 500",
-        "globals()['result']\nif i == 1: result = 600",
-        3,
-        "1:600",
-        "600",
-    ),
     "in a timed cell": ("", "%%time\nresult = i", 2, "0:0 1:1", "1"),
-    "in a captured, timed cell": ("", "%%capture out\n%time result = 5", 3, "0:5 1:5 2:5", "5"),
     "in exec": ("", "if i: exec('result = 5')", 3, "1:5 2:5", "5"),
-    "read in a timed cell": (
-        "result = 500",
-        "if i == 1: result = 600\n%time x = result",
-        3,
-        "1:600",
-        "600",
-    ),
     "by another language": ("result = 500", "%%bash\nresult=5", 2, "", "500"),
-    "a function's own": ("result = 0", "def f():\n    result = 1\nf()", 2, "", "0"),
-    "a walrus": ("", "(result := i)", 2, "0:0 1:1", "1"),
-    "global of a function": (
-        "",
-        "def f():\n    global result\n    result = i\nf()",
-        2,
-        "0:0 1:1",
-        "1",
-    ),
-    "a for target": ("", "for result in [i]: pass", 2, "0:0 1:1", "1"),
 }
 
 
@@ -266,18 +215,6 @@ def test_only_an_iteration_that_set_result_gives_a_value(shell, name):
     setup, code, iterations, want, left = RESULTS[name]
     assert results(run(shell, setup, code, hi=iterations)) == want
     assert str(shell.names["result"]) == left
-
-
-def test_a_failed_iteration_leaves_the_old_result(shell):
-    with pytest.raises(ZeroDivisionError):
-        run(shell, "result = 'old'", "1 / (i - 1)\nif i: result = 5")
-    assert shell.names["result"] == "old" and results(run.markers) == ""
-
-
-def looped():
-    items = []
-    items.append(items)
-    return items
 
 
 class Odd:
@@ -325,18 +262,6 @@ def test_a_value_that_is_too_much_is_omitted(value, why):
     assert why in encode(value)["omitted"]
 
 
-def test_a_list_in_itself_and_arrays():
-    numpy = pytest.importorskip("numpy")
-    assert encode(looped())["result"].startswith("[[[")
-    for value, want in [
-        (numpy.float32(1.5), 1.5),
-        (numpy.arange(3), [0, 1, 2]),
-        (numpy.array(7), 7),
-    ]:
-        assert json.loads(encode(value)["result"]) == want
-    assert "items" in encode(numpy.zeros((300, 300)))["omitted"]
-
-
 def test_exit_is_an_error_of_its_iteration(shell):
     with pytest.raises(BaseException) as error:
         run(shell, "", "if i == 1: get_ipython().ask_exit()")
@@ -349,23 +274,3 @@ def test_fast_iterations_are_confirmed_together_and_in_order(shell):
     done = [m["done"] for m in found if m["event"] == "done"]
     assert done == sorted(done) and done[-1] == 3000 and len(done) < 1000
     assert results(found) == " ".join("%d:%d" % (i, i) for i in range(3000))
-
-
-def test_what_only_the_setup_used_may_change(shell):
-    setup = "import io\nf = io.open(__import__('os').devnull)\nrows = []"
-    rounds.prepare(order(setup, "rows.append(i)", batch_size=1))
-    rounds.round("run")
-    shell.names["f"] = object()
-    rounds.round("run")
-    assert shell.names["rows"] == [0, 1]
-    assert "f" not in registry.runs()["run"]["carried"]
-
-
-def test_what_a_method_of_the_setup_uses_is_passed_on(shell):
-    setup = "n = [0]\nclass A:\n  def step(self): n[0] += 1\na = A()"
-    rounds.prepare(order(setup, "a.step()", batch_size=1))
-    rounds.round("run")
-    assert "n" in registry.runs()["run"]["carried"]
-    shell.names["n"][0] = 100
-    rounds.round("run")
-    assert ("stopped", 1) in events(shell.displayed(markers.MIME))

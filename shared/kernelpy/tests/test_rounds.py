@@ -123,13 +123,6 @@ def test_a_run_whose_variable_others_changed_stops(shell, name):
     assert [value for _, value in run.results] == [str(n) for n in range(1, 17)]
 
 
-def test_a_run_that_another_release_began_is_not_trusted_unasked(shell):
-    run = begun(shell, "total = 0", "total += 1")
-    rounds.lives.clear()
-    assert run.finish("") == ("variables_changed", ["total"])
-    assert run.finish("accept") == "finished" and shell.names["total"] == 12
-
-
 def test_what_only_the_setup_uses_is_anybodys(shell):
     setup = "raw = open('f', 'w')\nrows = [[0], [1]]\nrow = rows[0]"
     run = begun(shell, setup, "row.append(i)", n=8)
@@ -141,22 +134,11 @@ def test_what_only_the_setup_uses_is_anybodys(shell):
     assert run.finish("") == "finished" and shell.names["rows"][0] == [0, *range(8)]
 
 
-def test_values_as_others_left_them_are_accepted(shell):
-    run = begun(shell, "total = 0", "total += 1")
-    shell.run("total = 1000")
-    run.finish()
-    assert run.finish("accept") == "finished" and shell.names["total"] == 1008
-
-
 PASSED = {
     "a number": ("total = 0", "total += i"),
     "items": ("hist = {'loss': []}", "for k, v in hist.items(): v.append(i)"),
-    "get": ("hist = {'loss': []}", "hist.get('loss').append(i)"),
-    "enumerate": ("rows = [[], []]", "for k, r in enumerate(rows): r.append(i)"),
-    "random": ("import random\nrandom.seed(1)\nxs = []", "xs.append(random.random())"),
     "numpy": ("import numpy as np\nnp.random.seed(1)\nxs = []", "xs.append(np.random.rand())"),
     "a class": ("class C:\n    seen = []\n    def add(self, x): self.seen.append(x)", "C().add(i)"),
-    "a default": ("def f(x, xs=[]): xs.append(x); return len(xs)", "n = f(i)"),
 }
 
 
@@ -197,14 +179,6 @@ def test_a_damaged_copy_changes_nothing(shell):
     assert registry.runs()["run"]["setup"] == ""
 
 
-def test_what_the_setup_would_not_make_again_is_kept(shell, monkeypatch):
-    monkeypatch.setenv("NUMBER", "1")
-    run = begun(shell, "import os\nw = os.environ['NUMBER']\ntotal = 0", "total += 1\nresult = w")
-    monkeypatch.setenv("NUMBER", "2")
-    new_kernel(shell)
-    assert run.finish("") == "finished" and shell.names["w"] == "1"
-
-
 @pytest.mark.parametrize("copied", [True, False])
 def test_the_setups_values_stay_or_are_named_if_nothing_is_passed_on(shell, monkeypatch, copied):
     setup = "import os\nw = os.environ['NUMBER']\ndef f(): return w"
@@ -225,17 +199,6 @@ def test_what_another_cell_defined_is_followed(shell):
     assert run.spec["carried"] == ["n", "seen"]
     shell.run("seen.clear(); Base.step = print")
     assert run.finish() == ("variables_changed", ["m", "seen"])
-
-
-def test_what_passes_nothing_on_goes_on_in_a_new_kernel(shell):
-    loop = (
-        "import os\nfh = open(os.devnull)\ng = (x for x in range(i))\nf = lambda: i\n"
-        "with open(os.devnull) as other: text = other.read()\nresult = sum(g) + f()"
-    )
-    run = begun(shell, "", loop)
-    assert run.spec["carried"] == [] and run.unkept == []
-    new_kernel(shell)
-    assert run.finish("") == "finished" and [i for i, _ in run.results] == list(range(12))
 
 
 def test_what_cannot_be_kept_is_told_before_the_first_iteration(shell):
@@ -306,19 +269,6 @@ def test_nobodys_random_numbers_disturb_anybodys(shell):
     assert [float(v) for _, v in run.results] == [random.random() for _ in range(12)]
 
 
-def test_numbers_drawn_through_imported_names_go_on(shell):
-    setup = "from random import random, seed\nseed(1)\ntotal = 0"
-    run = begun(shell, setup, "total += random()\nresult = total")
-    shell.run("import random as others; others.random()")
-    assert run.round()
-    new_kernel(shell)
-    run.prepare()
-    run.finish()
-    assert run.stop is None
-    random.seed(1)
-    assert float(run.results[-1][1]) == pytest.approx(sum(random.random() for _ in range(12)))
-
-
 class Torch:
     """As much of torch as a run's random states need. This stack has none."""
 
@@ -358,11 +308,6 @@ def test_a_run_has_its_own_states_of_torch(shell, monkeypatch):
     )
 
 
-def test_runs_that_do_not_seed_draw_other_numbers(shell):
-    one, two = [Run(shell, "import random", "result = random.random()", key=k) for k in "ab"]
-    assert one.finish("") == two.finish("") == "finished" and one.results != two.results
-
-
 def test_a_run_goes_back_with_a_restored_state(shell):
     run = begun(shell, "total = 0", "total += 1\nif i > 6: total += late * 0\nif i > 5: late = i")
     report = operate.save()
@@ -391,12 +336,6 @@ def test_an_independent_run_goes_on_whatever_happens(shell):
     assert run.finish("") == "finished" and shell.names["total"] == 4
 
 
-def test_other_setup_code_leaves_what_was_passed_on(shell):
-    run = begun(shell, "total = 0\nstep = 1", "total += step")
-    run.spec.update(setup="total = 0\nstep = 10", setup_sha256="other")
-    assert run.finish("") == "finished" and shell.names["total"] == 4 + 80
-
-
 def test_the_newest_two_copies_stay_until_the_end(shell, tmp_path):
     run = begun(shell, "total = 0", "total += 1", batch_size=1)
     for _ in range(4):
@@ -410,14 +349,6 @@ def copies(tmp_path):
     return [name for name in os.listdir(str(tmp_path)) if name.startswith("colab-relay-state-")]
 
 
-def test_the_copies_of_a_run_that_was_replaced_go(shell, tmp_path):
-    begun(shell, "total = 0", "total += 1", key="old")
-    other = begun(shell, "total = 0", "total += 1", key="other")
-    new_kernel(shell)
-    Run(shell, "total = 0", "total += 1", key="new", replaces="old").prepare()
-    assert len(copies(tmp_path)) == 1 and os.path.exists(other.spec["copy"]["path"])
-
-
 def test_the_copies_of_a_run_that_nobody_continues_go_after_a_day(shell, tmp_path):
     run = begun(shell, "total = 0", "total += 1", key="old")
     os.utime(os.path.dirname(run.spec["copy"]["path"]), (1, 1))
@@ -425,49 +356,28 @@ def test_the_copies_of_a_run_that_nobody_continues_go_after_a_day(shell, tmp_pat
     assert [os.path.basename(os.path.dirname(new.spec["copy"]["path"]))] == copies(tmp_path)
 
 
-def test_what_is_bound_at_times_and_never_read_counts(shell):
-    run = begun(shell, "", "if i == 2: best, fh = i, open('f', 'w')\nfor k in [i]: pass", n=8)
-    assert run.spec["carried"] == ["best"]
-    new_kernel(shell)
-    assert run.finish("") == "finished" and shell.names["best"] == 2
-
-
 TEMPORARY = {
     "x = i": "x",
     "x = y = i; print(x)": "x y",
     "if i: x = 1\nelse: x = 2\nprint(x)": "x",
     "if i: x = 1\nprint(x)": "",
-    "if i: continue\nx = 1\nprint(x)": "",
     "x = 1\nif i: continue\nprint(x)": "x",
     "x += 1": "",
     "for x in y: print(x)": "x",
-    "for x in y: pass\nprint(x)": "",
-    "for x in y: z = x": "x",
-    "if i: x = 1": "",
     "x = 1\nif i: continue\ny = 1": "x",
     "for k in z:\n    if k: continue\ny = 1": "k y",
-    "while i: x = 1; print(x)": "",
     "while i:\n    print(x)\n    x = 1": "",
-    "try: x = 1\nexcept E: x = 2\nprint(x)": "x",
     "try: x = 1\nexcept E: pass\nprint(x)": "",
     "try: 1\nexcept E as e: print(e)": "",
     "try: x = 1\nfinally: print(x)": "",
-    "with y as x: z = x": "x",
     "with open(y) as x: z = x": "x z",
-    "with y: x = 1\nprint(x)": "",
     "x = 1\ndel x": "",
     "x = 1\ndef f(): return x": "f",
-    "x = 1\nf = lambda: x": "f",
-    "x = [1]\ny = [k for k in x]": "x y",
     "x = [1]\ny = sum(k for k in x)": "x y",
     "x = 1\ny = sum(k * x for k in z)": "y",
-    "if (x := i): print(x)": "x",
     "i and (x := 1)\nprint(x)": "",
-    "y = x if i else (x := 1)": "y",
-    "import os as x": "x",
     "x = 1\nexec('print(x)')": "",
     "x = 1\n!echo {x} {y}": "",
-    "x = 1\n%time print(x)": "",
     "x = 1\nmodel.eval()": "x",
     "class C: y = x\nx = 1": "C",
 }
@@ -484,12 +394,3 @@ def test_an_array_that_is_too_large_to_be_loaded_on_trial_is_kept(shell, monkeyp
     monkeypatch.setattr(trial, "MAX_BYTES", 1 << 20)
     run = begun(shell, "import numpy as np\na = np.zeros(1 << 18)", "a[i] += i")
     assert run.unkept == [] and run.spec["copy"]["bytes"] > 1 << 21
-
-
-def test_a_state_that_is_restored_between_two_jobs_takes_the_run_back(shell):
-    run = begun(shell, "total = 0", "total += 1")
-    report = operate.save()
-    run.round()
-    manifest = report["manifest"]
-    operate.restore(report["path"], manifest["bytes"], manifest["sha256"])
-    assert run.finish("") == "finished" and shell.names["total"] == 12

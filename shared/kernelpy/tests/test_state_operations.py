@@ -35,12 +35,6 @@ def test_an_interrupted_restore_changes_nothing(shell, tmp_path, monkeypatch):
     assert shell.names["x"] == "now" and "a" not in shell.names and states(tmp_path) == []
 
 
-def test_names_are_those_of_the_user(shell):
-    shell.run("x = 1\n_private = 2\nimport os")
-    names = [name for name, _ in save.user_names(shell.ipython)]
-    assert names == ["_private", "os", "x"]
-
-
 def test_modules_are_imported_again(shell):
     shell.run("import os.path, types\nimport json as j\nmade = types.ModuleType('made')")
     report = operate.save()

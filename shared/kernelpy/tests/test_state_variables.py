@@ -85,32 +85,6 @@ def test_plain_pickle_saves_data_and_reports_the_rest(shell, monkeypatch):
 
 
 @keeps_functions
-def test_variables_of_a_missing_module_affect_only_those_that_share_them(
-    shell, pickler, tmp_path, monkeypatch
-):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "helper.py").write_text("class Thing: pass\n")
-    shell.run(
-        "import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\n"
-        "c_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\na_kept = kept\n"
-        "z_array = np.arange(300_000)\nz_fine = [kept, z_array]\ndef f(): return z_fine\n"
-        "before = 'new'"
-    )
-    _, file = save_and_forget(shell)
-    monkeypatch.setitem(sys.modules, "helper", None)
-    shell.run("b_bad, before = 'old', 'old'")
-    report = operate.restore(*file)
-    failed = reasons(report["failed"])
-    assert failed.pop("c_shares") == SHARES
-    assert sorted(failed) == ["b_bad", "helper"] and all("helper" in why for why in failed.values())
-    n = shell.names
-    assert n["b_bad"] == "old" and n["d_half"] == [[3], [1, 2]] and n["f"]() is n["z_fine"]
-    assert n["a_kept"] is n["kept"] is n["d_half"][1] is n["z_fine"][0]
-    assert n["z_fine"][1] is n["z_array"] and n["z_array"].sum() == 44999850000
-    assert report["overwritten"] == ["before"]
-
-
-@keeps_functions
 def test_variables_that_will_not_load_are_reported_by_the_save(shell, pickler, tmp_path):
     shell.run(text_of("unloadable.py"))
     report = operate.save()

@@ -99,16 +99,6 @@ def test_a_state_comes_back_and_names_no_release(shell, pickler, tmp_path):
     assert rebuild.__name__ not in sys.modules
 
 
-def test_a_damaged_file_is_not_loaded(shell, tmp_path):
-    shell.run("x = 5")
-    report = operate.save()
-    with open(report["path"], "r+b") as file:
-        file.seek(40)
-        file.write(b"!")
-    answer = operate.restore(report["path"], report["manifest"]["bytes"], "0" * 64)
-    assert "SHA-256" in answer["damaged"] and not os.path.exists(report["path"])
-
-
 def test_a_state_is_where_the_executor_serves_it(shell, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -126,9 +116,3 @@ def test_remove_removes_states_only(tmp_path, monkeypatch):
         path.mkdir(parents=True)
         operate.remove(str(path / "data.state"))
         assert path.exists() is not goes
-
-
-def test_reports_are_plain_values(shell):
-    shell.run("x = {1: [2]}")
-    json.dumps(operate.save())
-    assert set(operate.prepare()) == {"path", "free", "python"}
