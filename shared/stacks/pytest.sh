@@ -2,12 +2,18 @@
 # Runs pytest with the interpreter of every kernel stack, and the tests of the data tools with
 # that of data; changes nothing:
 #
-#   pytest.sh FOLDER TESTS...   FOLDER as in setup.sh
+#   pytest.sh [-short] FOLDER TESTS...   FOLDER as in setup.sh
 #
-# pytest comes from FOLDER/tools, behind the stack's own packages, so that the stacks stay as
-# they are on Colab. Without pytest (pip reached no index) it prints a notice and exits with 0.
+# With -short it runs the tests that are not marked as long, on Colab's stack alone. pytest
+# comes from FOLDER/tools, behind the stack's own packages, so that the stacks stay as they are
+# on Colab. Without pytest (pip reached no index) it prints a notice and exits with 0.
 set -euo pipefail
 
+stacks=(old new data) marked=
+if [ "$1" = -short ]; then
+	stacks=(old) marked="not long"
+	shift
+fi
 folder=$1
 shift
 site=$(echo "$folder"/tools/lib/python*/site-packages)
@@ -25,8 +31,8 @@ run_on() {
 import sys
 sys.path[:] = [path for path in sys.path if path] + [sys.argv.pop(1)]
 import pytest
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", sys.argv.pop(1), *sys.argv[1:]]))
-' "$site" "$only" "${tests[@]}"
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", sys.argv.pop(1), "-m", sys.argv.pop(1), *sys.argv[1:]]))
+' "$site" "$only" "$marked" "${tests[@]}"
 }
 
 # The stacks run at the same time; what each prints is shown as a whole.
@@ -34,7 +40,7 @@ tests=("$@")
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 started=() processes=()
-for stack in old new data; do
+for stack in "${stacks[@]}"; do
 	[ -x "$folder/$stack/bin/python" ] || continue
 	run_on "$stack" >"$results/$stack" 2>&1 &
 	started+=("$stack") processes+=($!)

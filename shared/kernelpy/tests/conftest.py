@@ -18,6 +18,10 @@ sys.path.insert(0, os.path.dirname(PACKAGE))
 from colab_relay import imported, script  # noqa: E402
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes seconds; pytest.sh -short leaves it out")
+
+
 class Shell:
     """An IPython shell that records what is displayed, instead of a kernel."""
 

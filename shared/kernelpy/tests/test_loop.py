@@ -98,26 +98,6 @@ def test_a_round_ends_after_its_size_and_says_whether_to_go_on(shell):
     assert answers == [True, True, False] and shell.names["n"] == 10
 
 
-class Clock:
-    """A clock that the loop sets."""
-
-    now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def tick(self):
-        self.now += 1
-
-
-def test_a_round_ends_when_its_time_is_over(shell, monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(rounds, "monotonic", clock.monotonic)
-    shell.names["tick"] = clock.tick
-    found = run(shell, "", "tick()", hi=100, seconds=5)
-    assert found[-1]["done"] == 5
-
-
 def test_code_that_replaces_a_clock_loses_no_value(shell):
     replace = "import time\nreal, time.monotonic = time.monotonic, lambda: float('nan')"
     try:
@@ -267,10 +247,3 @@ def test_exit_is_an_error_of_its_iteration(shell):
         run(shell, "", "if i == 1: get_ipython().ask_exit()")
     assert type(error.value).__name__ == "SystemExit" and events(run.markers)[-1] == ("failed", 1)
     assert "ask_exit" not in vars(shell.ipython)
-
-
-def test_fast_iterations_are_confirmed_together_and_in_order(shell):
-    found = run(shell, "", "result = i", hi=3000)
-    done = [m["done"] for m in found if m["event"] == "done"]
-    assert done == sorted(done) and done[-1] == 3000 and len(done) < 1000
-    assert results(found) == " ".join("%d:%d" % (i, i) for i in range(3000))

@@ -7,7 +7,9 @@ import pytest
 from colab_relay.chunked import interrupts, run
 
 
-@pytest.mark.parametrize("first", range(0, 120, 20))
+@pytest.mark.parametrize(
+    "first", [0, pytest.param(20, marks=pytest.mark.long), pytest.param(40, marks=pytest.mark.long)]
+)
 def test_what_is_reported_as_finished_is_what_the_loop_alone_gives(first, shell, monkeypatch):
     monkeypatch.setattr(run, "hide_frames", run.hide_frames)
     monkeypatch.setattr(run, "FEW", run.FEW)

@@ -2,7 +2,6 @@
 
 import base64
 import inspect
-import linecache
 import os
 import pickle
 import subprocess
@@ -100,13 +99,6 @@ def test_a_program_runs_in_a_folder_that_was_deleted(shell, tmp_path, monkeypatc
     assert sys.path[-1] == ""
 
 
-def test_a_program_that_breaks_tracebacks_still_raises_its_own_error(shell, monkeypatch):
-    monkeypatch.setattr(linecache, "cache", linecache.cache)
-    error, shown = start(shell, "import linecache\nlinecache.cache = None\nraise ValueError(1)")
-    assert type(error) is ValueError
-    assert shown == "ValueError: its traceback cannot be shown"
-
-
 def test_exits_of_cells_are_quiet_too(shell, recwarn):
     shown = []
     shell.ipython._showtraceback = lambda etype, value, lines: shown.append((etype, lines))
@@ -135,14 +127,6 @@ def test_names_of_the_program_stay(shell):
     shell.run(
         "def f(x: int): pass\nassert f.__annotations__ == {'x': int}"
     )  # no future flag is left
-
-
-def test_exit_is_the_programs_own_name_if_it_defines_it(shell):
-    shell.names["exit"] = before = object()
-    start(shell, "x = 1")
-    assert shell.names["exit"] is before
-    start(shell, "def exit(): pass")
-    assert shell.names["exit"].__name__ == "exit"
 
 
 @pytest.mark.parametrize("code", ["x = 1", "1/0", "raise SystemExit(1)"])

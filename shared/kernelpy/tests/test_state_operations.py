@@ -1,7 +1,6 @@
 """Saving, restoring and keeping: what the operations report, and what they leave behind."""
 
 import os
-import time
 
 import pytest
 from colab_relay.state import operate, save, trial
@@ -54,17 +53,6 @@ def test_overwritten_names_are_reported(shell):
     shell.run("del y\nx = 5")
     assert operate.restore(*file_of(report))["overwritten"] == ["x"]
     assert (shell.names["x"], shell.names["y"]) == (1, 2)
-
-
-def test_old_folders_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLAB_RELAY_TEMP", str(tmp_path))
-    for name, age in {"old": 25, "young": 23}.items():
-        folder = tmp_path / (save.PREFIX + name)
-        folder.mkdir()
-        changed = time.time() - age * 3600
-        os.utime(str(folder), (changed, changed))
-    save.remove_old_folders()
-    assert states(tmp_path) == [save.PREFIX + "young"]
 
 
 def test_a_full_temp_folder_is_not_used(tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ def save_and_forget(shell):
     )
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @keeps_functions
 def test_a_variable_that_cannot_be_saved_is_reported(shell, pickler, tmp_path):
@@ -84,6 +85,7 @@ def test_plain_pickle_saves_data_and_reports_the_rest(shell, monkeypatch):
     assert names["b"][2] == 9
 
 
+@pytest.mark.long
 @keeps_functions
 def test_variables_that_will_not_load_are_reported_by_the_save(shell, pickler, tmp_path):
     shell.run(text_of("unloadable.py"))
@@ -121,7 +123,11 @@ def test_variables_that_will_not_load_are_reported_by_the_save(shell, pickler, t
     "code, message",
     [
         ("import os; os._exit(3)", "loading it ended the process"),
-        ("while True: pass", "loading it did not end within 2 seconds"),
+        pytest.param(
+            "while True: pass",
+            "loading it did not end within 2 seconds",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_trial_that_hangs_or_dies_has_no_effect(shell, monkeypatch, code, message):
@@ -140,6 +146,7 @@ def test_a_trial_that_hangs_or_dies_has_no_effect(shell, monkeypatch, code, mess
         os.waitpid(-1, os.WNOHANG)
 
 
+@pytest.mark.long
 def test_functions_of_another_python_are_reported(shell, monkeypatch):
     monkeypatch.setattr(rebuild, "MAGIC", "another")
     monkeypatch.setattr(save, "version_of", lambda package: "0.9" if package == "numpy" else "")

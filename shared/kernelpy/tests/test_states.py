@@ -1,6 +1,5 @@
 """Saved states: those of earlier releases load, and new ones name nothing of this release."""
 
-import json
 import os
 import shutil
 import sys
