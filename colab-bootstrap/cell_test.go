@@ -110,6 +110,7 @@ func TestTheFormsDomainPrecedesTheSecretAndNeedsAToken(t *testing.T) {
 }
 
 func TestAnotherTunnelNeedsNoSecretsOfNgrok(t *testing.T) {
+	tier.Long(t)
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.env["EXECUTOR_SECRET"] = testSecret

@@ -100,6 +100,7 @@ func (e *enrollee) withCloudflared(cell, text, wanted string) string {
 }
 
 func TestWithoutATokenCloudflaredIsFetchedAndServes(t *testing.T) {
+	tier.Long(t)
 	cases := map[string]pageSecret{"no access": {Exists: true}}
 	if longSuites() {
 		cases["empty"] = granted(" ")

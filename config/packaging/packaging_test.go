@@ -98,6 +98,7 @@ func TestSumsCoverEveryOtherFile(t *testing.T) {
 }
 
 func TestEqualProgramsMakeEqualReleases(t *testing.T) {
+	tier.Long(t)
 	first, second := madeOf(t, sample("v1.2.3", address)), madeOf(t, sample("v1.2.3", address))
 	if !maps.EqualFunc(first, second, bytes.Equal) {
 		t.Error("two releases of the same programs differ")

@@ -256,6 +256,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
 
 // Linux shows such a process like one that has ended: its state is Z, and it has no command line.
 func TestAProcessWhoseFirstThreadHasEndedEnds(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

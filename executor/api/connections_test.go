@@ -227,6 +227,7 @@ const behindTunnel = "127.0.0.1:40000"
 // Strangers open connections at a rate at which each can be given the time for its first
 // byte. An owner's first byte comes 300 ms after its connection.
 func TestAnOwnersFirstByteMayTakeItsTimeAmongStrangers(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		const perMillisecond = 2
 		v := newVisits(t)
@@ -303,6 +304,7 @@ func TestTheOwnerIsLetInJustAfterABurstOfStrangers(t *testing.T) {
 
 // Whoever comes from another address than the strangers loses nothing, however many they are.
 func TestTheAddressWithMostStrangersPays(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		v := newVisits(t)
 		var owners []*http.Request
@@ -334,6 +336,7 @@ func TestTheAddressWithMostStrangersPays(t *testing.T) {
 
 // One over each limit.
 func TestConnectionsAreBounded(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		v := newVisits(t)
 		c := &v.registry

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"colabrelay/shared/tier"
 )
 
 // takeAll has all callers take as many tokens as they can until ctx ends, and counts those
@@ -66,6 +68,7 @@ func TestAHundredCallersGetEqualSharesOfTheRate(t *testing.T) {
 }
 
 func TestAFloodByOneCallerLeavesTheOthersTheirShare(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
@@ -46,6 +47,7 @@ func (k *keyRate) stop() {
 }
 
 func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
+	tier.Long(t)
 	s := newStand(t)
 	s.api.signed.stop()
 	h := s.api.authenticated(http.HandlerFunc(echo))

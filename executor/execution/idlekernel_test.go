@@ -64,6 +64,7 @@ func TestWithIdleKernelAfterTheEndOfAnExecutionFindsTheKernelFree(t *testing.T) 
 
 // Calls get the kernel between executions, although others always wait.
 func TestWithIdleKernelGetsATurnInAQueueThatIsNeverEmpty(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	ctx, stop := context.WithCancel(t.Context())

@@ -133,6 +133,7 @@ func TestShutdownInterruptsAndCancels(t *testing.T) {
 }
 
 func TestFloodIsCompleteForALateReader(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{})

@@ -222,6 +222,7 @@ func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
 // Python can lose a KeyboardInterrupt. Another interrupt then ends the run, but one that comes at once
 // does not: it may be the same request once more, and would disturb what the code does last.
 func TestAnInterruptCanBeRepeated(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
 	id := q.submit("import time\nfor n in range(3):\n  print(n, flush=True)\n  try:\n    while True: time.sleep(.01)\n  except KeyboardInterrupt: pass\nraise KeyboardInterrupt", 60)

@@ -74,6 +74,7 @@ func TestTheCodeOfWaitingRunsIsBounded(t *testing.T) {
 }
 
 func TestTheCodeOfThousandsOfSmallRunsIsCounted(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const many = 4096
 	q := unstarted(t)

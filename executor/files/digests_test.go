@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestTheDigestOfASmallFileIsInTheFirstAnswer(t *testing.T) {
@@ -167,6 +168,7 @@ func hugeFiles(t *testing.T, tr tree, d *Digests, count int) (started []*digest)
 }
 
 func TestHugeFilesDoNotKeepOthersFromBeingHashed(t *testing.T) {
+	tier.Long(t)
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	if d.turn != hashingTurn || d.unwanted != unwantedAfter || unwantedAfter <= contract.MaxWait {

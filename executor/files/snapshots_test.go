@@ -63,6 +63,7 @@ func TestABigFolderIsReadOnceForAllItsPages(t *testing.T) {
 
 // Names that exist throughout appear exactly once, even if others are created and deleted.
 func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
+	tier.Long(t)
 	tr := newTree(t)
 	const n = 5 * contract.MaxListFiles
 	tr.crowd(t, "big", n)

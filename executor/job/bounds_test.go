@@ -26,6 +26,7 @@ func many(n int) (all []contract.JobStep) {
 }
 
 func TestTheContentOfAJobIsBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	good := func() contract.JobSubmit {
 		return contract.JobSubmit{
@@ -357,6 +358,7 @@ func TestALineOfARecordIsBounded(t *testing.T) {
 }
 
 func TestTextsOfAJobAreShortened(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := stopped(t)
 	j := b.byID["holder"]

@@ -93,6 +93,7 @@ func TestAPatchReplacesWhatHasNotBegun(t *testing.T) {
 }
 
 func TestAPatchMayLeaveNothingToDo(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	held := b.hold("holder")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestALoopRunsByItsCondition(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	for name, test := range map[string]struct {

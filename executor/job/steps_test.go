@@ -9,6 +9,7 @@ import (
 )
 
 func TestStepsRunInOrderEachAsAnExecutionOfItsOwn(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	all := steps("x = 1; print('one')", "x += 1; print('two')", "print(x)")

@@ -45,6 +45,7 @@ func TestTracebackOverItsBoundIsNotDecoded(t *testing.T) {
 }
 
 func TestReplyIsDecodedUpToItsBoundsOfItems(t *testing.T) {
+	tier.Long(t)
 	for _, n := range []int{100, 101, maxTracebackItems, maxTracebackItems + 1, 100_000} {
 		members := make([]string, n)
 		for i := range members {

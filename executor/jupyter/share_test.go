@@ -252,6 +252,7 @@ func TestFramesAtTheirBoundAreHeld(t *testing.T) {
 
 // Commands between messages are skipped, however many there are.
 func TestThousandsOfCommandsTakeNoMemory(t *testing.T) {
+	tier.Long(t)
 	command := appendFrame(nil, flagCommand, make([]byte, maxCommand))
 	wire := append(bytes.Repeat(command, 2000), stream(t, "", "p", "x")...)
 	r := newFrameReader(bytes.NewReader(wire), 1<<20, &framePool{}, nil)

@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memorydir"
+	"colabrelay/shared/tier"
 )
 
 func spec(setup, loop string, n int64) Spec {
@@ -54,6 +55,7 @@ func sum(n int64) int64 { return n * (n - 1) / 2 }
 
 // A run ends with the right value whatever fails, and no iteration runs twice in one kernel.
 func TestARunIsRightWhateverFailsAndWhenever(t *testing.T) {
+	tier.Long(t)
 	for seed := range uint64(30) {
 		for _, independent := range []bool{false, true} {
 			inBubble(t, func(t *testing.T, dir string) {
@@ -125,6 +127,7 @@ func TestAJobIsOnDiskBeforeItIsSubmitted(t *testing.T) {
 // The user's code can display what it likes. It changes nothing that is finished, and nothing of
 // it is without a bound.
 func TestHostileMarkersAreBoundedAndChangeNothingFinished(t *testing.T) {
+	tier.Long(t)
 	long, many := strings.Repeat("x", 1<<20), strings.Repeat(`"n",`, 100_000)
 	for name, forged := range map[string]string{
 		"of another run":    `{"run":"other","event":"finished","done":7}`,

@@ -15,6 +15,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,6 +50,7 @@ func TestTheKeeperAndTheHistorySeeTheSameRuns(t *testing.T) {
 }
 
 func TestTheKeeperAsksARealExecutorWhatItDoes(t *testing.T) {
+	tier.Long(t)
 	binary, err := harness.BuildExecutor(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -124,6 +124,7 @@ func TestAPayloadMayHaveListsOfAnyName(t *testing.T) {
 // What the items of an answer take in memory is bounded, also if each list is short; and over
 // freeDecoded they take the turn of a large answer.
 func TestWhatAnAnswerBecomesIsBounded(t *testing.T) {
+	tier.Long(t)
 	frames := func(n int) []byte { // 64 bytes a list, and one more for each item
 		event := `{"traceback":["",` + strings.Repeat(`"",`, 1000) + `""]},`
 		return []byte(`{"events":[` + strings.Repeat(event, n) + `{}]}`)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // Frames of HTTP/2 (RFC 9113, section 6).
@@ -58,6 +59,7 @@ func goingAway(t *testing.T, l net.Listener) {
 // A proxy that passes a request on and says by HTTP/2 that it did not handle it makes the transport
 // send the request again. The code may still run.
 func TestASubmitThatHTTP2TakesBackMayRun(t *testing.T) {
+	tier.Long(t)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.StartTLS()
 	certificates := server.TLS.Certificates

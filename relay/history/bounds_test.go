@@ -24,6 +24,7 @@ func folderBytes(t testing.TB, dir string) (total int64, runs int) {
 }
 
 func TestALongRunKeepsItsBeginningAndItsEnd(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	s := newStore(t, dir, 1<<20) // 128 KiB a run
 	r := s.Record("work")
@@ -188,6 +189,7 @@ func TestAFolderThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 }
 
 func TestReportsBeyondTheQueueAreDropped(t *testing.T) {
+	tier.Long(t)
 	s := New(Config{Dir: t.TempDir(), MaxBytes: DefaultBytes})
 	s.delay = time.Hour
 	r := s.Record("work")

@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"colabrelay/shared/damage"
+	"colabrelay/shared/tier"
 )
 
 // Hosts' files belong to other programs: a damaged one is neither changed nor renamed.
 func TestDamagedFilesOfHostsAreReportedAndNotChanged(t *testing.T) {
+	tier.Long(t)
 	const before = ".before-colab-relay"
 	moved := Command{Path: "/elsewhere/colab-relay", Args: []string{"serve"}}
 	for name, text := range map[string]string{

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // A save or restore answers when the kernel is idle again. Otherwise the next request for
@@ -42,6 +43,7 @@ func TestVariablesCanBeListedRightAfterASaveAndARestore(t *testing.T) {
 // Unpickling runs code. Who restores on another VM learns that the code of the first one may have
 // run there.
 func TestARestoreOnAnotherVMSaysThatItRanCodeOfTheFirst(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir, first, second := t.TempDir(), borrowVM(t, stacks.Old(t)), borrowVM(t, stacks.Old(t))
 	first.run("kept = 1")

@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // checkpointed returns a folder with a checkpoint file for the run "n".
@@ -34,6 +35,7 @@ func (v *vm) written(content string) KeptFile {
 }
 
 func TestCopiesOfARunAreFetchedAndPlacedOnAnotherVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), checkpointed(t)
 	k := NewKeeper(v.client, dir, "n", "test")
@@ -105,6 +107,7 @@ func TestOnlyTheReportedCopyIsFetched(t *testing.T) {
 }
 
 func TestCopiesOfDeletedCheckpointsAreDeleted(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), checkpointed(t)
 	for _, name := range []string{"n", "m"} {

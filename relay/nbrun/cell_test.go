@@ -29,6 +29,7 @@ func (b *book) runCell(vm VM, handle string, callTime time.Duration) (cellCall, 
 }
 
 func TestOneCellRunsAndItsOutputsAreInTheFile(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")+"\nx = 1"), "print(x)", "1 / 0", "raises-exception| 1 / 0")
@@ -114,6 +115,7 @@ func TestLostAnswersOfOneCell(t *testing.T) {
 }
 
 func TestOneCellRefuses(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, "1", "  ")
@@ -195,6 +197,7 @@ func TestACellThatIsEditedWhileItWaitsDoesNotRunAsItWas(t *testing.T) {
 }
 
 func TestACellOfAReplacedVMIsSaidToBeLost(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	old := start(t, oldStack(t), t.TempDir())
 	b := write(t, src(says("c0")+slow))
@@ -215,6 +218,7 @@ func TestACellOfAReplacedVMIsSaidToBeLost(t *testing.T) {
 
 // The record keeps the newest cells whose ends nobody asked for.
 func TestOneCellMoreThanTheRecordKeepsDropsTheOldest(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	sources := make([]src, maxCells+1)
 	for i := range sources {
@@ -235,6 +239,7 @@ func TestOneCellMoreThanTheRecordKeepsDropsTheOldest(t *testing.T) {
 
 // The kernel is restarted while a cell waits: it does not run in the new one unasked.
 func TestACellThatWaitsIsNotRunInANewKernelByTheSameCall(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")))

@@ -14,6 +14,7 @@ import (
 const slow = "\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)"
 
 func TestCellsEditedWhileQueuedRunWithTheirNewSource(t *testing.T) {
+	tier.Long(t)
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		before := []src{src(says("c0")), src(says("c1") + slow), src(says("c2")), src(says("c3"))}
 		b := write(t, before...)

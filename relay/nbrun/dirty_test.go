@@ -3,11 +3,14 @@ package nbrun
 import (
 	"strings"
 	"testing"
+
+	"colabrelay/shared/tier"
 )
 
 // A view of an array, a file that is appended to, a function that is called through a dict: what
 // depends on the edited cell can't be told from names, so everything below it runs again.
 func TestDirtyRunsFromTheFirstChangedCellToTheEnd(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	cells := []src{src(says("c0") + "\na = [1]"), src(says("c1") + "\nb = {'a': a}"), src(says("c2") + "\nprint(b['a'])")}

@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func oldStack(t *testing.T) stacks.Stack { return stacks.Old(t) }
@@ -212,6 +213,7 @@ func TestRetriesHaveBounds(t *testing.T) {
 
 // A notebook over a job's bounds is refused with the number, before anything runs.
 func TestANotebookThatIsTooLongIsRefusedBeforeItRuns(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	many := make([]src, contract.MaxJobSteps+1)
 	for i := range many {
@@ -242,6 +244,7 @@ func (d dying) Submit(ctx context.Context, s contract.Submit) (contract.Executio
 
 // Nothing runs before it is known which cells are to be skipped.
 func TestWithoutTheNamesOfTheCellsNothingRuns(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")), src("a = 1\nraise ValueError"), src(says("c2")+"\nprint(a)"), src(says("c3")))

@@ -203,6 +203,7 @@ func TestACellHasNoMoreAttemptsThanItMay(t *testing.T) {
 // An executor says as much of each cell as it may: the record keeps it of the first cells, and of
 // the others how they ended.
 func TestWhatTheVMSaysOfAllCellsIsBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const cells, attempts = 600, 3
 	b := write(t, make([]src, cells)...)

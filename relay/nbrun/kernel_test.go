@@ -154,6 +154,7 @@ func TestARunBehindOneThatWaitsForInput(t *testing.T) {
 
 // A cell that kills its kernel fails, and nothing runs a second time.
 func TestACellThatKillsItsKernelFails(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, onNewKernel := range []OnNewKernel{StopOnNewKernel, Rerun} {
 		m := start(t, oldStack(t), t.TempDir())
@@ -171,6 +172,7 @@ func TestACellThatKillsItsKernelFails(t *testing.T) {
 
 // The kernel is restarted from outside: the run stops, and starts again only if asked.
 func TestInANewKernelTheRunStopsUnlessAskedToStartAgain(t *testing.T) {
+	tier.Long(t)
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
 		s := b.spec()
@@ -192,6 +194,7 @@ func TestInANewKernelTheRunStopsUnlessAskedToStartAgain(t *testing.T) {
 // The kernel is replaced before the job arrives, in a run whose cells ran in an earlier kernel too:
 // nothing runs in the wrong kernel, and no cell twice in one.
 func TestAKernelReplacedBeforeTheJobArrivesRunsNoCellTwice(t *testing.T) {
+	tier.Long(t)
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
 		s := b.spec()
@@ -234,6 +237,7 @@ func TestAnExecutorThatIsAlwaysNewEndsTheCall(t *testing.T) {
 
 // A cell may run for its own time at most; that ends the run whatever on_error says.
 func TestACellsTimeEndsTheRun(t *testing.T) {
+	tier.Long(t)
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src("timeout=1| "+says("c1")+"\nimport time; time.sleep(60)"), src(says("c2")))
 		s := b.spec()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // A command for a person answers the question and goes on with the same run: what the cell printed
@@ -39,6 +40,7 @@ func TestWhatACellPrintedBeforeItsQuestionStays(t *testing.T) {
 // An editor gives the cells other ids while they run, and loses their outputs: these are written
 // again, and an update of a display still reaches the cell that showed it.
 func TestAnUpdateReachesACellThatHasANewID(t *testing.T) {
+	tier.Long(t)
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		cells := []src{"shown = display('old', display_id=True)", src(says("c1") + slow), src(says("c2") + "\nwhile not os.path.exists('again'): print(end='.', flush=True); time.sleep(.1)\nshown.update('new')")}
 		b := write(t, cells...)

@@ -12,6 +12,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/notebook"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // five is a notebook of five cells that depend on each other and print.
@@ -98,6 +99,7 @@ func oneRunAtATime(t *testing.T) {
 // The answer of the submit is lost, and then the submit itself: it is made again, and nothing
 // runs twice.
 func TestLostSubmitsNeitherLoseNorRepeatCells(t *testing.T) {
+	tier.Long(t)
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, five()...)
 		tries := 0
@@ -184,6 +186,7 @@ func TestAKilledRelayNeitherLosesNorRepeatsCells(t *testing.T) {
 // Nobody calls after the first answer: the notebook runs to its end by itself, and a later call
 // fetches everything.
 func TestANotebookOfThreeHundredCellsFinishesWithoutARelay(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	sources := []src{src("import os, time\nwhile not os.path.exists('go'): time.sleep(.01)\nn = 0")}

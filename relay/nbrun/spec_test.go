@@ -177,6 +177,7 @@ func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
 }
 
 func TestADamagedRecordIsKeptAside(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")))

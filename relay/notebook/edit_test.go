@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/tier"
 )
 
 // odd is a file as no program writes it: mixed white space and line ends, a byte order mark,
@@ -60,6 +61,7 @@ func TestAnEditTouchesOnlyItsLines(t *testing.T) {
 }
 
 func TestAFailedEditChangesNothing(t *testing.T) {
+	tier.Long(t)
 	cell := `{"cell_type":"code","source":""}`
 	full := parsed(t, `{"nbformat":4,"cells":[`+cell+strings.Repeat(","+cell, MaxCells-1)+`]}`)
 	small := parsed(t, `{"nbformat":4,"cells":[`+cell+`, {"cell_type": "markdown"}]}`)

@@ -90,6 +90,7 @@ func TestANotebookWithNaNIsHeldOnce(t *testing.T) {
 
 // An edit has the notebook in memory twice, before and after it.
 func TestTheVersionsOfANotebookTogetherAreBounded(t *testing.T) {
+	tier.Long(t)
 	for _, c := range []struct {
 		before, after int
 		want          error

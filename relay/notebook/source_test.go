@@ -6,10 +6,12 @@ import (
 	"testing/quick"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/tier"
 )
 
 // Whatever a cell has: what is shown of it, written back, is refused or is the cell.
 func TestASourceThatIsWrittenBackIsRefusedOrTheSame(t *testing.T) {
+	tier.Long(t)
 	pieces := []string{"a", "\n", "\r\n", "\r", "\t", " ", "\f", "\x1b", "[31m", "\u2028", "\u200d", "👁", "\ufe0f", "\ue000", "ü", "\u0085", "]0;"}
 	back := func(choices []uint8) bool {
 		var b strings.Builder

@@ -13,10 +13,12 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
+	"colabrelay/shared/tier"
 )
 
 // JSON with millions of values takes a few times the memory of its text, whatever its form.
 func TestJSONTakesTheMemoryOfItsText(t *testing.T) {
+	tier.Long(t)
 	const size = 9 << 20
 	for name, raw := range map[string]string{
 		"empty lists":   "[" + strings.Repeat("[],", size/3) + "[]]",
@@ -61,6 +63,7 @@ func TestJSONHasItsKeysInOrder(t *testing.T) {
 
 // A value that would be many times as long when it is laid out counts as it is written.
 func TestJSONCountsAsItIsWritten(t *testing.T) {
+	tier.Long(t)
 	for name, test := range map[string]struct {
 		bytes int
 		kept  int // of 100 displays
@@ -110,6 +113,7 @@ func TestAnObjectWithTooManyKeysIsNotKept(t *testing.T) {
 // Of many notebooks that run at once, one holds large payloads. Another one waits until the call
 // of the first ends, or its own does, and then requests them again. Small ones do not wait.
 func TestOneNotebookAtATimeHoldsLargePayloads(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		fetched := 0
 		fetch := func(_ context.Context, b contract.Blob, w io.Writer) error {

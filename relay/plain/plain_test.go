@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/tier"
 )
 
 func TestControlSequencesAreRemoved(t *testing.T) {
@@ -151,6 +152,7 @@ func TestNamesStayDifferentAndVisible(t *testing.T) {
 // Whatever a name is, what is shown of it is plain and means this name alone. The letters are
 // those of escapes, and one of each kind that is escaped.
 func TestEveryShortNameIsShownPlainAndMeansItself(t *testing.T) {
+	tier.Long(t)
 	letters := []string{`\`, "x", "0", "8", " ", "“", "\n", "\xff", "\u200b", "\u200d", "👁", "\ue000"}
 	var names []string
 	for level := []string{""}; len(level[0]) < 4; {

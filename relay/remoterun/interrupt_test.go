@@ -10,9 +10,11 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 func TestAnInterruptAtAnInputPromptEndsTheRun(t *testing.T) {
+	tier.Long(t)
 	vm := startVM(t)
 	stdin, typing := io.Pipe()
 	defer typing.Close() // ends the read that is left running

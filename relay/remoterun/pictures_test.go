@@ -20,6 +20,7 @@ import (
 	"colabrelay/relay/terminal/inline"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // onTerminal returns a printer as on a terminal of iTerm2, and what it prints.
@@ -120,6 +121,7 @@ func TestAPictureThatCannotBeShownIsSaved(t *testing.T) {
 }
 
 func TestAFloodOfPicturesIsOnlySaved(t *testing.T) {
+	tier.Long(t)
 	p, out, errs := onTerminal(t)
 	small := encoded(t, 1, 1)
 	for i := range maxShown + 10 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func stream(offset int64, name, text string) contract.Event {
@@ -70,6 +71,7 @@ func TestTailOfEventsAsJSON(t *testing.T) {
 
 // A log of many events is searched from its end, in several windows.
 func TestTailReadsTheEndOfALongLog(t *testing.T) {
+	tier.Long(t)
 	vm := VM{Runtime: "vm", Client: newClient(t, startVM(t), nil)}
 	var c console
 	code := Code{Text: "for i in range(600):\n    display(i) # each is an event\nprint('end', end='')", Timeout: time.Minute}

@@ -18,6 +18,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/diskspace"
+	"colabrelay/shared/tier"
 )
 
 // small bounds what is kept by less, and reports a disk with so many free bytes.
@@ -136,6 +137,7 @@ func TestTheOutputsOfARunAreBoundedAndTheNewestStay(t *testing.T) {
 // Thousands of runs with something small, or some with much, fill the folder for saved output up
 // to its bound. The runs whose output was saved longest ago go first.
 func TestTheOutputsOfAllRunsAreBounded(t *testing.T) {
+	tier.Long(t)
 	for name, test := range map[string]struct{ size, runs int }{"small": {10, 600}, "large": {200 << 10, 60}} {
 		t.Run(name, func(t *testing.T) {
 			const all = 2 << 20

@@ -138,6 +138,7 @@ func inJSON(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(b)
 // A process decodes one large picture at a time. Another one waits until its call ends, and small
 // ones do not wait for it.
 func TestOneLargePictureIsDecodedAtATime(t *testing.T) {
+	tier.Long(t)
 	for _, turns := range []*memory.Turns{memory.Pictures, memory.Decoding} {
 		oneLargePictureAtATime(t, turns)
 	}

@@ -146,6 +146,7 @@ func TestSavedTextIsBounded(t *testing.T) {
 
 // A VM may name an earlier execution in the answer to a submit.
 func TestANewExecutionKeepsTheSavedTextOfAnEarlierOne(t *testing.T) {
+	tier.Long(t)
 	dir, all := t.TempDir(), lines(400)
 	read(t, all, 200, Options{Dir: dir, Instance: "vm"})
 	if v, _ := read(t, all, 400, Options{Dir: dir, Instance: "vm", New: true}); !v.Truncated || len(v.Files) != 1 {
@@ -157,6 +158,7 @@ func TestANewExecutionKeepsTheSavedTextOfAnEarlierOne(t *testing.T) {
 // The saved text of an execution that has ended is complete. A later answer with other events
 // adds nothing, and replaces nothing.
 func TestNothingIsAddedAfterTheEnd(t *testing.T) {
+	tier.Long(t)
 	dir, all := t.TempDir(), lines(400)
 	end := func(events []contract.Event) View {
 		c := New(Options{Dir: dir, Instance: "vm", Limit: 20_000})

@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // laptop is a computer with the relay.
@@ -120,6 +121,7 @@ func (h *holder) interrupt() {
 }
 
 func TestAMachineIsConnectedLeftAndFoundAgain(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // host returns a Host of the machine, and what it says. change may alter its settings.
@@ -68,6 +69,7 @@ func (b *box) fails(change func(*Config), is error, says ...string) {
 }
 
 func TestAMachineThatCannotRunTheExecutorIsNamedWithWhatToDo(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -90,6 +92,7 @@ func TestAMachineThatCannotRunTheExecutorIsNamedWithWhatToDo(t *testing.T) {
 }
 
 func TestADiskThatIsFullAndAHomeThatIsClosedAreNamed(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -104,6 +107,7 @@ func TestADiskThatIsFullAndAHomeThatIsClosedAreNamed(t *testing.T) {
 }
 
 func TestAMachineThatIsNotReachedOrNotTrustedIsNotUsed(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -119,6 +123,7 @@ func TestAMachineThatIsNotReachedOrNotTrustedIsNotUsed(t *testing.T) {
 }
 
 func TestAMachineWithAnotherSystemOrShellIsNamed(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}
@@ -147,6 +152,7 @@ func TestAMachineWithAnotherSystemOrShellIsNamed(t *testing.T) {
 // A program on this computer takes the port while the machine is away, the pairing follows; then
 // the executor ends, and the holder with it.
 func TestTheHolderTakesAnotherPortAndEndsWithTheExecutor(t *testing.T) {
+	tier.Long(t)
 	if !privileged.Run(t) {
 		return
 	}

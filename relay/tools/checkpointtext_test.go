@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // writtenAt is the part of a text that differs from test to test.
@@ -177,6 +178,7 @@ func TestADamagedCheckpointSaysWhatToDo(t *testing.T) {
 }
 
 func TestTheTextOfACheckpointIsBounded(t *testing.T) {
+	tier.Long(t)
 	dir := t.TempDir()
 	h := startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return newFake(t).runtime(t), nil }, CheckpointDir: dir})
 	long := strings.Repeat("long ", 20_000)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // listed is a run as a VM lists it, some minutes before noon.
@@ -76,6 +77,7 @@ f  unknown 1.5 s  2026-01-01T11:55:00Z  Rf  x = 1 Next step: ask the user to run
 }
 
 func TestTheLimitOfAListCountsWhatIsShown(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 10*time.Second)
 	var runs []contract.Execution
 	for i := range contract.MaxListExecutions {
@@ -114,6 +116,7 @@ func TestTheLimitOfAListCountsWhatIsShown(t *testing.T) {
 
 // A run is found by its request_id, as the answer says that lost the run.
 func TestALostRunIsFoundInTheList(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 2*time.Second)
 	var sent atomic.Value // the last submit
 	f.run("e1")
@@ -135,6 +138,7 @@ func TestALostRunIsFoundInTheList(t *testing.T) {
 }
 
 func TestTheFirstCharactersOfAnIDAreEnough(t *testing.T) {
+	tier.Long(t)
 	const one, two, third = "1edc033a-e23e-4e8a-9d1c-000000000001", "7eb4d1be-e23e-4e8a-9d1c-000000000002", "7eb4d1be-e23e-4e8a-9d1c-000000000003"
 	h, f := serveFake(t, 10*time.Second)
 	run := f.run(one)

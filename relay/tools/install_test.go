@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // installer makes the fake an installation that prints lines, reports, and ends.
@@ -85,6 +86,7 @@ func TestAFailedInstallationTellsTheReasonOnce(t *testing.T) {
 }
 
 func TestPackagesMayBeAList(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 10*time.Second)
 	for packages, want := range map[string]string{
 		`"numpy torch==2.4"`:              `numpy torch==2.4`,

@@ -172,6 +172,7 @@ func TestAMessageThatIsTooLongIsSkipped(t *testing.T) {
 
 // The host sends and does not read.
 func TestNothingIsReadBeyondWhatTheRelayMayHold(t *testing.T) {
+	tier.Long(t)
 	const room = 10
 	l := serveLines(t, withoutRuntime(), room*requestCost)
 	ping := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"ping","x":"%s"}`+"\n", strings.Repeat("x", requestCost/2))

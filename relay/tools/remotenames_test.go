@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // oddNames returns names of files on the VM: some of each kind, and random ones of their pieces.
@@ -39,6 +40,7 @@ func oddNames(random int) map[string]bool {
 // A name with characters that are not shown must not look like another name, whose file a tool
 // would then fetch or replace.
 func TestEveryListedNameMeansItsFileAlone(t *testing.T) {
+	tier.Long(t)
 	h, vm, dir := serveVM(t, time.Minute)
 	names := oddNames(150)
 	for name := range names {

@@ -127,6 +127,7 @@ func TestGetExecutionWithoutWaitingPagesThroughEverything(t *testing.T) {
 }
 
 func TestLongOutputIsHeadAndTailAndSaved(t *testing.T) {
+	tier.Long(t)
 	h, f := serveFake(t, 10*time.Second)
 	run := f.run("../e1") // an id must not lead out of the folder
 	f.on("GET", contract.PathExecutions+"/../e1", nil)

@@ -11,6 +11,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // fieldsOnly returns the names of fields of answers that no tool has as an argument. A model
@@ -79,6 +80,7 @@ func TestTheTextsOfToolsForCells(t *testing.T) {
 }
 
 func TestTextsNameNoFields(t *testing.T) {
+	tier.Long(t)
 	f, dir := newFake(t), t.TempDir()
 	rt := f.runtime(t)
 	h := startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, CheckpointDir: dir, Toolsets: toolsets.All})

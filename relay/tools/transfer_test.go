@@ -99,6 +99,7 @@ func write(t *testing.T, path string, content []byte) string {
 }
 
 func TestADownloadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
+	tier.Long(t)
 	h, vm, dir := serveVM(t, 10*time.Second)
 	first, second := randomBytes(large), []byte("another")
 	get := func(args map[string]any) Download {
@@ -294,6 +295,7 @@ func TestAVMThatDisappearsInTheMiddleIsAWarning(t *testing.T) {
 }
 
 func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneIsResumed(t *testing.T) {
+	tier.Long(t)
 	h, vm, _ := serveVM(t, 20*time.Second)
 	vm.Put("big", randomBytes(large))
 	onlyFirst(vm, "GET", contract.PathContent)

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/tier"
 )
 
 func TestAnUploadIsCheckedAndReplacesOnlyWhatItPutThere(t *testing.T) {
+	tier.Long(t)
 	h, vm, dir := serveVM(t, 10*time.Second)
 	first, second := randomBytes(large), []byte("another")
 	for i, c := range []struct {

@@ -12,6 +12,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 var fenceLine = regexp.MustCompile(`(?m)^--- .*\[([a-z2-7]{6})\]$`)
@@ -67,6 +68,7 @@ func TestLongTextsLeaveTheRelaysLinesWhole(t *testing.T) {
 // TestWhatIsLeftOutEndsNoQuotation: where an answer is too long, no part of a quotation or of a
 // heading is left alone.
 func TestWhatIsLeftOutEndsNoQuotation(t *testing.T) {
+	tier.Long(t)
 	for most := 600; most < 4_000; most += 7 {
 		var w words
 		for i := range 20 {

@@ -262,6 +262,7 @@ func TestTheDestinationOfAFolder(t *testing.T) {
 
 // The state of an executor changes while it runs.
 func TestAFolderIsUploadedWithoutWhatProgramsKeepInIt(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	dir := t.TempDir()
 	for _, name := range []string{".colab-relay/log", "a.py", "__pycache__/a.pyc", "sub/__pycache__/deep/b.pyc", "sub/b.py", "sub/.hidden"} {

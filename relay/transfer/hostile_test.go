@@ -17,6 +17,7 @@ import (
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/filename"
 	"colabrelay/shared/memory"
+	"colabrelay/shared/tier"
 )
 
 // clientOf returns a client of a VM that is not a real executor.
@@ -203,6 +204,7 @@ func TestADamagedOriginDoesNotCount(t *testing.T) {
 // The lists of all downloads take a bounded part of the memory, also while other calls hold most of
 // it, and each gives back what it took.
 func TestTheListsOfAllDownloadsAreBounded(t *testing.T) {
+	tier.Long(t)
 	c := clientOf(t, hostilevm.Start(t, "folder-long"))
 	var all sync.WaitGroup
 	for range 8 {

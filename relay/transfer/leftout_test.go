@@ -10,10 +10,12 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/memorydir"
+	"colabrelay/shared/tier"
 )
 
 // Programs on the laptop run or obey such files because of their names, which the VM chooses.
 func TestAFolderComesWithoutWhatProgramsObey(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	left := []string{".GIT", ".envrc", ".mcp.json", "CLAUDE.md", "GIT~1", "sub/.vscode", "sub/HEAD", "sub/agents.MD"}
 	for _, name := range []string{".GIT/config", ".envrc", ".mcp.json", "CLAUDE.md", "GIT~1/config", "sub/.vscode/tasks.json", "sub/HEAD", "sub/agents.MD", "sub/a.py", "README.md", ".keep/x/y"} {
@@ -52,6 +54,7 @@ func TestAFolderComesWithoutWhatProgramsObey(t *testing.T) {
 }
 
 func TestWhatIsLeftOutIsListedInABoundedLine(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	for i := range 3_000 {
 		fill(t, v.path(fmt.Sprintf("many/.%d", i)), 1, 1)

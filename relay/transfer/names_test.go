@@ -179,6 +179,7 @@ func TestAnImpossibleDownloadFolderIsRefused(t *testing.T) {
 
 // What is shown of a path on the VM means that path to the executor.
 func TestTheShownPathIsThatPath(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	for i, name := range []string{
 		"ab", "a\u200bb", `a\xe2\x80\x8bb`, "a b", "a\u00a0b", "a b ", `a\x20b`, "a\nb", "a\x1bb", `a\x1bb`, `a\x7fb`, "a\x7fb", "\xff", `\xff`, "a\u200d", "a\ue000", "sub \u2028/x\u202e",

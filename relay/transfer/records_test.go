@@ -15,6 +15,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/memorydir"
+	"colabrelay/shared/tier"
 )
 
 // bare fails if dir, or a folder in it, contains a record of the relay.
@@ -73,6 +74,7 @@ func TestTheRecordsOfADownloadAreInTheRelaysFolder(t *testing.T) {
 
 // A killed relay leaves the record of what is complete; the next one continues in that folder.
 func TestAKilledDownloadOfAFolderIsResumedFromTheRelaysFolder(t *testing.T) {
+	tier.Long(t)
 	v := newMemoryVM(t)
 	const n = 3 * contract.MaxBatchFiles
 	manyFiles(t, v.path("data"), n, 8)
@@ -94,6 +96,7 @@ func TestAKilledDownloadOfAFolderIsResumedFromTheRelaysFolder(t *testing.T) {
 }
 
 func TestTheLocksOfTwoDownloadsAreInTheRelaysFolder(t *testing.T) {
+	tier.Long(t)
 	root := rootOf(t, t.TempDir())
 	defer root.Close()
 	own := filepath.Join(t.TempDir(), "own")
@@ -117,6 +120,7 @@ func TestTheLocksOfTwoDownloadsAreInTheRelaysFolder(t *testing.T) {
 
 // One more than each bound: the oldest is removed, and a lock that is held stays.
 func TestTheRecordsAreBounded(t *testing.T) {
+	tier.Long(t)
 	root := rootOf(t, t.TempDir())
 	defer root.Close()
 	r, err := openRecords(filepath.Join(t.TempDir(), "own"), root)

@@ -79,6 +79,7 @@ func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
 
 // What an upload put there, a later one replaces while only the local file changes.
 func TestAnUploadReplacesWhatAnEarlierOnePutThere(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	local, records := filepath.Join(t.TempDir(), "helpers.py"), t.TempDir()
 	o := Options{RecordDir: records}
@@ -116,6 +117,7 @@ func TestAnUploadReplacesWhatAnEarlierOnePutThere(t *testing.T) {
 
 // The file changes on the VM after the relay compared it and while the new one is sent.
 func TestAFileThatChangesOnTheVMDuringAnUploadIsKept(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	dir := t.TempDir()
 	o := Options{RecordDir: t.TempDir()}
@@ -145,6 +147,7 @@ func TestAFileThatChangesOnTheVMDuringAnUploadIsKept(t *testing.T) {
 }
 
 func TestAFolderReplacesOnlyWhatAnEarlierUploadPutThere(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "proj")
 	o := Options{RecordDir: t.TempDir()}
@@ -204,6 +207,7 @@ func TestAFolderReplacesOnlyWhatAnEarlierUploadPutThere(t *testing.T) {
 
 // A large file of the same size is compared when it is its turn.
 func TestALargeFileOfAFolderThatIsAnotherIsKept(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "d")
 	fill(t, filepath.Join(local, "big"), 2*contract.MaxBatchFile, 1)
@@ -235,6 +239,7 @@ func TestWhatANewVMHasIsNotWhatAnEarlierOneHad(t *testing.T) {
 }
 
 func TestTheRecordOfUploadsIsBounded(t *testing.T) {
+	tier.Long(t)
 	digest := strings.Repeat("a", 64)
 	l := openLastUploads(t.TempDir())
 	for i := range maxLastUploads + 1 {
@@ -282,6 +287,7 @@ func TestUploadsOfSeveralRelaysAreAllRecorded(t *testing.T) {
 
 // An upload succeeds although it cannot be recorded, and says so.
 func TestAnUploadThatCannotBeRecordedSaysSo(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	dir := t.TempDir()
 	local, file := filepath.Join(dir, "a"), filepath.Join(dir, "no folder")
@@ -321,6 +327,7 @@ func TestADamagedRecordOfUploadsIsSetAside(t *testing.T) {
 
 // On the VM the file got another name, and a link has its old one.
 func TestAnUploadReplacesNothingThroughALink(t *testing.T) {
+	tier.Long(t)
 	v := newVM(t)
 	dir := t.TempDir()
 	local, o := filepath.Join(dir, "a.txt"), Options{RecordDir: t.TempDir()}

@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/tier"
 )
 
 // An identical folder that something else made is neither copied nor changed.
@@ -89,6 +90,7 @@ func TestAnIdenticalFolderIsFoundUnderItsNumber(t *testing.T) {
 
 // A folder over the bound is not compared, so its bytes are not fetched twice.
 func TestATreeOverTheBoundIsNotCompared(t *testing.T) {
+	tier.Long(t)
 	vm := fakevm.Start(t)
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "data")

@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/tier"
 )
 
 // badLine is a network to a fake VM without sockets, which a clock of the test's can measure.
@@ -120,6 +121,7 @@ func TestATransferEndsWhenNoByteArrives(t *testing.T) {
 // While bytes arrive, a transfer goes on, however often the connection breaks and however long it
 // all takes.
 func TestATransferGoesOnWhileBytesArrive(t *testing.T) {
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		broken := 0
 		spent, err := overBadLine(t, false, badLine{took: 15 * time.Second, breaks: func(r *http.Request) (int64, bool) {

@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
+	"colabrelay/shared/tier"
 )
 
 // errNoProgram ends a start once the VM exists.
@@ -38,6 +39,7 @@ func (l *laptop) asked() *[]string {
 }
 
 func TestAcceleratorsAreTriedInTurn(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	other := errors.New("HTTP 500")
 	for name, c := range map[string]struct {
@@ -108,6 +110,7 @@ func TestGoogleIsNotAskedForWhatTheAccountMayNotStart(t *testing.T) {
 
 // A relay that lost Google's answer asks again with the same id.
 func TestALostAnswerStartsNoSecondVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	l := withoutProgram(t)
 	lost := errors.New("connection reset")

@@ -192,6 +192,7 @@ func TestTheReleasesExecutorIsKeptAndVerified(t *testing.T) {
 }
 
 func TestOnlyExecutorsForTheVMAreUploaded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o700); err != nil {

@@ -19,6 +19,7 @@ import (
 	"colabrelay/executor/tunnel"
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/executor/tunnel/tunneltest"
+	"colabrelay/shared/tier"
 )
 
 var (
@@ -132,6 +133,7 @@ func policyOf(t *testing.T, edge *ngroktest.Edge) string {
 }
 
 func TestNgrokCarriesLargeBodiesUnchanged(t *testing.T) {
+	tier.Long(t)
 	edge := ngroktest.Start(t)
 	url := start(t, mustNew(t, edgeConfig(edge)), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, err := io.Copy(w, req.Body); err != nil {

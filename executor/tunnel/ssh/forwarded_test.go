@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
+
+	"colabrelay/shared/tier"
 )
 
 // visitor is a connection that a server forwards. Its visitor sends nothing.
@@ -48,6 +50,7 @@ func (v *visitor) Close() error {
 // Idle strangers take no place that an owner needs before the HTTP server, which has limits of
 // its own, had to choose.
 func TestThousandsOfIdleVisitorsLeaveRoom(t *testing.T) {
+	tier.Long(t)
 	const keptByAPI = 1024 + 1024
 	channels := make(chan ssh.NewChannel)
 	f := newForwarded(channels)

@@ -359,6 +359,7 @@ func TestASlowOrHugeAnswerIsNotWaitedFor(t *testing.T) {
 
 // Code on the VM can make its Jupyter server answer so. net/http then forgets the request's time.
 func TestAnAnswerThatSwitchesProtocolIsNotWaitedFor(t *testing.T) {
+	tier.Long(t)
 	g, b, id := started(t)
 	g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		conn, _, err := http.NewResponseController(w).Hijack()
