@@ -69,7 +69,7 @@ demo-page: build ## show an agent at work in a stand-in of Colab's page, in a re
 # they often wait.
 test: build python-short ## run the short tests, which decide in five minutes
 	@mkdir -p .test && rm -f .test/*
-	@shared/stacks/pytest.sh .python shared/kernelpy/tests
+	@shared/stacks/pytest.sh -short .python shared/kernelpy/tests
 	$(TEST) --packages="./shared/e2e ./..." -- -short -race -vet=off -p 4 -timeout 20m
 
 test-long: build python ## run all tests, with the race detector, on both kernel stacks, 30 minutes
