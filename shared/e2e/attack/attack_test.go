@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/within"
 )
 
 // secret is a valid secret that protects nothing.
@@ -46,7 +47,7 @@ type answered struct {
 
 // deadline is when a connection that the executor should have closed counts as kept. It is
 // longer than each of the executor's own limits for strangers.
-const deadline = 30 * time.Second
+const deadline = within.Limit
 
 // dial connects from an address that few other attacks have: the executor allows each address
 // 60 unsigned requests a minute.

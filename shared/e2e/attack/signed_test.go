@@ -9,7 +9,6 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // delivery is what the operator makes of a captured request, and whether its code runs.
@@ -23,7 +22,6 @@ type delivery struct {
 // may change; everything else, and each form that a proxy could read in another way, runs
 // nothing.
 func TestChangedFormsOfCapturedRequests(t *testing.T) {
-	tier.Long(t)
 	s := newStand(t)
 	var want []int
 	n := 0
@@ -64,7 +62,6 @@ func harmless() []delivery {
 	}
 	return []delivery{
 		{"unchanged", captured.raw, true},
-		{"bare LF", func(c captured) string { return strings.ReplaceAll(c.head(), "\r\n", "\n") + c.body }, true},
 		{"lower-case names", func(c captured) string {
 			return c.with(func(c *captured) {
 				for i, line := range c.headers {
@@ -76,25 +73,18 @@ func harmless() []delivery {
 		{"other order", func(c captured) string { return c.with(func(c *captured) { slices.Reverse(c.headers) }) }, true},
 		{"another Host", func(c captured) string { return c.header("Host", "Host: 169.254.169.254:80") }, true},
 		{"an absolute URL", func(c captured) string { return c.with(func(c *captured) { c.target = "https://y" + c.target }) }, true},
-		{"an empty query", func(c captured) string { return c.with(func(c *captured) { c.target += "?" }) }, true},
 		{"HTTP/1.0", func(c captured) string { return c.with(func(c *captured) { c.version = "HTTP/1.0" }) }, true},
-		{"Connection: close", add("Connection: close"), true},
-		{"hop-by-hop names", add("Connection: Signature, Signature-Input, Executor-Instance"), true},
 		{"Expect", add("Expect: 100-continue"), true},
 		{"an upgrade", add("Connection: Upgrade", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA"), true},
 		{"overrides of method and path", add("X-HTTP-Method-Override: GET", "X-Original-URL: /health", "X-Rewrite-URL: /health"), true},
-		{"a Content-Type", func(c captured) string { return c.header("Content-Type", "Content-Type: text/html") }, true},
 		{"a length twice", func(c captured) string {
 			return c.with(func(c *captured) { c.headers = append(c.headers, c.headers[len(c.headers)-1]) })
 		}, true},
-		{"one chunk", chunks(1<<20, "", ""), true},
 		{"chunks of a byte", chunks(1, "", ""), true},
-		{"chunks with extensions", chunks(100, `;a="b;c"`, ""), true},
 		{"chunks with a trailer", chunks(100, "", "Signature: sig1=:AAAA:\r\nContent-Length: 1\r\n"), true},
 		{"chunks and a length", func(c captured) string {
 			return c.framed("Content-Length: 3\r\nTransfer-Encoding: chunked", inChunks(c.body, 100, "")+"\r\n")
 		}, true},
-		{"noise behind it", func(c captured) string { return c.raw() + "\x00\xff garbage\r\n\r\n" }, true},
 		{"itself behind it", func(c captured) string { return strings.Repeat(c.raw(), 20) }, true},
 		{"a stranger behind it", func(c captured) string {
 			return c.raw() + message("POST", "/v1/executions", "Content-Length: 3") + "x=1"
@@ -106,23 +96,20 @@ func harmless() []delivery {
 func changedLines() []delivery {
 	var all []delivery
 	for _, target := range []string{
-		"//v1/executions", "/v1//executions", "/v1/./executions", "/v1/../v1/executions", "/v1/executions/", "/v1/executions/.", "/v1/%65xecutions", "/%761/executions", "/V1/executions",
-		"/v1/executions;x", "/v1/executions%20", "/v1/executions%00", "/v1/executions#x", "/v1/executions?x", "/v1/executions?s=AAAA", "/v1/executions?s=", "\\v1\\executions", "/v1\\executions",
-		"http://y//v1/executions", "http://y/v1/executions?a=b", "v1/executions", "*", "/", "/v1/kernel/restart", "/v1/shutdown", "/v1/cleanup", "/v1/uploads", "/v1/batches", "/health",
-		"/v1/executions/x/interrupt", "/v1/files/compare",
+		"//v1/executions", "/v1/./executions", "/v1/../v1/executions", "/v1/executions/", "/v1/%65xecutions", "/v1/executions;x", "/v1/executions%00", "/v1/executions#x",
+		"/v1/executions?x", "/v1/executions?s=AAAA", "http://y//v1/executions", "*", "/", "/v1/shutdown", "/v1/uploads", "/health", "/v1/executions/x/interrupt",
 	} {
 		all = append(all, delivery{"target " + target, func(c captured) string { return c.with(func(c *captured) { c.target = target }) }, false})
 	}
-	for _, name := range []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "post", "Post", "POST\x00", "\rPOST", "XPOST", "POSTX"} {
+	for _, name := range []string{"GET", "HEAD", "PUT", "CONNECT", "post", "POST\x00"} {
 		all = append(all, delivery{"method " + name, func(c captured) string { return c.with(func(c *captured) { c.method = name }) }, false})
 	}
-	for _, version := range []string{"HTTP/2.0", "HTTP/0.9", "HTTP/3", "http/1.1", "HTTP/1.1\x00", "HTTP/1.1 x", ""} {
+	for _, version := range []string{"HTTP/2.0", "HTTP/1.1 x", ""} {
 		all = append(all, delivery{"version " + version, func(c captured) string { return c.with(func(c *captured) { c.version = version }) }, false})
 	}
 	for _, line := range []string{
-		"A : b", "A: \x00", "A\x00: b", " folded", "A", "Host: y", "Transfer-Encoding: identity", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding : chunked", "Content-Length: 1", "Content-Length: +1",
-		"Content-Length:", "Expect: x", "Content-Encoding: aes128gcm", "Content-Encoding: gzip", "Content-Encoding:", "Executor-Instance: x/y", "Executor-Instance:", "Signature: sig1=:AAAA:", "Signature:",
-		"Signature-Input:", "Padding: " + strings.Repeat("x", contract.MaxHeaderBytes),
+		"A : b", "A: \x00", " folded", "Host: y", "Transfer-Encoding: gzip, chunked", "Content-Length: 1", "Expect: x", "Content-Encoding: gzip", "Executor-Instance: x/y",
+		"Signature: sig1=:AAAA:", "Signature-Input:", "Padding: " + strings.Repeat("x", contract.MaxHeaderBytes),
 	} {
 		all = append(all, delivery{"and the header " + clip(line), func(c captured) string {
 			return c.with(func(c *captured) { c.headers = append(c.headers, line) })
@@ -139,16 +126,9 @@ func changedSignatures() []delivery {
 			"missing":         func(string) []string { return nil },
 			"empty":           func(string) []string { return []string{""} },
 			"twice":           func(v string) []string { return []string{v, v} },
-			"as a list":       func(v string) []string { return []string{v + ", " + v} },
-			"folded":          func(v string) []string { return []string{v[:5] + "\r\n " + v[5:]} },
 			"upper case":      func(v string) []string { return []string{strings.ToUpper(v)} },
-			"in quotes":       func(v string) []string { return []string{`"` + v + `"`} },
-			"a space":         func(v string) []string { return []string{v[:5] + " " + v[5:]} },
-			"a NUL":           func(v string) []string { return []string{v + "\x00"} },
 			"cut":             func(v string) []string { return []string{v[:len(v)-1]} },
-			"longer":          func(v string) []string { return []string{v + "A"} },
 			"a parameter":     func(v string) []string { return []string{v + ";x"} },
-			"of 8 KB":         func(v string) []string { return []string{v + strings.Repeat("A", 8<<10)} },
 			"another at last": func(v string) []string { return []string{v[:len(v)-3] + "AA" + v[len(v)-1:]} },
 		} {
 			all = append(all, delivery{name + " " + what, func(c captured) string {
@@ -161,9 +141,8 @@ func changedSignatures() []delivery {
 		}
 	}
 	for old, to := range map[string]string{
-		"sig1=(": "sig2=(", `"@method" `: "", `"@method" "@path"`: `"@path" "@method"`, `"@path"`: `"@target-uri"`, ` "content-encoding"`: "", `"hmac-sha256"`: `"none"`, `hmac-sha256`: `HMAC-SHA256`,
-		`;alg="hmac-sha256"`: "", `tag="colab-relay"`: `tag="x"`, ";created=": ";created=0", ";created=1": ";created=2", ";nonce": ";Nonce", `nonce="`: `nonce="A`, `nonce="A`: `nonce="`, `";keyid`: `=";keyid`,
-		`keyid="`: `keyid="\`, ");": ") ;", ";created": `;expires=99999999999;created`,
+		"sig1=(": "sig2=(", `"@method" `: "", `"@path"`: `"@target-uri"`, `"hmac-sha256"`: `"none"`, `;alg="hmac-sha256"`: "", `tag="colab-relay"`: `tag="x"`, ";created=": ";created=0",
+		`nonce="`: `nonce="A`, `nonce="A`: `nonce="`, `keyid="`: `keyid="\`, ";created": `;expires=99999999999;created`,
 	} {
 		all = append(all, delivery{fmt.Sprintf("%q for %q", to, old), func(c captured) string {
 			value := c.value(auth.HeaderSignatureInput)
@@ -183,18 +162,11 @@ func changedBodies() []delivery {
 	return []delivery{
 		{"none", func(c captured) string { return c.framed(length(0), "") }, false},
 		{"no length", func(c captured) string { return c.framed("X: y", c.body) }, false},
-		{"a length of one less", func(c captured) string { return c.framed(length(len(c.body)-1), c.body) }, false},
 		{"a length of one more", func(c captured) string { return c.framed(length(len(c.body)+1), c.body) }, false},
 		{"one byte more", func(c captured) string { return c.framed(length(len(c.body)+1), c.body+"\x00") }, false},
 		{"9 MiB more", func(c captured) string { return c.framed(length(len(c.body)+9<<20), c.body+strings.Repeat("x", 9<<20)) }, false},
-		{"twice", func(c captured) string { return c.framed(length(2*len(c.body)), c.body+c.body) }, false},
-		{"JSON", func(c captured) string { return c.framed(length(14), `{"code":"1+1"}`) }, false},
-		{"gzip's magic", func(c captured) string { return c.framed(length(4), "\x1f\x8b\x08\x00") }, false},
 		{"a record size of 4 GiB", func(c captured) string {
 			return c.with(func(c *captured) { c.body = c.body[:16] + "\xff\xff\xff\xff" + c.body[20:] })
-		}, false},
-		{"a record size of 18", func(c captured) string {
-			return c.with(func(c *captured) { c.body = c.body[:16] + "\x00\x00\x00\x12" + c.body[20:] })
 		}, false},
 		{"a key id of 255 bytes", func(c captured) string {
 			return c.with(func(c *captured) { c.body = c.body[:20] + "\xff" + c.body[21:] })
@@ -202,26 +174,9 @@ func changedBodies() []delivery {
 		{"chunks without the last one", func(c captured) string {
 			return c.framed("Transfer-Encoding: chunked", strings.TrimSuffix(inChunks(c.body, 100, ""), "0\r\n"))
 		}, false},
-		{"chunks without one", func(c captured) string {
-			return c.framed("Transfer-Encoding: chunked", inChunks(c.body[:100]+c.body[200:], 100, "")+"\r\n")
-		}, false},
 		{"a chunk of 2^63 bytes", func(c captured) string { return c.framed("Transfer-Encoding: chunked", "8000000000000000\r\n"+c.body) }, false},
-		{"a chunk of -1 bytes", func(c captured) string { return c.framed("Transfer-Encoding: chunked", "-1\r\n"+c.body) }, false},
-		{"chunks of LF", func(c captured) string {
-			return c.framed("Transfer-Encoding: chunked", strings.ReplaceAll(inChunks(c.body, 1<<20, ""), "0\r\n", "0x\n"))
-		}, false},
-		{"chunks that are not announced", func(c captured) string {
-			body := inChunks(c.body, 100, "") + "\r\n"
-			return c.framed(length(len(body)), body)
-		}, false},
 		{"9 MiB of chunk extensions", func(c captured) string {
 			return c.framed("Transfer-Encoding: chunked", inChunks(c.body, 1, ";"+strings.Repeat("x", 20<<10)))
-		}, false},
-		{"9 MiB of trailer", func(c captured) string {
-			return c.framed("Transfer-Encoding: chunked", inChunks(c.body, 100, "")+strings.Repeat("A: b\r\n", 9<<20/6)+"\r\n")
-		}, false},
-		{"9 MiB in chunks", func(c captured) string {
-			return c.framed("Transfer-Encoding: chunked", inChunks(c.body+strings.Repeat("x", 9<<20), 64<<10, "")+"\r\n")
 		}, false},
 	}
 }
@@ -232,38 +187,21 @@ func hidden() []delivery {
 	var all []delivery
 	for what, wrap := range map[string]func(raw string) string{
 		"in a body": func(raw string) string { return message("POST", "/", fmt.Sprint("Content-Length: ", len(raw))) + raw },
-		"in the body of a GET": func(raw string) string {
-			return message("GET", "/health", fmt.Sprint("Content-Length: ", len(raw))) + raw
-		},
 		"in a chunk": func(raw string) string {
 			return message("POST", "/", "Transfer-Encoding: chunked") + inChunks(raw, 1<<20, "") + "\r\n"
 		},
-		"behind chunks": func(raw string) string { return message("POST", "/", "Transfer-Encoding: chunked") + "0\r\n\r\n" + raw },
-		"behind chunks, a length": func(raw string) string {
-			return message("POST", "/", "Transfer-Encoding: chunked", fmt.Sprint("Content-Length: ", 5+len(raw))) + "0\r\n\r\n" + raw
-		},
-		"in a trailer": func(raw string) string {
-			return message("POST", "/", "Transfer-Encoding: chunked") + "0\r\nX: y\r\n" + raw
-		},
-		"behind a refused one":    func(raw string) string { return message("GET", "/v1/kernel") + raw },
-		"behind health":           func(raw string) string { return message("GET", "/health") + raw },
-		"behind HTTP/1.0":         func(raw string) string { return "GET /health HTTP/1.0\r\n\r\n" + raw },
-		"behind HTTP/2's preface": func(raw string) string { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + raw },
-		"behind CONNECT":          func(raw string) string { return "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n" + raw },
+		"behind chunks":        func(raw string) string { return message("POST", "/", "Transfer-Encoding: chunked") + "0\r\n\r\n" + raw },
+		"behind a refused one": func(raw string) string { return message("GET", "/v1/kernel") + raw },
+		"behind health":        func(raw string) string { return message("GET", "/health") + raw },
+		"behind CONNECT":       func(raw string) string { return "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n" + raw },
 		"behind an upgrade": func(raw string) string {
 			return message("GET", "/health", "Upgrade: websocket", "Connection: Upgrade") + raw
 		},
-		"behind noise":        func(raw string) string { return "\x00\xff\r\n\r\n" + raw },
-		"behind PROXY":        func(raw string) string { return "PROXY TCP4 1.1.1.1 1.1.1.1 1 1\r\n" + raw },
 		"behind 501":          func(raw string) string { return message("POST", "/", "Transfer-Encoding: x") + raw },
-		"behind 417":          func(raw string) string { return message("POST", "/", "Expect: x") + raw },
 		"behind 431":          func(raw string) string { return message("POST", "/", "A: "+strings.Repeat("x", 40<<10)) + raw },
 		"as a header's value": func(raw string) string { return "GET / HTTP/1.1\r\nHost: x\r\nA: " + raw },
 		"in a folded header": func(raw string) string {
 			return "GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n " + strings.ReplaceAll(raw, "\r\n", "\r\n ") + "\r\n\r\n"
-		},
-		"as part of a multipart": func(raw string) string {
-			return message("POST", "/v1/uploads", "Content-Type: multipart/mixed; boundary=b", fmt.Sprint("Content-Length: ", len(raw)+9)) + "--b\r\n\r\n" + raw + "--b"
 		},
 	} {
 		all = append(all, delivery{what, func(c captured) string { return wrap(c.raw()) }, false})
@@ -271,16 +209,16 @@ func hidden() []delivery {
 	return all
 }
 
-// cuts are requests that end too early: at 30 places in the head and 20 in the body.
+// cuts are requests that end too early: at 12 places in the head and 8 in the body.
 func cuts() []delivery {
 	var all []delivery
-	for part := range 50 {
+	for part := range 20 {
 		all = append(all, delivery{fmt.Sprint("at place ", part), func(c captured) string {
 			head, body := c.head(), c.body
-			if part < 30 {
-				return head[:len(head)*part/30]
+			if part < 12 {
+				return head[:len(head)*part/12]
 			}
-			return head + body[:len(body)*(part-30)/20]
+			return head + body[:len(body)*(part-12)/8]
 		}, false})
 	}
 	return all

@@ -10,13 +10,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // stand is a real executor under attack, and an honest relay that uses it meanwhile.
@@ -57,9 +57,7 @@ func must(t testing.TB, err error) {
 // run runs code, which must succeed, and returns its result as text.
 func (s *stand) run(code string) string {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-	defer cancel()
-	result, err := s.submit(ctx, code)
+	result, err := s.submit(within.Context(s.t), code)
 	must(s.t, err)
 	return result
 }
@@ -136,14 +134,10 @@ func (s *stand) end(want []int) {
 	s.relay.Close()
 	s.http.CloseIdleConnections()
 	var after usage
-	ctx, cancel := context.WithTimeout(s.t.Context(), deadline)
-	defer cancel()
-	if err := harness.Poll(ctx, func() (bool, error) {
+	within.Until(s.t, "the sockets of the attacks are closed", func() bool {
 		after = s.usage()
-		return after.sockets <= s.before.sockets, nil
-	}); err != nil {
-		s.t.Errorf("%d sockets are open, %d before: %v", after.sockets, s.before.sockets, err)
-	}
+		return after.sockets <= s.before.sockets
+	})
 	if after.threads > s.before.threads+mostThreadsLeft {
 		s.t.Errorf("%d threads, %d before", after.threads, s.before.threads)
 	}
