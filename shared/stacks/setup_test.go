@@ -110,22 +110,6 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	}
 }
 
-func TestSetupWithoutIndexTakesTheSystemsModules(t *testing.T) {
-	tier.Long(t)
-	m := newMachine(t)
-	m.ipykernel(`__version__ = "6.17.0"`)
-	m.user(0)
-	m.aptGet(`case "$*" in
-*python3-nbclient*) : >` + m.modules + `/nbclient.py;;
-*python3-jupyter-server*) : >` + m.modules + `/jupyter_server.py;;
-esac`)
-	if _, err := m.setUp(); err != nil {
-		t.Fatalf("setup.sh: %v", err)
-	}
-	m.mustHave("notebook/bin/python")
-	m.mustHave("server/bin/python")
-}
-
 func TestSetupWithoutIndexAsRootInstallsDebiansIPyKernel(t *testing.T) {
 	tier.Long(t)
 	m := newMachine(t)
@@ -138,61 +122,6 @@ func TestSetupWithoutIndexAsRootInstallsDebiansIPyKernel(t *testing.T) {
 		t.Errorf("apt-get was run with %q, without python3-ipykernel", m.aptGetRan())
 	}
 	m.mustHave("old/bin/python")
-}
-
-func TestSetupAsRootAsksForFreshListsOnlyWhenInstallFails(t *testing.T) {
-	m := newMachine(t)
-	m.user(0)
-	m.aptGet(`[ "$1" = update ]`)
-	if _, err := m.setUp(); err == nil {
-		t.Fatal("setup.sh succeeded where apt-get installs nothing")
-	}
-	ran := strings.Split(strings.TrimSpace(m.aptGetRan()), "\n")
-	if len(ran) < 3 || ran[len(ran)-2] != "update" {
-		t.Errorf("apt-get was run as %q, want install, update, install", ran)
-	}
-}
-
-func TestSetupThatCanNotDoItSaysWhatToInstall(t *testing.T) {
-	tier.Long(t)
-	for name, id := range map[string]int{"root": 0, "a user": 1000} {
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.user(id)
-			m.aptGet("exit 100")
-			out, err := m.setUp()
-			if err == nil {
-				t.Fatal("setup.sh succeeded without any ipykernel")
-			}
-			last := out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:]
-			if !strings.Contains(last, "install the package python3-ipykernel") {
-				t.Errorf("the last line %q does not say what to install", last)
-			}
-			if id != 0 && m.aptGetRan() != "" {
-				t.Errorf("apt-get was run without root: %q", m.aptGetRan())
-			}
-		})
-	}
-}
-
-// The demo needs one environment, and waits for no other.
-func TestSetupOfAnEnvironmentByNameSetsUpNoOther(t *testing.T) {
-	m := newMachine(t)
-	m.withoutSSHD()
-	if _, err := m.setUp("old"); err != nil {
-		t.Fatalf("setup.sh: %v", err)
-	}
-	var got []string
-	entries, err := os.ReadDir(m.Folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		got = append(got, e.Name())
-	}
-	if want := "old setup.log"; strings.Join(got, " ") != want {
-		t.Errorf("set up: %q, want %s", got, want)
-	}
 }
 
 func TestSetupIsRunOnceUntilRequirementsChange(t *testing.T) {
@@ -249,31 +178,5 @@ func TestSetupUnpacksSSHDWithTheLibrariesThatLack(t *testing.T) {
 	m.mustHave("sshd/usr/sbin/sshd")
 	if left, _ := filepath.Glob(filepath.Join(m.Folder, "sshd.*")); len(left) != 0 {
 		t.Errorf("left behind: %q", left)
-	}
-}
-
-func TestSetupWithoutAnySSHDGoesOnAndSaysWhatToInstall(t *testing.T) {
-	tier.Long(t)
-	for name, spoil := range map[string]func(*machine){
-		"nothing to download": func(m *machine) { m.aptGet("exit 100") },
-		"a broken package": func(m *machine) {
-			m.aptGet(`[ "$1" = download ] && : >openssh-server.deb`)
-			m.program("dpkg", "exit 2")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.withoutSSHD()
-			spoil(m)
-			out, err := m.setUp()
-			if err != nil || !strings.Contains(out, "install the package openssh-server") {
-				t.Errorf("setup.sh: %v", err)
-			}
-			m.mustHave("sshd.left-out")
-			m.mustHave("old/bin/python")
-			if scratch, _ := filepath.Glob(filepath.Join(m.Folder, "sshd.??????")); len(scratch) != 0 {
-				t.Errorf("left behind: %q", scratch)
-			}
-		})
 	}
 }
