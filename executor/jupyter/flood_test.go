@@ -70,7 +70,7 @@ func TestFloodArrivesCompletelyInBoundedMemory(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
 		before, peak := heldBytes(), int64(0)
-		lines := 300_000 // TestAMillionLinesAreAllKept has more, of the programs without race detector
+		lines := 300_000
 		if os.Getenv("LONG") != "" {
 			lines = 1_000_000
 		}

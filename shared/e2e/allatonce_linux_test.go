@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 // Bounds of a relay whatever is asked of it in parallel.
@@ -42,6 +43,7 @@ var crowdTools = map[string]string{
 // they can make it use. The relay stays within its bounds for a process, it answers the calls
 // for the honest VM meanwhile, and it has let go of everything at the end.
 func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	home := t.TempDir()
 	store := pairing.Open(filepath.Join(home, "config", "colab-relay"))

@@ -70,6 +70,7 @@ func (p *colabPage) blockAt(title string) <-chan struct{} {
 // The relay is killed before the executor got its grant, or while it already serves with the
 // secret, which then nobody knows. The next relay starts clean.
 func TestARelayThatIsKilledInTheMiddle(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, title := range map[string]string{"before the grant": "starts the executor", "after the grant": "pairs the executor"} {
 		t.Run(name, func(t *testing.T) {

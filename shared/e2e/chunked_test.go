@@ -235,7 +235,6 @@ func untilDone(t *testing.T, l *lab, tool string, args map[string]any) harness.A
 }
 
 func TestTheDocumentedExampleOfChunkedRunsWorks(t *testing.T) {
-	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e, h := pair(t, s)
 		for _, name := range []string{"a.txt", "b.txt", "c.txt"} {

@@ -13,12 +13,14 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // A program starts with a wall clock that is wrong by an hour, and the clock is set, also by
 // hours, while it works. Everything works as with the right clock, and a request that is sent
 // again is refused at any time.
 func TestAClockThatIsWrongByAnHour(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, ahead := range map[string]struct{ vm, laptop time.Duration }{
 		"the executor's": {vm: time.Hour}, "the relay's": {laptop: -time.Hour},

@@ -14,8 +14,6 @@ import (
 // The connection of a submit is cut at many places, in the request and in the answer. The relay
 // answers each call, and the code of each runs once.
 func TestASubmitThatIsCutAnywhereRunsOnce(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
 	must(t, err)
@@ -58,6 +56,7 @@ func TestASubmitThatIsCutAnywhereRunsOnce(t *testing.T) {
 // say so, the run goes on, and afterwards all of its output is there. A run that was asked for
 // meanwhile ran once at most.
 func TestATunnelThatIsDownForManyCallsLosesNothing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	down := 4 * time.Second
 	if longSuites() {

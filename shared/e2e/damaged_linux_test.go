@@ -12,10 +12,12 @@ import (
 	"testing"
 
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/tier"
 )
 
 // Both programs start on folders in which every file is damaged, work, and delete none of it.
 func TestBothProgramsStartOnDamagedFolders(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, damage := range map[string]func(path string) ([]byte, error){"noise": fillWithNoise, "pipes": replaceByPipe} {
 		t.Run(name, func(t *testing.T) {

@@ -28,9 +28,7 @@ many = pd.DataFrame({"n": range(1000), "text": ["é" * 300] * 1000})
 `
 
 func TestPreviewDataframe(t *testing.T) {
-	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		t.Parallel()
 		h := allTools(t, s, "40s")
 		want(t, quick(t, h, someFrames+"before = len(In)"), map[string]any{"status": "succeeded"})
 		preview := func(args map[string]any) harness.Answer { return call(t, h, "preview_dataframe", args) }

@@ -79,7 +79,6 @@ func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 }
 
 func TestRefusedTokenEndsTheExecutorWithOneLine(t *testing.T) {
-	t.Parallel()
 	edge := ngroktest.Start(t)
 	edge.RefuseToken("ERR_NGROK_105")
 	_, err := harness.StartExecutor(within(t), harness.ExecutorConfig{

@@ -10,7 +10,6 @@ import (
 // TestAListShowsWhatTheCallerRan: the relay's own code is left out, and the beginning of an id is
 // enough to name a run.
 func TestAListShowsWhatTheCallerRan(t *testing.T) {
-	t.Parallel()
 	h := allTools(t, stacks.Old(t), "20s")
 	a := quick(t, h, "x = 7; print('seven')")
 	want(t, call(t, h, "save_kernel_state", map[string]any{"name": "s"}), map[string]any{"success": true})

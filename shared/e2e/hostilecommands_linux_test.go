@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 const mostCommandMemory = 250 // MB, of one command
@@ -20,6 +21,7 @@ const mostCommandMemory = 250 // MB, of one command
 // Each command meets two cases, under LONG all of them. The command ends, or the person can end
 // it; its messages are plain, its memory is bounded, and it writes nothing outside its folders.
 func TestNoAttackHarmsACommand(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	names := slices.Sorted(maps.Keys(hostileCommands))
 	for i, c := range hostilevm.Cases {

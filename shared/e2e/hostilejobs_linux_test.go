@@ -11,6 +11,7 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 // jobHold is the hold of the calls below, and jobTime what each may take on a busy machine.
@@ -72,6 +73,7 @@ func jobCases() (names []string) {
 // Whatever a VM says of its jobs, no run of a notebook or a loop succeeds by it, no output is in
 // a cell twice, no word of it passes for the relay's, and each call ends.
 func TestNoLieAboutAJobPassesForSuccess(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	home := t.TempDir()
 	vms := pairJobs(t, home)

@@ -82,8 +82,6 @@ var hostileArguments = map[string]map[string]any{
 }
 
 func TestNoToolShowsEscapes(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	for _, name := range textCases {
 		t.Run(name, func(t *testing.T) {
 			vm := hostilevm.Start(t, name)
@@ -150,6 +148,7 @@ func TestTheRelaysOwnLinesAreFoundInAnAnswer(t *testing.T) {
 // TestNoWordsOfAVMPoseAsTheRelays: whatever a VM answers, and whatever code there prints, no line
 // that a model takes for the relay's has words of it outside quotation marks.
 func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, name := range []string{"forged", "forged-words", "forged-all", "forged-errors", "forged-codes", "forged-run", "forged-run 1000", "job-words", "job-stopped"} {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,6 @@ func wantAtOnce(t *testing.T, a harness.Answer, words ...string) {
 
 // Whatever needs the kernel says at once which run has it, and what that one asks.
 func TestCallsBehindARunThatWaitsForInputSayWhoseAnswerIsMissing(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	_, h := pair(t, stacks.Old(t))
 	holder := quick(t, h, "x = input('name? ')\nimport getpass\nk = getpass.getpass('key: ')").String("execution_id")
 	words := []string{"run " + holder + `, which waits for input ("name? ")`, fmt.Sprintf("provide_input (execution_id %q)", holder), "interrupt_execution"}
@@ -79,7 +77,6 @@ func TestCallsBehindARunThatWaitsForInputSayWhoseAnswerIsMissing(t *testing.T) {
 
 // The call waits in the queue when the run before it begins to wait for input.
 func TestACallInTheQueueAnswersWhenTheRunBeforeItBeginsToAsk(t *testing.T) {
-	t.Parallel()
 	e, h := pair(t, stacks.Old(t))
 	signal := filepath.Join(t.TempDir(), "go")
 	c := relayClient(t, e)
@@ -131,7 +128,6 @@ func accept(n int, _ string) (action, text string) { return "accept", fmt.Sprint
 const elicit = "RELAY_ELICIT=input"
 
 func TestAPersonAnswersInputInAForm(t *testing.T) {
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	person := &typist{answers: accept}
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Initialize: true, Form: person.form, Env: []string{elicit}})
@@ -166,7 +162,6 @@ func TestAPersonAnswersInputInAForm(t *testing.T) {
 
 // A cell of a notebook asks in a form, too. Its output is shown once, and saved whole.
 func TestAPersonAnswersACellInAForm(t *testing.T) {
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	person := &typist{answers: accept}
 	dir := t.TempDir()
@@ -225,7 +220,6 @@ func TestAFormThatIsNotAnsweredIsNotShownAgain(t *testing.T) {
 
 // The prompt is answered elsewhere while the form is open, and the code asks something else.
 func TestAnAnswerGoesToItsOwnPromptOnly(t *testing.T) {
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	c := relayClient(t, e)
 	person := &typist{answers: func(n int, message string) (string, string) {
@@ -254,7 +248,6 @@ func TestAnAnswerGoesToItsOwnPromptOnly(t *testing.T) {
 }
 
 func TestNoFormsUnlessSwitchedOnAndDeclaredAndInitialized(t *testing.T) {
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	person := &typist{answers: accept}
 	for name, c := range map[string]harness.HostConfig{

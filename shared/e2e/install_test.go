@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // scratchPython makes an environment that sees the packages of base and takes what is
@@ -64,6 +65,7 @@ func wheel(t *testing.T, dir, name, version string, requires ...string) {
 }
 
 func TestInstallPackages(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	installers := map[string]stacks.Stack{"pip": stacks.Old(t)}
 	if s, ok := stacks.Data(t); ok {

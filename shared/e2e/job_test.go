@@ -16,6 +16,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // jobOf is a job whose steps append their numbers to a file of the job's name, and then run code.
@@ -74,6 +75,7 @@ func awaitStep(t *testing.T, c *client.Client, id string, index int) {
 const sleeping = "import time; print('on', flush=True); time.sleep(600)"
 
 func TestAJobStopsWhereItFails(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	e := startExecutor(t, harness.ExecutorConfig{Dir: dir})
@@ -134,7 +136,6 @@ func TestAJobStopsWhereItFails(t *testing.T) {
 
 // A step is listed with the name of its source, so that a person and an agent find a cell again.
 func TestAStepIsListedWithTheNameOfItsSource(t *testing.T) {
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	c := relayClient(t, e)
 	s := jobOf("named-"+rand.Text(), "1")

@@ -33,17 +33,32 @@ func newLab(t *testing.T, hold string) *lab {
 
 func newLabOn(t *testing.T, s stacks.Stack, hold string, env ...string) *lab {
 	t.Helper()
-	dir := t.TempDir()
 	l := &lab{t: t, vm: harness.ExecutorConfig{Python: s.Python, Dir: t.TempDir()}}
-	l.laptop = harness.HostConfig{Dir: dir, Env: append([]string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved", "CHECKPOINT_DIR=" + dir + "/checkpoints"}, env...)}
 	l.startExecutor()
+	l.connect(hold, env)
+	return l
+}
+
+// borrowLab is newLab with an executor that other tests used before.
+func borrowLab(t *testing.T, hold string, env ...string) *lab {
+	t.Helper()
+	e := borrowExecutor(t, stacks.Old(t))
+	l := &lab{t: t, vm: e.Config, executor: e}
+	l.connect(hold, env)
+	return l
+}
+
+// connect adds the network and the laptop.
+func (l *lab) connect(hold string, env []string) {
+	l.t.Helper()
+	dir := l.t.TempDir()
+	l.laptop = harness.HostConfig{Dir: dir, Env: append([]string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved", "CHECKPOINT_DIR=" + dir + "/checkpoints"}, env...)}
 	l.vm.Listen = strings.TrimPrefix(l.executor.Ready.LocalURL, "http://")
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	l.network = toxiproxy.NewProxy(api, "tunnel", "127.0.0.1:0", l.vm.Listen)
 	l.plug()
-	t.Cleanup(l.network.Stop)
+	l.t.Cleanup(l.network.Stop)
 	l.startHost()
-	return l
 }
 
 func (l *lab) startExecutor() {

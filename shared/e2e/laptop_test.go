@@ -20,12 +20,17 @@ type laptop struct {
 
 func newLaptop(t *testing.T) laptop { return laptop{t, t.TempDir()} }
 
+func (l laptop) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(within(l.t), binaries.Relay, args...)
+	cmd.Dir = l.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_CONFIG_HOME=" + l.dir + "/config", "XDG_CACHE_HOME=" + l.dir + "/cache", "XDG_DATA_HOME=" + l.dir + "/data"}
+	return cmd
+}
+
 // relay runs a command, which must succeed, and returns its output.
 func (l laptop) relay(args ...string) string {
 	l.t.Helper()
-	cmd := exec.CommandContext(within(l.t), binaries.Relay, args...)
-	cmd.Dir = l.dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_CONFIG_HOME=" + l.dir + "/config", "XDG_CACHE_HOME=" + l.dir + "/cache"}
+	cmd := l.command(args...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

@@ -14,7 +14,6 @@ import (
 // A host cancels a call, or goes away and closes the relay's stdin during one. The run goes on,
 // it runs once, and another host reads all of its output.
 func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
-	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, h *harness.Host, cancel func()){
 		"cancels": func(t *testing.T, h *harness.Host, cancel func()) {
 			cancel()
@@ -26,7 +25,6 @@ func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			e := borrowExecutor(t, stacks.Old(t))
 			h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 			ctx, cancel := context.WithCancel(within(t))

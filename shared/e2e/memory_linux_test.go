@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 // mostMemory bounds a relay, whatever is asked of it in parallel, in MB.
@@ -17,6 +18,7 @@ const mostMemory = 300
 
 // What takes a relay much memory once takes it no more sixteen times in parallel.
 func TestBombsInParallelCostTheRelayNoMore(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for _, c := range []struct{ name, tool string }{
 		{"pictures-16mpx", "run_code_quick"},

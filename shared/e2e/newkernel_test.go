@@ -36,8 +36,8 @@ func gathered(name string) map[string]any {
 // keepOften sets intervals for runs that last a few seconds.
 var keepOften = []string{"RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100"}
 
-// finishGathered calls the tool until the run is finished. A call may report a dead kernel.
-func finishGathered(l *lab, args map[string]any) harness.Answer {
+// finishRun calls the tool until the run is finished. A call may report a dead kernel.
+func finishRun(l *lab, args map[string]any) harness.Answer {
 	l.t.Helper()
 	for range 60 {
 		a := call(l.t, l.host, "run_chunked_operation", args)
@@ -89,6 +89,7 @@ func restore(l *lab, name string) {
 }
 
 func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	strikes := []struct {
 		name   string
@@ -99,7 +100,7 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
 		l := newLabOn(t, s, "3s", keepOften...)
-		if a := finishGathered(l, gathered("whole")); a.IsError {
+		if a := finishRun(l, gathered("whole")); a.IsError {
 			t.Fatal(a.Text)
 		}
 		want := valueOf(l, "whole")
@@ -117,7 +118,7 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 				if saves {
 					restore(l, name)
 				}
-				last := finishGathered(l, gathered(name))
+				last := finishRun(l, gathered(name))
 				if last.IsError || last.Fields["status"] != "finished" {
 					t.Fatalf("%s, %s: %s", c.name, name, last.Text)
 				}
@@ -160,16 +161,16 @@ func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
 	other := gathered("other")
 	call(t, l.host, "run_chunked_operation", other)
 	l.killKernel()
-	if a := finishGathered(l, other); a.Error() == "variables_lost" {
+	if a := finishRun(l, other); a.Error() == "variables_lost" {
 		other["on_change"] = "restart"
 		call(t, l.host, "run_chunked_operation", other)
 		delete(other, "on_change")
 	}
-	if a := finishGathered(l, other); a.IsError {
+	if a := finishRun(l, other); a.IsError {
 		t.Errorf("with restart: %s", a.Text)
 	}
 	restore(l, "after some")
-	if a := finishGathered(l, gathered("sum")); a.IsError {
+	if a := finishRun(l, gathered("sum")); a.IsError {
 		t.Errorf("after the restore: %s", a.Text)
 	}
 	if a, b := valueOf(l, "sum"), valueOf(l, "other"); a != b {

@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // nextProtocol builds both programs as they would be with the next protocol's number.
@@ -43,6 +44,7 @@ func nextProtocol(t *testing.T) harness.Binaries {
 // Two programs of different protocols: nothing runs, and the relay, of whichever protocol it is,
 // says which program is older and how to update that one.
 func TestProgramsOfTwoProtocolsRunNothingAndSayWhichIsOlder(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	next := nextProtocol(t)
 	for _, test := range []struct {

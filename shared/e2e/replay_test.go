@@ -15,8 +15,6 @@ import (
 )
 
 func TestARequestSentTwiceRunsOnce(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	u := newTunnel(t, "30s")
 	for i, which := range []string{"first", "second"} {
 		first := true
@@ -57,8 +55,6 @@ func TestTheTwoAnswersToARequestSentTwiceCannotBeMixed(t *testing.T) {
 
 // The operator sends everything again that it has seen, to the same executor.
 func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	u := newTunnel(t, "30s")
 	asked := quick(t, u.host, "runs.append(input())")
 	want(t, call(t, u.host, "provide_input", map[string]any{"execution_id": asked.String("execution_id"), "text": "1"}), map[string]any{"success": true})

@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // restartedLoop records each iteration that it completed. Every other iteration catches
@@ -28,6 +29,7 @@ else:
 // A restart that another relay requests during a run is reported as a restart. It counts
 // no iteration, and the same call continues the run.
 func TestARestartByAnotherRelayIsNoErrorOfTheRun(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()

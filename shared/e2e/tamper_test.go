@@ -106,7 +106,7 @@ func (u *tunnel) another(code string) string {
 
 func newTunnel(t *testing.T, hold string) *tunnel {
 	t.Helper()
-	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
+	e := borrowExecutor(t, stacks.Old(t))
 	m := newMiddleman(t, e.Ready.LocalURL)
 	dir := t.TempDir()
 	h := startHost(t, m.URL, harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved"}})
@@ -185,8 +185,6 @@ func recordChanges(body []byte) map[string][]byte {
 var refusals = []string{"wrong_secret", "bad_request"}
 
 func TestAChangedRequestDoesNothing(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	u := newTunnel(t, "30s")
 	all := changes()
 	all["another method"] = func(m message) message { m.method = http.MethodPut; return m }

@@ -125,9 +125,9 @@ func moveBothWays(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *ha
 				t.Errorf("%s: dropping sessions: %v", move.tool, err)
 			}
 		})
-		got := across(t, e, h, move.tool, move.args)
+		got := across(t, h, move.tool, move.args)
 		drops.Wait()
-		want(t, got, map[string]any{"success": true, "sha256": sum, "size_bytes": sizeField(size)})
+		want(t, got, map[string]any{"success": true, "sha256": sum, "size_bytes": fmt.Sprint(float64(size))})
 		if move.tool == "download_from_colab" {
 			if there := fileDigest(t, got.String("local_path")); there != sum {
 				t.Errorf("on the laptop the SHA-256 is %s, want %s", there, sum)

@@ -14,11 +14,13 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 )
 
 // More calls than may be in progress hang at runtimes that begin an answer and are silent. Another
 // runtime is answered at once, and the relay ends when its stdin is closed.
 func TestRuntimesThatHangKeepNeitherOthersNorTheEndWaiting(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	store := pairing.Open(filepath.Join(dir, "config", "colab-relay"))
@@ -67,6 +69,7 @@ func TestRuntimesThatHangKeepNeitherOthersNorTheEndWaiting(t *testing.T) {
 // A command that only asks ends by itself where each connection breaks after the first answer, and
 // says that the VM does not answer.
 func TestACommandEndsWhereEachConnectionBreaks(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	vm := hostilevm.Start(t, "breaks")
 	for _, args := range [][]string{{"ls"}, {"vars"}, {"probe"}, {"restart", "--yes"}, {"interrupt"}, {"logs", "x"}, {"ps"}} {

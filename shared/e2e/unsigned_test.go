@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // strangersAnswers are what may come in place of an executor's answer.
@@ -64,6 +65,7 @@ func submitters(dir, file string) map[string]submitter {
 // The executor accepts each submit and runs it, and the relay gets an answer of somebody else. It
 // says that the code may have been submitted, and the same call again runs nothing twice.
 func TestCodeWhoseSubmitAStrangerAnswersRunsOnce(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	dir := t.TempDir()
@@ -113,6 +115,7 @@ func answerFirstSubmit(between *middleman, answer message) {
 
 // A person's command says the same.
 func TestACommandWhoseSubmitAStrangerAnswersSaysThatItMayRun(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	dir := t.TempDir()

@@ -127,6 +127,7 @@ func onCLI(t *testing.T) *vmLaptop {
 // Google's program: that call still has its effect. The next relay lists all that runs,
 // completes the start, and stops it. Without LONG a few points are tried.
 func TestAKilledRelayLeavesNoVMUnlisted(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		open   func(*testing.T) *vmLaptop

@@ -17,7 +17,6 @@ import (
 )
 
 func TestHealthHasTheOldBridgesFieldsAndLeaksNothing(t *testing.T) {
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(get(t, e.Ready.LocalURL+"/health")), &fields); err != nil {
@@ -34,7 +33,6 @@ func TestHealthHasTheOldBridgesFieldsAndLeaksNothing(t *testing.T) {
 }
 
 func TestStrangersGetTheSameAnswerWhateverTheyAsk(t *testing.T) {
-	t.Parallel()
 	e := borrowExecutor(t, stacks.Old(t))
 	requestID := regexp.MustCompile(`"request_id":"[^"]*"`)
 	signed := func(input string) http.Header {
@@ -132,8 +130,6 @@ func (l *line) seen() int {
 }
 
 func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
 		l := newLine(t, e.Ready.LocalURL)
@@ -162,21 +158,4 @@ func TestRetryThatReachesANewVMIsRefused(t *testing.T) {
 		t.Errorf("the answer: %s", a.Text)
 	}
 	want(t, quick(t, h, "import os; os.path.exists('ran')"), map[string]any{"success": true, "result": "False"})
-}
-
-func TestRelayContinuesWithARestartedExecutor(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	e, h := pair(t, stacks.Old(t))
-	want(t, quick(t, h, "1"), map[string]any{"success": true})
-	e.Kill()
-	again := startExecutor(t, harness.ExecutorConfig{Dir: e.Config.Dir, Listen: strings.TrimPrefix(e.Ready.LocalURL, "http://")})
-	if again.Ready.LocalURL != e.Ready.LocalURL {
-		t.Fatal("another port")
-	}
-	next := quick(t, h, "2")
-	want(t, next, map[string]any{"success": true, "result": "2"})
-	if !strings.Contains(next.String("warning"), "variables") {
-		t.Errorf("the new kernel is not mentioned: %s", next.Text)
-	}
 }

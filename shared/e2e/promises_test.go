@@ -1,0 +1,282 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/stacks"
+)
+
+// The tests of this file hold promises of README.md and SECURITY.md that no other test of this
+// folder's short tier does. docs/promises.md names them all.
+
+func TestAWrongSecretIsSaid(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"COLAB_SECRET=" + strings.Repeat("another ", 8)}})
+	a := quick(t, h, "open('ran', 'w')")
+	if _, err := os.Stat(filepath.Join(e.Config.Dir, "ran")); a.Error() != "wrong_secret" || !os.IsNotExist(err) {
+		t.Errorf("%s, %v", a.Text, err)
+	}
+}
+
+func TestAKernelsVariablesAreSavedAndRestored(t *testing.T) {
+	e, h := pair(t, stacks.Old(t))
+	saved := map[string]any{"name": "kept"}
+	want(t, quick(t, h, "rows = [{'n': n} for n in range(3)]\ndef double(n): return 2 * n"), map[string]any{"success": true})
+	want(t, call(t, h, "save_kernel_state", saved), map[string]any{"success": true, "status": "saved"})
+	want(t, call(t, h, "restart_kernel", nil), map[string]any{"success": true})
+	want(t, quick(t, h, "'rows' in globals()"), map[string]any{"result": "False"})
+	want(t, call(t, h, "restore_kernel_state", saved), map[string]any{"success": true, "status": "restored"})
+	want(t, quick(t, h, "rows, double(21)"), map[string]any{"result": "([{'n': 0}, {'n': 1}, {'n': 2}], 42)"})
+	must(t, awaitIdle(e))
+}
+
+func TestADamagedStateIsNotUnpickled(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	states := t.TempDir()
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"CHECKPOINT_DIR=" + states}})
+	saved := map[string]any{"name": "damaged"}
+	want(t, quick(t, h, "class Payload:\n  def __reduce__(self): return open, ('payload ran', 'w')\npayload = Payload()"), map[string]any{"success": true})
+	want(t, call(t, h, "save_kernel_state", saved), map[string]any{"success": true})
+	marker := filepath.Join(e.Config.Dir, "payload ran")
+	must(t, os.Remove(marker)) // the save loaded it once, as a trial
+	data := ""
+	for path := range allFiles(t, states) {
+		if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("payload ran")) {
+			data = path
+			must(t, os.WriteFile(path, flipped(text, -1), 0o600))
+		}
+	}
+	a := call(t, h, "restore_kernel_state", saved)
+	if _, err := os.Stat(marker); data == "" || !a.IsError || !os.IsNotExist(err) {
+		t.Errorf("damaged is %q, the payload's mark %v: %s", data, err, a.Text)
+	}
+	want(t, quick(t, h, "del payload, Payload"), map[string]any{"success": true})
+}
+
+// A chunked run goes on in a new kernel from its last kept variables, and its value is that of an
+// uninterrupted run.
+func TestAChunkedRunLivesThroughTheEndOfItsKernel(t *testing.T) {
+	l := borrowLab(t, "1s", "RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100")
+	const n = 60
+	run := map[string]any{
+		"setup_code":   "import os, time\ntotal = 7",
+		"loop_code":    "while i == 40 and not os.path.exists('killed'): time.sleep(.01)\ntotal = (total * 31 + i) % 1_000_003\ntime.sleep(.05)\nresult = total",
+		"n_iterations": n, "batch_size": 5, "checkpoint_name": "killed",
+	}
+	for kept := []string(nil); len(kept) == 0; {
+		if a := call(t, l.host, "run_chunked_operation", run); a.IsError {
+			t.Fatal(a.Text)
+		}
+		kept, _ = filepath.Glob(filepath.Join(l.laptop.Dir, "checkpoints", "kept", "*", "*"))
+	}
+	l.killKernel()
+	touch(t, l, "killed")
+	last := finishRun(l, run)
+	want(t, last, map[string]any{"success": true, "status": "finished", "completed": n})
+	total := 7
+	for i := range n {
+		total = (total*31 + i) % 1_000_003
+	}
+	want(t, quick(t, l.host, "total"), map[string]any{"result": fmt.Sprint(total)})
+}
+
+func TestAFolderTravelsBothWays(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	dir := t.TempDir()
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir}})
+	for n := range 10 {
+		path := filepath.Join(dir, "tree", "a", fmt.Sprintf("é %d", n), "file")
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, fmt.Append(nil, "content ", n), 0o600))
+	}
+	want(t, call(t, h, "upload_to_colab", map[string]any{"local_path": filepath.Join(dir, "tree"), "remote_path": "tree"}), map[string]any{"success": true})
+	want(t, call(t, h, "download_from_colab", map[string]any{"remote_path": "tree", "local_filename": "back"}), map[string]any{"success": true})
+	for _, copied := range []string{filepath.Join(e.Config.Dir, "tree"), filepath.Join(dir, "back")} {
+		for n := range 10 {
+			if text, err := os.ReadFile(filepath.Join(copied, "a", fmt.Sprintf("é %d", n), "file")); string(text) != fmt.Sprint("content ", n) {
+				t.Errorf("file %d of %s is %q: %v", n, copied, text, err)
+			}
+		}
+	}
+}
+
+// Whoever carries an answer cannot forge it, and the code of the call ran once.
+func TestAForgedAnswerIsNotBelieved(t *testing.T) {
+	u := newTunnel(t, "5s")
+	for what, change := range map[string]func(message) message{
+		"a bit of the tag":  func(m message) message { m.body = flipped(m.body, -1); return m },
+		"another Signature": func(m message) message { return headerFlip(m, "Signature") },
+		"another status":    func(m message) message { m.status = http.StatusAccepted; return m },
+		"an answer of nobody": func(message) message {
+			return message{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"status":"succeeded","result":"forged"}`)}
+		},
+	} {
+		u.refused(what, "runs.append(1)", isSubmit, func(m *middleman, request message) message { return change(m.forward(request)) }, "bad_answer", "not_executor")
+		if ran := u.ran(); ran != "[1]" {
+			t.Errorf("%s: the code ran %s, want once, whatever came back", what, ran)
+		}
+	}
+}
+
+// What a session says and moves cannot be found on the line. The same search finds it in the
+// opened messages.
+func TestTheTunnelSeesNeitherSecretNorContent(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
+	must(t, err)
+	t.Cleanup(w.Close)
+	w.Record()
+	dir := t.TempDir()
+	h := startHost(t, "http://"+w.Addr, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir}})
+	s := &session{marks: map[string]string{}}
+	local := filepath.Join(dir, s.mark("local name"))
+	must(t, os.WriteFile(local, []byte(s.mark("content of a file")), 0o600))
+	want(t, call(t, h, "upload_to_colab", map[string]any{"local_path": local, "remote_path": s.mark("name of a file")}), map[string]any{"success": true})
+	want(t, call(t, h, "download_from_colab", map[string]any{"remote_path": s.marks["name of a file"], "local_filename": "back"}), map[string]any{"success": true})
+	a := quick(t, h, fmt.Sprintf("print(%s) # %s", spelled(s.mark("output")), s.mark("code")))
+	want(t, a, map[string]any{"stdout": s.marks["output"] + "\n"})
+	h.Close()
+	w.Close()
+	delete(s.marks, "local name") // it stays on the laptop
+	var line [][]byte
+	for _, c := range w.Recorded() {
+		line = append(line, c.Up, c.Down)
+	}
+	seen, opened := viewsOf(line...), viewsOf(unsealed(t, w.Recorded())...)
+	if form := find(secret, seen); form != "" {
+		t.Errorf("the secret is on the line, %s", form)
+	}
+	for kind, mark := range s.marks {
+		if form := find(mark, seen); form != "" {
+			t.Errorf("the %s is on the line, %s", kind, form)
+		}
+		if find(mark, opened) == "" {
+			t.Errorf("the search does not find the %s in the opened messages", kind)
+		}
+	}
+}
+
+func TestCodeFindsNoSecretInItsEnvironment(t *testing.T) {
+	_, h := pair(t, stacks.Old(t))
+	a := quick(t, h, fmt.Sprintf("import os, subprocess\ntext = repr(os.environ) + subprocess.check_output(['env'], text=True)\n%q + %q in text, 'EXECUTOR_SECRET' in text", secret[:9], secret[9:]))
+	want(t, a, map[string]any{"success": true, "result": "(False, False)"})
+}
+
+func TestAPictureIsShownAndSaved(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	dir := t.TempDir()
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved"}})
+	a := quick(t, h, fmt.Sprintf("from IPython.display import Image, display\nimport base64\ndisplay(Image(data=base64.b64decode(%q), format='png'))", pictureOf(t, 3000)))
+	if len(a.Images) != 1 || a.Images[0].MIMEType != "image/png" || len(a.Images[0].Data) == 0 {
+		t.Fatalf("%d images: %s", len(a.Images), a.Text)
+	}
+	saved, err := filepath.Glob(filepath.Join(dir, "saved", "*", "*", "*.png"))
+	if len(saved) != 1 || !strings.Contains(a.Text, saved[0]) {
+		t.Errorf("saved %q (%v); the answer says: %s", saved, err, a.Text)
+	}
+}
+
+func TestTheProbeDescribesTheMachine(t *testing.T) {
+	_, h := pair(t, stacks.Old(t))
+	a := call(t, h, "probe_colab_environment", nil)
+	want(t, a, map[string]any{"success": true})
+	for _, word := range []string{"CPU", "GPU", "Python", "Disk"} {
+		if !strings.Contains(a.Text, word) {
+			t.Errorf("%q is missing: %s", word, a.Text)
+		}
+	}
+	if a := call(t, h, "check_colab_connection", nil); a.Fields["success"] != true || !strings.Contains(a.Text, "idle") {
+		t.Errorf("%s", a.Text)
+	}
+}
+
+// A person pairs, runs code, watches, and keeps what was run when the VM is gone.
+func TestAPersonPairsRunsAndKeepsTheHistory(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	network := newLine(t, e.Ready.LocalURL)
+	l := newLaptop(t)
+	key, err := auth.NewSecret(secret)
+	must(t, err)
+	l.relay("pair", auth.Pairing{URL: network.URL, Secret: key}.String())
+	if out := l.relay("status"); !strings.Contains(out, "connected") {
+		t.Errorf("status: %s", out)
+	}
+	if out := l.relay("run", "-c", "mine = 6 * 7; print(mine)"); out != "42\n" {
+		t.Errorf("run printed %q", out)
+	}
+	if out := l.relay("vars"); !strings.Contains(out, "mine") {
+		t.Errorf("vars: %s", out)
+	}
+	failed := l.command("run", "-c", "import sys; sys.exit(3)")
+	if err := failed.Run(); failed.ProcessState.ExitCode() != 3 {
+		t.Errorf("sys.exit(3) became %v", err)
+	}
+	if out := l.relay("doctor"); !strings.Contains(out, "ok") {
+		t.Errorf("doctor: %s", out)
+	}
+	network.Close()
+	if out := l.relay("ps"); !strings.Contains(out, "mine = 6 * 7") {
+		t.Errorf("ps: %s", out)
+	}
+	l.relay("export", "session.ipynb")
+	if text, err := os.ReadFile(filepath.Join(l.dir, "session.ipynb")); err != nil || !bytes.Contains(text, []byte("mine = 6 * 7")) || !bytes.Contains(text, []byte("42")) {
+		t.Errorf("the exported notebook is %s: %v", text, err)
+	}
+}
+
+func TestInstallAddsTheRelayToAHost(t *testing.T) {
+	l := newLaptop(t)
+	path := filepath.Join(l.dir, ".cursor", "mcp.json")
+	must(t, os.Mkdir(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(`{"mcpServers": {"other": {"command": "x"}}}`), 0o600))
+	l.relay("install", "cursor", "--toolsets", "data")
+	text, err := os.ReadFile(path)
+	must(t, err)
+	for _, words := range []string{`"other": {"command": "x"}`, "colab-relay", "serve", "data"} {
+		if !bytes.Contains(text, []byte(words)) {
+			t.Errorf("%q is not in %s", words, text)
+		}
+	}
+	l.relay("uninstall", "cursor")
+	if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte("colab-relay")) {
+		t.Errorf("after uninstall: %s, %v", text, err)
+	}
+}
+
+// Some answers of a hostile executor. The long tests have all of them.
+func TestSomeAttacksOfAHostileVM(t *testing.T) {
+	for _, name := range []string{"forged", "text-all", "job-forged", "paths"} {
+		t.Run(name, func(t *testing.T) {
+			vm := hostilevm.Start(t, name)
+			vm.Put("data/a", []byte("x"))
+			home := t.TempDir()
+			h := startHost(t, vm.URL, harness.HostConfig{Dir: home, Env: []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + home + "/saved", "XDG_DATA_HOME=" + home + "/data", "RELAY_HOLD=2s"}})
+			before := allFiles(t, home)
+			for _, tool := range []string{"run_code_quick", "list_colab_files", "download_from_colab", "list_executions"} {
+				a := callOnce(t, h, tool, hostileArguments[tool])
+				wantPlain(t, tool, a.Text)
+				if len(a.Text) > mostHostileText {
+					t.Errorf("%s shows %d bytes", tool, len(a.Text))
+				}
+				for _, said := range ownLines(a.Text) {
+					if strings.Contains(said, "FORGED") {
+						t.Errorf("%s says %q", tool, said)
+					}
+				}
+			}
+			if mb := peak(t, h.PID()); mb > 150 {
+				t.Errorf("the relay took %d MB", mb)
+			}
+			wantOwnFilesOnly(t, home, before)
+		})
+	}
+}
