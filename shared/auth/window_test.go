@@ -51,16 +51,6 @@ func TestReplayIsRefusedForAsLongAsItsTimeWouldPass(t *testing.T) {
 	}
 }
 
-func TestNonceIsRefusedInAnotherRequestToo(t *testing.T) {
-	w := newWindow()
-	if err := w.admit("nonce", began, began); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.admit("nonce", began.Add(contract.ClockSkew), began); !errors.Is(err, ErrReplayed) {
-		t.Errorf("error %v", err)
-	}
-}
-
 func TestNoncesOfRefusedRequestsAreNotStored(t *testing.T) {
 	v := newTestVerifier(t)
 	old := send(t, "GET", testTarget, false, began.Add(-time.Hour))

@@ -104,16 +104,6 @@ func (c *captured) drop(name string) {
 	c.headers = slices.DeleteFunc(c.headers, func(line string) bool { return strings.HasPrefix(line, name+": ") })
 }
 
-// value is the value of a header.
-func (c captured) value(name string) string {
-	for _, line := range c.headers {
-		if value, ok := strings.CutPrefix(line, name+": "); ok {
-			return value
-		}
-	}
-	return ""
-}
-
 // framed replaces the length and the body.
 func (c captured) framed(line, body string) string {
 	return c.with(func(c *captured) {

@@ -5,13 +5,11 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/within"
 )
 
 // Tunnels send requests of strangers and of the owner over one connection. If tunnel and
@@ -36,29 +34,6 @@ func TestAStrangerOnTheOwnersConnectionHidesNoRequest(t *testing.T) {
 	}
 	t.Logf("%d cases", n)
 	s.end([]int{})
-}
-
-// Requests of the owner in one write are each answered, in their order.
-func TestPipelinedRequestsOfTheOwnerRunOnceEachInOrder(t *testing.T) {
-	s := newStand(t)
-	var raw strings.Builder
-	var want []int
-	for n := range 10 {
-		raw.WriteString(s.capture(n).raw())
-		want = append(want, n)
-	}
-	got := ask(t, s.address, 0, strings.Repeat(raw.String(), 2)+s.captureOf(http.MethodGet, contract.PathKernel, nil, time.Now()).last())
-	statuses := strings.Fields(got.statuses)
-	expected := slices.Concat(slices.Repeat([]string{"200"}, 10), slices.Repeat([]string{"401"}, 10), []string{"200"})
-	if !slices.Equal(statuses, expected) {
-		t.Errorf("answered %s", got.statuses)
-	}
-	within.Until(t, "all have run", func() bool { return s.run("len(ran)") == "10" }) // runs of others may come before the last ones
-	if ran := s.run("ran == list(range(10))"); ran != "True" {
-		t.Errorf("the order is %s", s.run("ran"))
-	}
-	s.workHonestly()
-	s.end(want)
 }
 
 // The same requests arrive on 40 connections at the same moment.
@@ -91,40 +66,5 @@ func TestConcurrentReplaysRunOnce(t *testing.T) {
 		}
 		s.workHonestly()
 	}
-	s.end(want)
-}
-
-// Whoever holds a request back, or has a wrong clock, gets a refusal that says the time.
-func TestClockGames(t *testing.T) {
-	s := newStand(t)
-	var want []int
-	n := 0
-	deliverAt := func(created time.Time) answered {
-		n++
-		return ask(t, s.address, n, s.captureOf(http.MethodPost, contract.PathExecutions, submitOf(n), created).last())
-	}
-	now := time.Now()
-	for _, off := range []time.Duration{0, time.Minute} {
-		for _, sign := range []time.Duration{-1, 1} {
-			if got := deliverAt(now.Add(sign * off)); got.statuses != "200" {
-				t.Errorf("%v off: answered %s", sign*off, got.statuses)
-			}
-			want = append(want, n)
-		}
-	}
-	refused := []time.Time{
-		time.Unix(0, 0), time.Unix(-1, 0), time.Unix(1<<33, 0), time.Unix(1<<63-1, 0), time.Unix(-1<<63, 0), {},
-	}
-	for _, off := range []time.Duration{time.Hour, 365 * 24 * time.Hour} {
-		refused = append(refused, now.Add(contract.ClockSkew+off), now.Add(-contract.ClockSkew-off))
-	}
-	for _, created := range refused {
-		got := deliverAt(created)
-		if got.statuses != "401" {
-			t.Errorf("signed at %d: answered %s", created.Unix(), got.statuses)
-		}
-	}
-	t.Logf("%d cases", n)
-	s.workHonestly()
 	s.end(want)
 }

@@ -183,18 +183,6 @@ func (c *Colab) save(w http.ResponseWriter, r *http.Request) {
 	c.saved[r.PathValue("path")] = notebook
 }
 
-// SaveNotebook saves a notebook of cells with these sources under a path such as drive/ID.
-func (c *Colab) SaveNotebook(path string, cells ...standin.Cell) error {
-	raw, err := json.Marshal(cells)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.saved[path] = raw
-	return nil
-}
-
 // writeScript writes a program that runs one command with its own arguments behind it.
 func writeScript(path string, command []string) error {
 	quoted := make([]string, len(command))

@@ -3,10 +3,8 @@
 package browser
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,61 +38,4 @@ func TestTheTabIsClosedInACall(t *testing.T) {
 		t.Errorf("the cells are %q", got)
 	}
 	s.has(s.run(s.add("ran")).Text, "yes") // after the cell, which ran on
-}
-
-// A reload of the page is a lost tab, whose token is used.
-func TestTheTabIsReloaded(t *testing.T) {
-	s := newStage(t)
-	tab := s.connect(map[string]any{})
-	s.add("kept = 1")
-	s.must(tab.Reload(s.ctx))
-	s.must(tab.Await(s.ctx, "document.body?.dataset.ready && document.querySelector('#status').dataset.state === 'off'"))
-	s.must(tab.Click(s.ctx, "#connect"))
-	s.must(tab.Await(s.ctx, "document.querySelector('#status').dataset.state === 'lost'"))
-	s.has(tab.Logged(), "Unexpected response code: 403")
-	again := s.connect(map[string]any{})
-	if got := s.cells(); !slices.Equal(got, []string{"", "kept = 1"}) {
-		t.Errorf("the cells are %q", got)
-	}
-	s.must(again.Close(s.ctx))
-}
-
-// A second tab with a good token is refused, and the first one is not disturbed.
-func TestASecondTab(t *testing.T) {
-	s := newStage(t)
-	tab := s.connect(map[string]any{})
-	second, err := s.tools.Open(s.ctx, tab.URL)
-	s.must(err)
-	s.tabs = append(s.tabs, second)
-	s.must(second.Click(s.ctx, "#connect"))
-	s.must(second.Await(s.ctx, "document.querySelector('#status').dataset.state === 'lost'"))
-	s.sees(second, "#status", "no connection to a relay: 1013")
-	s.has(s.run(s.add("print('undisturbed')")).Text, "undisturbed")
-	s.sees(tab, "#status", "connected to a relay")
-}
-
-// The person declines, and later accepts the dialog that the same link shows after a reload.
-func TestTheDialogIsDeclined(t *testing.T) {
-	s := newStage(t)
-	call := s.begin("open_colab_browser_connection", map[string]any{})
-	tab := s.opened()
-	s.must(tab.Click(s.ctx, "#decline"))
-	s.sees(tab, "#status", "declined")
-	s.must(tab.Reload(s.ctx))
-	s.must(tab.Confirm(s.ctx))
-	s.end(call)
-}
-
-// Another process of this user sees the connection, and ends it.
-func TestAnotherProcessEndsTheConnection(t *testing.T) {
-	s := newStage(t)
-	tab := s.connect(map[string]any{})
-	s.has(s.command("page", "status", "--json"), `"tab": "connected"`, `"connected_since": "`, fmt.Sprintf(`"pid": %d`, s.host.PID()))
-	s.has(s.command("page", "close"), fmt.Sprintf("Closed the connection of the relay with the pid %d", s.host.PID()))
-	s.must(tab.Await(s.ctx, "document.querySelector('#status').dataset.state === 'lost'"))
-	if got := <-s.begin("get_cells", map[string]any{}); got.err != nil || !got.IsError {
-		t.Errorf("a call without a tab: %v %s", got.err, got.Text)
-	}
-	s.connect(map[string]any{})
-	s.cells()
 }

@@ -63,17 +63,6 @@ func TestOutputsOfARealKernel(t *testing.T) {
 	s.has(s.run(s.add("for i in range(20000): print('line', i)")).Text, "line 0", "line 19999")
 }
 
-// The address of an existing notebook opens that one.
-func TestAnExistingNotebook(t *testing.T) {
-	s := newStage(t)
-	s.must(s.colab.SaveNotebook("drive/1A2b3C", standin.NewCell("markdown", "Saved before"), standin.NewCell("code", "y = 5")))
-	tab := s.connect(map[string]any{"notebook_url": page + "drive/1A2b3C"})
-	if got := s.cells(); !slices.Equal(got, []string{"Saved before", "y = 5"}) {
-		t.Errorf("the cells are %q", got)
-	}
-	s.sees(tab, "#cells", "Saved before")
-}
-
 // What the page does is what the stand-in tab of the other tests does: the same tools with
 // the same schemas.
 func TestThePageHasTheToolsOfTheStandIn(t *testing.T) {

@@ -83,18 +83,6 @@ func (s *stage) must(err error) {
 	}
 }
 
-// command runs a command of the relay on the same laptop and returns what it prints.
-func (s *stage) command(args ...string) string {
-	s.Helper()
-	c := s.laptop
-	c.Args = args
-	text, err := c.Command().CombinedOutput()
-	if err != nil {
-		s.Fatalf("colab-relay %q: %v\n%s", args, err, text)
-	}
-	return string(text)
-}
-
 // outcome is the answer of a call, or why there is none.
 type outcome struct {
 	harness.Answer

@@ -66,11 +66,6 @@ func (t *Tab) Close(ctx context.Context) error {
 	return t.tools.call(ctx, "", "Target.closeTarget", map[string]any{"targetId": t.target}, nil)
 }
 
-// Reload loads the page again.
-func (t *Tab) Reload(ctx context.Context) error {
-	return t.tools.call(ctx, t.session, "Page.reload", map[string]any{}, nil)
-}
-
 // Logged returns what the page's console shows.
 func (t *Tab) Logged() string {
 	t.tools.mu.Lock()
