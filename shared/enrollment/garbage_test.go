@@ -72,19 +72,6 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-func FuzzCheck(f *testing.F) {
-	o, _, good := granted(f)
-	f.Add(good.URL, good.InstanceID, good.MAC)
-	f.Add("", "", "")
-	f.Fuzz(func(t *testing.T, url, instance, mac string) {
-		fresh := &Offer{job: o.job, made: o.made, private: o.private, keys: o.keys}
-		a := Answer{URL: url, InstanceID: instance, MAC: mac}
-		if err := fresh.Check(a); (err == nil) != (a == good) {
-			t.Errorf("%+v: %v", a, err)
-		}
-	})
-}
-
 func FuzzPublicKey(f *testing.F) {
 	_, r := pair(f)
 	f.Add(r.PublicKey())

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,23 +23,11 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{t: t, bin: t.TempDir(), modules: t.TempDir(), Folder: filepath.Join(t.TempDir(), "python")}
-	m.user(1000)
+	m.program("id", "echo 1000")
 	m.program("apt-get", "exit 100")
 	m.program("sshd", "exit 0")
 	m.ipykernel("raise ImportError")
 	return m
-}
-
-func (m *machine) user(id int) { m.program("id", fmt.Sprintf("echo %d", id)) }
-
-// aptGet makes apt-get write its arguments down and then run script.
-func (m *machine) aptGet(script string) {
-	m.program("apt-get", `echo "$@" >>`+m.bin+"/apt-get.ran\n"+script)
-}
-
-func (m *machine) aptGetRan() string {
-	b, _ := os.ReadFile(filepath.Join(m.bin, "apt-get.ran"))
-	return string(b)
 }
 
 func (m *machine) ipykernel(source string) {
@@ -110,20 +97,6 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	}
 }
 
-func TestSetupWithoutIndexAsRootInstallsDebiansIPyKernel(t *testing.T) {
-	tier.Long(t)
-	m := newMachine(t)
-	m.user(0)
-	m.aptGet(`case "$*" in *python3-ipykernel*) echo '__version__ = "6.17.0"' >` + m.modules + `/ipykernel.py;; esac`)
-	if _, err := m.setUp(); err != nil {
-		t.Fatalf("setup.sh: %v", err)
-	}
-	if !strings.Contains(m.aptGetRan(), "install -y python3-ipykernel") {
-		t.Errorf("apt-get was run with %q, without python3-ipykernel", m.aptGetRan())
-	}
-	m.mustHave("old/bin/python")
-}
-
 func TestSetupIsRunOnceUntilRequirementsChange(t *testing.T) {
 	tier.Long(t)
 	m := newMachine(t)
@@ -144,39 +117,5 @@ func TestSetupIsRunOnceUntilRequirementsChange(t *testing.T) {
 	}
 	if _, err := os.Stat(kept); err == nil {
 		t.Error("an environment of other requirements was kept")
-	}
-}
-
-// withoutSSHD takes sshd away and gives the machine packages: each is a file
-// whose name dpkg -x makes a program of.
-func (m *machine) withoutSSHD() {
-	m.ipykernel(`__version__ = "6.17.0"`)
-	if err := os.Remove(filepath.Join(m.bin, "sshd")); err != nil {
-		m.t.Fatal(err)
-	}
-	m.program("apt-cache", `case "$*" in
-*libwrap0*) echo libwrap0; echo "  Depends: libnsl2"; echo libnsl2;;
-*) echo openssh-server; echo "  Depends: libwrap0"; echo "  Depends: libc6"; echo " |Depends: debconf";;
-esac`)
-	m.program("dpkg-query", `case "$*" in *libc6*) printf installed;; *) exit 1;; esac`)
-	m.program("dpkg", `mkdir -p "$3/usr/sbin" && echo "$2" >>"$3/unpacked" && printf '#!/bin/sh\n' >"$3/usr/sbin/sshd" && chmod +x "$3/usr/sbin/sshd"`)
-}
-
-func TestSetupUnpacksSSHDWithTheLibrariesThatLack(t *testing.T) {
-	tier.Long(t)
-	m := newMachine(t)
-	m.withoutSSHD()
-	m.aptGet(`[ "$1" = download ] || exit 100; shift; for p; do : >"$p.deb"; done`)
-	for range 2 {
-		if _, err := m.setUp(); err != nil {
-			t.Fatalf("setup.sh: %v", err)
-		}
-	}
-	if got := m.aptGetRan(); got != "download openssh-server libnsl2 libwrap0\n" {
-		t.Errorf("apt-get was run with %q", got)
-	}
-	m.mustHave("sshd/usr/sbin/sshd")
-	if left, _ := filepath.Glob(filepath.Join(m.Folder, "sshd.*")); len(left) != 0 {
-		t.Errorf("left behind: %q", left)
 	}
 }
