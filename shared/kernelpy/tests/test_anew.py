@@ -35,20 +35,6 @@ def test_unchanged_modules_keep_their_state(run):
     assert run(main) == ("2 [1]", "", None)
 
 
-def test_a_module_that_another_thread_imports_is_left_alone(shell, run):
-    write("slow.py", "import sys\nsys.half.set()\nsys.go.wait(60)\nx = 1\n")
-    shell.run(
-        "import sys, threading\nsys.half, sys.go = threading.Event(), threading.Event()\n"
-        "failed = []\n"
-        "def load():\n    try:\n        import slow\n    except BaseException as e:\n"
-        "        failed.append(e)\n"
-        "loading = threading.Thread(target=load)\nloading.start()\nheld = sys.half.wait(60)"
-    )
-    write("slow.py", "x = 2\n")
-    assert run("print('ran')")[0] == "ran"
-    shell.run("sys.go.set(); loading.join(); assert failed == [], failed")
-
-
 def test_what_a_cell_imported_counts_too(shell, run):
     write("helpers.py", "x = 1\n")
     shell.run("import helpers\nhelpers.seen = True")

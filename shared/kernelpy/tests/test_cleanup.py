@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from colab_relay import registry
 from colab_relay.cleanup import cleanup
 
 
@@ -27,22 +26,9 @@ def test_variables_go_and_a_bounded_number_is_named(shell):
     assert "v0000" not in shell.names
 
 
-def test_a_shadowed_name_of_ipythons_comes_back(shell):
-    original = shell.names["exit"]
-    shell.names["exit"] = 1
-    cleanup()
-    assert shell.names["exit"] is original
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_object_that_fails_as_it_goes_stops_nothing(shell):
     shell.run("class Stubborn:\n    def __del__(self): raise RuntimeError('will not go')")
     shell.run("a, b = Stubborn(), 1")
     assert cleanup()["variables_cleared"] == 3
     assert "b" not in shell.names
-
-
-def test_which_setup_code_ran_is_forgotten_and_how_far_it_came_is_not(shell):
-    registry.update({"key": {"setup": "hash", "done": 7}})
-    cleanup()
-    assert registry.runs() == {"key": {"setup": "", "done": 7}}

@@ -167,14 +167,6 @@ def test_comparisons_that_would_find_nothing_are_refused(frames):
     assert refused("df", filter="k == 1")[0] == "bad_request"
 
 
-def test_results_that_ipython_keeps_are_not_listed(frames):
-    for name in ("_", "___", "_20", "_mine"):
-        frames.names[name] = frames.names["df"]
-    hint = refused("nope")[1]
-    listed = hint.split("exist: ")[1].rstrip(".").split(", ")
-    assert "_mine" in listed and not {"_", "___", "_20"} & set(listed)
-
-
 def test_missing_names_come_with_those_that_exist(frames):
     code, text = refused("dff")
     assert code == "not_found" and "These frames exist: df" in text and "grouped" in text

@@ -69,24 +69,11 @@ def test_markers_confirm_the_setup_and_each_iteration(shell):
     assert shell.names["n"] == 3 and registry.runs()["run"]["done"] == 3
 
 
-def test_no_iteration_runs_twice_in_one_kernel(shell):
-    run(shell, "ran = []", "ran.append(i)")
-    run(shell, "ran = []", "ran.append(i)", hi=5)
-    assert shell.names["ran"] == [0, 1, 2, 3, 4]
-
-
 def test_a_failed_iteration_is_not_counted(shell):
     with pytest.raises(ZeroDivisionError):
         run(shell, "", "1 / (i - 1)")
     assert events(run.markers)[-1] == ("failed", 1)
     assert registry.runs()["run"]["done"] == 1
-
-
-def test_a_failed_setup_runs_again(shell):
-    with pytest.raises(NameError):
-        run(shell, "nothing", "pass")
-    assert events(run.markers) == [("start", 0), ("setup_failed", 0)]
-    assert not registry.runs()["run"]["setup"]
 
 
 def test_a_round_ends_after_its_size_and_says_whether_to_go_on(shell):

@@ -40,14 +40,6 @@ def test_a_kernel_without_the_package_only_reports_that():
     assert set(sys.modules) == before
 
 
-def test_the_package_is_kept(sources):
-    path = list(sys.meta_path)
-    assert ask(ONE, sources) == {MIME: {}}
-    assert not is_missing(ONE)
-    assert sys.meta_path == path
-    assert not hasattr(sys.modules[ONE + ".registry"], "__file__")
-
-
 def replace(module):
     sys.modules[ONE] = module
 
@@ -103,14 +95,6 @@ def test_a_package_of_the_users_with_its_name_is_not_used(sources, tmp_path, mon
     assert not is_missing(ONE)
 
 
-def test_what_a_function_raises_is_raised(sources):
-    with pytest.raises(AttributeError):
-        ask(ONE, sources, "registry.no_such_function")
-    with pytest.raises(ModuleNotFoundError):
-        ask(ONE, sources, "no_such_module.f")
-    assert ask(ONE, {}, "registry.complete_runs") == {MIME: []}
-
-
 @pytest.fixture
 def frequent_switches():
     interval = sys.getswitchinterval()
@@ -137,10 +121,3 @@ def test_threads_that_install_at_once_all_get_an_answer(sources, frequent_switch
             thread.join()
     assert answers == [{MIME: {}}] * (threads * rounds * 3)
     assert not is_missing(ONE)
-
-
-def test_a_display_is_published_and_none_is_not(shell, sources):
-    assert call.run([ONE, "registry.runs", MIME, "display"], "[]", sources) is None
-    assert call.run([ONE, "registry.forget_setups", MIME, "display"], "[]", {}) is None
-    assert call.run([OTHER, "registry.runs", MIME, "display"], "[]", {}) is None
-    assert shell.displays == [{MIME: {}}, {MISSING: {"package": OTHER}}]

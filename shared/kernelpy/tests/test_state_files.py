@@ -98,13 +98,6 @@ def test_the_bounds_of_a_file(tmp_path):
         write(tmp_path / "g", Bounds(seconds=-1), a=[1])
 
 
-def test_a_failed_variable_leaves_no_bytes(tmp_path):
-    write(tmp_path / "f", a=[1])
-    size = os.path.getsize(tmp_path / "f")
-    write(tmp_path / "g", a=[1], bad=[np.zeros(1 << 17), Refuses()])
-    assert os.path.getsize(tmp_path / "g") - size < 200
-
-
 def test_views_are_saved_with_their_owner_only_if_that_is_worth_it():
     owner = np.zeros(100_000)
     tenth, half, other_half = owner[:10_000], owner[:50_000], owner[50_000:]
