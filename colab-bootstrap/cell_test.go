@@ -149,6 +149,7 @@ func (v *vm) refused(says ...string) {
 }
 
 func TestTheCellRefusesInOneLine(t *testing.T) {
+	tier.Long(t)
 	good, _ := serve(t, standIn)
 	other, _ := serve(t, "#!/bin/sh\necho something else\n")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")

@@ -53,6 +53,7 @@ func (e *enrollee) refuses(tunnel string, says ...string) {
 }
 
 func TestTheStartCellReportsWhyThereIsNoExecutor(t *testing.T) {
+	tier.Long(t)
 	good, _ := serveEnding(t, digestOf(ends))
 	other, _ := serveEnding(t, digestOf("another"))
 	missing, unreachable := good, good

@@ -38,6 +38,7 @@ func TestSecretsFromThePageReachTheExecutorAndNotTheNotebook(t *testing.T) {
 }
 
 func TestALineReportsEachMissingSecretAndTheCellContinues(t *testing.T) {
+	tier.Long(t)
 	for name, c := range map[string]struct {
 		answers map[string]pageSecret
 		says    []string

@@ -183,6 +183,7 @@ func (p *page) stop(t *testing.T) {
 }
 
 func TestTheNotebookStartsARealReleaseAndAStopEndsEverything(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, startsAndStops)
 }
 

@@ -173,6 +173,7 @@ func TestAnEnrolledExecutorServesWithTheRelaysSecretAndKeepsItInMemory(t *testin
 }
 
 func TestThisMachinesTokenIsUsedIfTheGrantHasNone(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	token := "3abc" + rand.Text()
 	for name, give := range map[string]option{

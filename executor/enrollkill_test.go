@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/tier"
 )
 
 // soak reports whether each test of enrollments runs in full, as under make soak.
@@ -15,6 +16,7 @@ func longSuites() bool { return os.Getenv("LONG") != "" }
 // A killed executor can't clean up. What it leaves must be public or sealed, and must not
 // keep another one away. Without LONG, only the steps at which most of it exists are tried.
 func TestAKillAtAnyStepLeavesNoSecretAndNoLock(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, reach := range map[string]func(e *enrolling){
 		"key":   func(e *enrolling) { e.key() },

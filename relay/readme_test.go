@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/tier"
 )
 
 // readmeScript runs the commands of README.md. A comment "# $ LINE" precedes the lines that
@@ -19,6 +20,7 @@ const readmeScript = "testdata/readme/readme.txtar"
 // TestREADMECommandsRun checks that the script has every command of README.md, and runs it.
 // CI runs the make targets.
 func TestREADMECommandsRun(t *testing.T) {
+	tier.Long(t)
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // TestMain lets tests start this test program as relay, and looks for goroutines that the
@@ -47,7 +48,7 @@ func (l leakChecker) Run() int {
 	return code
 }
 
-// TestScripts runs the scripts of testdata/script, one for each command. They start the
+// TestScripts runs the scripts of testdata/script, each of which is about a command. They start the
 // relay that RELAY_BIN names, or else this test program. Besides relay and the commands of
 // testscript they have:
 //
@@ -73,6 +74,12 @@ func (l leakChecker) Run() int {
 //
 // The program colab-tab stands in for a browser; see colabTab.
 func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")) }
+
+// TestLongScripts runs the scripts of the other commands.
+func TestLongScripts(t *testing.T) {
+	tier.Long(t)
+	testscript.Run(t, scripts(t, "testdata/longscript"))
+}
 
 // scripts returns how the scripts of a folder are run.
 func scripts(t *testing.T, dir string) testscript.Params {

@@ -182,6 +182,7 @@ func TestTheCodeOfWaitingJobsIsCountedInTheQueue(t *testing.T) {
 }
 
 func TestPatchesOfAJobAreBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := stopped(t)
 	for n := range contract.MaxJobPatches {

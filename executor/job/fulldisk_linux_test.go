@@ -46,6 +46,7 @@ func TestAJobGoesOnWhileTheDiskIsFull(t *testing.T) {
 // While lines can't be saved, what the executions say of their job is enough for the next
 // executor; with more of them than fit into memory, the job waits.
 func TestLinesOfAJobInMemoryAreBounded(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	held := b.hold("j", "2", "3")

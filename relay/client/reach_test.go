@@ -85,6 +85,7 @@ func TestACallWithoutAnExecutorEndsSoonAndSaysWhatWasTried(t *testing.T) {
 }
 
 func TestAConnectionThatBreaksAfterItWorkedIsRetriedUntilItWorksAgain(t *testing.T) {
+	tier.Long(t)
 	const outage = 3 * soon
 	for name, test := range map[string]struct {
 		works func(attempt int32) bool // during the outage

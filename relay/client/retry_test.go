@@ -27,6 +27,7 @@ func refusing(n int32, code contract.Code) func(seen) (int, any) {
 }
 
 func TestPassingRefusalsAreTriedAgainOthersReturned(t *testing.T) {
+	tier.Long(t)
 	passingCodes := map[contract.Code]bool{
 		contract.CodeRateLimited: true, contract.CodeKernelStarting: true, contract.CodeQueueFull: true, contract.CodeReplayed: true,
 	}

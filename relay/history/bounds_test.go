@@ -224,6 +224,7 @@ func BenchmarkRecord(b *testing.B) {
 
 // What one VM floods the queue with leaves room for small reports, and counts until it is written.
 func TestAFloodOfLargeReportsLeavesRoomForSmallOnes(t *testing.T) {
+	tier.Long(t)
 	s := New(Config{Dir: t.TempDir(), MaxBytes: DefaultBytes})
 	s.delay = time.Hour
 	flood, usual := s.Record("hostile"), s.Record("work")

@@ -91,6 +91,7 @@ func TestSaveContinuesFromCallToCall(t *testing.T) {
 }
 
 func TestVariableThatTakesForeverIsReported(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()

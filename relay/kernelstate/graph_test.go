@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/shared/kernelpy"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // each runs f on both kernel stacks, with each library that can save functions.
@@ -33,6 +34,7 @@ var picklers = map[string][]string{
 }
 
 func TestNotebookVariablesAreRestoredIntoAnotherKernel(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
 		dir := t.TempDir()

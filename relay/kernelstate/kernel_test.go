@@ -55,6 +55,7 @@ func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
 }
 
 func TestLargeArrayIsNotInMemoryTwice(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	const peak = "print([l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')][0])"
 	for _, pickler := range []string{"dill", "cloudpickle"} {

@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line/linetest"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // recorder passes requests on and records the code of each submit.
@@ -70,6 +71,7 @@ func (r *recorder) take() []string {
 }
 
 func TestOperationsSendThePackageOnlyWhereItIsMissing(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()

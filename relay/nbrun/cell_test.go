@@ -99,6 +99,7 @@ func TestACellThatRunsIsAttachedToUnlessItWasEdited(t *testing.T) {
 }
 
 func TestLostAnswersOfOneCell(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")+"\nprint('out')"))

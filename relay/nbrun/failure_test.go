@@ -158,6 +158,7 @@ func TestATransientErrorIsNotRetriedUnasked(t *testing.T) {
 
 // The tutorials' case: a fetch that fails twice, then works.
 func TestACellWithTransientErrorsIsRetriedIfAsked(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, tag := range map[string]string{"by the argument": "", "by its tag": "retries=2| "} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 // After the submit the record can't be written any more: the call ends with the reason, and what
 // ran is not lost.
 func TestWhatRanIsNotLostWhenTheRecordCannotBeWritten(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")), src(says("c1")), src(says("c2")))

@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/tier"
 )
 
 // Programs that only open connections can't keep Colab's page out.
 func TestThousandsOfStrangers(t *testing.T) {
+	tier.Long(t)
 	d := newQuietDesk(t)
 	var held []net.Conn
 	defer func() {

@@ -144,6 +144,7 @@ func TestAPathThatCannotBeDownloadedIsRefused(t *testing.T) {
 
 // The file is replaced in the middle of the first attempts, or of all of them.
 func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
+	tier.Long(t)
 	for name, c := range map[string]struct {
 		changes int
 		want    error

@@ -99,6 +99,7 @@ func TestAPathThatCannotBeUploadedIsRefused(t *testing.T) {
 }
 
 func TestAnUploadRestartsWhenTheFileChanges(t *testing.T) {
+	tier.Long(t)
 	for name, c := range map[string]struct {
 		changes int
 		want    error

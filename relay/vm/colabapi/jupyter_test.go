@@ -250,6 +250,7 @@ func say(ctx context.Context, c *websocket.Conn, request, kind, content string) 
 }
 
 func TestKernelsThatLie(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	for name, test := range map[string]struct {
 		script func(ctx context.Context, c *websocket.Conn, request string)

@@ -6,9 +6,11 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/relay/vm/vmtest"
+	"colabrelay/shared/tier"
 )
 
 func TestTheBackendPassesTheSuiteOfAllBackends(t *testing.T) {
+	tier.Long(t)
 	t.Parallel()
 	vmtest.Suite(t, func(t *testing.T) vmtest.Fixture {
 		g := colabapitest.Start(t)
