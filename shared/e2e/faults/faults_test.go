@@ -32,7 +32,7 @@ func TestTheProgramsKeepTheirPromisesThroughASampleOfFaults(t *testing.T) {
 	if o.binary, err = harness.Build(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	if err := newSuite(o, dir, t.Output()).run(ctx); err != nil {
 		t.Fatalf("%v\nThe folders of both sides are in %s", err, dir)

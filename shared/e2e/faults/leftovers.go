@@ -15,7 +15,7 @@ import (
 )
 
 // leftoverTime is the most that ended programs may take to clean up on a busy machine.
-const leftoverTime = 30 * time.Second
+const leftoverTime = 2 * time.Minute
 
 // eventually returns the last error of check if none of its calls within leftoverTime succeeds.
 func eventually(ctx context.Context, check func() error) error {

@@ -34,7 +34,7 @@ func newNetwork(ctx context.Context, upstream string) (*network, error) {
 // connect starts a proxy without faults. A new one each time, because removing toxics from
 // connections that are blocked never ends.
 func (n *network) connect(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	n.proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "tunnel", n.address, n.upstream)
 	err := harness.Poll(ctx, func() (bool, error) { return n.proxy.Start() == nil, nil })

@@ -51,7 +51,7 @@ func (s *scene) call(ctx context.Context, tool string, args map[string]any) (har
 
 // answer is call for an answer that is not judged.
 func (s *scene) answer(ctx context.Context, tool string, args map[string]any) (harness.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	if tool == "restore_kernel_state" {
 		s.model.restoreBegins()

@@ -59,7 +59,7 @@ func (s *suite) run(ctx context.Context) (err error) {
 }
 
 // stepTime is the most that a step may take on a busy machine.
-const stepTime = 4 * time.Minute
+const stepTime = 8 * time.Minute
 
 // step does all operations of a step and applies its faults meanwhile, and then checks the
 // model.

@@ -199,7 +199,7 @@ func (w *world) close() error {
 	if w.executor == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	return w.executor.Stop(ctx)
 }

@@ -109,7 +109,7 @@ func raw(name, about string, first, further []byte, slow bool) Case {
 		}
 		defer conn.Close()
 		// A relay that stops reading would otherwise hold the writer.
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		if len(first)+len(further) == 0 {
 			_, _ = conn.Read(make([]byte, 1)) // until the relay gives up
 			return nil

@@ -21,7 +21,7 @@ import (
 const mostLogs = 17
 
 // settleTime bounds the wait until closed connections are gone.
-const settleTime = 30 * time.Second
+const settleTime = 2 * time.Minute
 
 // holdings is what a world has while no relay is there.
 type holdings struct {

@@ -157,7 +157,7 @@ func (w *world) close() {
 		w.wire.Close()
 	}
 	if w.executor != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		_ = w.executor.Stop(ctx)
 	}
