@@ -12,7 +12,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/cloudflared": {"executor/tunnel"},
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
-	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/freeport"},
+	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/freeport", "shared/within"},
 	"executor/account":            {},
 	"executor/audit":              {"shared/contract"},
 	"executor/console":            {},

@@ -8,7 +8,6 @@ import (
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/executor/tunnel/tunneltest"
-	"colabrelay/shared/tier"
 )
 
 // lateGoroutines are the SDK's. They end automatically, but late: the pacer of
@@ -24,7 +23,6 @@ var lateGoroutines = []goleak.Option{
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, lateGoroutines...) }
 
 func TestNgrokConforms(t *testing.T) {
-	tier.Long(t)
 	tunneltest.Run(t, func(t *testing.T) tunneltest.Rig {
 		edge := ngroktest.Start(t)
 		return tunneltest.Rig{

@@ -13,9 +13,10 @@ import (
 
 	"colabrelay/executor/tunnel"
 	"colabrelay/shared/freeport"
+	"colabrelay/shared/within"
 )
 
-const limit = 20 * time.Second
+const limit = within.Limit
 
 // QuickRetry is a first delay for tests.
 const QuickRetry = 20 * time.Millisecond

@@ -139,12 +139,10 @@ func deliversResponses(t *testing.T, r Rig) {
 		response <- fmt.Sprint(body, err)
 	}()
 	<-entered
-	shut := make(chan error, 1)
+	shut, shutting := make(chan error, 1), make(chan struct{})
+	running.server.RegisterOnShutdown(func() { close(shutting) })
 	go func() { shut <- running.server.Shutdown(t.Context()) }()
-	Until(t, "new visitors are refused", func() bool {
-		status, _, err := Visit(url)
-		return err != nil || status != http.StatusOK
-	})
+	<-shutting
 	close(finish)
 	if err := <-shut; err != nil {
 		t.Fatal(err)
