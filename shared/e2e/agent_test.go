@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 // agent is an MCP host whose relay opens the page. Everything that the relay writes to the host
@@ -27,7 +28,7 @@ func (p *colabPage) agent() *agent {
 	a := &agent{p: p, opened: filepath.Join(dir, "opened"), stdio: filepath.Join(dir, "stdio")}
 	browser := filepath.Join(dir, "browser")
 	must(p.t, os.WriteFile(browser, []byte("#!/bin/sh\nprintf %s \"$1\" > "+a.opened+".new && mv "+a.opened+".new "+a.opened+"\n"), 0o700))
-	h, err := harness.StartHost(within(p.t), harness.HostConfig{
+	h, err := harness.StartHost(within.Context(p.t), harness.HostConfig{
 		// The relay takes the shell's place, so that Kill kills it.
 		Binary: "/bin/bash", Args: []string{"-c", `exec "$0" serve > >(tee "$1")`, binaries.Relay, a.stdio}, Dir: p.laptop,
 		Env: append([]string{"BROWSER=" + browser, "RELAY_HOLD=3s", "RELAY_TOOLSETS=all"}, p.env()...),
@@ -48,13 +49,13 @@ func (p *colabPage) agent() *agent {
 func (a *agent) connect(args map[string]any) (tab *standin.Tab, end func() harness.Answer) {
 	a.p.t.Helper()
 	must(a.p.t, os.RemoveAll(a.opened))
-	ctx := within(a.p.t)
+	ctx := within.Context(a.p.t)
 	answered := make(chan harness.Answer, 1)
 	var calls sync.WaitGroup
 	calls.Go(func() { answered <- a.repeat(ctx, args) })
 	a.p.t.Cleanup(calls.Wait)
 	var url string
-	must(a.p.t, harness.Poll(within(a.p.t), func() (bool, error) {
+	must(a.p.t, harness.Poll(within.Context(a.p.t), func() (bool, error) {
 		text, err := os.ReadFile(a.opened)
 		if err == nil {
 			url, err = redirected(string(text))

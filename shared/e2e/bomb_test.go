@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // bombCode forks children that fork. They hold all sockets and pipes of the kernel, ignore the
@@ -47,7 +48,7 @@ func (b *bombed) explode() (inside []int) {
 	must(b.t, os.RemoveAll(file))
 	want(b.t, quick(b.t, b.host, fmt.Sprintf(bombCode, b.depth)), map[string]any{"success": true, "status": "succeeded"})
 	var all []string
-	must(b.t, harness.Poll(within(b.t), func() (bool, error) {
+	must(b.t, harness.Poll(within.Context(b.t), func() (bool, error) {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
@@ -84,9 +85,6 @@ func TestAForkBombThatHoldsTheSocketsDelaysNothing(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	b := &bombed{t: t, depth: 5}
-	if longSuites() {
-		b.depth = 9
-	}
 	b.e = startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
 	b.host = startHost(t, b.e.Ready.LocalURL, harness.HostConfig{})
 

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // colabPage is a notebook in Colab's page on a VM with a real kernel, a release of the real
@@ -49,7 +49,7 @@ func newColabPage(t *testing.T) *colabPage {
 	for _, name := range []string{"content", "home", "tmp"} {
 		must(t, os.Mkdir(filepath.Join(vm, name), 0o700))
 	}
-	p.kernel, err = standin.StartKernel(within(t), standin.KernelOptions{Python: stacks.Old(t).Python, Dir: filepath.Join(vm, "content"), Env: []string{
+	p.kernel, err = standin.StartKernel(within.Context(t), standin.KernelOptions{Python: stacks.Old(t).Python, Dir: filepath.Join(vm, "content"), Env: []string{
 		"HOME=" + filepath.Join(vm, "home"), "TMPDIR=" + filepath.Join(vm, "tmp"),
 		"COLAB_RELAY_NGROK_SERVER=" + p.edge.Addr, "COLAB_RELAY_NGROK_CA=" + p.edge.CAFile,
 	}})
@@ -94,7 +94,7 @@ func (p *colabPage) env() []string {
 // open opens a tab with the notebook at the URL that the relay made.
 func (p *colabPage) open(url string) *standin.Tab {
 	p.t.Helper()
-	tab, err := standin.Dial(within(p.t), url, p.options)
+	tab, err := standin.Dial(within.Context(p.t), url, p.options)
 	must(p.t, err)
 	p.t.Cleanup(tab.Close)
 	p.tabs = append(p.tabs, tab)
@@ -120,7 +120,7 @@ func (p *colabPage) endExecutors() {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	for _, pid := range pids {
 		if err := harness.Poll(ctx, func() (bool, error) { return ended(pid), nil }); err != nil {

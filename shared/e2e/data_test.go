@@ -3,7 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -95,40 +94,6 @@ func TestQueryDataframes(t *testing.T) {
 	wantError(t, call(t, h, "preview_dataframe", map[string]any{"name": "pl", "filter": "km > 'x'"}), "bad_request")
 	endless := "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
 	wantError(t, query(endless, 1), "timed_out")
-	began := time.Now()
 	wantError(t, query(endless, 300), "timed_out") // the call's own time is shorter
-	if d := time.Since(began); d > 15*time.Second {
-		t.Errorf("a call of 8 s took %s", d)
-	}
 	want(t, quick(t, h, "1"), map[string]any{"result": "1"})
-}
-
-// TestDataToolsLeaveNothingInTheQueue: a call that ends before the kernel is free gives up its
-// place, and says which run has the kernel.
-func TestDataToolsLeaveNothingInTheQueue(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	h := allTools(t, stacks.Old(t), "3s")
-	_, frames := follow(t, h, quick(t, h, someFrames).String("execution_id"), 0) // pandas may start slowly
-	want(t, frames, map[string]any{"status": "succeeded"})
-	long := call(t, h, "run_code_long", map[string]any{"code": "input('name?')"})
-	want(t, long, map[string]any{"status": "waiting_for_input"})
-	a := call(t, h, "preview_dataframe", map[string]any{"name": "df"})
-	wantError(t, a, "kernel_busy")
-	if !strings.Contains(a.Text, "provide_input") || !strings.Contains(a.Text, long.String("execution_id")) {
-		t.Error(a.Text)
-	}
-	call(t, h, "interrupt_execution", map[string]any{"execution_id": long.String("execution_id")})
-	long = call(t, h, "run_code_long", map[string]any{"code": "import time; time.sleep(60)"})
-	a = call(t, h, "preview_dataframe", map[string]any{"name": "df"})
-	wantError(t, a, "kernel_busy")
-	if !strings.Contains(a.Text, long.String("execution_id")) || !strings.Contains(a.Text, "get_execution") {
-		t.Error(a.Text)
-	}
-	list := call(t, h, "list_executions", map[string]any{})
-	if strings.Contains(list.Text, "queued") {
-		t.Error(list.Text)
-	}
-	call(t, h, "interrupt_execution", map[string]any{"execution_id": long.String("execution_id")})
-	want(t, call(t, h, "preview_dataframe", map[string]any{"name": "df", "rows": 0}), map[string]any{"success": true, "row_count": 4, "rows": "[]"})
 }

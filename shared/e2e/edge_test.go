@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // viaEdge starts an executor behind the loopback ngrok edge.
@@ -22,23 +23,6 @@ func viaEdge(t *testing.T, edge *ngroktest.Edge, s stacks.Stack) *harness.Execut
 	return startExecutor(t, harness.ExecutorConfig{Python: s.Python, Env: []string{
 		"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile,
 	}})
-}
-
-func TestRelayReachesTheExecutorThroughNgrok(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		edge := ngroktest.Start(t)
-		e := viaEdge(t, edge, s)
-		if e.Ready.URL != edge.URL() || e.Ready.URL == e.Ready.LocalURL {
-			t.Errorf("ready file: %+v, the edge's URL is %q", e.Ready, edge.URL())
-		}
-		if body := get(t, e.Ready.URL+"/health"); !strings.Contains(body, `"status":"ok"`) {
-			t.Errorf("health through the tunnel: %s", body)
-		}
-		h := startHost(t, e.Ready.URL, harness.HostConfig{})
-		want(t, quick(t, h, "6 * 7"), map[string]any{"result": "42"})
-	})
 }
 
 func TestDroppedSessionsLoseNoEvent(t *testing.T) {
@@ -81,7 +65,7 @@ func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 func TestRefusedTokenEndsTheExecutorWithOneLine(t *testing.T) {
 	edge := ngroktest.Start(t)
 	edge.RefuseToken("ERR_NGROK_105")
-	_, err := harness.StartExecutor(within(t), harness.ExecutorConfig{
+	_, err := harness.StartExecutor(within.Context(t), harness.ExecutorConfig{
 		Binary: binaries.Executor, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret,
 		Env: []string{"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile},
 	})
@@ -101,7 +85,7 @@ func get(t *testing.T, url string) string {
 
 func request(t *testing.T, method, url string, header http.Header) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(within(t), method, url, nil)
+	r, err := http.NewRequestWithContext(within.Context(t), method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

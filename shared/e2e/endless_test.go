@@ -10,6 +10,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 const (
@@ -23,17 +24,14 @@ const (
 func TestOutputWithoutEnd(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
-	flood := int64(24 << 20)
-	if longSuites() {
-		flood = 400 << 20 // more than the log keeps
-	}
+	const flood = int64(24 << 20)
 	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"RELAY_HOLD=3s"}})
 	before := [2]float64{residentMB(t, e.PID()), residentMB(t, h.PID())}
 	want(t, quick(t, h, "written = 0"), map[string]any{"success": true})
 	a := call(t, h, "run_code_long", map[string]any{"code": "while True:\n  print(f'{written:099d}')\n  written += 1\n  if written % 1000 == 0: open('count', 'w').write(str(written))"})
 	want(t, a, map[string]any{"status": "running"})
-	must(t, harness.Poll(within(t), func() (bool, error) {
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		return 100*number(t, filepath.Join(e.Config.Dir, "count")) >= flood, nil
 	}))
 	id := a.String("execution_id")
@@ -41,10 +39,10 @@ func TestOutputWithoutEnd(t *testing.T) {
 	if !strings.HasPrefix(a.String("stdout"), strings.Repeat("0", 99)+"\n"+strings.Repeat("0", 98)+"1\n") {
 		t.Errorf("the beginning is %.300q", a.String("stdout"))
 	}
-	must(t, harness.Poll(within(t), func() (bool, error) { // a busy machine may answer late
+	must(t, harness.Poll(within.Context(t), func() (bool, error) { // a busy machine may answer late
 		return !call(t, h, "interrupt_execution", map[string]any{"execution_id": id}).IsError, nil
 	}))
-	must(t, harness.Poll(within(t), func() (bool, error) {
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		a = call(t, h, "get_execution", map[string]any{"execution_id": id, "offset": a.Int("next_offset"), "wait_seconds": 3})
 		return a.String("status") != "running", nil
 	}))

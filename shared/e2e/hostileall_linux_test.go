@@ -15,12 +15,13 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 const (
-	mostHostileMemory = mostMemory
-	mostHostileText   = 80_000    // characters of an answer
-	mostHostileSaved  = 400 << 20 // bytes of files on the laptop
+	mostMemory       = 300       // MB of a relay, whatever is asked of it
+	mostHostileText  = 80_000    // characters of an answer
+	mostHostileSaved = 400 << 20 // bytes of files on the laptop
 )
 
 // attack is one call of a tool for the runtime that misbehaves as a case does.
@@ -69,8 +70,8 @@ func TestNoAttackHarmsTheRelay(t *testing.T) {
 	want(t, call(t, h, "run_code_quick", map[string]any{"code": "1", "runtime": "none"}), map[string]any{"success": true})
 	wantPlain(t, "the log", strings.ReplaceAll(h.Stderr.String(), "\n", " "))
 	wantOwnFilesOnly(t, home, before)
-	if mb := peak(t, h.PID()); mb > mostHostileMemory {
-		t.Errorf("the relay took %d MB, over %d", mb, mostHostileMemory)
+	if mb := peak(t, h.PID()); mb > mostMemory {
+		t.Errorf("the relay took %d MB, over %d", mb, mostMemory)
 	}
 	t.Logf("%d cases, %d calls, %d MB", len(hostilevm.Cases), len(attacks), peak(t, h.PID()))
 }
@@ -87,25 +88,17 @@ func pairAll(t *testing.T, dir string) {
 	}
 }
 
-// planAttacks returns the calls: under LONG each tool for each case; otherwise each case runs
-// code, and has one more tool, and each tool has a case.
+// planAttacks returns the calls: each case runs code, and has one more tool, and each tool has a
+// case.
 func planAttacks(t *testing.T, h *harness.Host) (plan []attack) {
 	t.Helper()
-	tools, err := h.Tools(within(t))
+	tools, err := h.Tools(within.Context(t))
 	must(t, err)
 	var remote []string
 	for _, tool := range tools {
 		if _, ok := tool.InputSchema.Properties["runtime"]; ok {
 			remote = append(remote, tool.Name)
 		}
-	}
-	if longSuites() {
-		for _, c := range hostilevm.Cases {
-			for _, tool := range remote {
-				plan = append(plan, attack{c: c, tool: tool})
-			}
-		}
-		return plan
 	}
 	r := rand.New(rand.NewPCG(14, 0))
 	for i, c := range hostilevm.Cases {
@@ -127,7 +120,7 @@ func endure(t *testing.T, h *harness.Host, a attack) {
 		}
 		args[name] = value
 	}
-	got, err := h.Call(within(t), a.tool, args)
+	got, err := h.Call(within.Context(t), a.tool, args)
 	what := fmt.Sprintf("%s of %s", a.tool, a.c.Name)
 	switch {
 	case err != nil:

@@ -5,19 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/tier"
-)
-
-// jobHold is the hold of the calls below, and jobTime what each may take on a busy machine.
-const (
-	jobHold = 2 * time.Second
-	jobTime = 40 * time.Second
 )
 
 // twoCells is a notebook whose cells a run sends as one job.
@@ -79,7 +72,7 @@ func TestNoLieAboutAJobPassesForSuccess(t *testing.T) {
 	vms := pairJobs(t, home)
 	h := startHost(t, "", harness.HostConfig{Dir: home, Env: []string{
 		"LOCAL_SAVE_DIR=" + home + "/saved", "CHECKPOINT_DIR=" + home + "/checkpoints", "RELAY_NOTEBOOK_DIRS=" + home,
-		"RELAY_TOOLSETS=all", "RELAY_HOLD=" + jobHold.String(),
+		"RELAY_TOOLSETS=all", "RELAY_HOLD=2s",
 	}})
 	t.Run("cases", func(t *testing.T) {
 		for name := range vms {
@@ -103,11 +96,7 @@ func TestNoLieAboutAJobPassesForSuccess(t *testing.T) {
 // not.
 func lieAboutJobs(t *testing.T, h *harness.Host, dir, runtime string) {
 	for _, c := range jobCalls(dir, runtime) {
-		began := time.Now()
 		a := call(t, h, c.tool, c.args)
-		if took := time.Since(began); took > jobTime {
-			t.Errorf("%s took %s, with a hold of %s", c.tool, took, jobHold)
-		}
 		for _, line := range ownLines(a.Text) {
 			if strings.Contains(line, "FORGED") {
 				t.Errorf("%s says %q in:\n%s", c.tool, line, a.Text)

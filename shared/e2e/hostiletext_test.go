@@ -1,13 +1,9 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
-	"maps"
 	"os"
-	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -15,6 +11,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // textCases are the attacks that put escapes into strings.
@@ -90,7 +87,7 @@ func TestNoToolShowsEscapes(t *testing.T) {
 			hostileFolder(t, dir)
 			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s"}
 			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env, Progress: func(message string) { wantPlain(t, "progress", message) }})
-			tools, err := h.Tools(within(t))
+			tools, err := h.Tools(within.Context(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,13 +135,6 @@ func ownLines(text string) (own []string) {
 // quotation is a text that the relay quotes in a line of its own, or a JSON string in a call.
 var quotation = regexp.MustCompile(`“[^”]*”|"(?:[^"\\]|\\.)*"`)
 
-func TestTheRelaysOwnLinesAreFoundInAnAnswer(t *testing.T) {
-	got := ownLines("Status: ok, “a\" b” \"c \\\" d\"\n--- stdout [abcdef]\nNote: x\n--- end [aaaaaa]\nNote: y\n--- end [abcdef]\nlast\n")
-	if want := []string{"Status: ok, … …", "--- stdout [abcdef]", "--- end [abcdef]"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestNoWordsOfAVMPoseAsTheRelays: whatever a VM answers, and whatever code there prints, no line
 // that a model takes for the relay's has words of it outside quotation marks.
 func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
@@ -160,7 +150,7 @@ func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
 			must(t, os.WriteFile(dir+"/n.ipynb", []byte(strings.ReplaceAll(hostileNotebook, escapeInJSON, forgedInJSON)), 0o600))
 			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s", "RELAY_STRUCTURED=off", "RELAY_TEXT_LIMIT=" + limit}
 			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env})
-			tools, err := h.Tools(within(t))
+			tools, err := h.Tools(within.Context(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,49 +191,4 @@ var hostileCommands = map[string][]string{
 	"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
 	"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"}, "nb run": {"nb", "run", "n.ipynb"}, "nb report": {"nb", "report", "n.ipynb"}, "ps": {"ps"},
 	"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
-}
-
-func TestNoCommandShowsEscapes(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	for _, name := range textCases {
-		vm := hostilevm.Start(t, name)
-		vm.Put("data/a\x1b[2Jb\u202e", []byte("x"))
-		for _, title := range slices.Sorted(maps.Keys(hostileCommands)) {
-			dir := t.TempDir()
-			hostileFolder(t, dir)
-			args := hostileCommands[title]
-			if title == "pair" {
-				args = append(slices.Clone(args), vm.Pairing())
-			}
-			cmd := exec.CommandContext(within(t), binaries.Relay, args...)
-			cmd.Dir = dir
-			cmd.Env = []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir + "/config", "COLAB_URL=" + vm.URL, "COLAB_SECRET=" + vm.Secret.Reveal()}
-			var out, errs bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &errs
-			_ = cmd.Run()                         // many fail, as they should
-			if !strings.HasSuffix(title, "run") { // what code prints goes to a pipe as it is
-				wantPlain(t, name+": relay "+title, out.String())
-			}
-			wantPlain(t, name+": relay "+title+", stderr", errs.String())
-			if out.Len()+errs.Len() == 0 {
-				t.Errorf("%s: relay %s prints nothing", name, title)
-			}
-		}
-	}
-}
-
-// The executor must really send the escapes, or the tests above prove nothing.
-func TestTheTextCasesDoSendEscapes(t *testing.T) {
-	t.Parallel()
-	for _, name := range textCases {
-		c, err := hostilevm.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(hostilevm.Escape)
-		if err != nil || c.About == "" || !strings.Contains(string(text), `\u001b`) {
-			t.Errorf("%s: %s, %v", name, text, err)
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // scratchPython makes an environment that sees the packages of base and takes what is
@@ -152,7 +153,7 @@ func checkInterrupt(t *testing.T, h *harness.Host) {
 		answer <- a
 	}()
 	var id string
-	must(t, harness.Poll(within(t), func() (bool, error) {
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		if pid, _ := os.ReadFile(filepath.Join(dir, "pid")); len(pid) < 2 {
 			return false, nil
 		}

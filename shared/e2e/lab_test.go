@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // lab is a VM, a network that can be cut, and a laptop. Each can be killed and restarted
@@ -74,7 +75,7 @@ func (l *lab) startHost() {
 // plug connects the network. It retries while the system still holds the port.
 func (l *lab) plug() {
 	l.t.Helper()
-	err := harness.Poll(within(l.t), func() (bool, error) { return l.network.Start() == nil, nil })
+	err := harness.Poll(within.Context(l.t), func() (bool, error) { return l.network.Start() == nil, nil })
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -92,12 +93,6 @@ func (l *lab) restartExecutor() {
 	l.t.Helper()
 	l.executor.Kill()
 	l.startExecutor()
-}
-
-func (l *lab) restartRelay() {
-	l.t.Helper()
-	l.host.Kill()
-	l.startHost()
 }
 
 // killKernel kills the kernel's process as an out-of-memory kill would.

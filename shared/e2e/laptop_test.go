@@ -9,6 +9,7 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // laptop is a person's computer: a terminal for the relay's commands, and hosts that start
@@ -21,7 +22,7 @@ type laptop struct {
 func newLaptop(t *testing.T) laptop { return laptop{t, t.TempDir()} }
 
 func (l laptop) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(within(l.t), binaries.Relay, args...)
+	cmd := exec.CommandContext(within.Context(l.t), binaries.Relay, args...)
 	cmd.Dir = l.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_CONFIG_HOME=" + l.dir + "/config", "XDG_CACHE_HOME=" + l.dir + "/cache", "XDG_DATA_HOME=" + l.dir + "/data"}
 	return cmd
@@ -43,7 +44,7 @@ func (l laptop) relay(args ...string) string {
 // host starts a host whose relay uses the paired runtimes only.
 func (l laptop) host() *harness.Host {
 	l.t.Helper()
-	h, err := harness.StartHost(within(l.t), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: []string{"RELAY_HOLD=20s"}})
+	h, err := harness.StartHost(within.Context(l.t), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: []string{"RELAY_HOLD=20s"}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ type colab struct {
 // newVM starts an executor on a new VM.
 func (c colab) newVM() *harness.Executor {
 	c.t.Helper()
-	e, err := harness.StartExecutor(within(c.t), harness.ExecutorConfig{
+	e, err := harness.StartExecutor(within.Context(c.t), harness.ExecutorConfig{
 		Binary: binaries.Executor, Python: stacks.Old(c.t).Python, Dir: c.t.TempDir(), Secret: c.secret, Args: c.args,
 		Env: []string{"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + c.edge.Addr, "COLAB_RELAY_NGROK_CA=" + c.edge.CAFile},
 	})

@@ -9,6 +9,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func isRead(m message) bool {
@@ -29,7 +30,7 @@ func TestAnswersThatAreLateOrRepeatedLoseAndDoubleNothing(t *testing.T) {
 	} {
 		code := u.another(counting(60, 0.1))
 		var a harness.Answer
-		must(t, harness.Poll(within(t), func() (bool, error) { // the same call finds the same run
+		must(t, harness.Poll(within.Context(t), func() (bool, error) { // the same call finds the same run
 			a = call(t, u.host, "run_code_long", map[string]any{"code": code})
 			return a.String("execution_id") != "", nil
 		}))
@@ -60,56 +61,5 @@ func TestAnswersThatAreLateOrRepeatedLoseAndDoubleNothing(t *testing.T) {
 		if got := stdout + rest; got != lines(60) || others == 0 {
 			t.Errorf("%s: after %d answers to other requests the output is %q", what, others, got)
 		}
-	}
-}
-
-// The operator holds a request back until the relay sends it again, and delivers it after that.
-func TestARequestDeliveredAfterItsRetryDoesNothing(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	u := newTunnel(t, "30s")
-	for tool, args := range map[string]map[string]any{
-		"run_code_quick": {"code": "runs.append('retried')"},
-		"restart_kernel": {},
-	} {
-		var held message
-		a := u.during(tool, func(m message) bool { return m.method == http.MethodPost }, func(m *middleman, request message) message {
-			if held.path == "" {
-				held = request
-				panic(http.ErrAbortHandler)
-			}
-			return m.forward(request)
-		}, tool, args)
-		want(t, a, map[string]any{"success": true})
-		if tool == "restart_kernel" {
-			want(t, quick(t, u.host, "runs = ['after the restart']"), map[string]any{"success": true})
-		}
-		if answer := u.forward(held); answer.status != http.StatusOK {
-			t.Errorf("%s: the held request is answered %d", tool, answer.status)
-		}
-		if ran := u.ran(); !slices.Contains([]string{"['retried']", "['after the restart']"}, ran) {
-			t.Errorf("%s: the kernel has %s", tool, ran)
-		}
-	}
-}
-
-// The operator holds the answer to a submit back, and gives it to the relay's next attempt.
-func TestTheAnswerToAnAttemptIsNotThatToTheNext(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	u := newTunnel(t, "30s")
-	var held []message
-	u.refused("a held answer", "runs.append(1)", isSubmit, func(m *middleman, request message) message {
-		held = append(held, m.forward(request))
-		if len(held) == 1 {
-			panic(http.ErrAbortHandler)
-		}
-		return held[0]
-	}, "bad_answer")
-	if len(held) < 2 {
-		t.Error("the relay sent its request once")
-	}
-	if ran := u.ran(); ran != "[1]" {
-		t.Errorf("the code ran %s", ran)
 	}
 }

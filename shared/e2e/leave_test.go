@@ -9,7 +9,18 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
+
+// untilStopped prints lines until a file named stop exists.
+const untilStopped = `
+import itertools, os, time
+for n in itertools.count():
+  print('line', n, flush=True)
+  time.sleep(.05)
+  if os.path.exists('stop'):
+    break
+`
 
 // A host cancels a call, or goes away and closes the relay's stdin during one. The run goes on,
 // it runs once, and another host reads all of its output.
@@ -27,7 +38,7 @@ func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := borrowExecutor(t, stacks.Old(t))
 			h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
-			ctx, cancel := context.WithCancel(within(t))
+			ctx, cancel := context.WithCancel(within.Context(t))
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
@@ -38,7 +49,7 @@ func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
 				ended <- err
 			}()
 			began := filepath.Join(e.Config.Dir, "began")
-			must(t, harness.Poll(within(t), func() (bool, error) {
+			must(t, harness.Poll(within.Context(t), func() (bool, error) {
 				_, err := os.Stat(began)
 				return err == nil, nil
 			}))
@@ -46,9 +57,9 @@ func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
 			if err := <-ended; err == nil {
 				t.Error("the call was answered: the host left too late")
 			}
-			stop(t, e)
+			must(t, os.WriteFile(filepath.Join(e.Config.Dir, "stop"), nil, 0o600))
 			c := relayClient(t, e)
-			list, err := c.List(within(t), 1)
+			list, err := c.List(within.Context(t), 1)
 			must(t, err)
 			other := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 			stdout, last := follow(t, other, list.Executions[0].ExecutionID, 0)

@@ -16,6 +16,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // secret is a valid secret that protects nothing.
@@ -52,15 +53,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// within returns a context that ends with the test, or when something takes far longer than it
-// does on a busy machine.
-func within(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // startExecutor starts an executor that ends with the test.
 func startExecutor(t testing.TB, c harness.ExecutorConfig) *harness.Executor {
 	t.Helper()
@@ -71,12 +63,12 @@ func startExecutor(t testing.TB, c harness.ExecutorConfig) *harness.Executor {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	e, err := harness.StartExecutor(within(t), c)
+	e, err := harness.StartExecutor(within.Context(t), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 		defer cancel()
 		if err := e.Stop(ctx); err != nil && !strings.Contains(err.Error(), "killed") {
 			t.Errorf("stopping the executor: %v", err)
@@ -136,7 +128,7 @@ func startHost(t testing.TB, url string, c harness.HostConfig) *harness.Host {
 		c.Dir = t.TempDir()
 	}
 	c.Env = append([]string{"COLAB_URL=" + url, "COLAB_SECRET=" + secret, "RELAY_HOLD=40s"}, c.Env...)
-	h, err := harness.StartHost(within(t), c)
+	h, err := harness.StartHost(within.Context(t), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +188,7 @@ func call(t testing.TB, h *harness.Host, tool string, args map[string]any) harne
 // callOnce calls a tool, which must answer.
 func callOnce(t testing.TB, h *harness.Host, tool string, args map[string]any) harness.Answer {
 	t.Helper()
-	a, err := h.Call(within(t), tool, args)
+	a, err := h.Call(within.Context(t), tool, args)
 	if err != nil {
 		t.Fatalf("%s: %v", tool, err)
 	}

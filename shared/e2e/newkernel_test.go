@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/e2e/harness"
@@ -106,7 +105,7 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 		want := valueOf(l, "whole")
 		for n, c := range strikes {
 			for _, saves := range []bool{false, true} {
-				if saves != likeColab(s) && !longSuites() { // half on each stack
+				if saves != (s.Name == "old") { // half on each stack
 					continue
 				}
 				name := fmt.Sprintf("run %d %t", n, saves)
@@ -132,48 +131,4 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 			t.Errorf("the kept variables of %d finished runs were not deleted", len(left))
 		}
 	})
-}
-
-// If keeping is switched off, a run that lost its variables stops and says what to do.
-func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	l := newLabOn(t, stacks.Old(t), "2s", "RELAY_KEEP_MB=0")
-	for done := int64(0); done <= 10; { // until the end of the first round is recorded
-		first := call(t, l.host, "run_chunked_operation", gathered("sum"))
-		if done = first.Int("completed"); first.IsError {
-			t.Fatal(first.Text)
-		}
-	}
-	untilDone(t, l, "save_kernel_state", map[string]any{"name": "after some"})
-	l.newVM()
-	if a := quick(t, l.host, "1"); !strings.Contains(firstLine(a.Text), "restore_kernel_state") || !strings.Contains(firstLine(a.Text), `"after some"`) {
-		t.Errorf("the warning of a new kernel: %s", firstLine(a.Text))
-	}
-	lost := untilDone(t, l, "run_chunked_operation", gathered("sum"))
-	want(t, lost, map[string]any{"success": false, "status": "variables_lost"})
-	for _, word := range []string{"grid, seen, total, trail", `"after some"`, "restore_kernel_state", `on_change="restart"`, `"continue"`} {
-		if head, _, _ := strings.Cut(lost.Text, " iterations done"); !strings.Contains(head, word) {
-			t.Errorf("the head lacks %q: %s", word, lost.Text)
-		}
-	}
-	// A state from before the run does not contain its variables.
-	other := gathered("other")
-	call(t, l.host, "run_chunked_operation", other)
-	l.killKernel()
-	if a := finishRun(l, other); a.Error() == "variables_lost" {
-		other["on_change"] = "restart"
-		call(t, l.host, "run_chunked_operation", other)
-		delete(other, "on_change")
-	}
-	if a := finishRun(l, other); a.IsError {
-		t.Errorf("with restart: %s", a.Text)
-	}
-	restore(l, "after some")
-	if a := finishRun(l, gathered("sum")); a.IsError {
-		t.Errorf("after the restore: %s", a.Text)
-	}
-	if a, b := valueOf(l, "sum"), valueOf(l, "other"); a != b {
-		t.Errorf("the restored run gives %s, the restarted one %s", a, b)
-	}
 }

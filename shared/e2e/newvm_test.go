@@ -11,38 +11,28 @@ import (
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
-// TestNewVMAtTheSameDomainNeedsNoEdit kills the executor and starts another one with the
-// same domain and secret in other folders.
+// A VM at the tunnel's address ends, and another one with the same domain and secret takes its
+// place: the same relay uses it without a new pairing, and says so.
 func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	for name, restarted := range map[string]bool{"the relay stays": false, "the relay is restarted": true} {
-		t.Run(name, func(t *testing.T) {
-			l, vms, first := pairedOnce(t)
-			paired := pairings(t, l)
-			h := l.host()
-			want(t, quick(t, h, "kept = 1\nkept"), map[string]any{"success": true, "result": "1", "warning": nil})
+	l, vms, first := pairedOnce(t)
+	paired := pairings(t, l)
+	h := l.host()
+	want(t, quick(t, h, "kept = 1\nkept"), map[string]any{"success": true, "result": "1", "warning": nil})
 
-			first.Kill()
-			refuseBinds(t, vms.edge, 1) // for ngrok the dead VM is online for a while
-			if restarted {
-				h.Close()
-				h = l.host()
-			}
-			second := vms.newVM()
-			if second.Ready.URL != first.Ready.URL || second.Ready.InstanceID == first.Ready.InstanceID {
-				t.Fatalf("first VM %+v, second %+v: want the same URL and different instances", first.Ready, second.Ready)
-			}
-			a := quick(t, h, "'kept' in globals()")
-			want(t, a, map[string]any{"success": true, "result": "False"})
-			saysNewVM(t, a)
-			want(t, quick(t, h, "2"), map[string]any{"success": true, "warning": nil})
-			if pairings(t, l) != paired {
-				t.Error("the list of runtimes changed")
-			}
-		})
+	first.Kill()
+	second := vms.newVM()
+	if second.Ready.URL != first.Ready.URL || second.Ready.InstanceID == first.Ready.InstanceID || second.Ready.URL == second.Ready.LocalURL {
+		t.Fatalf("first VM %+v, second %+v: want the same URL of the tunnel and different instances", first.Ready, second.Ready)
+	}
+	a := quick(t, h, "'kept' in globals()")
+	want(t, a, map[string]any{"success": true, "result": "False"})
+	saysNewVM(t, a)
+	want(t, quick(t, h, "2"), map[string]any{"success": true, "warning": nil})
+	if pairings(t, l) != paired {
+		t.Error("the list of runtimes changed")
 	}
 }
 
@@ -58,12 +48,12 @@ func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
 	asked := vms.edge.Requests()
 	var calling sync.WaitGroup
 	calling.Go(func() {
-		a, err := h.Call(within(t), "run_code_quick", map[string]any{"code": "open('ran', 'w')"})
+		a, err := h.Call(within.Context(t), "run_code_quick", map[string]any{"code": "open('ran', 'w')"})
 		if err != nil || a.Error() != "new_instance" || !strings.Contains(a.Text, "setup code again") {
 			t.Errorf("the call between: %v %s", err, a.Text)
 		}
 	})
-	err := harness.Poll(within(t), func() (bool, error) { return vms.edge.Requests() > asked, nil })
+	err := harness.Poll(within.Context(t), func() (bool, error) { return vms.edge.Requests() > asked, nil })
 	if err != nil {
 		t.Errorf("the call made no request: %v", err)
 	}
@@ -87,21 +77,6 @@ func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 	first := vms.newVM()
 	l.relay("pair", first.Ready.URL)
 	return l, vms, first
-}
-
-// TestNewVMBehindCOLABURLIsReported uses a host whose settings contain the URL.
-func TestNewVMBehindCOLABURLIsReported(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	vms := colab{t, ngroktest.Start(t), secret, []string{"--domain", "fixed.ngrok-free.app"}}
-	home := harness.HostConfig{Dir: t.TempDir()}
-	first := vms.newVM()
-	h := startHost(t, first.Ready.URL, home)
-	want(t, quick(t, h, "1"), map[string]any{"success": true, "warning": nil})
-	h.Close()
-	first.Kill()
-	vms.newVM()
-	saysNewVM(t, quick(t, startHost(t, first.Ready.URL, home), "2"))
 }
 
 // saysNewVM fails if an answer does not warn of a new kernel on a new VM.

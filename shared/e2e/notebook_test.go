@@ -16,11 +16,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // validator checks notebooks with nbformat, in one Python process.
@@ -105,7 +105,7 @@ func (d desk) cell(id string) map[string]any {
 func (d desk) done(pairs ...any) harness.Answer {
 	d.t.Helper()
 	a := d.call("run_notebook", pairs...)
-	for deadline := time.Now().Add(time.Minute); a.Fields["can_continue"] == true && !a.IsError && time.Now().Before(deadline); {
+	for tries := 0; a.Fields["can_continue"] == true && !a.IsError && tries < 100; tries++ {
 		a = d.call("run_notebook", pairs...)
 	}
 	return a
@@ -196,7 +196,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 		t.Errorf("next_command %s", next)
 	}
 	var got map[string]any
-	must(t, harness.Poll(within(t), func() (bool, error) {
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		if got = d.cell(id); strings.Contains(fmt.Sprint(got["outputs"]), "begun") {
 			return true, nil
 		}
@@ -213,7 +213,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 	}
 	d.call("update_cell", "cellId", id, "find", "who? ", "content", "name? ")
 	must(t, os.WriteFile(signal, nil, 0o600))
-	must(t, harness.Poll(within(t), func() (bool, error) {
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		a = d.call("run_code_cell", "cellId", id)
 		return a.String("status") == "waiting_for_input", nil
 	}))
@@ -222,7 +222,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 		t.Errorf("next_command %s", next)
 	}
 	want(t, call(t, h, "provide_input", map[string]any{"execution_id": a.String("execution_id"), "text": "Ada"}), map[string]any{"success": true})
-	must(t, harness.Poll(within(t), func() (bool, error) {
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		a = d.call("run_code_cell", "cellId", id)
 		return a.String("status") == "succeeded", nil
 	}))
@@ -250,7 +250,7 @@ func TestARunOfANotebookTellsItsProgress(t *testing.T) {
 	d.call("add_code_cell", "code", fmt.Sprintf("#@title Wait\nimport os, time\nprint('waiting', flush=True)\nwhile not os.path.exists(%q): time.sleep(.01)", signal))
 	d.call("add_code_cell", "code", "'end'")
 	var a harness.Answer
-	must(t, harness.Poll(within(t), func() (bool, error) {
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		a = d.call("run_notebook", "retries", 1, "cell_timeout_seconds", 60)
 		return strings.Contains(fmt.Sprint(a.Fields["current"]), "index:1"), nil
 	}))
@@ -283,71 +283,4 @@ func pictureOf(t *testing.T, bytesOf int) string {
 	var b bytes.Buffer
 	must(t, png.Encode(&b, img))
 	return base64.StdEncoding.EncodeToString(b.Bytes())
-}
-
-// A large notebook is read and edited within a second of processor time and 200 MB.
-func TestALargeNotebookIsReadAndEditedInASecond(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	picture := pictureOf(t, 750<<10)
-	for name, make := range map[string]func(i int) (cell string, more bool){
-		"50 MB of pictures": func(i int) (string, bool) {
-			return fmt.Sprintf(`{"cell_type":"code","execution_count":1,"id":"c%d","metadata":{},"outputs":[{"output_type":"display_data","metadata":{},"data":{"image/png":%q,"text/plain":"<Figure>"}}],"source":["plot(%d)"]}`, i, picture, i), i < 50
-		},
-		"10,000 cells": func(i int) (string, bool) {
-			return fmt.Sprintf(`{"cell_type":"code","execution_count":1,"id":"c%d","metadata":{},"outputs":[{"output_type":"stream","name":"stdout","text":["%d\n"]}],"source":["print(%d)"]}`, i, i, i), i < 9_999
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, "large.ipynb")
-			var b bytes.Buffer
-			b.WriteString(`{"cells":[`)
-			for i := 0; ; i++ {
-				cell, more := make(i)
-				b.WriteString(cell)
-				if !more {
-					break
-				}
-				b.WriteString(",\n")
-			}
-			b.WriteString(`],"metadata":{},"nbformat":4,"nbformat_minor":5}`)
-			must(t, os.WriteFile(path, b.Bytes(), 0o600))
-			t.Logf("%d MB", b.Len()>>20)
-			h := startHost(t, "http://127.0.0.1:1", harness.HostConfig{Dir: dir})
-			idle, err := harness.MemoryOf(h.PID())
-			must(t, err)
-			for _, step := range []struct {
-				tool string
-				args map[string]any
-			}{
-				{"get_cells", map[string]any{}},
-				{"get_cells", map[string]any{"query": "/\\(1[0-9]\\)/"}},
-				{"get_cells", map[string]any{"cellId": "c7"}},
-				{"update_cell", map[string]any{"cellId": "c7", "content": "changed"}},
-			} {
-				step.args["notebook_path"] = path
-				took := time.Hour // the least of some calls
-				for try := 0; took > time.Second && try < 3; try++ {
-					before, err := harness.CPUOf(h.PID())
-					must(t, err)
-					if a := call(t, h, step.tool, step.args); a.IsError {
-						t.Fatalf("%s: %.300s", step.tool, a.Text)
-					}
-					after, err := harness.CPUOf(h.PID())
-					must(t, err)
-					took = min(took, after-before)
-				}
-				now, err := harness.MemoryOf(h.PID())
-				must(t, err)
-				t.Logf("%s: %s, %.0f MiB (idle %.0f)", step.tool, took, now.Peak, idle.Peak)
-				if took > time.Second {
-					t.Errorf("%s took %s", step.tool, took)
-				}
-				if now.Peak > 200 {
-					t.Errorf("%s: the relay took %.0f MiB", step.tool, now.Peak)
-				}
-			}
-		})
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // forging is a cell that displays what the relay's own code in the kernel reports, and spoils what
@@ -52,7 +53,7 @@ func TestManyCallsAtOnceOnANotebookThatForges(t *testing.T) {
 			default:
 				args["content"] = fmt.Sprint("text ", n)
 			}
-			a, err := hosts[n%2].Call(within(t), tool, args)
+			a, err := hosts[n%2].Call(within.Context(t), tool, args)
 			switch {
 			case err != nil:
 				t.Error(err)

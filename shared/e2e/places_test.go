@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"crypto/ecdh"
 	"encoding/base64"
 	"encoding/hex"
@@ -83,18 +82,4 @@ func keysIn(text string) (keys [][]byte) {
 		}
 	}
 	return keys
-}
-
-func TestPrivateKeysAreFound(t *testing.T) {
-	private, err := ecdh.X25519().NewPrivateKey(bytes.Repeat([]byte{7}, 32))
-	must(t, err)
-	public := base64.RawURLEncoding.EncodeToString(private.PublicKey().Bytes())
-	for _, text := range []string{hex.EncodeToString(private.Bytes()), base64.StdEncoding.EncodeToString(private.Bytes()), `{"k":"` + base64.RawURLEncoding.EncodeToString(private.Bytes()) + `"}`} {
-		if len(privateKeys([]byte(text), []string{public})) == 0 {
-			t.Errorf("not found in %s", text)
-		}
-	}
-	if len(privateKeys([]byte(public), []string{public})) > 0 {
-		t.Error("a public key counts as a private one")
-	}
 }

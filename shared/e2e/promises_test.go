@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/stacks"
@@ -28,7 +30,7 @@ func TestAWrongSecretIsSaid(t *testing.T) {
 }
 
 func TestAKernelsVariablesAreSavedAndRestored(t *testing.T) {
-	e, h := pair(t, stacks.Old(t))
+	_, h := pair(t, stacks.Old(t))
 	saved := map[string]any{"name": "kept"}
 	want(t, quick(t, h, "rows = [{'n': n} for n in range(3)]\ndef double(n): return 2 * n"), map[string]any{"success": true})
 	want(t, call(t, h, "save_kernel_state", saved), map[string]any{"success": true, "status": "saved"})
@@ -36,7 +38,6 @@ func TestAKernelsVariablesAreSavedAndRestored(t *testing.T) {
 	want(t, quick(t, h, "'rows' in globals()"), map[string]any{"result": "False"})
 	want(t, call(t, h, "restore_kernel_state", saved), map[string]any{"success": true, "status": "restored"})
 	want(t, quick(t, h, "rows, double(21)"), map[string]any{"result": "([{'n': 0}, {'n': 1}, {'n': 2}], 42)"})
-	must(t, awaitIdle(e))
 }
 
 func TestADamagedStateIsNotUnpickled(t *testing.T) {
@@ -112,9 +113,12 @@ func TestAFolderTravelsBothWays(t *testing.T) {
 // Whoever carries an answer cannot forge it, and the code of the call ran once.
 func TestAForgedAnswerIsNotBelieved(t *testing.T) {
 	u := newTunnel(t, "5s")
+	old, _ := u.before(isSubmit)
 	for what, change := range map[string]func(message) message{
 		"a bit of the tag":  func(m message) message { m.body = flipped(m.body, -1); return m },
 		"another Signature": func(m message) message { return headerFlip(m, "Signature") },
+		"an earlier answer": func(message) message { return old.answer },
+		"an earlier body":   func(m message) message { m.body = old.answer.body; return m },
 		"another status":    func(m message) message { m.status = http.StatusAccepted; return m },
 		"an answer of nobody": func(message) message {
 			return message{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"status":"succeeded","result":"forged"}`)}
@@ -123,6 +127,49 @@ func TestAForgedAnswerIsNotBelieved(t *testing.T) {
 		u.refused(what, "runs.append(1)", isSubmit, func(m *middleman, request message) message { return change(m.forward(request)) }, "bad_answer", "not_executor")
 		if ran := u.ran(); ran != "[1]" {
 			t.Errorf("%s: the code ran %s, want once, whatever came back", what, ran)
+		}
+	}
+}
+
+// A part of a file that was changed on the way is not written: the file arrives whole, or not at all.
+func TestAChangedPartOfAFileIsNotWritten(t *testing.T) {
+	u := newTunnel(t, "5s")
+	local, remote := filepath.Join(u.dir, "file.bin"), filepath.Join(u.vm.Config.Dir, "file.bin")
+	sum := bigFile(t, local, 300_000)
+	isPart := func(m message) bool {
+		return m.method == http.MethodGet && m.path == contract.PathContent || m.method == http.MethodPut && strings.HasPrefix(m.path, contract.PathUploads)
+	}
+	for _, always := range []bool{true, false} {
+		for tool, args := range map[string]map[string]any{
+			"upload_to_colab":     {"local_path": local, "remote_path": fmt.Sprint("up ", always)},
+			"download_from_colab": {"remote_path": "file.bin", "local_filename": fmt.Sprint("down ", always)},
+		} {
+			arrives := filepath.Join(u.dir, "saved", fmt.Sprint("down ", always))
+			if tool == "upload_to_colab" {
+				arrives = filepath.Join(u.vm.Config.Dir, fmt.Sprint("up ", always))
+			} else {
+				bigFile(t, remote, 300_000)
+			}
+			var met atomic.Bool
+			u.during(tool, isPart, func(m *middleman, request message) message {
+				if !always && met.Swap(true) {
+					return m.forward(request)
+				}
+				if request.method == http.MethodPut {
+					request.body = flipped(request.body, -1)
+					return m.forward(request)
+				}
+				answer := m.forward(request)
+				answer.body = flipped(answer.body, -1)
+				return answer
+			}, tool, args)
+			if _, err := os.Stat(arrives); always && !os.IsNotExist(err) {
+				t.Errorf("%s, each part changed: %s exists: %v", tool, arrives, err)
+			}
+			want(t, call(t, u.host, tool, args), map[string]any{"success": true, "sha256": sum})
+			if got := fileDigest(t, arrives); got != sum {
+				t.Errorf("%s: the SHA-256 is %s, want %s", tool, got, sum)
+			}
 		}
 	}
 }
@@ -144,6 +191,8 @@ func TestTheTunnelSeesNeitherSecretNorContent(t *testing.T) {
 	want(t, call(t, h, "download_from_colab", map[string]any{"remote_path": s.marks["name of a file"], "local_filename": "back"}), map[string]any{"success": true})
 	a := quick(t, h, fmt.Sprintf("print(%s) # %s", spelled(s.mark("output")), s.mark("code")))
 	want(t, a, map[string]any{"stdout": s.marks["output"] + "\n"})
+	call(t, h, "list_colab_files", map[string]any{"path": s.mark("name of a folder")})
+	call(t, h, "inspect_variable", map[string]any{"name": s.mark("name of a variable")})
 	h.Close()
 	w.Close()
 	delete(s.marks, "local name") // it stays on the laptop

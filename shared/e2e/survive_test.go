@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // counting prints n lines, one every pause seconds.
@@ -139,7 +140,7 @@ func TestKilledExecutorLeavesNoOrphanAndLosesNoResult(t *testing.T) {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	err := harness.Poll(within(t), func() (bool, error) {
+	err := harness.Poll(within.Context(t), func() (bool, error) {
 		return ended(pid), nil
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // vmUser is a person who starts VMs by Google's API, which colabapitest imitates. The VM's
@@ -26,7 +27,7 @@ type vmUser struct {
 }
 
 func (u *vmUser) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(within(u.t), binaries.Relay, args...)
+	cmd := exec.CommandContext(within.Context(u.t), binaries.Relay, args...)
 	cmd.Dir = u.dir
 	cmd.Env = append(u.google.Env(), "PATH="+u.t.TempDir(), "HOME="+u.dir, "XDG_CONFIG_HOME="+u.dir+"/config", "XDG_CACHE_HOME="+u.dir+"/cache", "XDG_DATA_HOME="+u.dir+"/data")
 	return cmd
@@ -64,7 +65,7 @@ func (u *vmUser) login() {
 	for lines := bufio.NewScanner(errs); lines.Scan(); {
 		said.WriteString(lines.Text() + "\n")
 		if page := link.FindString(lines.Text()); page != "" {
-			if err := u.google.Approve(within(u.t), page); err != nil {
+			if err := u.google.Approve(within.Context(u.t), page); err != nil {
 				u.t.Error(err)
 			}
 		}
@@ -123,7 +124,7 @@ func TestAVMOfGooglesAPIIsUsedByCommandsAndTools(t *testing.T) {
 		t.Errorf("status printed %q", out)
 	}
 	u.google.TokensExpireAfter(3)
-	h, err := harness.StartHost(within(t), harness.HostConfig{Binary: binaries.Relay, Dir: u.dir, Env: append(u.google.Env(), "RELAY_HOLD=20s", "XDG_CONFIG_HOME="+u.dir+"/config", "XDG_DATA_HOME="+u.dir+"/data")})
+	h, err := harness.StartHost(within.Context(t), harness.HostConfig{Binary: binaries.Relay, Dir: u.dir, Env: append(u.google.Env(), "RELAY_HOLD=20s", "XDG_CONFIG_HOME="+u.dir+"/config", "XDG_DATA_HOME="+u.dir+"/data")})
 	if err != nil {
 		t.Fatal(err)
 	}

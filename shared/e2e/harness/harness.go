@@ -80,8 +80,6 @@ type ExecutorConfig struct {
 	Listen string   // default: a free port of loopback
 	Env    []string // added to a minimal environment
 	Args   []string // added to the flags
-	// ClockOffset is by how much its wall clock differs from the machine's; see SetClock.
-	ClockOffset time.Duration
 }
 
 // Executor is a running executor.
@@ -130,7 +128,7 @@ func StartExecutor(ctx context.Context, c ExecutorConfig) (*Executor, error) {
 	}
 	e.cmd.Stdout, e.cmd.Stderr = e.Output, e.Output
 	began := time.Now()
-	if err := start(e.cmd, c.ClockOffset, e.cmd.Start); err != nil {
+	if err := e.cmd.Start(); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -147,14 +145,6 @@ func StartExecutor(ctx context.Context, c ExecutorConfig) (*Executor, error) {
 
 // readyLimit bounds the start of an executor and its kernel, on a busy computer.
 const readyLimit = 5 * time.Minute
-
-// start starts a program by the function, with the machine's clock or with its own.
-func start(cmd *exec.Cmd, clockOffset time.Duration, by func() error) error {
-	if clockOffset == 0 {
-		return by()
-	}
-	return startWithClock(cmd, clockOffset, by)
-}
 
 func (e *Executor) awaitReady(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)

@@ -29,8 +29,6 @@ type HostConfig struct {
 	// Initialize makes the host use the newest revision of MCP that has initialize, instead
 	// of the newest one.
 	Initialize bool
-	// ClockOffset is by how much the relay's wall clock differs from the machine's; see SetClock.
-	ClockOffset time.Duration
 }
 
 // form makes a function the client's handler of forms.
@@ -77,8 +75,7 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 		options = append(options, client.WithElicitationHandler(form(c.Form)))
 	}
 	h.client = client.NewClient(stdio, options...)
-	err := start(h.cmd, c.ClockOffset, func() error { return h.client.Start(context.WithoutCancel(ctx)) })
-	if err != nil {
+	if err := h.client.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("starting the relay: %w", err)
 	}
 	if c.Progress != nil {
