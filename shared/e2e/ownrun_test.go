@@ -247,7 +247,7 @@ func TestARunThatContinuesOnAnotherVMSaysWhoseVariablesItLoaded(t *testing.T) {
 	l.newVM()
 	said := 0
 	for range 60 {
-		a := call(t, l.host, "run_chunked_operation", map[string]any{"checkpoint_name": "moved"})
+		a := callOnce(t, l.host, "run_chunked_operation", map[string]any{"checkpoint_name": "moved"})
 		said += strings.Count(a.Text, "come from another VM")
 		if a.Fields["status"] == "finished" {
 			break

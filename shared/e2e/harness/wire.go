@@ -26,7 +26,6 @@ type Wire struct {
 	conns map[net.Conn]bool
 	cuts  []int64 // the remaining totals at which connections are closed
 	done  int
-	seen  func(down int64) // or nil
 	ended sync.WaitGroup
 }
 
@@ -63,15 +62,6 @@ func (w *Wire) CutAt(totals ...int64) {
 		n.Store(0)
 	}
 	w.cuts, w.done = totals, 0
-}
-
-// Watch calls seen after each piece that passed in either direction, with the bytes that have come
-// from the target since CutAt.
-// The calls come one after another. During a call, all connections are held up.
-func (w *Wire) Watch(seen func(down int64)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen = seen
 }
 
 // Passed returns the bytes sent to the target (up) and from it (down) since CutAt, and how
@@ -142,20 +132,11 @@ func (w *Wire) copy(to io.WriteCloser, from net.Conn, passed *atomic.Int64, seen
 				return
 			}
 			passed.Add(int64(n))
-			w.watched()
 			w.cutWhenDue()
 		}
 		if err != nil {
 			return
 		}
-	}
-}
-
-func (w *Wire) watched() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.seen != nil {
-		w.seen(w.down.Load())
 	}
 }
 
