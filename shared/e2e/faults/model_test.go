@@ -53,26 +53,6 @@ func TestTheModelRefusesEventsThatAreMissingDoubledOrChanged(t *testing.T) {
 	}
 }
 
-func TestTheModelRefusesIterationsThatRanTwiceUnlessAStateWasRestored(t *testing.T) {
-	for name, c := range map[string]struct {
-		ran, restores int
-		done          int64
-		refused       bool
-	}{
-		"once":                    {1, 0, 2, false},
-		"twice":                   {2, 0, 2, true},
-		"twice, one restore":      {2, 1, 2, false},
-		"three times, one":        {3, 1, 2, true},
-		"three times, two":        {3, 2, 2, false},
-		"recorded, and never ran": {1, 1, 3, true},
-	} {
-		ledger := map[string]int{"iter x 1.1 0": 1, "iter x 1.1 1": c.ran, "iter x 2.2 1": 1, "iter y 1.1 0": 9}
-		if err := (&chunkedRun{name: "x"}).checkRan(c.done, ledger, c.restores); (err != nil) != c.refused {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestOutputMayBeMissingOnlyWhereAGapSaysSo(t *testing.T) {
 	gap := "[… 8 bytes are not in the log on the VM …]\n"
 	for name, c := range map[string]struct {
