@@ -31,7 +31,7 @@ func fold() (total int) {
 func TestARunIsFinishedOnASecondVMAfterItsStateIsRestored(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
-	l := newLab(t, "2s")
+	l := newLab(t, "5s")
 	run := map[string]any{"setup_code": foldSetup, "loop_code": foldLoop, "n_iterations": foldSteps, "batch_size": 10, "checkpoint_name": "moving"}
 	save := map[string]any{"name": "moving"}
 	until := func(least, below int64) {

@@ -1,14 +1,13 @@
 package e2e
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
@@ -17,47 +16,33 @@ import (
 	"colabrelay/shared/within"
 )
 
-// viaEdge starts an executor behind the loopback ngrok edge.
-func viaEdge(t *testing.T, edge *ngroktest.Edge, s stacks.Stack) *harness.Executor {
-	t.Helper()
-	return startExecutor(t, harness.ExecutorConfig{Python: s.Python, Env: []string{
-		"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile,
-	}})
-}
-
 func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	edge := ngroktest.Start(t)
-	e := viaEdge(t, edge, stacks.Old(t))
-	h := startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}})
-	beginning, a := begin(t, h, countingAfter("dropped", 80, 0.1), "line 0\n")
-	ctx, cancel := context.WithCancel(t.Context())
-	dropped := make(chan int)
-	go func() {
-		n := 0
-		tick := time.NewTicker(700 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				edge.DropSessions()
-				if n++; n == 1 {
-					_ = os.WriteFile(filepath.Join(e.Config.Dir, "dropped"), nil, 0o600)
-				}
-			case <-ctx.Done():
-				dropped <- n
-				return
+	e := startExecutor(t, harness.ExecutorConfig{Env: []string{
+		"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile,
+	}})
+	beginning, a := begin(t, startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}}), untilStopped, "line 0\n")
+	h := startHost(t, e.Ready.URL, harness.HostConfig{})
+	want(t, call(t, h, "check_colab_connection", nil), map[string]any{"success": true})
+	var drops sync.WaitGroup
+	drops.Go(func() {
+		for range 5 {
+			logins := len(edge.Auths())
+			edge.DropSessions()
+			if err := harness.Poll(within.Context(t), func() (bool, error) { return len(edge.Auths()) > logins && edge.Online(edge.URL()), nil }); err != nil {
+				t.Error(err)
 			}
 		}
-	}()
+		if err := os.WriteFile(filepath.Join(e.Config.Dir, "stop"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	})
 	rest, last := follow(t, h, a.String("execution_id"), a.Int("next_offset"))
-	cancel()
-	if n := <-dropped; n < 3 {
-		t.Errorf("only %d sessions were dropped", n)
-	}
+	drops.Wait()
 	want(t, last, map[string]any{"status": "succeeded"})
-	if got := beginning + rest; got != lines(80) {
+	if got := beginning + rest; got != lines(strings.Count(got, "\n")) {
 		t.Errorf("output across the drops = %q", got)
 	}
 }

@@ -85,11 +85,11 @@ func (m measured) bothWays(t *testing.T, local string, check func(tool string, c
 }
 
 const (
-	smallFiles = 2000
-	// mostFolderRequests is for the first smallFiles: two batches of contract.MaxBatchFiles, two
-	// pages of a listing or one manifest, and a few more. Each further thousand takes one of
-	// both. Smaller batches or pages, or a request for each file, exceed it.
-	mostFolderRequests = 7
+	smallFiles = 1000
+	// mostFolderRequests is for smallFiles: a batch of contract.MaxBatchFiles, a page of a listing
+	// or one manifest, and a few more. Smaller batches or pages, or a request for each file,
+	// exceed it.
+	mostFolderRequests = 5
 	// mostConnections is for any transfer: as many as travel at once, and two to spare. A
 	// connection for each part or batch exceeds it.
 	mostConnections = 10

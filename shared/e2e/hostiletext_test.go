@@ -95,7 +95,7 @@ func TestNoToolShowsEscapes(t *testing.T) {
 				if len(tool.InputSchema.Required) > 0 && hostileArguments[tool.Name] == nil {
 					t.Errorf("%s is called without arguments", tool.Name)
 				}
-				a := call(t, h, tool.Name, hostileArguments[tool.Name])
+				a := callOnce(t, h, tool.Name, hostileArguments[tool.Name])
 				wantPlain(t, tool.Name, a.Text)
 				eachString(a.Fields, func(s string) { wantPlain(t, tool.Name+"'s fields", s) })
 				if a.Error() == "bad_request" && hostileArguments[tool.Name] != nil {
@@ -156,7 +156,7 @@ func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
 			}
 			seen := 0
 			for _, tool := range tools {
-				a := call(t, h, tool.Name, hostileArguments[tool.Name])
+				a := callOnce(t, h, tool.Name, hostileArguments[tool.Name])
 				if a.Fields != nil {
 					t.Errorf("%s answers with JSON", tool.Name)
 				}

@@ -179,7 +179,7 @@ func pair(t testing.TB, s stacks.Stack) (*harness.Executor, *harness.Host) {
 func call(t testing.TB, h *harness.Host, tool string, args map[string]any) harness.Answer {
 	t.Helper()
 	a := callOnce(t, h, tool, args)
-	for tries := 1; a.Error() == "timeout" && tries < 20; tries++ {
+	for limit := within.Context(t); a.Error() == "timeout" && limit.Err() == nil; {
 		a = callOnce(t, h, tool, args)
 	}
 	return a

@@ -67,11 +67,11 @@ func TestADamagedStateIsNotUnpickled(t *testing.T) {
 // uninterrupted run.
 func TestAChunkedRunLivesThroughTheEndOfItsKernel(t *testing.T) {
 	l := borrowLab(t, "1s", "RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100")
-	const n = 60
+	const n = 2000 // more than there will be until the kill
 	run := map[string]any{
 		"setup_code":   "import os, time\ntotal = 7",
-		"loop_code":    "while i == 40 and not os.path.exists('killed'): time.sleep(.01)\ntotal = (total * 31 + i) % 1_000_003\ntime.sleep(.05)\nresult = total",
-		"n_iterations": n, "batch_size": 5, "checkpoint_name": "killed",
+		"loop_code":    "total = (total * 31 + i) % 1_000_003\nif not os.path.exists('killed'): time.sleep(.02)\nresult = total",
+		"n_iterations": n, "batch_size": 50, "checkpoint_name": "killed",
 	}
 	for kept := []string(nil); len(kept) == 0; {
 		if a := call(t, l.host, "run_chunked_operation", run); a.IsError {
@@ -112,7 +112,7 @@ func TestAFolderTravelsBothWays(t *testing.T) {
 
 // Whoever carries an answer cannot forge it, and the code of the call ran once.
 func TestAForgedAnswerIsNotBelieved(t *testing.T) {
-	u := newTunnel(t, "5s")
+	u := newTunnel(t, "30s")
 	old, _ := u.before(isSubmit)
 	for what, change := range map[string]func(message) message{
 		"a bit of the tag":  func(m message) message { m.body = flipped(m.body, -1); return m },
@@ -133,7 +133,7 @@ func TestAForgedAnswerIsNotBelieved(t *testing.T) {
 
 // A part of a file that was changed on the way is not written: the file arrives whole, or not at all.
 func TestAChangedPartOfAFileIsNotWritten(t *testing.T) {
-	u := newTunnel(t, "5s")
+	u := newTunnel(t, "30s")
 	local, remote := filepath.Join(u.dir, "file.bin"), filepath.Join(u.vm.Config.Dir, "file.bin")
 	sum := bigFile(t, local, 300_000)
 	isPart := func(m message) bool {

@@ -84,10 +84,22 @@ func TestInterruptExecutionStopsARun(t *testing.T) {
 
 func TestKernelDeathIsReportedAndTheNextCallWorks(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		_, h := pair(t, s)
+		e, h := pair(t, s)
 		quick(t, h, "gone = 1")
-		// During the pause, ZeroMQ's thread in the kernel sends what was flushed.
-		a := quick(t, h, "import os, time\nprint('last words', flush=True)\ntime.sleep(.3)\nos.kill(os.getpid(), 9)")
+		answered := make(chan harness.Answer, 1)
+		go func() {
+			a, _ := h.Call(t.Context(), "run_code_quick", map[string]any{"code": "import os, time\nprint('last words', flush=True)\nwhile not os.path.exists('read'): time.sleep(.01)\nos.kill(os.getpid(), 9)"})
+			answered <- a
+		}()
+		c := relayClient(t, e)
+		within.Until(t, "the executor has the output", func() bool {
+			list, err := c.List(t.Context(), 1)
+			must(t, err)
+			x, err := c.Execution(t.Context(), list.Executions[0].ExecutionID, 0, 0, 0)
+			return err == nil && len(x.Events) == 1 && x.Events[0].Text == "last words\n"
+		})
+		must(t, os.WriteFile(filepath.Join(e.Config.Dir, "read"), nil, 0o600))
+		a := within.Receive(t, "the answer", answered)
 		want(t, a, map[string]any{"success": false, "status": "kernel_died", "stdout": "last words\n"})
 		if !strings.Contains(a.Text, "SIGKILL") {
 			t.Errorf("no reason: %s", a.Text)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -86,7 +85,7 @@ func (p *Pool) start(python, dir string) (*Executor, error) {
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
 	return StartExecutor(ctx, ExecutorConfig{Binary: p.Binary, Python: python, Dir: dir, Secret: p.Secret, Env: []string{"TMPDIR=" + temp}})
 }
