@@ -17,8 +17,6 @@ import (
 var pageURL = regexp.MustCompile(`https://colab\.research\.google\.com/\S+`)
 
 func TestOneCommandPairsTheVMOfColabsPage(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
 	p := newColabPage(t)
 	var out, errs harness.Output
 	cmd := exec.CommandContext(within.Context(t), binaries.Relay, "page", "open", "--no-browser", "--start-executor", "--json")

@@ -17,14 +17,15 @@ import (
 type laptop struct {
 	t   *testing.T
 	dir string
+	env []string // for commands, beside that of newLaptop
 }
 
-func newLaptop(t *testing.T) laptop { return laptop{t, t.TempDir()} }
+func newLaptop(t *testing.T) laptop { return laptop{t: t, dir: t.TempDir()} }
 
 func (l laptop) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(within.Context(l.t), binaries.Relay, args...)
 	cmd.Dir = l.dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_CONFIG_HOME=" + l.dir + "/config", "XDG_CACHE_HOME=" + l.dir + "/cache", "XDG_DATA_HOME=" + l.dir + "/data"}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_CONFIG_HOME=" + l.dir + "/config", "XDG_CACHE_HOME=" + l.dir + "/cache", "XDG_DATA_HOME=" + l.dir + "/data"}, l.env...)
 	return cmd
 }
 
