@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"colabrelay/shared/e2e/harness"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
