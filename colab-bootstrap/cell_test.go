@@ -109,28 +109,6 @@ func TestTheFormsDomainPrecedesTheSecretAndNeedsAToken(t *testing.T) {
 	}
 }
 
-func TestAnotherTunnelNeedsNoSecretsOfNgrok(t *testing.T) {
-	tier.Long(t)
-	r, _ := serve(t, standIn)
-	v := newVM(t, r)
-	v.env["EXECUTOR_SECRET"] = testSecret
-	v.fill("FLAGS", `"--tunnel=cloudflared"`)
-	if out := v.run(); out != "stand-in executor runs" {
-		t.Errorf("the cell showed:\n%s", out)
-	}
-}
-
-func TestTheCellReplacesAnOlderExecutor(t *testing.T) {
-	tier.Long(t)
-	r, _ := serve(t, standIn)
-	v := newVM(t, r)
-	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
-	write(t, filepath.Join(v.dir, "executor"), "an older one")
-	if out := v.run(); out != "stand-in executor runs" {
-		t.Errorf("the cell showed:\n%s", out)
-	}
-}
-
 // refused runs the cell, which must print one line and leave no file behind.
 func (v *vm) refused(says ...string) {
 	v.t.Helper()
@@ -165,7 +143,6 @@ func TestTheCellRefusesInOneLine(t *testing.T) {
 		says    string
 	}{
 		"wrong digest":       {other, "not the file that this cell expects (its SHA-256 differs)"},
-		"missing release":    {missing, "the server does not have it"},
 		"unreachable server": {unreachable, "the server can't be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,10 +199,7 @@ func TestCellRefusesValuesThatPythonCouldReadAsCode(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*Release){
 		"quote in URL":     func(r *Release) { r.Releases = `https://example.com/"+x+"` },
-		"no URL":           func(r *Release) { r.Releases = "releases" },
 		"quote in version": func(r *Release) { r.Version = `v1"` },
-		"no version":       func(r *Release) { r.Version = "" },
-		"short digest":     func(r *Release) { r.SHA256AMD64 = "00" },
 		"no digest":        func(r *Release) { r.SHA256ARM64 = "" },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // container is a folder in which the test does the Dockerfile's steps the way an engine
@@ -236,7 +236,7 @@ func TestTheDockerfilesStepsMakeAnExecutorThatRunsWithoutRights(t *testing.T) {
 		}
 	})
 	p.awaitUp(t)
-	eventually(t, time.Minute, "the health check succeeds", health)
+	within.Until(t, "the health check succeeds", health)
 
 	kernel, parent := pids(t, paired(t, relay, p.pairing()))
 	if parent != executor.Process.Pid {

@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/shared/enrollment"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // ends is a program that ends at once, instead of an executor.
@@ -177,7 +178,7 @@ func TestAnExecutorThatShowsNoKeyIsEnded(t *testing.T) {
 	}
 	pid := 0
 	readJSON(t, filepath.Join(e.dir, "pid"), &pid)
-	eventually(t, time.Minute, "it is gone", func() bool { return gone(pid) })
+	within.Until(t, "it is gone", func() bool { return gone(pid) })
 }
 
 func TestTheReleaseMayBeElsewhere(t *testing.T) {
@@ -241,7 +242,7 @@ func TestAGrantThatDoesNotOpenIsReported(t *testing.T) {
 	if _, err := e.shows(EnrollFinish(e.offer.JobID(), sealed)); err == nil || !strings.HasPrefix(err.Error(), "the grant does not open: it was made for another executor process") {
 		t.Errorf("it reports %v", err)
 	}
-	eventually(t, time.Minute, "the executor is gone", func() bool { return gone(executor) })
+	within.Until(t, "the executor is gone", func() bool { return gone(executor) })
 	if _, err := os.Stat(e.folder()); !os.IsNotExist(err) {
 		t.Errorf("folder: %v", err)
 	}

@@ -35,13 +35,10 @@ func TestReportsAreFoundAmongOtherOutput(t *testing.T) {
 		"alone":           {line(`"ready": true`), Report{Ready: true}},
 		"key":             {line(`"key": "` + key + `", "tunnel": "ngrok"`), Report{Key: key, Tunnel: "ngrok"}},
 		"answer":          {line(`"answer": {"url": "https://a", "instance_id": "i", "mac": "m"}`), Report{Answer: &answer}},
-		"between lines":   {"warning\n" + line(`"ready": true`) + "\r\nmore\n", Report{Ready: true}},
-		"indented":        {"  " + line(`"ready": true`), Report{Ready: true}},
 		"the last counts": {line(`"error": "first"`) + "\n" + line(`"ready": true`), Report{Ready: true}},
 		"another job's":   {line(`"ready": true`) + "\n" + marker + `{"job": "` + strings.Repeat("0", 32) + `", "error": "x"}`, Report{Ready: true}},
 		"damaged ones":    {line(`"ready": true`) + "\n" + marker + "{\n" + marker + "[]\n" + marker, Report{Ready: true}},
 		"a huge line":     {line(`"ready": true`) + "\n" + line(`"error": "`+strings.Repeat("x", maxMarkerBytes)+`"`), Report{Ready: true}},
-		"many lines":      {strings.Repeat("line\n", 100_000) + line(`"ready": true`) + strings.Repeat("\nline", 100_000), Report{Ready: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ReadEnrollment(job, c.output)
@@ -56,15 +53,12 @@ func TestOutputWithoutAReportIsAnError(t *testing.T) {
 	o := newOffer(t)
 	job := o.JobID()
 	for name, output := range map[string]string{
-		"nothing":            "",
-		"other output":       "Traceback (most recent call last):\nNameError",
 		"in a sentence":      `it printed ` + marker + `{"job": "` + job + `", "ready": true}`,
 		"another job":        marker + `{"job": "` + newOffer(t).JobID() + `", "ready": true}`,
 		"no content":         marker + `{"job": "` + job + `"}`,
 		"two contents":       marker + `{"job": "` + job + `", "ready": true, "key": "` + o.PublicKey() + `", "tunnel": "ngrok"}`,
 		"a key that is none": marker + `{"job": "` + job + `", "key": "x", "tunnel": "ngrok"}`,
 		"no tunnel":          marker + `{"job": "` + job + `", "key": "` + o.PublicKey() + `"}`,
-		"a list":             marker + `[]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := ReadEnrollment(job, output); !errors.Is(err, ErrNoReport) || got != (Report{}) {

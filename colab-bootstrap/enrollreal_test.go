@@ -12,14 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
-	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/enrollment"
-	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // enrollee is a machine whose notebook gets the enrollment's cells of one offer.
@@ -28,7 +26,6 @@ type enrollee struct {
 	release Release
 	offer   *enrollment.Offer
 	shownAt []string // everything that the notebook held or showed
-	ipython bool     // run cells in IPython, which takes seconds; otherwise in plain Python
 }
 
 // newEnrollee returns a plain machine and a new offer.
@@ -62,11 +59,7 @@ func (e *enrollee) shows(cell string, err error) (Report, error) {
 		e.t.Fatal(err)
 	}
 	e.cell = cell
-	run := e.runPlain
-	if e.ipython {
-		run = e.run
-	}
-	out := run()
+	out := e.runPlain()
 	e.shownAt = append(e.shownAt, cell, out)
 	return ReadEnrollment(e.offer.JobID(), out)
 }
@@ -83,8 +76,6 @@ func (e *enrollee) runPlain() string {
 
 // plain is runPlain without checks. It may be called concurrently.
 func (e *enrollee) plain(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, e.env["KERNEL_PYTHON"], "-")
 	cmd.Dir, cmd.Env, cmd.Stdin = e.dir, e.environ(), strings.NewReader(e.cell)
 	out, err := cmd.CombinedOutput()
@@ -113,34 +104,16 @@ func (e *enrollee) pid() int {
 	readJSON(e.t, filepath.Join(e.folder(), "pid"), &pid)
 	e.t.Cleanup(func() {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second) // the test's has ended
-		defer cancel()
-		if harness.Poll(ctx, func() (bool, error) { return gone(pid), nil }) != nil {
-			e.t.Error("the executor did not end within 15 s")
-		}
+		within.Until(e.t, "the executor has ended", func() bool { return gone(pid) })
 	})
 	return pid
 }
 
-// soak reports whether each test runs in full, as under make soak.
-func longSuites() bool { return os.Getenv("LONG") != "" }
-
-// Under LONG the cells run in the IPython of each kernel stack, otherwise in plain Python.
 func TestTwoCellsPairARealExecutorAndNothingShowsASecret(t *testing.T) {
 	tier.Long(t)
-	if longSuites() {
-		stacks.Each(t, pairsWithTwoCells)
-		return
-	}
-	pairsWithTwoCells(t, stacks.Old(t))
-}
-
-func pairsWithTwoCells(t *testing.T, s stacks.Stack) {
 	r, relay := realRelease(t)
 	edge := ngroktest.Start(t)
 	e := newEnrollee(t, r)
-	e.python(s.Python)
-	e.ipython = longSuites()
 	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
 	secret, token := auth.GenerateSecret(), "2abc"+rand.Text()
 
@@ -175,7 +148,7 @@ func pairsWithTwoCells(t *testing.T, s stacks.Stack) {
 	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "executor, kernel, tunnel and folder are gone", func() bool {
+	within.Until(t, "executor, kernel, tunnel and folder are gone", func() bool {
 		_, err := os.Stat(e.folder())
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL()) && os.IsNotExist(err)
 	})
@@ -237,9 +210,9 @@ func TestTheStatusCellEndsWithTheExecutorAndItsStopEndsTheExecutor(t *testing.T)
 				t.Fatal(err)
 			}
 			p := e.open()
-			eventually(t, time.Minute, "the cell shows the status", func() bool { return strings.Contains(p.Shown.String(), "The executor runs as process ") })
+			within.Until(t, "the cell shows the status", func() bool { return strings.Contains(p.Shown.String(), "The executor runs as process ") })
 			end(t, p, executor)
-			eventually(t, time.Minute, "the executor is gone", func() bool { return gone(executor) })
+			within.Until(t, "the executor is gone", func() bool { return gone(executor) })
 			p.await(t)
 			if shown := e.shown(p.Shown.String()); strings.Count(shown, "\n") != 1 || !strings.HasSuffix(shown, "\nThe executor has ended.") {
 				t.Errorf("the cell showed:\n%s", shown)

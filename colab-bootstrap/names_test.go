@@ -45,7 +45,6 @@ func TestRelayAndCellGiveASecretTheSameName(t *testing.T) {
 func TestTheCellUsesTheSecretsOfItsRuntimeOnly(t *testing.T) {
 	r, _ := serve(t, standIn)
 	for name, choose := range map[string]func(*vm){
-		"the form":                      func(v *vm) { v.fill("RUNTIME", `" my-lab "`) },
 		"the environment":               func(v *vm) { v.env["COLAB_RELAY_RUNTIME"] = "my-lab" },
 		"the form, not the environment": func(v *vm) { v.fill("RUNTIME", `"my-lab"`); v.env["COLAB_RELAY_RUNTIME"] = "other" },
 	} {

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // What README.md has in place of a reader's own values.
@@ -107,7 +107,7 @@ func TestTheShortCellOfTheREADMEStartsARelease(t *testing.T) {
 	sameHealth(t, string(answer), readmeBlock(t, "json", `"status":"ok"`))
 
 	p.stop(t)
-	eventually(t, time.Minute, "executor, kernel and tunnel are gone after a stop", func() bool {
+	within.Until(t, "executor, kernel and tunnel are gone after a stop", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 }

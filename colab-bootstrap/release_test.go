@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -15,12 +14,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // made holds the programs of a release for this machine, built once by make programs.
@@ -101,7 +100,7 @@ func (p *page) pairing() string {
 // awaitUp waits until the page shows the pairing string and that code can run.
 func (p *page) awaitUp(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, "the executor is up", func() bool {
+	within.Until(t, "the executor is up", func() bool {
 		select {
 		case <-p.Ended:
 			t.Fatal("the cell ended")
@@ -109,15 +108,6 @@ func (p *page) awaitUp(t *testing.T) {
 		}
 		return p.pairing() != "" && strings.Contains(p.Shown.String(), "  kernel ")
 	})
-}
-
-func eventually(t *testing.T, limit time.Duration, what string, is func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if err := harness.Poll(ctx, func() (bool, error) { return is(), nil }); err != nil {
-		t.Fatalf("%s: not within %v", what, limit)
-	}
 }
 
 // paired returns an MCP host on a laptop that is paired with the printed string.
@@ -129,9 +119,7 @@ func paired(t *testing.T, relay, pairing string) *harness.Host {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("relay pair: %v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	h, err := harness.StartHost(ctx, harness.HostConfig{Binary: relay, Dir: laptop})
+	h, err := harness.StartHost(within.Context(t), harness.HostConfig{Binary: relay, Dir: laptop})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +130,7 @@ func paired(t *testing.T, relay, pairing string) *harness.Host {
 // pids returns the process ids of the kernel and its parent, by an MCP call.
 func pids(t *testing.T, h *harness.Host) (kernel, executor int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	a, err := h.Call(ctx, "run_code_quick", map[string]any{"code": "import os\nprint(os.getpid(), os.getppid(), end='')"})
+	a, err := h.Call(within.Context(t), "run_code_quick", map[string]any{"code": "import os\nprint(os.getpid(), os.getppid(), end='')"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +170,7 @@ func (p *page) stop(t *testing.T) {
 
 func TestTheNotebookStartsARealReleaseAndAStopEndsEverything(t *testing.T) {
 	tier.Long(t)
-	stacks.Each(t, startsAndStops)
-}
-
-func startsAndStops(t *testing.T, s stacks.Stack) {
-	v, edge, relay := colab(t, s)
+	v, edge, relay := colab(t, stacks.Old(t))
 	p := v.open()
 	p.awaitUp(t)
 	h := paired(t, relay, p.pairing())
@@ -205,47 +187,14 @@ func startsAndStops(t *testing.T, s stacks.Stack) {
 			t.Errorf("under the cell there is no %q", want)
 		}
 	}
-
-	stopped := time.Now()
 	p.stop(t)
-	eventually(t, time.Minute, "executor, kernel and tunnel are gone after a stop", func() bool {
+	within.Until(t, "executor, kernel and tunnel are gone after a stop", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
-	t.Logf("all gone %v after the stop", time.Since(stopped).Round(time.Millisecond))
 	p.await(t)
 	if shown := p.Shown.String(); !strings.Contains(shown, "\nstopped; ") || strings.Contains(shown, "KeyboardInterrupt") {
 		t.Errorf("the executor did not shut down in order:\n%s", shown)
 	}
-}
-
-func TestAStopDuringARunEndsEverything(t *testing.T) {
-	tier.Long(t)
-	v, edge, relay := colab(t, stacks.Old(t))
-	p := v.open()
-	p.awaitUp(t)
-	h := paired(t, relay, p.pairing())
-	kernel, executor := pids(t, h)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := h.Call(context.Background(), "run_code_quick", map[string]any{"code": `
-open("started", "w").close()
-import time
-while True:
-    try: time.sleep(60)
-    except KeyboardInterrupt: pass`})
-		ended <- err
-	}()
-	eventually(t, time.Minute, "the run starts", func() bool {
-		_, err := os.Stat(filepath.Join(v.dir, "started"))
-		return err == nil
-	})
-	p.stop(t)
-	eventually(t, time.Minute, "executor, kernel and tunnel are gone after a stop during a run", func() bool {
-		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
-	})
-	p.await(t)
-	h.Kill()
-	<-ended
 }
 
 func TestADetachedExecutorOutlivesTheCellAndTheCellWarns(t *testing.T) {
@@ -283,7 +232,7 @@ func TestADetachedExecutorOutlivesTheCellAndTheCellWarns(t *testing.T) {
 	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "executor, kernel and tunnel are gone after the kill", func() bool {
+	within.Until(t, "executor, kernel and tunnel are gone after the kill", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 }

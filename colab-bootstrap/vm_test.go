@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -13,10 +12,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 const (
@@ -132,9 +131,7 @@ func (v *vm) run() string {
 	v.t.Helper()
 	file := filepath.Join(v.t.TempDir(), "cell.ipy")
 	write(v.t, file, v.cell)
-	ctx, cancel := context.WithTimeout(v.t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, v.env["KERNEL_PYTHON"], "-m", "IPython", "--colors=NoColor", file)
+	cmd := exec.CommandContext(v.t.Context(), v.env["KERNEL_PYTHON"], "-m", "IPython", "--colors=NoColor", file)
 	cmd.Dir, cmd.Env = v.dir, v.environ()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -245,11 +242,7 @@ func (p *page) hear(line []byte) {
 // await waits until the cell has ended. It fails if the cell failed.
 func (p *page) await(t *testing.T) {
 	t.Helper()
-	select {
-	case <-p.Ended:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the cell did not end")
-	}
+	within.Receive(t, "the end of the cell", p.Ended)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != "" {

@@ -112,7 +112,7 @@ func TestCodeThatKillsTheExecutorIsInTheAuditLog(t *testing.T) {
 	if res, err := http.DefaultTransport.RoundTrip(req); err == nil { // the answer may be lost
 		res.Body.Close()
 	}
-	if code, _ := p.exit(); code != -1 {
+	if code := p.exit(); code != -1 {
 		t.Fatalf("the executor exits with %d", code)
 	}
 	one(t, entries(t, path), map[string]any{"event": "execution_submitted", "code": code})

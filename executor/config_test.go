@@ -83,14 +83,6 @@ func TestTheSecretIsReadFromItsVariableOrFile(t *testing.T) {
 	}
 }
 
-func TestEachRunMakesAnotherSecret(t *testing.T) {
-	a, _ := parseConfig(nil, env(), io.Discard)
-	b, _ := parseConfig(nil, env(), io.Discard)
-	if a.secret.Reveal() == b.secret.Reveal() {
-		t.Fatal("two generated secrets are the same")
-	}
-}
-
 func TestFlagsChooseTheTunnel(t *testing.T) {
 	for want, args := range map[tunnelKind][]string{
 		tunnelSSH:         {"--tunnel", "ssh", "--ssh", "me@host:2222", "--ssh-remote", "localhost:8000", "--ssh-url", "auto"},

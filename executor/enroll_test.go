@@ -14,7 +14,6 @@ import (
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/enrollment"
 	"colabrelay/shared/tier"
 )
@@ -57,7 +56,7 @@ func (e *enrolling) read(name string, into any) bool {
 // key waits for the executor's public key.
 func (e *enrolling) key() (key string) {
 	e.t.Helper()
-	e.eventually(func() bool { return e.read("key", &key) })
+	e.until("there is a key", func() bool { return e.read("key", &key) })
 	return key
 }
 
@@ -83,7 +82,7 @@ func (e *enrolling) paired(g enrollment.Grant) enrollment.Answer {
 	e.t.Helper()
 	e.grant(g)
 	var a enrollment.Answer
-	e.eventually(func() bool { return e.read("answer", &a) })
+	e.until("there is an answer", func() bool { return e.read("answer", &a) })
 	must(e.t, e.offer.Check(a))
 	e.url, e.program.secret = a.URL, e.secret
 	return a
@@ -92,7 +91,7 @@ func (e *enrolling) paired(g enrollment.Grant) enrollment.Answer {
 // refusal waits for the end and returns the reason that is left for the cell, alone.
 func (e *enrolling) refusal() (reason string) {
 	e.t.Helper()
-	if code, _ := e.exit(); code != 1 {
+	if code := e.exit(); code != 1 {
 		e.t.Errorf("exit code is %d", code)
 	}
 	if !e.read("error", &reason) {
@@ -163,7 +162,7 @@ func TestAnEnrolledExecutorServesWithTheRelaysSecretAndKeepsItInMemory(t *testin
 	}
 	e.holdsNoSecret(e.secret.Reveal(), ngrokToken)
 	e.signal(syscall.SIGTERM)
-	if code, _ := e.exit(); code != 0 {
+	if code := e.exit(); code != 0 {
 		t.Errorf("exit code is %d", code)
 	}
 	if _, err := os.Stat(e.folder); !os.IsNotExist(err) {
@@ -203,16 +202,5 @@ func TestAPlainUsersKernelCanNotReadAnEnrolledExecutorsSecrets(t *testing.T) {
 	code := strings.NewReplacer("HALF", pyString(secret[:20]), "OTHER", pyString(secret[20:]), "WITHHELD", `["`+envSecret+`", "`+envNgrokToken+`"]`).Replace(spy)
 	if x := e.submit("spy", code, 20); resultOf(x) != "[]" {
 		t.Errorf("the kernel read %s; %+v", resultOf(x), x.Events)
-	}
-}
-
-func TestAnEnrolledExecutorCanBeShutDownByItsRelay(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	e := startEnroll(t)
-	e.paired(enrollment.Grant{Tunnel: "none"})
-	call[map[string]any](e.program, "POST", contract.PathShutdown, map[string]any{})
-	if code, _ := e.exit(); code != 0 || len(e.left()) != 0 {
-		t.Errorf("exit code is %d, left is %q", code, e.left())
 	}
 }

@@ -32,14 +32,14 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	id := p.started("long", "input('go on? ')\nprint('to the end')")
 	read.Close()
 	p.signal(syscall.SIGHUP)
-	p.eventually(func() bool { return p.logged("SIGHUP") })
+	p.until("the hang-up is logged", func() bool { return p.logged("SIGHUP") })
 	p.signal(syscall.SIGHUP)
-	p.eventually(func() bool {
+	p.until("the run waits for input", func() bool {
 		return call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id, nil).Status == contract.StatusWaitingForInput
 	})
 	call[map[string]any](p, "POST", contract.PathExecutions+"/"+id+"/input", map[string]string{"text": "yes"})
 	var e contract.Execution
-	p.eventually(func() bool {
+	p.until("the run has ended", func() bool {
 		e = call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id+"?wait_seconds=5", nil)
 		return e.Status.Finished()
 	})
@@ -49,8 +49,8 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 
 	kernel := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
 	must(t, syscall.Kill(kernel.PID, syscall.SIGKILL)) // its death writes a warning to the console
-	p.eventually(func() bool { return p.logged("kernel died") })
-	p.eventually(func() bool {
+	p.until("the kernel's death is logged", func() bool { return p.logged("kernel died") })
+	p.until("there is another kernel", func() bool {
 		next := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
 		return next.KernelID != "" && next.KernelID != kernel.KernelID
 	})
@@ -58,7 +58,7 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 		t.Errorf("after the hang-up a run ends %s", e.Status)
 	}
 	p.signal(syscall.SIGTERM)
-	if code, _ := p.exit(); code != 0 {
+	if code := p.exit(); code != 0 {
 		t.Errorf("exit code is %d", code)
 	}
 }
@@ -69,7 +69,7 @@ func TestAHangUpEndsTheExecutorOfANotebooksCell(t *testing.T) {
 	p := start(t, withEnv("JPY_PARENT_PID=1"))
 	p.ready()
 	p.signal(syscall.SIGHUP)
-	if code, _ := p.exit(); code != 0 {
+	if code := p.exit(); code != 0 {
 		t.Errorf("it ended with %v", p.cmd.ProcessState)
 	}
 }
@@ -91,7 +91,7 @@ func TestAHangUpDoesNotCutTheShutdownShort(t *testing.T) {
 			running = false
 		}
 	}
-	if code, _ := p.exit(); code != 0 {
+	if code := p.exit(); code != 0 {
 		t.Errorf("it ended with %v", p.cmd.ProcessState)
 	}
 	next := start(t, in(p.dir), withEnv(envSecret+"="+p.secret.Reveal()))
@@ -101,23 +101,26 @@ func TestAHangUpDoesNotCutTheShutdownShort(t *testing.T) {
 	}
 }
 
-func TestAHangUpThatNohupIgnoresStaysIgnored(t *testing.T) {
+func TestSignalsThatNohupIgnoresStayIgnored(t *testing.T) {
 	tier.Long(t)
 	p := start(t, func(p *program) {
 		p.cmd.Path = "/bin/sh"
-		p.cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, p.cmd.Args...)
+		p.cmd.Args = append([]string{"sh", "-c", `trap "" HUP INT; exec "$0" "$@"`}, p.cmd.Args...)
 	})
 	p.ready()
 	p.signal(syscall.SIGHUP)
+	p.signal(syscall.SIGINT)
 	if e := p.submit("after", "6*7", 20); resultOf(e) != "42" {
-		t.Errorf("after the hang-up a run ends %s", e.Status)
+		t.Errorf("after the signals a run ends %s", e.Status)
 	}
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
 	must(t, err)
 	_, rest, _ := strings.Cut(string(status), "SigIgn:")
 	mask, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
 	must(t, err)
-	if mask&(1<<(syscall.SIGHUP-1)) == 0 {
-		t.Errorf("SIGHUP is no longer ignored: %x", mask)
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if mask&(1<<(sig-1)) == 0 {
+			t.Errorf("%v is not ignored: %x", sig, mask)
+		}
 	}
 }

@@ -27,7 +27,7 @@ func TestAKilledExecutorRepeatsNoStepOfAJobAndLosesNone(t *testing.T) {
 			t.Fatalf("submitted: %+v", x)
 		}
 		at := random.IntN(60)
-		p.eventually(func() bool { raw, _ := os.ReadFile(path); return strings.Count(string(raw), "\n") >= at })
+		p.until("the step runs", func() bool { raw, _ := os.ReadFile(path); return strings.Count(string(raw), "\n") >= at })
 		p.signal(syscall.SIGKILL)
 		p.exit()
 		must(t, os.Remove(p.readyFile()))

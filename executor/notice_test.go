@@ -19,7 +19,7 @@ func TestARestartWithoutASecretSaysThatTheEarlierPairingIsVoid(t *testing.T) {
 	shown := func(options ...option) string {
 		p := start(t, append(options, in(dir))...)
 		p.ready()
-		p.eventually(func() bool { return strings.Contains(p.out.String(), "  kernel ") })
+		p.until("the kernel is up", func() bool { return strings.Contains(p.out.String(), "  kernel ") })
 		p.signal(syscall.SIGTERM)
 		p.exit()
 		return p.out.String()
@@ -34,22 +34,6 @@ func TestARestartWithoutASecretSaysThatTheEarlierPairingIsVoid(t *testing.T) {
 	}
 	if out := shown(withEnv(envSecret + "=" + longSecret)); strings.Contains(out, said) {
 		t.Errorf("a start with a given secret shows:\n%s", out)
-	}
-}
-
-// A start that failed was never paired.
-func TestAStartAfterAFailedOneSaysNothingOfAnEarlierPairing(t *testing.T) {
-	tier.Long(t)
-	dir := t.TempDir()
-	failed := start(t, in(dir), withArgs("--python", "/bin/false"))
-	if code, _ := failed.exit(); code != 1 {
-		t.Fatalf("exit code is %d", code)
-	}
-	p := start(t, in(dir))
-	p.ready()
-	p.eventually(func() bool { return strings.Contains(p.out.String(), "paste this line") })
-	if strings.Contains(p.out.String(), "no longer works") {
-		t.Errorf("the console shows:\n%s", p.out)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line/linetest"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // asProgram is the variable that makes this test program be the executor: the real
@@ -27,9 +28,6 @@ const asProgram = "EXECUTOR_AS_PROGRAM"
 
 // noExitSleep keeps the race detector from sleeping a second at each exit.
 const noExitSleep = "GORACE=atexit_sleep_ms=0"
-
-// waitLimit bounds each wait of these tests.
-const waitLimit = 30 * time.Second
 
 // program is a running executor.
 type program struct {
@@ -74,12 +72,6 @@ func withArgs(args ...string) option {
 func in(dir string) option { return func(p *program) { p.dir = dir } }
 
 func withStdout(f *os.File) option { return func(p *program) { p.cmd.Stdout = f } }
-
-// ignoringInterrupts starts the executor as nohup does, and as sh starts a background job.
-func ignoringInterrupts(p *program) {
-	p.cmd.Path = "/bin/sh"
-	p.cmd.Args = append([]string{"sh", "-c", `trap "" INT; exec "$0" "$@"`}, p.cmd.Args...)
-}
 
 // start runs the executor on the old stack and a free port.
 func start(t *testing.T, options ...option) *program {
@@ -129,7 +121,7 @@ func (p *program) readyFile() string { return cmp.Or(p.file, filepath.Join(p.dir
 func (p *program) ready() readyInfo {
 	p.t.Helper()
 	var info readyInfo
-	p.eventually(func() bool {
+	p.until("there is a ready file", func() bool {
 		raw, err := os.ReadFile(p.readyFile())
 		return err == nil && json.Unmarshal(raw, &info) == nil
 	})
@@ -139,34 +131,27 @@ func (p *program) ready() readyInfo {
 	return info
 }
 
-// eventually polls until f is true. It fails when the program has ended.
-func (p *program) eventually(f func() bool) {
+// until waits until f is true. It fails when the program has ended.
+func (p *program) until(what string, f func() bool) {
 	p.t.Helper()
-	deadline := time.After(waitLimit)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-p.ended:
-			p.t.Fatal("the executor ended")
-		case <-deadline:
-			p.t.Fatalf("not true within %v", waitLimit)
+	within.Until(p.t, what, func() bool {
+		if f() {
+			return true
 		}
-	}
+		select {
+		case <-p.ended:
+			p.t.Fatalf("the executor ended before %s", what)
+		default:
+		}
+		return false
+	})
 }
 
-// exit waits until the program has ended. It returns the exit code and the time
-// that it waited.
-func (p *program) exit() (int, time.Duration) {
+// exit waits until the program has ended, and returns its exit code.
+func (p *program) exit() int {
 	p.t.Helper()
-	waiting := time.Now()
-	select {
-	case <-p.ended:
-	case <-time.After(waitLimit):
-		p.t.Fatalf("did not end within %v", waitLimit)
-	}
-	return p.cmd.ProcessState.ExitCode(), time.Since(waiting)
+	within.Receive(p.t, "the executor's end", p.ended)
+	return p.cmd.ProcessState.ExitCode()
 }
 
 func (p *program) signal(sig syscall.Signal) { must(p.t, p.cmd.Process.Signal(sig)) }

@@ -17,12 +17,12 @@ func TestARunningExecutorRestoresADeletedStateDir(t *testing.T) {
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	before := p.ready()
 	past := p.submit("past", "print('gone')", 20)
-	p.eventually(func() bool { return os.RemoveAll(filepath.Join(p.dir, ".colab-relay")) == nil }) // it may be restored meanwhile
+	p.until("the folder is deleted", func() bool { return os.RemoveAll(filepath.Join(p.dir, ".colab-relay")) == nil }) // it may be restored meanwhile
 	if e := p.submit("after", "print('after')", 20); e.Status != contract.StatusSucceeded || printed(e) != "after\n" {
 		t.Errorf("a run after the deletion: %s (%s), %+v", e.Status, e.Reason, e.Events)
 	}
 	names := []string{"lock", "instance.json", "kernel.json", "executor.log", filepath.Join("executions", past.ExecutionID, "state.ndjson")}
-	p.eventually(func() bool {
+	p.until("the folder is restored", func() bool {
 		for _, name := range names {
 			if _, err := os.Stat(filepath.Join(p.dir, ".colab-relay", name)); err != nil {
 				return false
@@ -32,7 +32,7 @@ func TestARunningExecutorRestoresADeletedStateDir(t *testing.T) {
 		return strings.Contains(string(state), string(contract.StatusSucceeded))
 	})
 	second := start(t, in(p.dir), withEnv(envSecret+"="+longSecret))
-	if code, _ := second.exit(); code == 0 || !strings.Contains(second.errs.String(), "another executor") {
+	if code := second.exit(); code == 0 || !strings.Contains(second.errs.String(), "another executor") {
 		t.Errorf("a second executor on the same state dir ends with %d: %s", code, second.errs)
 	}
 	must(t, p.cmd.Process.Kill())

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
@@ -91,16 +90,4 @@ said = subprocess.run([sys.executable, "-c", "import mymodule; print(mymodule.do
 			t.Errorf("%s: %s, want %s; %+v", e.Status, resultOf(e), want, e.Events)
 		}
 	})
-}
-
-func TestPythonIsFoundByARelativePath(t *testing.T) {
-	real := stacks.Old(t).Python
-	here, err := os.Getwd()
-	must(t, err)
-	relative, err := filepath.Rel(here, real)
-	must(t, err)
-	found, err := kernel.Find(t.Context(), nil, relative, os.Environ())
-	if err != nil || !filepath.IsAbs(found.Path) {
-		t.Errorf("%+v, %v", found, err)
-	}
 }

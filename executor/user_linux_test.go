@@ -153,7 +153,7 @@ func (x *sandbox) leaves() {
 	x.t.Cleanup(func() { removeGlob(x.t, filepath.Join(os.TempDir(), "colab-relay-"+owner+"-*")) })
 	x.attack(fmt.Sprintf("remains(%s, '%s', %s)", folder, owner, pyString(filepath.Dir(precious))))
 	x.attack("stay('" + mark + "')")
-	x.eventually(func() bool { return len(x.processes(mark)) >= 9 })
+	x.until("the processes run", func() bool { return len(x.processes(mark)) >= 9 })
 	connected := x.leadSocketsTo(folder)
 	x.restart()
 	if left := x.processes(mark); len(left) > 0 {
@@ -197,7 +197,7 @@ func (x *sandbox) leadSocketsTo(folder string) func() int {
 		accepted <- n
 	}()
 	x.submit("sockets", x.code("sockets("+folder+", "+pyString(victim)+")"), 0)
-	x.eventually(func() bool {
+	x.until("the loss is logged", func() bool {
 		log, _ := os.ReadFile(filepath.Join(x.state, "executor.log"))
 		return strings.Contains(string(log), "connection to the kernel lost")
 	})
@@ -216,7 +216,7 @@ func TestWhatAnotherUsersKernelLeavesEndsWithTheNextExecutor(t *testing.T) {
 	}
 	x := startSandbox(t)
 	x.attack("stay('left-by-" + x.state + "')")
-	x.eventually(func() bool { return len(x.processes("left-by-"+x.state)) >= 9 })
+	x.until("the processes run", func() bool { return len(x.processes("left-by-"+x.state)) >= 9 })
 	must(t, x.cmd.Process.Kill())
 	<-x.ended
 	// The kernel may notice within a second that the executor is gone; what it started does not.

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,7 +35,7 @@ func open(t *testing.T, cfg Config) *Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.delay = waitLimit
+	l.delay = within.Limit
 	return l
 }
 

@@ -138,14 +138,6 @@ func TestOnlyARegularFileOfThisUserIsOpened(t *testing.T) {
 	}
 }
 
-func TestADeviceIsNotOpened(t *testing.T) {
-	cfg := config(t)
-	cfg.Path = os.DevNull
-	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "regular file") {
-		t.Error(err)
-	}
-}
-
 func TestAFileThatOthersCouldReadIsMadePrivate(t *testing.T) {
 	cfg := config(t)
 	must(t, os.WriteFile(cfg.Path, nil, 0o644))

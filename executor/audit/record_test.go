@@ -43,17 +43,12 @@ var hostileTexts = map[string]string{
 	"newline":            "a\nb\r\n{\"event\":\"forged\"}\n",
 	"terminal escapes":   "\x1b[2J\x1b]0;title\x07\x1b[31m",
 	"C1 control":         "\u009b31m\u0085",
-	"DEL":                "a\x7fb",
-	"reversed":           "\u202egnp.exe\u2066",
 	"line separators":    "a\u2028b\u2029c",
 	"NUL":                "a\x00b",
 	"quotes":             `a"},{"b":"\`,
-	"HTML":               "<script>&</script>",
 	"not UTF-8":          "a\xff\xc3(b\xed\xa0\x80",
 	"beyond 16 bits":     "😀🏴\U000e0041",
-	"a megabyte":         strings.Repeat("x", 1<<20),
 	"a megabyte of NULs": strings.Repeat("\x00", 1<<20),
-	"a megabyte of é":    strings.Repeat("é", 1<<20),
 	"a megabyte of 😀":    strings.Repeat("😀", 1<<20),
 }
 

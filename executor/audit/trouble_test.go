@@ -13,24 +13,8 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
-
-// waitLimit bounds each wait of these tests.
-const waitLimit = 30 * time.Second
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	end := time.After(waitLimit)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
 
 // messages is a log for a test to read.
 type messages struct {
@@ -163,10 +147,10 @@ func fails(t *testing.T, cfg Config, n int, break_, mend func()) []record {
 	for i := range n {
 		l.Ended(ended(i), "")
 	}
-	eventually(t, "the failure is logged", func() bool { return strings.Contains(said.String(), "cannot be written") })
+	within.Until(t, "the failure is logged", func() bool { return strings.Contains(said.String(), "cannot be written") })
 	l.Submitted(from, submit("during", "1"))
 	mend()
-	eventually(t, "the log is written again", func() bool { return strings.Contains(said.String(), "written again") })
+	within.Until(t, "the log is written again", func() bool { return strings.Contains(said.String(), "written again") })
 	stop()
 	return lines(t, cfg.Path)
 }

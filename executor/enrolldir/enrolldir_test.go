@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,11 +101,11 @@ func TestAGrantIsAwaitedUntilTheContextEnds(t *testing.T) {
 	}
 }
 
-func TestLinksAndFoldersAreNoGrant(t *testing.T) {
+func TestOnlyARegularFileIsAGrant(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
-		"folder":  func(path string) error { return os.Mkdir(path, 0o700) },
-		"link":    func(path string) error { return os.Symlink("/etc/hostname", path) },
-		"nowhere": func(path string) error { return os.Symlink("/nonexistent", path) },
+		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"link":   func(path string) error { return os.Symlink("/etc/hostname", path) },
+		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
 	} {
 		path := folder(t)
 		d := open(t, path)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // holdVariable makes this test's program an executor in the folder that it names.
@@ -103,8 +104,7 @@ func TestOnlyExecutorsThatNoRelayUsedAreEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close("")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := within.Context(t)
 	d.EndUnused(ctx)
 	if ctx.Err() != nil {
 		t.Error("it waited for something else")

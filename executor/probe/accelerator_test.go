@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -98,13 +97,9 @@ func TestNoGPUWhenNvidiaSMIFails(t *testing.T) {
 
 func TestNvidiaSMIThatHangsIsEnded(t *testing.T) {
 	tier.Long(t)
-	nvidiaSMI(t, "sleep 300") // a child that holds the pipe open when the shell is killed
-	start := time.Now()
+	nvidiaSMI(t, "sleep 100000") // a child that holds the pipe open when the shell is killed
 	if got := gpu(t.Context(), nil, tree(nil)); got.Available {
 		t.Errorf("got %+v", got)
-	}
-	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("took %v", took)
 	}
 }
 

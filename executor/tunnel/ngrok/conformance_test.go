@@ -26,7 +26,7 @@ func TestNgrokConforms(t *testing.T) {
 	tunneltest.Run(t, func(t *testing.T) tunneltest.Rig {
 		edge := ngroktest.Start(t)
 		return tunneltest.Rig{
-			Tunnel: impatient(t, edgeConfig(edge), time.Minute),
+			Tunnel: impatient(t, edgeConfig(edge), time.Hour),
 			Drop:   edge.DropSessions,
 			Change: func() { edge.StopTunnel("", "stopped in the dashboard") },
 			Refuse: func() { edge.RefuseToken("ERR_NGROK_107") },

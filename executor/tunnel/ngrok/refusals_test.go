@@ -2,21 +2,8 @@ package ngrok
 
 import (
 	"errors"
-	"strings"
 	"testing"
 )
-
-func TestEveryExplanationIsOneLineThatNamesItsCode(t *testing.T) {
-	for code := range explanations {
-		refused := refusal(errors.New("some words\r\n\r\n" + code + "\r\n"))
-		if refused == nil || refused.Code != code {
-			t.Fatalf("%s is read as %v", code, refused)
-		}
-		if text := refused.Error(); strings.ContainsAny(text, "\r\n") || !strings.HasSuffix(text, "("+code+")") || len(text) > 250 {
-			t.Errorf("it says %q", text)
-		}
-	}
-}
 
 func TestRefusal(t *testing.T) {
 	for text, want := range map[string]string{

@@ -7,13 +7,11 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/tunnel/tunneltest"
-	"colabrelay/shared/tier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSSHConforms(t *testing.T) {
-	tier.Long(t)
 	tunneltest.Run(t, func(t *testing.T) tunneltest.Rig {
 		s := startSSHD(t)
 		return tunneltest.Rig{

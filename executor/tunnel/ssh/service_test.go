@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"colabrelay/executor/tunnel/tunneltest"
+	"colabrelay/shared/within"
 )
 
 // service stands in for a service such as localhost.run, which tests can't reach
@@ -178,6 +179,6 @@ func TestAServiceThatPrintsNoURLIsDisconnected(t *testing.T) {
 	log := &tunneltest.Log{}
 	tun.retry.Log = slog.New(slog.NewTextHandler(log, nil))
 	r := start(t, tun, hello)
-	tunneltest.Until(t, "that is logged", func() bool { return strings.Contains(log.String(), "--ssh-url") })
+	within.Until(t, "that is logged", func() bool { return strings.Contains(log.String(), "--ssh-url") })
 	_ = r.Stop()
 }

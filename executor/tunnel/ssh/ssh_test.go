@@ -1,14 +1,10 @@
 package ssh
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -23,6 +19,7 @@ import (
 
 	"colabrelay/executor/tunnel/tunneltest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 var (
@@ -129,22 +126,6 @@ func TestAnRSAKeyNeverSignsBySHA1(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutTheKnownTypeOfKeyIsRefused(t *testing.T) {
-	s := startSSHD(t)
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ssh.NewPublicKey(&private.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.know(key)
-	if text := refusalOf(t, s.config()); !strings.Contains(text, s.knownHosts()) {
-		t.Errorf("it says %q", text)
-	}
-}
-
 func TestAKeyOfTheAgentIsAccepted(t *testing.T) {
 	s := startSSHD(t)
 	file := filepath.Join(s.home, ".ssh", "id_ed25519")
@@ -183,7 +164,6 @@ func TestAKeyOfTheAgentIsAccepted(t *testing.T) {
 }
 
 func TestTheErrorOfAKeyWithAPassphraseNamesTheAgent(t *testing.T) {
-	tier.Long(t)
 	s := startSSHD(t)
 	file := filepath.Join(s.home, ".ssh", "id_ed25519")
 	s.authorize(s.writeKey(file, "a passphrase"))
@@ -209,13 +189,6 @@ func TestSSHWithoutAnyKeySaysSo(t *testing.T) {
 	}
 }
 
-func TestAServerThatForwardsNothingEndsTheTunnel(t *testing.T) {
-	s := startSSHD(t, "AllowTcpForwarding no")
-	if text := refusalOf(t, s.config()); !strings.Contains(text, "AllowTcpForwarding") {
-		t.Errorf("it says %q", text)
-	}
-}
-
 func TestAFixedPortInUseIsRetried(t *testing.T) {
 	s := startSSHD(t)
 	c := s.config()
@@ -229,10 +202,10 @@ func TestAFixedPortInUseIsRetried(t *testing.T) {
 		t.Errorf("while the port is in use it says %q", text)
 	}
 	patient := impatient(t, c)
-	patient.retry.GiveUp = time.Minute
+	patient.retry.GiveUp = time.Hour
 	before := s.wire.Connections()
 	second := start(t, patient, hello)
-	tunneltest.Until(t, "the second tried twice", func() bool { return s.wire.Connections() >= before+2 })
+	within.Until(t, "the second tried twice", func() bool { return s.wire.Connections() >= before+2 })
 	_ = first.Stop()
 	if _, body, err := visit(second.URL()); err != nil || body != "hello" {
 		t.Errorf("got %q, %v", body, err)
@@ -246,58 +219,14 @@ func TestAServerThatGoesSilentIsReconnected(t *testing.T) {
 	r := start(t, tun, hello)
 	url := r.URL()
 	s.wire.Mute(true)
-	tunneltest.Until(t, "another connection is attempted", func() bool { return s.wire.Connections() > 1 })
+	within.Until(t, "another connection is attempted", func() bool { return s.wire.Connections() > 1 })
 	s.wire.Mute(false)
 	s.wire.Cut() // connections from the silent time
-	tunneltest.Until(t, "it answers again", func() bool {
+	within.Until(t, "it answers again", func() bool {
 		url = r.Latest(url)
 		_, body, err := visit(url)
 		return err == nil && body == "hello"
 	})
-}
-
-func TestAnUnreachableSSHServerIsTriedAgain(t *testing.T) {
-	s := startSSHD(t)
-	c := s.config()
-	log := &tunneltest.Log{}
-	c.Log = slog.New(slog.NewTextHandler(log, nil))
-	gone := tunneltest.FreeAddress(t)
-	c.Server = s.user + "@" + gone
-	s.write(s.knownHosts(), "")
-	c.AcceptNew = true
-	r := start(t, impatient(t, c), hello)
-	tunneltest.Until(t, "the failure is logged", func() bool { return strings.Contains(log.String(), "refused") })
-	tunneltest.NewWire(t, gone, s.wire.Addr)
-	if _, body, err := visit(r.URL()); err != nil || body != "hello" {
-		t.Errorf("got %q, %v", body, err)
-	}
-}
-
-func TestSSHCarriesLargeBodiesUnchanged(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
-	url := start(t, impatient(t, s.config()), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
-			t.Error(err)
-		}
-		if _, err := io.Copy(w, req.Body); err != nil {
-			t.Error(err)
-		}
-	})).URL()
-	const size = 20 << 20
-	sent, got := sha256.New(), sha256.New()
-	body := io.TeeReader(io.LimitReader(&counting{}, size), sent)
-	res, err := http.Post(url, "application/octet-stream", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if n, err := io.Copy(got, res.Body); err != nil || n != size {
-		t.Fatalf("%d of %d bytes were returned, %v", n, size, err)
-	}
-	if fmt.Sprintf("%x", sent.Sum(nil)) != fmt.Sprintf("%x", got.Sum(nil)) {
-		t.Error("the bytes were changed")
-	}
 }
 
 // counting is an endless stream of pseudo-random bytes.
@@ -378,6 +307,7 @@ func TestCheckLogsInAndForwardsAPort(t *testing.T) {
 }
 
 func TestCheckSaysWhatToDo(t *testing.T) {
+	tier.Long(t)
 	for name, c := range map[string]struct {
 		config func() Config
 		want   string

@@ -19,6 +19,8 @@ import (
 
 	"colabrelay/executor/tunnel/tunneltest"
 	server "colabrelay/shared/sshd"
+	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // sshd is a real OpenSSH server on loopback, with its own keys and settings, run
@@ -34,9 +36,10 @@ type sshd struct {
 }
 
 // startSSHD runs a server until the test has ended. more are lines of its
-// configuration; they come first, because OpenSSH uses the first value.
+// configuration; they come first, because OpenSSH uses the first value. Tests with it are long.
 func startSSHD(t *testing.T, more ...string) *sshd {
 	t.Helper()
+	tier.Long(t)
 	program := server.Find(t)
 	s := &sshd{t: t, home: t.TempDir()}
 	s.makeDir()
@@ -127,7 +130,7 @@ func (s *sshd) run(program server.Program, address string) {
 			s.t.Logf("sshd printed:\n%s", output.String())
 		}
 	})
-	tunneltest.Until(s.t, "sshd listens", func() bool {
+	within.Until(s.t, "sshd listens", func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()

@@ -166,22 +166,6 @@ func standInAddress(address string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// Until polls until the condition holds.
-func Until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("not in time: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // FreeAddress returns a loopback address on which nothing listens.
 func FreeAddress(t *testing.T) string {
 	t.Helper()

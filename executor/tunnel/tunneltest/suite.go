@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/tunnel"
+	"colabrelay/shared/within"
 )
 
 // Rig is a tunnel together with the other end of its connection.
@@ -177,7 +178,7 @@ func reconnects(t *testing.T, r Rig) {
 	url := running.URL()
 	for range 3 {
 		r.Drop()
-		Until(t, "the URL answers again", func() bool {
+		within.Until(t, "the URL answers again", func() bool {
 			url = running.Latest(url)
 			_, body, err := Visit(url)
 			return err == nil && body == "hello"
