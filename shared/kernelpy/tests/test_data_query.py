@@ -153,6 +153,27 @@ else:
             code, text = refused(sql, seconds=0.5)
             assert code == "timed_out" and "run_code_long" in text
 
+    def test_an_interrupt_between_two_statements_is_repeated(frames, monkeypatch):
+        import duckdb
+
+        class Connection:
+            """Forgets the first interrupt, as DuckDB does while no statement runs."""
+
+            def __init__(self, *args, **kwargs):
+                self.own, self.interrupts = connect(*args, **kwargs), 0
+
+            def __getattr__(self, name):
+                return getattr(self.own, name)
+
+            def interrupt(self):
+                self.interrupts += 1
+                if self.interrupts > 1:
+                    self.own.interrupt()
+
+        connect = duckdb.connect
+        monkeypatch.setattr(duckdb, "connect", Connection)
+        assert refused(ENDLESS[0], seconds=0.1)[0] == "timed_out"
+
     def test_a_count_that_takes_long_is_left_out(frames, monkeypatch):
         monkeypatch.setattr("colab_relay.data.query.MAX_COUNTING", 0.2)
         answer = ask(

@@ -5,11 +5,10 @@ import stat
 import sys
 
 import pytest
-from colab_relay.install import child, distributions, failures, requirements
+from colab_relay.install import child, failures, requirements
 from colab_relay.install.run import MIME, InstallFailed, command, install
 
 ACCEPTED = {
-    "pandas": ["pandas"],
     "pandas>=2,<3 rich": ["pandas>=2,<3", "rich"],
     "pandas >= 2, < 3, rich": ["pandas >= 2, < 3", "rich"],
     "a, b\nc": ["a", "b", "c"],
@@ -20,8 +19,6 @@ ACCEPTED = {
     ],
     "x @ https://host/x-1.0.whl#sha256=ab y": ["x @ https://host/x-1.0.whl#sha256=ab", "y"],
     "x @ git+https://host/x.git@v1.0": ["x @ git+https://host/x.git@v1.0"],
-    "x==1.0rc1 y===1.0-local": ["x==1.0rc1", "y===1.0-local"],
-    "  ": [],
 }
 REFUSED = (
     "-r x.txt|--index-url=http://x beta|beta --pre|./beta|../x|/tmp/x.whl|x.whl/y|beta; rm -rf /|"
@@ -160,11 +157,6 @@ def test_failures_have_a_next_step(shell, tmp_path, monkeypatch):
 
 
 DECISIVE = {
-    "Collecting x\nERROR: Could not find a version that satisfies the requirement x\n"
-    "ERROR: No matching distribution found for x": [
-        "ERROR: Could not find a version that satisfies the requirement x",
-        "ERROR: No matching distribution found for x",
-    ],
     "Collecting beta\nINFO: pip is looking at multiple versions of beta\n"
     "ERROR: Cannot install alpha==2.0 and beta because these conflict.\n\n"
     "The conflict is caused by:\n    The user requested alpha==2.0\n"
@@ -183,8 +175,6 @@ DECISIVE = {
         "  ╰─▶ Because x",
     ],
     "Resolved 3 packages in 1ms\nDownloading x": ["Resolved 3 packages in 1ms", "Downloading x"],
-    "killed": ["killed"],
-    "": [""],
 }
 
 
@@ -200,9 +190,3 @@ def test_names_of_requirements():
     for text in ("a", "a>=1", "a [x]", "a @ https://host/b", "a;python_version>'3'", "a==1,<2"):
         assert requirements.name(text) == "a"
     assert requirements.name("Scikit_Learn.x-2 >1") == "Scikit_Learn.x-2"
-
-
-def test_modules_of_distributions():
-    assert "pytest" in distributions.installed()
-    assert "_pytest.fixtures" in set(distributions.modules_of("pytest"))
-    assert distributions.in_use("pytest") and not distributions.in_use("no-such-distribution")

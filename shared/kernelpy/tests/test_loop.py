@@ -76,15 +76,6 @@ def test_a_failed_iteration_is_not_counted(shell):
     assert registry.runs()["run"]["done"] == 1
 
 
-def test_a_round_ends_after_its_size_and_says_whether_to_go_on(shell):
-    rounds.prepare(order("n = 0", "n += i", n=5, batch_size=2))
-    answers = []
-    while not answers or answers[-1]:
-        rounds.round("run")
-        answers.append(registry.runs()["run"].pop("again"))
-    assert answers == [True, True, False] and shell.names["n"] == 10
-
-
 def test_code_that_replaces_a_clock_loses_no_value(shell):
     replace = "import time\nreal, time.monotonic = time.monotonic, lambda: float('nan')"
     try:

@@ -13,7 +13,7 @@ from colab_relay.chunked import run as rounds
 from colab_relay.chunked.body import Loop, Setup
 from colab_relay.chunked.names import Names
 from colab_relay.chunked.result import Result
-from colab_relay.state import operate, trial
+from colab_relay.state import operate
 from conftest import new_ipython
 
 
@@ -333,13 +333,6 @@ def copies(tmp_path):
     return [name for name in os.listdir(str(tmp_path)) if name.startswith("colab-relay-state-")]
 
 
-def test_the_copies_of_a_run_that_nobody_continues_go_after_a_day(shell, tmp_path):
-    run = begun(shell, "total = 0", "total += 1", key="old")
-    os.utime(os.path.dirname(run.spec["copy"]["path"]), (1, 1))
-    new = begun(shell, "total = 0", "total += 1", key="new")
-    assert [os.path.basename(os.path.dirname(new.spec["copy"]["path"]))] == copies(tmp_path)
-
-
 TEMPORARY = {
     "x = i": "x",
     "x = y = i; print(x)": "x y",
@@ -372,9 +365,3 @@ def test_a_name_that_nothing_reads_before_it_is_bound_is_temporary(shell, code):
     setup, loop = Setup(shell.ipython, ""), Loop(shell.ipython, code)
     names = Names(shell.ipython, setup, loop, Result(shell.ipython, setup, loop))
     assert sorted(names.temporary - {"result"}) == TEMPORARY[code].split()
-
-
-def test_an_array_that_is_too_large_to_be_loaded_on_trial_is_kept(shell, monkeypatch):
-    monkeypatch.setattr(trial, "MAX_BYTES", 1 << 20)
-    run = begun(shell, "import numpy as np\na = np.zeros(1 << 18)", "a[i] += i")
-    assert run.unkept == [] and run.spec["copy"]["bytes"] > 1 << 21

@@ -3,11 +3,12 @@ read nothing but the frames."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import threading
-from typing import Any
+from typing import Any, Iterator
 
 from IPython.core.getipython import get_ipython
 
@@ -26,6 +27,7 @@ SETTINGS = {
     "temp_directory": "",
 }
 LEAST_MEMORY, MOST_THREADS = 256 << 20, 4
+INTERRUPT_AGAIN = 0.1  # seconds
 ONLY_SELECT = (
     "Give one SELECT over frames, such as: SELECT city, avg(price) FROM df GROUP BY city. For "
     "anything else use run_code_quick."
@@ -47,16 +49,14 @@ def run(sql: str, rows: int, seconds: float) -> dict[str, Any]:
         raise Problem(
             "not_supported", "this release of DuckDB can't be restricted: " + short(str(e)), UPGRADE
         ) from None
-    deadline = threading.Timer(seconds, connection.interrupt)
-    deadline.daemon = True
-    deadline.start()
     notes: list[str] = []
     try:
-        check(connection, sql)
-        register(connection, sql, notes)
-        hide_progress(connection)
-        connection.execute("SET lock_configuration=true")
-        return result(connection.sql(sql), rows, notes, connection)
+        with interrupted_after(seconds, connection):
+            check(connection, sql)
+            register(connection, sql, notes)
+            hide_progress(connection)
+            connection.execute("SET lock_configuration=true")
+            return result(connection.sql(sql), rows, notes, connection)
     except duckdb.InterruptException:
         raise Problem(
             "timed_out",
@@ -66,9 +66,28 @@ def run(sql: str, rows: int, seconds: float) -> dict[str, Any]:
     except duckdb.Error as e:
         raise explained(e, notes) from None
     finally:
-        deadline.cancel()
-        deadline.join()
         connection.close()
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float, connection: Any) -> Iterator[None]:
+    """Interrupts what takes longer, and goes on interrupting: DuckDB forgets an interrupt that
+    comes between two statements, and the next one would run without an end."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        wait = seconds
+        while not ended.wait(wait):
+            connection.interrupt()
+            wait = INTERRUPT_AGAIN
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
 
 
 UPGRADE = 'Call install_packages with packages="duckdb" and upgrade=true, then call again.'
@@ -245,16 +264,11 @@ def projection(types: list[str]) -> str:
 def counted(relation: Any, connection: Any) -> int | None:
     """How many rows a result has, None if counting them takes long."""
     duckdb = module_dict("duckdb")
-    limit = threading.Timer(MAX_COUNTING, connection.interrupt)
-    limit.daemon = True
-    limit.start()
     try:
-        return int(relation.aggregate("count(*)").fetchall()[0][0])
+        with interrupted_after(MAX_COUNTING, connection):
+            return int(relation.aggregate("count(*)").fetchall()[0][0])
     except duckdb["Error"]:
         return None
-    finally:
-        limit.cancel()
-        limit.join()
 
 
 def explained(error: Exception, notes: list[str]) -> Problem:
