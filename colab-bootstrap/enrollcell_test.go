@@ -137,6 +137,7 @@ func TestTheStartCellDownloadsOnlyWhatIsMissing(t *testing.T) {
 
 // A server may send for ever, or so slowly that it never ends.
 func TestDownloadsAreBounded(t *testing.T) {
+	tier.Long(t)
 	for name, c := range map[string]struct {
 		piece, bound, less, says string
 		pause                    time.Duration

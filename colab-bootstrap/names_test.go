@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestRelayAndCellGiveASecretTheSameName(t *testing.T) {
@@ -43,6 +44,7 @@ func TestRelayAndCellGiveASecretTheSameName(t *testing.T) {
 }
 
 func TestTheCellUsesTheSecretsOfItsRuntimeOnly(t *testing.T) {
+	tier.Long(t)
 	r, _ := serve(t, standIn)
 	for name, choose := range map[string]func(*vm){
 		"the environment":               func(v *vm) { v.env["COLAB_RELAY_RUNTIME"] = "my-lab" },

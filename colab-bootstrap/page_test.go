@@ -19,6 +19,7 @@ func allSecrets() map[string]pageSecret {
 }
 
 func TestSecretsFromThePageReachTheExecutorAndNotTheNotebook(t *testing.T) {
+	tier.Long(t)
 	want := strings.Join([]string{testSecret, testToken, testDomain, "1", "--domain=" + testDomain, ""}, "\n")
 	for name, place := range map[string]func(*vm, map[string]pageSecret){"Colab": (*vm).onColab, "Kaggle": (*vm).onKaggle} {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +101,7 @@ func TestAPageThatDoesNotAnswerIsAskedOnlyOnce(t *testing.T) {
 }
 
 func TestEachRefusalOfKaggleIsOneLine(t *testing.T) {
+	tier.Long(t)
 	for name, c := range map[string]struct {
 		unset string
 		says  string
@@ -135,6 +137,7 @@ func TestDriveIsMountedBeforeTheExecutorStarts(t *testing.T) {
 }
 
 func TestTheCellContinuesWithoutDrive(t *testing.T) {
+	tier.Long(t)
 	r, _ := serve(t, standIn)
 	t.Run("denied", func(t *testing.T) {
 		v := newVM(t, r)

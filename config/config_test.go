@@ -4,7 +4,6 @@
 package config
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/within"
 )
 
 // forTests are variables that only tests set, to replace ngrok's service.
@@ -185,9 +186,7 @@ func TestARelayInAnExtensionNamesItsField(t *testing.T) {
 // wrote until it ended.
 func serve(t *testing.T, relay string, args []string, home string, settings map[string]string, host string) (out, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, relay, args...)
+	cmd := exec.CommandContext(within.Context(t), relay, args...)
 	cmd.Env = []string{"HOME=" + home}
 	for name, value := range settings {
 		cmd.Env = append(cmd.Env, name+"="+value)

@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // TestMain makes this test program be the executor under its name, with the race
@@ -50,8 +51,7 @@ func (l leakChecked) Run() int {
 	return 0
 }
 
-// TestScripts runs the command line as a person does: one script for each command.
-// The scripts find in their environment:
+// The scripts run the command line as a person does: one for each command. They find in their environment:
 //
 //	SECRET       a valid secret
 //	PYTHON       an interpreter that has ipykernel
@@ -61,14 +61,26 @@ func (l leakChecked) Run() int {
 //	REFUSING_CA  its root certificate
 //
 // On PATH are the executor, python3 and false, but not cloudflared.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "enroll", "help", "settings", "version") }
+
+func TestScriptsThatStartTheExecutorOrItsDoctor(t *testing.T) {
+	tier.Long(t)
+	runScripts(t, "doctor", "serve")
+}
+
+func runScripts(t *testing.T, names ...string) {
+	t.Helper()
+	var files []string
+	for _, name := range names {
+		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { taken.Close() }) // the scripts run in parallel, after this function
 	edge, refusing := ngroktest.Start(t), ngroktest.Start(t)
 	refusing.RefuseToken("ERR_NGROK_105")
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Files: files,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("SECRET", longSecret)
 			e.Setenv("PYTHON", stacks.Old(t).Python)

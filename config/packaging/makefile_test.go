@@ -70,21 +70,3 @@ func TestDocumentsInstallFromFilesAndAddressesOnly(t *testing.T) {
 		t.Errorf("%d documents: %v", read, err)
 	}
 }
-
-func TestInstallsByNameAreFound(t *testing.T) {
-	for text, want := range map[string]bool{
-		"pip install colab-relay-mcp":                               true,
-		"!pip install --quiet colab_relay_executor==1.0.0":          true,
-		"run `uvx colab-relay-mcp` there":                           true,
-		"npx -y colab-relay-mcp@latest install cursor":              true,
-		"uvx --from colab-relay-mcp colab-relay":                    true,
-		"pip install ipykernel":                                     false,
-		"npx ./colab-relay-mcp-1.0.0.tgz":                           false,
-		"uvx --from ./colab_relay_mcp-1.0.0.whl colab-relay":        false,
-		"pip install https://example.org/colab_relay_mcp-1.0.0.whl": false,
-	} {
-		if got := byName(text); got != want {
-			t.Errorf("%q installs by name: %t, want %t", text, got, want)
-		}
-	}
-}

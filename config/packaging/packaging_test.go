@@ -208,19 +208,13 @@ func TestBadSettingsAreRefused(t *testing.T) {
 func TestEveryCheckoutHasOneVersionInAllForms(t *testing.T) {
 	tier.Long(t)
 	for described, want := range map[string][2]string{ // of the programs, and in PEP 440's form
-		"v1.2.3-0-gabc123":            {"v1.2.3", "1.2.3"},
-		"v1.2.3-0-gabc123-dirty":      {"v1.2.4-dev.0.gabc123.dirty", "1.2.4.dev0+gabc123.dirty"},
-		"v1.9.9-12-g0123456":          {"v1.9.10-dev.12.g0123456", "1.9.10.dev12+g0123456"},
-		"v1.2.3-rc.1-0-gabc123":       {"v1.2.3-rc.1", "1.2.3rc1"},
-		"v1.2.3-beta2-0-gabc123":      {"v1.2.3-beta2", "1.2.3b2"},
-		"v1.2.3-rc.1-4-gabc123":       {"v1.2.3-rc.1.dev.4.gabc123", "1.2.3rc2.dev4+gabc123"},
-		"v1.2.3-rc.1-4-gabc123-dirty": {"v1.2.3-rc.1.dev.4.gabc123.dirty", "1.2.3rc2.dev4+gabc123.dirty"},
-		"v1.2.3-x.1-0-gabc123":        {"v1.2.3-x.1", "1.2.3.dev0"},
-		"0123456":                     {"v0.0.0-dev.g0123456", "0.0.0.dev0+g0123456"},
-		"f8a5e15-dirty":               {"v0.0.0-dev.gf8a5e15.dirty", "0.0.0.dev0+gf8a5e15.dirty"},
-		"v2-3-gabc123":                {"v0.0.0-dev.gabc123", "0.0.0.dev0+gabc123"},
-		"v1.2.3beta-3-gabc123":        {"v0.0.0-dev.gabc123", "0.0.0.dev0+gabc123"},
-		"":                            {"v0.0.0-dev", "0.0.0.dev0"},
+		"v1.2.3-0-gabc123-dirty": {"v1.2.4-dev.0.gabc123.dirty", "1.2.4.dev0+gabc123.dirty"},
+		"v1.9.9-12-g0123456":     {"v1.9.10-dev.12.g0123456", "1.9.10.dev12+g0123456"},
+		"v1.2.3-rc.1-0-gabc123":  {"v1.2.3-rc.1", "1.2.3rc1"},
+		"v1.2.3-rc.1-4-gabc123":  {"v1.2.3-rc.1.dev.4.gabc123", "1.2.3rc2.dev4+gabc123"},
+		"0123456":                {"v0.0.0-dev.g0123456", "0.0.0.dev0+g0123456"},
+		"v1.2.3beta-3-gabc123":   {"v0.0.0-dev.gabc123", "0.0.0.dev0+gabc123"},
+		"":                       {"v0.0.0-dev", "0.0.0.dev0"},
 	} {
 		out, err := exec.Command("./version.sh", described).Output()
 		version := strings.TrimSpace(string(out))

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 )
 
@@ -20,12 +21,14 @@ func TestSessionMinutesLeftIsThePublishedLimitLessTheUptime(t *testing.T) {
 		"no published limit":     {sessionLimit{}, time.Hour, -1},
 		"no limit, just started": {sessionLimit{}, 0, -1},
 	} {
-		p := New(Config{})
-		p.session = func() session { return session{time.Now().Add(-tc.uptime), tc.limit} }
-		got := p.SessionMinutesLeft()
-		if (got == nil) != (tc.want < 0) || got != nil && (*got > tc.want || *got < tc.want-0.5) {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			p := New(Config{})
+			p.session = func() session { return session{time.Now().Add(-tc.uptime), tc.limit} }
+			got := p.SessionMinutesLeft()
+			if (got == nil) != (tc.want < 0) || got != nil && *got != tc.want {
+				t.Errorf("%s: %v, want %v", name, got, tc.want)
+			}
+		})
 	}
 }
 

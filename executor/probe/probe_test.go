@@ -106,31 +106,6 @@ func TestPythonRunsWithoutSecretsInItsEnvironment(t *testing.T) {
 	}
 }
 
-func TestSessionTimeLeftNeedsAPublishedLimit(t *testing.T) {
-	on := func(name string, gpu bool) contract.Probe {
-		return contract.Probe{Platform: contract.Platform{Name: name}, GPU: contract.GPU{Available: gpu}}
-	}
-	for name, test := range map[string]struct {
-		probe  contract.Probe
-		uptime time.Duration
-		want   *float64
-	}{
-		"colab":            {on("colab", true), 2 * time.Hour, ptr(600.0)},
-		"colab, past it":   {on("colab", false), 13 * time.Hour, ptr(0.0)},
-		"kaggle":           {on("kaggle", false), time.Hour, ptr(660.0)},
-		"kaggle with GPU":  {on("kaggle", true), time.Hour, ptr(480.0)},
-		"a machine":        {on("machine", true), time.Hour, nil},
-		"another platform": {on("runpod", true), time.Hour, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := publishedLimit(test.probe).left(test.uptime)
-			if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
-		})
-	}
-}
-
 func TestRecommendationsNameScarceResources(t *testing.T) {
 	good := contract.Probe{
 		Platform: contract.Platform{Name: "colab"},

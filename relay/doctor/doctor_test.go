@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line/linetest"
+	"colabrelay/shared/within"
 )
 
 // fakeExecutor is an executor with the faults that a test gives it.
@@ -228,10 +228,8 @@ func TestTheDoctorPrintsNoEscapes(t *testing.T) {
 // examine returns the doctor's report in that environment.
 func examine(t *testing.T, env map[string]string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
 	set := config.Settings{Getenv: func(name string) string { return env[name] }}
 	var out bytes.Buffer
-	_, err := Run(ctx, Checkup{Config: config.Load(set), Settings: set, Version: "dev"}, &out)
+	_, err := Run(within.Context(t), Checkup{Config: config.Load(set), Settings: set, Version: "dev"}, &out)
 	return out.String(), err
 }

@@ -15,6 +15,7 @@ import (
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // laptop is a computer with the relay.
@@ -98,7 +99,7 @@ func (l *laptop) ssh(args ...string) *holder {
 
 func (h *holder) shows(want string) {
 	h.t.Helper()
-	eventually(h.t, "it shows "+want, func() bool {
+	within.Until(h.t, "it shows "+want, func() bool {
 		select {
 		case <-h.ended:
 			if !strings.Contains(h.out.String(), want) {

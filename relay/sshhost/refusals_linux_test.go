@@ -18,6 +18,7 @@ import (
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // host returns a Host of the machine, and what it says. change may alter its settings.
@@ -161,7 +162,7 @@ func TestTheHolderTakesAnotherPortAndEndsWithTheExecutor(t *testing.T) {
 	h, said, store := b.host(nil)
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(t.Context()) }()
-	eventually(t, "connected", func() bool { return strings.Contains(said.String(), "connected\n") })
+	within.Until(t, "connected", func() bool { return strings.Contains(said.String(), "connected\n") })
 	first, err := store.Get("box")
 	must(t, err)
 
@@ -171,10 +172,10 @@ func TestTheHolderTakesAnotherPortAndEndsWithTheExecutor(t *testing.T) {
 	for _, pid := range processes(forwarding(first, 0)[:len("127.0.0.1:20000")]) {
 		must(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
-	eventually(t, "lost", func() bool { return strings.Contains(said.String(), "is lost (ssh could not connect") })
+	within.Until(t, "lost", func() bool { return strings.Contains(said.String(), "is lost (ssh could not connect") })
 	taken := listen(t, first.URL)
 	must(t, os.WriteFile(b.known, known, 0o600))
-	eventually(t, "back", func() bool { return strings.Contains(said.String(), "was lost and is back") })
+	within.Until(t, "back", func() bool { return strings.Contains(said.String(), "was lost and is back") })
 	taken.Close()
 	second, err := store.Get("box")
 	if err != nil || second.URL == first.URL || !second.Secret.Equal(first.Secret) {
@@ -239,14 +240,6 @@ func TestAnAddressCannotBeAnOptionOfSSH(t *testing.T) {
 		if _, err := New(Config{Address: address, Name: "box"}); err == nil {
 			t.Errorf("%q is accepted", address)
 		}
-	}
-}
-
-func TestAPythonOfTheSystemGetsAnEnvironment(t *testing.T) {
-	h := &Host{Config{Address: "box"}}
-	err := h.noKernel(machine{Python: "/usr/bin/python3", Version: "3.12.3", Managed: true})
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "ssh -- box '/usr/bin/python3 -m venv") || !strings.Contains(err.Error(), "--python '~/") {
-		t.Errorf("error is %v", err)
 	}
 }
 

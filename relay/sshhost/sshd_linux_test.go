@@ -12,13 +12,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/freeport"
 	"colabrelay/shared/sshd"
+	"colabrelay/shared/within"
 )
 
 // daemonID is the user and group of the machine's account, daemon: every Linux has it. Tests
@@ -119,7 +119,7 @@ func (b *box) serve(program sshd.Program, address string) {
 			b.t.Logf("sshd printed:\n%s", output.String())
 		}
 	})
-	eventually(b.t, "sshd listens", func() bool {
+	within.Until(b.t, "sshd listens", func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()
@@ -167,23 +167,6 @@ func builtExecutor(t *testing.T) string {
 	program, err := harness.BuildExecutor(t.Context(), t.TempDir())
 	must(t, err)
 	return program
-}
-
-// waitLimit bounds each wait of these tests.
-const waitLimit = 90 * time.Second
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(waitLimit)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not within %v", what, waitLimit)
-		}
-	}
 }
 
 func must(t testing.TB, err error) {

@@ -8,7 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"colabrelay/shared/within"
 )
 
 const trainProgram = `import sys
@@ -27,7 +28,6 @@ func TestANewUsersWayFromInstallToUninstall(t *testing.T) {
 	m := newMachine(t)
 	bin := m.environment()
 	m.run(bin+"/pip", "install", file(t, executorName))
-	began := time.Now()
 	m.run("tar", "xzf", file(t, "colab-relay_*_linux_amd64.tar.gz"))
 	for host := range strings.FieldsSeq("claude-desktop claude-code cursor vscode codex gemini antigravity windsurf zed") {
 		m.run(m.home+"/colab-relay_"+number+"_linux_amd64/colab-relay", "install", host)
@@ -38,7 +38,6 @@ func TestANewUsersWayFromInstallToUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.prints("epoch 2", relay, "run", "train.py", "--epochs", "2")
-	t.Logf("the first run ended %v after the download", time.Since(began).Round(time.Second))
 	m.prints(".png", relay, "run", "-c", plotProgram)
 	id := m.run(relay, "run", "--detach", "train.py", "--epochs", "3")
 	m.prints("epoch 3", relay, "attach", id)
@@ -69,22 +68,15 @@ func (m *machine) startExecutor(program string) string {
 	cmd := exec.CommandContext(m.t.Context(), program, "--tunnel", "none", "--listen", "127.0.0.1:0", "--ready-file", ready)
 	cmd.Dir, cmd.Env = m.home, m.env
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 20 * time.Second
+	cmd.WaitDelay = within.Limit
 	if err := cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
 	m.t.Cleanup(func() { _ = cmd.Wait() }) // the context is cancelled by now
 	var info struct{ Pairing string }
-	deadline, tick := time.After(time.Minute), time.Tick(50*time.Millisecond)
-	for info.Pairing == "" {
-		select {
-		case <-deadline:
-			m.t.Fatal("the executor is not ready after a minute")
-		case <-tick:
-			if b, err := os.ReadFile(ready); err == nil {
-				_ = json.Unmarshal(b, &info) // it may not be written completely
-			}
-		}
-	}
+	within.Until(m.t, "the executor is ready", func() bool {
+		b, err := os.ReadFile(ready) // it may not be written completely
+		return err == nil && json.Unmarshal(b, &info) == nil
+	})
 	return info.Pairing
 }

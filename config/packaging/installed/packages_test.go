@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 var (
@@ -53,13 +52,6 @@ func TestPipFindsTheWheelOfEachPlatform(t *testing.T) {
 	}
 }
 
-func TestPipInstallsFromTheReleasesAddress(t *testing.T) {
-	m := newMachine(t)
-	bin := m.environment()
-	m.run(bin+"/pip", "install", "--no-index", at(t, wheelName))
-	m.isRelay(bin + "/colab-relay")
-}
-
 func TestPipxInstallsTheRelay(t *testing.T) {
 	m := newMachine(t)
 	m.run("pipx", "install", file(t, wheelName))
@@ -94,12 +86,6 @@ func TestNpxRunsTheRelayFromOneFile(t *testing.T) {
 	m.holdsOnly("relay.tgz", ".npm", "colab_results", ".config", ".cache", ".local")
 }
 
-func TestNpmInstallsTheRelayFromOneFile(t *testing.T) {
-	m := newMachine(t)
-	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", file(t, npmName))
-	m.isRelay(m.home + "/.local/bin/colab-relay")
-}
-
 // The package for all platforms downloads the program of its own platform, and only that.
 func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 	m := newMachine(t)
@@ -123,7 +109,7 @@ func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 }
 
 // Where npm runs no scripts, the first start downloads the program. Without the release it
-// ends within 20 seconds.
+// ends.
 func TestTheLauncherDownloadsTheProgramOrSaysWhyNot(t *testing.T) {
 	m := newMachine(t)
 	tgz := m.home + "/relay.tgz"
@@ -139,12 +125,8 @@ func TestTheLauncherDownloadsTheProgramOrSaysWhyNot(t *testing.T) {
 	}
 	defer silent.Close()
 	m.run("sed", "-i", "s|"+releases+"|http://"+silent.Addr().String()+"|", module+"/bin/fetch.js")
-	began := time.Now()
 	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
 	if err == nil || !strings.Contains(out, "no answer within 15 s") || !strings.Contains(out, "Next step: ") {
 		t.Errorf("it ended with %v and\n%s", err, out)
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
