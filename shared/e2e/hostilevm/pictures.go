@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"sync"
 
 	"colabrelay/shared/contract"
@@ -71,12 +70,6 @@ func inBase64(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(
 func largePNG() []byte {
 	const rgba = "\x08\x06\x00\x00\x00"
 	return blackPNG(4096, 4096, rgba, (1+4*4096)*4096)
-}
-
-// PictureOutputs returns outputs of a notebook's cell with pictures of 16 million pixels.
-func PictureOutputs(n int) []string {
-	output := `{"output_type":"display_data","metadata":{},"data":{"image/png":` + inBase64(largePNG()) + `}}`
-	return slices.Repeat([]string{output}, n)
 }
 
 // emptyPNG returns a transparent PNG with 16 bits per channel. It is a thousandth of its
