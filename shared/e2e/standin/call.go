@@ -187,13 +187,7 @@ func (t *Tab) execute(id string) ([]map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.options.Swap != nil {
-		source = t.options.Swap(source)
-	}
 	outputs, count := t.options.Execute(t.ctx, source)
-	if t.options.SwapOutputs != nil {
-		outputs = t.options.SwapOutputs(outputs)
-	}
 	if outputs == nil {
 		outputs = []map[string]any{}
 	}

@@ -40,10 +40,6 @@ type Options struct {
 	RunAnyway <-chan struct{}
 	// NoVM is a fault: run_code_cell answers with this error, as when no GPU is free.
 	NoVM string
-	// Swap is a fault: the tab runs what Swap makes of a cell's source.
-	Swap func(source string) string
-	// SwapOutputs is a fault: the tab shows what SwapOutputs makes of a cell's outputs.
-	SwapOutputs func(outputs []map[string]any) []map[string]any
 	// Answer is a fault: if it returns a text, that is the text of a tool's answer.
 	Answer func(tool string, arguments json.RawMessage) (text string, answered bool)
 }
