@@ -9,14 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/enrollment"
 	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
 
 // showsOnPage runs a cell in a notebook's page, whose Secrets it may ask for.
@@ -146,45 +144,6 @@ func TestACloudflaredOfTheMachineIsUsed(t *testing.T) {
 	}
 }
 
-// stopsAtReport stops the cell again when it is about to report.
-const stopsAtReport = `
-import builtins, os, signal
-shown = builtins.print
-def print(*what, **options):
-    os.kill(os.getpid(), signal.SIGINT)
-    shown(*what, **options)
-`
-
-func TestAStopOfTheFinishCellEndsTheExecutor(t *testing.T) {
-	tier.Long(t)
-	r, _ := realRelease(t)
-	edge := ngroktest.Start(t)
-	edge.RefuseBind("ERR_NGROK_334") // which is retried for minutes
-	e := newEnrollee(t, r)
-	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
-	started, err := e.start(TunnelNgrok)
-	if err != nil {
-		t.Fatal(err)
-	}
-	executor := e.pid()
-	sealed, err := e.offer.Seal(started.Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNgrok, NgrokToken: testToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e.cell, err = EnrollFinish(e.offer.JobID(), sealed); err != nil {
-		t.Fatal(err)
-	}
-	e.cell = stopsAtReport + e.cell
-	p := e.open()
-	within.Until(t, "the executor asks ngrok", func() bool { return len(edge.Binds()) > 0 })
-	p.stop(t)
-	p.await(t)
-	if _, err := ReadEnrollment(e.offer.JobID(), e.shown(p.Shown.String())); err == nil || err.Error() != "the cell was stopped" {
-		t.Errorf("the cell reports %v", err)
-	}
-	within.Until(t, "the executor is gone", func() bool { return gone(executor) })
-}
-
 func TestAStartCellThatRunsThriceAtOnceStartsOneExecutor(t *testing.T) {
 	tier.Long(t)
 	r, _ := realRelease(t)
@@ -212,31 +171,6 @@ func TestAStartCellThatRunsThriceAtOnceStartsOneExecutor(t *testing.T) {
 		t.Errorf("the cells report %+v", reports)
 	}
 	if finished, err := e.finish(reports[2].Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone}); err != nil || e.offer.Check(*finished.Answer) != nil {
-		t.Errorf("the finish cell reports %+v, %v", finished, err)
-	}
-}
-
-func TestAfterAKillTheStartCellStartsAnotherExecutor(t *testing.T) {
-	tier.Long(t)
-	r, _ := realRelease(t)
-	e := newEnrollee(t, r)
-	first, err := e.start(TunnelNone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	killed := e.pid()
-	write(t, filepath.Join(e.folder(), "grant"), "a grant for the first one")
-	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	within.Until(t, "it is gone", func() bool { return gone(killed) })
-	second, err := e.start(TunnelNone)
-	if err != nil || second.Key == first.Key {
-		t.Fatalf("the second executor: %+v, %v", second, err)
-	}
-	e.pid()
-	finished, err := e.finish(second.Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone})
-	if err != nil || e.offer.Check(*finished.Answer) != nil {
 		t.Errorf("the finish cell reports %+v, %v", finished, err)
 	}
 }

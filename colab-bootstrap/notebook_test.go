@@ -60,25 +60,3 @@ func TestTheNotebooksCodeEqualsTheCell(t *testing.T) {
 		t.Errorf("the notebook's code is\n%q\nthe cell is\n%q", code, cell)
 	}
 }
-
-func TestTheNotebookAsksForAGPU(t *testing.T) {
-	text, err := notebook(intro, template)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var read struct {
-		Metadata struct {
-			Accelerator string
-			Colab       struct{ GPUType string }
-		}
-	}
-	if err := json.Unmarshal(text, &read); err != nil {
-		t.Fatal(err)
-	}
-	if read.Metadata.Accelerator != "GPU" || read.Metadata.Colab.GPUType != "T4" {
-		t.Errorf("its metadata is %+v", read.Metadata)
-	}
-	if !strings.Contains(string(text), "Runtime > Change runtime type") {
-		t.Error("its text does not say where to choose another machine")
-	}
-}

@@ -165,3 +165,27 @@ func TestTheAuditLogIsSetByFlagsOrVariables(t *testing.T) {
 		})
 	}
 }
+
+func TestTheAuditLogHasTheExecutionsOfJobs(t *testing.T) {
+	tier.Long(t)
+	path := filepath.Join(t.TempDir(), "state", "audit.log")
+	must(t, os.Mkdir(filepath.Dir(path), 0o700))
+	p := audited(t, path, withArgs("--state-dir", filepath.Dir(path)))
+	s := contract.JobSubmit{JobID: "j", Steps: []contract.JobStep{{StepID: "a", Code: "1"}, {StepID: "b", Code: "1/0"}}}
+	call[contract.Job](p, "POST", contract.PathJobs, s)
+	x := call[contract.Job](p, "GET", contract.PathJobs+"/j?from=2&wait_seconds=30", nil)
+	x = call[contract.Job](p, "GET", contract.PathJobs+"/j", nil)
+	if x.State != contract.JobFailed || x.Cause != contract.CauseStepFailed {
+		t.Fatalf("it is %+v", x)
+	}
+	p.signal(syscall.SIGTERM)
+	p.exit()
+	all := entries(t, path)
+	for i, outcome := range []contract.Status{contract.StatusSucceeded, contract.StatusFailed} {
+		ended := one(t, all, map[string]any{"event": "execution_ended", "execution_id": x.Steps[i].ExecutionID, "outcome": string(outcome)})
+		submitted := one(t, all, map[string]any{"event": "execution_submitted", "submit_id": ended["submit_id"]})
+		if caller, _ := submitted["caller"].(string); caller == "" || submitted["code_sha256"] != ended["code_sha256"] {
+			t.Errorf("step %d was recorded as %v", i, submitted)
+		}
+	}
+}

@@ -258,19 +258,3 @@ func runs(pid int) bool {
 	_, after, _ := strings.Cut(string(raw), ") ")
 	return !strings.HasPrefix(after, "Z")
 }
-
-// On a full disk each request may warn. The log file is bounded, the console is not.
-func TestTheConsoleShowsFewOfManyEqualWarnings(t *testing.T) {
-	var file, console strings.Builder
-	log := newLog(&file, &console).With("component", "journal")
-	const many = 1000
-	for n := range many {
-		log.Warn("writing a state", "execution_id", n)
-	}
-	if n := strings.Count(file.String(), "\n"); n != many {
-		t.Errorf("the file has %d lines of %d", n, many)
-	}
-	if n := strings.Count(console.String(), "\n"); n == 0 || n > 20 { // 5 a minute
-		t.Errorf("the console has %d lines", n)
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -109,14 +108,6 @@ func TestAnotherExecutorOnTheMachineIsReportedBeforeAnythingIsSealed(t *testing.
 	if _, err := os.Stat(filepath.Join(e.folder, "key")); err == nil {
 		t.Error("it showed a key")
 	}
-}
-
-func TestASignalEndsTheWaiting(t *testing.T) {
-	t.Parallel()
-	e := startEnroll(t)
-	e.key()
-	e.signal(syscall.SIGTERM)
-	e.refused("stopped before it was reachable")
 }
 
 func TestATokenOnStdinIsBoundedInSizeAndTime(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -30,10 +29,7 @@ type npmStand struct {
 	home   string
 	folder string // of the package
 	env    []string
-
-	mu    sync.Mutex
-	asked []string // paths
-	files map[string][]byte
+	files  map[string][]byte
 }
 
 // newNpmStand returns one whose server is reached at address(url).
@@ -63,13 +59,8 @@ func newNpmStand(t *testing.T, address func(url string) string) *npmStand {
 	return s
 }
 
-func direct(url string) string { return url }
-
 func (s *npmStand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	s.asked = append(s.asked, r.URL.Path)
 	data, ok := s.files[strings.TrimPrefix(r.URL.Path, "/r/v1.2.3/")]
-	s.mu.Unlock()
 	if !ok {
 		http.NotFound(w, r)
 		return
@@ -77,7 +68,7 @@ func (s *npmStand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// ours is the name of the file for this platform.
+// ourNpmFile is the name of the file for this platform.
 func ourNpmFile() string {
 	return "some-relay-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] + "-1.2.3.tgz"
 }
@@ -108,21 +99,6 @@ func (s *npmStand) launch(args ...string) (out, errs string, code int) {
 	return s.run("node", append([]string{s.folder + "/bin/colab-relay.js"}, args...)...)
 }
 
-func TestTheNpmPackageOfAnotherUserKeepsTheProgramInTheCache(t *testing.T) {
-	s := newNpmStand(t, direct)
-	if err := os.WriteFile(s.folder+"/bin/"+strings.TrimSuffix(strings.TrimPrefix(ourNpmFile(), "some-relay-"), "-1.2.3.tgz"), nil, 0o600); err != nil {
-		t.Fatal(err) // a file in the folder's place, because root may write to all folders
-	}
-	for range 2 {
-		if out, errs, code := s.launch(); out != "program ran: \n" || code != 0 {
-			t.Fatalf("exit code %d, %q, %s", code, out, errs)
-		}
-	}
-	if found, _ := filepath.Glob(s.home + "/.cache/colab-relay/npm-1.2.3/*/colab-relay"); len(found) != 1 || len(s.asked) != 1 {
-		t.Errorf("the cache holds %q after %d downloads", found, len(s.asked))
-	}
-}
-
 // Each failure is told once, with what to do instead, and is bounded.
 func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -130,8 +106,7 @@ func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	hanging, hung := make(chan struct{}), make(chan struct{})
-	close(hung)
+	hanging := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path[:3] == "/st" {
 			_, _ = w.Write([]byte("a piece"))
@@ -143,24 +118,15 @@ func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 		}
 	}))
 	t.Cleanup(func() { close(hanging); silent.Close() })
-	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }))
-	t.Cleanup(loop.Close)
-	ends := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	t.Cleanup(ends.Close)
 	for name, c := range map[string]struct {
 		address string
 		change  [2]string
 		says    string
 	}{
 		"refused":      {address: "http://" + closed.Addr().String(), says: "ECONNREFUSED"},
-		"not there":    {change: [2]string{"/v1.2.3\"", "/v0.0.1\""}, says: "the server answered 404 Not Found"},
 		"another file": {change: [2]string{`-x64": "`, `-x64": "0`}, says: "it is not the file of this release: its SHA-256 is "},
-		"too large":    {change: [2]string{"64 << 20", "64"}, says: "it is larger than"},
 		"silent":       {silent.URL, [2]string{"15_000", "100"}, "no answer within 0.1 s"},
-		"stalls":       {silent.URL + "/st", [2]string{"15_000", "500"}, "the server sent nothing for 0.5 s"},
 		"too slow":     {silent.URL + "/st", [2]string{"300_000", "500"}, "it took longer than 0.5 s"},
-		"redirects":    {address: loop.URL, says: "the server redirects more than 5 times"},
-		"cut":          {address: ends.URL, says: "socket hang up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

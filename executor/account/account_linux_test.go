@@ -154,22 +154,6 @@ func TestDoHasTheGroupsOfTheUser(t *testing.T) {
 	}
 }
 
-// While a goroutine has the user's rights, the user's processes can't signal its thread.
-func TestThreadsWithTheUsersRightsStayOutOfItsReach(t *testing.T) {
-	tier.Long(t)
-	if !privileged.Run(t) {
-		return
-	}
-	u := nobody(t)
-	u.Do(func() {
-		thread := strconv.Itoa(syscall.Gettid())
-		out, err := u.Output(exec.Command("python3", "-c", "import ctypes, sys; print(ctypes.CDLL(None).tgkill(int(sys.argv[1]), int(sys.argv[2]), 9))", strconv.Itoa(os.Getpid()), thread))
-		if err != nil || strings.TrimSpace(string(out)) != "-1" {
-			t.Errorf("killing the thread: %q, %v", out, err)
-		}
-	})
-}
-
 func TestOutputRunsAsTheUserAndIsBounded(t *testing.T) {
 	tier.Long(t)
 	if !privileged.Run(t) {

@@ -123,17 +123,6 @@ func TestAnExecutionIsRecordedWithItsSourceWhenItIsSubmittedAndWhenItEnds(t *tes
 	}
 }
 
-func TestANilLogRecordsNothing(t *testing.T) {
-	var l *Log
-	l.Request(Request{})
-	l.Submitted(from, submit("s", "1"))
-	l.Refused("s")
-	l.Ended(contract.Execution{}, "")
-	if err := l.Run(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestCodeIsRecordedUpToItsBoundOnlyIfAsked(t *testing.T) {
 	cfg := config(t)
 	cfg.Code = true

@@ -148,14 +148,6 @@ func TestAFileThatOthersCouldReadIsMadePrivate(t *testing.T) {
 	}
 }
 
-func TestCheckLeavesNothing(t *testing.T) {
-	cfg := config(t)
-	must(t, Check(cfg.Path))
-	if found, _ := os.ReadDir(filepath.Dir(cfg.Path)); len(found) != 0 {
-		t.Errorf("it left %v", found)
-	}
-}
-
 func TestADeletedOrMovedFileIsMadeAnew(t *testing.T) {
 	cfg := config(t)
 	l := open(t, cfg)

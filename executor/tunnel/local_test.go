@@ -1,9 +1,7 @@
 package tunnel_test
 
 import (
-	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -41,15 +39,5 @@ func TestLocalOnAllAddressesHasAURLToDial(t *testing.T) {
 	url := tunneltest.Start(t, tunnel.NewLocal(":0"), tunneltest.Hello).URL()
 	if _, body, err := tunneltest.Visit(url); err != nil || body != "hello" {
 		t.Errorf("%s gave %q, %v", url, body, err)
-	}
-}
-
-// Headers that name a visitor count only on connections from our own cloudflared.
-func TestClientAddrIsEmptyWithoutATunnel(t *testing.T) {
-	url := tunneltest.Start(t, tunnel.NewLocal("127.0.0.1:0"), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		fmt.Fprintf(w, "%q", tunnel.ClientAddr(req))
-	})).URL()
-	if _, body := tunneltest.VisitWithForgedHeaders(t, url, "127.0.0.9"); body != `""` {
-		t.Errorf("ClientAddr is %s", body)
 	}
 }

@@ -124,20 +124,6 @@ func TestClaudeCodeInstallsThePlugin(t *testing.T) {
 	}
 }
 
-// Claude Code accepts addresses of other computers only, so the test names another one.
-func TestClaudeCodeAcceptsTheMarketplaceOfTheRelease(t *testing.T) {
-	m := newMachine(t)
-	text := strings.ReplaceAll(string(read(t, file(t, "marketplace.json"))), releases, "https://example.com/releases")
-	folder := m.home + "/market/.claude-plugin"
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(folder+"/marketplace.json", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m.run("claude", "plugin", "validate", "--strict", "market")
-}
-
 // Gemini CLI itself accepts the extension, installs it and connects to the relay in it.
 func TestGeminiInstallsTheExtension(t *testing.T) {
 	m := newMachine(t)

@@ -58,12 +58,6 @@ func TestPipxInstallsTheRelay(t *testing.T) {
 	m.isRelay(m.home + "/.local/bin/colab-relay")
 }
 
-func TestUvxRunsTheRelay(t *testing.T) {
-	m := newMachine(t)
-	m.isRelay("uvx", "--from", file(t, wheelName), "colab-relay")
-	m.isRelay("uvx", "--from", at(t, wheelName), "colab-relay")
-}
-
 // As in Colab: !pip install FILE, then !COMMAND.
 func TestTheExecutorsWheelFindsItsPython(t *testing.T) {
 	m := newMachine(t)

@@ -70,14 +70,6 @@ func TestNewFindsFaultsBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
-func TestADomainMayBePastedAsAURL(t *testing.T) {
-	for _, pasted := range []string{"a.ngrok.app", " https://a.ngrok.app/ "} {
-		if got, err := domainURL(pasted); err != nil || got != "https://a.ngrok.app" {
-			t.Errorf("domainURL(%q) = %q, %v", pasted, got, err)
-		}
-	}
-}
-
 func TestCheck(t *testing.T) {
 	edge := ngroktest.Start(t)
 	if found, err := mustNew(t, edgeConfig(edge)).Check(t.Context()); err != nil || found != "ngrok can be reached at "+edge.Addr {
