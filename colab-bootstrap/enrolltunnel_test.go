@@ -128,22 +128,6 @@ func TestACloudflaredThatIsNotThePinnedOneIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestACloudflaredOfTheMachineIsUsed(t *testing.T) {
-	r, _ := serveEnding(t, digestOf(ends))
-	e := newEnrollee(t, r)
-	bin := t.TempDir()
-	write(t, filepath.Join(bin, "cloudflared"), fakeCloudflared)
-	if err := os.Chmod(filepath.Join(bin, "cloudflared"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	e.env["PATH"] += ":" + bin
-	cell, err := e.prepared(TunnelCloudflared)
-	_, err = e.shows(e.withCloudflared(cell, "", fakeCloudflared), err)
-	if err == nil || !strings.HasPrefix(err.Error(), "the executor ended without a reason") {
-		t.Errorf("the cell reports %v", err)
-	}
-}
-
 func TestAStartCellThatRunsThriceAtOnceStartsOneExecutor(t *testing.T) {
 	tier.Long(t)
 	r, _ := realRelease(t)

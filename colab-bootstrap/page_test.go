@@ -51,13 +51,6 @@ func TestALineReportsEachMissingSecretAndTheCellContinues(t *testing.T) {
 				"NGROK_AUTHTOKEN: it is not in Colab's Secrets (the key on the left); there is no public URL, so only this VM itself can reach the executor.",
 			},
 		},
-		"empty, and not there": {
-			map[string]pageSecret{"EXECUTOR_SECRET": granted(" "), "NGROK_DOMAIN": {}},
-			[]string{
-				"EXECUTOR_SECRET: it is empty in Colab's Secrets; the executor generates one",
-				"NGROK_DOMAIN: it is not in Colab's Secrets (the key on the left); ngrok chooses the URL.",
-			},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := serve(t, standIn)
@@ -107,7 +100,6 @@ func TestEachRefusalOfKaggleIsOneLine(t *testing.T) {
 		says  string
 	}{
 		"not attached": {"", "NGROK_AUTHTOKEN: it is not in Kaggle's Secrets, or not attached (Add-ons, Secrets); there is no public URL"},
-		"no Internet":  {"PAGE_SECRETS", "NGROK_AUTHTOKEN: Kaggle's Secrets can't be reached (switch Internet on, under Session options); there is no public URL"},
 		"no token":     {"KAGGLE_USER_SECRETS_TOKEN", "NGROK_AUTHTOKEN: Kaggle gives this notebook no secrets (Add-ons, Secrets); there is no public URL"},
 	} {
 		t.Run(name, func(t *testing.T) {

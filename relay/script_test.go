@@ -83,12 +83,14 @@ func TestLongScripts(t *testing.T) {
 
 // scripts returns how the scripts of a folder are run.
 func scripts(t *testing.T, dir string) testscript.Params {
-	python, notebookPython, built := stacks.Old(t).Python, stacks.Notebook(t), folderOfRelay(t)
+	python, built := stacks.Old(t).Python, folderOfRelay(t)
 	return testscript.Params{
 		Dir: dir, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[vmsKey{}], env.Values[realVMsKey{}] = map[string]*fakevm.VM{}, map[string]*harness.Executor{}
-			env.Setenv("NOTEBOOK_PYTHON", notebookPython)
+			if !testing.Short() {
+				env.Setenv("NOTEBOOK_PYTHON", stacks.Notebook(t))
+			}
 			if built != "" {
 				env.Setenv("PATH", built+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			}

@@ -71,26 +71,6 @@ func TestOnlyUsersOtherThanRootAreFound(t *testing.T) {
 	}
 }
 
-func TestWithoutTheRightToActForOthersThereIsAnError(t *testing.T) {
-	tier.Long(t)
-	if !privileged.Run(t) {
-		return
-	}
-	cmd := exec.Command("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid", os.Args[0], "-test.run=^TestFindNobodyHelper$", "-test.v")
-	cmd.Env = append(os.Environ(), "TEST_FIND_NOBODY=1")
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `acting for user "nobody": setting the user: permission denied: start the executor as root`) {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-// TestFindNobodyHelper prints the error of Find for the test above.
-func TestFindNobodyHelper(t *testing.T) {
-	if os.Getenv("TEST_FIND_NOBODY") != "" {
-		_, err := Find("nobody")
-		t.Log(err)
-	}
-}
-
 func TestDoHasTheRightsOfTheUserAndGivesThemBack(t *testing.T) {
 	tier.Long(t)
 	if !privileged.Run(t) {

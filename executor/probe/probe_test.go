@@ -71,7 +71,7 @@ func TestPackagesAreListedAgainOnlyAfterAnInstall(t *testing.T) {
 	site := t.TempDir()
 	asked := filepath.Join(t.TempDir(), "asked")
 	python := filepath.Join(t.TempDir(), "python")
-	script := "#!/bin/sh\necho >>" + asked + "\nPYTHONPATH=" + site + " exec " + stacks.Old(t).Python + ` "$@"` + "\n"
+	script := "#!/bin/sh\necho >>" + asked + "\nPYTHONPATH=" + site + " exec '" + stacks.Old(t).Python + `' "$@"` + "\n"
 	if err := os.WriteFile(python, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

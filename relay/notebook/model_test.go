@@ -14,6 +14,7 @@ import (
 
 	"colabrelay/relay/output"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // writing is how programs write notebooks: our style, and the arguments of Python's json.dumps
@@ -240,6 +241,7 @@ func decoded(t *testing.T, text []byte) (cells []map[string]any) {
 // Random edits do to the cells what they do to a tree, and leave a file that Python's json would
 // write byte for byte with the options of the original.
 func TestRandomEditsFollowAModel(t *testing.T) {
+	tier.Long(t)
 	rounds := uint64(4)
 	if os.Getenv("LONG") != "" {
 		rounds = 300

@@ -10,10 +10,12 @@ import (
 	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // nbformat itself must accept what Write writes, without a warning, and write the same bytes.
 func TestNbformatReadsWhatIsWritten(t *testing.T) {
+	tier.Long(t)
 	hostile := "a\x00\x1b[31m\xff<b>&amp;\u0085\u2029\r\n\x0b\x1c" + strings.Repeat("`", 3)
 	cell := new(output.Collector).Begin("")
 	cell.Add(t.Context(), []contract.Event{

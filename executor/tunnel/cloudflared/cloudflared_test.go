@@ -127,10 +127,6 @@ func TestLinesOfCloudflared(t *testing.T) {
 		lines []string
 		want  state
 	}{
-		"before it is connected": {
-			[]string{"2021-09-03T10:44:41Z INF |  https://symantec-transferred-lock-revenues.trycloudflare.com                              |"},
-			state{URL: "https://symantec-transferred-lock-revenues.trycloudflare.com", Last: "INF |  https://symantec-transferred-lock-revenues.trycloudflare.com                              |"},
-		},
 		"once it is connected": {
 			[]string{"2023-04-18T14:06:49Z INF |  https://a-b.trycloudflare.com  |", "2024-02-08T06:25:48Z INF Registered tunnel connection connIndex=0 ip=198.41.192.167"},
 			state{URL: "https://a-b.trycloudflare.com", Reported: "https://a-b.trycloudflare.com", Connected: true, Last: "INF Registered tunnel connection connIndex=0 ip=198.41.192.167"},
@@ -138,10 +134,6 @@ func TestLinesOfCloudflared(t *testing.T) {
 		"of an older version": {
 			[]string{"2022-06-01T16:23:11Z INF |  https://a.trycloudflare.com  |", "2022-06-01T16:23:12Z INF Connection c206cf44-945f-4c3c-a85c-af60c6338dc2 registered connIndex=0 location=ORD"},
 			state{URL: "https://a.trycloudflare.com", Reported: "https://a.trycloudflare.com", Connected: true, Last: "INF Connection c206cf44-945f-4c3c-a85c-af60c6338dc2 registered connIndex=0 location=ORD"},
-		},
-		"a fault that names the service": {
-			[]string{`failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": dial tcp: i/o timeout`, "goodbye"},
-			state{Last: `failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": dial tcp: i/o timeout`},
 		},
 		"a page of another domain in a box": {
 			[]string{"2023-04-18T14:06:49Z INF |  https://a.trycloudflare.com.evil.example  |"},

@@ -42,6 +42,7 @@ func mustServe(t *testing.T, c Config) {
 }
 
 func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	if err := os.Remove(s.knownHosts()); err != nil {
 		t.Fatal(err)
@@ -65,6 +66,7 @@ func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
 }
 
 func TestAcceptingAServerKeepsOtherServers(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	other := "other.example.com " + string(ssh.MarshalAuthorizedKey(s.host))
 	s.write(s.knownHosts(), strings.TrimSpace(other)) // the last line lacks its newline
@@ -78,6 +80,7 @@ func TestAcceptingAServerKeepsOtherServers(t *testing.T) {
 }
 
 func TestAServerWithAChangedKeyIsNeverAccepted(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	s.know(s.writeKey(filepath.Join(s.home, "impostor")))
 	c := s.config()
@@ -94,6 +97,7 @@ func TestAServerWithAChangedKeyIsNeverAccepted(t *testing.T) {
 
 // A server has keys of several types, of which only one may be known.
 func TestTheKnownTypeOfKeyIsRequested(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	hosts := impatient(t, s.config()).hosts
 	for address, want := range map[string][]string{s.wire.Addr: {"ssh-ed25519"}, "elsewhere:22": nil} {
@@ -108,6 +112,7 @@ func TestTheKnownTypeOfKeyIsRequested(t *testing.T) {
 }
 
 func TestAnRSAKeyNeverSignsBySHA1(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -125,6 +130,7 @@ func TestAnRSAKeyNeverSignsBySHA1(t *testing.T) {
 }
 
 func TestAKeyOfTheAgentIsAccepted(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	file := filepath.Join(s.home, ".ssh", "id_ed25519")
 	pem, err := os.ReadFile(file)
@@ -161,21 +167,8 @@ func TestAKeyOfTheAgentIsAccepted(t *testing.T) {
 	mustServe(t, c)
 }
 
-func TestTheErrorOfAKeyWithAPassphraseNamesTheAgent(t *testing.T) {
-	s := startSSHD(t)
-	file := filepath.Join(s.home, ".ssh", "id_ed25519")
-	s.authorize(s.writeKey(file, "a passphrase"))
-	if text := refusalOf(t, s.config()); !strings.Contains(text, "ssh-add "+file) {
-		t.Errorf("for a default key it says %q", text)
-	}
-	c := s.config()
-	c.KeyFile = file
-	if _, err := New(c); err == nil || !strings.Contains(err.Error(), "ssh-agent") {
-		t.Errorf("for --ssh-key it says %v", err)
-	}
-}
-
 func TestSSHWithoutAnyKeySaysSo(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	if err := os.Remove(filepath.Join(s.home, ".ssh", "id_ed25519")); err != nil {
 		t.Fatal(err)
@@ -188,6 +181,7 @@ func TestSSHWithoutAnyKeySaysSo(t *testing.T) {
 }
 
 func TestAFixedPortInUseIsRetried(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	c := s.config()
 	_, port, _ := net.SplitHostPort(tunneltest.FreeAddress(t))
@@ -211,6 +205,7 @@ func TestAFixedPortInUseIsRetried(t *testing.T) {
 }
 
 func TestAServerThatGoesSilentIsReconnected(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	tun := impatient(t, s.config())
 	tun.keepAlive = 10 * tunneltest.QuickRetry
@@ -256,6 +251,7 @@ func FuzzPublicURL(f *testing.F) {
 }
 
 func TestCheckLogsInAndForwardsAPort(t *testing.T) {
+	tier.Long(t)
 	s := startSSHD(t)
 	found, err := impatient(t, s.config()).Check(t.Context())
 	if want := fmt.Sprintf(`ssh server "127.0.0.1" accepts the login as %q and forwards a port`, s.user); err != nil || found != want {

@@ -165,20 +165,14 @@ func (s *sshd) write(path, text string) {
 	}
 }
 
-// writeKey makes a key pair and writes its private key, with a passphrase if one
-// is given.
-func (s *sshd) writeKey(path string, passphrase ...string) ssh.PublicKey {
+// writeKey makes a key pair and writes its private key.
+func (s *sshd) writeKey(path string) ssh.PublicKey {
 	s.t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var block *pem.Block
-	if len(passphrase) > 0 {
-		block, err = ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte(passphrase[0]))
-	} else {
-		block, err = ssh.MarshalPrivateKey(private, "")
-	}
+	block, err := ssh.MarshalPrivateKey(private, "")
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -90,6 +90,7 @@ func TestTheTextsThatAreReadAreInGooglesProgram(t *testing.T) {
 
 // A copy of Google's program in which one thing is changed must be noticed.
 func TestAChangeOfGooglesProgramIsNoticed(t *testing.T) {
+	tier.Long(t)
 	wheel, found := stacks.ColabCLI(t)
 	if !found {
 		return
