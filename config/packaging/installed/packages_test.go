@@ -52,12 +52,6 @@ func TestPipFindsTheWheelOfEachPlatform(t *testing.T) {
 	}
 }
 
-func TestPipxInstallsTheRelay(t *testing.T) {
-	m := newMachine(t)
-	m.run("pipx", "install", file(t, wheelName))
-	m.isRelay(m.home + "/.local/bin/colab-relay")
-}
-
 // As in Colab: !pip install FILE, then !COMMAND.
 func TestTheExecutorsWheelFindsItsPython(t *testing.T) {
 	m := newMachine(t)
