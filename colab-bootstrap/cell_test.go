@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"colabrelay/shared/freeport"
 	"colabrelay/shared/tier"
 )
 
@@ -130,14 +130,13 @@ func TestTheCellRefusesInOneLine(t *testing.T) {
 	tier.Long(t)
 	good, _ := serve(t, standIn)
 	other, _ := serve(t, "#!/bin/sh\necho something else\n")
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	gone, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone.Close()
 	missing, unreachable := good, good
 	missing.Version = "v2"
-	unreachable.Releases = "http://" + gone.Addr().String()
+	unreachable.Releases = "http://" + gone
 	for name, c := range map[string]struct {
 		release Release
 		says    string

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/freeport"
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
@@ -59,12 +59,11 @@ func TestTheStartCellReportsWhyThereIsNoExecutor(t *testing.T) {
 	other, _ := serveEnding(t, digestOf("another"))
 	missing, unreachable := good, good
 	missing.Version = "v2"
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	gone, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone.Close()
-	unreachable.Releases = "http://" + gone.Addr().String()
+	unreachable.Releases = "http://" + gone
 	for name, c := range map[string]struct {
 		release Release
 		says    string

@@ -150,11 +150,9 @@ func TestTheAuditLogIsSetByFlagsOrVariables(t *testing.T) {
 		want auditConfig
 		err  string
 	}{
-		"neither":                    {nil, env(), auditConfig{}, ""},
 		"flags":                      {[]string{"--audit", file, "--audit-code"}, env(), auditConfig{file, true}, ""},
 		"variables":                  {nil, env(envAudit, file, envAuditCode, "1"), auditConfig{file, true}, ""},
 		"a flag before a variable":   {[]string{"--audit", file}, env(envAudit, other, envAuditCode, "0"), auditConfig{file, false}, ""},
-		"code without a file":        {[]string{"--audit-code"}, env(), auditConfig{code: true}, "--audit-code: name the file with --audit"},
 		"a variable that is no bool": {[]string{"--audit", file}, env(envAuditCode, "perhaps"), auditConfig{path: file}, envAuditCode + `="perhaps": must be 1 or 0`},
 	} {
 		t.Run(name, func(t *testing.T) {

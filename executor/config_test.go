@@ -124,20 +124,3 @@ func TestASSHTunnelWithoutTLSIsReportedAsPlainHTTP(t *testing.T) {
 		}
 	}
 }
-
-func TestWithoutATunnelItSaysHowToGetAPublicAddress(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, args := range [][]string{nil, {"--tunnel", "none"}} {
-		c, err := parseConfig(args, env(), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out strings.Builder
-		n := newNotice(c, "i", &out, nil)
-		n.kernelUp = true
-		n.local("http://127.0.0.1:8000")
-		if !strings.Contains(out.String(), "on this machine only") || strings.Contains(out.String(), envNgrokToken+" is not set") != (args == nil) {
-			t.Errorf("%q prints:\n%s", args, &out)
-		}
-	}
-}

@@ -17,6 +17,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/freeport"
 )
 
 // echo is the program of these tests' releases.
@@ -101,11 +103,10 @@ func (s *npmStand) launch(args ...string) (out, errs string, code int) {
 
 // Each failure is told once, with what to do instead, and is bounded.
 func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
 	hanging := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path[:3] == "/st" {
@@ -123,7 +124,7 @@ func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 		change  [2]string
 		says    string
 	}{
-		"refused":      {address: "http://" + closed.Addr().String(), says: "ECONNREFUSED"},
+		"refused":      {address: "http://" + closed, says: "ECONNREFUSED"},
 		"another file": {change: [2]string{`-x64": "`, `-x64": "0`}, says: "it is not the file of this release: its SHA-256 is "},
 		"silent":       {silent.URL, [2]string{"15_000", "100"}, "no answer within 0.1 s"},
 		"too slow":     {silent.URL + "/st", [2]string{"300_000", "500"}, "it took longer than 0.5 s"},

@@ -40,6 +40,14 @@ func TestCgroupsAreThoseWithALimit(t *testing.T) {
 			},
 			[]cgroup{{500, 100}, {800, 790}},
 		},
+		"version 2 without a limit": {
+			map[string]string{
+				"proc/self/cgroup":             "0::/\n",
+				"sys/fs/cgroup/memory.max":     "max\n",
+				"sys/fs/cgroup/memory.current": "700\n",
+			},
+			nil,
+		},
 		"version 1, the host's path not mounted": {
 			map[string]string{
 				"proc/self/cgroup":                           "4:memory:/docker/0123\n1:cpu:/docker/0123\n0::/\n",
@@ -48,6 +56,15 @@ func TestCgroupsAreThoseWithALimit(t *testing.T) {
 				"sys/fs/cgroup/memory/memory.stat":           "inactive_file 1\ntotal_inactive_file 500\n",
 			},
 			[]cgroup{{2000, 1000}},
+		},
+		"more cache than use": {
+			map[string]string{
+				"proc/self/cgroup":             "0::/\n",
+				"sys/fs/cgroup/memory.max":     "1000\n",
+				"sys/fs/cgroup/memory.current": "10\n",
+				"sys/fs/cgroup/memory.stat":    "inactive_file 300\n",
+			},
+			[]cgroup{{1000, 0}},
 		},
 		"no control groups": {nil, nil},
 		"unreadable figures": {

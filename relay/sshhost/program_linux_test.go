@@ -1,12 +1,10 @@
 package sshhost
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -49,29 +47,11 @@ func (l *laptop) pairing() pairing.Runtime {
 	return r
 }
 
-// text is output that a test reads while it is written.
-type text struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *text) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *text) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // holder is a `colab-relay ssh` that holds a connection.
 type holder struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	out   text
+	out   harness.Output
 	ended chan struct{}
 }
 

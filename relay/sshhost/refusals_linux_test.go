@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
@@ -22,9 +23,9 @@ import (
 )
 
 // host returns a Host of the machine, and what it says. change may alter its settings.
-func (b *box) host(change func(*Config)) (*Host, *text, *pairing.Store) {
+func (b *box) host(change func(*Config)) (*Host, *harness.Output, *pairing.Store) {
 	b.t.Helper()
-	said, store := &text{}, pairing.Open(b.t.TempDir())
+	said, store := &harness.Output{}, pairing.Open(b.t.TempDir())
 	cfg := Config{
 		Address: "box", Options: []string{"-F", b.config}, Name: "box", Python: stacks.Old(b.t).Python, WorkDir: ".", Version: "e2e",
 		Store: store, Check: 50 * time.Millisecond, Delay: 10 * time.Millisecond,
