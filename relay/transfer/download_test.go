@@ -19,8 +19,7 @@ import (
 )
 
 func TestAFileIsDownloadedCompletely(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	for name, size := range map[string]int64{
 		"empty.bin": 0, "one byte": 1, "exactly a part": partBytes, "parts and a bit": 3*partBytes + 17,
 		"it's \"quoted\" — ünïcode": 1000, "new\nline": 5, "CON": 5, "dot.": 5,
@@ -49,8 +48,7 @@ func TestAFileIsDownloadedCompletely(t *testing.T) {
 }
 
 func TestAnExistingFileIsOnlyReplacedOnRequest(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	want := fill(t, v.path("a.bin"), partBytes+5, 1)
 	dir := t.TempDir()
 	other := fill(t, filepath.Join(dir, "a.bin"), partBytes+5, 2)
@@ -105,8 +103,7 @@ func TestTheDestinationOfADownload(t *testing.T) {
 }
 
 func TestADownloadNeverLeavesItsFolder(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	fill(t, v.path("a.bin"), 10, 1)
 	base := t.TempDir()
 	dir, out := filepath.Join(base, "dir"), filepath.Join(base, "out")
@@ -189,8 +186,7 @@ func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
 }
 
 func TestACancelledDownloadIsResumed(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
@@ -277,9 +273,8 @@ func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {
 
 // Bytes that the journal lists are wrong, as after a power cut.
 func TestWrongBytesOnTheDiskAreNeverAccepted(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
-	const size = 16 * partBytes
+	v := useVM(t)
+	const size = 3 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
 	ctx, report := stopAfter(t, partBytes)

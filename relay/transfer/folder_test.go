@@ -69,8 +69,7 @@ func sameTree(t *testing.T, got, want string) {
 }
 
 func TestAFolderIsDownloadedCompletelyAndOnlyOnce(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	const n = perFolder + 5
 	tree(t, v.path("data"), n)
 	dir := t.TempDir()
@@ -126,8 +125,7 @@ func TestAnInterruptedFolderIsResumedWithoutRepeatedQueries(t *testing.T) {
 }
 
 func TestAFolderIsUploadedCompletelyAndOnlyOnce(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	const n = perFolder + 5
 	local := filepath.Join(t.TempDir(), "data")
 	tree(t, local, n)

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -25,6 +24,7 @@ import (
 	"colabrelay/shared/freeport"
 	"colabrelay/shared/memorydir"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // These tests use the real executor, built as in make build, with real files and real HTTP.
@@ -35,12 +35,28 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper())
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if buildDir != "" {
-			os.RemoveAll(buildDir)
-		}
-		os.Exit(code)
-	}))
+	code := m.Run()
+	if shared.exec != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
+		_ = shared.exec.Stop(ctx)
+		cancel()
+		os.RemoveAll(shared.dir)
+	}
+	if buildDir != "" {
+		os.RemoveAll(buildDir)
+	}
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// shared is the executor of all tests that call useVM.
+var shared struct {
+	start sync.Once
+	dir   string
+	exec  *harness.Executor
 }
 
 var buildDir string
@@ -82,6 +98,34 @@ func startVM(t testing.TB, binary string, args ...string) *vm {
 	return startVMIn(t, t.TempDir(), binary, args...)
 }
 
+// useVM returns a folder of the executor that tests share, as a VM that the test must neither stop
+// nor kill, and makes the test parallel.
+func useVM(t *testing.T) *vm {
+	t.Helper()
+	t.Parallel()
+	shared.start.Do(func() {
+		binary, err := executorBinary()
+		must(t, err)
+		shared.dir, err = os.MkdirTemp("", "transfer-vm-")
+		must(t, err)
+		listen, err := freeport.Address()
+		must(t, err)
+		v := &vm{t: t, dir: shared.dir, listen: listen, binary: binary}
+		v.start()
+		shared.exec = v.exec
+	})
+	if shared.exec == nil {
+		t.Fatal("the shared executor did not start")
+	}
+	dir, err := os.MkdirTemp(shared.dir, "")
+	must(t, err)
+	dir, err = filepath.EvalSymlinks(dir)
+	must(t, err)
+	v := &vm{t: t, dir: dir, listen: shared.exec.Config.Listen}
+	v.connect()
+	return v
+}
+
 // newMemoryVM is newVM for a test with thousands of files.
 func newMemoryVM(t *testing.T) *vm {
 	t.Helper()
@@ -100,11 +144,18 @@ func startVMIn(t testing.TB, dir, binary string, args ...string) *vm {
 	v := &vm{t: t, dir: dir, listen: listen, binary: binary, args: args}
 	v.start()
 	t.Cleanup(func() { v.stop() })
-	v.wire, err = harness.NewWire(v.listen)
-	must(t, err)
-	t.Cleanup(v.wire.Close)
-	v.client, v.counts = newClient(t, "http://"+v.wire.Addr)
+	v.connect()
 	return v
+}
+
+// connect makes the VM's connection and client.
+func (v *vm) connect() {
+	v.t.Helper()
+	var err error
+	v.wire, err = harness.NewWire(v.listen)
+	must(v.t, err)
+	v.t.Cleanup(v.wire.Close)
+	v.client, v.counts = newClient(v.t, "http://"+v.wire.Addr)
 }
 
 func newClient(t testing.TB, address string) (*client.Client, *counting) {
@@ -120,7 +171,7 @@ func newClient(t testing.TB, address string) (*client.Client, *counting) {
 
 func (v *vm) start() {
 	v.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	// Transfers use no kernel. That of the newest stack starts in half the time.
 	all := stacks.All(v.t)
@@ -133,7 +184,7 @@ func (v *vm) start() {
 }
 
 func (v *vm) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	if err := v.exec.Stop(ctx); err != nil && !strings.Contains(err.Error(), "killed") {
 		v.t.Errorf("stopping the executor: %v", err)

@@ -34,8 +34,7 @@ func wantText(t testing.TB, path, want string) {
 }
 
 func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	local := filepath.Join(t.TempDir(), "a.bin")
 	want := fill(t, local, partBytes+5, 1)
 	put := func(o Options) (Result, error) {
@@ -51,7 +50,7 @@ func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
 		if text := fmt.Sprint(err); !strings.Contains(text, fmt.Sprintf("“%s” (%d bytes, changed 20", v.path("a.bin"), size)) || !strings.HasSuffix(text, "was not uploaded from here") {
 			t.Errorf("the error is %s", text)
 		}
-		wantNames(t, v.dir, ".colab-relay", "a.bin")
+		wantNames(t, v.dir, "a.bin")
 		if sha(t, v.path("a.bin")) != other {
 			t.Error("the different one was changed")
 		}

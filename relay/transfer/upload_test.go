@@ -18,8 +18,7 @@ import (
 )
 
 func TestAFileIsUploadedCompletely(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	for name, size := range map[string]int64{
 		"empty.bin": 0, "one byte": 1, "exactly a part": partBytes, "parts and a bit": 3*partBytes + 17,
 		"it's \"quoted\" — ünïcode": 1000, "new\nline": 5, "bad\xffutf8": 5,
@@ -143,8 +142,7 @@ func TestAnUploadRestartsWhenTheFileChanges(t *testing.T) {
 }
 
 func TestACancelledUploadIsResumed(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	const size = 64 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
 	want := fill(t, local, size, 1)
