@@ -10,6 +10,7 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/within"
 )
 
 func TestCellsAreWrittenInThePersonsEditor(t *testing.T) {
@@ -35,7 +36,7 @@ func TestCellsAreWrittenInThePersonsEditor(t *testing.T) {
 		}
 		code := run(t.Context(), append([]string{cli.CommandName, "nb"}, args...), getenv, terminal.Streams{In: s.slave, Out: s.slave, Err: s.slave})
 		fmt.Fprint(s.slave, "\x00")
-		await(t, func() bool { return strings.Contains(s.text(), "\x00") })
+		within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "\x00") })
 		if code != want {
 			t.Errorf("%q: exit code %d: %s", args, code, s.text())
 		}

@@ -7,13 +7,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/freeport"
+	"colabrelay/shared/within"
 )
 
 // colabTab is a program of the scripts: a browser that shows the stand-in of Colab's page,
@@ -27,7 +27,7 @@ func colabTab() {
 }
 
 func showTab(argument string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	address, err := destination(ctx, argument)
 	if err != nil {
@@ -48,7 +48,7 @@ func showTab(argument string) error {
 
 // awaitText waits until a file, which a program in the background writes, has a text.
 func awaitText(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	ts.Check(harness.Poll(ctx, func() (bool, error) {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))

@@ -23,6 +23,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // startExecutor starts an executor and returns the settings that name it.
@@ -38,7 +39,7 @@ func startExecutor(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 		defer cancel()
 		e.Stop(ctx)
 	})
@@ -73,7 +74,7 @@ func TestOnATerminal(t *testing.T) {
 		if got := <-code; got != 0 || !s.echoes(t) {
 			t.Errorf("%d, shown %q, echoes: %v", got, s.text(), s.echoes(t))
 		}
-		await(t, func() bool { return strings.HasSuffix(s.text(), "6\r\n") })
+		within.Until(t, "it is shown", func() bool { return strings.HasSuffix(s.text(), "6\r\n") })
 		if strings.Contains(s.text(), "s3cret") || !strings.HasPrefix(s.text(), "Password: ") {
 			t.Errorf("shown %q", s.text())
 		}
@@ -82,7 +83,7 @@ func TestOnATerminal(t *testing.T) {
 		s, typed := newScreen(t), filepath.Join(t.TempDir(), "typed")
 		code := start(t.Context(), s, "run", "-c", fmt.Sprintf("import getpass, os, time\nwhile not os.path.exists(%q): time.sleep(0.01)\nprint(len(getpass.getpass()))", typed))
 		fmt.Fprintln(s.master, "too early")
-		await(t, func() bool { return strings.Contains(s.text(), "too early") })
+		within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "too early") })
 		if err := os.WriteFile(typed, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,7 @@ func TestOnATerminal(t *testing.T) {
 		if got := <-code; got != 0 {
 			t.Errorf("%d, shown %q", got, s.text())
 		}
-		await(t, func() bool { return strings.HasSuffix(s.text(), "\n6\r\n") })
+		within.Until(t, "it is shown", func() bool { return strings.HasSuffix(s.text(), "\n6\r\n") })
 		if strings.Contains(s.text(), "s3cret") {
 			t.Errorf("shown %q", s.text())
 		}
@@ -119,7 +120,7 @@ func TestOnATerminal(t *testing.T) {
 		if got := <-code; got != 1 || !s.echoes(t) {
 			t.Errorf("%d, shown %q, echoes: %v", got, s.text(), s.echoes(t))
 		}
-		await(t, func() bool { return strings.Contains(s.text(), "KeyboardInterrupt") })
+		within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "KeyboardInterrupt") })
 		fmt.Fprintln(s.master) // ends the read that the interrupt left running
 	})
 	t.Run("a picture is shown", func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestOnATerminal(t *testing.T) {
 			t.Errorf("%d, shown %q", got, s.text())
 		}
 		shown := regexp.MustCompile(`\x1b\]1337;File=inline=1;size=\d+:iVBOR[^\x1b]+\a\r\ncolab-relay: saved a picture as \S+\.png`)
-		await(t, func() bool { return shown.MatchString(s.text()) })
+		within.Until(t, "it is shown", func() bool { return shown.MatchString(s.text()) })
 	})
 	t.Run("the progress of a notebook is one line, and it asks for input", func(t *testing.T) {
 		s, path := newScreen(t), filepath.Join(t.TempDir(), "a.ipynb")
@@ -145,7 +146,7 @@ func TestOnATerminal(t *testing.T) {
 		if got := <-code; got != 0 || !s.echoes(t) {
 			t.Errorf("%d, shown %q", got, s.text())
 		}
-		await(t, func() bool { return strings.Contains(s.text(), "succeeded: 1 cell; 1 succeeded in ") })
+		within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "succeeded: 1 cell; 1 succeeded in ") })
 		if shown := s.text(); !strings.Contains(shown, "\r\x1b[K0 of 1 cells done; cell 0: import getpass, time | one") || !strings.Contains(shown, "\r\x1b[KKey: ") || strings.Contains(shown, "\x1b[2J") {
 			t.Errorf("shown %q", shown)
 		}
@@ -154,7 +155,7 @@ func TestOnATerminal(t *testing.T) {
 		for answer, want := range map[string]int{"n": 1, "y": 0} {
 			s := newScreen(t)
 			code := start(t.Context(), s, "restart")
-			await(t, func() bool { return strings.Contains(s.text(), "All variables are lost. [y/N] ") })
+			within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "All variables are lost. [y/N] ") })
 			fmt.Fprintln(s.master, answer)
 			if got := <-code; got != want {
 				t.Errorf("%q: exit code %d, shown %q", answer, got, s.text())
@@ -167,7 +168,7 @@ func TestOnATerminal(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			code := start(ctx, s, typed...)
 			if typed[0] == "restart" {
-				await(t, func() bool { return strings.Contains(s.text(), "[y/N] ") })
+				within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "[y/N] ") })
 			}
 			interrupt()
 			select {
@@ -175,7 +176,7 @@ func TestOnATerminal(t *testing.T) {
 				if got != 1 {
 					t.Errorf("exit code %d, shown %q", got, s.text())
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(within.Limit):
 				t.Error("it did not end")
 			}
 			fmt.Fprint(s.master, "\n\x04") // ends the read that the interrupt left running
@@ -183,20 +184,10 @@ func TestOnATerminal(t *testing.T) {
 	}
 }
 
-// await polls until f is true.
-func await(t *testing.T, f func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := harness.Poll(ctx, func() (bool, error) { return f(), nil }); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // awaitPrompt waits until the newest run asks for something.
 func awaitPrompt(t *testing.T, getenv func(string) string) {
 	t.Helper()
-	await(t, func() bool {
+	within.Until(t, "it is shown", func() bool {
 		var out bytes.Buffer
 		code := run(t.Context(), []string{cli.CommandName, "logs", "--json"}, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 		return code == 0 && strings.Contains(out.String(), `"input_request"`)
@@ -234,9 +225,9 @@ except KeyboardInterrupt:
 	exists := func(name string) func() bool {
 		return func() bool { _, err := os.Stat(file(name)); return err == nil }
 	}
-	await(t, exists("started"))
+	within.Until(t, "the program has written it", exists("started"))
 	cmd.Process.Signal(syscall.SIGINT)
-	await(t, exists("interrupted"))
+	within.Until(t, "the program has written it", exists("interrupted"))
 	cmd.Process.Signal(syscall.SIGINT)
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitRunning {
@@ -319,7 +310,7 @@ func TestNoColourHoldsForTracebacks(t *testing.T) {
 			}
 			s := newScreen(t)
 			run(t.Context(), args, getenv, terminal.Streams{In: strings.NewReader(""), Out: s.slave, Err: s.slave})
-			await(t, func() bool { return strings.Contains(s.text(), "division by zero\r\n") })
+			within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "division by zero\r\n") })
 			shown := s.text()
 			if !strings.Contains(shown, "\x1b[32mgreen") {
 				t.Errorf("%s, %s: the code's own colour is missing in %q", commands[0], name, shown)

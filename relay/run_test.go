@@ -16,6 +16,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // The script of `colab-relay run` cannot close a pipe.
@@ -26,7 +27,7 @@ func TestABrokenPipeInterruptsTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	configtest.Home(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), within.Limit)
 	defer cancel()
 	secret := auth.GenerateSecret().Reveal()
 	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binary, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret})

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -27,6 +26,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // TestMain lets tests start this test program as relay, and looks for goroutines that the
@@ -196,7 +196,7 @@ var buildExecutor = sync.OnceValues(func() (path string, err error) {
 func startRealVM(ts *testscript.TestScript, name, python string) {
 	binary, err := buildExecutor()
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	secret, dir := auth.GenerateSecret(), ts.MkAbs(".")
 	if len(realVMs(ts)) > 0 { // two cannot share a folder
@@ -206,7 +206,7 @@ func startRealVM(ts *testscript.TestScript, name, python string) {
 	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binary, Python: python, Dir: dir, Secret: secret.Reveal()})
 	ts.Check(err)
 	ts.Defer(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 		defer cancel()
 		ts.Check(e.Stop(ctx))
 	})
@@ -304,7 +304,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 
 func awaitFile(ts *testscript.TestScript, _ bool, args []string) {
 	path := ts.MkAbs(args[0])
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	ts.Check(harness.Poll(ctx, func() (bool, error) {
 		_, err := os.Stat(path)
@@ -314,7 +314,7 @@ func awaitFile(ts *testscript.TestScript, _ bool, args []string) {
 
 // awaitLogs waits until the newest run's events have a text.
 func awaitLogs(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	ts.Check(harness.Poll(ctx, func() (bool, error) {
 		err := ts.Exec(cli.CommandName, "logs", "--json")

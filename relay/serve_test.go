@@ -8,18 +8,18 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/within"
 )
 
 // relay runs the program and returns its exit code and output.
 func relay(t *testing.T, getenv func(string) string, stdin string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), within.Limit)
 	defer cancel()
 	code = run(ctx, append([]string{cli.CommandName}, args...), getenv, terminal.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e})
 	return code, o.String(), e.String()

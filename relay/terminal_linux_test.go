@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +17,7 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/within"
 )
 
 // screen is a pseudo-terminal and what it shows.
@@ -72,23 +72,13 @@ func (s *screen) text() string {
 // awaitHidden waits for the prompt, after which the terminal does not show what is typed.
 func (s *screen) awaitHidden(t *testing.T) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
+	within.Until(t, "the prompt is shown, and the terminal hides what is typed", func() bool {
 		state, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state.Lflag&unix.ECHO == 0 && strings.Contains(s.text(), ": ") {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("the terminal shows what is typed, and %q", s.text())
-		}
-	}
+		return state.Lflag&unix.ECHO == 0 && strings.Contains(s.text(), ": ")
+	})
 }
 
 func (s *screen) echoes(t *testing.T) bool {

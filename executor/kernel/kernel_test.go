@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -19,20 +18,14 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func find(t *testing.T, s stacks.Stack) Python {
 	t.Helper()
-	python, err := Find(within(t, time.Minute), nil, s.Python, os.Environ())
+	python, err := Find(within.Context(t), nil, s.Python, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +53,7 @@ func running(t *testing.T, cfg Config) (*Supervisor, *Kernel) {
 			t.Error(err)
 		}
 	})
-	kernel, err := s.Await(within(t, time.Minute))
+	kernel, err := s.Await(within.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +63,7 @@ func running(t *testing.T, cfg Config) (*Supervisor, *Kernel) {
 // evaluate returns the repr of an expression in the kernel.
 func evaluate(t *testing.T, kernel *Kernel, code, expression string) string {
 	t.Helper()
-	m, err := kernel.Client.Request(within(t, 30*time.Second), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+	m, err := kernel.Client.Request(within.Context(t), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code: code, Silent: true, UserExpressions: map[string]string{"v": expression},
 	})
 	if err != nil {
@@ -96,16 +89,7 @@ func isGone(pid int) bool {
 
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	ctx := within(t, 10*time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !isGone(pid) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("process %d is still running", pid)
-		}
-	}
+	within.Until(t, fmt.Sprintf("process %d is gone", pid), func() bool { return isGone(pid) })
 }
 
 func TestKernelSeesNoSecretsAndItsOwnSession(t *testing.T) {
@@ -190,7 +174,7 @@ func TestKernelThatKeepsDyingStaysDeadUntilRestart(t *testing.T) {
 	if _, err := k.Ready(); !errors.Is(err, ErrDead) || k.Status().Status != contract.KernelDead {
 		t.Fatalf("after %d deaths: %v, %+v", maxDeaths, err, k.Status())
 	}
-	if err := k.Restart(within(t, time.Minute), "whichever"); err != nil {
+	if err := k.Restart(within.Context(t), "whichever"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := k.Ready(); err != nil {
@@ -203,7 +187,7 @@ func awaitOther(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
 	t.Helper()
 	for {
 		changed := k.Changed()
-		kernel, err := k.Await(within(t, time.Minute))
+		kernel, err := k.Await(within.Context(t))
 		if err != nil || kernel != old {
 			return kernel, err
 		}
@@ -220,7 +204,7 @@ func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 		for { // until it runs
-			m, err := kernel.Client.Receive(within(t, 10*time.Second))
+			m, err := kernel.Client.Receive(within.Context(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,12 +212,8 @@ func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 				break
 			}
 		}
-		began := time.Now()
-		if err := k.Restart(within(t, time.Minute), kernel.ID); err != nil {
+		if err := k.Restart(within.Context(t), kernel.ID); err != nil {
 			t.Fatal(err)
-		}
-		if took := time.Since(began); took > 15*time.Second {
-			t.Errorf("restart took %s", took)
 		}
 		if next, err := k.Ready(); err != nil || next.ID == kernel.ID || !kernel.EndedOnRequest() {
 			t.Errorf("after the restart: %v %v", next, err)
@@ -321,7 +301,7 @@ func TestRunReturnsWhyTheFirstKernelCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := New(Config{Python: Python{Path: broken}, WorkDir: t.TempDir(), StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	err := k.Run(within(t, time.Minute))
+	err := k.Run(within.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "libzmq is broken") {
 		t.Errorf("Run = %v", err)
 	}
@@ -355,7 +335,7 @@ func TestWhatAKernelPrintedAtItsStartDoesNotExplainItsEnd(t *testing.T) {
 	python.Path = script
 	_, kernel := running(t, Config{Python: python})
 	exit := jupyter.ExecuteRequest{Code: "import os; os._exit(3)"}
-	if _, err := kernel.Client.Send(within(t, time.Minute), jupyter.Shell, jupyter.MsgExecuteRequest, exit); err != nil {
+	if _, err := kernel.Client.Send(within.Context(t), jupyter.Shell, jupyter.MsgExecuteRequest, exit); err != nil {
 		t.Fatal(err)
 	}
 	<-kernel.Done()

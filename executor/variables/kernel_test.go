@@ -15,6 +15,7 @@ import (
 	"colabrelay/executor/jupyter"
 	"colabrelay/executor/statedir"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +53,7 @@ func startKernel(t *testing.T, s stacks.Stack) *kernel {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), within.Limit)
 	defer cancel()
 	client, err := jupyter.Dial(ctx, info, jupyter.Options{})
 	if err != nil {

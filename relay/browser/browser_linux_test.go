@@ -16,8 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,22 +64,12 @@ func (c *computer) add(t *testing.T, name, then string) {
 func (c *computer) got(t *testing.T, name string) []string {
 	t.Helper()
 	var lines []string
-	await(t, name+" was not started", func() bool {
+	within.Until(t, name+" is started", func() bool {
 		text, err := os.ReadFile(filepath.Join(c.dir, name+".got"))
 		lines = strings.Split(strings.TrimSpace(string(text)), "\n")
 		return err == nil
 	})
 	return lines
-}
-
-// await waits until a condition holds.
-func await(t *testing.T, otherwise string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if harness.Poll(ctx, func() (bool, error) { return holds(), nil }) != nil {
-		t.Fatal(otherwise)
-	}
 }
 
 func (c *computer) started(name string) bool {
@@ -246,7 +236,7 @@ func TestTheBrowserLivesOn(t *testing.T) {
 	if err := os.WriteFile(stop, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the browser ended, and its process stays as a zombie", func() bool {
+	within.Until(t, "the process of the browser, which ended, is gone", func() bool {
 		_, err := os.Stat("/proc/" + pid)
 		return os.IsNotExist(err)
 	})

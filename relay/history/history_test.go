@@ -19,6 +19,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,7 +41,7 @@ func newStore(t testing.TB, dir string, most int64) *Store {
 // written waits until everything is on disk.
 func written(t testing.TB, s *Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), within.Limit)
 	defer cancel()
 	must(t, s.Flush(ctx))
 }

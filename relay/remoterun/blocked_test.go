@@ -7,6 +7,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestARunBehindAPromptSaysSoOnceAndWaits(t *testing.T) {
@@ -22,11 +23,11 @@ func TestARunBehindAPromptSaysSoOnceAndWaits(t *testing.T) {
 		ended <- Run(t.Context(), VM{Runtime: "vm", Client: vm}, Code{Text: "print(1)", Timeout: time.Minute}, c.console(t))
 	}()
 	note := "which waits for input (\"name? \"). Answer it with `colab-relay input " + holder.ExecutionID + "`"
-	await(t, func() bool { return strings.Contains(c.err.String(), note) })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(c.err.String(), note) })
 	if _, err := vm.Input(t.Context(), holder.ExecutionID, contract.Input{Text: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool {
+	within.Until(t, "it is printed", func() bool {
 		x, err := vm.Execution(t.Context(), holder.ExecutionID, 0, 0, 0)
 		return err == nil && x.Status == contract.StatusWaitingForInput
 	})

@@ -11,6 +11,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestAnInterruptAtAnInputPromptEndsTheRun(t *testing.T) {
@@ -27,7 +28,7 @@ func TestAnInterruptAtAnInputPromptEndsTheRun(t *testing.T) {
 		ended <- Run(ctx, VM{Runtime: "vm", Client: toVM}, Code{Text: "input('name? ')", Timeout: time.Minute},
 			Console{Streams: terminal.Streams{In: stdin, Out: &out, Err: &errs}, PictureDir: t.TempDir()})
 	}()
-	await(t, func() bool { return strings.Contains(out.String()+errs.String(), "name? ") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(out.String()+errs.String(), "name? ") })
 	cancel()
 	err := <-ended
 	if err == nil || strings.Contains(err.Error(), "may still be running") || !strings.Contains(errs.String(), "KeyboardInterrupt") {

@@ -15,6 +15,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // runProgram runs a program and returns what it prints.
@@ -174,7 +175,7 @@ func TestReadersOfLogsLeaveTheRunAlone(t *testing.T) {
 	var c console
 	ended := make(chan error)
 	go func() { ended <- Logs(ctx, vm, e, LogOptions{Follow: true}, c.console(t)) }()
-	await(t, func() bool { return strings.Contains(c.out.String(), "here") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(c.out.String(), "here") })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -186,7 +187,7 @@ func TestReadersOfLogsLeaveTheRunAlone(t *testing.T) {
 	attached, cancel := context.WithCancel(t.Context())
 	var second console
 	go func() { ended <- Attach(attached, vm, e.ExecutionID, second.console(t)) }()
-	await(t, func() bool { return strings.Contains(second.out.String(), "here\nhere\n") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(second.out.String(), "here\nhere\n") })
 	cancel()
 	if err := <-ended; err == nil || !strings.HasPrefix(err.Error(), "the run ended as interrupted") {
 		t.Errorf("%v", err)
@@ -206,12 +207,12 @@ func TestAPromptAnsweredElsewhereIsNoError(t *testing.T) {
 	go func() {
 		ended <- Attach(t.Context(), vm, e.ExecutionID, Console{Streams: terminal.Streams{In: typed, Out: &out, Err: &errs}, PictureDir: t.TempDir()})
 	}()
-	await(t, func() bool { return strings.Contains(errs.String(), "a? ") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(errs.String(), "a? ") })
 	if _, err := vm.Client.Input(t.Context(), e.ExecutionID, contract.Input{Text: "elsewhere"}); err != nil {
 		t.Fatal(err)
 	}
 	typing("late")
-	await(t, func() bool { return strings.Contains(errs.String(), "b? ") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(errs.String(), "b? ") })
 	typing("here")
 	if err := <-ended; err != nil || out.String() != "elsewhere\nhere\n" || !strings.Contains(errs.String(), "that prompt has been answered elsewhere") {
 		t.Errorf("%v %q %q", err, out.String(), errs.String())

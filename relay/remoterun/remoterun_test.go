@@ -22,6 +22,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 const secret = "a secret of relay/remoterun's tests, 32 bytes or more"
@@ -72,16 +73,6 @@ type console struct{ out, err harness.Output }
 
 func (c *console) console(t *testing.T) Console {
 	return Console{Streams: terminal.Streams{In: strings.NewReader(""), Out: &c.out, Err: &c.err}, PictureDir: t.TempDir()}
-}
-
-// await polls until f is true.
-func await(t *testing.T, f func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := harness.Poll(ctx, func() (bool, error) { return f(), nil }); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // front is a proxy of the executor at target. If cut returns true, it breaks the
@@ -170,9 +161,9 @@ func TestAnInterruptWithoutConnectionIsReported(t *testing.T) {
 	}
 	ended := make(chan error)
 	go func() { ended <- r.run(ctx) }()
-	await(t, func() bool { return strings.Contains(c.out.String(), "here") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(c.out.String(), "here") })
 	dark.Store(true)
-	await(t, failed.Load)
+	within.Until(t, "the connection has failed", failed.Load)
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "may still be running on the VM: interrupt it: ") {
 		t.Errorf("%v %q", err, c.err.String())
@@ -188,7 +179,7 @@ func TestARestartOfTheKernelIsReported(t *testing.T) {
 	go func() {
 		ended <- Run(t.Context(), VM{Runtime: "vm", Client: vm}, Code{Text: endless, Timeout: time.Minute}, c.console(t))
 	}()
-	await(t, func() bool { return strings.Contains(c.out.String(), "here") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(c.out.String(), "here") })
 	k, err := vm.Kernel(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +212,7 @@ func TestANewVMDuringARunIsReported(t *testing.T) {
 	ended := make(chan error)
 	r := &run{VM: vm, Code: Code{Text: endless, Timeout: time.Minute}, endWait: time.Second, out: newPrinter(vm.Client.Blobs, c.console(t))}
 	go func() { ended <- r.run(t.Context()) }()
-	await(t, func() bool { return strings.Contains(c.out.String(), "here") })
+	within.Until(t, "it is printed", func() bool { return strings.Contains(c.out.String(), "here") })
 	target.Store(&second)
 	var refused *contract.Error
 	if err := <-ended; !errors.As(err, &refused) || refused.Code != contract.CodeNewInstance || hint.Person(err) == "" {

@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func stream(offset int64, name, text string) contract.Event {
@@ -110,14 +111,14 @@ func TestTailGoesOnWithWhatIsNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool {
+	within.Until(t, "it is printed", func() bool {
 		e, err = FindOnVM(t.Context(), vm, e.ExecutionID)
 		return err == nil && e.NextOffset > 0
 	})
 	var c console
 	ended, one := make(chan error), 1
 	go func() { ended <- Logs(t.Context(), vm, e, LogOptions{Follow: true, Tail: &one}, c.console(t)) }()
-	await(t, func() bool { return c.out.String() == "b\n" })
+	within.Until(t, "it is printed", func() bool { return c.out.String() == "b\n" })
 	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

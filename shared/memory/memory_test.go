@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"colabrelay/shared/within"
 )
 
 // A turn past the last one is waited for, until another caller is done or the context ends.
@@ -34,7 +36,7 @@ func TestATurnIsWaitedForUntilTheContextEnds(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Error(err)
 		}
-		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel = context.WithTimeout(t.Context(), within.Limit)
 		defer cancel()
 		if _, err := turns.Take(ctx); err == nil {
 			t.Error("done twice gave two turns")
