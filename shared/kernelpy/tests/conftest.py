@@ -4,6 +4,7 @@ import atexit
 import base64
 import json
 import os
+import signal
 import sys
 import types
 import zlib
@@ -20,6 +21,8 @@ from colab_relay import imported, script  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes seconds; pytest.sh -short leaves it out")
+    # As in a kernel, also where a shell that started this in the background ignores interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Shell:
