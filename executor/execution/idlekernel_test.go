@@ -40,8 +40,8 @@ func TestWithIdleKernelWaitsForAnotherCall(t *testing.T) {
 		if err := q.WithIdleKernel(ctx, doNothing); !errors.Is(err, ErrKernelBusy) {
 			t.Errorf("WithIdleKernel during a long call = %v", err)
 		}
-		if d := time.Since(began); d < soonFree || d > soonFree+5*time.Second {
-			t.Errorf("WithIdleKernel waited %v, want %v", d, soonFree)
+		if d := time.Since(began); d < soonFree {
+			t.Errorf("WithIdleKernel waited %v, want at least %v", d, soonFree)
 		}
 		return nil
 	})

@@ -119,11 +119,7 @@ func TestShutdownInterruptsAndCancels(t *testing.T) {
 		running := q.submit("print('on', flush=True)\nwhile True: pass", 0)
 		waiting := q.submit("1", 0)
 		q.awaitEvent(running, 0)
-		began := time.Now()
 		q.stop()
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("the shutdown took %s", took)
-		}
 		wantStatus(t, q.settle(running), contract.StatusInterrupted)
 		wantStatus(t, q.settle(waiting), contract.StatusCancelled)
 		if _, err := q.Submit("", contract.Submit{RequestID: "late", Code: "1"}); !errors.Is(err, ErrShuttingDown) {

