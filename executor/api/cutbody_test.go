@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // sendHead opens a connection and sends the signed head of a request with a body. It returns
@@ -69,7 +70,7 @@ func TestTheRecordsOfACutPartAreKept(t *testing.T) {
 	const received = firstRecord + 9*nextRecord
 	id := s.start("a", content).UploadID
 	s.cutPut(id, content, recordEnd(10)+40_000) // and a part of the next record, which does not count
-	eventually(t, func() bool { return s.upload(id).ReceivedBytes == received })
+	within.Until(t, "the part has arrived", func() bool { return s.upload(id).ReceivedBytes == received })
 	u := s.upload(id)
 	if len(u.Missing) != 1 || u.Missing[0] != (contract.Range{Offset: received, Length: int64(len(content)) - received}) {
 		t.Fatalf("missing is %v", u.Missing)
@@ -274,8 +275,8 @@ func TestAnAnswerIsSentWhileItsReaderMakesProgress(t *testing.T) {
 	if n := get(10*time.Second, func() {}); n < contract.MaxFilePart {
 		t.Errorf("a slow reader gets %d bytes", n)
 	}
-	eventually(t, func() bool { return answered() == 1 })
-	stopped := func() { eventually(t, func() bool { return answered() == 2 }) }
+	within.Until(t, "the request is answered", func() bool { return answered() == 1 })
+	stopped := func() { within.Until(t, "the request is answered", func() bool { return answered() == 2 }) }
 	if n := get(20*time.Millisecond, stopped); n >= contract.MaxFilePart {
 		t.Errorf("one that stopped gets all %d bytes", n)
 	}

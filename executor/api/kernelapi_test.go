@@ -26,6 +26,7 @@ import (
 	"colabrelay/executor/probe"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // newLiveStand is an API over a real kernel. Its instance is unique, because an executor
@@ -219,7 +220,7 @@ func checkInput(t *testing.T, s *stand) {
 	s.call("POST", path, map[string]any{"text": "Ada", "offset": -1}).want(t, http.StatusBadRequest, contract.CodeBadRequest)
 	s.call("POST", path, contract.Input{Text: "Ada", Offset: &e.NextOffset}).want(t, http.StatusConflict, contract.CodeConflict)
 	into[contract.Execution](s, s.call("POST", path, contract.Input{Text: "Ada", Offset: &e.Events[len(e.Events)-1].Offset}))
-	eventually(t, func() bool { return s.read(e.ExecutionID, "?wait_seconds=5").Status == contract.StatusSucceeded })
+	within.Until(t, "the run has succeeded", func() bool { return s.read(e.ExecutionID, "?wait_seconds=5").Status == contract.StatusSucceeded })
 	s.call("POST", path, contract.Input{Text: "late"}).want(t, http.StatusConflict, contract.CodeConflict)
 
 	e = s.submit("import getpass\nprint(len(getpass.getpass('key: ')))", 20)
@@ -236,7 +237,7 @@ func checkInput(t *testing.T, s *stand) {
 		t.Errorf("a read: %+v", again)
 	}
 	into[contract.Execution](s, s.call("POST", path, contract.Input{Text: "hunter2", Password: true}))
-	eventually(t, func() bool { return s.read(e.ExecutionID, "?wait_seconds=5").Status == contract.StatusSucceeded })
+	within.Until(t, "the run has succeeded", func() bool { return s.read(e.ExecutionID, "?wait_seconds=5").Status == contract.StatusSucceeded })
 }
 
 func checkBlob(t *testing.T, s *stand) {
@@ -272,7 +273,7 @@ func checkListing(t *testing.T, s *stand) {
 }
 
 func checkKernel(t *testing.T, s *stand) {
-	eventually(t, func() bool { return !s.api.Queue.Busy() }) // an earlier check's run may be ending
+	within.Until(t, "the queue is empty", func() bool { return !s.api.Queue.Busy() }) // an earlier check's run may be ending
 	before := into[contract.Kernel](s, s.call("GET", contract.PathKernel, nil))
 	if before.Status != contract.KernelIdle || before.KernelID == "" || before.PID == 0 || before.IPyKernel == "" {
 		t.Errorf("kernel is %+v", before)
@@ -359,9 +360,9 @@ func checkCallerGone(t *testing.T, s *stand) {
 	if err := req.Write(c); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, s.api.Queue.Busy)
+	within.Until(t, "a run has the kernel", s.api.Queue.Busy)
 	c.Close()
-	eventually(t, func() bool { return !s.api.Queue.Busy() && s.api.waiting.inUse() == 0 })
+	within.Until(t, "the queue is empty", func() bool { return !s.api.Queue.Busy() && s.api.waiting.inUse() == 0 })
 	if e := s.submit("gone_on", 20); e.Status != contract.StatusSucceeded {
 		t.Errorf("the run did not go on: %+v", e.Error)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
@@ -74,7 +75,7 @@ func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {
 	for range 2 * maxWaiting { // each signs as another caller
 		go func() { ended <- s.call("GET", "/v1/nothing", nil).StatusCode }()
 	}
-	eventually(t, func() bool { return s.api.waiting.inUse() == 2*maxWaiting })
+	within.Until(t, "so many requests wait", func() bool { return s.api.waiting.inUse() == 2*maxWaiting })
 	e := s.call("GET", "/v1/nothing", nil).want(t, http.StatusServiceUnavailable, contract.CodeRateLimited)
 	if !e.Retryable {
 		t.Error("the answer is not retryable")
@@ -83,21 +84,6 @@ func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {
 	for range 2 * maxWaiting {
 		if status := <-ended; status != http.StatusNotFound {
 			t.Errorf("a waiting request ends with %d", status)
-		}
-	}
-}
-
-// eventually polls with a deadline.
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("did not come true in 10 s")
 		}
 	}
 }
@@ -113,9 +99,9 @@ func TestACallerThatDisconnectsReleasesItsSlot(t *testing.T) {
 	if err := req.Write(c); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return s.api.waiting.inUse() == 1 })
+	within.Until(t, "so many requests wait", func() bool { return s.api.waiting.inUse() == 1 })
 	c.Close()
-	eventually(t, func() bool { return s.api.waiting.inUse() == 0 })
+	within.Until(t, "so many requests wait", func() bool { return s.api.waiting.inUse() == 0 })
 }
 
 func TestHeadersAreLimited(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestTheShareOfAllSocketsAtItsBound(t *testing.T) {
@@ -130,7 +131,7 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 	before := heldBytes()
 	c := p.open(t, Options{MaxFrame: frame, QueueBytes: queue})
 	s := c.pool.share
-	await(t, "the first message", func() bool { return len(c.Arrived()) > 0 })
+	within.Until(t, "the first message is there", func() bool { return len(c.Arrived()) > 0 })
 	s.mu.Lock()
 	s.stalled = true // as if one had waited already
 	s.mu.Unlock()
@@ -154,26 +155,11 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 		m.Release()
 	}
 	c.Close() // the frames that are announced may have got a share meanwhile
-	await(t, "no share is taken", func() bool {
+	within.Until(t, "no share is taken", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.used == 0
 	})
-}
-
-// await polls until what is awaited is there.
-func await(t *testing.T, what string, there func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !there() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s did not arrive", what)
-		}
-	}
 }
 
 // A connection that ends inside a message gives back what the message took.

@@ -17,6 +17,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func digestOf(data string) string {
@@ -241,9 +242,7 @@ func TestExecutorThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	must(t, harness.Poll(ctx, func() (bool, error) { _, err := os.Stat(path); return err == nil, nil }))
+	within.Until(t, path+" exists", func() bool { _, err := os.Stat(path); return err == nil })
 }
 
 func TestInterruptedRestoreChangesNothing(t *testing.T) {

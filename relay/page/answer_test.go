@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestCellsOfTheNotebook(t *testing.T) {
@@ -245,7 +246,7 @@ func TestToolsOfThePage(t *testing.T) {
 	d := newQuietDesk(t)
 	p := d.peer(t)
 	p.shakeHands("add_cell\x1b[2J", toolCells)
-	eventually(t, "the tab is connected", func() bool { return d.State().Connected })
+	within.Until(t, "the tab is connected", func() bool { return d.State().Connected })
 	tab, _ := d.Tab()
 	if missing := tab.Missing(); len(missing) != 6 {
 		t.Errorf("missing: %q", missing)
@@ -256,7 +257,7 @@ func TestToolsOfThePage(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	p.text(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	eventually(t, "the list is old", tab.stale.Load)
+	within.Until(t, "the list is old", tab.stale.Load)
 	ended := make(chan error, 1)
 	go func() { ended <- tab.Delete(t.Context(), "c") }()
 	p.reply(p.request("tools/list"), toolsResult(tools...))
@@ -283,7 +284,7 @@ func TestEndlessListOfTools(t *testing.T) {
 			for i := range test.pages {
 				p.reply(p.request("tools/list"), strings.TrimSuffix(toolsResult(test.page...), "}")+fmt.Sprintf(`,"nextCursor":"%d"}`, i))
 			}
-			eventually(t, "the tab is connected", func() bool { return d.State().Connected })
+			within.Until(t, "the tab is connected", func() bool { return d.State().Connected })
 			tab, _ := d.Tab()
 			if n := len(tab.tools); n > maxTools {
 				t.Errorf("%d tools are known", n)

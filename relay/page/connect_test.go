@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 // waitedOut returns a ctx that has ended.
@@ -109,7 +110,7 @@ func TestNobodyConnectsInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tab.Close()
-	eventually(t, "the tab is connected", func() bool { return d.State().Connected })
+	within.Until(t, "the tab is connected", func() bool { return d.State().Connected })
 	d.Close()
 }
 
@@ -135,7 +136,7 @@ func TestTabThatComesAtTheLastMoment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the time is over", func() bool {
+			within.Until(t, "the time is over", func() bool {
 				d.Page.mu.Lock()
 				defer d.Page.mu.Unlock()
 				return w.expired
@@ -257,7 +258,7 @@ func TestTabIsLostAndComesBack(t *testing.T) {
 		_, err := tab.Run(t.Context(), cells[0].ID)
 		failed <- err
 	}()
-	eventually(t, "the cell runs", func() bool { return strings.Contains(d.tab().Everything(), toolRun) })
+	within.Until(t, "the cell runs", func() bool { return strings.Contains(d.tab().Everything(), toolRun) })
 	d.tab().Drop()
 	if err := <-failed; !errors.Is(err, ErrTabLost) || !strings.Contains(err.Error(), "may still be running") {
 		t.Errorf("the run ended with %v", err)
@@ -313,7 +314,7 @@ func TestManySecondTabs(t *testing.T) {
 	for range 300 {
 		d.peer(t) // answers no close frame
 	}
-	eventually(t, "no further tab is being told", func() bool { return len(d.server.busy) == 0 })
+	within.Until(t, "no further tab is being told", func() bool { return len(d.server.busy) == 0 })
 	if !d.State().Connected {
 		t.Error("the first tab was disturbed")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 // controlled returns a Page with a control file, and the only page in its folder.
@@ -46,8 +47,8 @@ func TestControlFromAnotherProcess(t *testing.T) {
 	if err := other.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the page is closed", func() bool { return !d.State().Listening && !d.State().Connected })
-	eventually(t, "the control file is gone", func() bool { return len(entries(t, dir)) == 0 })
+	within.Until(t, "the page is closed", func() bool { return !d.State().Listening && !d.State().Connected })
+	within.Until(t, "the control file is gone", func() bool { return len(entries(t, dir)) == 0 })
 	if _, err := other.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "no longer listens") {
 		t.Errorf("the state of a closed page: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 // hostileRows is the number of rows of the table of hostile connections.
@@ -69,7 +70,7 @@ func (d *desk) start() {
 // free waits until no tab has the slot.
 func (d *desk) free(t *testing.T) {
 	t.Helper()
-	eventually(t, "the slot is free", func() bool {
+	within.Until(t, "the slot is free", func() bool {
 		d.Page.mu.Lock()
 		defer d.Page.mu.Unlock()
 		return d.slot == nil
@@ -79,25 +80,11 @@ func (d *desk) free(t *testing.T) {
 // taken waits until a tab has the slot.
 func (d *desk) taken(t *testing.T) {
 	t.Helper()
-	eventually(t, "a tab has the slot", func() bool {
+	within.Until(t, "a tab has the slot", func() bool {
 		d.Page.mu.Lock()
 		defer d.Page.mu.Unlock()
 		return d.slot != nil
 	})
-}
-
-// eventually polls until something is true.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.After(patience); !is(); {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
 
 // reply is the answer to an attempt.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +62,7 @@ func newDesk(t *testing.T, o standin.Options, change ...func(*Page)) *desk {
 // tab returns the first tab that the browser opened.
 func (d *desk) tab() (tab *standin.Tab) {
 	d.t.Helper()
-	eventually(d.t, "a tab is open", func() bool {
+	within.Until(d.t, "a tab is open", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if len(d.tabs) > 0 {

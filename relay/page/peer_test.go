@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 // The opcodes of RFC 6455.
@@ -50,7 +51,7 @@ func (d *desk) ready(t *testing.T) *peer {
 	p := d.peer(t)
 	p.text(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	p.shakeHands(tools...)
-	eventually(t, "the tab is connected", func() bool { return d.State().Connected })
+	within.Until(t, "the tab is connected", func() bool { return d.State().Connected })
 	return p
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 // quick makes the looks at a cell that runs quick.
@@ -90,9 +91,9 @@ func TestRunReturnsTheOutputs(t *testing.T) {
 func TestSecondRunJoinsTheFirst(t *testing.T) {
 	_, tab, k, id := runner(t, standin.Options{})
 	first := run1(t, tab, id)
-	eventually(t, "the cell runs", func() bool { return k.runs() == 1 })
+	within.Until(t, "the cell runs", func() bool { return k.runs() == 1 })
 	second := run1(t, tab, id)
-	eventually(t, "two callers wait", func() bool {
+	within.Until(t, "two callers wait", func() bool {
 		tab.runs.mu.Lock()
 		defer tab.runs.mu.Unlock()
 		return tab.runs.known[id].waiting == 2
@@ -117,7 +118,7 @@ func TestEndBetweenTwoCalls(t *testing.T) {
 	leave(t, tab, id)
 	leave(t, tab, id)
 	k.finish <- "hello"
-	eventually(t, "the run has ended", func() bool {
+	within.Until(t, "the run has ended", func() bool {
 		tab.runs.mu.Lock()
 		defer tab.runs.mu.Unlock()
 		return !tab.runs.known[id].ended.IsZero()
@@ -126,7 +127,7 @@ func TestEndBetweenTwoCalls(t *testing.T) {
 		t.Errorf("%v after %d runs", err, k.runs())
 	}
 	leave(t, tab, id) // this end was seen: the cell runs again
-	eventually(t, "the cell runs again", func() bool { return k.runs() == 2 })
+	within.Until(t, "the cell runs again", func() bool { return k.runs() == 2 })
 	k.finish <- "bye"
 }
 
@@ -136,7 +137,7 @@ func TestEndThatAnotherCallerSaw(t *testing.T) {
 	leave(t, tab, id)
 	leave(t, tab, id) // comes back, and leaves again
 	first := run1(t, tab, id)
-	eventually(t, "one waits", func() bool {
+	within.Until(t, "one waits", func() bool {
 		tab.runs.mu.Lock()
 		defer tab.runs.mu.Unlock()
 		return tab.runs.known[id].waiting == 1
@@ -158,7 +159,7 @@ func TestUnreadEndExpires(t *testing.T) {
 	tab.timing.unread = 0
 	leave(t, tab, id)
 	k.finish <- "old"
-	eventually(t, "the run has ended", func() bool {
+	within.Until(t, "the run has ended", func() bool {
 		tab.runs.mu.Lock()
 		defer tab.runs.mu.Unlock()
 		return !tab.runs.known[id].ended.IsZero()
@@ -215,7 +216,7 @@ func TestCallThatThePageGivesUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			ended := run1(t, tab, id)
-			eventually(t, "the relay looks at the cells", func() bool { return strings.Count(d.tab().Everything(), toolCells) > 6 })
+			within.Until(t, "the relay looks at the cells", func() bool { return strings.Count(d.tab().Everything(), toolCells) > 6 })
 			if move {
 				if err := tab.Move(t.Context(), id, 0); err != nil {
 					t.Fatal(err)
@@ -232,7 +233,7 @@ func TestCallThatThePageGivesUp(t *testing.T) {
 func TestCellThatIsDeletedWhileItRuns(t *testing.T) {
 	_, tab, k, id := runner(t, standin.Options{CallTimeout: 20 * time.Millisecond})
 	ended := run1(t, tab, id)
-	eventually(t, "the cell runs", func() bool { return k.runs() == 1 })
+	within.Until(t, "the cell runs", func() bool { return k.runs() == 1 })
 	if err := tab.Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +360,7 @@ func TestPendingCallsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all calls wait", func() bool {
+	within.Until(t, "all calls wait", func() bool {
 		tab.wire.mu.Lock()
 		defer tab.wire.mu.Unlock()
 		return len(tab.wire.pending) == maxPending

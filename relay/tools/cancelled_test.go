@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"no longer needed"}}`
@@ -21,7 +22,7 @@ func TestNothingFollowsForACancelledCallAndItsRunGoesOn(t *testing.T) {
 	p := params("run_code_long", map[string]any{"code": "x"})
 	p["_meta"] = map[string]any{"progressToken": "t"}
 	id, ch := h.begin("tools/call", p)
-	eventually(t, "progress", func() bool { return h.noteCount() > 0 })
+	within.Until(t, "progress", func() bool { return h.noteCount() > 0 })
 	h.cancel(id)
 	h.request("ping", map[string]any{}) // the relay has read the cancellation
 	notes := h.noteCount()
@@ -85,7 +86,7 @@ func TestACallCancelledBeforeItBeginsIsNotMade(t *testing.T) {
 	for range maxCalls {
 		h.begin("tools/call", params("check_colab_connection", map[string]any{}))
 	}
-	eventually(t, "the calls", func() bool { return f.count("GET", contract.PathKernel) == maxCalls })
+	within.Until(t, "the calls", func() bool { return f.count("GET", contract.PathKernel) == maxCalls })
 	id, _ := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
 	h.cancel(id)
 	h.request("ping", map[string]any{}) // is answered although all places are taken

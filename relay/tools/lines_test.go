@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/relay/runtimes"
+	"colabrelay/shared/within"
 )
 
 // lines is a host that sees each line as it is, and reads only when it is told to.
@@ -81,7 +82,7 @@ func (l *lines) await() {
 // quiet waits until no request is in flight, and checks that the next answer is a ping's.
 func (l *lines) quiet() {
 	l.t.Helper()
-	eventually(l.t, "the end of all requests", func() bool { return l.inFlight() == 0 })
+	within.Until(l.t, "the end of all requests", func() bool { return l.inFlight() == 0 })
 	l.send(`{"jsonrpc":"2.0","id":"quiet","method":"ping"}`)
 	if m := l.next(); m.ID != "quiet" {
 		l.t.Errorf("a message that must not be sent: %+v", m)

@@ -24,6 +24,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestQuickRunIsOneRequest(t *testing.T) {
@@ -328,7 +329,7 @@ func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
 
 		answered := make(chan result)
 		go func() { answered <- h.call("run_code_long", long) }()
-		eventually(t, "the long run is submitted", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
+		within.Until(t, "the long run is submitted", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
 		if _, err := chunked.Open(dir, spec); !errors.Is(err, checkpoint.ErrBusy) {
 			t.Errorf("a chunked run during the long run: %v", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/within"
 )
 
 // tabDesk is a host whose relay has no runtime, and a person whose browser shows Colab's page.
@@ -97,7 +98,7 @@ func (d *tabDesk) connect(pairs ...any) {
 // untilEnd repeats a call as its answer says, until that is about something that has ended.
 func (d *tabDesk) untilEnd(tool string, pairs ...any) (r result) {
 	d.t.Helper()
-	eventually(d.t, "the end of "+tool, func() bool {
+	within.Until(d.t, "the end of "+tool, func() bool {
 		r = d.ask(tool, pairs...)
 		state := decode[struct {
 			Waiting bool

@@ -12,6 +12,7 @@ import (
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestRunInTheTabsOwnKernel(t *testing.T) {
@@ -155,7 +156,7 @@ func TestATabThatIsLost(t *testing.T) {
 	go d.tab().Drop()
 	d.refused(d.result("run_code_cell", d.await(ch)), "tab_lost", "may still be running", "open_colab_browser_connection")
 	close(release)
-	eventually(t, "the end of the tab", func() bool { _, there := d.page.Tab(); return !there })
+	within.Until(t, "the end of the tab", func() bool { _, there := d.page.Tab(); return !there })
 	for _, tool := range []string{"get_cells", "add_text_cell", "run_code_cell"} {
 		d.refused(d.ask(tool, map[string][]any{"add_text_cell": {"content", "x"}, "run_code_cell": {"cellId", "a"}}[tool]...), "no_tab", "open_colab_browser_connection first")
 	}

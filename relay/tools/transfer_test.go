@@ -21,6 +21,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // serveVM is a host, a relay and a VM with files behind it.
@@ -301,14 +302,14 @@ func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneIsResumed(t *testing.
 	onlyFirst(vm, "GET", contract.PathContent)
 	args := map[string]any{"remote_path": "big"}
 	id, _ := h.begin("tools/call", params("download_from_colab", args))
-	eventually(t, "all parts are asked for", func() bool { return vm.Count("GET "+contract.PathContent) >= 4 })
+	within.Until(t, "all parts are asked for", func() bool { return vm.Count("GET "+contract.PathContent) >= 4 })
 	if o := h.call("download_from_colab", args).outcome(t); o.Error == nil || o.Error.Code != hint.CodeBusy {
 		t.Errorf("%+v", o)
 	}
 	h.cancel(id)
 	vm.On(calm)
 	var got Moved
-	eventually(t, "the end of the cancelled call", func() bool {
+	within.Until(t, "the end of the cancelled call", func() bool {
 		r := h.call("download_from_colab", args)
 		o := r.outcome(t)
 		got = decode[Moved](t, r.Structured)

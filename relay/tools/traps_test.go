@@ -19,6 +19,7 @@ import (
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,7 +73,7 @@ func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T)
 	p["_meta"] = map[string]any{"progressToken": "token-7"}
 	began := time.Now()
 	id, ch := h.begin("tools/call", p)
-	eventually(t, "the submit", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
+	within.Until(t, "the submit", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 800 {
@@ -192,19 +193,4 @@ func sdkClient(t *testing.T, r *Relay) *mcpclient.Client {
 		c.Close()
 	})
 	return c
-}
-
-// eventually polls until what holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s never arrived", what)
-		}
-	}
 }

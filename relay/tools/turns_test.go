@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/within"
 )
 
 // twoRuntimes is a host and a relay with the runtimes "hung" and "honest", which is the default.
@@ -55,7 +56,7 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x", "runtime": "hung"}))
 		answers = append(answers, ch)
 	}
-	eventually(t, "the calls of the runtime that hangs", func() bool { return hung.count("POST", contract.PathExecutions) == maxCalls })
+	within.Until(t, "the calls of the runtime that hangs", func() bool { return hung.count("POST", contract.PathExecutions) == maxCalls })
 	for _, runtime := range []string{"honest", ""} {
 		if r := h.call("run_code_quick", map[string]any{"code": "x", "runtime": runtime}); r.IsError {
 			t.Errorf("%+v", r.Content)
@@ -76,7 +77,7 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 	for _, ch := range answers {
 		h.await(ch)
 	}
-	eventually(t, "the end of all turns", func() bool {
+	within.Until(t, "the end of all turns", func() bool {
 		h.relay.turns.mu.Lock()
 		defer h.relay.turns.mu.Unlock()
 		return len(h.relay.turns.of) == 0

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // errNoProgram ends a start once the VM exists.
@@ -72,7 +72,7 @@ func TestAcceleratorsAreTriedInTurn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = l.process().Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say)
+			_, err = l.process().Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say)
 			if !errors.Is(err, c.err) && !strings.Contains(fmt.Sprint(err), c.err.Error()) || !strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("%v, want %v, %q", err, c.err, c.says)
 			}
@@ -100,10 +100,10 @@ func TestGoogleIsNotAskedForWhatTheAccountMayNotStart(t *testing.T) {
 	l.cfg.NgrokToken = "t"
 	l.backend = offering{l.cloud, []vm.Spec{{}, {Accelerator: "L4"}}}
 	asked := l.asked()
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Accelerators: []string{"A100", "L4"}}, l.say); !errors.Is(err, errNoProgram) || !slices.Equal(*asked, []string{"L4"}) {
+	if _, err := l.process().Up(within.Context(t), vm.Request{Accelerators: []string{"A100", "L4"}}, l.say); !errors.Is(err, errNoProgram) || !slices.Equal(*asked, []string{"L4"}) {
 		t.Errorf("%v, asked for %q", err, *asked)
 	}
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Name: "b", Accelerators: []string{"A100"}}, l.say); !errors.Is(err, vm.ErrNotEligible) || len(*asked) != 1 {
+	if _, err := l.process().Up(within.Context(t), vm.Request{Name: "b", Accelerators: []string{"A100"}}, l.say); !errors.Is(err, vm.ErrNotEligible) || len(*asked) != 1 {
 		t.Errorf("%v, asked for %q", err, *asked)
 	}
 }
@@ -120,7 +120,7 @@ func TestALostAnswerStartsNoSecondVM(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, lost) {
+	if _, err := l.process().Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, lost) {
 		t.Fatal(err)
 	}
 	id := l.cloud.Running()[0]
@@ -128,7 +128,7 @@ func TestALostAnswerStartsNoSecondVM(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	l.cloud.Hook(nil)
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := l.process().Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, errNoProgram) {
 		t.Errorf("%v", err)
 	}
 	if left := l.cloud.Running(); len(left) != 1 {

@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // How many points a start has at which the relay is killed: one before and one after each call.
@@ -46,7 +47,7 @@ func killAt(t *testing.T, n int64) (*laptop, bool) {
 		return errKilled
 	})
 	m := vm.New(l.cfg)
-	_, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say)
+	_, err := m.Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say)
 	m.Close()
 	l.cloud.Hook(nil)
 	return &after, err != nil

@@ -18,6 +18,7 @@ import (
 	bootstrap "colabrelay/colab-bootstrap"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // lying is a backend whose VM answers the calls of launch.py itself.
@@ -71,7 +72,7 @@ func TestHostileAnswersOfAVM(t *testing.T) {
 			b.exec = lying{l.cloud, answers}
 			m := l.process()
 			m.Hurry(time.Minute, 100*time.Millisecond)
-			_, err := m.Up(within(t, time.Minute), vm.Request{Way: vm.Ngrok}, l.say)
+			_, err := m.Up(within.Context(t), vm.Request{Way: vm.Ngrok}, l.say)
 			if err == nil {
 				t.Fatal("it was believed")
 			}
@@ -114,7 +115,7 @@ func TestAVMThatAnswersAtOnceIsAskedOnceASecond(t *testing.T) {
 	h := &hasty{Backend: l.cloud}
 	l.backend = h
 	began := time.Now()
-	_, err := l.process().Up(within(t, time.Minute), vm.Request{Way: vm.Ngrok}, l.say)
+	_, err := l.process().Up(within.Context(t), vm.Request{Way: vm.Ngrok}, l.say)
 	if took := time.Since(began); !errors.Is(err, vm.ErrLaunch) || h.polls.Load() != 3 || took < 1900*time.Millisecond {
 		t.Errorf("%d questions in %v, %v", h.polls.Load(), took, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // executor is the path of the real executor.
@@ -73,16 +74,10 @@ func (l *laptop) process() *vm.Manager {
 
 func (l *laptop) say(step string) { l.said = append(l.said, step) }
 
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // up starts a VM with the real executor.
 func (l *laptop) up(m *vm.Manager, r vm.Request) vm.VM {
 	l.t.Helper()
-	got, err := m.Up(within(l.t, time.Minute), r, l.say)
+	got, err := m.Up(within.Context(l.t), r, l.say)
 	if err != nil {
 		l.t.Fatalf("up: %v (%q)", err, l.said)
 	}
@@ -101,7 +96,7 @@ func (l *laptop) mustAnswer(name string) pairing.Runtime {
 		l.t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Kernel(within(l.t, 20*time.Second)); err != nil {
+	if _, err := c.Kernel(within.Context(l.t)); err != nil {
 		l.t.Fatalf("the executor of %q: %v", name, err)
 	}
 	return r

@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // records returns n records.
@@ -39,7 +40,7 @@ func TestTheRecordIsPrivate(t *testing.T) {
 	if err := vm.SaveLogin(l.cfg.Dir, vm.Login{Backend: "api"}); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = l.process().Up(within(t, time.Minute), vm.Request{}, l.say)
+	_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
 	for name, want := range map[string]os.FileMode{"": 0o700, "vms.json": 0o600, "login.json": 0o600, "vms.lock": 0o600, l.cloud.Running()[0] + ".lock": 0o600} {
 		if info, err := os.Stat(filepath.Join(l.cfg.Dir, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%q: %v, %v", name, info, err)
@@ -95,7 +96,7 @@ func TestARecordOfANewerRelayIsLeftAlone(t *testing.T) {
 	text := `{"version":2,"vms":[{"unknown":true}]}`
 	l.write([]byte(text))
 	_, listError := l.process().List(t.Context())
-	_, upError := l.process().Up(within(t, time.Minute), vm.Request{}, l.say)
+	_, upError := l.process().Up(within.Context(t), vm.Request{}, l.say)
 	for _, err := range []error{listError, upError} {
 		if err == nil || !strings.Contains(err.Error(), "use the newer relay") {
 			t.Errorf("%v", err)
@@ -115,16 +116,16 @@ func TestRecordsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.write(text)
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, vm.ErrTooManyKept) || len(l.cloud.Running()) > 0 {
+	if _, err := l.process().Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, vm.ErrTooManyKept) || len(l.cloud.Running()) > 0 {
 		t.Errorf("%v", err)
 	}
 	if n := len(l.list()); n != vm.MaxRecords {
 		t.Errorf("%d listed", n)
 	}
-	if _, err := l.process().Down(within(t, time.Minute), "vm-0", false); err != nil {
+	if _, err := l.process().Down(within.Context(t), "vm-0", false); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := l.process().Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, errNoProgram) {
 		t.Errorf("%v", err)
 	}
 	if _, err := vm.EncodeRecords(records(20_000)); err == nil {
@@ -141,7 +142,7 @@ func TestManyProcessesStartVMsAtOnce(t *testing.T) {
 	for i := range 20 {
 		m := l.process()
 		all.Go(func() {
-			_, _ = m.Up(within(t, time.Minute), vm.Request{Name: fmt.Sprintf("vm-%d", i)}, func(string) {})
+			_, _ = m.Up(within.Context(t), vm.Request{Name: fmt.Sprintf("vm-%d", i)}, func(string) {})
 		})
 	}
 	all.Wait()
@@ -163,7 +164,7 @@ func TestProcessesThatStartTheSameNameShareOneVM(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		m := l.process()
-		all.Go(func() { _, _ = m.Up(within(t, time.Minute), vm.Request{}, func(string) {}) })
+		all.Go(func() { _, _ = m.Up(within.Context(t), vm.Request{}, func(string) {}) })
 	}
 	all.Wait()
 	if len(l.cloud.Running()) != 1 || len(l.list()) != 1 {

@@ -12,6 +12,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // loseAnswer makes the service lose its answer to create, before or after the VM exists.
@@ -24,7 +25,7 @@ func (l *laptop) loseAnswer(exists bool) {
 		}
 		return nil
 	})
-	if _, err := l.process().Up(within(l.t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, lost) || !strings.Contains(err.Error(), "may run, and use compute units") {
+	if _, err := l.process().Up(within.Context(l.t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, lost) || !strings.Contains(err.Error(), "may run, and use compute units") {
 		l.t.Fatal(err)
 	}
 }
@@ -43,7 +44,7 @@ func TestARefusalDoesNotMakeTheRelayForgetAVM(t *testing.T) {
 				}
 				return nil
 			})
-			if _, err := l.process().Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
+			if _, err := l.process().Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 				t.Errorf("%v", err)
 			}
 			if v := l.list()[l.cloud.Running()[0]]; !v.Ours || v.State != vm.StateInterrupted {
@@ -64,7 +65,7 @@ func TestARefusalSoonAfterALostAnswerKeepsTheRecord(t *testing.T) {
 		for range accelerators {
 			l.cloud.Refuse(vm.ErrNoneFree)
 		}
-		if _, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, vm.ErrNoneFree) {
+		if _, err := m.Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, vm.ErrNoneFree) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -83,7 +84,7 @@ func TestARefusalSoonAfterALostAnswerKeepsTheRecord(t *testing.T) {
 func TestAnothersVMWithTheIDOfOurNameIsListed(t *testing.T) {
 	t.Parallel()
 	l := withoutProgram(t)
-	_, _ = l.process().Up(within(t, time.Minute), vm.Request{}, l.say)
+	_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
 	l.cloud.Add(vm.Machine{ID: vm.DefaultName, Ready: true})
 	if all := l.list(); len(all) != 2 || all[vm.DefaultName].State != vm.StateForeign {
 		t.Errorf("%+v", all)
@@ -102,7 +103,7 @@ func TestATimeInTheFutureIsCorrected(t *testing.T) {
 	l.write(text)
 	m := l.process()
 	m.Hurry(time.Nanosecond, time.Second)
-	if _, err := m.Down(within(t, time.Minute), "vm", false); err != nil || len(l.list()) > 0 {
+	if _, err := m.Down(within.Context(t), "vm", false); err != nil || len(l.list()) > 0 {
 		t.Errorf("%v, %v", err, l.list())
 	}
 }
@@ -110,16 +111,16 @@ func TestATimeInTheFutureIsCorrected(t *testing.T) {
 func TestAFullDiskDoesNotKeepAVMRunning(t *testing.T) {
 	t.Parallel()
 	l := withoutProgram(t)
-	_, _ = l.process().Up(within(t, time.Minute), vm.Request{}, l.say)
+	_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
 	m := l.process()
 	m.FillDisk()
-	if _, err := m.Down(within(t, time.Minute), "vm", false); err == nil || !strings.Contains(err.Error(), "the VM is gone") || !strings.Contains(err.Error(), "no space left") {
+	if _, err := m.Down(within.Context(t), "vm", false); err == nil || !strings.Contains(err.Error(), "the VM is gone") || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("%v", err)
 	}
 	if left := l.cloud.Running(); len(left) > 0 || len(l.list()) != 1 {
 		t.Errorf("%q run, %v are listed", left, l.list())
 	}
-	if _, err := m.Up(within(t, time.Minute), vm.Request{Name: "other"}, l.say); err == nil || len(l.cloud.Running()) > 0 {
+	if _, err := m.Up(within.Context(t), vm.Request{Name: "other"}, l.say); err == nil || len(l.cloud.Running()) > 0 {
 		t.Errorf("a VM that could not be recorded was asked for: %v", err)
 	}
 }
@@ -130,7 +131,7 @@ func TestAnOldResultOfAStartIsNotReported(t *testing.T) {
 	t.Parallel()
 	for name, outdate := range map[string]func(*testing.T, *vm.Manager){
 		"the VM was stopped": func(t *testing.T, m *vm.Manager) {
-			if v, err := m.Down(within(t, time.Minute), "vm", false); err != nil || v.State != vm.StateStopped {
+			if v, err := m.Down(within.Context(t), "vm", false); err != nil || v.State != vm.StateStopped {
 				t.Errorf("%+v, %v", v, err)
 			}
 		},
@@ -150,7 +151,7 @@ func TestAnOldResultOfAStartIsNotReported(t *testing.T) {
 			outdate(t, m)
 			asked := 0
 			l.cloud.Hook(func(context.Context, vmtest.Call) error { asked++; return nil })
-			if _, err := m.Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, errNoProgram) || asked == 0 {
+			if _, err := m.Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, errNoProgram) || asked == 0 {
 				t.Errorf("%v, %d calls of the service", err, asked)
 			}
 		})
@@ -160,7 +161,7 @@ func TestAnOldResultOfAStartIsNotReported(t *testing.T) {
 // untilEnded waits until no process works on a VM.
 func (l *laptop) untilEnded() {
 	l.t.Helper()
-	ctx := within(l.t, time.Minute)
+	ctx := within.Context(l.t)
 	for ctx.Err() == nil {
 		working := false
 		for _, v := range l.list() {
@@ -181,7 +182,7 @@ func TestTwoProcessesStopAVMAtOnce(t *testing.T) {
 	entered, free := l.held("delete", false)
 	results := make(chan error, 2)
 	stop := func(m *vm.Manager) {
-		_, err := m.Down(within(t, time.Minute), "vm", false)
+		_, err := m.Down(within.Context(t), "vm", false)
 		results <- err
 	}
 	go stop(l.process())
@@ -212,5 +213,5 @@ func TestARecordSaysWhetherGoogleWasAsked(t *testing.T) {
 		}
 		return nil
 	})
-	_, _ = l.process().Up(within(t, time.Minute), vm.Request{}, l.say)
+	_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
 }

@@ -12,6 +12,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestAStartGoesOnWhenItsCallerStopsWaiting(t *testing.T) {
@@ -32,7 +33,7 @@ func TestAStartGoesOnWhenItsCallerStopsWaiting(t *testing.T) {
 		t.Errorf("another request joined: %v", err)
 	}
 	free()
-	if _, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := m.Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 		t.Errorf("the result: %v", err)
 	}
 }
@@ -92,7 +93,7 @@ func TestAnExecutorThatRunsAndDoesNotAnswerIsLeftAlone(t *testing.T) {
 	})
 	m := l.process()
 	m.Hurry(time.Minute, time.Second)
-	if _, err := m.Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, vm.ErrUnreachable) || !strings.Contains(err.Error(), "nothing was changed") {
+	if _, err := m.Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, vm.ErrUnreachable) || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("%v", err)
 	}
 	l.cloud.Hook(nil)
@@ -132,7 +133,7 @@ func TestNothingIsAskedForThatNobodyCouldReach(t *testing.T) {
 	l := newLaptop(t)
 	l.backend = l.cloud // offers no proxy
 	for way, says := range map[vm.Way]string{vm.AnyWay: "NGROK_AUTHTOKEN", vm.Ngrok: "NGROK_AUTHTOKEN", vm.Proxy: "no proxy"} {
-		if _, err := l.process().Up(within(t, time.Minute), vm.Request{Way: way}, l.say); !errors.Is(err, vm.ErrNoTunnel) || !strings.Contains(err.Error(), says) {
+		if _, err := l.process().Up(within.Context(t), vm.Request{Way: way}, l.say); !errors.Is(err, vm.ErrNoTunnel) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", way, err)
 		}
 	}
@@ -140,7 +141,7 @@ func TestNothingIsAskedForThatNobodyCouldReach(t *testing.T) {
 		t.Errorf("%q run, %v are listed", l.cloud.Running(), l.list())
 	}
 	l.cloud.Setenv("PATH", t.TempDir())
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Way: vm.Cloudflared}, l.say); !errors.Is(err, vm.ErrNoTunnel) || !strings.Contains(err.Error(), "the VM has no program cloudflared") {
+	if _, err := l.process().Up(within.Context(t), vm.Request{Way: vm.Cloudflared}, l.say); !errors.Is(err, vm.ErrNoTunnel) || !strings.Contains(err.Error(), "the VM has no program cloudflared") {
 		t.Errorf("%v", err)
 	}
 }
@@ -152,7 +153,7 @@ func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
 	l.cfg.NgrokToken = "token-of-a-person"
 	l.cloud.Setenv("COLAB_RELAY_NGROK_SERVER", "127.0.0.1:1")
 	l.cloud.Setenv("COLAB_RELAY_NGROK_CA", "/none")
-	_, err := l.process().Up(within(t, time.Minute), vm.Request{Way: vm.Ngrok}, l.say)
+	_, err := l.process().Up(within.Context(t), vm.Request{Way: vm.Ngrok}, l.say)
 	if !errors.Is(err, vm.ErrLaunch) || !strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), l.cfg.NgrokToken) {
 		t.Errorf("%v", err)
 	}
@@ -181,7 +182,7 @@ func TestAVMThatOneListOmitsIsNotStartedTwice(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	l := withoutProgram(t)
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := l.process().Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 		t.Fatal(err)
 	}
 	before := l.cloud.Running()
@@ -189,7 +190,7 @@ func TestAVMThatOneListOmitsIsNotStartedTwice(t *testing.T) {
 	l.backend = forgetful{vmtest.ProxiedCloud{Cloud: l.cloud}, &lists}
 	m := l.process()
 	m.Hurry(0, time.Second)
-	if _, err := m.Up(within(t, time.Minute), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
+	if _, err := m.Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
 		t.Error(err)
 	}
 	if after := l.cloud.Running(); len(before) != 1 || len(after) != 1 || before[0] != after[0] {

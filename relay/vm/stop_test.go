@@ -7,13 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // held makes the service wait in calls of a method, before or after their effect, until free
@@ -55,12 +55,12 @@ func TestAStartIsStoppedByAnotherProcess(t *testing.T) {
 			result := make(chan error, 1)
 			m := l.process()
 			go func() {
-				_, err := m.Up(within(t, time.Minute), vm.Request{}, func(string) {})
+				_, err := m.Up(within.Context(t), vm.Request{}, func(string) {})
 				result <- err
 			}()
 			<-entered
 			l.cloud.Hook(nil)
-			_, err := l.process().Down(within(t, time.Minute), vm.DefaultName, false)
+			_, err := l.process().Down(within.Context(t), vm.DefaultName, false)
 			if err := <-result; !errors.Is(err, vm.ErrStopped) {
 				t.Errorf("the start ended with %v", err)
 			}
@@ -103,9 +103,9 @@ func TestAVMIsNotForgottenBeforeItWasSeenToBeGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := withoutProgram(t)
-			_, _ = l.process().Up(within(t, time.Minute), vm.Request{}, l.say)
+			_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
 			break_(l)
-			if _, err := l.process().Down(within(t, time.Minute), vm.DefaultName, false); err == nil {
+			if _, err := l.process().Down(within.Context(t), vm.DefaultName, false); err == nil {
 				t.Error("stopped without proof")
 			}
 			l.cloud.Hook(nil)
@@ -113,10 +113,10 @@ func TestAVMIsNotForgottenBeforeItWasSeenToBeGone(t *testing.T) {
 			if all := l.list(); len(all) != 1 {
 				t.Errorf("%v", all)
 			}
-			if _, err := l.process().Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, vm.ErrStopped) {
+			if _, err := l.process().Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, vm.ErrStopped) {
 				t.Errorf("a VM that is being stopped was started: %v", err)
 			}
-			if _, err := l.process().Down(within(t, time.Minute), vm.DefaultName, false); err != nil || len(l.list()) > 0 {
+			if _, err := l.process().Down(within.Context(t), vm.DefaultName, false); err != nil || len(l.list()) > 0 {
 				t.Errorf("%v, %v", err, l.list())
 			}
 		})
@@ -152,13 +152,13 @@ func TestAnotherRuntimeOfTheNameIsLeftAlone(t *testing.T) {
 		}
 	}
 	put()
-	if _, err := l.process().Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, vm.ErrNameTaken) || len(l.cloud.Running())+len(l.list()) > 0 {
+	if _, err := l.process().Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, vm.ErrNameTaken) || len(l.cloud.Running())+len(l.list()) > 0 {
 		t.Errorf("%v", err)
 	}
 	if err := l.cfg.Pairings.Remove(vm.DefaultName); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = l.process().Up(within(t, time.Minute), vm.Request{}, l.say)
+	_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
 	put()
 	if _, err := l.process().Down(t.Context(), vm.DefaultName, false); err != nil {
 		t.Fatal(err)

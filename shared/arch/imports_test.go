@@ -89,7 +89,7 @@ var allowed = map[string][]string{
 	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/aside", "shared/auth", "shared/bounded"},
 	"relay/vm/colabcli":              {"relay/environ", "relay/plain", "relay/vm", "shared/aside", "shared/bounded"},
 	"relay/vm/colabcli/colabclitest": {"shared/stacks"},
-	"relay/vm/vmtest":                {"relay/vm", "shared/e2e/harness", "shared/stacks"},
+	"relay/vm/vmtest":                {"relay/vm", "shared/e2e/harness", "shared/stacks", "shared/within"},
 	"relay/transfer":                 {"relay/client", "relay/plain", "shared/aside", "shared/bounded", "shared/contract", "shared/diskspace", "shared/filename", "shared/memory", "shared/ranges"},
 	"shared/arch":                    {},
 	"shared/auth":                    {"shared/bounded", "shared/contract", "shared/seal"},

@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestEachRefusalOfACallHasItsError(t *testing.T) {
@@ -42,7 +43,7 @@ func TestEachRefusalOfACallHasItsError(t *testing.T) {
 				colabapitest.WriteError(w, test.status, test.reason, "why\x1b[31m not\nhere")
 				return true
 			})
-			_, err := b.List(within(t))
+			_, err := b.List(within.Context(t))
 			if err == nil || test.class != nil && !errors.Is(err, test.class) || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), test.want) || strings.ContainsAny(err.Error(), "\x1b\n") {
 				t.Errorf("got %q", err)
 			}
@@ -82,16 +83,16 @@ func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 				}
 				return false
 			})
-			if err := b.Touch(within(t), id); err == nil || errors.Is(err, vm.ErrGone) {
+			if err := b.Touch(within.Context(t), id); err == nil || errors.Is(err, vm.ErrGone) {
 				t.Errorf("touch: %v", err)
 			}
-			if err := b.Delete(within(t), id); err == nil || errors.Is(err, vm.ErrGone) {
+			if err := b.Delete(within.Context(t), id); err == nil || errors.Is(err, vm.ErrGone) {
 				t.Errorf("delete: %v", err)
 			}
-			if all, err := b.List(within(t)); err == nil && name != "another's VM" {
+			if all, err := b.List(within.Context(t)); err == nil && name != "another's VM" {
 				t.Errorf("list: %+v", all)
 			}
-			if _, err := b.Create(within(t), vm.NewID(), vm.Spec{}); err == nil || errors.Is(err, vm.ErrExists) || errors.Is(err, vm.ErrGone) {
+			if _, err := b.Create(within.Context(t), vm.NewID(), vm.Spec{}); err == nil || errors.Is(err, vm.ErrExists) || errors.Is(err, vm.ErrGone) {
 				t.Errorf("create: %v", err)
 			}
 		})
@@ -108,7 +109,7 @@ func TestAVMThatIsListedIsNotGone(t *testing.T) {
 		colabapitest.WriteError(w, 404, "", "Method not found.")
 		return true
 	})
-	if err := b.Touch(within(t), id); err == nil || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), "is still listed") {
+	if err := b.Touch(within.Context(t), id); err == nil || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), "is still listed") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -128,7 +129,7 @@ func TestAllPagesOfAListAreRead(t *testing.T) {
 	for i := range 10 {
 		g.Add(fmt.Sprintf("another-%d", i))
 	}
-	if all, err := g.Backend(t).List(within(t)); err != nil || len(all) != 10 || all[9].ID != "another-9" {
+	if all, err := g.Backend(t).List(within.Context(t)); err != nil || len(all) != 10 || all[9].ID != "another-9" {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -145,7 +146,7 @@ func TestListsWithoutEndAreErrors(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(map[string]any{"runtimes": slices.Repeat([]any{map[string]string{"name": "runtimes/a"}}, vms), "nextPageToken": "1"})
 				return true
 			})
-			if all, err := b.List(within(t)); err == nil || all != nil {
+			if all, err := b.List(within.Context(t)); err == nil || all != nil {
 				t.Errorf("%d, %v", len(all), err)
 			}
 			if n := g.Requests("GET /v1beta/runtimes"); n > 50 {
@@ -172,7 +173,7 @@ func TestAnOverloadedAPIIsAskedAgainWhenItSays(t *testing.T) {
 		colabapitest.WriteError(w, []int{503, 429}[len(times)-1], "", "busy")
 		return true
 	})
-	if _, err := b.List(within(t)); err != nil || len(times) != 3 {
+	if _, err := b.List(within.Context(t)); err != nil || len(times) != 3 {
 		t.Fatalf("%d times, %v", len(times), err)
 	}
 	for i := range 2 {
@@ -193,7 +194,7 @@ func TestALongPauseIsAnErrorAtOnce(t *testing.T) {
 		colabapitest.WriteError(w, 429, "RATE_LIMIT_EXCEEDED", "slow down")
 		return true
 	})
-	if _, err := b.List(within(t)); err == nil || !strings.Contains(err.Error(), "wait 1h") || g.Requests("GET /v1beta/runtimes") != 1 {
+	if _, err := b.List(within.Context(t)); err == nil || !strings.Contains(err.Error(), "wait 1h") || g.Requests("GET /v1beta/runtimes") != 1 {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestEachRefusalOfACreationHasItsError(t *testing.T) {
@@ -40,7 +41,7 @@ func TestEachRefusalOfACreationHasItsError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := colabapitest.Start(t)
 			g.RefuseWith(test.code, test.reason)
-			_, err := g.Backend(t).Create(within(t), vm.NewID(), vm.Spec{Accelerator: test.accelerator})
+			_, err := g.Backend(t).Create(within.Context(t), vm.NewID(), vm.Spec{Accelerator: test.accelerator})
 			known := []error{vm.ErrNoneFree, vm.ErrNotEligible, vm.ErrQuota, vm.ErrDenied, vm.ErrTooMany, vm.ErrExists, vm.ErrGone}
 			is := func(class error) bool { return errors.Is(err, class) }
 			if err == nil || test.class != nil && !is(test.class) || test.class == nil && slices.ContainsFunc(known, is) {
@@ -80,7 +81,7 @@ func TestEachRefusalAtOnceHasItsError(t *testing.T) {
 				fmt.Fprintf(w, `{"error":{"code":%d,"status":%q,"message":"no","details":[{"reason":%q}]}}`, test.status, test.rpc, test.reason)
 				return true
 			})
-			_, err := b.Create(within(t), vm.NewID(), vm.Spec{Accelerator: "T4"})
+			_, err := b.Create(within.Context(t), vm.NewID(), vm.Spec{Accelerator: "T4"})
 			if !errors.Is(err, test.class) || g.Requests("POST /v1beta/runtimes") != 1 {
 				t.Errorf("asked %d times: %v", g.Requests("POST /v1beta/runtimes"), err)
 			}
@@ -90,7 +91,7 @@ func TestEachRefusalAtOnceHasItsError(t *testing.T) {
 
 // The manager asks only for what Specs contains.
 func TestTheOnlyShapeOfAnAcceleratorIsOfferedWithoutHighRAM(t *testing.T) {
-	specs, err := colabapitest.Start(t).Backend(t).Specs(within(t))
+	specs, err := colabapitest.Start(t).Backend(t).Specs(within.Context(t))
 	for _, s := range []vm.Spec{{}, {HighRAM: true}, {Accelerator: "L4"}, {Accelerator: "L4", HighRAM: true}} {
 		if err != nil || !slices.Contains(specs, s) {
 			t.Errorf("%v is missing: %v, %v", s, specs, err)
@@ -118,7 +119,7 @@ func TestWhatIsAskedForIsWhatGoogleLists(t *testing.T) {
 		{vm.Spec{Accelerator: "H100"}, vm.Spec{}, vm.ErrNotEligible},
 	} {
 		before := g.Requests("POST /v1beta/runtimes")
-		got, err := b.Create(within(t), vm.NewID(), test.spec)
+		got, err := b.Create(within.Context(t), vm.NewID(), test.spec)
 		if !errors.Is(err, test.err) || got.Spec != test.want {
 			t.Errorf("%v: %+v, %v", test.spec, got, err)
 		}
@@ -142,7 +143,7 @@ func TestACreationWhoseAnswerIsLostStartsOneVM(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	id := vm.NewID()
-	m, err := b.Create(within(t), id, vm.Spec{})
+	m, err := b.Create(within.Context(t), id, vm.Spec{})
 	if err != nil || m.ID != id || !slices.Equal(g.Running(), []string{id}) {
 		t.Errorf("%+v, %v; runs: %q", m, err, g.Running())
 	}
@@ -165,7 +166,7 @@ func TestASlowCreationIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := colabapitest.Start(t)
 			g.WaitsForCreation, g.NoWait = 2, noWait
-			if m, err := g.Backend(t).Create(within(t), vm.NewID(), vm.Spec{}); err != nil || !m.Ready {
+			if m, err := g.Backend(t).Create(within.Context(t), vm.NewID(), vm.Spec{}); err != nil || !m.Ready {
 				t.Errorf("%+v, %v", m, err)
 			}
 		})
@@ -193,7 +194,7 @@ func TestOperationsWithHostileNamesAreNotFollowed(t *testing.T) {
 			}
 			return false
 		})
-		if _, err := b.Create(within(t), vm.NewID(), vm.Spec{}); err == nil || g.Requests("GET /v1/") != 0 {
+		if _, err := b.Create(within.Context(t), vm.NewID(), vm.Spec{}); err == nil || g.Requests("GET /v1/") != 0 {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // uploaded returns a temporary file's path and 4 chunks to upload there.
@@ -43,7 +44,7 @@ func TestTokensExpireInTheMiddleOfAnUpload(t *testing.T) {
 	g, b, id := started(t)
 	g.TokensExpireAfter(2)
 	path, content := uploaded(t)
-	if err := b.Upload(within(t), id, path, content); err != nil {
+	if err := b.Upload(within.Context(t), id, path, content); err != nil {
 		t.Fatal(err)
 	}
 	mustContain(t, path, content)
@@ -66,7 +67,7 @@ func TestAChunkWhoseAnswerIsLost(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	path, content := uploaded(t)
-	if err := b.Upload(within(t), id, path, content); err != nil {
+	if err := b.Upload(within.Context(t), id, path, content); err != nil {
 		t.Fatal(err)
 	}
 	mustContain(t, path, content)
@@ -98,7 +99,7 @@ func TestAFileThatArrivesChangedIsAnError(t *testing.T) {
 				}
 				return r.Method == http.MethodPut // and keeps nothing
 			})
-			if err := b.Upload(within(t), id, path, content); err == nil {
+			if err := b.Upload(within.Context(t), id, path, content); err == nil {
 				t.Error("the upload succeeded")
 			}
 			if n := g.Requests("GET /files/"); n > 3 {
@@ -111,11 +112,11 @@ func TestAFileThatArrivesChangedIsAnError(t *testing.T) {
 func TestPathsThatAreNotUploaded(t *testing.T) {
 	g, b, id := started(t)
 	for _, path := range []string{"", "a", "./a", "/a/../b", "/a//b", "/a/", "/a/./b", "/a\x00b"} {
-		if err := b.Upload(within(t), id, path, nil); err == nil {
+		if err := b.Upload(within.Context(t), id, path, nil); err == nil {
 			t.Errorf("%q was accepted", path)
 		}
 	}
-	if err := b.Upload(within(t), id, "/tmp/x", make([]byte, vm.MaxUpload+1)); err == nil {
+	if err := b.Upload(within.Context(t), id, "/tmp/x", make([]byte, vm.MaxUpload+1)); err == nil {
 		t.Error("a file beyond the bound was accepted")
 	}
 	if n := g.Requests("PUT "); n != 0 {
@@ -127,10 +128,10 @@ func TestTheHelperKernelIsDeleted(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	g, b, id := started(t)
-	if _, err := b.Exec(within(t), id, "import time; time.sleep(600)", 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.Exec(within.Context(t), id, "import time; time.sleep(600)", 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a timeout: %v", err)
 	}
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(within.Context(t))
 	g.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/channels") {
 			cancel() // the caller goes away while the code runs
@@ -160,7 +161,7 @@ while not os.path.exists(%[1]q + "/go"):
 print("end")
 `, dir)
 	go func() {
-		_ = harness.Poll(within(t), func() (bool, error) { _, err := os.Stat(dir + "/began"); return err == nil, nil })
+		_ = harness.Poll(within.Context(t), func() (bool, error) { _, err := os.Stat(dir + "/began"); return err == nil, nil })
 		g.ExpireToken(id)
 		var refused atomic.Bool
 		g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
@@ -173,7 +174,7 @@ print("end")
 		g.DropSockets()
 		_ = os.WriteFile(dir+"/go", nil, 0o600)
 	}()
-	out, err := b.Exec(within(t), id, code, time.Minute)
+	out, err := b.Exec(within.Context(t), id, code, time.Minute)
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(out), "end") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -186,7 +187,7 @@ func TestAKernelThatDies(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	_, b, id := started(t)
-	out, err := b.Exec(within(t), id, "import os, sys, time; print('last words', flush=True); time.sleep(0.2); os._exit(1)", time.Minute)
+	out, err := b.Exec(within.Context(t), id, "import os, sys, time; print('last words', flush=True); time.sleep(0.2); os._exit(1)", time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "died") || !strings.Contains(out, "last words") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -196,7 +197,7 @@ func TestEndlessOutputIsBoundedAndEnds(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	_, b, id := started(t)
-	out, err := b.Exec(within(t), id, "while True: print('x' * 1000)", 3*time.Second)
+	out, err := b.Exec(within.Context(t), id, "while True: print('x' * 1000)", 3*time.Second)
 	if !errors.Is(err, context.DeadlineExceeded) || len(out) > vm.MaxOutput {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}
@@ -297,7 +298,7 @@ func TestKernelsThatLie(t *testing.T) {
 			t.Parallel()
 			g, b, id := started(t)
 			kernelOf(t, g, test.script)
-			out, err := b.Exec(within(t), id, "pass", time.Minute)
+			out, err := b.Exec(within.Context(t), id, "pass", time.Minute)
 			if (err == nil) != test.ok || out != test.out {
 				t.Errorf("%d bytes, %v", len(out), err)
 			}
@@ -312,7 +313,7 @@ func TestAnExceptionsTextIsBoundedAndPlain(t *testing.T) {
 		say(ctx, c, request, "execute_reply", `{}`)
 		say(ctx, c, request, "status", `{"execution_state":"idle"}`)
 	})
-	_, err := b.Exec(within(t), id, "pass", time.Minute)
+	_, err := b.Exec(within.Context(t), id, "pass", time.Minute)
 	raised, ok := errors.AsType[*vm.ExecError](err)
 	if !ok || len(raised.Name) > 1000 || len(raised.Value) > 1000 || strings.ContainsRune(raised.Value, '\x1b') {
 		t.Errorf("got %.100v", err)
@@ -329,7 +330,7 @@ func TestHostileNamesOfKernelsAreNotUsed(t *testing.T) {
 			}
 			return false
 		})
-		if _, err := b.Exec(within(t), id, "pass", time.Minute); err == nil {
+		if _, err := b.Exec(within.Context(t), id, "pass", time.Minute); err == nil {
 			t.Errorf("%q was used", name)
 		}
 		if n := g.Requests("DELETE ") + g.Requests("GET /api/"); n != 0 {
@@ -347,7 +348,7 @@ func TestASlowOrHugeAnswerIsNotWaitedFor(t *testing.T) {
 		}
 		return false
 	})
-	if err := b.Touch(within(t), id); err == nil {
+	if err := b.Touch(within.Context(t), id); err == nil {
 		t.Error("a flood is an answer")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -373,9 +374,9 @@ func TestAnAnswerThatSwitchesProtocolIsNotWaitedFor(t *testing.T) {
 		return true
 	})
 	for name, call := range map[string]func() error{
-		"a touch": func() error { return b.Touch(within(t), id) },
-		"a list":  func() error { _, err := b.List(within(t)); return err },
-		"a file":  func() error { return b.Upload(within(t), id, "/tmp/x", []byte("x")) },
+		"a touch": func() error { return b.Touch(within.Context(t), id) },
+		"a list":  func() error { _, err := b.List(within.Context(t)); return err },
+		"a file":  func() error { return b.Upload(within.Context(t), id, "/tmp/x", []byte("x")) },
 	} {
 		ended := make(chan error, 1)
 		go func() { ended <- call() }()

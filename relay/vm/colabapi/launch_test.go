@@ -23,6 +23,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // laptop is a computer whose relay starts VMs through the API.
@@ -125,7 +126,7 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 	eaten := make(chan error, 1)
 	go func() {
 		// Two requests have answers without signatures when the third one comes.
-		err := harness.Poll(within(t), func() (bool, error) { return g.Requests("GET "+contract.PathHealth) > 2, nil })
+		err := harness.Poll(within.Context(t), func() (bool, error) { return g.Requests("GET "+contract.PathHealth) > 2, nil })
 		if all, listError := l.pairs.List(); err == nil && (listError != nil || len(all) != 0) {
 			err = fmt.Errorf("paired %v, %v", all, listError)
 		}
@@ -144,18 +145,18 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 		t.Fatalf("paired %+v, %v", r, err)
 	}
 	c := l.client(t, got.Name)
-	if _, err := c.Kernel(within(t)); err != nil {
+	if _, err := c.Kernel(within.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	g.ExpireToken(got.ID)
 	g.ExpireAccess()
-	if _, err := c.Kernel(within(t)); err != nil {
+	if _, err := c.Kernel(within.Context(t)); err != nil {
 		t.Errorf("after the tokens' end: %v", err)
 	}
 	l.mustHideSecrets(t, g, r.Secret.Reveal())
 	transport := l.manager.Transport(r)
 	ask := func() error { // once, where a client would try for 10 seconds
-		req, err := http.NewRequestWithContext(within(t), http.MethodGet, r.URL+contract.PathHealth, nil)
+		req, err := http.NewRequestWithContext(within.Context(t), http.MethodGet, r.URL+contract.PathHealth, nil)
 		if err != nil {
 			return err
 		}
@@ -168,7 +169,7 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.manager.Down(within(t), got.Name, false); err != nil || len(g.Running()) != 0 {
+	if _, err := l.manager.Down(within.Context(t), got.Name, false); err != nil || len(g.Running()) != 0 {
 		t.Errorf("down: %v; runs: %q", err, g.Running())
 	}
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "does not exist any more") {

@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
+	"colabrelay/shared/within"
 )
 
 const loginFile = "google-login.json"
@@ -24,7 +25,7 @@ func TestALoginIsKeptInAFileOfThisUserOnly(t *testing.T) {
 		t.Error("logged in without a file")
 	}
 	var shown string
-	err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve, Show: func(url string) { shown = url }})
+	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve, Show: func(url string) { shown = url }})
 	if err != nil || !colabapi.LoggedIn(dir) {
 		t.Fatalf("login: %v", err)
 	}
@@ -42,7 +43,7 @@ func TestALoginIsKeptInAFileOfThisUserOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if specs, err := b.Specs(within(t)); err != nil || len(specs) != 6 {
+	if specs, err := b.Specs(within.Context(t)); err != nil || len(specs) != 6 {
 		t.Errorf("%v, %v", specs, err)
 	}
 }
@@ -54,7 +55,7 @@ func TestALoginReplacesAnOpenFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve}); err != nil {
+	if err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
@@ -90,7 +91,7 @@ func TestLoginsThatGoogleOrThePersonRefuse(t *testing.T) {
 			g := colabapitest.Start(t)
 			r := colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve}
 			test.change(g, &r)
-			err := colabapi.Login(within(t), r)
+			err := colabapi.Login(within.Context(t), r)
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.ContainsRune(err.Error(), '\x1b') {
 				t.Errorf("got %q", err)
 			}
@@ -117,7 +118,7 @@ func env(name, value string) func(string) string {
 
 func TestALoginThatIsCancelledEnds(t *testing.T) {
 	g := colabapitest.Start(t)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(within.Context(t))
 	err := colabapi.Login(ctx, colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Show: func(string) { cancel() }})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -164,7 +165,7 @@ func TestClientFilesThatAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			opened := false
-			err = colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: path, Getenv: env("", ""), Open: func(context.Context, string) error { opened = true; return errors.New("opened") }})
+			err = colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: path, Getenv: env("", ""), Open: func(context.Context, string) error { opened = true; return errors.New("opened") }})
 			if err == nil || !strings.Contains(err.Error(), test.want) || opened {
 				t.Errorf("got %v, opened %t", err, opened)
 			}
@@ -182,7 +183,7 @@ func TestApplicationDefaultCredentials(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			g, dir := colabapitest.Start(t), t.TempDir()
 			getenv := both(g.Getenv, env("GOOGLE_APPLICATION_CREDENTIALS", g.DefaultsFile(t, kind)))
-			err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: dir, Getenv: getenv})
+			err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, Getenv: getenv})
 			if want != "" {
 				if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, vm.ErrNotLoggedIn) {
 					t.Errorf("got %v", err)
@@ -215,10 +216,10 @@ func both(first, second func(string) string) func(string) string {
 func TestGcloudsFolderHasApplicationDefaultCredentials(t *testing.T) {
 	g := colabapitest.Start(t)
 	folder := filepath.Dir(g.DefaultsFile(t, "authorized_user"))
-	if err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), Getenv: both(g.Getenv, env("CLOUDSDK_CONFIG", folder))}); err != nil {
+	if err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), Getenv: both(g.Getenv, env("CLOUDSDK_CONFIG", folder))}); err != nil {
 		t.Error(err)
 	}
-	err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), Getenv: both(g.Getenv, env("CLOUDSDK_CONFIG", t.TempDir()))})
+	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), Getenv: both(g.Getenv, env("CLOUDSDK_CONFIG", t.TempDir()))})
 	if !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "gcloud auth application-default login") {
 		t.Errorf("without a file: %v", err)
 	}

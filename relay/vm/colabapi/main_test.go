@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -12,6 +11,7 @@ import (
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/within"
 )
 
 // executor is the path of the real executor.
@@ -38,19 +38,12 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// within bounds what a test waits for.
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // started returns an imitation of Google with a VM.
 func started(t *testing.T) (*colabapitest.Google, *colabapi.Backend, string) {
 	t.Helper()
 	g := colabapitest.Start(t)
 	b, id := g.Backend(t), vm.NewID()
-	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	return g, b, id

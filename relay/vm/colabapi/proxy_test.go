@@ -17,6 +17,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // onVM starts a program that answers HTTP on the VM, and returns how it is reached.
@@ -26,7 +27,7 @@ func onVM(t *testing.T, b vm.Proxied, id string, h http.HandlerFunc) (base strin
 	t.Cleanup(s.Close)
 	u, _ := url.Parse(s.URL)
 	port, _ := strconv.Atoi(u.Port())
-	base, rt, err := b.Proxy(within(t), id, port)
+	base, rt, err := b.Proxy(within.Context(t), id, port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func onVM(t *testing.T, b vm.Proxied, id string, h http.HandlerFunc) (base strin
 }
 
 func get(t *testing.T, rt http.RoundTripper, target string) (*http.Response, string, error) {
-	req, err := http.NewRequestWithContext(within(t), http.MethodPost, target, strings.NewReader("body"))
+	req, err := http.NewRequestWithContext(within.Context(t), http.MethodPost, target, strings.NewReader("body"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestAProxyThatPassesNoOtherPortOn(t *testing.T) {
 	if route, ok := errors.AsType[*client.RouteError](err); !ok || !strings.Contains(route.Message, "does not pass") {
 		t.Errorf("got %v", err)
 	}
-	if err := b.Touch(within(t), id); err != nil {
+	if err := b.Touch(within.Context(t), id); err != nil {
 		t.Errorf("Jupyter: %v", err)
 	}
 }
@@ -128,7 +129,7 @@ func TestOnlyTheAPISaysThatAVMIsGone(t *testing.T) {
 			if n := g.Requests("GET /v1beta/runtimes/"); n > 4 {
 				t.Errorf("10 refusals caused %d calls of the API", n)
 			}
-			if err := b.Touch(within(t), id); err == nil || errors.Is(err, vm.ErrGone) {
+			if err := b.Touch(within.Context(t), id); err == nil || errors.Is(err, vm.ErrGone) {
 				t.Errorf("touch: %v", err)
 			}
 		})
@@ -183,10 +184,10 @@ func TestAddressesThatAreNotGooglesGetNothing(t *testing.T) {
 				}
 				return false
 			})
-			if err := b.Touch(within(t), id); err == nil || strings.Contains(err.Error(), "u@") {
+			if err := b.Touch(within.Context(t), id); err == nil || strings.Contains(err.Error(), "u@") {
 				t.Errorf("touch: %v", err)
 			}
-			if _, _, err := b.Proxy(within(t), id, 8000); err == nil {
+			if _, _, err := b.Proxy(within.Context(t), id, 8000); err == nil {
 				t.Error("there is a proxy")
 			}
 			if visited.Load() != 0 {
@@ -200,8 +201,8 @@ func TestIDsThatAreNoLabelsAreNotSent(t *testing.T) {
 	g := colabapitest.Start(t)
 	b := g.Backend(t)
 	for _, id := range []string{"", "A", "a/b", "../x", "a?b", "1a", "a-", strings.Repeat("a", 64), "a\nb"} {
-		_, createError := b.Create(within(t), id, vm.Spec{})
-		for call, err := range map[string]error{"create": createError, "delete": b.Delete(within(t), id), "touch": b.Touch(within(t), id)} {
+		_, createError := b.Create(within.Context(t), id, vm.Spec{})
+		for call, err := range map[string]error{"create": createError, "delete": b.Delete(within.Context(t), id), "touch": b.Touch(within.Context(t), id)} {
 			if err == nil {
 				t.Errorf("%s %q", call, id)
 			}

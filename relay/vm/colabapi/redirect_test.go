@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // stranger sends a request to the listener of a login and returns the status.
@@ -40,7 +41,7 @@ func stranger(t *testing.T, method, target, host string) int {
 func attack(t *testing.T, do func(g *colabapitest.Google, redirect, state string)) error {
 	t.Helper()
 	g := colabapitest.Start(t)
-	return colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
+	return colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
 		u, err := url.Parse(page)
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ func TestStrangersOnThisComputerChangeNothing(t *testing.T) {
 func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 	g := colabapitest.Start(t)
 	answered := make(chan int, 1)
-	err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
+	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
 		if err := g.Approve(ctx, page); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 func TestACodeOfAnotherLoginIsRefused(t *testing.T) {
 	g := colabapitest.Start(t)
 	dir := t.TempDir()
-	err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
+	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
 		u, _ := url.Parse(page)
 		theirs := g.Code(strings.Repeat("A", 43), u.Query().Get("redirect_uri"))
 		stranger(t, "GET", u.Query().Get("redirect_uri")+"?code="+url.QueryEscape(theirs)+"&state="+u.Query().Get("state"), "")

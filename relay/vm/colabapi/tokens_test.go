@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
+	"colabrelay/shared/within"
 )
 
 // mustSendProject checks the project whose quota calls name; empty for none.
@@ -31,7 +32,7 @@ func mustSendProject(t *testing.T, g *colabapitest.Google, dir, want string) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := b.List(within(t)); err != nil || got.Load() != want {
+	if _, err := b.List(within.Context(t)); err != nil || got.Load() != want {
 		t.Errorf("sent project %q, %v", got.Load(), err)
 	}
 }
@@ -44,7 +45,7 @@ func TestALoginOfOnesOwnClientNamesNoProject(t *testing.T) {
 func TestOneRenewalServesAllCallers(t *testing.T) {
 	g := colabapitest.Start(t)
 	b := g.Backend(t)
-	if _, err := b.List(within(t)); err != nil {
+	if _, err := b.List(within.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	g.ExpireAccess()
@@ -52,7 +53,7 @@ func TestOneRenewalServesAllCallers(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 20 {
 		callers.Go(func() {
-			if _, err := b.List(within(t)); err != nil {
+			if _, err := b.List(within.Context(t)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -68,7 +69,7 @@ func TestATokenIsRenewedBeforeItsEnd(t *testing.T) {
 	b := g.Backend(t)
 	g.SetAccessLife(30 * time.Second) // less than the reserve
 	for range 2 {
-		if _, err := b.List(within(t)); err != nil {
+		if _, err := b.List(within.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +87,7 @@ func TestAnEndedLoginSaysWhatToDoAndANewOneWorks(t *testing.T) {
 	}
 	defer b.Close()
 	g.Revoke()
-	_, err = b.List(within(t))
+	_, err = b.List(within.Context(t))
 	if !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "7 days") || !strings.Contains(err.Error(), "vm login") {
 		t.Errorf("got %v", err)
 	}
@@ -97,7 +98,7 @@ func TestAnEndedLoginSaysWhatToDoAndANewOneWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.List(within(t)); err != nil {
+	if _, err := b.List(within.Context(t)); err != nil {
 		t.Errorf("after a new login: %v", err)
 	}
 }
@@ -115,7 +116,7 @@ func TestWithoutALogin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.List(within(t)); !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "vm login") {
+		if _, err := b.List(within.Context(t)); !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "vm login") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

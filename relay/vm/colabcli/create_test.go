@@ -14,26 +14,13 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabcli/colabclitest"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
-
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // awaitAsked waits until `colab new` has asked for a VM.
 func awaitAsked(t *testing.T, program *colabclitest.Program) {
 	t.Helper()
-	deadline := within(t)
-	for !program.Asked() {
-		select {
-		case <-deadline.Done():
-			t.Error("no VM was asked for")
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	within.Until(t, "a VM is asked for", program.Asked)
 }
 
 // calls returns the arguments of the program's calls of a command.
@@ -59,19 +46,19 @@ func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
 		{Accelerator: "T4", HighRAM: true}: "-s " + id + " --gpu T4 --high-mem",
 	} {
 		before := len(calls(program, "new"))
-		m, err := b.Create(within(t), id, spec)
+		m, err := b.Create(within.Context(t), id, spec)
 		if err != nil || m.Spec != spec || !m.Ready {
 			t.Errorf("%v: %+v, %v", spec, m, err)
 		}
 		if got := calls(program, "new")[before:]; !slices.Equal(got, []string{want}) {
 			t.Errorf("%v: called with %q", spec, got)
 		}
-		if err := b.Delete(within(t), id); err != nil {
+		if err := b.Delete(within.Context(t), id); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, unknown := range []string{"t4", "B200", "--tpu", "CPU"} { // of which the program would make an A100
-		if _, err := b.Create(within(t), id, vm.Spec{Accelerator: unknown}); err == nil {
+		if _, err := b.Create(within.Context(t), id, vm.Spec{Accelerator: unknown}); err == nil {
 			t.Errorf("%q was created", unknown)
 		}
 	}
@@ -89,7 +76,7 @@ func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
 	errs := make([]error, 6)
 	for i := range errs {
 		b := []*Backend{first, second}[i%2]
-		wait.Go(func() { _, errs[i] = b.Create(within(t), id, vm.Spec{}) })
+		wait.Go(func() { _, errs[i] = b.Create(within.Context(t), id, vm.Spec{}) })
 	}
 	awaitAsked(t, program)
 	program.Fault("hold_new", nil)
@@ -120,18 +107,18 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 	if _, err := b.Create(ctx, id, vm.Spec{}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if err := New(b.cfg).Delete(within(t), id); err == nil || !strings.Contains(err.Error(), "still starting it") {
+	if err := New(b.cfg).Delete(within.Context(t), id); err == nil || !strings.Contains(err.Error(), "still starting it") {
 		t.Errorf("deleted by another relay while it is created: %v", err)
 	}
 	program.Fault("hold_new", nil)
 	other := New(b.cfg) // such as the next relay, after this one was killed
-	if _, err := other.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+	if _, err := other.Create(within.Context(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
 		t.Errorf("the next Create: %v", err)
 	}
 	if len(program.Endpoints()) != 1 {
 		t.Errorf("%d VMs run", len(program.Endpoints()))
 	}
-	if err := other.Delete(within(t), id); err != nil {
+	if err := other.Delete(within.Context(t), id); err != nil {
 		t.Error(err)
 	}
 }
@@ -157,10 +144,10 @@ func TestAKilledRelayLosesNoVM(t *testing.T) {
 		t.Fatal("killed too late")
 	}
 	program.Fault("hold_new", nil)
-	if _, err := b.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
 		t.Errorf("the next relay: %v", err)
 	}
-	if all, err := b.List(within(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Ready: true}}) || len(program.Endpoints()) != 1 {
+	if all, err := b.List(within.Context(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Ready: true}}) || len(program.Endpoints()) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -172,18 +159,18 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 	program.Start("-s", "mine")
 	program.Fault("kill_new", true)
 	id := vm.NewID()
-	_, err := b.Create(within(t), id, vm.Spec{Accelerator: "T4"})
+	_, err := b.Create(within.Context(t), id, vm.Spec{Accelerator: "T4"})
 	if err == nil || !strings.Contains(err.Error(), "Manage sessions") {
 		t.Fatalf("a killed `colab new`: %v", err)
 	}
-	all, err := b.List(within(t))
+	all, err := b.List(within.Context(t))
 	if err != nil || len(all) != 2 || !slices.Contains(all, vm.Machine{ID: id, Spec: vm.Spec{Accelerator: "T4"}}) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if _, err := b.Create(within(t), id, vm.Spec{Accelerator: "T4"}); err == nil || errors.Is(err, vm.ErrExists) || len(program.Endpoints()) != 2 {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{Accelerator: "T4"}); err == nil || errors.Is(err, vm.ErrExists) || len(program.Endpoints()) != 2 {
 		t.Errorf("created again: %v", err)
 	}
-	if err := b.Delete(within(t), id); err == nil || !strings.Contains(err.Error(), "Manage sessions") {
+	if err := b.Delete(within.Context(t), id); err == nil || !strings.Contains(err.Error(), "Manage sessions") {
 		t.Errorf("delete: %v", err)
 	}
 	for _, endpoint := range program.Endpoints() {
@@ -191,10 +178,10 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 			program.EndEndpoint(endpoint) // the person stops it on Colab's page
 		}
 	}
-	if err := b.Delete(within(t), id); err != nil {
+	if err := b.Delete(within.Context(t), id); err != nil {
 		t.Errorf("delete of a VM that is gone: %v", err)
 	}
-	if all, err := b.List(within(t)); err != nil || len(all) != 1 || all[0].ID != "mine" {
+	if all, err := b.List(within.Context(t)); err != nil || len(all) != 1 || all[0].ID != "mine" {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -206,16 +193,16 @@ func TestAVMThatComesLateIsListedByItsID(t *testing.T) {
 	b, program := open(t)
 	program.Fault("refuse", 504)
 	id, spec := vm.NewID(), vm.Spec{Accelerator: "T4"}
-	if _, err := b.Create(within(t), id, spec); err == nil {
+	if _, err := b.Create(within.Context(t), id, spec); err == nil {
 		t.Fatal("created")
 	}
 	program.Fault("kill_new", true) // leaves a VM without a name
 	other := b.cfg
 	other.Dir = t.TempDir()
-	if _, err := New(other).Create(within(t), vm.NewID(), spec); err == nil {
+	if _, err := New(other).Create(within.Context(t), vm.NewID(), spec); err == nil {
 		t.Fatal("created")
 	}
-	if all, err := b.List(within(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Spec: spec}}) {
+	if all, err := b.List(within.Context(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Spec: spec}}) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -226,22 +213,22 @@ func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
-	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	program.Fault("lost", true)
-	uploadError := b.Upload(within(t), id, "/tmp/x", nil)
-	_, execError := b.Exec(within(t), id, "print(1)", time.Minute)
-	for call, err := range map[string]error{"upload": uploadError, "exec": execError, "delete": b.Delete(within(t), id)} {
+	uploadError := b.Upload(within.Context(t), id, "/tmp/x", nil)
+	_, execError := b.Exec(within.Context(t), id, "print(1)", time.Minute)
+	for call, err := range map[string]error{"upload": uploadError, "exec": execError, "delete": b.Delete(within.Context(t), id)} {
 		if err == nil || errors.Is(err, vm.ErrGone) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	if all, err := New(b.cfg).List(within(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id}}) {
+	if all, err := New(b.cfg).List(within.Context(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id}}) {
 		t.Errorf("another relay lists %+v, %v", all, err)
 	}
 	program.EndEndpoint(program.Endpoints()[0])
-	if _, err := b.Exec(within(t), id, "print(1)", time.Minute); !errors.Is(err, vm.ErrGone) {
+	if _, err := b.Exec(within.Context(t), id, "print(1)", time.Minute); !errors.Is(err, vm.ErrGone) {
 		t.Errorf("after its end: %v", err)
 	}
 	if known, err := b.records.all(); err != nil || len(known) != 0 {
@@ -254,7 +241,7 @@ func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
-	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	program.Fault("stop_does_nothing", true)
@@ -263,7 +250,7 @@ func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
 	if err := b.Delete(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	if all, err := b.List(within(t)); err != nil || len(all) != 1 || all[0].ID != id {
+	if all, err := b.List(within.Context(t)); err != nil || len(all) != 1 || all[0].ID != id {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -276,13 +263,13 @@ func TestADamagedRecordIsAnErrorThatNamesTheVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := b.List(within(t)); err != nil { // an empty record: a Create that has just begun
+	if _, err := b.List(within.Context(t)); err != nil { // an empty record: a Create that has just begun
 		t.Error(err)
 	}
 	if _, err := file.WriteString(`{"endpoint":`); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := b.List(within(t)); err == nil || !strings.Contains(err.Error(), `"colab-relay-1"`) {
+	if all, err := b.List(within.Context(t)); err == nil || !strings.Contains(err.Error(), `"colab-relay-1"`) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

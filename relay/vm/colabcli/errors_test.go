@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestWithoutALoginEveryCallSaysWhatToDo(t *testing.T) {
@@ -19,13 +20,13 @@ func TestWithoutALoginEveryCallSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
-	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	program.Fault("logged_out", true)
-	_, listError := b.List(within(t))
-	_, createError := b.Create(within(t), vm.NewID(), vm.Spec{})
-	for call, err := range map[string]error{"list": listError, "create": createError, "delete": b.Delete(within(t), id)} {
+	_, listError := b.List(within.Context(t))
+	_, createError := b.Create(within.Context(t), vm.NewID(), vm.Spec{})
+	for call, err := range map[string]error{"list": listError, "create": createError, "delete": b.Delete(within.Context(t), id)} {
 		if !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "colab-relay vm login") {
 			t.Errorf("%s: %v", call, err)
 		}
@@ -80,15 +81,15 @@ func TestTokensAreNotShown(t *testing.T) {
 	}
 	b, program := open(t)
 	id := vm.NewID()
-	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	err := b.Upload(within(t), id, "/no/such/folder/x", []byte("x"))
+	err := b.Upload(within.Context(t), id, "/no/such/folder/x", []byte("x"))
 	if err == nil || strings.Contains(err.Error(), "TOKEN") || !strings.Contains(err.Error(), "Upload failed: 500 Server Error") {
 		t.Errorf("%v", err)
 	}
 	program.Fault("banner", true) // does not hide the list
-	if all, err := b.List(within(t)); err != nil || len(all) != 1 {
+	if all, err := b.List(within.Context(t)); err != nil || len(all) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -97,7 +98,7 @@ func TestTheProgramGetsNoSecrets(t *testing.T) {
 	t.Parallel()
 	b, program := open(t)
 	b.cfg.Environ = append(b.cfg.Environ, "NGROK_AUTHTOKEN=S", "COLAB_SECRET=S", "RELAY_HOLD=1s", "AWS_SECRET_ACCESS_KEY=S", "PYTHONSTARTUP=S", "PYTHONPATH=S", "HTTPS_PROXY=http://proxy", "LC_ALL=C.UTF-8")
-	if _, err := b.List(within(t)); err != nil {
+	if _, err := b.List(within.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	got := program.Calls()[0].Environ
@@ -116,14 +117,14 @@ func TestContentIsNeverAnArgumentAndLeavesNoFile(t *testing.T) {
 	b, program := open(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	id := vm.NewID()
-	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	remote := filepath.Join(t.TempDir(), "secret")
-	if err := b.Upload(within(t), id, remote, []byte("the-content")); err != nil {
+	if err := b.Upload(within.Context(t), id, remote, []byte("the-content")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Exec(within(t), id, "print(open('"+remote+"').read())", time.Minute); err != nil {
+	if _, err := b.Exec(within.Context(t), id, "print(open('"+remote+"').read())", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range program.Calls() {
@@ -134,7 +135,7 @@ func TestContentIsNeverAnArgumentAndLeavesNoFile(t *testing.T) {
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if err := b.Upload(within(t), id, remote, make([]byte, vm.MaxUpload+1)); err == nil {
+	if err := b.Upload(within.Context(t), id, remote, make([]byte, vm.MaxUpload+1)); err == nil {
 		t.Error("uploaded more than the bound")
 	}
 }
@@ -167,14 +168,14 @@ func TestLoginShowsGooglesQuestionAndChecksTheAnswer(t *testing.T) {
 	b, program := open(t)
 	program.Fault("logged_out", true)
 	var out, errs bytes.Buffer
-	if err := b.Login(within(t), strings.NewReader("a wrong code\n"), &out, &errs); err == nil {
+	if err := b.Login(within.Context(t), strings.NewReader("a wrong code\n"), &out, &errs); err == nil {
 		t.Error("logged in with a wrong code")
 	}
 	if !strings.Contains(errs.String(), "https://accounts.google.com/") || !strings.Contains(out.String(), "Enter the authorization code: ") {
 		t.Errorf("shown: %q, %q", out.String(), errs.String())
 	}
 	program.Fault("logged_out", nil)
-	if err := b.Login(within(t), strings.NewReader(""), &out, &errs); err != nil {
+	if err := b.Login(within.Context(t), strings.NewReader(""), &out, &errs); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

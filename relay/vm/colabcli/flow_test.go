@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // onLoopback is a Backend whose VMs are this computer, so that no tunnel is needed.
@@ -44,7 +45,7 @@ func TestAnExecutorIsStartedByGooglesProgram(t *testing.T) {
 	m := vm.New(cfg)
 	defer m.Close()
 	program.Fault("refuse", 503)
-	got, err := m.Up(within(t), vm.Request{Accelerators: []string{"H100", "T4"}}, func(step string) { t.Log(step) })
+	got, err := m.Up(within.Context(t), vm.Request{Accelerators: []string{"H100", "T4"}}, func(step string) { t.Log(step) })
 	if err != nil || got.Accelerator != "T4" || got.State != vm.StateReady {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -55,7 +56,7 @@ func TestAnExecutorIsStartedByGooglesProgram(t *testing.T) {
 	mustRun(t, r)
 	again := vm.New(cfg)
 	defer again.Close()
-	if same, err := again.Up(within(t), vm.Request{Accelerators: []string{"T4"}}, func(string) {}); err != nil || same.ID != got.ID {
+	if same, err := again.Up(within.Context(t), vm.Request{Accelerators: []string{"T4"}}, func(string) {}); err != nil || same.ID != got.ID {
 		t.Errorf("the next relay: %+v, %v", same, err)
 	}
 	for _, secret := range []string{r.Secret.Reveal(), cfg.NgrokToken} {
@@ -63,7 +64,7 @@ func TestAnExecutorIsStartedByGooglesProgram(t *testing.T) {
 			t.Errorf("a secret is in %q", files)
 		}
 	}
-	if _, err := again.Down(within(t), got.ID, false); err != nil {
+	if _, err := again.Down(within.Context(t), got.ID, false); err != nil {
 		t.Error(err)
 	}
 	if left := program.Endpoints(); len(left) != 0 {
@@ -78,7 +79,7 @@ func mustRun(t *testing.T, r pairing.Runtime) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	e, err := c.Submit(within(t), contract.Submit{RequestID: "r1", Code: "print(6*7)", WaitSeconds: 30})
+	e, err := c.Submit(within.Context(t), contract.Submit{RequestID: "r1", Code: "print(6*7)", WaitSeconds: 30})
 	if err != nil || e.Status != contract.StatusSucceeded || !strings.Contains(fmt.Sprint(e.Events), "42") {
 		t.Errorf("%+v, %v", e, err)
 	}

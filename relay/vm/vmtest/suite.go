@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/within"
 )
 
 // Fixture is a backend before a service that imitates Google's.
@@ -58,22 +59,16 @@ func Suite(t *testing.T, open func(t *testing.T) Fixture) {
 func create(t *testing.T, b vm.Backend) string {
 	t.Helper()
 	id := vm.NewID()
-	m, err := b.Create(within(t), id, vm.Spec{})
+	m, err := b.Create(within.Context(t), id, vm.Spec{})
 	if err != nil || m.ID != id {
 		t.Fatalf("create: %+v, %v", m, err)
 	}
 	return id
 }
 
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func run(t *testing.T, b vm.Backend, id, code string) string {
 	t.Helper()
-	out, err := b.Exec(within(t), id, code, limit)
+	out, err := b.Exec(within.Context(t), id, code, limit)
 	if err != nil {
 		t.Fatalf("%q: %v", code, err)
 	}
@@ -83,7 +78,7 @@ func run(t *testing.T, b vm.Backend, id, code string) string {
 // listed returns the VM with that id, as List has it.
 func listed(t *testing.T, b vm.Backend, id string) (vm.Machine, bool) {
 	t.Helper()
-	all, err := b.List(within(t))
+	all, err := b.List(within.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +95,11 @@ func life(t *testing.T, f Fixture) {
 	if m, found := listed(t, f.Backend, first); !found || !m.Ready || m.Spec.Accelerator != "" {
 		t.Errorf("after its creation: %+v, %t", m, found)
 	}
-	if err := f.Backend.Touch(within(t), first); err != nil {
+	if err := f.Backend.Touch(within.Context(t), first); err != nil {
 		t.Errorf("touch: %v", err)
 	}
 	for range 2 { // to delete what is gone is no error
-		if err := f.Backend.Delete(within(t), first); err != nil {
+		if err := f.Backend.Delete(within.Context(t), first); err != nil {
 			t.Fatal(err)
 		}
 		if _, found := listed(t, f.Backend, first); found {
@@ -118,7 +113,7 @@ func life(t *testing.T, f Fixture) {
 
 func once(t *testing.T, f Fixture) {
 	id := create(t, f.Backend)
-	if _, err := f.Backend.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+	if _, err := f.Backend.Create(within.Context(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
 		t.Errorf("created twice: %v", err)
 	}
 }
@@ -130,7 +125,7 @@ func uploads(t *testing.T, f Fixture) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(big)
 	files := map[string][]byte{"big": big, "empty": {}, "text": []byte("a\r\nb\x00\xff"), "mib": big[:2<<20], "a b'\"ü": []byte("odd name")}
 	upload := func(name string, content []byte) {
-		if err := f.Backend.Upload(within(t), id, folder+"/"+name, content); err != nil {
+		if err := f.Backend.Upload(within.Context(t), id, folder+"/"+name, content); err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}
 	}
@@ -148,7 +143,7 @@ func uploads(t *testing.T, f Fixture) {
 			t.Errorf("%q arrived changed", name)
 		}
 	}
-	if err := f.Backend.Upload(within(t), id, folder+"/none/file", nil); err == nil {
+	if err := f.Backend.Upload(within.Context(t), id, folder+"/none/file", nil); err == nil {
 		t.Error("uploaded into a folder that does not exist")
 	}
 }
@@ -158,21 +153,21 @@ func executions(t *testing.T, f Fixture) {
 	if got := run(t, f.Backend, id, "for i in range(3):\n    print(i, '\u00fc')\n'not printed'"); !strings.HasPrefix(got, "0 ü\n1 ü\n2 ü") {
 		t.Errorf("printed %q", got)
 	}
-	_, err := f.Backend.Exec(within(t), id, "print('before')\nraise ValueError('the reason')", limit)
+	_, err := f.Backend.Exec(within.Context(t), id, "print('before')\nraise ValueError('the reason')", limit)
 	if raised, ok := errors.AsType[*vm.ExecError](err); !ok || raised.Name != "ValueError" || raised.Value != "the reason" {
 		t.Errorf("an exception: %v", err)
 	}
-	if _, err := f.Backend.Exec(within(t), id, "raise ValueError('x' * 5000)", limit); err == nil || len(err.Error()) > 2000 {
+	if _, err := f.Backend.Exec(within.Context(t), id, "raise ValueError('x' * 5000)", limit); err == nil || len(err.Error()) > 2000 {
 		t.Error("a long exception is not clipped")
 	}
-	if _, err := f.Backend.Exec(within(t), id, "import time; time.sleep(600)", time.Second); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := f.Backend.Exec(within.Context(t), id, "import time; time.sleep(600)", time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a timeout: %v", err)
 	}
 }
 
 func longOutput(t *testing.T, f Fixture) {
 	id := create(t, f.Backend)
-	out, err := f.Backend.Exec(within(t), id, "for i in range(60):\n    print('x' * 40_000)\nprint('the end')", limit)
+	out, err := f.Backend.Exec(within.Context(t), id, "for i in range(60):\n    print('x' * 40_000)\nprint('the end')", limit)
 	if err != nil || len(out) > vm.MaxOutput || !strings.HasSuffix(strings.TrimSpace(out), "the end") {
 		t.Errorf("%d bytes that end with %q, %v", len(out), out[max(0, len(out)-20):], err)
 	}
@@ -184,16 +179,16 @@ func ended(t *testing.T, f Fixture) {
 	if _, found := listed(t, f.Backend, id); found {
 		t.Error("an ended VM is listed")
 	}
-	if _, err := f.Backend.Exec(within(t), id, "print(1)", limit); !errors.Is(err, vm.ErrGone) {
+	if _, err := f.Backend.Exec(within.Context(t), id, "print(1)", limit); !errors.Is(err, vm.ErrGone) {
 		t.Errorf("exec: %v", err)
 	}
-	if err := f.Backend.Upload(within(t), id, "/tmp/x", nil); !errors.Is(err, vm.ErrGone) {
+	if err := f.Backend.Upload(within.Context(t), id, "/tmp/x", nil); !errors.Is(err, vm.ErrGone) {
 		t.Errorf("upload: %v", err)
 	}
-	if err := f.Backend.Touch(within(t), id); !errors.Is(err, vm.ErrGone) {
+	if err := f.Backend.Touch(within.Context(t), id); !errors.Is(err, vm.ErrGone) {
 		t.Errorf("touch: %v", err)
 	}
-	if err := f.Backend.Delete(within(t), id); err != nil {
+	if err := f.Backend.Delete(within.Context(t), id); err != nil {
 		t.Errorf("delete: %v", err)
 	}
 }
@@ -202,7 +197,7 @@ func refusals(t *testing.T, f Fixture) {
 	for _, reason := range f.Reasons {
 		f.Refuse(reason)
 		id := vm.NewID()
-		if _, err := f.Backend.Create(within(t), id, vm.Spec{Accelerator: "T4"}); !errors.Is(err, reason) {
+		if _, err := f.Backend.Create(within.Context(t), id, vm.Spec{Accelerator: "T4"}); !errors.Is(err, reason) {
 			t.Errorf("%v: %v", reason, err)
 		}
 		if _, found := listed(t, f.Backend, id); found {
