@@ -232,7 +232,7 @@ func TestASmallBodyThatStallsIsAnswered(t *testing.T) {
 		if _, err := c.Write(sealed[:len(sealed)-1]); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(within.Limit)); err != nil {
 			t.Fatal(err)
 		}
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -272,7 +272,7 @@ func TestAnAnswerIsSentWhileItsReaderMakesProgress(t *testing.T) {
 		}
 		return n
 	}
-	if n := get(10*time.Second, func() {}); n < contract.MaxFilePart {
+	if n := get(within.Limit, func() {}); n < contract.MaxFilePart {
 		t.Errorf("a slow reader gets %d bytes", n)
 	}
 	within.Until(t, "the request is answered", func() bool { return answered() == 1 })

@@ -211,11 +211,9 @@ func TestUploadsBeyondFourGiB(t *testing.T) {
 
 // A complete file, over 4 GiB under make soak and smaller otherwise, because it takes long.
 func TestAWholeFileBeyondFourGiB(t *testing.T) {
+	tier.Long(t)
 	in := newInbox(t)
-	size := int64(1<<26 + 5)
-	if os.Getenv("LONG") != "" {
-		size += 1 << 32
-	}
+	const size = int64(1<<32 + 5)
 	source, err := os.Create(filepath.Join(t.TempDir(), "source"))
 	must(t, err)
 	defer source.Close()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -138,9 +137,6 @@ func TestAnExecutorThatLiesIsBounded(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	seeds := uint64(40)
-	if os.Getenv("LONG") != "" {
-		seeds = 2000
-	}
 	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 1))
 		b := write(t, "a = 1", "b = a", "raises-exception| c = b", "save-state| d = c", "e = d")

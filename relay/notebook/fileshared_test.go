@@ -109,9 +109,6 @@ func TestExternalProgram(t *testing.T) {
 func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
 	tier.Long(t)
 	rounds := 60
-	if os.Getenv("LONG") != "" {
-		rounds = 5_000
-	}
 	process := externalProgram(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	f := newFile(t)
@@ -209,9 +206,6 @@ func TestRelayThatEdits(t *testing.T) {
 func TestAKilledEditLeavesTheOldOrTheNewFile(t *testing.T) {
 	tier.Long(t)
 	kills := 8
-	if os.Getenv("LONG") != "" {
-		kills = 300
-	}
 	f := newFile(t, strings.Repeat("# a long line\n", 50_000))
 	r := rand.New(rand.NewPCG(3, 4))
 	seen := 0

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"reflect"
 	"slices"
@@ -243,9 +242,6 @@ func decoded(t *testing.T, text []byte) (cells []map[string]any) {
 func TestRandomEditsFollowAModel(t *testing.T) {
 	tier.Long(t)
 	rounds := uint64(4)
-	if os.Getenv("LONG") != "" {
-		rounds = 300
-	}
 	var written []map[string]string
 	for seed := range rounds {
 		for _, w := range writings {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -107,9 +106,6 @@ func inPieces(r *rand.Rand, events []contract.Event) (pieces [][]contract.Event)
 func TestOutputsDoNotDependOnThePiecesInWhichEventsArrive(t *testing.T) {
 	tier.Long(t)
 	rounds := 60
-	if os.Getenv("LONG") != "" {
-		rounds = 20_000
-	}
 	for seed := range rounds {
 		r := rand.New(rand.NewPCG(1, uint64(seed)))
 		var cells [2][]contract.Event

@@ -298,7 +298,7 @@ func TestSecondTabIsRefused(t *testing.T) {
 
 // Thousands of further tabs that never end their connections hold nothing for long.
 func TestManySecondTabs(t *testing.T) {
-	d := newQuietDesk(t, short)
+	d := newQuietDesk(t, func(p *Page) { p.timing.closing = 100 * time.Millisecond })
 	p := d.ready(t)
 	go func() { // answers pings
 		for {

@@ -272,12 +272,13 @@ func TestSilentTabFreesTheSlot(t *testing.T) {
 
 // A tab that sends a large message slowly is alive, though its answers to pings come late.
 func TestSlowMessageIsASignOfLife(t *testing.T) {
-	d := newQuietDesk(t, short)
+	tier.Long(t)
+	d := newQuietDesk(t, func(p *Page) { p.timing.ping, p.timing.pong = 20*time.Millisecond, 5*time.Second })
 	p := d.ready(t)
-	p.write(frame(opText|fin, bytes.Repeat([]byte(" "), 40*heardPart))[:1<<10])
-	tick := time.NewTicker(25 * time.Millisecond)
+	p.write(frame(opText|fin, bytes.Repeat([]byte(" "), 200*heardPart))[:1<<10])
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for range 20 { // twice as long as a ping may take
+	for range 100 { // twice as long as a ping may take
 		<-tick.C
 		p.write(bytes.Repeat([]byte(" "), heardPart))
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -57,9 +56,6 @@ func TestASubscriptionIsAcknowledgedBeforeItEnds(t *testing.T) {
 func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	tier.Long(t)
 	many := 2_000
-	if os.Getenv("LONG") != "" {
-		many = 10_000
-	}
 	l := serveLines(t, withoutRuntime(), int64(many)*requestCost) // less than all of them need
 	sent := make(chan bool)
 	go func() {

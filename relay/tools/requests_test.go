@@ -21,7 +21,7 @@ const mostRequests = 15
 
 // TestSilentTenMinutesCostFewRequests has an agent do as the description says, with
 // no pause, on a clock of the test. shared/e2e counts shorter runs of the
-// real programs, and this one in full where LONG is set.
+// real programs.
 func TestSilentTenMinutesCostFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := unserved()

@@ -14,9 +14,6 @@ import (
 func TestTenInterruptionsCostAlmostNothing(t *testing.T) {
 	tier.Long(t)
 	size := int64(256 << 20)
-	if os.Getenv("LONG") != "" {
-		size = 4<<30 + 5
-	}
 	seed := uint64(4)
 	if s, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
 		seed = s

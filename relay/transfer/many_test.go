@@ -163,9 +163,6 @@ func TestShortCallsFinishALargeFolder(t *testing.T) {
 	tier.Long(t)
 	v := newMemoryVM(t)
 	n := 2*pageFiles + contract.MaxBatchFiles
-	if os.Getenv("LONG") != "" {
-		n = maxEntries - 200
-	}
 	local, memory := filepath.Join(memorydir.New(t), "data"), memorydir.New(t)
 	manyFiles(t, local, n, 8)
 	done := 0
