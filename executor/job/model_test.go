@@ -396,7 +396,7 @@ func (p *program) check() {
 func TestJobsFollowTheirModel(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
-	const programs, seed = 100, 1
+	const programs, seed = 30, 1
 	for n := range programs {
 		p := &program{t: t, random: rand.New(rand.NewPCG(seed, uint64(n))), dir: t.TempDir()}
 		p.start()

@@ -208,30 +208,3 @@ func TestUploadsBeyondFourGiB(t *testing.T) {
 	}
 	runtime.KeepAlive(f)
 }
-
-// A complete file, over 4 GiB under make soak and smaller otherwise, because it takes long.
-func TestAWholeFileBeyondFourGiB(t *testing.T) {
-	tier.Long(t)
-	in := newInbox(t)
-	const size = int64(1<<32 + 5)
-	source, err := os.Create(filepath.Join(t.TempDir(), "source"))
-	must(t, err)
-	defer source.Close()
-	must(t, source.Truncate(size))
-	_, err = source.WriteAt([]byte("end"), size-3)
-	must(t, err)
-	sum, err := files.NewHash(size).SumOf(t.Context(), source)
-	must(t, err)
-	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, Version: "v"})
-	must(t, err)
-	buf := make([]byte, contract.MaxFilePart)
-	for at := int64(0); at < size; at += int64(len(buf)) {
-		n, _ := source.ReadAt(buf, at)
-		in.put(up.UploadID, at, buf[:n])
-	}
-	out, err := in.Commit(t.Context(), up.UploadID, sum, timeout)
-	must(t, err)
-	if out.Status != contract.UploadCommitted {
-		t.Fatalf("it is %+v", out)
-	}
-}
