@@ -33,7 +33,7 @@ func TestNoBuiltFileIsTracked(t *testing.T) {
 // topLevel are the files and folders that the top folder may have.
 var topLevel = []string{
 	".ci", ".github", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "Makefile", "README.md",
-	"colab-bootstrap", "config", "docs", "executor", "go.mod", "go.sum", "relay", "shared",
+	"colab-bootstrap", "config", "docs", "executor", "findings", "go.mod", "go.sum", "relay", "shared",
 }
 
 func TestTopFolderHasNothingElse(t *testing.T) {
