@@ -19,6 +19,7 @@ import (
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestWarmQuickCallIsOneRoundTripOnOneConnection(t *testing.T) {
@@ -182,9 +183,10 @@ func TestStalledAnswerTimesOut(t *testing.T) {
 }
 
 func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
+	tier.Long(t)
 	e, _ := newRunningExecutor(t)
 	health := fmt.Sprintf(`{"status":"ok","protocol":%d}`, contract.Protocol)
-	tick := time.NewTicker(25 * time.Millisecond)
+	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
 		for i := range len(health) {
@@ -195,7 +197,7 @@ func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
 		return true
 	})
 	c := e.client(t)
-	c.timeouts = timeouts{answer: 500 * time.Millisecond, stall: 500 * time.Millisecond} // the whole takes 700 ms
+	c.timeouts = timeouts{answer: 5 * time.Second, stall: 5 * time.Second} // the whole takes 7 s
 	if _, err := c.Health(t.Context()); err != nil {
 		t.Fatal(err)
 	}

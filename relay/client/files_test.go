@@ -218,6 +218,7 @@ func flipped(at int) func(http.ResponseWriter, *httptest.ResponseRecorder) bool 
 }
 
 func TestAStalledAnswerIsACutOne(t *testing.T) {
+	tier.Long(t)
 	content := noise(100_000)
 	e := newFile(t, content)
 	released := make(chan struct{})
@@ -229,7 +230,7 @@ func TestAStalledAnswerIsACutOne(t *testing.T) {
 		return true
 	})
 	c := e.client(t)
-	c.timeouts.stall = 500 * time.Millisecond
+	c.timeouts.stall = 5 * time.Second
 	got, err := fetch(t, c, Part{"f", "e", 0}, len(content))
 	if wantKind(t, err, KindTimeout); !bytes.Equal(got, content[:firstRecord]) {
 		t.Errorf("%d bytes, %v", len(got), err)

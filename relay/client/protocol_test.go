@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 // unsigned answers every request but health as an executor does to a stranger.
@@ -52,6 +53,7 @@ func TestAWrongSecretIsReportedUnderTheSameProtocol(t *testing.T) {
 }
 
 func TestAHealthThatIsNotAnsweredChangesNothing(t *testing.T) {
+	tier.Long(t)
 	e := newExecutor(t, anything)
 	c := e.acquainted(t)
 	released := make(chan struct{})
@@ -64,7 +66,7 @@ func TestAHealthThatIsNotAnsweredChangesNothing(t *testing.T) {
 		writeJSON(w, http.StatusUnauthorized, refusalBody(contract.CodeUnauthorized))
 		return true
 	})
-	c.timeouts.answer = 100 * time.Millisecond
+	c.timeouts.answer = 5 * time.Second
 	_, err := c.Kernel(t.Context())
 	wantKind(t, err, KindWrongSecret)
 }

@@ -50,8 +50,9 @@ func TestPassingRefusalsAreTriedAgainOthersReturned(t *testing.T) {
 }
 
 func TestRefusalUntilTheTimeEndsIsReturned(t *testing.T) {
+	tier.Long(t)
 	e := newExecutor(t, refusing(1<<30, contract.CodeQueueFull))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err := e.client(t).Kernel(ctx)
 	wantCode(t, err, contract.CodeQueueFull)

@@ -262,7 +262,7 @@ func TestSubmitWaitsNoLongerThanItsContext(t *testing.T) {
 	if _, err := e.client(t).Submit(ctx, contract.Submit{Code: "1", WaitSeconds: 45}); err != nil {
 		t.Fatal(err)
 	}
-	if got := e.submits(t)[0].WaitSeconds; got > 19 || got < 15 {
+	if got := e.submits(t)[0].WaitSeconds; got > 19 || got <= 0 {
 		t.Errorf("asked to wait %v s", got)
 	}
 }
