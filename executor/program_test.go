@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -98,10 +99,16 @@ func newProgram(t *testing.T, options ...option) *program {
 	return p
 }
 
-// run starts the program. The test ends it.
+// run starts the program, which heeds signals even if nohup or a shell's background job
+// makes the tests ignore them: a signal with a handler is not inherited as ignored. The
+// test ends the program.
 func (p *program) run() {
 	p.t.Helper()
-	must(p.t, p.cmd.Start())
+	heeded := make(chan os.Signal, 1)
+	signal.Notify(heeded, syscall.SIGHUP, os.Interrupt)
+	err := p.cmd.Start()
+	signal.Stop(heeded)
+	must(p.t, err)
 	go func() {
 		defer close(p.ended)
 		p.cmd.Wait()
