@@ -66,7 +66,8 @@ demo-page: build ## show an agent at work in a stand-in of Colab's page, in a re
 	@go run ./shared/e2e/demo -page
 
 # Vet is part of make check. The longest package comes first. Four run at once, because
-# they often wait.
+# they often wait. All have the race detector: most of the time goes to kernels and programs,
+# and a second run without it would compile everything twice.
 test: build python-short ## run the short tests, which decide in five minutes
 	@mkdir -p .test && rm -f .test/*
 	@shared/stacks/pytest.sh -short .python shared/kernelpy/tests
