@@ -321,22 +321,6 @@ func permission(f file, path string) [2]string {
 	return [2]string{}
 }
 
-func TestUnusedPermissionsAreFound(t *testing.T) {
-	files := []file{{Package: "relay/progress", Imports: []string{module + "/relay/transfer"}}, {Package: "relay/terminal", Imports: []string{"golang.org/x/term"}},
-		{Package: "relay/pairing", Test: true, Imports: []string{module + "/shared/auth"}}}
-	unused := strings.Join(unusedPermissions(files), "\n")
-	for text, want := range map[string]bool{
-		"relay/progress to import relay/transfer":    false,
-		"relay/terminal to import golang.org/x/term": false,
-		"relay/pairing to import shared/auth":        true, // a test may import it anyway
-		"relay to import github.com/spf13":           true,
-	} {
-		if got := strings.Contains(unused, text); got != want {
-			t.Errorf("%q unused is %t, want %t", text, got, want)
-		}
-	}
-}
-
 func TestNeitherProgramReachesTheOther(t *testing.T) {
 	for pkg, imports := range allowed {
 		for _, own := range imports {
@@ -353,33 +337,3 @@ func TestNeitherProgramReachesTheOther(t *testing.T) {
 }
 
 func in(pkg, program string) bool { return pkg == program || strings.HasPrefix(pkg, program+"/") }
-
-// Each rule refuses what it must refuse.
-func TestRefusals(t *testing.T) {
-	for name, test := range map[string]struct {
-		file file
-		path string
-		want string
-	}{
-		"relay from executor":     {file{Package: "executor/api"}, module + "/relay/client", "the table allows"},
-		"executor in relay tests": {file{Package: "relay/client", Test: true}, module + "/executor/api", "the table allows"},
-		"stacks in a program":     {file{Package: "executor/kernel"}, module + "/shared/stacks", "for tests"},
-		"goleak in a program":     {file{Package: "executor/kernel"}, "go.uber.org/goleak", "for tests"},
-		"MCP outside its home":    {file{Package: "relay"}, "github.com/mark3labs/mcp-go/mcp", "its home is"},
-		"an unknown module":       {file{Package: "relay"}, "github.com/spf13/viper", "no home"},
-		"the tools in a command":  {file{Package: "relay/cli/nb"}, module + "/relay/tools", "only relay"},
-		"the tools in a test":     {file{Package: "relay/config", Test: true}, module + "/relay/tools", "only relay"},
-		"the tools in main":       {file{Package: "relay"}, module + "/relay/tools", ""},
-		"the standard library":    {file{Package: "relay"}, "net/http", ""},
-		"a home":                  {file{Package: "executor/api"}, "github.com/go-chi/chi/v5/middleware", ""},
-		"a test's helpers":        {file{Package: "executor/kernel", Test: true}, module + "/shared/stacks", ""},
-		"everything in e2e":       {file{Package: "shared/e2e", Test: true}, module + "/relay/client", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := refusal(test.file, test.path)
-			if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
-				t.Errorf("refused with %q, want %q", got, test.want)
-			}
-		})
-	}
-}

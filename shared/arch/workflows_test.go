@@ -50,21 +50,6 @@ func TestWorkflowsPinTheirActions(t *testing.T) {
 	}
 }
 
-func TestUnpinnedActionsAreFound(t *testing.T) {
-	hash := strings.Repeat("0a", 20)
-	for line, want := range map[string]bool{
-		"- uses: actions/checkout@" + hash + " # v6.0.2":      true,
-		"- uses: actions/checkout@v6":                         false,
-		"- uses: actions/checkout@" + hash:                    false,
-		"- uses: actions/checkout@" + hash[:39] + " # v6.0.2": false,
-		"- uses: actions/checkout@" + hash + "0 # v6.0.2":     false,
-	} {
-		if got := pinned.MatchString(line); got != want {
-			t.Errorf("%q is pinned: %t, want %t", line, got, want)
-		}
-	}
-}
-
 var (
 	makeCall   = regexp.MustCompile(`^\s*(?:- run: )?make (?:-j2 )?([a-z-]+)`)
 	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):`)
