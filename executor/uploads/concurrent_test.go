@@ -11,11 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // Two relays send and commit the same file concurrently, in overlapping parts of which some
@@ -28,7 +26,7 @@ func TestTwoSendersOfTheSameFile(t *testing.T) {
 		group.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(sender), 7))
 			s := contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), Version: sha(data)}
-			for end := time.Now().Add(timeout); time.Now().Before(end); {
+			for limit := within.Context(t); limit.Err() == nil; {
 				up, err := in.Start(s)
 				if err != nil {
 					t.Errorf("start: %v", err)
@@ -64,33 +62,6 @@ func TestTwoSendersOfTheSameFile(t *testing.T) {
 	if exists(filepath.Join(in.Workdir, "x (1)")) {
 		t.Error("it is there twice")
 	}
-}
-
-func TestAPollReportsTheProgressOfHashing(t *testing.T) {
-	in := newInbox(t)
-	in.stop() // so that nothing is hashed
-	up := in.start("x", body(100), false)
-	in.put(up.UploadID, 0, body(100))
-	out, err := in.Commit(t.Context(), up.UploadID, sha(body(100)), 0)
-	must(t, err)
-	want := up
-	want.Status, want.ReceivedBytes, want.Missing, want.Hashing = contract.UploadHashing, 100, []contract.Range{}, &contract.Hashing{TotalBytes: 100}
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Fatalf("being hashed (-want +got):\n%s", diff)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if out, err := in.Get(ctx, up.UploadID, timeout); err != nil || out.Status != contract.UploadHashing {
-		t.Fatalf("to a caller that goes away: %+v, %v", out, err)
-	}
-	if out := in.put(up.UploadID, 0, make([]byte, 100)); out.Status != contract.UploadHashing {
-		t.Fatalf("bytes that arrive while it is hashed: %+v", out)
-	}
-	runs(t, in.Run)
-	if out, err := in.Get(t.Context(), up.UploadID, timeout); err != nil || out.Status != contract.UploadCommitted {
-		t.Fatalf("after it was hashed: %+v, %v", out, err)
-	}
-	in.holds("x", body(100))
 }
 
 // A shutdown stops hashing; the next executor continues.
@@ -157,30 +128,10 @@ func TestUploadsBeingCommittedAreNotDropped(t *testing.T) {
 		t.Fatalf("one more: %v, want %v", err, files.ErrBusy)
 	}
 	runs(t, in.Run)
-	for end := time.Now().Add(timeout); ; {
+	within.Until(t, "one of them is committed", func() bool {
 		_, err := in.Start(contract.UploadStart{Path: "more", Version: "v"})
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("once they are committed: %v", err)
-		}
-	}
-}
-
-func TestCommittedUploadsAreDroppedAtTheirBound(t *testing.T) {
-	tier.Long(t)
-	in := newInbox(t)
-	for n := range maxCommitted + 5 {
-		in.send(fmt.Sprintf("many/%d", n), body(n), false)
-	}
-	in.start("another", body(5), false)
-	in.folders(maxCommitted + 1)
-	in.reopen()
-	in.folders(maxCommitted + 1)
-	for _, n := range []int{0, maxCommitted + 4} {
-		in.holds(fmt.Sprintf("many/%d", n), body(n))
-	}
+		return err == nil
+	})
 }
 
 func TestUnusedUploadsAreDropped(t *testing.T) {

