@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,12 +31,12 @@ func (h *hookedWriter) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 // is of another version, for the end of the part. After the last piece was read, a change
 // comes too late for this part.
 func TestAPartOfAFileThatChangesMeanwhileIsCut(t *testing.T) {
-	const pieces = 5
+	const pieces = 3
 	old, changed := noise(pieces*pieceBytes-1000), noise(pieces*pieceBytes-1000)
 	for piece := range pieces {
 		s := newFileStand(t)
 		s.write("a", old)
-		etag := s.stat("a", "").ETag
+		etag := s.etag("a")
 		done := false
 		s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.api.ServeHTTP(&hookedWriter{ResponseWriter: w, before: func(written int) {
@@ -66,9 +65,6 @@ func TestAPartOfAFileThatChangesMeanwhileIsCut(t *testing.T) {
 		cut := err != nil && len(got) <= (pieces-1)*pieceBytes
 		if last := piece == pieces-1; last && !whole || !last && !cut {
 			t.Errorf("changed when %d of %d pieces had been sent: %d bytes, %v", piece, pieces, len(got), err)
-		}
-		if strings.Contains(s.log.String(), s.work) {
-			t.Errorf("the log names the file: %s", s.log)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -79,30 +78,6 @@ func TestTheRecordsOfACutPartAreKept(t *testing.T) {
 	s.wantFile(s.commit(id, content), content)
 }
 
-// Records are kept whether the peer stalls or disconnects.
-func TestTheRecordsOfAStalledPartAreKept(t *testing.T) {
-	tier.Long(t)
-	s := newFileStand(t)
-	s.api.bodyLimits.stall = 500 * time.Millisecond
-	content := noise(1 << 20)
-	id := s.start("a", content).UploadID
-	c, sealed := s.sendHead("PUT", putPath(id, 0, len(content)), content)
-	if _, err := c.Write(sealed[:recordEnd(1)+1000]); err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusBadRequest || !res.Close {
-		t.Errorf("answer is %d, connection closed %v", res.StatusCode, res.Close)
-	}
-	if got := s.upload(id).ReceivedBytes; got != firstRecord {
-		t.Errorf("%d bytes are kept", got)
-	}
-}
-
 // The operator of the tunnel replaces the end of a part: what opened before it is kept, and
 // nothing of the forged end.
 func TestForgedRecordsOfAPartAreNotKept(t *testing.T) {
@@ -151,77 +126,6 @@ func TestACutBodyReachesNoOtherHandler(t *testing.T) {
 	}
 }
 
-// paced is a body that sends a small piece every few milliseconds.
-type paced struct {
-	body   io.Reader
-	tick   *time.Ticker
-	closed chan struct{}
-}
-
-func newPaced(body io.Reader) *paced {
-	return &paced{body, time.NewTicker(5 * time.Millisecond), make(chan struct{})}
-}
-
-func (p *paced) Read(b []byte) (int, error) {
-	select {
-	case <-p.tick.C:
-	case <-p.closed:
-		return 0, io.ErrClosedPipe
-	}
-	return p.body.Read(b[:min(len(b), 1000)])
-}
-
-func (p *paced) Close() error {
-	p.tick.Stop()
-	close(p.closed)
-	return nil
-}
-
-func (s fileStand) pacedPut(id string, size int) (*http.Response, error) {
-	s.t.Helper()
-	req := s.request("PUT", putPath(id, 0, size), nil)
-	s.sign(req, make([]byte, size), time.Now())
-	req.Body, req.GetBody = newPaced(req.Body), nil
-	return s.http.Do(req)
-}
-
-// 400 KB at 1.6 Mbit/s take twice as long as one piece may take.
-func TestASlowPartThatMovesIsNotCut(t *testing.T) {
-	tier.Long(t)
-	s := newFileStand(t)
-	s.api.bodyLimits.stall = time.Second
-	const size = 400_000
-	id := s.start("a", make([]byte, size)).UploadID
-	began := time.Now()
-	res, err := s.pacedPut(id, size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusOK || time.Since(began) < 3*s.api.bodyLimits.stall/2 {
-		t.Fatalf("answer is %d after %v", res.StatusCode, time.Since(began))
-	}
-	s.wantFile(s.commit(id, make([]byte, size)), make([]byte, size))
-}
-
-// A body that arrives byte by byte is cut in the end, even if it is signed.
-func TestAPartThatNeverEndsIsCut(t *testing.T) {
-	tier.Long(t)
-	s := newFileStand(t)
-	s.api.bodyLimits = bodyLimits{stall: time.Minute, total: time.Second}
-	const size = 4 << 20 // 20 s at its pace
-	id := s.start("a", make([]byte, size)).UploadID
-	if res, err := s.pacedPut(id, size); err == nil {
-		res.Body.Close()
-		if res.StatusCode != http.StatusBadRequest {
-			t.Errorf("answer is %d", res.StatusCode)
-		}
-	}
-	if got := s.upload(id).ReceivedBytes; got == 0 || got == size {
-		t.Errorf("%d bytes are kept", got)
-	}
-}
-
 // net/http discards the rest of a small body before it sends an answer. A peer that sends no
 // rest must not keep the connection and a goroutine.
 func TestASmallBodyThatStallsIsAnswered(t *testing.T) {
@@ -244,40 +148,5 @@ func TestASmallBodyThatStallsIsAnswered(t *testing.T) {
 		if !res.Close {
 			t.Errorf("%s: the connection stays open", method)
 		}
-	}
-}
-
-// A reader that stops is disconnected; a slow one is not.
-func TestAnAnswerIsSentWhileItsReaderMakesProgress(t *testing.T) {
-	s := newFileStand(t)
-	s.write("a", noise(contract.MaxFilePart))
-	path := contentPath("a", s.stat("a", "").ETag, 0, contract.MaxFilePart)
-	answered := func() int { return strings.Count(s.log.String(), contract.PathContent) }
-	get := func(stall time.Duration, ready func()) (n int) {
-		s.api.bodyLimits.stall = stall
-		c, _ := s.sendHead("GET", path, nil)
-		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
-			t.Fatal(err)
-		}
-		ready()
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for piece := make([]byte, 64<<10); n < contract.MaxFilePart; {
-			<-tick.C
-			k, err := c.Read(piece)
-			n += k
-			if err != nil {
-				break
-			}
-		}
-		return n
-	}
-	if n := get(within.Limit, func() {}); n < contract.MaxFilePart {
-		t.Errorf("a slow reader gets %d bytes", n)
-	}
-	within.Until(t, "the request is answered", func() bool { return answered() == 1 })
-	stopped := func() { within.Until(t, "the request is answered", func() bool { return answered() == 2 }) }
-	if n := get(20*time.Millisecond, stopped); n >= contract.MaxFilePart {
-		t.Errorf("one that stopped gets all %d bytes", n)
 	}
 }

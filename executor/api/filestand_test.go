@@ -69,9 +69,9 @@ func (s fileStand) write(name string, content []byte) {
 	}
 }
 
-func (s fileStand) stat(name, more string) contract.FileStat {
+func (s fileStand) etag(name string) string {
 	s.t.Helper()
-	return into[contract.FileStat](s.stand, s.call("GET", contract.PathStat+"?path="+url.QueryEscape(name)+more, nil))
+	return into[contract.FileStat](s.stand, s.call("GET", contract.PathStat+"?path="+url.QueryEscape(name), nil)).ETag
 }
 
 func contentPath(name, etag string, offset, length int64) string {
