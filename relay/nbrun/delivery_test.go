@@ -3,13 +3,10 @@ package nbrun
 import (
 	"testing"
 	"time"
-
-	"colabrelay/shared/tier"
 )
 
 // A relay that is killed right before it answers has told nobody that the run has ended.
 func TestARunWhoseLastAnswerWasLostDoesNotRunAgain(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	sources := []src{src(says("c0")), src(says("c1"))}
@@ -43,21 +40,4 @@ func TestARunWhoseLastAnswerWasLostRunsAgainAfterAnEditOrWithOtherArguments(t *t
 	one.Cells = "0"
 	b.finish(one, m, StatusSucceeded)
 	m.ranIs("c0", "c1", "c0", "edited", "c0")
-}
-
-func TestADamagedEndIsNotAnsweredAgain(t *testing.T) {
-	tier.Long(t)
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")))
-	b.lost = true
-	b.finish(b.spec(), m, StatusSucceeded)
-	r, err := Open(b.dir, b.spec())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.record.Run.FinishedAt = nil
-	if d, err := r.file.Read(); err != nil || r.mayHaveLostAnswer(d) {
-		t.Errorf("%v", err)
-	}
-	r.Close()
 }

@@ -1,14 +1,12 @@
 package nbrun
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
-	"colabrelay/shared/tier"
 )
 
 func oldStack(t *testing.T) stacks.Stack { return stacks.Old(t) }
@@ -46,19 +44,6 @@ func TestAfterAFailureARunStops(t *testing.T) {
 	}
 }
 
-func TestAfterAFailureARunMayGoOnWithAllCells(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, ten()...)
-	s := b.spec()
-	s.OnError = ContinueAfter
-	got := b.finish(s, m, StatusFailed)
-	got.cellsAre(t, "c0:succeeded c1:succeeded c2:failed c3:failed c4:succeeded c5:succeeded c6:succeeded c7:succeeded c8:succeeded c9:failed")
-	if len(m.ran()) != 10 {
-		t.Errorf("these ran: %v", m.ran())
-	}
-}
-
 func TestAfterAFailureARunMaySkipItsDependants(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))
@@ -70,22 +55,6 @@ func TestAfterAFailureARunMaySkipItsDependants(t *testing.T) {
 	if because := got.because()["c9"]; len(because) != 1 || because[0].Cell != "c3" || because[0].Names[0] != "v3" {
 		t.Errorf("because %+v", because)
 	}
-}
-
-// After a failed cell, commands and cells without names do not depend on it, and a value that it
-// may have changed half way is not used.
-func TestCommandsRunAfterAFailureAndHalfChangedValuesAreNotUsed(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, "d = {'a': [], 'b': 1}\nfor v in d.values(): v.append(1)", "!echo shell", "%time 1", "print('plain')", "print(d)")
-	s := b.spec()
-	s.OnError = SkipDependants
-	b.finish(s, m, StatusFailed).cellsAre(t, "c0:failed c1:succeeded c2:succeeded c3:succeeded c4:skipped")
-	if text := b.outputs("c1"); text != "shell\n" {
-		t.Errorf("the command shows %q", text)
-	}
-	b.rewrite("d = {'a': [], 'b': 1}", "for v in d.values(): v.append(1)", "print(d)")
-	b.finish(s, m, StatusFailed).cellsAre(t, "c0:succeeded c1:failed c2:skipped")
 }
 
 // Which cells need which, by their names alone.
@@ -115,19 +84,6 @@ func TestNeedsOfCells(t *testing.T) {
 	}
 }
 
-// Hundreds of cells that use one name make no job that is too large for the VM.
-func TestCellsThatUseOneNameNeedFewOthers(t *testing.T) {
-	cells := []named{{"first", Facts{Makes: []string{"log"}, Sure: []string{"log"}}, false, false}}
-	for i := range contract.MaxJobSteps - 1 {
-		cells = append(cells, named{fmt.Sprint("c", i), Facts{Reads: []string{"log"}, Makes: []string{"log"}}, false, false})
-	}
-	for handle, needs := range needsOf(cells) {
-		if len(needs) > 1 {
-			t.Fatalf("%s needs %d cells", handle, len(needs))
-		}
-	}
-}
-
 func TestExpectedFailuresAndTagsOfCells(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))
@@ -143,120 +99,42 @@ func TestExpectedFailuresAndTagsOfCells(t *testing.T) {
 	}
 }
 
-// Without being asked, nothing runs twice: what the first attempt did stays.
+// Without being asked, or against a cell's tag, nothing runs twice: what the first attempt did stays.
 func TestATransientErrorIsNotRetriedUnasked(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	posts := "log.append('posted')\nprint(log)\nif len(log) < 2: raise ConnectionError('reset')"
-	b := write(t, "log = []", src(posts), src(says("c2")))
-	b.finish(b.spec(), m, StatusFailed).cellsAre(t, "c0:succeeded c1:failed c2:not_run")
-	if text := b.outputs("c1"); !strings.HasPrefix(text, "['posted']\n|ConnectionError") {
-		t.Errorf("it shows %q", text)
+	for _, test := range []struct {
+		tag     string
+		retries int
+	}{{"", 0}, {"no-retry| ", 2}} {
+		b := write(t, "log = []", src(test.tag+posts), src(says("c2")))
+		s := b.spec()
+		s.Retries = test.retries
+		b.finish(s, m, StatusFailed).cellsAre(t, "c0:succeeded c1:failed c2:not_run")
+		if text := b.outputs("c1"); !strings.HasPrefix(text, "['posted']\n|ConnectionError") {
+			t.Errorf("it shows %q", text)
+		}
 	}
 	m.ranIs()
 }
 
 // The tutorials' case: a fetch that fails twice, then works.
 func TestACellWithTransientErrorsIsRetriedIfAsked(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	for name, tag := range map[string]string{"by the argument": "", "by its tag": "retries=2| "} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := borrow(t, oldStack(t))
-			flaky := tag + says("c1") + "\nif open('ran').read().count('c1') < 3: raise ConnectionResetError('by peer')\nx = 5"
-			b := write(t, src(says("c0")), src(flaky), src(says("c2")+"\nprint(x)"))
-			s := b.spec()
-			if tag == "" {
-				s.Retries = 2
-			}
-			got := b.finish(s, m, StatusSucceeded)
-			m.ranIs("c0", "c1", "c1", "c1", "c2")
-			attempts := got.Run.cell("c1").Attempts
-			if len(attempts) != 3 || attempts[0].Status != contract.StatusFailed || attempts[0].Error.EName != "ConnectionResetError" || attempts[2].Error != nil || got.Report().Retries != 2 {
-				t.Errorf("attempts %+v, %d retries", attempts, got.Report().Retries)
-			}
-			if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "cell 1 (id c1) ran 3 times") || !strings.Contains(notes, "earlier attempts did stays") {
-				t.Errorf("notes %q", notes)
-			}
-			if b.outputs("c1") != "" || b.outputs("c2") != "5\n" {
-				t.Errorf("outputs %q and %q", b.outputs("c1"), b.outputs("c2"))
-			}
-		})
-	}
-}
-
-func TestRetriesHaveBounds(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		retries int
-		cell    src
-		times   int
-	}{
-		"of a cell":       {1, "raise TimeoutError('late')", 2},
-		"by no-retry":     {1, "no-retry| raise TimeoutError('late')", 1},
-		"of other errors": {1, "raise ValueError('no TimeoutError')", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := borrow(t, oldStack(t))
-			b := write(t, test.cell, src(says("c1")))
-			s := b.spec()
-			s.Retries, s.OnError = test.retries, ContinueAfter
-			got := b.finish(s, m, StatusFailed)
-			if n := len(got.Run.cell("c0").Attempts); n != test.times {
-				t.Errorf("%d attempts, want %d", n, test.times)
-			}
-			m.ranIs("c1")
-		})
-	}
-}
-
-// A notebook over a job's bounds is refused with the number, before anything runs.
-func TestANotebookThatIsTooLongIsRefusedBeforeItRuns(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	many := make([]src, contract.MaxJobSteps+1)
-	for i := range many {
-		many[i] = "1"
-	}
-	for want, sources := range map[string][]src{
-		"2001 cells, and one run can have at most 2000":    many,
-		"8.00 MiB of code, and one run can have at most 7": {src("#" + strings.Repeat("x", 4<<20-1)), src("#" + strings.Repeat("y", 4<<20-1))},
-	} {
-		b := write(t, sources...)
-		vm := &enemy{answer: func(*contract.Execution, contract.Submit) { t.Error("a cell ran") }}
-		if got := b.advance(b.spec(), vm, long); got.err == nil || !strings.Contains(got.err.Error(), want) {
-			t.Errorf("%v, want %q", got.err, want)
-		}
-	}
-	b := write(t, many[:contract.MaxJobSteps]...)
-	b.finish(b.spec(), &enemy{answer: func(*contract.Execution, contract.Submit) {}}, StatusSucceeded)
-}
-
-// dying is a VM whose kernel dies under each call of the relay's own code.
-type dying struct{ VM }
-
-func (d dying) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
-	x, err := d.VM.Submit(ctx, s)
-	x.Status, x.Reason, x.End, x.Events = contract.StatusKernelDied, "it was killed", true, nil
-	return x, err
-}
-
-// Nothing runs before it is known which cells are to be skipped.
-func TestWithoutTheNamesOfTheCellsNothingRuns(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")), src("a = 1\nraise ValueError"), src(says("c2")+"\nprint(a)"), src(says("c3")))
-	s := b.spec()
-	s.OnError = SkipDependants
-	got := b.advance(s, dying{m}, long)
-	if got.err == nil || !got.CanContinue || !strings.Contains(got.err.Error(), "which cells depend on which") {
-		t.Errorf("%v %+v", got.err, got.Outcome)
+	flaky := "retries=2| " + says("c1") + "\nif open('ran').read().count('c1') < 3: raise ConnectionResetError('by peer')\nx = 5"
+	b := write(t, src(says("c0")), src(flaky), src(says("c2")+"\nprint(x)"))
+	got := b.finish(b.spec(), m, StatusSucceeded)
+	m.ranIs("c0", "c1", "c1", "c1", "c2")
+	attempts := got.Run.cell("c1").Attempts
+	if len(attempts) != 3 || attempts[0].Status != contract.StatusFailed || attempts[0].Error.EName != "ConnectionResetError" || attempts[2].Error != nil || got.Report().Retries != 2 {
+		t.Errorf("attempts %+v, %d retries", attempts, got.Report().Retries)
 	}
-	m.ranIs()
-	got = b.finish(s, m, StatusFailed)
-	got.cellsAre(t, "c0:succeeded c1:failed c2:skipped c3:succeeded")
-	m.ranIs("c0", "c3")
+	if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "cell 1 (id c1) ran 3 times") || !strings.Contains(notes, "earlier attempts did stays") {
+		t.Errorf("notes %q", notes)
+	}
+	if b.outputs("c1") != "" || b.outputs("c2") != "5\n" {
+		t.Errorf("outputs %q and %q", b.outputs("c1"), b.outputs("c2"))
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 const secret = "a secret of the tests of notebook runs, 32 bytes or more"
@@ -254,8 +255,6 @@ func (b *book) advance(s Spec, vm VM, callTime time.Duration, change ...func(*Op
 		return call{err: err}
 	}
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(b.t.Context(), callTime+20*time.Second)
-	defer cancel()
 	var got call
 	o := Options{
 		Until: time.Now().Add(callTime),
@@ -268,7 +267,7 @@ func (b *book) advance(s Spec, vm VM, callTime time.Duration, change ...func(*Op
 	for _, f := range change {
 		f(&o)
 	}
-	got.Outcome, got.err = r.Advance(ctx, vm, o)
+	got.Outcome, got.err = r.Advance(within.Context(b.t), vm, o)
 	if got.err == nil && !b.lost {
 		if err := r.Delivered(); err != nil {
 			b.t.Error(err)
@@ -279,23 +278,15 @@ func (b *book) advance(s Spec, vm VM, callTime time.Duration, change ...func(*Op
 }
 
 // reach repeats a short call until the cell runs. Its code begins with says(handle).
-func (b *book) reach(m *machine, s Spec, vm VM, handle string) call {
+func (b *book) reach(m *machine, s Spec, vm VM, handle string, change ...func(*Options)) (got call) {
 	b.t.Helper()
-	return b.reachWith(m, s, vm, handle)
-}
-
-func (b *book) reachWith(m *machine, s Spec, vm VM, handle string, change ...func(*Options)) call {
-	b.t.Helper()
-	var got call
-	for range 100 {
+	within.Until(b.t, handle+" runs", func() bool {
 		got = b.advance(s, vm, 200*time.Millisecond, change...)
-		if got.err != nil || got.Current != nil && got.Current.Handle == handle && slices.Contains(m.ran(), handle) {
-			break
+		if got.err != nil || got.Status().Finished() {
+			b.t.Fatalf("%s does not run: error %v, status %s, %s", handle, got.err, got.Status(), got.cells())
 		}
-	}
-	if got.err != nil || got.Status() != StatusRunning || got.Current == nil || got.Current.Handle != handle {
-		b.t.Fatalf("%s does not run: error %v, status %s, %s", handle, got.err, got.Status(), got.cells())
-	}
+		return got.Current != nil && got.Current.Handle == handle && slices.Contains(m.ran(), handle)
+	})
 	return got
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // A command for a person answers the question and goes on with the same run: what the cell printed
@@ -35,30 +34,6 @@ func TestWhatACellPrintedBeforeItsQuestionStays(t *testing.T) {
 	if strings.Count(text, "before\n") != 1 || strings.Count(text, "Who? ") != 1 || !strings.HasSuffix(text, "Ada\n") {
 		t.Errorf("it shows %q", text)
 	}
-}
-
-// An editor gives the cells other ids while they run, and loses their outputs: these are written
-// again, and an update of a display still reaches the cell that showed it.
-func TestAnUpdateReachesACellThatHasANewID(t *testing.T) {
-	tier.Long(t)
-	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
-		cells := []src{"shown = display('old', display_id=True)", src(says("c1") + slow), src(says("c2") + "\nwhile not os.path.exists('again'): print(end='.', flush=True); time.sleep(.1)\nshown.update('new')")}
-		b := write(t, cells...)
-		vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
-			switch ran := len(m.ran()); {
-			case ran == 1: // the second cell runs, and the first was read
-				b.rewriteCells(cellJSON("new0", cells[0]), cellJSON("new1", cells[1]), cellJSON("new2", cells[2]))
-				m.touch("go")
-			case ran == 2 && b.outputs("new0") == "'old'":
-				m.touch("again")
-			}
-			return e, err
-		}
-		b.finish(b.spec(), vm, StatusSucceeded)
-		if text := b.outputs("new0"); text != "'new'" {
-			t.Errorf("it shows %q", text)
-		}
-	})
 }
 
 // Outputs stay out of a notebook that they would make too long, and their place says how to read them.

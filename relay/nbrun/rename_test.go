@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // An editor saves the notebook while it runs, and its cells have other handles afterwards.
 func TestCellsWithNewHandlesAreNotRunAgain(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	sources := []src{src(says("c0")), src(says("c1") + slow + "\nprint('second')"), src(says("c2"))}
@@ -28,11 +27,10 @@ func TestCellsWithNewHandlesAreNotRunAgain(t *testing.T) {
 	} {
 		b := write(t, sources...)
 		c.before(b)
-		for range 100 {
-			if got := b.advance(b.spec(), m, 200*time.Millisecond); got.err != nil || slices.Contains(m.ran(), "c1") {
-				break
-			}
-		}
+		within.Until(t, "c1 runs", func() bool {
+			got := b.advance(b.spec(), m, 200*time.Millisecond)
+			return got.err != nil || slices.Contains(m.ran(), "c1")
+		})
 		c.edit(b)
 		b.advance(b.spec(), m, 200*time.Millisecond) // queued cells are withdrawn while c1 waits
 		m.touch("go")
@@ -51,26 +49,6 @@ func TestCellsWithNewHandlesAreNotRunAgain(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Two cells without ids have the same source. A cell above them is deleted, and the second gets the
-// handle that the first had when it began: the VM takes the edit, and each runs once.
-func TestACellThatGetsTheHandleOfOneThatRanRunsToo(t *testing.T) {
-	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
-		twin, above := src(says("twin")+slow), src(says("above"))
-		b := write(t)
-		b.withoutIDs(above, twin, twin, src(says("last")))
-		for i := 0; len(m.ran()) < 2 && i < 100; i++ {
-			if got := b.advance(b.spec(), vm, 200*time.Millisecond); got.err != nil {
-				t.Fatal(got.err)
-			}
-		}
-		b.withoutIDs(twin, twin, src(says("edited")))
-		b.advance(b.spec(), vm, 300*time.Millisecond)
-		m.touch("go")
-		b.finish(b.spec(), vm, StatusSucceeded)
-		m.ranIs("above", "twin", "twin", "edited")
-	})
 }
 
 // replace edits the notebook's text.

@@ -3,7 +3,6 @@ package nbrun
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
@@ -104,59 +103,5 @@ func TestSuccessNeedsNothingFailedOrSkipped(t *testing.T) {
 		if (&Record{Run: RunRecord{Status: status}}).Report().Success {
 			t.Errorf("%s is a success", status)
 		}
-	}
-}
-
-func TestReportOfAnEmptyRun(t *testing.T) {
-	r := &Record{Path: "/nb.ipynb", Run: RunRecord{Status: StatusSucceeded, StartedAt: reportStart}}
-	want := "# Run of nb.ipynb\n\nsucceeded: 0 cells; none ran in 0.0 s.\n\n- started: 2026-01-02 02:04:05 UTC\n"
-	if got := r.Report().Markdown(); got != want {
-		t.Errorf("%q, want\n%q", got, want)
-	}
-	text, err := r.Report().JSON()
-	if err != nil || !strings.Contains(string(text), `"cells": []`) || !strings.Contains(string(text), `"notes": []`) {
-		t.Errorf("%s, %v", text, err)
-	}
-}
-
-func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	r := &Run{dir: filepath.Join(t.TempDir(), "missing"), record: failedRun()}
-	if r.writeReport() == nil {
-		t.Error("written into a folder that does not exist")
-	}
-}
-
-func TestLongListsInAReportAreCut(t *testing.T) {
-	names := strings.Split(strings.Repeat("name ", 12), " ")
-	text := Report{Cells: []CellRecord{{Status: CellSkipped, SkippedBecause: []Because{{Cell: "c", Names: names}}}}}.Markdown()
-	if strings.Count(text, "name") != maxReportNames {
-		t.Error(text)
-	}
-}
-
-func TestProblemsSayWhyInOneLine(t *testing.T) {
-	problems := []string{}
-	for _, cell := range failedRun().Run.Plan {
-		problems = append(problems, cell.Problem())
-	}
-	want := []string{
-		"", "cell 2 (id b|2) failed: ZeroDivisionError: " + strings.Repeat("v", 280) + "…", "cell 3 (id c3) skipped: it uses x, y, which the cell with id b|2 would have made",
-		"cell 5 (id d4) kernel died: the kernel *died*", "cell 6 (id e5) not run: it is tagged frozen & had succeeded", "cell 7 (id f6) lost",
-	}
-	if !reflect.DeepEqual(problems, want) {
-		t.Errorf("%q, want\n%q", problems, want)
-	}
-	if got := failedRun().Report().Summary(); got != "failed: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1m13s, 1 retry" {
-		t.Error(got)
-	}
-}
-
-func TestTheReportHasNoStepThatMayHaveBeenTaken(t *testing.T) {
-	record := &Record{}
-	r := &Run{record: record, run: &record.Run}
-	r.addStep("the same call continues it", "cell %d was interrupted, so the run stopped", 3)
-	const fact = "cell 3 was interrupted, so the run stopped"
-	if len(r.notes) != 1 || r.notes[0] != fact+": the same call continues it" || len(r.record.Run.Notes) != 1 || r.record.Run.Notes[0] != fact {
-		t.Errorf("%q, %q", r.notes, r.record.Run.Notes)
 	}
 }

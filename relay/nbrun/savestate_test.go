@@ -19,7 +19,7 @@ func TestInANewKernelTheRunContinuesAfterTheSavedState(t *testing.T) {
 	states := func(m *machine) func(*Options) {
 		return func(o *Options) { o.States = m.Client }
 	}
-	b.reachWith(old, s, old, "c2", states(old))
+	b.reach(old, s, old, "c2", states(old))
 	old.Kill()
 	again := start(t, oldStack(t), dir)
 	again.touch("go")

@@ -6,10 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 func TestParametersAreInjectedIntoTheNotebook(t *testing.T) {
@@ -60,67 +56,6 @@ func TestOutputsMayGoIntoACopyOrNowhere(t *testing.T) {
 	}
 }
 
-func TestACopyIsMadeOnceInARun(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")), src(says("c1")+slow), "print('end')")
-	s := b.spec()
-	s.OutputPath = filepath.Join(t.TempDir(), "copy.ipynb")
-	b.reach(m, s, m, "c1")
-	m.touch("go")
-	b.finish(s, m, StatusSucceeded)
-	if copied := (&book{t: t, path: s.OutputPath}); copied.outputs("c2") != "end\n" {
-		t.Errorf("the copy shows %q", copied.outputs("c2"))
-	}
-	m.ranIs("c0", "c1")
-}
-
-// A call ended before it could make the copy, and then another program made a file there.
-func TestACopyIsNeverWrittenOverAnotherFile(t *testing.T) {
-	t.Parallel()
-	b := write(t, "1")
-	folder := filepath.Join(t.TempDir(), "later")
-	s := b.spec()
-	s.OutputPath = filepath.Join(folder, "copy.ipynb")
-	vm := &enemy{answer: func(*contract.Execution, contract.Submit) {}}
-	if got := b.advance(s, vm, long); got.err == nil {
-		t.Fatal("a copy was made in a folder that is missing")
-	}
-	other := write(t, "'mine'")
-	if err := os.Rename(filepath.Dir(other.path), folder); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(folder, "book.ipynb"), s.OutputPath); err != nil {
-		t.Fatal(err)
-	}
-	if got := b.advance(s, vm, long); !errors.Is(got.err, ErrOutputPath) {
-		t.Errorf("%v", got.err)
-	}
-	if err := os.WriteFile(s.OutputPath, []byte(b.text()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b.finish(s, vm, StatusSucceeded) // it may be the copy that an ended call made
-}
-
-func TestFrozenCellsRunOnceInAKernel(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src("frozen| "+says("c0")), src(says("c1")))
-	b.finish(b.spec(), m, StatusSucceeded)
-	got := b.finish(b.spec(), m, StatusSucceeded)
-	if why := got.Run.cell("c0").Why; !strings.Contains(why, "frozen") {
-		t.Errorf("why %q", why)
-	}
-	m.ranIs("c0", "c1", "c1")
-	if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
-		t.Fatal(err)
-	}
-	b.finish(b.spec(), m, StatusSucceeded)
-	m.ranIs("c0", "c1", "c1", "c0", "c1")
-}
-
 func TestADryRunSubmitsNothing(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))
@@ -150,12 +85,9 @@ func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
 	t.Parallel()
 	b := write(t, "1")
 	for name, change := range map[string]func(*Spec){
-		"on_error":      func(s *Spec) { s.OnError = "explode" },
-		"on_new_kernel": func(s *Spec) { s.OnNewKernel = "x" },
-		"retries":       func(s *Spec) { s.Retries = MaxRetries + 1 },
-		"fewer retries": func(s *Spec) { s.Retries = -1 },
-		"cell_timeout":  func(s *Spec) { s.CellTimeout = 25 * time.Hour },
-		"parameters":    func(s *Spec) { s.Parameters = "[1]" },
+		"on_error":   func(s *Spec) { s.OnError = "explode" },
+		"retries":    func(s *Spec) { s.Retries = MaxRetries + 1 },
+		"parameters": func(s *Spec) { s.Parameters = "[1]" },
 	} {
 		s := b.spec()
 		change(&s)
@@ -168,31 +100,5 @@ func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
 	}
 	if _, err := Open(b.dir, b.spec()); !errors.Is(err, ErrNotPython) {
 		t.Errorf("a notebook for R: %v", err)
-	}
-	var missing Spec
-	missing.Path = filepath.Join(t.TempDir(), "none.ipynb")
-	if _, err := Open(b.dir, missing); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
-}
-
-func TestADamagedRecordIsKeptAside(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")))
-	got := b.finish(b.spec(), m, StatusSucceeded)
-	path := filepath.Join(b.dir, filepath.Base(strings.TrimSuffix(got.ReportPath, ".report.md")+".json"))
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got = b.advance(b.spec(), m, long); !errors.Is(got.err, ErrDamaged) {
-		t.Fatalf("%v", got.err)
-	}
-	s := b.spec()
-	s.Restart = true
-	b.finish(s, m, StatusSucceeded)
-	if aside, _ := filepath.Glob(path + ".damaged-*"); len(aside) != 1 {
-		t.Errorf("kept aside: %v", aside)
 	}
 }
