@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"colabrelay/executor/execution"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // code is a comment of n bytes.
@@ -26,7 +21,6 @@ func many(n int) (all []contract.JobStep) {
 }
 
 func TestTheContentOfAJobIsBounded(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	good := func() contract.JobSubmit {
 		return contract.JobSubmit{
@@ -43,23 +37,11 @@ func TestTheContentOfAJobIsBounded(t *testing.T) {
 	}
 	for name, change := range map[string]func(s *contract.JobSubmit){
 		"job_id":          func(s *contract.JobSubmit) { s.JobID += "j" },
-		"kernel_id":       func(s *contract.JobSubmit) { s.KernelID += "k" },
-		"no job_id":       func(s *contract.JobSubmit) { s.JobID = "" },
 		"a path":          func(s *contract.JobSubmit) { s.JobID = "../j" },
-		"step_id":         func(s *contract.JobSubmit) { s.Steps[0].StepID += "s" },
-		"source_name":     func(s *contract.JobSubmit) { s.Steps[0].SourceName += "n" },
 		"attempts":        func(s *contract.JobSubmit) { s.Steps[0].Attempts++ },
-		"less than none":  func(s *contract.JobSubmit) { s.Steps[0].Attempts = -1 },
-		"timeout":         func(s *contract.JobSubmit) { s.Steps[0].TimeoutSeconds++ },
 		"NUL":             func(s *contract.JobSubmit) { s.Steps[0].Code = "1\x00" },
-		"again":           func(s *contract.JobSubmit) { s.Loop.Again += "a" },
-		"no again":        func(s *contract.JobSubmit) { s.Loop.Again = " " },
-		"rounds":          func(s *contract.JobSubmit) { s.Loop.MaxRounds++ },
 		"no rounds":       func(s *contract.JobSubmit) { s.Loop.MaxRounds = 0 },
-		"loop's timeout":  func(s *contract.JobSubmit) { s.Loop.TimeoutSeconds++ },
-		"loop's code":     func(s *contract.JobSubmit) { s.Loop.Code = "" },
 		"nothing":         func(s *contract.JobSubmit) { s.Steps, s.Loop = nil, nil },
-		"skips on itself": func(s *contract.JobSubmit) { s.Steps[1].SkipIfFailed = []string{"last"} },
 		"a step_id twice": func(s *contract.JobSubmit) { s.Steps[0].StepID = "last" },
 	} {
 		s := good()
@@ -69,24 +51,14 @@ func TestTheContentOfAJobIsBounded(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(s *contract.JobSubmit){
-		"code":        func(s *contract.JobSubmit) { s.Steps[1].Code += "x" },
-		"loop's code": func(s *contract.JobSubmit) { s.Loop.Code += "x" },
-		"steps":       func(s *contract.JobSubmit) { s.Steps = many(contract.MaxJobSteps + 1) },
-		"small steps": func(s *contract.JobSubmit) {
-			s.Steps = many(contract.MaxJobSteps)
-			for i := range s.Steps {
-				s.Steps[i].Code = code(contract.MaxJobCode/contract.MaxJobSteps + 1)
-			}
-		},
+		"code":  func(s *contract.JobSubmit) { s.Steps[1].Code += "x" },
+		"steps": func(s *contract.JobSubmit) { s.Steps = many(contract.MaxJobSteps + 1) },
 	} {
 		s := good()
 		change(&s)
 		if _, err := check(s); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if _, err := check(contract.JobSubmit{JobID: "j", Steps: many(contract.MaxJobSteps)}); err != nil {
-		t.Errorf("at the bound of steps: %v", err)
 	}
 }
 
@@ -104,7 +76,6 @@ func stopped(t *testing.T) *bench {
 }
 
 func TestUnfinishedJobsAreBounded(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	b := stopped(t) // which is the first of the 64
 	accepted := 1
@@ -138,87 +109,6 @@ func TestUnfinishedJobsAreBounded(t *testing.T) {
 	}
 }
 
-func TestTheCodeOfWaitingJobsIsCountedInTheQueue(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b := stopped(t)
-	const mib = 1 << 20
-	big := func(caller, id string, n int) error {
-		_, err := b.Submit(caller, contract.JobSubmit{JobID: id, Steps: []contract.JobStep{{StepID: "s", Code: code(n)}, {StepID: "t", Code: "1"}}})
-		return err
-	}
-	for n := range 4 {
-		if err := big("a", fmt.Sprint("a", n), 7*mib-1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := big("a", "past", 5*mib); !errors.Is(err, execution.ErrQueuedCode) {
-		t.Errorf("33 MiB of one caller: %v", err)
-	}
-	if err := big("b", "b", 5*mib); err != nil {
-		t.Errorf("of another caller: %v", err)
-	}
-	grown := contract.JobPatch{PatchID: "p", From: "t", Steps: []contract.JobStep{{StepID: "t", Code: code(mib)}}}
-	if _, err := b.Patch("b", grown); !errors.Is(err, execution.ErrQueuedCode) {
-		t.Errorf("a patch past the bound: %v", err)
-	}
-	if x, err := b.Read(t.Context(), "b", 0, 0); err != nil || x.Revision != 0 || b.planned("b") != "s t" {
-		t.Errorf("after the refused patch: %s, %+v, %v", b.planned("b"), x, err)
-	}
-	for n := range 4 {
-		if _, err := b.Delete(t.Context(), fmt.Sprint("a", n), false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := b.Patch("b", grown); err != nil {
-		t.Errorf("when there is room: %v", err)
-	}
-	if _, err := b.Delete(t.Context(), "b", false); err != nil {
-		t.Fatal(err)
-	}
-	if entries := len(opened(t, b.dir).order); entries != 6 {
-		t.Errorf("%d jobs are on disk, and one was refused", entries)
-	}
-}
-
-func TestPatchesOfAJobAreBounded(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b := stopped(t)
-	for n := range contract.MaxJobPatches {
-		if _, err := b.Patch("holder", contract.JobPatch{PatchID: fmt.Sprint("p", n), Revision: n}); err != nil {
-			t.Fatalf("patch %d: %v", n, err)
-		}
-	}
-	if _, err := b.Patch("holder", contract.JobPatch{PatchID: "past", Revision: contract.MaxJobPatches}); !errors.Is(err, ErrConflict) {
-		t.Errorf("one past the bound: %v", err)
-	}
-	if _, err := b.Patch("holder", contract.JobPatch{PatchID: "p0", Revision: 0}); err != nil {
-		t.Errorf("the first one repeated: %v", err)
-	}
-}
-
-func TestAnAnswerHasABoundedNumberOfEntries(t *testing.T) {
-	t.Parallel()
-	b := stopped(t)
-	b.submit(contract.JobSubmit{JobID: "at", Steps: many(contract.MaxJobEntries)})
-	b.submit(contract.JobSubmit{JobID: "past", Steps: many(contract.MaxJobEntries + 1)})
-	for id, want := range map[string][]int{"at": {500, 0}, "past": {500, 1}} {
-		if x, err := b.Read(t.Context(), id, 0, 0); err != nil || len(x.Steps) != 0 {
-			t.Errorf("%s: %d entries are listed before the first has begun; %v", id, len(x.Steps), err)
-		}
-		if _, err := b.Delete(t.Context(), id, false); err != nil {
-			t.Fatal(err)
-		}
-		for page, n := range want {
-			x, err := b.Read(t.Context(), id, page*contract.MaxJobEntries, 0)
-			if err != nil || len(x.Steps) != n || x.From != page*contract.MaxJobEntries {
-				t.Errorf("%s: page %d has %d entries from %d, want %d; %v", id, page, len(x.Steps), x.From, n, err)
-			}
-		}
-	}
-}
-
 func TestAKnownJobIsReturnedAndRunsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, settings{})
@@ -245,7 +135,6 @@ func TestAKnownJobIsReturnedAndRunsNothing(t *testing.T) {
 }
 
 func TestFinishedJobsAreKeptUpToTheirBoundsAndKnownBeyond(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	b := stopped(t)
 	old := contract.JobSubmit{JobID: "old", Steps: steps("1")}
@@ -275,24 +164,6 @@ func TestFinishedJobsAreKeptUpToTheirBoundsAndKnownBeyond(t *testing.T) {
 		if x, err := js.Read(t.Context(), "old", 0, 0); err != nil || x.State != contract.JobCancelled {
 			t.Errorf("read: %+v, %v", x, err)
 		}
-		if _, err := js.Patch("old", contract.JobPatch{PatchID: "p"}); !errors.Is(err, ErrConflict) {
-			t.Errorf("patched: %v", err)
-		}
-		if x, err := js.Delete(t.Context(), "old", true); err != nil || x.State != contract.JobCancelled {
-			t.Errorf("deleted: %+v, %v", x, err)
-		}
-	}
-	if _, err := b.Read(t.Context(), "unknown", 0, 0); !errors.Is(err, ErrNotFound) {
-		t.Errorf("an unknown job: %v", err)
-	}
-
-	b.ended("long", maxKeptEntries)
-	if len(b.order) != 2 || b.byID["long"] == nil {
-		t.Errorf("beside one with the most rounds, %d jobs are kept", len(b.order))
-	}
-	b.ended("newest", 0)
-	if b.byID["long"] != nil || b.byID["newest"] == nil {
-		t.Error("the long job is kept past the bound of entries")
 	}
 }
 
@@ -307,82 +178,4 @@ func (b *bench) ended(id string, rounds int) {
 	}
 	b.addLocked(j)
 	j.endLocked(contract.JobFinished, "", "")
-}
-
-func TestAJobWaitsWhileMemoryIsLow(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	var low atomic.Bool
-	b := newBench(t, settings{memory: func() (uint64, uint64, error) {
-		if low.Load() {
-			return 8 << 30, 1 << 20, nil
-		}
-		return 1 << 30, 8 << 30, nil
-	}})
-	held := b.hold("j", "print('after')")
-	low.Store(true)
-	b.release(held)
-	x := b.await("j", func(x contract.Job) bool { return x.Cause == contract.CauseLowMemory || x.State.Ended() })
-	if x.State != contract.JobWaiting || x.Reason == "" || x.Next != 1 {
-		t.Errorf("with little memory it is %+v", x)
-	}
-	low.Store(false)
-	wantState(t, b.end("j"), contract.JobFinished, "")
-}
-
-func TestALineOfARecordIsBounded(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		size int
-		want error
-	}{"at the bound": {maxLine, nil}, "one past it": {maxLine + 1, errDamaged}} {
-		j := &Job{id: "j", steps: make([]step, 1), patches: map[string]string{}, file: &file{path: filepath.Join(t.TempDir(), "f")}}
-		text := marshal(line{Index: new(int), Status: contract.StepSkipped})
-		text = append(text[:len(text)-1], strings.Repeat(" ", test.size-len(text))+"\n"...)
-		if err := os.WriteFile(j.file.path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.load(); !errors.Is(err, test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	h := line{JobID: strings.Repeat("j", contract.MaxJobIDLen), Patches: map[string]string{}}
-	for n := range contract.MaxJobSteps {
-		h.Steps = append(h.Steps, fmt.Sprintf("%064d", n))
-	}
-	for n := range contract.MaxJobPatches {
-		h.Patches[fmt.Sprintf("%064d", n)] = strings.Repeat("0", 64)
-	}
-	if n := len(marshal(h)); n > maxLine {
-		t.Errorf("the longest first line has %d bytes, over the bound", n)
-	}
-}
-
-func TestTextsOfAJobAreShortened(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b := stopped(t)
-	j := b.byID["holder"]
-	for n, want := range map[int]bool{maxReason: true, maxReason + 1: false} {
-		text := strings.Repeat("x", n)
-		b.mu.Lock()
-		j.setLocked(contract.JobRunning, "", text)
-		kept := j.reason
-		b.mu.Unlock()
-		if (kept == text) != want || len(kept) > maxReason {
-			t.Errorf("of a reason of %d bytes, %d are kept", n, len(kept))
-		}
-	}
-	for n, want := range map[int]bool{maxName: true, maxName + 1: false} {
-		name := strings.Repeat("E", n)
-		b.mu.Lock()
-		j.retryLocked(0, execution.Outcome{Execution: contract.Execution{Error: &contract.ExecutionError{EName: name}}})
-		kept := j.reason
-		j.retry = false
-		j.setLocked(contract.JobRunning, "", "")
-		b.mu.Unlock()
-		if strings.Contains(kept, name) != want {
-			t.Errorf("the reason with a name of %d bytes is %q", n, kept)
-		}
-	}
 }

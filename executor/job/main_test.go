@@ -19,6 +19,7 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // TestMain ends the shared kernels before it looks for leaked goroutines.
@@ -79,9 +80,7 @@ func startKernel(t testing.TB) *life {
 		<-ended
 		os.RemoveAll(dir)
 	})}
-	wait, done := context.WithTimeout(t.Context(), time.Minute)
-	defer done()
-	if _, err := k.Await(wait); err != nil {
+	if _, err := k.Await(within.Context(t)); err != nil {
 		l.stop()
 		t.Fatal(err)
 	}
@@ -101,9 +100,8 @@ type bench struct {
 }
 
 type settings struct {
-	dir    string // of the state
-	memory func() (used, available uint64, err error)
-	keep   journal.Limits
+	dir  string // of the state
+	keep journal.Limits
 }
 
 func newBench(t *testing.T, set settings) *bench {
@@ -113,14 +111,12 @@ func newBench(t *testing.T, set settings) *bench {
 	if b.dir == "" {
 		b.dir = t.TempDir()
 	}
-	if set.memory == nil {
-		set.memory = func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
-	}
+	memory := func() (used, available uint64, err error) { return 1 << 30, 8 << 30, nil }
 	var err error
 	if b.journal, err = journal.Open(journal.Config{Dir: filepath.Join(b.dir, "executions"), Limits: set.keep, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	b.queue = execution.New(execution.Config{Kernel: b.kernel.Supervisor, Journal: b.journal, Memory: set.memory, Log: log})
+	b.queue = execution.New(execution.Config{Kernel: b.kernel.Supervisor, Journal: b.journal, Memory: memory, Log: log})
 	if b.Jobs, err = Open(Config{Dir: filepath.Join(b.dir, "jobs"), Queue: b.queue, Journal: b.journal, Log: log}); err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +145,6 @@ func newBench(t *testing.T, set settings) *bench {
 func opened(t testing.TB, dir string) *Jobs {
 	t.Helper()
 	return openedLogging(t, dir, io.Discard)
-}
-
-// reopenedJournal is what the next executor finds of a state folder's executions.
-func reopenedJournal(t testing.TB, dir string) *journal.Journal {
-	t.Helper()
-	return journalLogging(t, dir, slog.New(slog.DiscardHandler))
 }
 
 func journalLogging(t testing.TB, dir string, log *slog.Logger) *journal.Journal {
@@ -208,31 +198,18 @@ func (b *bench) end(id string) contract.Job {
 // await waits for a state of a job. Its entries are the first ones.
 func (b *bench) await(id string, reached func(contract.Job) bool) contract.Job {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
-	defer cancel()
-	for {
-		x, changed, err := b.look(id, contract.MaxJobRounds+contract.MaxJobSteps)
+	within.Until(b.t, "job "+id+" has got there", func() bool {
+		x, _, err := b.look(id, contract.MaxJobRounds+contract.MaxJobSteps)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if reached(x) {
-			x, err := b.Read(ctx, id, 0, 0)
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			return x
-		}
-		var waiting <-chan time.Time
-		if changed == nil {
-			waiting = time.After(10 * time.Millisecond)
-		}
-		select {
-		case <-changed:
-		case <-waiting:
-		case <-ctx.Done():
-			b.t.Fatalf("the job is still %+v", x)
-		}
+		return reached(x)
+	})
+	x, err := b.Read(b.t.Context(), id, 0, 0)
+	if err != nil {
+		b.t.Fatal(err)
 	}
+	return x
 }
 
 // text is the standard output of an execution.

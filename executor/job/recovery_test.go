@@ -3,11 +3,9 @@ package job
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -26,7 +24,6 @@ func only(t testing.TB, dir string) string {
 }
 
 func TestTheNextExecutorKnowsAJobWhereverAKillCutItsFile(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	s := contract.JobSubmit{JobID: "j", Steps: steps("1", "2"), Loop: &contract.JobLoop{Code: "i = 1", Again: "False", MaxRounds: 2}}
@@ -147,71 +144,4 @@ func TestADamagedRecordIsKeptAndReported(t *testing.T) {
 			return strings.Contains(kind, "missing") || strings.Contains(kind, "empty")
 		},
 	}.Test(t)
-}
-
-// A kill of the kernel at any moment: the job ends as kernel_lost or had finished, every step
-// that ran is in the job, once, and none of its later ones ran.
-func TestAKilledKernelRunsNoStepTwiceAndLosesNoneUnsaid(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b := newBench(t, settings{})
-	random := rand.New(rand.NewPCG(1, 2))
-	for round := range 6 {
-		path := filepath.Join(b.kernel.dir, fmt.Sprint("ran", round))
-		id := fmt.Sprint("j", round)
-		var all []contract.JobStep
-		for n := range 40 {
-			all = append(all, contract.JobStep{StepID: fmt.Sprint(n), Code: fmt.Sprintf("open(%q, 'a').write('%d\\n')", path, n), MayFail: true, Attempts: 2})
-		}
-		loop := &contract.JobLoop{Code: fmt.Sprintf("killed = globals().get('killed', 39) + 1\nopen(%q, 'a').write(f'{killed}\\n')", path), Again: "True", MaxRounds: 1000}
-		b.submit(contract.JobSubmit{JobID: id, Steps: all, Loop: loop})
-		at := random.IntN(80)
-		b.await(id, func(x contract.Job) bool { return x.Next >= at })
-		if err := syscall.Kill(b.kernel.Status().PID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		x := b.end(id)
-		wantState(t, x, contract.JobKernelLost, "")
-		ran := numbers(t, path)
-		if ran < x.Next-1 || ran > x.Next {
-			t.Errorf("killed at %d: %d steps ran, and the job says %d began", at, ran, x.Next)
-		}
-		if _, err := b.kernel.Await(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.run("other", "1") // so that deaths do not add up
-		if again := numbers(t, path); again != ran {
-			t.Errorf("%d more steps ran in the next kernel", again-ran)
-		}
-	}
-}
-
-// numbers returns how many numbers the file has, which must be those from 0 on, each once.
-func numbers(t *testing.T, path string) int {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	lines := strings.Fields(string(raw))
-	for n, line := range lines {
-		if line != fmt.Sprint(n) {
-			t.Fatalf("line %d of what ran is %s", n, line)
-		}
-	}
-	return len(lines)
-}
-
-// Whatever code puts in the place of the folder, the executor starts.
-func TestAFileInPlaceOfTheFolderOfJobsIsKeptAside(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "jobs"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var log strings.Builder
-	openedLogging(t, dir, &log)
-	kept, _ := filepath.Glob(filepath.Join(dir, "jobs.damaged-*"))
-	if info, err := os.Stat(filepath.Join(dir, "jobs")); err != nil || !info.IsDir() || len(kept) != 1 || !strings.Contains(log.String(), "jobs.damaged-") {
-		t.Errorf("%v, kept: %q; the log: %s", err, kept, log.String())
-	}
 }
