@@ -20,7 +20,6 @@ type VM struct {
 	executions map[string]*contract.Execution
 	behind     *contract.Behind
 	changed    chan struct{}
-	calls      []string
 }
 
 type job struct {
@@ -46,13 +45,6 @@ func (vm *VM) Replace(instance string) {
 	vm.change(func() {
 		vm.instance, vm.jobs, vm.executions = instance, map[string]*job{}, map[string]*contract.Execution{}
 	})
-}
-
-// Calls are the requests up to now: "submit", "job", "patch", "delete", "execution".
-func (vm *VM) Calls() []string {
-	vm.mu.Lock()
-	defer vm.mu.Unlock()
-	return slices.Clone(vm.calls)
 }
 
 // SetBehind sets which run the jobs wait for.
@@ -153,11 +145,10 @@ func (vm *VM) change(f func()) {
 }
 
 // await waits until ready holds or the wait is over, and returns with the lock held.
-func (vm *VM) await(ctx context.Context, call string, wait time.Duration, ready func() bool) {
+func (vm *VM) await(ctx context.Context, wait time.Duration, ready func() bool) {
 	end := time.NewTimer(wait)
 	defer end.Stop()
 	vm.mu.Lock()
-	vm.calls = append(vm.calls, call)
 	for wait > 0 && ctx.Err() == nil && !ready() {
 		changed := vm.changed
 		vm.mu.Unlock()
@@ -175,7 +166,7 @@ func refuse(code contract.Code) error { return &contract.Error{Code: code, Messa
 
 // SubmitJobTo accepts a job, or returns the one of that id.
 func (vm *VM) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
-	vm.await(ctx, "submit", 0, nil)
+	vm.await(ctx, 0, nil)
 	defer vm.mu.Unlock()
 	if instanceID != vm.instance {
 		return contract.Job{}, refuse(contract.CodeNewInstance)
@@ -204,7 +195,7 @@ func (vm *VM) head(j *job) contract.Job {
 
 // Job reads a job as the executor does.
 func (vm *VM) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
-	vm.await(ctx, "job", wait, func() bool {
+	vm.await(ctx, wait, func() bool {
 		j := vm.jobs[id]
 		return j == nil || j.State.Ended() || j.State == contract.JobWaiting || j.Next > from
 	})
@@ -227,7 +218,7 @@ func (vm *VM) Job(ctx context.Context, id string, from int, wait time.Duration) 
 
 // PatchJob replaces steps.
 func (vm *VM) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
-	vm.await(ctx, "patch", 0, nil)
+	vm.await(ctx, 0, nil)
 	defer vm.mu.Unlock()
 	j := vm.jobs[id]
 	at := -1
@@ -255,7 +246,7 @@ func (vm *VM) PatchJob(ctx context.Context, instanceID, id string, p contract.Jo
 
 // DeleteJob ends a job that has nothing running.
 func (vm *VM) DeleteJob(ctx context.Context, instanceID, id string, _ bool) (contract.Job, error) {
-	vm.await(ctx, "delete", 0, nil)
+	vm.await(ctx, 0, nil)
 	defer vm.mu.Unlock()
 	j := vm.jobs[id]
 	switch {
@@ -271,7 +262,7 @@ func (vm *VM) DeleteJob(ctx context.Context, instanceID, id string, _ bool) (con
 
 // Execution reads an execution as the executor does.
 func (vm *VM) Execution(ctx context.Context, id string, offset int64, wait time.Duration, _ int64) (contract.Execution, error) {
-	vm.await(ctx, "execution", wait, func() bool {
+	vm.await(ctx, wait, func() bool {
 		x := vm.executions[id]
 		return x == nil || x.Status != contract.StatusRunning || int64(len(x.Events)) > offset
 	})
