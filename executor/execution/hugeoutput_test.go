@@ -23,8 +23,6 @@ func TestOutputOverTheMessageBoundBecomesAGapAndWhatFollowsIsKept(t *testing.T) 
 			gap    int64
 		}{
 			{"print('x'*9_375_000); print('tail')", contract.StatusSucceeded, 5_000_000},
-			{"print(chr(0)*1_406_250)\nprint('tail')", contract.StatusSucceeded, 4_000_000},
-			{"from IPython.display import display, Image\nimport os\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1 << 16)*103\ndisplay(Image(data=raw, format='png'))\nprint('tail')", contract.StatusSucceeded, 8_700_000},
 			{"print('tail')\nraise ValueError('x'*4_700_000)", contract.StatusFailed, 9_000_000},
 		} {
 			x := q.run(c.code)

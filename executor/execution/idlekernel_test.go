@@ -4,51 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/executor/kernel"
-	"colabrelay/executor/variables"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
 )
 
 func doNothing(context.Context, *kernel.Kernel) error { return nil }
-
-func inspect(ctx context.Context, k *kernel.Kernel) error {
-	_, err := variables.Variables(ctx, k.Client)
-	return err
-}
-
-// When several relays inspect the variables at the same time, none gets ErrKernelBusy.
-func TestWithIdleKernelWaitsForAnotherCall(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			if err := q.WithIdleKernel(t.Context(), inspect); err != nil {
-				t.Errorf("WithIdleKernel = %v", err)
-			}
-		})
-	}
-	group.Wait()
-	err := q.WithIdleKernel(t.Context(), func(ctx context.Context, _ *kernel.Kernel) error {
-		began := time.Now()
-		if err := q.WithIdleKernel(ctx, doNothing); !errors.Is(err, ErrKernelBusy) {
-			t.Errorf("WithIdleKernel during a long call = %v", err)
-		}
-		if d := time.Since(began); d < soonFree {
-			t.Errorf("WithIdleKernel waited %v, want at least %v", d, soonFree)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A caller that has read the end of an execution finds the kernel free.
 func TestWithIdleKernelAfterTheEndOfAnExecutionFindsTheKernelFree(t *testing.T) {
@@ -60,34 +23,6 @@ func TestWithIdleKernelAfterTheEndOfAnExecutionFindsTheKernelFree(t *testing.T) 
 			t.Fatalf("WithIdleKernel = %v", err)
 		}
 	}
-}
-
-// Calls get the kernel between executions, although others always wait.
-func TestWithIdleKernelGetsATurnInAQueueThatIsNeverEmpty(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
-	ctx, stop := context.WithCancel(t.Context())
-	var submitting, calling sync.WaitGroup
-	for range 3 {
-		submitting.Go(func() {
-			for ctx.Err() == nil {
-				q.settle(q.submit("import time; time.sleep(.01)", 0))
-			}
-		})
-	}
-	for range 4 {
-		calling.Go(func() {
-			for range 5 {
-				if err := q.WithIdleKernel(t.Context(), inspect); err != nil {
-					t.Errorf("WithIdleKernel = %v", err)
-				}
-			}
-		})
-	}
-	calling.Wait()
-	stop()
-	submitting.Wait()
 }
 
 // What waits when an execution ends comes before the next one, and no more than that.

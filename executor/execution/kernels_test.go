@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -15,6 +14,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // TestMain ends the shared kernels before it looks for leaked goroutines.
@@ -96,9 +96,7 @@ func startKernel(t testing.TB, s stacks.Stack, maxMessage int64) *life {
 		<-ended
 		os.RemoveAll(dir)
 	})}
-	wait, done := context.WithTimeout(t.Context(), time.Minute)
-	defer done()
-	if _, err := k.Await(wait); err != nil {
+	if _, err := k.Await(within.Context(t)); err != nil {
 		l.stop()
 		t.Fatal(err)
 	}
@@ -142,21 +140,4 @@ func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
 	if !strings.Contains(x.Reason, "did not run") {
 		t.Errorf("the reason is %q", x.Reason)
 	}
-}
-
-// Code that kills the kernel now and then does not keep it from being started again: only
-// deaths without a run that succeeded between them add up.
-func TestDeathsBetweenRunsThatSucceedDoNotAddUp(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	const more = 6 // than how many in a row are allowed
-	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
-	for n := range more {
-		wantStatus(t, q.run("1"), contract.StatusSucceeded)
-		wantStatus(t, q.run("import os; os.kill(os.getpid(), 9)"), contract.StatusKernelDied)
-		if _, err := q.kernel.Await(t.Context()); err != nil {
-			t.Fatalf("after %d deaths: %v", n+1, err)
-		}
-	}
-	wantStatus(t, q.run("1"), contract.StatusSucceeded)
 }

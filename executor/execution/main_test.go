@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // bench is a queue on a real kernel; both end with the test.
@@ -94,9 +94,7 @@ func (b *bench) submit(code string, timeout float64) string {
 // settle waits for the end or an input request and returns all events.
 func (b *bench) settle(id string) contract.Execution {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
-	defer cancel()
-	x, err := b.journal.Read(ctx, id, journal.ReadRequest{Wait: time.Minute, MaxBytes: 1 << 30, UntilEnd: true})
+	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{Wait: within.Limit, MaxBytes: 1 << 30, UntilEnd: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -111,9 +109,7 @@ func (b *bench) run(code string) contract.Execution {
 // awaitEvent waits until the execution has an event past offset.
 func (b *bench) awaitEvent(id string, offset int64) contract.Execution {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
-	defer cancel()
-	x, err := b.journal.Read(ctx, id, journal.ReadRequest{Offset: offset, Wait: time.Minute})
+	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{Offset: offset, Wait: within.Limit})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -160,12 +156,5 @@ func read(t *testing.T, j *journal.Journal, id string) contract.Execution {
 // awaitFlushed waits until the journal has written everything to its folders.
 func (b *bench) awaitFlushed() {
 	b.t.Helper()
-	limit := time.After(20 * time.Second)
-	for b.journal.NeedsFlush() {
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-limit:
-			b.t.Fatal("the journal has not been flushed")
-		}
-	}
+	within.Until(b.t, "the journal has been flushed", func() bool { return !b.journal.NeedsFlush() })
 }

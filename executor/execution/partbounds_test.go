@@ -2,12 +2,10 @@ package execution
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"colabrelay/executor/journal"
@@ -132,16 +130,6 @@ func TestAnErrorIsCutPastItsBound(t *testing.T) {
 	}
 }
 
-func TestTheListOfWhatWasCutIsBounded(t *testing.T) {
-	t.Parallel()
-	for over := range 2 {
-		text := cuts{strings.Repeat("c", maxCut+over)}.String()
-		if len(text) > maxCut || strings.Contains(text, "…") != (over == 1) {
-			t.Errorf("%d past the bound: %d bytes", over, len(text))
-		}
-	}
-}
-
 func TestAWaitForInputEndsAtItsBound(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -151,31 +139,6 @@ func TestAWaitForInputEndsAtItsBound(t *testing.T) {
 		r.checkDeadlines(began.Add(contract.MaxInputWait + past))
 		if r.cause != want {
 			t.Errorf("%v past the bound: cause %v, want %v", past, r.cause, want)
-		}
-	}
-}
-
-// A run that has its reply waits for its idle status while messages arrive, but not for ever.
-func TestTheGracePeriodIsBounded(t *testing.T) {
-	t.Parallel()
-	replied := time.Now()
-	for quiet, want := range map[time.Duration]time.Duration{maxGrace - idleGrace: maxGrace, maxGrace - idleGrace + 1: maxGrace, maxGrace: maxGrace, 0: idleGrace} {
-		r := unstartedRun(t)
-		r.lastReceived = func() time.Time { return replied.Add(quiet) }
-		if got := r.graceEnd(replied, idleGrace).Sub(replied); got != want {
-			t.Errorf("the last message after %v: the grace period is %v, want %v", quiet, got, want)
-		}
-	}
-}
-
-func TestTheNameOfAStreamIsBounded(t *testing.T) {
-	t.Parallel()
-	for over := range 2 {
-		r := unstartedRun(t)
-		content := fmt.Appendf(nil, `{"name":%q,"text":"line"}`, strings.Repeat("n", maxStreamName+over))
-		r.stream(&jupyter.Message{Content: content}, time.Now())
-		if got := len(r.joined.name); got > maxStreamName || strings.Contains(r.joined.name, "…") != (over == 1) {
-			t.Errorf("%d past the bound: the name is %q", over, r.joined.name)
 		}
 	}
 }
@@ -193,43 +156,6 @@ func TestAStreamEventIsBounded(t *testing.T) {
 		x := read(t, q.journal, r.record.ID)
 		if len(x.Events) != 1+over || len(x.Events[0].Text) != contract.MaxStreamEvent {
 			t.Errorf("%d past the bound: %d events, the first of %d bytes", over, len(x.Events), len(x.Events[0].Text))
-		}
-	}
-}
-
-// A call that waits for the kernel gives up at its bound, even if the kernel changes hands.
-func TestTheWaitForAnIdleKernelIsBounded(t *testing.T) {
-	q := unstarted(t)
-	synctest.Test(t, func(t *testing.T) {
-		turn := make(chan struct{})
-		q.guests.waiting = append(q.guests.waiting, turn)
-		ended := make(chan error, 1)
-		go func() { ended <- q.await(t.Context(), turn) }()
-		for range 9 {
-			<-time.After(maxTurnWait / 10)
-			q.mu.Lock()
-			q.guests.holders++
-			q.mu.Unlock()
-		}
-		began := time.Now()
-		if err := <-ended; !errors.Is(err, ErrKernelBusy) || time.Since(began) != maxTurnWait/10 {
-			t.Errorf("after %v: %v", maxTurnWait*9/10+time.Since(began), err)
-		}
-	})
-}
-
-func TestAPromptBehindWhichOthersWaitIsBounded(t *testing.T) {
-	t.Parallel()
-	for over := range 2 {
-		q := unstarted(t)
-		r := unstartedIn(t, q)
-		if err := r.record.Update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput }); err != nil {
-			t.Fatal(err)
-		}
-		q.running, q.prompt.text = r.record, strings.Repeat("p", contract.MaxBehindPrompt+over)
-		b := q.behindLocked()
-		if b == nil || len(b.Prompt) > contract.MaxBehindPrompt || (b.Prompt == q.prompt.text) != (over == 0) {
-			t.Errorf("%d past the bound: %+v", over, b)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -49,30 +48,6 @@ func TestTheQueueContinuesAfterAFailure(t *testing.T) {
 		}
 		wantStatus(t, q.settle(second), contract.StatusSucceeded)
 	})
-}
-
-func TestSameRequestIDRunsOnce(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
-	q.run("n = 0")
-	s := contract.Submit{RequestID: "again", Code: "n += 1"}
-	first, err := q.Submit("", s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.settle(first)
-	second, err := q.Submit("", s)
-	if err != nil || first != second {
-		t.Errorf("second submit: %q, %v; first %q", second, err, first)
-	}
-	s.Code = "n += 2"
-	if _, err := q.Submit("", s); !errors.Is(err, journal.ErrConflict) {
-		t.Errorf("other code under the same id: %v", err)
-	}
-	if got := text(q.run("print(n)"), contract.Stdout); got != "1\n" {
-		t.Errorf("n = %s", got)
-	}
 }
 
 func TestForgottenRequestIDRunsNothing(t *testing.T) {
@@ -143,34 +118,18 @@ func TestSubmitIsRefused(t *testing.T) {
 	}
 }
 
-func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
-		x := q.settle(q.submit("kept = 5\nwhile True: pass", 2))
-		wantStatus(t, x, contract.StatusTimedOut)
-		if took := x.FinishedAt.Sub(*x.StartedAt); took < 2*time.Second || took > 30*time.Second {
-			t.Errorf("the interrupt took %s", took)
-		}
-		if got := text(q.run("print(kept)"), contract.Stdout); got != "5\n" {
-			t.Errorf("kept = %q", got)
-		}
-	})
-}
-
 func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
 	q := newBench(t, stacks.Old(t), settings{})
-	id := q.submit("x = input('? ')\nprint(x)", 30)
+	id := q.submit("x = input('? ')\nprint(x)", 60)
 	x := q.settle(id)
 	wantStatus(t, x, contract.StatusWaitingForInput)
 	if last := x.Events[len(x.Events)-1]; last.Type != contract.EventInputRequest || last.Prompt != "? " {
 		t.Errorf("last event = %+v", last)
 	}
 	err := q.send(t.Context(), id, func(r *runner) error {
-		r.tick(time.Now().Add(time.Minute)) // past the deadline
+		r.tick(time.Now().Add(2 * time.Minute)) // past the deadline
 		return nil
 	})
 	if err != nil {
@@ -186,57 +145,6 @@ func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 	wantStatus(t, x, contract.StatusSucceeded)
 	if text(x, contract.Stdout) != "late\n" {
 		t.Errorf("stdout = %q", text(x, contract.Stdout))
-	}
-}
-
-func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
-	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 60)
-	waiting := q.submit("'after'", 0)
-	q.awaitEvent(id, 0)
-	for _, later := range []time.Duration{2 * time.Minute, 2*time.Minute + yieldTime} { // the deadline, then the end of yieldTime
-		if err := q.send(t.Context(), id, func(r *runner) error { r.tick(time.Now().Add(later)); return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	x := q.settle(id)
-	wantStatus(t, x, contract.StatusTimedOut)
-	if !strings.Contains(x.Reason, "restart_kernel") {
-		t.Errorf("reason = %q", x.Reason)
-	}
-	if err := q.WithIdleKernel(t.Context(), doNothing); !errors.Is(err, ErrKernelBusy) {
-		t.Errorf("WithIdleKernel while it still has the kernel: %v", err)
-	}
-	if _, err := q.Interrupt(t.Context(), id); err != nil {
-		t.Errorf("interrupting it once more: %v", err)
-	}
-	if err := q.kernel.Restart(t.Context(), q.kernel.Status().KernelID); err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, q.settle(waiting), contract.StatusCancelled)
-	wantStatus(t, q.run("1"), contract.StatusSucceeded)
-}
-
-// Python can lose a KeyboardInterrupt. Another interrupt then ends the run, but one that comes at once
-// does not: it may be the same request once more, and would disturb what the code does last.
-func TestAnInterruptCanBeRepeated(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
-	id := q.submit("import time\nfor n in range(3):\n  print(n, flush=True)\n  try:\n    while True: time.sleep(.01)\n  except KeyboardInterrupt: pass\nraise KeyboardInterrupt", 60)
-	q.awaitEvent(id, 0)
-	began := time.Now()
-	asked := 0
-	for err := error(nil); !errors.Is(err, ErrFinished); asked++ {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err = q.Interrupt(ctx, id)
-		cancel()
-	}
-	wantStatus(t, q.settle(id), contract.StatusInterrupted)
-	if took := time.Since(began); took < 2*repeatTime {
-		t.Errorf("%d calls within %s sent three interrupts", asked, took)
 	}
 }
 
@@ -265,26 +173,4 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 			t.Error("the new kernel has the id of the old one")
 		}
 	})
-}
-
-func TestReadWaitsForTheFirstEvent(t *testing.T) {
-	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
-	id := q.submit("import time\nprint('one', flush=True)\ninput()", 0)
-	x := q.awaitEvent(id, 0)
-	if text(x, contract.Stdout) != "one\n" || x.End {
-		t.Errorf("first answer = %+v", x)
-	}
-	wantStatus(t, q.settle(id), contract.StatusWaitingForInput)
-	if _, err := q.Interrupt(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	x = q.settle(id)
-	wantStatus(t, x, contract.StatusInterrupted)
-	if _, err := q.journal.Read(t.Context(), id, journal.ReadRequest{Offset: 99}); !errors.Is(err, journal.ErrBadOffset) {
-		t.Errorf("offset past the end: %v", err)
-	}
-	if _, err := q.journal.Read(t.Context(), "nothing", journal.ReadRequest{}); !errors.Is(err, journal.ErrNotFound) {
-		t.Errorf("unknown id: %v", err)
-	}
 }

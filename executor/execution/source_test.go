@@ -61,18 +61,11 @@ func TestOtherRunsGoBetweenTheTurnsOfASource(t *testing.T) {
 		add  func(q *Queue)
 		want string
 	}{
-		"alone": {func(q *Queue) {}, "A A A A"},
 		"runs of the same caller": {func(q *Queue) {
 			for n := range 3 {
 				q.add(t, fmt.Sprint("r", n), "a")
 			}
 		}, "r0 A r1 A r2 A"},
-		"other callers": {func(q *Queue) {
-			q.add(t, "b", "b")
-			q.add(t, "c", "c")
-		}, "b c A A A"},
-		"another source of the same caller": {func(q *Queue) { q.join("a", &fakeSource{name: "B"}) }, "A B A B"},
-		"a source of another caller":        {func(q *Queue) { q.join("b", &fakeSource{name: "B"}) }, "A B A B A B"},
 		"three sources of one caller, one of another": {func(q *Queue) {
 			q.join("a", &fakeSource{name: "B"})
 			q.join("a", &fakeSource{name: "C"})
@@ -89,27 +82,6 @@ func TestOtherRunsGoBetweenTheTurnsOfASource(t *testing.T) {
 				t.Errorf("the turns are %s, want %s", got, test.want)
 			}
 		})
-	}
-}
-
-// A caller that waits for each answer before it submits again gets as many turns as the jobs of
-// another one.
-func TestAStreamOfQuickRunsAndSourcesAlternate(t *testing.T) {
-	t.Parallel()
-	q := unstarted(t)
-	q.life = "kernel"
-	for n := range 8 {
-		q.join("a", &fakeSource{name: fmt.Sprint("S", n)})
-	}
-	count := map[bool]int{}
-	for n := range 40 {
-		if n%2 == 0 {
-			q.add(t, fmt.Sprint("r", n), "b")
-		}
-		count[q.turn()[0] == 'S']++
-	}
-	if count[true] < 18 || count[false] < 18 {
-		t.Errorf("the sources have %d turns, the quick runs %d", count[true], count[false])
 	}
 }
 
