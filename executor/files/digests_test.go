@@ -3,38 +3,15 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
-
-func TestTheDigestOfASmallFileIsInTheFirstAnswer(t *testing.T) {
-	tr := newTree(t)
-	d := NewDigests(tr.roots) // not running
-	for name, data := range map[string][]byte{"empty": nil, "small": body(hashedAtOnce)} {
-		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), data, 0o600))
-		out, err := d.Stat(t.Context(), name, 0)
-		must(t, err)
-		want, err := tr.roots.Stat(name)
-		must(t, err)
-		want.SHA256 = sha(data)
-		if diff := cmp.Diff(want, out); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-	}
-	if out, err := d.Stat(t.Context(), "data", 0); err != nil || out.SHA256 != "" || !out.IsDir {
-		t.Errorf("a folder: %+v, %v", out, err)
-	}
-}
 
 func TestTheDigestOfALargeFileIsComputedInTheBackground(t *testing.T) {
 	tr := newTree(t)
@@ -122,119 +99,5 @@ func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	}
 	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
 		t.Fatalf("asked again: %+v, %v", out, err)
-	}
-}
-
-func TestManyRequestsForOneDigestHashTheFileOnce(t *testing.T) {
-	tr := newTree(t)
-	d := NewDigests(tr.roots)
-	data := body(2 * hashedAtOnce)
-	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), data, 0o600))
-	var group sync.WaitGroup
-	for range 20 {
-		group.Go(func() {
-			if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(data) {
-				t.Errorf("%+v, %v", out, err)
-			}
-		})
-	}
-	for end := time.Now().Add(timeout); len(d.pending) == 0 && time.Now().Before(end); {
-		_, err := d.Stat(t.Context(), "a.txt", 0)
-		must(t, err)
-	}
-	if len(d.pending) != 1 {
-		t.Errorf("%d files wait to be hashed, want 1", len(d.pending))
-	}
-	runs(t, d.Run)
-	group.Wait()
-}
-
-// hugeFiles makes sparse files that take hours to hash, and asks for the digest of each once.
-func hugeFiles(t *testing.T, tr tree, d *Digests, count int) (started []*digest) {
-	t.Helper()
-	for n := range count {
-		name := fmt.Sprintf("huge%d", n)
-		file := filepath.Join(tr.Workdir, name)
-		must(t, os.WriteFile(file, nil, 0o600))
-		must(t, os.Truncate(file, 1<<40))
-		o, err := tr.roots.open(name)
-		must(t, err)
-		one, err := d.of(t.Context(), name, o)
-		o.Close()
-		must(t, err)
-		started = append(started, one)
-	}
-	return started
-}
-
-func TestHugeFilesDoNotKeepOthersFromBeingHashed(t *testing.T) {
-	tier.Long(t)
-	tr := newTree(t)
-	d := NewDigests(tr.roots)
-	if d.turn != hashingTurn || d.unwanted != unwantedAfter || unwantedAfter <= contract.MaxWait {
-		t.Fatalf("a turn takes %v, and a file is dropped after %v", d.turn, d.unwanted)
-	}
-	d.turn = 10 * time.Millisecond
-	huge := hugeFiles(t, tr, d, 2*maxHashing)
-	runs(t, d.Run)
-	data := body(4 * hashedAtOnce)
-	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), data, 0o600))
-	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(data) {
-		t.Fatalf("a file behind huge ones: %+v, %v", out, err)
-	}
-	for n, one := range huge {
-		if Await(t.Context(), one.ended, 0) {
-			t.Errorf("hashing huge file %d ended: %q, %v", n, one.sum, one.err)
-		}
-	}
-}
-
-func TestAWaitingFileThatNobodyAsksForIsDropped(t *testing.T) {
-	tr := newTree(t)
-	d := NewDigests(tr.roots)
-	d.turn, d.unwanted = 10*time.Millisecond, 0
-	huge := hugeFiles(t, tr, d, 2*maxHashing)
-	runs(t, d.Run)
-	left := len(huge)
-	for end := time.Now().Add(timeout); left > maxHashing && time.Now().Before(end); {
-		d.mu.Lock()
-		left = len(d.computing)
-		d.mu.Unlock()
-		runtime.Gosched()
-	}
-	for _, one := range huge {
-		if Await(t.Context(), one.ended, 0) && !errors.Is(one.err, ErrBusy) {
-			t.Errorf("dropped with %v, want %v", one.err, ErrBusy)
-		}
-	}
-	if left == 0 || left > maxHashing { // nobody waits for the others
-		t.Errorf("%d files are hashed, want 1 to %d", left, maxHashing)
-	}
-}
-
-func TestDigestsAreBounded(t *testing.T) {
-	tr := newTree(t)
-	d := NewDigests(tr.roots)
-	for n := range maxPending + 1 {
-		name := fmt.Sprintf("big%d", n)
-		f, err := os.Create(filepath.Join(tr.Workdir, name))
-		must(t, err)
-		must(t, f.Truncate(hashedAtOnce+1))
-		must(t, f.Close())
-		if _, err := d.Stat(t.Context(), name, 0); n < maxPending && err != nil || n == maxPending && !errors.Is(err, ErrBusy) {
-			t.Fatalf("file %d: %v", n, err)
-		}
-	}
-	for n := range maxDigests + 10 {
-		d.finish(&digest{of: source{"x", fmt.Sprint(n)}, started: time.Now()}, &opened{})
-	}
-	if n := d.finished.Len(); n != maxDigests {
-		t.Errorf("%d digests are cached, want %d", n, maxDigests)
-	}
-	if !d.finished.Contains(source{"x", fmt.Sprint(maxDigests + 9)}) {
-		t.Error("the newest was evicted")
-	}
-	if len(d.computing) != maxPending {
-		t.Errorf("%d files wait to be hashed, want %d", len(d.computing), maxPending)
 	}
 }

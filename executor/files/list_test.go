@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 func TestABigFolderIsListedPageByPage(t *testing.T) {
-	tier.Long(t)
 	tr := newTree(t)
 	big := filepath.Join(tr.Workdir, "big")
 	must(t, os.Mkdir(big, 0o755))
-	const count = 10_000
+	const count = 2*contract.MaxListFiles + 500
 	want := make([]string, 0, count)
 	for n := range count - 4 {
 		want = append(want, fmt.Sprintf("%x", n*7919))
@@ -24,7 +22,7 @@ func TestABigFolderIsListedPageByPage(t *testing.T) {
 	want = append(want, "new\nline", "bad\xff\xfename", "ünïcode", "~")
 	one := filepath.Join(tr.Workdir, "a.txt")
 	for _, name := range want {
-		must(t, os.Link(one, filepath.Join(big, name))) // ten times as fast as a new file
+		must(t, os.Link(one, filepath.Join(big, name)))
 	}
 	must(t, os.WriteFile(filepath.Join(big, ".x"+PartSuffix), nil, 0o600))
 	for i, name := range want {

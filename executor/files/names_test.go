@@ -39,21 +39,3 @@ func TestNamesThatLookEscapedAreDistinguished(t *testing.T) {
 		}
 	}
 }
-
-// The target of a link is never unescaped.
-func TestALinkToANameThatLooksEscapedIsFollowed(t *testing.T) {
-	tr := newTree(t)
-	must(t, os.Mkdir(filepath.Join(tr.Workdir, `\xff`), 0o755))
-	must(t, os.WriteFile(filepath.Join(tr.Workdir, `\xff`, "f"), []byte("here"), 0o600))
-	must(t, os.Symlink(`\xff`, filepath.Join(tr.Workdir, "to")))
-	if st, err := tr.roots.Stat("to/f"); err != nil || st.SizeBytes != 4 {
-		t.Errorf("%+v, %v", st, err)
-	}
-	out, err := tr.roots.List(t.Context(), "", "")
-	must(t, err)
-	for _, f := range out.Files {
-		if f.Name == "to" && !f.IsDir {
-			t.Errorf("the link is %+v", f)
-		}
-	}
-}

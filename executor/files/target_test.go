@@ -36,20 +36,3 @@ func FuzzResolveNew(f *testing.F) {
 		}
 	})
 }
-
-func TestATargetThroughALinkSaysSo(t *testing.T) {
-	tr := newTree(t)
-	linked := filepath.Join(t.TempDir(), "linked")
-	must(t, os.Symlink(tr.Workdir, linked))
-	r, err := Open(linked, []string{tr.Drive}, tr.State, nil)
-	must(t, err)
-	for path, want := range map[string]bool{
-		"a.txt": false, "new": false, "new/deep": false, "data/b.csv": false, tr.Drive + "/new": false,
-		linked + "/a.txt": false, tr.Workdir + "/a.txt": false, linked + "/./new": false, // the folder that is served may be behind a link
-		"inside/b.csv": true, "inside/new": true, "broken": true, "to-drive/new": true, linked + "/inside/new": true,
-	} {
-		if got, err := r.Target(path); err != nil || got.Linked != want {
-			t.Errorf("%q: %v, %v", path, got.Linked, err)
-		}
-	}
-}

@@ -77,42 +77,29 @@ func (tr Tree) Hostile(t testing.TB, is Refusals) map[string]error {
 	return map[string]error{
 		"":                            is.IsDir,
 		"data":                        is.IsDir,
-		"data/":                       is.IsDir,
 		tr.Workdir:                    is.IsDir,
 		"..":                          is.Forbidden,
-		"data/../a.txt":               is.Forbidden,
 		"../secret/key":               is.Forbidden,
 		tr.Workdir + "/../secret/key": is.Forbidden,
 		tr.Secret + "/key":            is.Forbidden,
 		"/etc/passwd":                 is.Forbidden,
-		"//etc/passwd":                is.Forbidden,
 		"/proc/self/environ":          is.Forbidden,
-		"/proc/self/root/etc/passwd":  is.Forbidden,
 		"/dev/zero":                   is.Forbidden,
-		"/sys/kernel/notes":           is.Forbidden,
 		"out/key":                     is.Forbidden,
-		"out-rel/key":                 is.Forbidden,
-		"etc/passwd":                  is.Forbidden,
 		"hop1/key":                    is.Forbidden,
 		"through-top":                 is.Forbidden,
 		"null":                        is.Forbidden,
-		"proc/etc/passwd":             is.Forbidden,
 		".colab-relay/log":            is.Forbidden,
-		".colab-relay//./log":         is.Forbidden,
 		"/content/.colab-relay/log":   is.Forbidden,
 		"to-state/log":                is.Forbidden,
 		"to-log":                      is.Forbidden,
 		".mine" + partSuffix:          is.Forbidden,
 		"to-part":                     is.Forbidden,
 		"fifo":                        is.NotRegular,
-		"to-fifo":                     is.NotRegular,
 		"sock":                        is.NotRegular,
 		"loop":                        is.BadPath,
-		"ping":                        is.BadPath,
 		"a\x00b":                      is.BadPath,
-		"a.txt\x00.png":               is.BadPath,
 		strings.Repeat("a", 256):      is.BadPath,
-		strings.Repeat("a/", 4096):    is.BadPath,
 		"a.txt/x":                     is.NotDir,
 	}
 }
@@ -120,7 +107,6 @@ func (tr Tree) Hostile(t testing.TB, is Refusals) map[string]error {
 func (tr Tree) makeTraps(t testing.TB) {
 	t.Helper()
 	Must(t, syscall.Mkfifo(filepath.Join(tr.Workdir, "fifo"), 0o600))
-	Must(t, os.Symlink("fifo", filepath.Join(tr.Workdir, "to-fifo")))
 	Must(t, os.Symlink(filepath.Join(tr.State, "log"), filepath.Join(tr.Workdir, "to-log")))
 	Must(t, os.WriteFile(filepath.Join(tr.Workdir, ".mine"+partSuffix), []byte("half"), 0o600))
 	Must(t, os.Symlink(".mine"+partSuffix, filepath.Join(tr.Workdir, "to-part")))
