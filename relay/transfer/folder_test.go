@@ -12,9 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // perFolder is more than one page of a listing.
@@ -103,27 +101,6 @@ func TestAFolderIsDownloadedCompletelyAndOnlyOnce(t *testing.T) {
 	sameTree(t, r.Path, v.path("data"))
 }
 
-func TestAnInterruptedFolderIsResumedWithoutRepeatedQueries(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
-	const n = 200
-	tree(t, v.path("data"), n)
-	dir := t.TempDir()
-	ctx, report := stopAfter(t, 700)
-	first, err := Download(ctx, v.client, v.path("data"), Local{Dir: dir}, Options{Report: report})
-	if !errors.Is(err, errEnough) || first.DoneBytes == 0 || first.DoneBytes >= first.SizeBytes {
-		t.Fatalf("first call: %+v, %v", first, err)
-	}
-	v.counts.reset()
-	second, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{})
-	must(t, err)
-	if second.Skipped < 50 || v.counts.of(askStat) > second.Files-second.Skipped+1+filesAtOnce {
-		t.Errorf("second call: %+v with %d looks", second, v.counts.of(askStat))
-	}
-	sameTree(t, second.Path, v.path("data"))
-	wantNames(t, dir, "data")
-}
-
 func TestAFolderIsUploadedCompletelyAndOnlyOnce(t *testing.T) {
 	v := useVM(t)
 	const n = perFolder + 5
@@ -155,8 +132,7 @@ func TestAFolderIsUploadedCompletelyAndOnlyOnce(t *testing.T) {
 }
 
 func TestAFailedFileDoesNotAffectTheOthers(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	for i := range 10 {
 		fill(t, v.path(fmt.Sprintf("data/f%d", i)), 100, byte(i))
 	}
@@ -179,89 +155,9 @@ func TestAFailedFileDoesNotAffectTheOthers(t *testing.T) {
 	sameTree(t, r.Path, v.path("data"))
 }
 
-// Links to a folder above are skipped. If they were followed, the whole folder would fail.
-func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
-	fill(t, v.path("data/sub/a"), 10, 1)
-	fill(t, v.path("other/b"), 10, 1)
-	for link, target := range map[string]string{
-		"data/again": ".", "data/sub/up": "..", "data/sub/top": v.dir, "data/other": "../other", "other/back": "../data",
-	} {
-		must(t, os.Symlink(target, v.path(link)))
-	}
-	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: t.TempDir()}, Options{})
-	must(t, err)
-	if r.Files != 2 || r.Failed != 0 || len(r.Notes) != 4 {
-		t.Errorf("%+v", r)
-	}
-	for _, link := range []string{"data/again", "data/sub/up", "data/sub/top", "data/other/back"} {
-		if !strings.Contains(strings.Join(r.Notes, "\n"), plain.QuoteName(v.path(link))+": skipped, because it links to a folder") {
-			t.Errorf("no note on %q in %q", link, r.Notes)
-		}
-	}
-	wantNames(t, r.Path, "other", "sub")
-	wantNames(t, filepath.Join(r.Path, "other"), "b")
-}
-
-// A name that looks like the escaped form of another one is not confused with it.
-func TestNamesThatLookEscapedAreKeptInBothDirections(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
-	local := t.TempDir()
-	odd := []string{"\xff", `\xff`, `\x5cxff`, "\\\xff", "caf\xe9.txt"}
-	for _, folder := range odd {
-		for _, name := range odd {
-			must(t, os.MkdirAll(filepath.Join(local, "up", folder), 0o755))
-			must(t, os.WriteFile(filepath.Join(local, "up", folder, name), []byte(folder+"/"+name), 0o644))
-		}
-	}
-	r, err := Upload(t.Context(), v.client, filepath.Join(local, "up"), v.path("data"), Options{})
-	must(t, err)
-	sameTree(t, v.path("data"), filepath.Join(local, "up"))
-	again, err := Upload(t.Context(), v.client, filepath.Join(local, "up"), v.path("data"), Options{})
-	if err != nil || r.Files != 25 || again.Skipped != 25 {
-		t.Errorf("%+v, again %+v, %v", r, again, err)
-	}
-	back, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: local}, Options{})
-	must(t, err)
-	sameTree(t, back.Path, v.path("data"))
-	for _, name := range odd {
-		one, err := Upload(t.Context(), v.client, filepath.Join(local, "up", name, name), v.dir+"/one/", Options{})
-		must(t, err)
-		if got, err := os.ReadFile(v.path("one/" + name)); err != nil || string(got) != name+"/"+name {
-			t.Errorf("%q contains %q, %v", name, got, err)
-		}
-		got, err := Download(t.Context(), v.client, one.Path, Local{Dir: filepath.Join(local, "one")}, Options{})
-		if err != nil || got.Path != filepath.Join(local, "one", name) || sha(t, got.Path) != one.SHA256 {
-			t.Errorf("%q was downloaded as %+v, %v", name, got, err)
-		}
-	}
-}
-
-func TestTheDestinationOfAFolder(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
-	local := filepath.Join(t.TempDir(), "lt")
-	fill(t, filepath.Join(local, "a"), 10, 1)
-	for remote, want := range map[string]string{"": "lt", "e4": "e4", "in/": "in/lt", v.path("abs"): "abs"} {
-		r, err := Upload(t.Context(), v.client, local, remote, Options{})
-		if err != nil || r.Path != v.path(want) {
-			t.Errorf("to %q: %+v, %v; want it in %q", remote, r, err, v.path(want))
-		}
-		sameTree(t, v.path(want), local)
-	}
-	empty := t.TempDir()
-	if r, err := Upload(t.Context(), v.client, empty, "nothing", Options{}); err != nil || r.Path != v.path("nothing") {
-		t.Errorf("an empty folder: %+v, %v", r, err)
-	}
-	wantNames(t, v.path("nothing"))
-}
-
 // The state of an executor changes while it runs.
 func TestAFolderIsUploadedWithoutWhatProgramsKeepInIt(t *testing.T) {
-	tier.Long(t)
-	v := newVM(t)
+	v := useVM(t)
 	dir := t.TempDir()
 	for _, name := range []string{".colab-relay/log", "a.py", "__pycache__/a.pyc", "sub/__pycache__/deep/b.pyc", "sub/b.py", "sub/.hidden"} {
 		writeText(t, filepath.Join(dir, name), name)

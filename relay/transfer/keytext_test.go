@@ -106,18 +106,6 @@ func TestPrivateKeysAreFoundInEveryForm(t *testing.T) {
 			t.Errorf("%s: taken for a private key", name)
 		}
 	}
-	// PKCS#12 of the longest length, and one byte longer.
-	store := func(length int) []byte {
-		return der(asn1.Marshal(struct {
-			Version int
-			Safe    kind
-			Rest    []byte
-		}{3, kind{ID: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 1}}, make([]byte, length)}))
-	}
-	most := maxKeyFile - (len(store(60_000)) - 60_000)
-	if len(store(most)) != maxKeyFile || !found(store(most)) || found(store(most+1)) {
-		t.Errorf("the bound is not at %d bytes", maxKeyFile)
-	}
 }
 
 func FuzzKeyDER(f *testing.F) {

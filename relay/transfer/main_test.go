@@ -19,10 +19,8 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/freeport"
-	"colabrelay/shared/memorydir"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/within"
 )
@@ -32,9 +30,6 @@ import (
 const secret = "a secret of relay/transfer's tests, 32 bytes or more"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
-		os.Exit(helper())
-	}
 	code := m.Run()
 	if shared.exec != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
@@ -76,8 +71,7 @@ type vm struct {
 	t      testing.TB
 	dir    string // its workdir
 	listen string
-	binary string   // the executor, or a program that starts it
-	args   []string // added to its flags
+	binary string // the executor
 	exec   *harness.Executor
 	wire   *harness.Wire
 	client *client.Client
@@ -90,12 +84,15 @@ func newVM(t *testing.T) *vm {
 	t.Parallel()
 	binary, err := executorBinary()
 	must(t, err)
-	return startVM(t, binary)
-}
-
-func startVM(t testing.TB, binary string, args ...string) *vm {
-	t.Helper()
-	return startVMIn(t, t.TempDir(), binary, args...)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	listen, err := freeport.Address()
+	must(t, err)
+	v := &vm{t: t, dir: dir, listen: listen, binary: binary}
+	v.start()
+	t.Cleanup(func() { v.stop() })
+	v.connect()
+	return v
 }
 
 // useVM returns a folder of the executor that tests share, as a VM that the test must neither stop
@@ -122,28 +119,6 @@ func useVM(t *testing.T) *vm {
 	dir, err = filepath.EvalSymlinks(dir)
 	must(t, err)
 	v := &vm{t: t, dir: dir, listen: shared.exec.Config.Listen}
-	v.connect()
-	return v
-}
-
-// newMemoryVM is newVM for a test with thousands of files.
-func newMemoryVM(t *testing.T) *vm {
-	t.Helper()
-	t.Parallel()
-	binary, err := executorBinary()
-	must(t, err)
-	return startVMIn(t, memorydir.New(t), binary)
-}
-
-func startVMIn(t testing.TB, dir, binary string, args ...string) *vm {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(dir)
-	must(t, err)
-	listen, err := freeport.Address()
-	must(t, err)
-	v := &vm{t: t, dir: dir, listen: listen, binary: binary, args: args}
-	v.start()
-	t.Cleanup(func() { v.stop() })
 	v.connect()
 	return v
 }
@@ -178,7 +153,7 @@ func (v *vm) start() {
 	newest := all[len(all)-1]
 	var err error
 	v.exec, err = harness.StartExecutor(ctx, harness.ExecutorConfig{
-		Binary: v.binary, Python: newest.Python, Dir: v.dir, Secret: secret, Listen: v.listen, Args: v.args,
+		Binary: v.binary, Python: newest.Python, Dir: v.dir, Secret: secret, Listen: v.listen,
 	})
 	must(v.t, err)
 }
@@ -247,17 +222,6 @@ func wantNames(t testing.TB, dir string, want ...string) {
 	}
 }
 
-// cutsAt returns n random offsets in size bytes, at which to cut the connection.
-func cutsAt(size int64, n int, seed uint64) []int64 {
-	r := rand.New(rand.NewPCG(seed, 1))
-	cuts := make([]int64, n)
-	for i := range cuts {
-		cuts[i] = int64(r.Float64() * 0.97 * float64(size))
-	}
-	slices.Sort(cuts)
-	return cuts
-}
-
 // stopAfter returns a context and the report that cancels it after done bytes. Parts in
 // flight may still arrive, at most inFlight.
 func stopAfter(t testing.TB, done int64) (context.Context, func(Progress)) {
@@ -272,11 +236,3 @@ func stopAfter(t testing.TB, done int64) (context.Context, func(Progress)) {
 }
 
 var errEnough = fmt.Errorf("enough for this call")
-
-// remoteFile returns the executor's description of a file in the workdir.
-func (v *vm) remoteFile(name string) contract.FileStat {
-	v.t.Helper()
-	st, err := v.client.Stat(v.t.Context(), v.path(name), true, contract.MaxWait)
-	must(v.t, err)
-	return st
-}

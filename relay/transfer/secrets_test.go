@@ -2,10 +2,8 @@ package transfer
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/e2e/fakevm"
@@ -89,73 +87,6 @@ func TestAFileThatCannotBeComparedIsRefused(t *testing.T) {
 		must(t, err)
 		if err := i.check(filepath.Join(home, name), info); (err == nil) != (good || !hasSeveralLinks(info)) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// Keys near the top are recognised even if a folder has too many files.
-func TestKeysNearTheTopAreComparedFirst(t *testing.T) {
-	home := t.TempDir()
-	plant(t, home, "z/key")
-	for k := range 50 {
-		plant(t, home, fmt.Sprintf("a/%d/x", k))
-	}
-	s := fileSet{}
-	info, err := os.Stat(filepath.Join(home, "z", "key"))
-	must(t, err)
-	if s.walk(home, 53); len(s.find(info)) != 1 {
-		t.Error("the key was not found")
-	}
-}
-
-// An upload reads the guarded folders once, and only if a file has several links.
-func TestSecretsAreSearchedOnceAndOnlyForLinks(t *testing.T) {
-	home := t.TempDir()
-	plant(t, home, "config/own", "notes", "up/0")
-	i := newInspection(&Guard{Never: []string{filepath.Join(home, "config")}})
-	searches, survey := 0, i.secrets
-	i.secrets = func() *secrets { searches++; return survey() }
-	check := func(folder string) {
-		t.Helper()
-		root, err := os.OpenRoot(filepath.Join(home, folder))
-		must(t, err)
-		defer root.Close()
-		tree, err := walkLocal(t.Context(), root)
-		must(t, err)
-		must(t, i.checkTree(root, tree))
-	}
-	info, err := os.Stat(filepath.Join(home, "notes"))
-	must(t, err)
-	check("up")
-	if want := map[bool]int{true: 1}[hasSeveralLinks(info)]; searches != want {
-		t.Errorf("%d searches for a file with one link", searches)
-	}
-	for k := range 2000 {
-		linked(t, home, "notes", fmt.Sprintf("up/%d", k+1))
-	}
-	check("up")
-	if first, again := survey(), survey(); first != again {
-		t.Error("the guarded folders were read twice")
-	}
-}
-
-// A refusal names its reason once, and lists files for people to read.
-func TestARefusalReadsWell(t *testing.T) {
-	home := t.TempDir()
-	plant(t, home, "tree/.ssh/id_rsa", "tree/a.pem", "config/x")
-	linked(t, home, "config/x", "tree/y")
-	g := &Guard{Never: []string{filepath.Join(home, "config")}, Home: home}
-	c := clientOf(t, fakevm.Start(t))
-	tree, own := filepath.Join(home, "tree"), filepath.Join(home, "config", "x")
-	want := map[string]string{
-		tree:                         fmt.Sprintf(`not uploaded: %q may contain the relay's own secrets: "y"; keys or passwords: "a.pem", ".ssh/id_rsa"`, tree),
-		own:                          fmt.Sprintf(`not uploaded: %q may contain the relay's own secrets`, own),
-		filepath.Join(tree, "a.pem"): fmt.Sprintf(`not uploaded: %q may contain keys or passwords`, filepath.Join(tree, "a.pem")),
-		filepath.Join(tree, "y"):     fmt.Sprintf(`not uploaded: %q may contain the relay's own secrets: it is the same file as %q`, filepath.Join(tree, "y"), own),
-	}
-	for local, text := range want {
-		if _, err := Upload(t.Context(), c, local, "x", Options{Guard: g}); err == nil || err.Error() != text {
-			t.Errorf("%s: %v", strings.TrimPrefix(local, home), err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/e2e/fakevm"
-	"colabrelay/shared/tier"
 )
 
 // badLine is a network to a fake VM without sockets, which a clock of the test's can measure.
@@ -121,7 +119,6 @@ func TestATransferEndsWhenNoByteArrives(t *testing.T) {
 // While bytes arrive, a transfer goes on, however often the connection breaks and however long it
 // all takes.
 func TestATransferGoesOnWhileBytesArrive(t *testing.T) {
-	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		broken := 0
 		spent, err := overBadLine(t, false, badLine{took: 15 * time.Second, breaks: func(r *http.Request) (int64, bool) {
@@ -133,25 +130,6 @@ func TestATransferGoesOnWhileBytesArrive(t *testing.T) {
 		}})
 		if err != nil || broken < 40 || spent < 5*client.Patience {
 			t.Errorf("%d breaks in %s: %v", broken, spent, err)
-		}
-	})
-}
-
-// The end of the caller's time still comes first.
-func TestATransfersTimeEndsBeforeThePatience(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		vm := fakevm.New()
-		vm.Put("big", make([]byte, silentFile))
-		c, err := client.New(client.Config{BaseURL: "http://vm.test", Secret: vm.Secret, Transport: badLine{vm: vm, breaks: func(r *http.Request) (int64, bool) {
-			return -1, onLine("GET", "/files/content")(r)
-		}}})
-		must(t, err)
-		defer c.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		_, err = Download(ctx, c, fakevm.Root+"/big", Local{Dir: t.TempDir()}, Options{})
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrSilent) {
-			t.Errorf("error %v", err)
 		}
 	})
 }
