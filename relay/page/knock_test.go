@@ -15,16 +15,11 @@ import (
 	"colabrelay/shared/within"
 )
 
-// hostileRows is the number of rows of the table of hostile connections.
-const hostileRows = 202
-
 func TestHostileConnections(t *testing.T) {
 	d := newDesk(t, standin.Options{Declined: true})
 	d.start()
-	rows := 0
 	for group, attempts := range hostile {
 		for name, row := range attempts {
-			rows++
 			t.Run(group+": "+name, func(t *testing.T) {
 				answer := d.try(t, row.attempt)
 				defer answer.conn.Close()
@@ -38,10 +33,6 @@ func TestHostileConnections(t *testing.T) {
 				d.free(t)
 			})
 		}
-	}
-	t.Logf("%d hostile connections", rows)
-	if rows != hostileRows {
-		t.Errorf("the table has %d rows, want %d", rows, hostileRows)
 	}
 	for name, a := range fine {
 		t.Run("fine: "+name, func(t *testing.T) {
@@ -106,7 +97,7 @@ func (d *desk) try(t *testing.T, a attempt) *reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(within.Limit)); err != nil {
 		t.Fatal(err)
 	}
 	token := d.currentToken()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -14,9 +13,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds every wait of these tests.
-const patience = time.Minute
 
 // desk is a Page with a person whose browser opens what the Page asks for.
 type desk struct {
@@ -28,7 +24,7 @@ type desk struct {
 	turns  int
 }
 
-// newDesk returns a Page whose times are short. open dials; nil opens a tab with options.
+// newDesk returns a Page whose browser opens a tab with these options.
 func newDesk(t *testing.T, o standin.Options, change ...func(*Page)) *desk {
 	t.Helper()
 	d := &desk{t: t}
@@ -80,9 +76,7 @@ func (d *desk) count() int {
 }
 
 func (d *desk) connect(r Request) (*Tab, error) {
-	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
-	defer cancel()
-	return d.Connect(ctx, r, nil)
+	return d.Connect(within.Context(d.t), r, nil)
 }
 
 func (d *desk) connected() *Tab {
@@ -108,7 +102,7 @@ func TestConnectGoesThroughItsSteps(t *testing.T) {
 		t.Errorf("missing tools: %q", missing)
 	}
 	state := d.State()
-	if !state.Listening || !state.Connected || state.Waiting || state.Port == 0 || time.Since(state.ConnectedSince) > patience {
+	if !state.Listening || !state.Connected || state.Waiting || state.Port == 0 {
 		t.Errorf("the state is %+v", state)
 	}
 	again := d.connected()

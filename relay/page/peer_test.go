@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -224,6 +223,3 @@ func short(p *Page) {
 	p.timing.ping, p.timing.pong = 20*time.Millisecond, 200*time.Millisecond
 	p.timing.closing = 100 * time.Millisecond
 }
-
-// newRandom returns random numbers that are the same in every run.
-func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) }

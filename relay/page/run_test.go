@@ -154,23 +154,6 @@ func TestEndThatAnotherCallerSaw(t *testing.T) {
 	}
 }
 
-func TestUnreadEndExpires(t *testing.T) {
-	_, tab, k, id := runner(t, standin.Options{})
-	tab.timing.unread = 0
-	leave(t, tab, id)
-	k.finish <- "old"
-	within.Until(t, "the run has ended", func() bool {
-		tab.runs.mu.Lock()
-		defer tab.runs.mu.Unlock()
-		return !tab.runs.known[id].ended.IsZero()
-	})
-	ended := run1(t, tab, id)
-	k.finish <- "hello"
-	if err := <-ended; err != nil || k.runs() != 2 {
-		t.Errorf("%v after %d runs", err, k.runs())
-	}
-}
-
 // A cell with another text is another run.
 func TestUpdateStartsAnew(t *testing.T) {
 	_, tab, k, id := runner(t, standin.Options{})
@@ -209,24 +192,18 @@ func TestRefusedChangeKeepsTheRun(t *testing.T) {
 // The page gives up a long call while the cell runs on: the run ends when the cell does, with
 // what it printed, also if the cell was moved meanwhile.
 func TestCallThatThePageGivesUp(t *testing.T) {
-	for name, move := range map[string]bool{"stays": false, "moves": true} {
-		t.Run(name, func(t *testing.T) {
-			d, tab, k, id := runner(t, standin.Options{CallTimeout: 20 * time.Millisecond})
-			if _, err := tab.AddText(t.Context(), 0, "above"); err != nil {
-				t.Fatal(err)
-			}
-			ended := run1(t, tab, id)
-			within.Until(t, "the relay looks at the cells", func() bool { return strings.Count(d.tab().Everything(), toolCells) > 6 })
-			if move {
-				if err := tab.Move(t.Context(), id, 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-			k.finish <- "hello"
-			if err := <-ended; err != nil || k.runs() != 1 {
-				t.Errorf("%v after %d runs", err, k.runs())
-			}
-		})
+	d, tab, k, id := runner(t, standin.Options{CallTimeout: 20 * time.Millisecond})
+	if _, err := tab.AddText(t.Context(), 0, "above"); err != nil {
+		t.Fatal(err)
+	}
+	ended := run1(t, tab, id)
+	within.Until(t, "the relay looks at the cells", func() bool { return strings.Count(d.tab().Everything(), toolCells) > 6 })
+	if err := tab.Move(t.Context(), id, 0); err != nil {
+		t.Fatal(err)
+	}
+	k.finish <- "hello"
+	if err := <-ended; err != nil || k.runs() != 1 {
+		t.Errorf("%v after %d runs", err, k.runs())
 	}
 }
 
@@ -239,27 +216,6 @@ func TestCellThatIsDeletedWhileItRuns(t *testing.T) {
 	}
 	if err := <-ended; !errors.Is(err, errCellGone) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestRunThatThePageRefuses(t *testing.T) {
-	d := newDesk(t, standin.Options{NoVM: "no GPU is free\x1b[31m"}, quick)
-	tab := d.connected()
-	_, err := tab.Run(t.Context(), "c1")
-	var refused *ToolError
-	if !errors.As(err, &refused) || !strings.Contains(refused.Text, "no GPU is free") || strings.Contains(refused.Text, "\x1b") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// Until "Run anyway" was clicked the page answers without outputs.
-func TestRunWithoutOutputs(t *testing.T) {
-	for text, want := range map[string]string{`{}`: "", ``: "", `{"outputs":null}`: "", `{"outputs":[]}`: "[]"} {
-		d := newDesk(t, standin.Options{Answer: func(tool string, _ json.RawMessage) (string, bool) { return text, tool == toolRun }})
-		result, err := d.connected().Run(t.Context(), "c1")
-		if err != nil || string(result.Outputs) != want {
-			t.Errorf("%q: outputs %q, %v", text, result.Outputs, err)
-		}
 	}
 }
 
@@ -281,98 +237,5 @@ func TestEndOfACell(t *testing.T) {
 		if got := ended(&test.cell); got != test.want {
 			t.Errorf("%s: ended %t", name, got)
 		}
-	}
-}
-
-// Looks that fail are repeated, and the end of time ends the looking.
-func TestLooksThatFail(t *testing.T) {
-	looks := 0
-	var mu sync.Mutex
-	d := newDesk(t, standin.Options{Answer: func(tool string, _ json.RawMessage) (string, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case tool == toolRun:
-			return "Error: timed out after 90s", true
-		case tool == toolCells:
-			looks++
-			return "Error: busy", looks < 10
-		}
-		return "", false
-	}}, quick)
-	tab := d.connected()
-	if _, err := tab.Run(t.Context(), "no such cell"); !errors.Is(err, errCellGone) {
-		t.Errorf("got %v after %d looks", err, looks)
-	}
-	mu.Lock()
-	looks = -1_000_000
-	mu.Unlock()
-	tab.timing.follow = 100 * time.Millisecond
-	if _, err := tab.Run(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), "has not ended") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// The runs that nobody comes back for are bounded, and no cell runs beyond the bound.
-func TestRunsAreBounded(t *testing.T) {
-	var s runs
-	end := func(r *run) { r.end(Result{}, nil) }
-	for i := range maxRuns {
-		r, err := s.join(fmt.Sprint(i), time.Hour, end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.mu.Lock()
-		r.waiting, r.left = 0, 1
-		s.mu.Unlock()
-	}
-	s.goroutines.Wait()
-	if _, err := s.join("one more", time.Hour, end); err == nil {
-		t.Error("a run beyond the bound began")
-	}
-	if _, err := s.join("one more", 0, end); err != nil || len(s.known) != 1 {
-		t.Errorf("after the others expired: %v, %d known", err, len(s.known))
-	}
-	s.wait()
-	if _, err := s.join("late", time.Hour, end); !errors.Is(err, ErrTabLost) {
-		t.Errorf("a run began in a lost tab: %v", err)
-	}
-}
-
-// A tab that answers nothing holds a bounded number of calls.
-func TestPendingCallsAreBounded(t *testing.T) {
-	d := newQuietDesk(t)
-	p := d.ready(t)
-	tab, _ := d.Tab()
-	go func() { // reads, so that no call waits for being sent
-		for {
-			if _, _, err := p.readFrame(); err != nil {
-				return
-			}
-		}
-	}()
-	var group sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	for i := range maxPending {
-		group.Go(func() {
-			if _, err := tab.Cells(ctx, i, i, false); !errors.Is(err, context.Canceled) {
-				t.Errorf("a call ended with %v", err)
-			}
-		})
-	}
-	within.Until(t, "all calls wait", func() bool {
-		tab.wire.mu.Lock()
-		defer tab.wire.mu.Unlock()
-		return len(tab.wire.pending) == maxPending
-	})
-	if _, err := tab.Cells(ctx, 0, 0, false); !errors.Is(err, errPending) {
-		t.Errorf("a call beyond the bound ended with %v", err)
-	}
-	cancel()
-	group.Wait()
-	tab.wire.mu.Lock()
-	defer tab.wire.mu.Unlock()
-	if n := len(tab.wire.pending); n != 0 {
-		t.Errorf("%d calls are remembered", n)
 	}
 }
