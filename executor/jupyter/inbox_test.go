@@ -5,8 +5,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"colabrelay/shared/tier"
 )
 
 func sized(id, parent, msgType string, size int64) *Message {
@@ -28,37 +26,6 @@ func TestInboxCountsDropsForTheirParentWhereTheyHappened(t *testing.T) {
 		if err != nil || m.Header.MsgID != want.id || m.Dropped != want.dropped {
 			t.Errorf("received %+v, %v; want %+v", m, err, want)
 		}
-	}
-}
-
-func TestInboxAcceptsASingleMessageOverTheBound(t *testing.T) {
-	q := newInbox(10, &framePool{}, slog.New(slog.DiscardHandler))
-	q.put(sized("huge", "a", MsgStream, 1<<30))
-	if m, err := q.receive(t.Context()); err != nil || m.Header.MsgID != "huge" {
-		t.Errorf("received %+v, %v", m, err)
-	}
-}
-
-func TestSmallOutputAfterAMessageOverTheBoundHasTheWholeBound(t *testing.T) {
-	tier.Long(t)
-	const small = 100
-	for _, received := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			q := newInbox(10*(small+messageOverhead), &framePool{}, slog.New(slog.DiscardHandler))
-			q.put(sized("huge", "a", MsgStream, 1<<30))
-			if received {
-				if _, err := q.receive(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for range 11 { // the last one is over the bound
-				q.put(sized("small", "a", MsgStream, small))
-			}
-			q.put(sized("big", "a", MsgStream, bigMessage))
-			if dropped := q.dropped["a"]; dropped != (Dropped{2, small + bigMessage}) {
-				t.Errorf("received: %t, dropped %+v", received, dropped)
-			}
-		})
 	}
 }
 
@@ -104,28 +71,6 @@ func TestBigMessageWaitsForItsConsumerButNotForEver(t *testing.T) {
 		synctest.Wait()
 		if q.received == nil || q.received.Header.MsgID != "next" || q.received.Dropped.Messages != 2 {
 			t.Errorf("received = %+v, want the next one, with two dropped before it", q.received)
-		}
-	})
-}
-
-func TestReaderWaitsAtTwiceTheBound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newInbox(2*messageOverhead, &framePool{}, slog.New(slog.DiscardHandler))
-		put := 0
-		go func() {
-			for range 10 {
-				q.put(sized("s", "a", MsgStatus, 0))
-				put++
-			}
-		}()
-		synctest.Wait()
-		if put != 4 {
-			t.Errorf("%d status messages were accepted, want 4", put)
-		}
-		q.close()
-		synctest.Wait()
-		if put != 10 {
-			t.Errorf("close left the reader waiting after %d", put)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package jupyter
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -9,13 +8,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/statedir"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,8 +53,7 @@ func shortDir(t testing.TB) string {
 
 func dial(t testing.TB, info ConnectionInfo, opts Options) *Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := within.Context(t)
 	c, err := Dial(ctx, info, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -64,29 +62,17 @@ func dial(t testing.TB, info ConnectionInfo, opts Options) *Client {
 	return c
 }
 
-func ipcKernel(t testing.TB, s stacks.Stack, opts Options) *Client {
-	t.Helper()
-	info, err := NewIPC(shortDir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	startKernel(t, s, info)
-	return dial(t, info, opts)
-}
-
 // outcome is what an execution produced.
 type outcome struct {
-	stdout  string
-	result  string
-	reply   ExecuteReply
-	dropped Dropped
+	stdout string
+	result string
+	reply  ExecuteReply
 }
 
 // execute runs code to its reply and idle status. onMessage sees every message.
 func execute(t testing.TB, c *Client, code string, onMessage func(*Message)) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := within.Context(t)
 	id, err := c.Send(ctx, Shell, MsgExecuteRequest, ExecuteRequest{Code: code, StoreHistory: true, AllowStdin: true})
 	if err != nil {
 		t.Fatal(err)
@@ -102,8 +88,6 @@ func execute(t testing.TB, c *Client, code string, onMessage func(*Message)) out
 		if m.ParentHeader.MsgID != id {
 			continue
 		}
-		o.dropped.Messages += m.Dropped.Messages
-		o.dropped.Bytes += m.Dropped.Bytes
 		if onMessage != nil {
 			onMessage(m)
 		}
@@ -171,117 +155,4 @@ func TestEveryTransportAndKeyRunsCode(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestLargeOutputArrivesCompletely(t *testing.T) {
-	tier.Long(t)
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		c := ipcKernel(t, s, Options{})
-		o := execute(t, c, "for _ in range(20): print('x' * (1 << 20))", nil)
-		if n := strings.Count(o.stdout, "x"); n != 20<<20 || o.dropped.Messages != 0 {
-			t.Errorf("%d bytes arrived, %d messages were dropped", n, o.dropped.Messages)
-		}
-	})
-}
-
-func TestInputRequestIsAnswered(t *testing.T) {
-	tier.Long(t)
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		c := ipcKernel(t, s, Options{})
-		o := execute(t, c, "print(input('name? '), end='')", func(m *Message) {
-			if m.Header.MsgType == MsgInputRequest {
-				if err := c.Reply(t.Context(), m, MsgInputReply, InputReply{Value: "Ada"}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		if o.stdout != "Ada" {
-			t.Errorf("stdout = %q", o.stdout)
-		}
-	})
-}
-
-func TestInputRequestRightAfterDialArrives(t *testing.T) {
-	tier.Long(t)
-	for range 5 { // a request sent before stdin is connected would be lost
-		c := ipcKernel(t, stacks.Old(t), Options{})
-		execute(t, c, "input()", func(m *Message) {
-			if m.Header.MsgType == MsgInputRequest {
-				if err := c.Reply(t.Context(), m, MsgInputReply, InputReply{Value: ""}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-}
-
-func TestControlAnswersWhileCodeRuns(t *testing.T) {
-	tier.Long(t)
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		c := ipcKernel(t, s, Options{})
-		// ipykernel 7 ignores an interrupt between execute_input and the start of the code.
-		o := execute(t, c, "print('runs', flush=True)\nwhile True: pass", func(m *Message) {
-			if m.Header.MsgType != MsgStream {
-				return
-			}
-			if _, err := c.Request(t.Context(), Control, "interrupt_request", struct{}{}); err != nil {
-				t.Error(err)
-			}
-		})
-		if o.reply.Status != "error" || o.reply.EName != "KeyboardInterrupt" {
-			t.Errorf("reply = %+v", o.reply)
-		}
-	})
-}
-
-func TestOutputThatIsNotReceivedIsDroppedAndCounted(t *testing.T) {
-	tier.Long(t)
-	c := ipcKernel(t, stacks.Old(t), Options{QueueBytes: 64 << 10})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	// Request receives the reply, so nothing is received before everything was sent.
-	if _, err := c.Request(ctx, Shell, MsgExecuteRequest, ExecuteRequest{
-		Code: "for n in range(400):\n  print('y' * 1000, flush=True)\nimport time; time.sleep(.5)"}); err != nil {
-		t.Fatal(err)
-	}
-	bytes, idle := int64(0), false
-	var dropped Dropped
-	for !idle {
-		m, err := c.Receive(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dropped.Messages += m.Dropped.Messages
-		dropped.Bytes += m.Dropped.Bytes
-		switch m.Header.MsgType {
-		case MsgStream:
-			bytes += m.size
-		case MsgStatus:
-			var s Status
-			decode(t, m, &s)
-			idle = s.ExecutionState == "idle"
-		}
-	}
-	if dropped.Messages == 0 || dropped.Bytes+bytes < 400*1000 {
-		t.Errorf("dropped %+v, received %d bytes", dropped, bytes)
-	}
-}
-
-func TestDialEndsWithItsContext(t *testing.T) {
-	info, err := NewIPC(shortDir(t)) // no kernel listens there
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := Dial(ctx, info, Options{}); err == nil {
-		t.Fatal("dialled a kernel that does not exist")
-	}
-}
-
-func BenchmarkExecute(b *testing.B) {
-	c := ipcKernel(b, stacks.Old(b), Options{})
-	for b.Loop() {
-		execute(b, c, "1+1", nil)
-	}
 }

@@ -11,9 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -129,47 +127,6 @@ func receive(t *testing.T, c *Client) *Message {
 	return m
 }
 
-func TestDialOfAPeerThatIsNotAKernelReturnsWhy(t *testing.T) {
-	tier.Long(t)
-	reply := func(b []byte) func(string, net.Conn) {
-		return func(kind string, conn net.Conn) {
-			_, _ = conn.Write(b)
-			mute(kind, conn)
-		}
-	}
-	old, curve := greeting(), greeting()
-	old[10] = 2
-	copy(curve[12:], "CURVE")
-	refusal := append([]byte("\x05ERROR\x04"), "busy"...)
-	for name, c := range map[string]struct {
-		serve func(string, net.Conn)
-		want  string
-	}{
-		"mute":        {mute, "not connected"},
-		"http":        {reply([]byte("HTTP/1.1 400 Bad Request\r\n\r\n" + strings.Repeat(" ", 64))), "signature is wrong"},
-		"old version": {reply(old), "version 2"},
-		"mechanism":   {reply(curve), "CURVE"},
-		"hangs up":    {func(string, net.Conn) {}, "handshake"},
-		"refuses":     {reply(appendFrame(greeting(), flagCommand, refusal)), "busy"},
-		"wrong socket": {func(_ string, conn net.Conn) {
-			reply(appendFrame(greeting(), flagCommand, readyCommand("PUSH", "")))("", conn)
-		}, "PUSH"},
-		"no READY":      {reply(appendFrame(greeting(), 0, []byte("x"))), "instead of a command"},
-		"never answers": {broadcast(nil), "answers no kernel_info_request"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPeer(t, c.serve)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // to get as far as the case is
-			defer cancel()
-			_, err := Dial(ctx, p.info, Options{})
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("err = %v, want the deadline and %q", err, c.want)
-			}
-		})
-	}
-}
-
 func TestForgedMessageIsDroppedAndLoggedWithoutContent(t *testing.T) {
 	var info ConnectionInfo
 	ready := make(chan struct{})
@@ -192,26 +149,6 @@ func TestForgedMessageIsDroppedAndLoggedWithoutContent(t *testing.T) {
 func TestUnsignedMessageIsForgedIfThereIsAKey(t *testing.T) {
 	if _, err := parseMessage(IOPub, wireMessage{frames: streamFrames(t, "", "p", "x")}, signer("key")); !errors.Is(err, errForged) {
 		t.Errorf("err = %v", err)
-	}
-}
-
-func TestFramesAreReadByteByByte(t *testing.T) {
-	wire := append(stream(t, "", "p", "first"), stream(t, "", "p", strings.Repeat("é", 500))...)
-	p := newPeer(t, func(kind string, conn net.Conn) {
-		shakeAs(kind, conn)
-		for i := range wire {
-			if kind == "PUB" {
-				_, _ = conn.Write(wire[i : i+1])
-			}
-		}
-		mute(kind, conn)
-	})
-	p.info.Key = ""
-	c := p.open(t, Options{})
-	for _, want := range []int{len("first"), 1000} {
-		if m := receive(t, c); len(m.Header.MsgID) != want {
-			t.Errorf("received %q", m.Header.MsgID)
-		}
 	}
 }
 

@@ -2,13 +2,12 @@ package jupyter
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -18,35 +17,6 @@ import (
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
-
-func TestTheShareOfAllSocketsAtItsBound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		s := newShare(10, nil)
-		for _, c := range []struct {
-			n      int64
-			taken  bool
-			waited time.Duration // until now
-		}{
-			{11, false, 0}, {10, true, 0}, {1, false, shareTimeout}, {1, false, shareTimeout}, // the second one does not wait
-		} {
-			if taken := s.take(c.n); taken != c.taken || time.Since(began) != c.waited {
-				t.Errorf("%d of 10: %t after %v, want %t after %v", c.n, taken, time.Since(began), c.taken, c.waited)
-			}
-		}
-		s.give(10)
-		if !s.take(9) || !s.take(1) {
-			t.Error("what was given back can't be taken")
-		}
-		waiting := make(chan bool)
-		go func() { waiting <- s.take(4) }()
-		synctest.Wait()
-		s.give(9)
-		if !<-waiting || s.used != 5 {
-			t.Errorf("who waited got nothing, %d are in use", s.used)
-		}
-	})
-}
 
 // On a busy machine the memory of others comes back slowly. A message waits for it as long as some
 // does.
@@ -66,19 +36,13 @@ func TestAShareIsAwaitedWhileMemoryComesBack(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsForAShareAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		s := newShare(10, ctx.Done())
-		s.take(10)
-		waiting := make(chan bool)
-		go func() { waiting <- s.take(1) }()
-		synctest.Wait()
-		end()
-		if <-waiting {
-			t.Error("it got a share")
-		}
-	})
+// heldBytes is the memory that the process uses, without garbage: how much of that there
+// is depends on the load of the machine.
+func heldBytes() int64 {
+	runtime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
 }
 
 // announced is the head of a frame of size bytes.
@@ -138,11 +102,7 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 	close(goOn)
 	done := make(chan struct{})
 	go func() { written.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(2 * time.Minute):
-		t.Error("a socket is blocked")
-	}
+	within.Receive(t, "all sockets to be read", done)
 	const bound = frame + queue + 4*unshared
 	if grown := heldBytes() - before; grown > bound {
 		t.Errorf("it used %d MiB more, want at most %d", grown>>20, bound>>20)
@@ -160,34 +120,6 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.used == 0
 	})
-}
-
-// A connection that ends inside a message gives back what the message took.
-func TestATornMessageGivesItsShareBack(t *testing.T) {
-	pool := &framePool{share: newShare(4<<20, nil)}
-	wire := append(announced(flagMore, 3<<20), "and no more"...)
-	r := newFrameReader(bytes.NewReader(wire), 4<<20, pool, nil)
-	err := (&socket{pool: pool}).read(r)
-	if !errors.Is(err, io.ErrUnexpectedEOF) || pool.share.used != 0 {
-		t.Errorf("%v, %d bytes count as used", err, pool.share.used)
-	}
-}
-
-// A reply that arrives while its Request gives up gives back what it took.
-func TestAReplyThatNobodyAwaitsAnyMoreIsReleased(t *testing.T) {
-	pool := &framePool{share: newShare(10, nil)}
-	pool.take(5)
-	waiting := &calls{waiting: map[string]chan *Message{}}
-	reply := waiting.add("p")
-	if !waiting.handle(&Message{
-		Channel: Shell, Header: Header{MsgType: MsgExecuteReply}, ParentHeader: Header{MsgID: "p"}, frames: [][]byte{{}}, taken: 5, pool: pool,
-	}) {
-		t.Fatal("nobody waits")
-	}
-	waiting.remove("p", reply)
-	if pool.share.used != 0 {
-		t.Errorf("%d bytes count as used", pool.share.used)
-	}
 }
 
 // Small messages need more memory than their bytes: many frames, long headers, many parents.
@@ -223,78 +155,5 @@ func TestThousandsOfSmallMessagesTakeBoundedMemory(t *testing.T) {
 			}
 			runtime.KeepAlive(q)
 		})
-	}
-}
-
-func TestFramesAtTheirBoundAreHeld(t *testing.T) {
-	for _, count := range []int{maxFrames, maxFrames + 1} {
-		wire := appendMessage(nil, make([][]byte, count)...)
-		m, err := newFrameReader(bytes.NewReader(wire), 1<<20, &framePool{}, nil).message()
-		if err != nil || len(m.frames) != maxFrames || (m.excess != nil) != (count > maxFrames) {
-			t.Errorf("of %d frames, %d are held: %v", count, len(m.frames), err)
-		}
-	}
-}
-
-// Commands between messages are skipped, however many there are.
-func TestThousandsOfCommandsTakeNoMemory(t *testing.T) {
-	tier.Long(t)
-	command := appendFrame(nil, flagCommand, make([]byte, maxCommand))
-	wire := append(bytes.Repeat(command, 2000), stream(t, "", "p", "x")...)
-	r := newFrameReader(bytes.NewReader(wire), 1<<20, &framePool{}, nil)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	m, err := r.message()
-	runtime.ReadMemStats(&after)
-	if taken := after.TotalAlloc - before.TotalAlloc; err != nil || len(m.frames) == 0 || taken > 1<<20 {
-		t.Errorf("%v, %d frames, %d KiB were allocated", err, len(m.frames), taken>>10)
-	}
-	for size, want := range map[int]error{maxCommand: io.EOF, maxCommand + 1: errFrameTooLarge} {
-		r := newFrameReader(bytes.NewReader(appendFrame(nil, flagCommand, make([]byte, size))), 1<<20, &framePool{}, nil)
-		if _, err := r.message(); !errors.Is(err, want) {
-			t.Errorf("a command of %d bytes: %v, want %v", size, err, want)
-		}
-	}
-}
-
-// Replies have a bound of their own, because decoding copies them.
-func TestAReplyIsCutPastItsBound(t *testing.T) {
-	tier.Long(t)
-	content := len(wireOf(t, "", MsgExecuteReply, map[string]string{"x": ""}))
-	for _, over := range []bool{false, true} {
-		size := maxReply - content
-		if over {
-			size = maxReply
-		}
-		wire := wireOf(t, "", MsgExecuteReply, map[string]string{"x": strings.Repeat("x", size)})
-		p := newPeer(t, func(kind string, conn net.Conn) {
-			shakeAs(kind, conn)
-			if kind == "ROUTER" {
-				_, _ = conn.Write(wire)
-			}
-			mute(kind, conn)
-		})
-		p.info.Key = ""
-		m := receive(t, p.open(t, Options{}))
-		if (m.Cut > 0) != over {
-			t.Errorf("over the bound: %t, %d bytes are cut", over, m.Cut)
-		}
-	}
-}
-
-func TestDropsOfOddParentsAreNotRemembered(t *testing.T) {
-	q := newInbox(1, &framePool{}, slog.New(slog.DiscardHandler))
-	q.put(sized("1", "a", MsgStream, 10))
-	for n := range 3 * maxDropParents {
-		q.put(sized("odd", fmt.Sprintf("%0*d", maxDropParent+1, n), MsgStream, 10))
-	}
-	if len(q.dropped) != 0 {
-		t.Errorf("%d parents with an id past the bound are remembered", len(q.dropped))
-	}
-	for n := range 3 * maxDropParents {
-		q.put(sized("odd", fmt.Sprintf("%0*d", maxDropParent, n), MsgStream, 10))
-	}
-	if len(q.dropped) != maxDropParents {
-		t.Errorf("%d parents are remembered, want %d", len(q.dropped), maxDropParents)
 	}
 }
