@@ -19,7 +19,6 @@ type laptop struct {
 
 	mu    sync.RWMutex // held for writing while the relay is not running
 	host  *harness.Host
-	began harness.Process // the relay, before it was used
 	ended []*harness.Host
 }
 
@@ -37,10 +36,7 @@ func newLaptop(ctx context.Context, w *world, number int) (*laptop, error) {
 }
 
 func (l *laptop) start(ctx context.Context) (err error) {
-	if l.host, err = harness.StartHost(ctx, l.config); err != nil {
-		return err
-	}
-	l.began, err = harness.ProcessOf(l.host.PID())
+	l.host, err = harness.StartHost(ctx, l.config)
 	return err
 }
 

@@ -51,52 +51,6 @@ func (w *world) nothingLeft(relayKills int) error {
 	return nil
 }
 
-// recentLogs is how many event logs of runs that have ended the executor keeps open, for late
-// output; the executor's execution queue sets it.
-const recentLogs = 16
-
-// noDescriptors checks that the executor, which no relay uses any more, has no more connections
-// than at its first start, and no more files than the logs of its newest runs.
-func (w *world) noDescriptors() error {
-	now, err := harness.ProcessOf(w.executor.PID())
-	if err != nil {
-		return err
-	}
-	if now.Sockets > w.began.Sockets || now.Descriptors > w.began.Descriptors+recentLogs {
-		return fmt.Errorf("the executor has %d descriptors, %d of them sockets, without a relay; it had %d and %d at its start",
-			now.Descriptors, now.Sockets, w.began.Descriptors, w.began.Sockets)
-	}
-	return nil
-}
-
-// threadsMore is how many threads a relay may have more than at its start: Go keeps the threads that
-// once waited for a file at the same time.
-const threadsMore = 16
-
-// noRelayDescriptors checks that the relays, which no call uses and which reach no executor any more,
-// have no more connections and files than at their start.
-func (w *world) noRelayDescriptors() error {
-	for _, l := range w.laptops {
-		now, err := harness.ProcessOf(l.current().PID())
-		if err == nil {
-			err = grown(l.began, now)
-		}
-		if err != nil {
-			return fmt.Errorf("relay %d without a call: %w", l.number, err)
-		}
-	}
-	return nil
-}
-
-// grown returns an error if a relay has more now than it had when it began.
-func grown(began, now harness.Process) error {
-	if now.Sockets > began.Sockets || now.Descriptors > began.Descriptors || now.Threads > began.Threads+threadsMore || len(now.Children) > len(began.Children) {
-		return fmt.Errorf("it has %d descriptors, %d of them sockets, %d threads and %d children; it had %d, %d, %d and %d at its start; its open files are %q",
-			now.Descriptors, now.Sockets, now.Threads, len(now.Children), began.Descriptors, began.Sockets, began.Threads, len(began.Children), now.Files)
-	}
-	return nil
-}
-
 // noProcess checks that no process was started with, or works in, the folder.
 func noProcess(dir string) error {
 	pids, err := filepath.Glob("/proc/[0-9]*")

@@ -21,8 +21,6 @@ type suite struct {
 	world *world
 	model *model
 	tally *tally
-
-	statesLeft int // that faults excuse
 }
 
 func newSuite(o options, dir string, out io.Writer) *suite {
@@ -41,18 +39,8 @@ func (s *suite) run(ctx context.Context) (err error) {
 	for n := 1; err == nil && ctx.Err() == nil && time.Now().Before(end) && (s.steps == 0 || n <= s.steps); n++ {
 		err = s.step(ctx, plan(s.seed, n, s.laptops))
 	}
-	if err == nil {
-		err = s.endOldStates(ctx)
-	}
 	s.tally.print(s.out)
-	s.world.network.close() // and with it all connections of the relays
-	if err = errors.Join(err, ctx.Err()); err == nil {
-		err = eventually(ctx, s.world.noRelayDescriptors)
-	}
-	if err = errors.Join(err, s.world.closeRelays()); err == nil {
-		err = eventually(ctx, s.world.noDescriptors)
-	}
-	if err = errors.Join(err, s.world.close()); err != nil {
+	if err = errors.Join(err, ctx.Err(), s.world.closeRelays(), s.world.close()); err != nil {
 		return err
 	}
 	return eventually(ctx, func() error { return s.world.nothingLeft(s.tally.killsOf("relay")) })
@@ -91,7 +79,6 @@ func (s *suite) step(ctx context.Context, p step) error {
 		err = s.model.check(ctx, s, p.excuses())
 	}
 	s.tally.add("steps", 1)
-	s.statesLeft += p.mayLeaveStates()
 	fmt.Fprintf(s.out, "; %.1f s\n", time.Since(began).Seconds())
 	if err != nil {
 		return fmt.Errorf("seed %d, step %d: %w", s.seed, p.number, err)

@@ -2,8 +2,7 @@
 // Claude Code, Codex, Gemini CLI and OpenCode, which setup.sh has installed, with a model that
 // follows a script: it calls the relay's tools, and each request shows what the host made of the
 // answers. A proxy between host and relay records what the relay sent. The relay talks to a real
-// executor with a real kernel. The last part waits until an idle Claude Code is woken by the end
-// of a long run. The command prints a line for each check and a table at the end; the exit code
+// executor with a real kernel. The command prints a line for each check and a table at the end; the exit code
 // is 1 if a check failed. -only NAME does one part, -keep FOLDER keeps all that was recorded.
 //
 // It must reach nothing but loopback: where the system allows it, all programs run in a network
@@ -21,7 +20,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -62,9 +60,6 @@ var (
 // noLoopbackCode is the exit code of a worker that could not raise its loopback interface.
 const noLoopbackCode = 3
 
-// wakePart is the part that waits for a long run.
-const wakePart = "wake"
-
 func run(ctx context.Context) error {
 	only := flag.String("only", "", "the part to do: "+strings.Join(partNames(), ", ")+"; empty for all")
 	keep := flag.String("keep", "", "a `FOLDER` that keeps the requests of the hosts, their output and the relay's messages")
@@ -90,26 +85,16 @@ func partNames() []string {
 	for _, h := range hosts {
 		names = append(names, h.name)
 	}
-	return append(names, wakePart)
+	return names
 }
 
-// work does the parts. The one that waits long runs beside the others, on an executor of its own.
+// work does the parts.
 func work(ctx context.Context, dir, only, keep string) error {
 	l, err := newLab(ctx, dir, keep)
 	if err != nil {
 		return err
 	}
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	if only == "" || only == wakePart {
-		parts.Go(func() { l.report.must(l.wake(ctx)) })
-	}
-	parts.Go(func() {
-		if only != wakePart {
-			l.report.must(l.talks(ctx, only))
-		}
-	})
-	parts.Wait()
+	l.report.must(l.talks(ctx, only))
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
