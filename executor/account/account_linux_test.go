@@ -55,19 +55,11 @@ func TestOnlyUsersOtherThanRootAreFound(t *testing.T) {
 		t.Errorf("by its number it is %v, %v", byNumber, err)
 	}
 	for name, want := range map[string]string{
-		"root": "is root: name a user without rights", "0": "is root: name a user without rights",
-		"no-such-user": "there is no user \"no-such-user\" on this machine: create one, for example with `useradd",
-		"":             "there is no user", "nobody:nogroup": "there is no user", "-1": "there is no user",
+		"root": "is root", "0": "is root", "no-such-user": "there is no user", "nobody:nogroup": "there is no user", "-1": "there is no user",
 	} {
 		if u, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", name, u, err)
 		}
-	}
-	var found *User
-	var err error
-	nobody(t).Do(func() { found, err = Find("nobody") })
-	if err != nil {
-		t.Errorf("within Do: %v, %v", found, err)
 	}
 }
 
@@ -154,10 +146,6 @@ func TestOutputRunsAsTheUserAndIsBounded(t *testing.T) {
 		if err != nil || len(out) != maxOutput {
 			t.Errorf("as many as allowed: %d bytes, %v", len(out), err)
 		}
-		var exit *exec.ExitError
-		if _, err = user.Output(exec.Command("sh", "-c", "echo why >&2; exit 3")); !errors.As(err, &exit) || string(exit.Stderr) != "why\n" {
-			t.Errorf("a program that fails: %v", err)
-		}
 	}
 }
 
@@ -208,50 +196,12 @@ func TestAProgramThatIsAlwaysAnotherProcessEnds(t *testing.T) {
 	}
 }
 
-// leaderless is a program whose first thread ends, while another one sleeps.
-const leaderless = `
-import ctypes, platform, threading, time
-threading.Thread(target=time.sleep, args=(600,)).start()
-ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
-`
-
-// Linux shows such a process like one that has ended: its state is Z, and it has no command line.
-func TestAProcessWhoseFirstThreadHasEndedEnds(t *testing.T) {
-	tier.Long(t)
-	if !privileged.Run(t) {
-		return
-	}
-	u := nobody(t).For("instance")
-	cmd := exec.Command("python3", "-c", leaderless)
-	startMarked(t, u, cmd)
-	threads := func() int {
-		all, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "task"))
-		return len(all)
-	}
-	zombie := func() bool {
-		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "status"))
-		must(t, err)
-		return strings.Contains(string(status), "\nState:\tZ")
-	}
-	within.Until(t, "the first thread has ended", zombie)
-	if n := threads(); n != 2 {
-		t.Fatalf("it has %d threads, so this test shows nothing", n)
-	}
-	must(t, u.EndAll())
-	if n := threads(); n > 1 { // the first one remains until cmd.Wait
-		t.Errorf("%d of its threads live on", n-1)
-		must(t, cmd.Process.Kill())
-	}
-	_ = cmd.Wait()
-}
-
 // What looks like an end, but is none, must be killed or looked at again.
 func TestOnlyAZombieWithoutOtherThreadsIsOver(t *testing.T) {
 	for status, want := range map[string]bool{
 		"State:\tZ (zombie)\nThreads:\t1": true,
-		"State:\tZ (zombie)\nThreads:\t2": false, "State:\tZ (zombie)\nThreads:\t11": false, // its first thread has ended
+		"State:\tZ (zombie)\nThreads:\t2": false,                                         // its first thread has ended
 		"State:\tZ (zombie)\nThreads:\t0": false, "State:\tX (dead)\nThreads:\t0": false, // another thread may have taken its place
-		"State:\tD (disk sleep)\nThreads:\t1": false, "State:\tT (stopped)\nThreads:\t1": false, "State:\tI (idle)\nThreads:\t1": false,
 		"State:\tR (running)\nThreads:\t1": false, "": false,
 	} {
 		if got := isOver([]byte("Name:\tState:\\tZ\n" + status + "\n")); got != want {
@@ -266,7 +216,7 @@ func TestNothingIsStartedThatTheExecutorCouldNotFind(t *testing.T) {
 	if !privileged.Run(t) {
 		return
 	}
-	for _, option := range []string{"hidepid=0", "hidepid=1,gid=4242", "hidepid=2,gid=4242"} {
+	for _, option := range []string{"hidepid=0", "hidepid=2,gid=4242"} {
 		must(t, unix.Mount("proc", "/proc", "proc", 0, option)) // in this test's own namespace
 		for _, bounding := range []string{"--bounding-set=-sys_ptrace", "--bounding-set=-audit_read"} {
 			cmd := exec.Command("setpriv", "--inh-caps=-all", bounding, os.Args[0], "-test.run=^TestStartMarkedHelper$", "-test.v")
@@ -326,15 +276,5 @@ func TestOnlyMarkedProcessesEnd(t *testing.T) {
 		}
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
-	}
-}
-
-func TestMarksFitWhereGroupsAreFew(t *testing.T) {
-	if first := firstMark(0xffffffff); first < lowestMark || first > 1<<31-2 || first%2 != 0 {
-		t.Errorf("the mark is %d", first)
-	}
-	a, b := (&User{}).For("a").marks, (&User{}).For("b").marks
-	if a.kernel == a.script || a == b || a != (&User{}).For("a").marks {
-		t.Errorf("the marks are %v and %v", a, b)
 	}
 }

@@ -67,29 +67,6 @@ func TestPathsInTheUsersReachAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatAUserCanReadAndWriteIsTried(t *testing.T) {
-	tier.Long(t)
-	if !privileged.Run(t) {
-		return
-	}
-	u := nobody(t)
-	own := privileged.Folder(t, u.uid, u.gid)
-	closed := filepath.Join(own, "closed")
-	must(t, os.WriteFile(closed, nil, 0o600))
-	if u.CanRead(closed) || !u.CanRead(own) || u.CanRead(closed+"-missing") {
-		t.Error("what the user can read is wrong")
-	}
-	if err := u.CheckCanWrite(own); err != nil {
-		t.Error(err)
-	}
-	if err := u.CheckCanWrite(filepath.Dir(own)); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("a folder of root: %v", err)
-	}
-	if entries, err := os.ReadDir(own); err != nil || len(entries) != 1 {
-		t.Errorf("the check left %v, %v", entries, err)
-	}
-}
-
 // What code of the user leaves in a folder takes bounded time and memory to remove.
 func TestRemovalsAreBoundedAndFollowNoLink(t *testing.T) {
 	tier.Long(t)
@@ -104,9 +81,6 @@ func TestRemovalsAreBoundedAndFollowNoLink(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Join(victim, "a", "b"), 0o700))
 		must(t, os.WriteFile(precious, nil, 0o600))
 		must(t, os.Symlink(own, filepath.Join(victim, "a", "link")))
-		for i := range 600 { // more than one reading of a folder returns
-			must(t, os.WriteFile(filepath.Join(victim, strings.Repeat("n", i%200+1)+string(rune('a'+i/200))), nil, 0o600))
-		}
 	})
 	must(t, u.RemoveAll(victim))
 	if _, err := os.Lstat(victim); !errors.Is(err, os.ErrNotExist) {
@@ -126,14 +100,4 @@ func TestRemovalsAreBoundedAndFollowNoLink(t *testing.T) {
 	if err := u.RemoveAll(filepath.Join(filepath.Dir(own), "roots")); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("a file of root: %v", err)
 	}
-	left := 3
-	u.Do(func() { must(t, os.MkdirAll(filepath.Join(victim, "a"), 0o700)) })
-	u.Do(func() {
-		for _, name := range []string{"1", "2", "3", "4"} {
-			must(t, os.WriteFile(filepath.Join(victim, name), nil, 0o600))
-		}
-		if err := remove(victim, maxDepth, &left); !errors.Is(err, ErrTooMuch) {
-			t.Errorf("more entries than may be removed: %v", err)
-		}
-	})
 }

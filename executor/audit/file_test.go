@@ -83,8 +83,7 @@ func TestATornLastLineIsRemovedWhereverItWasCut(t *testing.T) {
 func TestAFileThatIsNoLogIsSetAsideUnchanged(t *testing.T) {
 	log := string(hostile("one").line())
 	for name, content := range map[string]string{
-		"text": "export PATH=/bin", "text with a newline": "export PATH=/bin\n", "zeros": strings.Repeat("\x00", 5000), "a log and zeros": log + strings.Repeat("\x00", 100),
-		"a log and another file": log + "PK\x03\x04", "newlines": "\n\n\n", "an endless line": log + `{"time":"` + strings.Repeat("x", 2*maxLine), "JSON": `{"a":1}` + "\n",
+		"text": "export PATH=/bin\n", "a log and zeros": log + strings.Repeat("\x00", 100), "an endless line": log + `{"time":"` + strings.Repeat("x", 2*maxLine),
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t)
@@ -109,10 +108,7 @@ func TestOnlyARegularFileOfThisUserIsOpened(t *testing.T) {
 			must(t, os.WriteFile(p+".target", nil, 0o600))
 			return os.Symlink(p+".target", p)
 		}, "symbolic link"},
-		"a dangling link":  {func(t *testing.T, p string) error { return os.Symlink("nowhere", p) }, "symbolic link"},
-		"a FIFO":           {func(t *testing.T, p string) error { return syscall.Mkfifo(p, 0o600) }, "regular file"},
-		"a folder":         {func(t *testing.T, p string) error { return os.Mkdir(p, 0o700) }, "regular file"},
-		"a missing folder": {func(t *testing.T, p string) error { return os.RemoveAll(filepath.Dir(p)) }, "no such file"},
+		"a FIFO": {func(t *testing.T, p string) error { return syscall.Mkfifo(p, 0o600) }, "regular file"},
 		"a second name": {func(t *testing.T, p string) error {
 			must(t, os.WriteFile(p+".other", nil, 0o600))
 			return os.Link(p+".other", p)

@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -43,16 +42,4 @@ func TestAConsoleThatIsReadLosesNothing(t *testing.T) {
 	if out.Len() != maxPending*len("line\n") {
 		t.Errorf("%d bytes were written", out.Len())
 	}
-}
-
-type brokenPty struct{}
-
-func (brokenPty) Write([]byte) (int, error) { return 0, errors.New("input/output error") }
-
-func TestABrokenConsoleIsNoError(t *testing.T) {
-	c := New(brokenPty{})
-	if _, err := c.Write([]byte("line\n")); err != nil {
-		t.Error(err)
-	}
-	c.Close()
 }

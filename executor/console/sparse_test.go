@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -43,19 +42,5 @@ func TestRepeatedMessagesAreLeftOutAndCounted(t *testing.T) {
 	}
 	if printed := warn(h, full); printed == "" || strings.Contains(printed, "left_out") {
 		t.Errorf("the next one: %q", printed)
-	}
-}
-
-// However many different messages there are, what is counted and shown is bounded.
-func TestDifferentMessagesAreBounded(t *testing.T) {
-	c := &repeats{of: map[string]*repeat{}}
-	shown := 0
-	for n := range 10_000 {
-		if ok, _ := c.count(fmt.Sprint("message ", n), time.Unix(1e9, 0)); ok {
-			shown++
-		}
-	}
-	if shown != maxMessages+maxRepeats || len(c.of) != maxMessages+1 {
-		t.Errorf("%d are shown, %d are counted", shown, len(c.of))
 	}
 }

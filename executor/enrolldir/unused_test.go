@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
@@ -118,20 +117,5 @@ func TestOnlyExecutorsThatNoRelayUsedAreEnded(t *testing.T) {
 			t.Errorf("the executor in %s ended: %v", e.folder, err)
 		default:
 		}
-	}
-}
-
-// An executor that does not end holds up nobody for longer than its time.
-func TestTheWaitForAnUnusedExecutorIsBounded(t *testing.T) {
-	temp := t.TempDir()
-	stuck := startExecutor(t, filepath.Join(temp, "colab-relay-enroll-a"))
-	if err := os.WriteFile(filepath.Join(stuck.folder, pidFile), []byte("rubbish"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	(&Dir{path: filepath.Join(temp, "colab-relay-enroll-own")}).EndUnused(ctx)
-	if ctx.Err() == nil || !held(stuck.folder) {
-		t.Errorf("%v", ctx.Err())
 	}
 }

@@ -5,36 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
-
-	"colabrelay/shared/bounded"
-	"colabrelay/shared/damage"
 )
 
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestTheInstanceIDIsMadeOncePerStateDir(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	var ids []string
-	for range 2 {
-		s, err := Open(dir)
-		must(t, err)
-		ids = append(ids, s.InstanceID())
-		s.Close()
-	}
-	other, err := Open(t.TempDir())
-	must(t, err)
-	defer other.Close()
-	if ids[0] != ids[1] || ids[0] == other.InstanceID() {
-		t.Fatalf("ids are %q, and %q in another dir", ids, other.InstanceID())
 	}
 }
 
@@ -51,18 +29,6 @@ func TestTheStateDirIsForItsUserOnly(t *testing.T) {
 			t.Errorf("%s has mode %v, want %v", path, info.Mode().Perm(), want)
 		}
 	}
-}
-
-func TestTheLockOfAProcessThatIsEndingIsAwaited(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := Open(dir)
-		must(t, err)
-		defer time.AfterFunc(lockTime/2, s.Close).Stop()
-		next, err := Open(dir)
-		must(t, err)
-		next.Close()
-	})
 }
 
 func TestTwoExecutorsNeverShareAStateDir(t *testing.T) {
@@ -83,35 +49,6 @@ func TestTwoExecutorsNeverShareAStateDir(t *testing.T) {
 	again, err := Open(dir)
 	must(t, err)
 	again.Close()
-}
-
-func TestADamagedInstanceFileIsKeptAndReported(t *testing.T) {
-	damage.Files{
-		Make: func(t testing.TB, dir string) {
-			s, err := Open(dir)
-			must(t, err)
-			s.Close()
-			s.instance.Born = time.Time{} // the damage is tried in copies of this folder
-			must(t, WriteJSON(s.Path(instanceFile), s.instance))
-			must(t, os.WriteFile(s.Path("kernel.json"), []byte("{}"), 0o600))
-		},
-		Use: func(t testing.TB, dir string) (found, said string) {
-			s, err := Open(dir)
-			must(t, err)
-			defer s.Close()
-			if s.Damage() != nil {
-				said = s.Damage().Error()
-			}
-			again, err := readInstance(s.Path("instance.json"))
-			must(t, err)
-			if s.InstanceID() == "" || again.InstanceID != s.InstanceID() {
-				t.Errorf("the id is %q, the file has %q", s.InstanceID(), again.InstanceID)
-			}
-			return s.InstanceID(), said
-		},
-		Damage:    []string{"instance.json"},
-		Rewritten: []string{"lock"},
-	}.Test(t)
 }
 
 // Executors of one VM's backup, clone or copied folder must not both run a repeated request.
@@ -148,26 +85,6 @@ func TestACopiedStateDirGetsANewInstanceID(t *testing.T) {
 	}
 	if ids[0] != s.InstanceID() || ids[1] == ids[0] || ids[2] != ids[1] {
 		t.Errorf("the id was %q; after the move it is %q, of the copy %q", s.InstanceID(), ids[0], ids[1:])
-	}
-}
-
-func TestAnInstanceFileOfAnEarlierReleaseIsKept(t *testing.T) {
-	dir := t.TempDir()
-	const id = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
-	must(t, os.WriteFile(filepath.Join(dir, "instance.json"), []byte(`{"instance_id":"`+id+`","created_at":"2026-01-02T03:04:05Z"}`), 0o600))
-	s, err := Open(dir)
-	must(t, err)
-	defer s.Close()
-	if s.InstanceID() != id || s.Copied() {
-		t.Errorf("instance is %+v", s.instance)
-	}
-}
-
-func TestAPipeAsTheLockIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	must(t, syscall.Mkfifo(filepath.Join(dir, "lock"), 0o600))
-	if _, err := Open(dir); !errors.Is(err, bounded.ErrNotFile) || !strings.Contains(err.Error(), "remove it") {
-		t.Errorf("Open gave %v", err)
 	}
 }
 
