@@ -1,17 +1,11 @@
 package journal
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
-
-	"github.com/google/uuid"
 
 	"colabrelay/shared/contract"
 )
@@ -84,71 +78,5 @@ func TestNoNumberIsUsedTwice(t *testing.T) {
 	numbers = append(numbers, putBlob(t, r, "a").Number)
 	if got := fmt.Sprint(numbers); got != "[1 2 3 4 5]" {
 		t.Errorf("numbers %s", got)
-	}
-}
-
-func TestBlobsAreBoundedInNumberAndBytes(t *testing.T) {
-	r := create(t, openIn(t, t.TempDir(), Limits{LogBytes: 10}), contract.Submit{RequestID: "r"})
-	putBlob(t, r, "x")
-	over := func(io.Writer) error { t.Error("a payload over the bound is written"); return nil }
-	if _, err := r.PutBlob(10, over); !errors.Is(err, errBlobsFull) {
-		t.Errorf("beyond the bound in bytes: %v", err)
-	}
-	next := r.blobs.path(contract.MaxBlobs - 1)
-	if err := os.Rename(r.blobs.path(1), next); err != nil {
-		t.Fatal(err)
-	}
-	r.blobs = openBlobs(r.dir, 10)
-	if got := putBlob(t, r, "y").Number; got != contract.MaxBlobs {
-		t.Errorf("the last number is %d", got)
-	}
-	if _, err := r.PutBlob(1, over); !errors.Is(err, errBlobsFull) {
-		t.Errorf("one blob too many: %v", err)
-	}
-}
-
-// Protocol 2 named the files by their SHA-256, and its references have no number.
-func TestFoldersOfEarlierReleasesStayReadable(t *testing.T) {
-	dir := t.TempDir()
-	j := openIn(t, dir, Limits{})
-	r := create(t, j, contract.Submit{RequestID: "r"})
-	sums := []string{strings.Repeat("ab", 32), strings.Repeat("1", 64)}
-	putBlob(t, r, "kept")
-	if err := os.Rename(r.blobs.path(1), filepath.Join(r.blobs.folder(), sums[0])); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(r.blobs.folder(), sums[1]), []byte("digits"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ref := json.RawMessage(`{"blob":{"sha256":"` + sums[0] + `","bytes":4}}`)
-	if err := r.Append(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": ref}}); err != nil {
-		t.Fatal(err)
-	}
-	r.Finish(contract.StatusSucceeded, "", 0)
-
-	again := openIn(t, dir, Limits{})
-	if x := read(t, again, r.ID); len(x.Events) != 1 || string(x.Events[0].Data["image/png"]) != string(ref) {
-		t.Errorf("read as %+v", x)
-	}
-	found, err := again.Find(r.ID)
-	if err != nil || found.blobs.size() != int64(len("kept"+"digits")) {
-		t.Errorf("its blobs have %d bytes, %v", found.blobs.size(), err)
-	}
-	for _, number := range []int{0, 1, 2} {
-		if _, err := again.Blob(r.ID, number); !errors.Is(err, ErrNoBlob) {
-			t.Errorf("blob %d: %v", number, err)
-		}
-	}
-}
-
-// A version 7 UUID tells when it was made.
-func TestExecutionIDsAreRandom(t *testing.T) {
-	j := openIn(t, t.TempDir(), Limits{})
-	for n := range 3 {
-		r := create(t, j, contract.Submit{RequestID: strconv.Itoa(n)})
-		if id, err := uuid.Parse(r.ID); err != nil || id.Version() != 4 {
-			t.Errorf("%s has version %d, %v", r.ID, id.Version(), err)
-		}
-		j.MakeSpare() // the next one
 	}
 }

@@ -1,15 +1,10 @@
 package journal
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/smalldisk"
-	"colabrelay/shared/tier"
 )
 
 func TestEventsThatAFullDiskDelaysAreWrittenLater(t *testing.T) {
@@ -39,48 +34,5 @@ func TestEventsThatAFullDiskDelaysAreWrittenLater(t *testing.T) {
 	x := read(t, openIn(t, dir, Limits{}), r.ID)
 	if len(x.Events) != 2 || x.Events[0].Text != "first\n" || x.Events[1].Text != "delayed\n" {
 		t.Errorf("events = %+v", x.Events)
-	}
-}
-
-func TestReserveIsBoundedAndUsedAgain(t *testing.T) {
-	tier.Long(t)
-	disk := smalldisk.Run(t, 12)
-	if disk == "" {
-		return
-	}
-	filler := filepath.Join(disk, "filler")
-	j := openIn(t, filepath.Join(disk, "executions"), Limits{})
-	run := func(n int) error {
-		r, err := j.Create(contract.Submit{RequestID: fmt.Sprint("n", n), Code: "pass"})
-		if err != nil {
-			return err
-		}
-		if err := r.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning }); err != nil {
-			return err
-		}
-		r.Finish(contract.StatusSucceeded, "", 0)
-		return nil
-	}
-	smalldisk.Fill(t, filler)
-	accepted := 0
-	var err error
-	for ; err == nil && accepted < 5000; accepted++ {
-		err = run(accepted)
-	}
-	if !errors.Is(err, ErrDiskFull) || accepted < 400 {
-		t.Errorf("after %d executions on a full disk: %v", accepted, err)
-	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	for j.NeedsFlush() {
-		j.Flush()
-	}
-	if j.reserve.used != 0 {
-		t.Errorf("%d bytes of the reserve are still used", j.reserve.used)
-	}
-	smalldisk.Fill(t, filler)
-	if err := run(accepted); err != nil {
-		t.Errorf("when the disk is full again: %v", err)
 	}
 }

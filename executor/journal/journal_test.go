@@ -3,15 +3,12 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/contract"
@@ -62,45 +59,6 @@ func read(t *testing.T, j *Journal, id string) contract.Execution {
 	return x
 }
 
-func TestForgottenRequestIDIsStillKnown(t *testing.T) {
-	const kept = 5
-	dir := t.TempDir()
-	j := openIn(t, dir, Limits{Kept: kept})
-	first := contract.Submit{RequestID: "the-first", Code: "n += 1\nprint('ran')"}
-	id := finished(t, j, first, "ran\n").ID
-	for n := range kept + 2 {
-		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "pass"}, "")
-	}
-	if _, err := os.Stat(filepath.Join(dir, id)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its folder: %v", err)
-	}
-	for when, j := range map[string]*Journal{"immediately": j, "after a restart": openIn(t, dir, Limits{Kept: kept})} {
-		if again, err := j.Submitted(first); err != nil || again != id {
-			t.Fatalf("%s: %q, %v; want %q", when, again, err, id)
-		}
-		other := first
-		other.Code = "n += 2"
-		if _, err := j.Submitted(other); !errors.Is(err, ErrConflict) {
-			t.Errorf("%s, other code: %v", when, err)
-		}
-		x := read(t, j, id)
-		if x.FinishedAt == nil || x.Reason == "" || len(x.Events) != 1 || x.Events[0].Bytes == 0 {
-			t.Errorf("%s: %+v", when, x)
-		}
-		want := contract.Execution{
-			ExecutionID: id, RequestID: first.RequestID, Status: contract.StatusSucceeded,
-			TimeoutSeconds: contract.DefaultTimeout.Seconds(), NextOffset: 1, End: true,
-			Events: []contract.Event{{Type: contract.EventGap, Events: 1}},
-		}
-		ignore := cmp.Options{
-			cmpopts.IgnoreFields(contract.Execution{}, "CreatedAt", "FinishedAt", "Reason"), cmpopts.IgnoreFields(contract.Event{}, "Bytes"),
-		}
-		if diff := cmp.Diff(want, x, ignore); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
-	}
-}
-
 func TestTheRelaysOwnExecutionsDisplaceOnlyEachOther(t *testing.T) {
 	j := openIn(t, t.TempDir(), Limits{Kept: 10, StateSize: 600_000})
 	users := finished(t, j, contract.Submit{RequestID: "user", Code: "1"}, strings.Repeat("x", 100_000))
@@ -116,28 +74,6 @@ func TestTheRelaysOwnExecutionsDisplaceOnlyEachOther(t *testing.T) {
 	for n := range 30 {
 		if _, err := j.Submitted(contract.Submit{RequestID: fmt.Sprint("own-", n), Code: "other", Unstored: true}); !errors.Is(err, ErrConflict) {
 			t.Errorf("own execution %d: %v", n, err)
-		}
-	}
-}
-
-// A request_id never changes its meaning, not even when the executor is killed.
-func TestTheSameRequestIDStoredAndUnstoredIsAConflict(t *testing.T) {
-	dir := t.TempDir()
-	j := openIn(t, dir, Limits{})
-	submits := []contract.Submit{{RequestID: "stored", Code: "1"}, {RequestID: "unstored", Code: "1", Unstored: true}}
-	ids := map[string]string{}
-	for _, s := range submits {
-		ids[s.RequestID] = create(t, j, s).ID
-	}
-	for when, j := range map[string]*Journal{"immediately": j, "after a kill": openIn(t, dir, Limits{})} {
-		for _, s := range submits {
-			if id, err := j.Submitted(s); err != nil || id != ids[s.RequestID] {
-				t.Errorf("%s, %s again: %q, %v", when, s.RequestID, id, err)
-			}
-			s.Unstored = !s.Unstored
-			if _, err := j.Submitted(s); !errors.Is(err, ErrConflict) {
-				t.Errorf("%s, %s reversed: %v", when, s.RequestID, err)
-			}
 		}
 	}
 }
