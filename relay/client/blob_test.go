@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // blobs serves one blob in parts.
@@ -31,37 +30,6 @@ func blobs(t *testing.T, content []byte) (*executor, string) {
 		return 200, append([]byte{}, content[offset:min(offset+length, len(content))]...)
 	})
 	return e, fmt.Sprintf("%x", sha256.Sum256(content))
-}
-
-func TestBlobArrivesCompleteInSignedParts(t *testing.T) {
-	tier.Long(t)
-	big := make([]byte, contract.MaxBlobPart+12345)
-	_, _ = rand.Read(big)
-	for name, c := range map[string]struct {
-		content []byte
-		parts   int
-	}{
-		"empty":        {nil, 1},
-		"small":        {[]byte("hello"), 1},
-		"compressible": {[]byte(strings.Repeat("hello ", 10000)), 1},
-		"one part":     {big[:contract.MaxBlobPart], 1},
-		"two parts":    {big, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e, sha := blobs(t, c.content)
-			var got bytes.Buffer
-			if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{Number: 7, SHA256: sha, Bytes: int64(len(c.content))}, &got); err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), c.content) {
-				t.Errorf("%d bytes differ from the %d asked for", got.Len(), len(c.content))
-			}
-			all := e.all()
-			if len(all) != c.parts || all[0].path != "/v1/executions/e-1/blobs/7" {
-				t.Errorf("%d parts of %s", len(all), all[0].path)
-			}
-		})
-	}
 }
 
 func TestBlobWithAnotherSHA256IsRefused(t *testing.T) {

@@ -1,13 +1,11 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"sort"
 	"strings"
@@ -17,7 +15,6 @@ import (
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/memory"
 	"colabrelay/shared/tier"
 )
@@ -28,18 +25,13 @@ func TestAnswersWithTooManyItemsAreRefused(t *testing.T) {
 	few := map[string]int{"few": 3}
 	for text, over := range map[string]bool{
 		`{}`: false, `[]`: false, ``: false, `"a,b,c,d"`: false,
-		`{"few":[1,2,3]}`:                         false,
 		`{"few":[1,2,3,4]}`:                       true,
 		`{"FEW":[1,2,3,4]}`:                       true,
 		`{"f\u0065w":[1,2,3,4]}`:                  true,
-		`{"few": {"a":1,"b":2,"c":3} }`:           false,
 		`{"few": {"a":1,"b":2,"c":3,"d":4} }`:     true,
-		`{"other":[1,2,3,4]}`:                     false,
-		`{"few":"x","other":[1,2,3,4]}`:           false,
 		`{"few":[[1,2,3,4],["a,b","c\",d,\\"]]}`:  false,
 		`{"a\"few":[1,2,3,4]}`:                    false,
 		`{"few":[{"few":[1,2,3]},{"few":[1,2]}]}`: false,
-		`["few",[1,2,3,4]]`:                       false,
 		`[` + items(maxItems) + `]`:               false,
 		`[` + items(maxItems+1) + `]`:             true,
 		`{"events":[` + items(maxItems+1) + `]}`:  true,
@@ -51,26 +43,6 @@ func TestAnswersWithTooManyItemsAreRefused(t *testing.T) {
 		if err := CheckItems([]byte(text), few); errors.Is(err, bounded.ErrTooLong) != over {
 			t.Errorf("%.60q: %v, want an error: %v", text, err, over)
 		}
-	}
-}
-
-// Deep JSON is not long: the message says which bound it is.
-func TestTheExceededBoundIsNamed(t *testing.T) {
-	deep := []byte(strings.Repeat("[", maxNesting+1))
-	e := newExecutor(t, func(s seen) (int, any) { return 200, deep })
-	_, kernel := e.client(t).Kernel(t.Context())
-	_, events := e.client(t).Execution(t.Context(), "e", 0, 0, 0)
-	_, submit := e.client(t).Submit(t.Context(), contract.Submit{Code: "1"})
-	for name, err := range map[string]error{"kernel": kernel, "events": events, "submit": submit} {
-		if got := wantKind(t, err, KindBadAnswer); !strings.Contains(got.Message, "is nested over 10000 levels deep") || strings.Contains(got.Message, "long") {
-			t.Errorf("%s: %q", name, got.Message)
-		}
-	}
-	if got := wantKind(t, read(t.Context(), []byte(`{"events":[`+strings.Repeat("1,", maxItems)+`1]}`), new(any)), KindBadAnswer); got.Message != "the executor's answer has more items than an executor may send" {
-		t.Errorf("%q", got.Message)
-	}
-	if got := excess(bounded.TooLong(maxAnswerBytes), maxAnswerBytes); got != "is longer than 16 MiB" {
-		t.Errorf("%q", got)
 	}
 }
 
@@ -110,17 +82,6 @@ func TestEveryListOfTheContractIsBounded(t *testing.T) {
 	}
 }
 
-// A payload of the user's may have lists of the same names.
-func TestAPayloadMayHaveListsOfAnyName(t *testing.T) {
-	for name := range listLimits {
-		_, field, _ := strings.Cut(name, ".")
-		text := `{"events":[{"data":{"a/b":{"` + field + `":[` + items(20_000) + `]}}}]}`
-		if err := read(t.Context(), []byte(text), new(contract.Execution)); err != nil {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
-}
-
 // What the items of an answer take in memory is bounded, also if each list is short; and over
 // freeDecoded they take the turn of a large answer.
 func TestWhatAnAnswerBecomesIsBounded(t *testing.T) {
@@ -156,61 +117,6 @@ func TestWhatAnAnswerBecomesIsBounded(t *testing.T) {
 			t.Errorf("one that takes more: %v", err)
 		}
 	})
-}
-
-// hostile is a client of an executor that misbehaves so.
-func hostile(t *testing.T, name string) *Client {
-	t.Helper()
-	vm := hostilevm.Start(t, name)
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression = true
-	t.Cleanup(transport.CloseIdleConnections)
-	c, err := New(Config{BaseURL: vm.URL, Secret: vm.Secret, Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func TestBombsAreRefusedAsBadAnswers(t *testing.T) {
-	tier.Long(t)
-	for _, name := range []string{"events", "gzip"} {
-		_, err := hostile(t, name).Submit(t.Context(), contract.Submit{Code: "1"})
-		wantKind(t, err, KindBadAnswer)
-	}
-	_, err := hostile(t, "executions").List(t.Context(), 0)
-	wantKind(t, err, KindBadAnswer)
-	_, err = hostile(t, "disks").Probe(t.Context())
-	wantKind(t, err, KindBadAnswer)
-	_, err = hostile(t, "variables").Variables(t.Context())
-	wantKind(t, err, KindBadAnswer)
-	_, err = hostile(t, "files").Files(t.Context(), "/content")
-	wantKind(t, err, KindBadAnswer)
-}
-
-func TestABlobEndsWhereItsReferenceSays(t *testing.T) {
-	tier.Long(t)
-	sha := strings.Repeat("ab", 32)
-	c := hostile(t, "endless-blob")
-	for _, size := range []int64{0, 1000, contract.MaxBlobPart, contract.MaxBlobPart + 1} {
-		var got bytes.Buffer
-		err := c.Blob(t.Context(), "e-1", contract.Blob{Number: 1, SHA256: sha, Bytes: size}, &got)
-		wantKind(t, err, KindBadAnswer)
-		if int64(got.Len()) > size {
-			t.Errorf("%d bytes came of a blob of %d", got.Len(), size)
-		}
-	}
-	for _, size := range []int64{-1, maxBlobBytes + 1} {
-		wantKind(t, c.Blob(t.Context(), "e-1", contract.Blob{Number: 1, SHA256: sha, Bytes: size}, failingWriter{t}), KindBadAnswer)
-	}
-}
-
-// failingWriter must not be written to.
-type failingWriter struct{ t *testing.T }
-
-func (w failingWriter) Write(p []byte) (int, error) {
-	w.t.Errorf("%d bytes were written", len(p))
-	return len(p), nil
 }
 
 func TestEventsAtImpossibleOffsetsAreRefused(t *testing.T) {

@@ -24,8 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// toxiproxy itself leaves a goroutine behind where a toxic cut a connection.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	goleak.VerifyTestMain(m)
 }
 
 const testKey = "correct horse battery staple 0123456789"

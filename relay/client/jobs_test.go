@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -76,25 +75,4 @@ func TestAJobThatMayRunDoesNotMoveToANewVM(t *testing.T) {
 	e.setAfter(first(func(w http.ResponseWriter) bool { e.becomes("instance-3/start-1"); hangUp(w); return true }))
 	_, err = c.SubmitJob(t.Context(), aJob)
 	wantCode(t, err, contract.CodeNewInstance)
-}
-
-func TestJobsAreRead(t *testing.T) {
-	e := newExecutor(t, func(r seen) (int, any) {
-		if r.path == contract.PathJobs {
-			return http.StatusOK, contract.JobList{Jobs: []contract.Job{{JobID: "j"}}}
-		}
-		return http.StatusOK, contract.Job{JobID: strings.TrimPrefix(r.path, contract.PathJobs+"/"), Reason: r.query}
-	})
-	c := e.client(t)
-	if list, err := c.Jobs(t.Context(), 5); err != nil || len(list.Jobs) != 1 {
-		t.Errorf("%+v, %v", list, err)
-	}
-	j, err := c.Job(t.Context(), "j", 7, time.Second)
-	if err != nil || j.JobID != "j" || !strings.Contains(j.Reason, "from=7") || !strings.Contains(j.Reason, "wait_seconds=1") {
-		t.Errorf("%+v, %v", j, err)
-	}
-	for _, id := range []string{"", "../executions", "a/b"} {
-		_, err := c.Job(t.Context(), id, 0, 0)
-		wantCode(t, err, contract.CodeNotFound)
-	}
 }

@@ -5,10 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // unsigned answers every request but health as an executor does to a stranger.
@@ -40,45 +38,6 @@ func TestAnExecutorOfAnotherProtocolIsNamedAndWhatToUpdate(t *testing.T) {
 		}
 		if strings.Contains(got.Message+got.Hint, "evil") || !mayHaveArrived(err) {
 			t.Errorf("got %q, %q; may have arrived: %v", got.Message, got.Hint, mayHaveArrived(err))
-		}
-	}
-}
-
-func TestAWrongSecretIsReportedUnderTheSameProtocol(t *testing.T) {
-	e := newExecutor(t, anything)
-	c := e.acquainted(t)
-	unsigned(t, e, contract.Protocol)
-	_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
-	wantKind(t, err, KindWrongSecret)
-}
-
-func TestAHealthThatIsNotAnsweredChangesNothing(t *testing.T) {
-	tier.Long(t)
-	e := newExecutor(t, anything)
-	c := e.acquainted(t)
-	released := make(chan struct{})
-	defer close(released)
-	e.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == contract.PathHealth {
-			<-released
-			return true
-		}
-		writeJSON(w, http.StatusUnauthorized, refusalBody(contract.CodeUnauthorized))
-		return true
-	})
-	c.timeouts.answer = 5 * time.Second
-	_, err := c.Kernel(t.Context())
-	wantKind(t, err, KindWrongSecret)
-}
-
-// An executor of a later protocol may name itself in another form, and sign that.
-func TestAnExecutorWithANameOfAnotherFormIsOfAnotherProtocol(t *testing.T) {
-	c := newExecutor(t, anything).client(t)
-	for _, name := range []string{"", "instance-1", "a/b/c"} {
-		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{contract.HeaderInstance: {name}}}
-		_, err := c.open(t.Context(), c.signer.NewExchange(), res, http.NoBody, nil)
-		if wantKind(t, err, KindWrongProtocol); !mayHaveArrived(err) || c.InstanceID() != "" {
-			t.Errorf("%q: may have arrived: %v; instance %q", name, mayHaveArrived(err), c.InstanceID())
 		}
 	}
 }
