@@ -47,26 +47,3 @@ func TestAFullDiskLeavesTheNotebook(t *testing.T) {
 	}
 	edit(t, f, add("2"))
 }
-
-func TestAFolderThatCannotBeWrittenLeavesTheNotebook(t *testing.T) {
-	tier.Long(t)
-	disk := smalldisk.Run(t, 2)
-	if disk == "" {
-		return
-	}
-	path := filepath.Join(disk, "n.ipynb")
-	writeFile(t, path, withCells(t, New(), "1").Bytes())
-	f, err := OpenFile(path, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Edit(t.Context(), "", add("2")); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "the notebook is not changed") {
-		t.Errorf("%v", err)
-	}
-	if got := sources(t, path); !slices.Equal(got, []string{"1"}) {
-		t.Errorf("%q", got)
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
@@ -42,26 +41,6 @@ func FuzzOutputs(f *testing.F) {
 		}
 		if lines := output.SplitLines(text); strings.Join(lines, "") != output.ValidText(text) {
 			t.Fatalf("%q has the lines %q", text, lines)
-		}
-	})
-}
-
-// FuzzForm reads any source as a cell with a form. Its title and parameters are parts of lines
-// of the source, and bounded.
-func FuzzForm(f *testing.F) {
-	f.Add("#@title Training { display-mode: \"form\" }\nlr = 0.1 #@param {type:\"number\"}\n")
-	f.Add("# @title\r\nname = 'a=b#c'#@param\nx == 1 #@param\n@param")
-	f.Add("#@title a" + strings.Repeat("é", 200) + "\xff{a}{b}\ngröße=\x1b[2J# @param")
-	f.Add(strings.Repeat("a=1#@param\n", maxParams+1))
-	f.Fuzz(func(t *testing.T, source string) {
-		title, params := form(source)
-		if len(title) > maxTitle || !utf8.ValidString(title) || strings.Contains(title, "\n") || title != strings.TrimSpace(title) || len(params) > maxParams {
-			t.Errorf("the title is %q, %d parameters", title, len(params))
-		}
-		for _, p := range params {
-			if p.Name == "" || strings.ContainsAny(p.Name, " \t=#") || strings.Contains(p.Value, "\n") || !strings.Contains(source, p.Name) || !strings.Contains(source, p.Value) {
-				t.Errorf("%q has the parameter %+v", source, p)
-			}
 		}
 	})
 }

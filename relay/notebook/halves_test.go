@@ -14,17 +14,12 @@ func TestAnEditKeepsHalvesOfSurrogatePairs(t *testing.T) {
 		edit   string // from the text that is shown
 		want   string // JSON; empty if it is refused
 	}{
-		"before it":           {`"a\ud800b = 1"`, "x\ufffdb = 1", `"x\ud800b = 1"`},
-		"after it":            {`"a\ud83db = 1"`, "a\ufffdb = 2", `"a\ud83db = 2"`},
-		"between two":         {`"\udfffa\ud800"`, "\ufffdb\ufffd", `"\udfffb\ud800"`},
-		"around it":           {`"a\ud800b"`, "x\ufffdy", ""},
-		"instead of it":       {`"a\ud800b"`, "acb", `"acb"`},
-		"a character like it": {`"a\ud800b"`, "a\uffdcb", `"a\uffdcb"`},
-		"its second byte":     {`"a\ud800"`, "a\uffff", `"a\uffff"`},
-		"a whole pair":        {`"a😀\ud800b"`, "x😀\ufffdb", `"x😀\ud800b"`},
-		"in one line of many": {`["a\n", "b\ud800c\n", "d"]`, "a\nx\ufffdc\nd", `["a\n", "x\ud800c\n", "d"]`},
-		"a line before":       {`["a\n", "b\ud800c\n", "d"]`, "x\nb\ufffdc\nd", `["x\n", "b\ud800c\n", "d"]`},
-		"more lines":          {`["a\ud800b"]`, "a\ufffd\nb", `["a\ud800\n","b"]`},
+		"before it":     {`"a\ud800b = 1"`, "x\ufffdb = 1", `"x\ud800b = 1"`},
+		"around it":     {`"a\ud800b"`, "x\ufffdy", ""},
+		"instead of it": {`"a\ud800b"`, "acb", `"acb"`},
+		"a whole pair":  {`"a😀\ud800b"`, "x😀\ufffdb", `"x😀\ud800b"`},
+		"a line before": {`["a\n", "b\ud800c\n", "d"]`, "x\nb\ufffdc\nd", `["x\n", "b\ud800c\n", "d"]`},
+		"more lines":    {`["a\ud800b"]`, "a\ufffd\nb", `["a\ud800\n","b"]`},
 	} {
 		d, err := Parse([]byte(`{"cells":[{"cell_type":"raw","metadata":{},"source":` + test.source + `}],"metadata":{},"nbformat":4,"nbformat_minor":4}`))
 		if err != nil {

@@ -38,13 +38,11 @@ func TestHandles(t *testing.T) {
 		d    *Document
 		want string
 	}{
-		"ids":             {named(t, 5, "id", "a", "b-_9Z"), "a b-_9Z"},
-		"bad ids":         {named(t, 5, "id", "a", "", "a", "a b", long), "a #1-8ff436de #2-1431b986 #3-b8478134 #4-b31bbd46"},
-		"ids before 4.5":  {named(t, 4, "id", "a"), "#0-bc3b5864"},
-		"Colab":           {named(t, 0, "metadata", "AbC-_1234567", "AbC-_1234567", ""), "AbC-_1234567 #1-8ff436de #2-1431b986"},
-		"Colab, 4.5":      {named(t, 5, "metadata", "AbC-_1234567"), "AbC-_1234567"},
-		"a later cell's":  {parsed(t, `{"nbformat": 4, "nbformat_minor": 5, "cells": [{"metadata": {"id": "a"}, "source": "x = 0"}, {"id": "a"}]}`), "#0-bc3b5864 a"},
-		"no text for ids": {parsed(t, `{"nbformat": 4, "nbformat_minor": 5, "cells": [{"id": 7, "source": "x = 0", "metadata": {"id": []}}]}`), "#0-bc3b5864"},
+		"ids":            {named(t, 5, "id", "a", "b-_9Z"), "a b-_9Z"},
+		"bad ids":        {named(t, 5, "id", "a", "", "a", "a b", long), "a #1-8ff436de #2-1431b986 #3-b8478134 #4-b31bbd46"},
+		"ids before 4.5": {named(t, 4, "id", "a"), "#0-bc3b5864"},
+		"Colab":          {named(t, 0, "metadata", "AbC-_1234567", "AbC-_1234567", ""), "AbC-_1234567 #1-8ff436de #2-1431b986"},
+		"a later cell's": {parsed(t, `{"nbformat": 4, "nbformat_minor": 5, "cells": [{"metadata": {"id": "a"}, "source": "x = 0"}, {"id": "a"}]}`), "#0-bc3b5864 a"},
 	} {
 		got := handles(test.d)
 		if strings.Join(got, " ") != test.want {
@@ -61,16 +59,10 @@ func TestHandles(t *testing.T) {
 func TestCellsThatAreNotFound(t *testing.T) {
 	d := named(t, 5, "id", "first-cell", "second-cell", "third", "")
 	for handle, nearest := range map[string][]string{
-		"":                        nil,
-		"frist-cell":              {"first-cell"},
-		"sec":                     {"second-cell"},
-		"x":                       nil,
-		strings.Repeat("x", 1000): nil,
-		"#9-00000000":             nil,
-		"#1":                      nil,
-		"#-1-00000000":            nil,
-		"#x-00000000":             nil,
-		"#":                       nil,
+		"":            nil,
+		"frist-cell":  {"first-cell"},
+		"sec":         {"second-cell"},
+		"#9-00000000": nil,
 	} {
 		_, err := d.Find(handle)
 		missing, ok := errors.AsType[*NoCellError](err)
@@ -102,16 +94,6 @@ func TestIDsAreRepaired(t *testing.T) {
 	if notes := d.RepairIDs(); notes != nil {
 		t.Errorf("repaired again: %q", notes)
 	}
-	many := named(t, 5, "id", make([]string, 100)...)
-	if notes := many.RepairIDs(); len(notes) != 1 || !strings.HasPrefix(notes[0], "100 cells ") || !strings.HasSuffix(notes[0], ", and 90 more.") || strings.Contains(notes[0], "cell 10 ") {
-		t.Errorf("%q", notes)
-	}
-	for id, fault := range map[string]string{"": "had no id", "a": "had the id of a cell above", "a b": "had an id that is not valid"} {
-		one := named(t, 5, "id", "a", id)
-		if notes := one.RepairIDs(); !reflect.DeepEqual(notes, []string{"Cell 1, counted from 0, " + fault + "; its id is " + handles(one)[1] + " now."}) {
-			t.Errorf("%q: %q", id, notes)
-		}
-	}
 	if notes := named(t, 4, "id", "", "a").RepairIDs(); notes != nil {
 		t.Errorf("before 4.5: %q", notes)
 	}
@@ -131,9 +113,5 @@ func TestUpgrade(t *testing.T) {
 	}
 	if notes, err := d.Upgrade(); notes != nil || err != nil {
 		t.Errorf("upgraded again: %q, %v", notes, err)
-	}
-	d = parsed(t, "{\n  \"nbformat\": 4,\n  \"cells\": []\n}")
-	if _, err := d.Upgrade(); err != nil || string(d.Bytes()) != "{\n  \"nbformat\": 4,\n  \"nbformat_minor\": 5,\n  \"cells\": []\n}" {
-		t.Errorf("%s", d.Bytes())
 	}
 }

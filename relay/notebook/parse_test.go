@@ -2,14 +2,11 @@ package notebook
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/bounded"
-	"colabrelay/shared/tier"
 )
 
 func TestTheCellsOfANotebook(t *testing.T) {
@@ -37,13 +34,6 @@ func TestTheCellsOfANotebook(t *testing.T) {
 	}
 }
 
-func TestTagsHaveABound(t *testing.T) {
-	d := parsed(t, `{"nbformat": 4, "cells": [{"metadata": {"tags": ["a"`+strings.Repeat(`, "b"`, maxTags)+`]}}]}`)
-	if tags := d.Cell(0).Tags; len(tags) != maxTags || tags[0] != "a" {
-		t.Errorf("%d tags", len(tags))
-	}
-}
-
 // Python takes the last of two equal keys, and so does an edit.
 func TestOfEqualKeysTheLastCounts(t *testing.T) {
 	d := parsed(t, `{"nbformat": 3, "nbformat": 4, "cells": [{}], "cells": [{"source": "a", "cell_type": "raw", "source": "b", "cell_type": "code", "outputs": [1], "outputs": []}]}`)
@@ -63,15 +53,10 @@ func TestFormsOfColab(t *testing.T) {
 	for source, want := range map[string]Cell{
 		"#@title Train { display-mode: \"form\" }\nx = 1": {Title: "Train"},
 		"x = 1\n  # @title  A {b} c\n#@title second":      {Title: "A {b} c"},
-		"#@titles":                  {},
-		"# " + "@title " + "ü" + "": {Title: "ü"},
+		"#@titles": {},
 		"rate = 0.1 #@param {type:\"number\"}\nname = \"a # b\"  # @param [\"a\", \"b\"]\nx == 1 #@param\ny = 2 # param": {
 			Params: []Param{{"rate", "0.1"}, {"name", `"a # b"`}}},
-		strings.Repeat("a=1#@param\n", maxParams+1):           {Params: slices.Repeat([]Param{{"a", "1"}}, maxParams)},
-		"#@title T\n  größe = [1,\n 2] #@param\nz=3#@param":   {Title: "T", Params: []Param{{"z", "3"}}},
-		"#@title " + strings.Repeat("ü", maxTitle):            {Title: strings.Repeat("ü", maxTitle/2)},
-		"#@title " + strings.Repeat("{", maxTitleLine+1):      {Title: strings.Repeat("{", maxTitle)},
-		"#@title A" + strings.Repeat(" ", maxTitleLine) + "{": {Title: "A"},
+		"#@title T\n  größe = [1,\n 2] #@param\nz=3#@param": {Title: "T", Params: []Param{{"z", "3"}}},
 	} {
 		if title, params := form(source); title != want.Title || !reflect.DeepEqual(params, want.Params) {
 			t.Errorf("%q: %q, %q", source, title, params)
@@ -84,16 +69,10 @@ func TestTheLanguageOfANotebook(t *testing.T) {
 		language string
 		isPython bool
 	}{
-		`{}`:                                  {"python", true},
-		`{"kernelspec": {"name": "python3"}}`: {"python", true},
-		`{"kernelspec": {"name": "my-env", "language": "python"}}`:               {"python", true},
-		`{"kernelspec": {"name": "ir", "display_name": "R"}}`:                    {"ir", false},
-		`{"kernelspec": {"name": "julia-1.11"}}`:                                 {"julia-1.11", false},
-		`{"kernelspec": {"language": "R"}}`:                                      {"R", false},
-		`{"language_info": {"name": "R"}, "kernelspec": 7}`:                      {"R", false},
-		`{"language_info": {"name": 7}}`:                                         {"python", true},
-		`{"kernelspec": {"language": "` + strings.Repeat("x", 2*maxName) + `"}}`: {strings.Repeat("x", maxName), false},
-		`[]`: {"python", true},
+		`{}`: {"python", true},
+		`{"kernelspec": {"name": "ir", "display_name": "R"}}`: {"ir", false},
+		`{"language_info": {"name": "R"}, "kernelspec": 7}`:   {"R", false},
+		`{"language_info": {"name": 7}}`:                      {"python", true},
 	} {
 		d := parsed(t, `{"nbformat": 4, "cells": [], "metadata": `+metadata+`}`)
 		if d.Language() != want.language || d.IsPython() != want.isPython {
@@ -107,34 +86,18 @@ func TestWhatIsNoNotebook(t *testing.T) {
 		err  error
 		text string
 	}{
-		"":                                         {ErrNotNotebook, "it ends too early"},
-		"print(1)":                                 {ErrNotNotebook, "at byte 0, in line 1"},
-		"{\"nbformat\": 4,\n<<<<<<< HEAD\n":        {ErrNotNotebook, "line 2 is a conflict marker of git"},
-		"[]":                                       {ErrNotNotebook, "'{'"},
-		"{}":                                       {ErrNotNotebook, "no format version"},
-		"{\n\n\"a\" 1}":                            {ErrNotNotebook, "a colon is missing at byte 7, in line 3"},
-		`{"nbformat": 4}`:                          {ErrNotNotebook, "no list of cells"},
-		`{"nbformat": 4, "cells": []`:              {ErrNotNotebook, "it ends too early"},
-		`{"nbformat": 4, "cells": []} x`:           {ErrNotNotebook, "something follows"},
-		`{"nbformat": "4", "cells": []}`:           {ErrNotNotebook, "no format version"},
-		`{"nbformat": 4, "cells": {}}`:             {ErrNotNotebook, "'['"},
-		`{"nbformat": 4, "cells": [1]}`:            {ErrNotNotebook, "'{'"},
-		`{"nbformat": 4, "cells": [{},]}`:          {ErrNotNotebook, "'{'"},
-		`{"nbformat": 4, "cells": [{}], }`:         {ErrNotNotebook, "a key is missing"},
-		`{"nbformat": 5, "cells": []}`:             {ErrOldFormat, "newer than this program"},
-		`{"nbformat": 3, "worksheets": [{}]}`:      {ErrOldFormat, "open the notebook in Jupyter or Colab and save it"},
-		`{"nbformat": 4, "cells": [{"source":7}]}`: {ErrNotNotebook, "source is not text"},
-		`{"nbformat": 4, "cells": [{"source":["a", 7]}]}`:   {ErrNotNotebook, "source is not text"},
+		"print(1)":                                          {ErrNotNotebook, "at byte 0, in line 1"},
+		"{\"nbformat\": 4,\n<<<<<<< HEAD\n":                 {ErrNotNotebook, "line 2 is a conflict marker of git"},
+		"{}":                                                {ErrNotNotebook, "no format version"},
+		`{"nbformat": 4, "cells": []`:                       {ErrNotNotebook, "it ends too early"},
+		`{"nbformat": 4, "cells": []} x`:                    {ErrNotNotebook, "something follows"},
+		`{"nbformat": 4, "cells": [{},]}`:                   {ErrNotNotebook, "'{'"},
+		`{"nbformat": 5, "cells": []}`:                      {ErrOldFormat, "newer than this program"},
+		`{"nbformat": 3, "worksheets": [{}]}`:               {ErrOldFormat, "open the notebook in Jupyter or Colab and save it"},
+		`{"nbformat": 4, "cells": [{"source":7}]}`:          {ErrNotNotebook, "source is not text"},
 		"{\"nbformat\": 4, \"cells\": [], \"a\": \"\n\"}":   {ErrNotNotebook, "a control character"},
-		`{"nbformat": 4, "cells": [], "a": "\x"}`:           {ErrNotNotebook, "a backslash"},
 		`{"nbformat": 4, "cells": [], "a": "\u12g4"}`:       {ErrNotNotebook, "a backslash"},
-		`{"nbformat": 4, "cells": [], "a": "\u12`:           {ErrNotNotebook, "too early"},
-		`{"nbformat": 4, "cells": [], "a": "\`:              {ErrNotNotebook, "too early"},
 		`{"nbformat": 4, "cells": [], "a": 01}`:             {ErrNotNotebook, "a number"},
-		`{"nbformat": 4, "cells": [], "a": 1.}`:             {ErrNotNotebook, "a number"},
-		`{"nbformat": 4, "cells": [], "a": 1e+}`:            {ErrNotNotebook, "a number"},
-		`{"nbformat": 4, "cells": [], "a": -}`:              {ErrNotNotebook, "a number"},
-		`{"nbformat": 4, "cells": [], "a": nul}`:            {ErrNotNotebook, "a value"},
 		"{\"nbformat\": 4, \"cells\": [], \"a\": \"\xff\"}": {ErrNotNotebook, "UTF-8"},
 	} {
 		if d, err := Parse([]byte(file)); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) || d != nil {
@@ -144,30 +107,19 @@ func TestWhatIsNoNotebook(t *testing.T) {
 }
 
 func TestANotebookHasBounds(t *testing.T) {
-	tier.Long(t)
 	cells := func(n int, source string) string {
 		return `{"nbformat":4,"cells":[` + strings.TrimSuffix(strings.Repeat(`{"cell_type":"code","source":`+source+`},`, n), ",") + `]}`
 	}
 	repeat := func(n int, text string) string { return strings.Repeat(text, n) }
-	keys := func(n int) (text string) {
-		for i := range n {
-			text += fmt.Sprintf(`"%d":1,`, i)
-		}
-		return text
-	}
 	const small = 1000
 	for name, test := range map[string]struct {
 		fits, over string
 		err        error
 	}{
-		"bytes":              {cells(0, "") + repeat(small-len(cells(0, "")), " "), cells(0, "") + repeat(small-len(cells(0, ""))+1, " "), bounded.ErrTooLong},
-		"cells":              {cells(MaxCells, `""`), cells(MaxCells+1, `""`), bounded.ErrTooLong},
-		"source":             {cells(2, `"`+repeat(MaxSourceBytes, "x")+`"`), cells(1, `"`+repeat(MaxSourceBytes+1, "x")+`"`), bounded.ErrTooLong},
-		"escapes":            {cells(1, `["`+repeat(MaxSourceBytes-1, `\n`)+`", "\u0041"]`), cells(1, `["`+repeat(MaxSourceBytes, `\n`)+`", "a"]`), bounded.ErrTooLong},
-		"lines":              {cells(1, `[""`+repeat(MaxSourceBytes-1, `,""`)+`]`), cells(1, `[""`+repeat(MaxSourceBytes, `,""`)+`]`), bounded.ErrTooLong},
-		"nesting":            {cells(1, `"", "a":`+repeat(maxNesting-3, "[")+repeat(maxNesting-3, "]")), cells(1, `"", "a":`+repeat(maxNesting-2, "[")+repeat(maxNesting-2, "]")), ErrNotNotebook},
-		"keys of a cell":     {cells(1, `"",`+keys(maxKeys-3)+`"b":1`), cells(1, `"",`+keys(maxKeys-2)+`"b":1`), ErrNotNotebook},
-		"keys of a notebook": {`{` + keys(maxKeys-2) + cells(0, "")[1:], `{` + keys(maxKeys-1) + cells(0, "")[1:], ErrNotNotebook},
+		"bytes":   {cells(0, "") + repeat(small-len(cells(0, "")), " "), cells(0, "") + repeat(small-len(cells(0, ""))+1, " "), bounded.ErrTooLong},
+		"cells":   {cells(MaxCells, `""`), cells(MaxCells+1, `""`), bounded.ErrTooLong},
+		"source":  {cells(2, `"`+repeat(MaxSourceBytes, "x")+`"`), cells(1, `"`+repeat(MaxSourceBytes+1, "x")+`"`), bounded.ErrTooLong},
+		"nesting": {cells(1, `"", "a":`+repeat(maxNesting-3, "[")+repeat(maxNesting-3, "]")), cells(1, `"", "a":`+repeat(maxNesting-2, "[")+repeat(maxNesting-2, "]")), ErrNotNotebook},
 	} {
 		most := MaxBytes
 		if name == "bytes" {
