@@ -14,10 +14,8 @@ import (
 	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
 
 func digestOf(data string) string {
@@ -32,94 +30,7 @@ func brief(name string) Options {
 	return o
 }
 
-// saveUntilDone repeats a call until it is done, as an agent does, and counts the calls.
-func (v *vm) saveUntilDone(dir string, o func() Options) (Saved, int) {
-	v.t.Helper()
-	for calls := 1; calls < 2000; calls++ {
-		s, err := Save(v.t.Context(), v.client, dir, o())
-		must(v.t, err)
-		if s.Done() {
-			return s, calls
-		}
-	}
-	v.t.Fatal("the save never ends")
-	return Saved{}, 0
-}
-
-func TestSaveContinuesFromCallToCall(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
-	v.run("x = [1]\ndata = bytes(range(256)) * 200_000")
-	slow := func() Options {
-		o := options("n")
-		o.Until = time.Now().Add(100 * time.Millisecond)
-		return o
-	}
-	saved, calls := v.saveUntilDone(dir, slow)
-	if calls < 2 {
-		t.Errorf("%d calls", calls)
-	}
-	list, err := v.client.List(t.Context(), 0)
-	must(t, err)
-	saves := 0
-	for _, e := range list.Executions {
-		if strings.HasPrefix(e.CodePreview, "# colab-relay: save state") {
-			saves++
-		}
-	}
-	if saves != 1 {
-		t.Errorf("%d executions saved", saves)
-	}
-	v.forget()
-	for calls = 1; ; calls++ {
-		r, err := Restore(t.Context(), v.client, dir, slow())
-		must(t, err)
-		if r.Done() {
-			break
-		}
-		if calls > 2000 {
-			t.Fatal("the save never ends")
-		}
-	}
-	if got := v.run("print(x, len(data))"); got != "[1] 51200000\n" || calls < 2 {
-		t.Errorf("%s after %d calls", got, calls)
-	}
-	wantNothingLeft(t, v, dir, "n")
-	if saved.Manifest.VariableCount != 2 {
-		t.Errorf("%+v", saved.Manifest)
-	}
-}
-
-func TestVariableThatTakesForeverIsReported(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		t.Parallel()
-		v, dir := borrowVM(t, s), t.TempDir()
-		v.run("a = 1\nclass Endless:\n  def __reduce__(self):\n    while True: pass\nendless = Endless()\nz = 1")
-		var saved Saved
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		must(t, harness.Poll(ctx, func() (bool, error) {
-			var err error
-			saved, err = Save(ctx, v.client, dir, brief("n"))
-			return saved.At.Of > 0, err
-		}))
-		if want := (At{"endless", 3, 4}); saved.At != want || saved.Phase != PhaseCollecting {
-			t.Errorf("%+v", saved.Progress)
-		}
-		_, err := v.client.Interrupt(t.Context(), saved.Execution.ExecutionID)
-		must(t, err)
-		var run *kernelcall.EndedError
-		if _, err := Save(t.Context(), v.client, dir, options("n")); !errors.As(err, &run) {
-			t.Errorf("%v", err)
-		}
-	})
-}
-
 func TestWaitingForOtherCodeIsReported(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 1")
@@ -196,7 +107,6 @@ func dying(t *testing.T, done int64) (context.Context, Options) {
 }
 
 func TestKernelThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 'good'")
@@ -214,71 +124,7 @@ func TestKernelThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
 	v.save(dir, "n") // the failed save must not prevent another one
 }
 
-func TestExecutorThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
-	v.run("x = 'good'")
-	v.save(dir, "n")
-	v.run("import threading\nclass Waits:\n  def __reduce__(self):\n    open('waiting', 'w').close()\n    threading.Event().wait(120)\nwaits = Waits()")
-	s, err := Save(t.Context(), v.client, dir, brief("n"))
-	must(t, err)
-	if s.Done() {
-		t.Fatal("done")
-	}
-	awaitFile(t, filepath.Join(v.dir, "waiting"))
-	v.exec.Kill()
-	v.start()
-	_, err = Save(t.Context(), v.client, dir, options("n"))
-	var run *kernelcall.EndedError
-	if !errors.As(err, &run) || run.Last.Status != contract.StatusLost {
-		t.Fatalf("%v", err)
-	}
-	v.restore(dir, "n")
-	if got := v.run("print(x)"); got != "good\n" {
-		t.Errorf("x is %s", got)
-	}
-}
-
-func awaitFile(t *testing.T, path string) {
-	t.Helper()
-	within.Until(t, path+" exists", func() bool { _, err := os.Stat(path); return err == nil })
-}
-
-func TestInterruptedRestoreChangesNothing(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
-	v.run("import os, threading\nclass Waits:\n  def __setstate__(self, state):\n    if not os.path.exists('armed'): return # the trial at the save\n    open('waiting', 'w').close()\n    threading.Event().wait(120)\nw = Waits()\nw.x = 1\nx, a = 'saved', 'saved'")
-	v.save(dir, "n")
-	v.run("x, old = 'now', a\ndel a\nopen('armed', 'w').close()")
-	var r Restored
-	for calls := 0; r.Phase != PhaseLoading; calls++ {
-		o := options("n")
-		o.Until = time.Now().Add(500 * time.Millisecond)
-		var err error
-		r, err = Restore(t.Context(), v.client, dir, o)
-		must(t, err)
-		if calls > 50 {
-			t.Fatalf("%+v", r.Progress)
-		}
-	}
-	awaitFile(t, filepath.Join(v.dir, "waiting"))
-	_, err := v.client.Interrupt(t.Context(), r.Execution.ExecutionID)
-	must(t, err)
-	_, err = Restore(t.Context(), v.client, dir, options("n"))
-	var run *kernelcall.EndedError
-	if !errors.As(err, &run) || run.Last.Error == nil || run.Last.Error.EName != "KeyboardInterrupt" {
-		t.Fatalf("%v", err)
-	}
-	if got := v.run("print(x, 'a' in globals(), old)"); got != "now False saved\n" {
-		t.Errorf("left %s", got)
-	}
-	wantNothingLeft(t, v, dir, "n")
-}
-
 func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	first, second, dir := borrowVM(t, stacks.Old(t)), borrowVM(t, stacks.Old(t)), t.TempDir()
 	first.run("x = 'first'")
@@ -310,8 +156,6 @@ func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
 	if len(s.Warnings) != 1 || s.Execution.RequestID == p.Work.RequestID {
 		t.Errorf("%q, %+v", s.Warnings, s.Execution)
 	}
-	must(t, os.WriteFile(file, []byte("{"), 0o600))
-	second.save(dir, "n")
 	second.restore(dir, "n")
 	if got := second.run("print(x)"); got != "later\n" {
 		t.Errorf("x is %s", got)
@@ -319,7 +163,6 @@ func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
 }
 
 func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	marker := filepath.Join(v.dir, "payload ran")
@@ -361,21 +204,5 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	v.restore(dir, "n")
 	if _, err := os.Stat(marker); err != nil {
 		t.Error("a state with the right digest was not loaded")
-	}
-}
-
-func TestRemoveDeletesOnlyFoldersOfStates(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	v := borrowVM(t, stacks.Old(t))
-	j := &job{c: v.client, o: options("n")}
-	for _, name := range []string{"precious", "temp/precious", "temp/colab-relay-state-x/sub", "colab-relay-state-y", "temp/colab-relay-state-x/../../precious2"} {
-		path := filepath.Join(v.dir, name)
-		must(t, os.MkdirAll(path, 0o700))
-		j.removeRemote(t.Context(), v.dir+"/"+name+"/"+dataFile)
-		v.run("pass")
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("%q was deleted", name)
-		}
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"testing"
 
 	"colabrelay/shared/damage"
-	"colabrelay/shared/tier"
 )
 
 func TestADamagedVersionIsReportedStaysAndIsNeverChosen(t *testing.T) {
-	tier.Long(t)
 	damage.Files{
 		Make: func(t testing.TB, dir string) {
 			writeVersion(t, dir, "n", 1, "older data")

@@ -3,14 +3,11 @@ package kernelstate
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/memorydir"
 )
 
 // FuzzReports reads any text as what the kernel displays during an operation. A report that is
@@ -76,32 +73,4 @@ func checkLists(t *testing.T, lengths map[string]int) {
 			t.Errorf("%d %s were accepted", n, name)
 		}
 	}
-}
-
-// FuzzPending reads any file as unfinished work. Work that is read has an execution to find,
-// and is the same after it was stored.
-func FuzzPending(f *testing.F) {
-	f.Add([]byte(`{"schema":1,"phase":"fetching","runtime":"r","instance_id":"i","work":{"request_id":"q","execution_id":"e"},"remote":"/tmp/colab-relay-state-a/data.state","manifest":{"schema":1,"bytes":3}}`))
-	f.Add([]byte(`{"schema":1,"work":{"request_id":""}}`))
-	f.Add([]byte(`{"schema":1,"work":{"request_id":"q"},"manifest":null,"touched":"2026-11-22T00:00:00+23:59"}`))
-	f.Add([]byte(`{"schema":2,"work":{"request_id":"q"}}`))
-	f.Add([]byte("null"))
-	j := &job{folder: memorydir.New(f)}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		must(t, os.WriteFile(filepath.Join(j.folder, savingFile), text, 0o600))
-		p, ok := j.readPending(savingFile)
-		if !ok {
-			return
-		}
-		if p.Schema != schema || p.Work.RequestID == "" {
-			t.Fatalf("%q is %+v", text, p)
-		}
-		must(t, writeJSON(filepath.Join(j.folder, restoringFile), &p))
-		again, ok := j.readPending(restoringFile)
-		first, firstErr := json.Marshal(p)
-		second, secondErr := json.Marshal(again)
-		if err := errors.Join(firstErr, secondErr); !ok || err != nil || string(first) != string(second) {
-			t.Errorf("%s is stored as %s, %v", first, second, err)
-		}
-	})
 }

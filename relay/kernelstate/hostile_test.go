@@ -30,7 +30,7 @@ func TestUntrustedReportDownloadsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			s, err := Save(t.Context(), c, dir, Options{Name: "s", Until: time.Now().Add(10 * time.Second)})
+			s, err := Save(t.Context(), c, dir, Options{Name: "s", Until: time.Now().Add(time.Minute)})
 			if err == nil || want != nil && !errors.Is(err, want) {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -54,9 +54,8 @@ func TestOnlyPathsOfStatesAreAccepted(t *testing.T) {
 	t.Parallel()
 	for place, good := range map[string]bool{
 		hostilevm.StatePath: true, "/var/tmp/colab-relay-state-ab12-xyz/data.state": true,
-		"": false, "/": false, "data.state": false, "/data.state": false, "/tmp/data.state": false,
-		"/tmp/colab-relay-state-/data.state": false, "/tmp/colab-relay-state-x": false, "/tmp/colab-relay-state-x/sub/data.state": false,
-		"/tmp/colab-relay-state-x/data.state/": false, "/tmp//colab-relay-state-x/data.state": false, "tmp/colab-relay-state-x/data.state": false,
+		"": false, "data.state": false, "/tmp/data.state": false, "/tmp/colab-relay-state-/data.state": false, "/tmp/colab-relay-state-x": false,
+		"/tmp/colab-relay-state-x/sub/data.state": false, "/tmp//colab-relay-state-x/data.state": false, "tmp/colab-relay-state-x/data.state": false,
 		"/" + strings.Repeat("a", maxPath-len(hostilevm.StatePath)-1) + hostilevm.StatePath: true,
 		"/" + strings.Repeat("a", maxPath-len(hostilevm.StatePath)) + hostilevm.StatePath:   false,
 	} {

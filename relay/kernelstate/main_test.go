@@ -13,6 +13,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // The executor in these tests is the real one, with a real kernel and real files.
@@ -72,7 +73,7 @@ func newVM(t testing.TB, s stacks.Stack, env ...string) *vm {
 
 func (v *vm) start() {
 	v.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	var err error
 	v.exec, err = harness.StartExecutor(ctx, v.config)
@@ -90,7 +91,7 @@ func (v *vm) connect() {
 }
 
 func (v *vm) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within.Limit)
 	defer cancel()
 	if err := v.exec.Stop(ctx); err != nil && !strings.Contains(err.Error(), "killed") {
 		v.t.Errorf("stopping the executor: %v", err)
@@ -109,22 +110,22 @@ func (v *vm) newKernel() {
 // run runs a cell as a user would and returns what it printed.
 func (v *vm) run(code string) string {
 	v.t.Helper()
-	e, text := v.try(code)
-	if e.Status != contract.StatusSucceeded {
-		v.t.Fatalf("the cell ended as %s: %+v\n%s", e.Status, e.Error, text)
-	}
-	return text
-}
-
-func (v *vm) try(code string) (contract.Execution, string) {
-	v.t.Helper()
 	e, err := v.client.Submit(v.t.Context(), contract.Submit{Code: code, WaitSeconds: 50})
-	must(v.t, err)
 	var text strings.Builder
-	for _, event := range e.Events {
-		text.WriteString(event.Text)
+	for {
+		must(v.t, err)
+		for _, event := range e.Events {
+			text.WriteString(event.Text)
+		}
+		if e.End {
+			break
+		}
+		e, err = v.client.Execution(v.t.Context(), e.ExecutionID, e.NextOffset, contract.MaxWait, 0)
 	}
-	return e, text.String()
+	if e.Status != contract.StatusSucceeded {
+		v.t.Fatalf("the cell ended as %s: %+v\n%s", e.Status, e.Error, text.String())
+	}
+	return text.String()
 }
 
 // forget empties the user's namespace, for tests that need no other process to restore into.
@@ -143,7 +144,7 @@ func (v *vm) runFile(name string) string {
 
 // options leave enough time for the whole operation.
 func options(name string) Options {
-	return Options{Name: name, Runtime: "test", Until: time.Now().Add(time.Minute)}
+	return Options{Name: name, Runtime: "test", Until: time.Now().Add(within.Limit)}
 }
 
 func (v *vm) save(dir, name string) Saved {
