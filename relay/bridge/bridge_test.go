@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"colabrelay/relay/page"
 	"colabrelay/shared/enrollment"
 )
 
@@ -35,27 +34,6 @@ func TestOneCallPairs(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestWithoutATokenTheVMChoosesTheTunnel(t *testing.T) {
-	for _, tunnel := range []string{"ngrok", "cloudflared", "none", "secrets"} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSetup(t)
-			s.b.cfg.Tunnel = func() (Tunnel, error) { return Tunnel{Domain: "a.example"}, nil }
-			s.vm.tunnel = tunnel
-			_, err := s.start(Request{})
-			if tunnel != "ngrok" && tunnel != "cloudflared" {
-				if !errors.Is(err, ErrNotGenuine) || len(s.vm.grants) > 0 {
-					t.Errorf("%s: error %v, %d grants", tunnel, err, len(s.vm.grants))
-				}
-				s.untouched()
-				return
-			}
-			if err != nil || s.vm.grants[0].Tunnel != tunnel || s.vm.grants[0].NgrokToken != "" || s.vm.grants[0].Domain != "" {
-				t.Errorf("%s: error %v, grants %v", tunnel, err, s.vm.grants)
-			}
-		})
-	}
 }
 
 // A VM that prepares another tunnel than the one whose token it gets is not believed.
@@ -112,99 +90,6 @@ func untilClosed(clicked <-chan struct{}) func(source, text string) (string, err
 	}
 }
 
-func TestAnOldOutcomeIsNotToldLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		s.nb.show = func(string, string) (string, error) { return "", &page.ToolError{Tool: "run_code_cell", Text: "no VM"} }
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for range 2 { // the first call starts, the second finds the kept outcome or one that ended just now
-			_, _ = s.b.Start(ctx, s.nb, Request{}, nil)
-			synctest.Wait()
-		}
-		s.nb.show = nil
-		<-time.After(keepResult)
-		s.pairs(Request{})
-	})
-}
-
-func TestManyCallersShareOneStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		results := make(chan error, 20)
-		for range cap(results) {
-			go func() {
-				_, err := s.b.Start(t.Context(), s.nb, Request{}, func(string) {})
-				results <- err
-			}()
-		}
-		for range cap(results) {
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
-		}
-		if s.vm.starts != 1 {
-			t.Errorf("%d executors were started", s.vm.starts)
-		}
-		s.clean()
-	})
-}
-
-func TestCloseRemovesTheCell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		s.nb.show = untilClosed(nil)
-		result := make(chan error, 1)
-		go func() {
-			_, err := s.b.Start(t.Context(), s.nb, Request{}, nil)
-			result <- err
-		}()
-		<-time.After(time.Second)
-		s.b.Close()
-		if err := <-result; !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v", err)
-		}
-		s.untouched()
-		if _, err := s.start(Request{}); !errors.Is(err, ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
-	})
-}
-
-func TestTheStatusCellStaysAndRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		paired, err := s.start(Request{StatusCell: true})
-		if err != nil || !slices.Equal(paired.Notes, []string{noteStatus}) {
-			t.Fatalf("%+v, %v", paired, err)
-		}
-		const title = "#@title colab-relay: the executor runs; stop this cell to stop it"
-		if titles := s.nb.titles(); !slices.Equal(titles, []string{"x = 1", title}) {
-			t.Errorf("cells %q", titles)
-		}
-		inserted := s.nb.next
-		if again, err := s.start(Request{StatusCell: true}); err != nil || !again.Already || !slices.Equal(again.Notes, []string{noteStatus}) || s.nb.next != inserted {
-			t.Errorf("a second call inserted a cell, or: %+v, %v", again, err)
-		}
-		s.vm.instance, s.vm.url = "instance-2", "https://new.example" // the VM was replaced; its cell ended
-		close(s.vm.status)
-		if again, err := s.start(Request{}); err != nil || again.Already || !slices.Equal(s.nb.titles(), []string{"x = 1", title}) {
-			t.Errorf("on a new VM: %+v, %v, %q", again, err, s.nb.titles())
-		}
-	})
-}
-
-func TestAStatusCellThatEndsAtOnceIsRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		close(s.vm.status)
-		paired := s.pairs(Request{StatusCell: true})
-		if len(paired.Notes) != 1 || !strings.HasPrefix(paired.Notes[0], noteFailed) {
-			t.Errorf("notes %q", paired.Notes)
-		}
-	})
-}
-
 func TestAnExecutorThatRunsOnThisVMIsNotStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
@@ -219,17 +104,6 @@ func TestAnExecutorThatRunsOnThisVMIsNotStartedAgain(t *testing.T) {
 		}
 		if s.vm.starts != 1 {
 			t.Errorf("%d executors were started", s.vm.starts)
-		}
-	})
-}
-
-func TestTheStatusCellCanBeAddedLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		s.pairs(Request{})
-		again, err := s.start(Request{StatusCell: true})
-		if err != nil || !again.Already || !slices.Equal(again.Notes, []string{noteStatus}) || len(s.nb.titles()) != 2 {
-			t.Errorf("%+v, %v, %q", again, err, s.nb.titles())
 		}
 	})
 }

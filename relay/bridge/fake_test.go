@@ -30,11 +30,10 @@ type fakeVM struct {
 	answers   map[string]enrollment.Answer
 	grants    []enrollment.Grant
 	jobs      []string
-	status    chan struct{} // closed: the status cell ends
 }
 
 func newVM() *fakeVM {
-	return &fakeVM{instance: "instance-1", url: "https://vm.example", responses: map[string]*enrollment.Response{}, answers: map[string]enrollment.Answer{}, status: make(chan struct{})}
+	return &fakeVM{instance: "instance-1", url: "https://vm.example", responses: map[string]*enrollment.Response{}, answers: map[string]enrollment.Answer{}}
 }
 
 var (
@@ -46,7 +45,7 @@ var (
 )
 
 // run returns what a cell prints.
-func (v *fakeVM) run(ctx context.Context, source string) string {
+func (v *fakeVM) run(source string) string {
 	report := func(job string, what map[string]any) string {
 		what["job"] = job
 		text, err := json.Marshal(what)
@@ -98,12 +97,6 @@ func (v *fakeVM) run(ctx context.Context, source string) string {
 			}
 		}
 		return report(job, map[string]any{"answer": v.answers[job]})
-	case strings.Contains(title, "the executor runs"):
-		select {
-		case <-v.status:
-		case <-ctx.Done():
-		}
-		return "The executor has ended.\n"
 	}
 	return ""
 }
@@ -215,7 +208,7 @@ func (n *fakeNotebook) Run(ctx context.Context, id string) (page.Result, error) 
 	if err := n.edit(id, func(at int) { source = n.cells[at].Source }); err != nil {
 		return page.Result{}, err
 	}
-	text := n.vm.run(ctx, source)
+	text := n.vm.run(source)
 	if ctx.Err() != nil {
 		return page.Result{}, page.ErrRunning
 	}

@@ -3,14 +3,11 @@ package bridge
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"colabrelay/relay/page"
-	"colabrelay/relay/pairing"
 )
 
 // The tab is lost at each call of the page in turn, before the page saw it or after. The next
@@ -57,85 +54,6 @@ func TestATabThatIsLostAndComesBack(t *testing.T) {
 			}
 		}
 	}
-}
-
-// After the executor's answer was checked, the tab is not needed any more.
-func TestATabThatIsLostAtTheEndDoesNotMatter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		reach := s.b.cfg.Reach
-		s.b.cfg.Reach = func(ctx context.Context, r pairing.Runtime) (string, error) {
-			s.nb.lose()
-			<-time.After(time.Second)
-			return reach(ctx, r)
-		}
-		paired, err := s.start(Request{})
-		if err != nil || len(s.stored()) != 1 || !strings.Contains(paired.Notes[len(paired.Notes)-1], `cell "cell-1"`) {
-			t.Errorf("%+v, %v", paired, err)
-		}
-	})
-}
-
-func TestAnInterruptedStartThatExpiredBeginsAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		s.loseAt("pairs the executor")
-		<-time.After(3 * time.Minute)
-		clear(s.vm.responses) // the executor that waited ended by itself
-		s.pairs(Request{})
-		if len(s.vm.jobs) != 2 || s.vm.jobs[0] == s.vm.jobs[1] {
-			t.Errorf("jobs %q", s.vm.jobs)
-		}
-	})
-}
-
-// The tab comes back with a notebook on another VM, where nobody knows the first job.
-func TestAnInterruptedStartOnAnotherVMBeginsAnew(t *testing.T) {
-	for _, title := range []string{"starts the executor", "pairs the executor"} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSetup(t)
-			s.loseAt(title)
-			*s.vm = *newVM()
-			paired := s.pairs(Request{})
-			if len(s.vm.grants) != 1 || s.vm.grants[0].Secret != paired.Runtime.Secret.Reveal() {
-				t.Errorf("%s: %d grants", title, len(s.vm.grants))
-			}
-		})
-	}
-}
-
-// loseAt loses the tab while the cell with this title runs, and brings it back.
-func (s *setup) loseAt(title string) {
-	s.t.Helper()
-	s.nb.show = func(source, text string) (string, error) {
-		if in(source, title) {
-			s.nb.lose()
-			return "", page.ErrTabLost
-		}
-		return stream(text), nil
-	}
-	if _, err := s.start(Request{}); !errors.Is(err, page.ErrTabLost) {
-		s.t.Fatal(err)
-	}
-	s.nb = s.nb.again()
-}
-
-// The executor that answered would run on without anybody who knows its secret.
-func TestARelayThatEndsAfterTheExecutorAnsweredPairsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		s.b.cfg.Reach = func(ctx context.Context, r pairing.Runtime) (string, error) {
-			s.b.cancel(ErrClosed)
-			return s.reach(ctx, r)
-		}
-		if _, err := s.start(Request{}); err != nil {
-			t.Error(err)
-		}
-		if all := s.stored(); !slices.Equal(all, []string{"default https://vm.example"}) {
-			t.Errorf("stored %q", all)
-		}
-		s.clean()
-	})
 }
 
 // A relay that was killed left a cell. It can't know its id. What a person wrote stays, also
