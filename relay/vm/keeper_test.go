@@ -3,7 +3,6 @@ package vm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -165,73 +164,12 @@ func TestAVMIsKeptAliveFor24HoursAtMost(t *testing.T) {
 	})
 }
 
-func TestAVMFromTheFutureIsNotKeptAlive(t *testing.T) {
+func TestARestartedRelayKeepsAVMAliveOnWhichCodeRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{vms: one(time.Now().Add(30 * 24 * time.Hour)), work: map[string]Work{"vm": Working}}
-		keepAlive(t, w, false).Report("vm", "e1", false)
-		if _, touched := w.after(48 * time.Hour); touched != 0 {
-			t.Errorf("%d keep-alives", touched)
-		}
-	})
-}
-
-func TestARestartedRelayAsksEachVMOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		w := &world{
-			vms:  []Kept{{ID: "1", Runtime: "idle", Since: now}, {ID: "2", Runtime: "busy", Since: now}, {ID: "3", Runtime: "old", Since: now.Add(-KeepLimit)}},
-			work: map[string]Work{"busy": Working, "old": Working},
-		}
+		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}}
 		keepAlive(t, w, true)
-		if _, touched := w.after(time.Second); touched != 1 {
-			t.Errorf("%d keep-alives at the start", touched)
-		}
-		runtimes, _ := w.all()
-		slices.Sort(runtimes)
-		if !slices.Equal(runtimes, []string{"busy", "idle"}) {
-			t.Errorf("asked %q", runtimes)
-		}
-		if asked, touched := w.after(time.Hour); asked != 12 || touched != 12 {
-			t.Errorf("%d questions and %d keep-alives in an hour", asked, touched)
-		}
-	})
-}
-
-func TestOnlyVMsOfThisComputerAreKeptAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{vms: one(time.Now()), work: map[string]Work{"elsewhere": Working}}
-		keepAlive(t, w, true).Report("elsewhere", "e1", false)
-		if asked, touched := w.after(time.Hour); asked != 1 || touched != 0 {
+		if asked, touched := w.after(time.Hour); asked != 13 || touched != 13 {
 			t.Errorf("%d questions and %d keep-alives", asked, touched)
 		}
 	})
-}
-
-func TestAVMThatIsGoneIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}, touched: fmt.Errorf("touch: %w", ErrGone)}
-		keepAlive(t, w, false).Report("vm", "e1", false)
-		if asked, touched := w.after(time.Hour); asked != 1 || touched != 1 {
-			t.Errorf("%d questions and %d keep-alives", asked, touched)
-		}
-	})
-}
-
-func TestEveryExecutionMustEndAndTheirNumberIsBounded(t *testing.T) {
-	k := NewKeeper(KeeperConfig{})
-	for i := range 10_000 {
-		k.Report("vm", fmt.Sprint(i), false)
-	}
-	if n := len(k.reported["vm"]); n != maxReported {
-		t.Errorf("%d executions are remembered", n)
-	}
-	for i := range maxReported {
-		if !k.isBusy("vm") {
-			t.Fatalf("forgotten after the end of %d executions", i)
-		}
-		k.Report("vm", fmt.Sprint(i), true)
-	}
-	if k.isBusy("vm") || len(k.reported) != 0 {
-		t.Error("busy after the end of all executions")
-	}
 }

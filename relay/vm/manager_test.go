@@ -68,6 +68,7 @@ func newLaptop(t *testing.T) *laptop {
 // process returns the Manager of a relay process, which ends with the test.
 func (l *laptop) process() *vm.Manager {
 	m := vm.New(l.cfg)
+	m.Hurry(2*time.Minute, 2*time.Minute)
 	l.t.Cleanup(m.Close)
 	return m
 }

@@ -11,7 +11,6 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -27,30 +26,6 @@ func (l *laptop) loseAnswer(exists bool) {
 	})
 	if _, err := l.process().Up(within.Context(l.t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, lost) || !strings.Contains(err.Error(), "may run, and use compute units") {
 		l.t.Fatal(err)
-	}
-}
-
-// Google may say that too many VMs run, because of the very one that is asked for again.
-func TestARefusalDoesNotMakeTheRelayForgetAVM(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	for name, reason := range map[string]error{"too many": vm.ErrTooMany, "none free": vm.ErrNoneFree, "not eligible": vm.ErrNotEligible} {
-		t.Run(name, func(t *testing.T) {
-			l := withoutProgram(t)
-			l.loseAnswer(true)
-			l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
-				if c.Method == "create" {
-					return reason
-				}
-				return nil
-			})
-			if _, err := l.process().Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
-				t.Errorf("%v", err)
-			}
-			if v := l.list()[l.cloud.Running()[0]]; !v.Ours || v.State != vm.StateInterrupted {
-				t.Errorf("%+v", v)
-			}
-		})
 	}
 }
 
@@ -81,33 +56,6 @@ func TestARefusalSoonAfterALostAnswerKeepsTheRecord(t *testing.T) {
 	}
 }
 
-func TestAnothersVMWithTheIDOfOurNameIsListed(t *testing.T) {
-	t.Parallel()
-	l := withoutProgram(t)
-	_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
-	l.cloud.Add(vm.Machine{ID: vm.DefaultName, Ready: true})
-	if all := l.list(); len(all) != 2 || all[vm.DefaultName].State != vm.StateForeign {
-		t.Errorf("%+v", all)
-	}
-}
-
-// A clock that was a year ahead must not make a VM seem just asked for until then.
-func TestATimeInTheFutureIsCorrected(t *testing.T) {
-	t.Parallel()
-	l := withoutProgram(t)
-	ahead := vm.Record{ID: vm.NewID(), Name: "vm", Backend: "api", Accelerators: accelerators, Accelerator: "T4", Step: vm.Asked, Asked: time.Now().AddDate(1, 0, 0)}
-	text, err := vm.EncodeRecords([]vm.Record{ahead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.write(text)
-	m := l.process()
-	m.Hurry(time.Nanosecond, time.Second)
-	if _, err := m.Down(within.Context(t), "vm", false); err != nil || len(l.list()) > 0 {
-		t.Errorf("%v, %v", err, l.list())
-	}
-}
-
 func TestAFullDiskDoesNotKeepAVMRunning(t *testing.T) {
 	t.Parallel()
 	l := withoutProgram(t)
@@ -125,36 +73,24 @@ func TestAFullDiskDoesNotKeepAVMRunning(t *testing.T) {
 	}
 }
 
-// Nobody may learn the result of a start after its VM was stopped, or when it is old.
-func TestAnOldResultOfAStartIsNotReported(t *testing.T) {
-	tier.Long(t)
+func TestAResultOfAStartIsNotReportedAfterItsVMWasStopped(t *testing.T) {
 	t.Parallel()
-	for name, outdate := range map[string]func(*testing.T, *vm.Manager){
-		"the VM was stopped": func(t *testing.T, m *vm.Manager) {
-			if v, err := m.Down(within.Context(t), "vm", false); err != nil || v.State != vm.StateStopped {
-				t.Errorf("%+v, %v", v, err)
-			}
-		},
-		"time has passed": func(_ *testing.T, m *vm.Manager) { m.ForgetResults() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := withoutProgram(t)
-			entered, free := l.held("create", false)
-			m := l.process()
-			ctx, cancel := context.WithCancel(t.Context())
-			go func() { <-entered; cancel() }()
-			if _, err := m.Up(ctx, vm.Request{}, l.say); err == nil {
-				t.Fatal("the start ended")
-			}
-			free()
-			l.untilEnded()
-			outdate(t, m)
-			asked := 0
-			l.cloud.Hook(func(context.Context, vmtest.Call) error { asked++; return nil })
-			if _, err := m.Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, errNoProgram) || asked == 0 {
-				t.Errorf("%v, %d calls of the service", err, asked)
-			}
-		})
+	l := withoutProgram(t)
+	entered, free := l.held("create", false)
+	m := l.process()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-entered; cancel() }()
+	if _, err := m.Up(ctx, vm.Request{}, l.say); err == nil {
+		t.Fatal("the start ended")
+	}
+	free()
+	l.untilEnded()
+	if v, err := m.Down(within.Context(t), "vm", false); err != nil || v.State != vm.StateStopped {
+		t.Errorf("%+v, %v", v, err)
+	}
+	asked := l.asked()
+	if _, err := m.Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, errNoProgram) || len(*asked) == 0 {
+		t.Errorf("%v, Google was asked for %q", err, *asked)
 	}
 }
 
@@ -172,31 +108,6 @@ func (l *laptop) untilEnded() {
 		}
 	}
 	l.t.Fatal("the start did not end")
-}
-
-// Of two that stop a VM at once, the second one reports that it is gone, too.
-func TestTwoProcessesStopAVMAtOnce(t *testing.T) {
-	t.Parallel()
-	l := withoutProgram(t)
-	l.loseAnswer(true)
-	entered, free := l.held("delete", false)
-	results := make(chan error, 2)
-	stop := func(m *vm.Manager) {
-		_, err := m.Down(within.Context(t), "vm", false)
-		results <- err
-	}
-	go stop(l.process())
-	<-entered
-	marked := make(chan struct{})
-	l.cfg.Open = func(string) (vm.Backend, error) { close(marked); return l.backend, nil }
-	go stop(l.process())
-	<-marked
-	free()
-	for range 2 {
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 func TestARecordSaysWhetherGoogleWasAsked(t *testing.T) {

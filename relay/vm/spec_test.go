@@ -31,14 +31,3 @@ func TestUnknownAcceleratorsAreRefusedWithTheList(t *testing.T) {
 		}
 	}
 }
-
-func TestNewIDsHaveOneForm(t *testing.T) {
-	seen := map[string]bool{}
-	for range 1000 {
-		id := NewID()
-		if !idPattern.MatchString(id) || seen[id] {
-			t.Fatalf("%q", id)
-		}
-		seen[id] = true
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/auth"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -45,7 +43,6 @@ func TestAStartIsStoppedByAnotherProcess(t *testing.T) {
 	}{
 		"before it is created":  {"create", false},
 		"while it is created":   {"create", true},
-		"while it is prepared":  {"exec", false},
 		"while it is looked at": {"list", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,18 +75,9 @@ func TestAStartIsStoppedByAnotherProcess(t *testing.T) {
 }
 
 func TestAVMIsNotForgottenBeforeItWasSeenToBeGone(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	for name, break_ := range map[string]func(l *laptop){
 		"Google does not answer": func(l *laptop) { l.cloud.Break() },
-		"the delete fails": func(l *laptop) {
-			l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
-				if c.Method == "delete" {
-					return errors.New("HTTP 500")
-				}
-				return nil
-			})
-		},
 		"the list after it fails": func(l *laptop) {
 			deleted := false
 			l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
@@ -133,9 +121,6 @@ func TestOthersVMsAreStoppedOnlyByForce(t *testing.T) {
 	if v := l.list()["somebody's"]; v.Ours || v.State != vm.StateForeign {
 		t.Errorf("%+v", v)
 	}
-	if _, err := l.process().Down(t.Context(), "nobody's", true); !errors.Is(err, vm.ErrUnknown) {
-		t.Errorf("%v", err)
-	}
 	if _, err := l.process().Down(t.Context(), "somebody's", true); err != nil || len(l.cloud.Running()) != 0 {
 		t.Errorf("%v", err)
 	}
@@ -175,15 +160,6 @@ func TestNothingStartsBeforeALogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.process().Up(t.Context(), vm.Request{}, l.say); !errors.Is(err, vm.ErrNotEnabled) || len(l.cloud.Running()) > 0 {
-		t.Errorf("%v", err)
-	}
-	if all, err := l.process().List(t.Context()); err != nil || len(all.VMs) > 0 {
-		t.Errorf("%+v, %v", all, err)
-	}
-	if err := os.WriteFile(l.cfg.Dir+"/login.json", []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.process().Up(t.Context(), vm.Request{}, l.say); !errors.Is(err, vm.ErrNotEnabled) || !strings.Contains(err.Error(), "login.json") {
 		t.Errorf("%v", err)
 	}
 }

@@ -122,14 +122,6 @@ func (c *Cloud) End(id string) {
 	}
 }
 
-// KillExecutor ends the processes of a VM, which itself continues.
-func (c *Cloud) KillExecutor(id string) {
-	c.mu.Lock()
-	dir := c.machines[id].dir
-	c.mu.Unlock()
-	killIn(dir)
-}
-
 // Dir returns the folder of a VM; empty if there is no such VM.
 func (c *Cloud) Dir(id string) string {
 	c.mu.Lock()

@@ -3,7 +3,6 @@
 package vmtest
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -40,14 +39,12 @@ const limit = time.Minute
 func Suite(t *testing.T, open func(t *testing.T) Fixture) {
 	for name, test := range map[string]func(*testing.T, Fixture){
 		"a VM is listed from its creation until it is deleted": life,
-		"an id is created once":                                once,
 		"uploaded bytes arrive unchanged":                      uploads,
 		"code prints, fails and times out":                     executions,
 		"long output keeps its end":                            longOutput,
 		"a VM that Google ended is gone":                       ended,
 		"each refusal has its error":                           refusals,
 		"no answer is no proof":                                unreachable,
-		"every call ends with its context":                     cancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,6 +95,9 @@ func life(t *testing.T, f Fixture) {
 	if err := f.Backend.Touch(within.Context(t), first); err != nil {
 		t.Errorf("touch: %v", err)
 	}
+	if _, err := f.Backend.Create(within.Context(t), first, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+		t.Errorf("created twice: %v", err)
+	}
 	for range 2 { // to delete what is gone is no error
 		if err := f.Backend.Delete(within.Context(t), first); err != nil {
 			t.Fatal(err)
@@ -108,13 +108,6 @@ func life(t *testing.T, f Fixture) {
 	}
 	if _, found := listed(t, f.Backend, second); !found {
 		t.Error("another VM was deleted")
-	}
-}
-
-func once(t *testing.T, f Fixture) {
-	id := create(t, f.Backend)
-	if _, err := f.Backend.Create(within.Context(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
-		t.Errorf("created twice: %v", err)
 	}
 }
 
@@ -156,9 +149,6 @@ func executions(t *testing.T, f Fixture) {
 	_, err := f.Backend.Exec(within.Context(t), id, "print('before')\nraise ValueError('the reason')", limit)
 	if raised, ok := errors.AsType[*vm.ExecError](err); !ok || raised.Name != "ValueError" || raised.Value != "the reason" {
 		t.Errorf("an exception: %v", err)
-	}
-	if _, err := f.Backend.Exec(within.Context(t), id, "raise ValueError('x' * 5000)", limit); err == nil || len(err.Error()) > 2000 {
-		t.Error("a long exception is not clipped")
 	}
 	if _, err := f.Backend.Exec(within.Context(t), id, "import time; time.sleep(600)", time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a timeout: %v", err)
@@ -210,7 +200,7 @@ func refusals(t *testing.T, f Fixture) {
 func unreachable(t *testing.T, f Fixture) {
 	id := create(t, f.Backend)
 	f.Break()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a backend may retry
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a backend may try again until then
 	defer cancel()
 	all, listError := f.Backend.List(ctx)
 	if listError == nil {
@@ -221,24 +211,6 @@ func unreachable(t *testing.T, f Fixture) {
 	for call, err := range map[string]error{"list": listError, "create": createError, "exec": execError, "upload": f.Backend.Upload(ctx, id, "/tmp/x", nil), "delete": f.Backend.Delete(ctx, id), "touch": f.Backend.Touch(ctx, id)} {
 		if err == nil || errors.Is(err, vm.ErrGone) || errors.Is(err, vm.ErrExists) {
 			t.Errorf("%s without a service: %v", call, err)
-		}
-	}
-}
-
-func cancelled(t *testing.T, f Fixture) {
-	id := create(t, f.Backend)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for call, do := range map[string]func() error{
-		"create": func() error { _, err := f.Backend.Create(ctx, vm.NewID(), vm.Spec{}); return err },
-		"list":   func() error { _, err := f.Backend.List(ctx); return err },
-		"exec":   func() error { _, err := f.Backend.Exec(ctx, id, "print(1)", limit); return err },
-		"upload": func() error { return f.Backend.Upload(ctx, id, "/tmp/x", bytes.Repeat([]byte("x"), 4<<20)) },
-		"delete": func() error { return f.Backend.Delete(ctx, id) },
-		"touch":  func() error { return f.Backend.Touch(ctx, id) },
-	} {
-		if err := do(); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s after the end of its context: %v", call, err)
 		}
 	}
 }
