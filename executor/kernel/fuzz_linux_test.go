@@ -36,23 +36,3 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
-
-// FuzzOOMKills reads any figures of a control group's memory.
-func FuzzOOMKills(f *testing.F) {
-	f.Add([]byte("low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n"))
-	f.Add([]byte("oom_kill_disable 0\nunder_oom 0\noom_kill 18446744073709551616\n"))
-	f.Add([]byte("oom_kill -1\noom_kill 1"))
-	path := filepath.Join(memorydir.New(f), "memory.events")
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		n, ok := oomKills(path)
-		if !ok {
-			return
-		}
-		if (oomCounter{path: n}).rose() || n > 0 && !(oomCounter{path: n - 1}).rose() {
-			t.Errorf("%q counts %d", text, n)
-		}
-	})
-}

@@ -262,38 +262,6 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	<-bystander.done
 }
 
-// pipx and uv put a program beside its environment's Python, and not that folder on PATH.
-func TestAnInstalledExecutorUsesThePythonOfItsEnvironment(t *testing.T) {
-	environment := t.TempDir()
-	program := filepath.Join(environment, "bin", "colab-relay-executor")
-	if got := inEnvironment(program); got != nil {
-		t.Errorf("a folder that is no environment offers %q", got)
-	}
-	if err := os.WriteFile(filepath.Join(environment, "pyvenv.cfg"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(environment, "bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := inEnvironment(program), filepath.Join(environment, "bin", "python3"); len(got) != 1 || got[0] != want {
-		t.Errorf("an environment offers %q, want %q", got, want)
-	}
-}
-
-func TestFindReportsWhatEachInterpreterLacks(t *testing.T) {
-	bare := filepath.Join(t.TempDir(), "python3")
-	if err := os.WriteFile(bare, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'ipykernel'\" >&2\nexit 1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Find(t.Context(), nil, bare, os.Environ())
-	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), "No module named 'ipykernel'") || !strings.Contains(err.Error(), "pip install ipykernel") || !strings.Contains(err.Error(), "-m venv ") {
-		t.Errorf("error = %v", err)
-	}
-	if _, err := Find(t.Context(), nil, "/nonexistent/python", os.Environ()); !errors.Is(err, ErrNoPython) {
-		t.Errorf("error = %v", err)
-	}
-}
-
 func TestRunReturnsWhyTheFirstKernelCannotStart(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "python3")
@@ -304,42 +272,5 @@ func TestRunReturnsWhyTheFirstKernelCannotStart(t *testing.T) {
 	err := k.Run(within.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "libzmq is broken") {
 		t.Errorf("Run = %v", err)
-	}
-}
-
-func TestAKernelHoldsOutputsForASlowReaderAndSendsThemSoon(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		_, kernel := running(t, Config{Python: find(t, s)})
-		// Set by ipykernel's own thread, soon after the kernel is ready.
-		got := evaluate(t, kernel, "import time\nsocket = get_ipython().kernel.iopub_thread.socket\nend = time.time() + 10\n"+
-			"while socket.getsockopt(23) != 200000 and time.time() < end: time.sleep(0.01)", "socket.getsockopt(23)")
-		if got != "200000" {
-			t.Errorf("the limit is %s", got)
-		}
-		if got := evaluate(t, kernel, "import sys", "[sys.stdout.flush_interval, sys.stderr.flush_interval]"); got != "[0.02, 0.02]" {
-			t.Errorf("prints are sent after %s s", got)
-		}
-	})
-}
-
-func TestWhatAKernelPrintedAtItsStartDoesNotExplainItsEnd(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	python := find(t, stacks.Old(t))
-	script := filepath.Join(t.TempDir(), "python")
-	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\necho a warning >&2\nexec '%s' \"$@\"\n", python.Path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	python.Path = script
-	_, kernel := running(t, Config{Python: python})
-	exit := jupyter.ExecuteRequest{Code: "import os; os._exit(3)"}
-	if _, err := kernel.Client.Send(within.Context(t), jupyter.Shell, jupyter.MsgExecuteRequest, exit); err != nil {
-		t.Fatal(err)
-	}
-	<-kernel.Done()
-	if kernel.Reason() != "it exited with code 3" {
-		t.Errorf("reason = %q", kernel.Reason())
 	}
 }

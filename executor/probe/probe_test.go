@@ -1,10 +1,8 @@
 package probe
 
 import (
-	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,15 +45,6 @@ func TestProbeOfThisMachine(t *testing.T) {
 	})
 }
 
-func TestProbeEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	p := New(Config{WorkDir: t.TempDir(), Python: "/none", Started: time.Now(), Getenv: os.Getenv})
-	if _, err := p.Probe(ctx); err == nil {
-		t.Error("no error")
-	}
-}
-
 func TestAMissingPythonDoesNotAffectTheRest(t *testing.T) {
 	p := New(Config{WorkDir: t.TempDir(), Python: "/none/python", Started: time.Now(), Getenv: os.Getenv})
 	got, err := p.Probe(t.Context())
@@ -64,33 +53,6 @@ func TestAMissingPythonDoesNotAffectTheRest(t *testing.T) {
 	}
 	if got.Python.Executable != "/none/python" || got.Packages == nil || got.Compute.CPUCount < 1 {
 		t.Errorf("python %+v, packages %v, compute %+v", got.Python, got.Packages, got.Compute)
-	}
-}
-
-func TestPackagesAreListedAgainOnlyAfterAnInstall(t *testing.T) {
-	site := t.TempDir()
-	asked := filepath.Join(t.TempDir(), "asked")
-	python := filepath.Join(t.TempDir(), "python")
-	script := "#!/bin/sh\necho >>" + asked + "\nPYTHONPATH=" + site + " exec '" + stacks.Old(t).Python + `' "$@"` + "\n"
-	if err := os.WriteFile(python, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	p := New(Config{Python: python, Getenv: os.Getenv})
-	times := func() int { b, _ := os.ReadFile(asked); return len(b) }
-
-	p.pythonAndPackages(t.Context())
-	if _, packages := p.pythonAndPackages(t.Context()); times() != 1 || packages["numpy"] == "" {
-		t.Fatalf("asked %d times, numpy %q", times(), packages["numpy"])
-	}
-	info := filepath.Join(site, "fresh-1.2.dist-info")
-	if err := os.Mkdir(info, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(info, "METADATA"), []byte("Name: fresh\nVersion: 1.2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, packages := p.pythonAndPackages(t.Context()); times() != 2 || packages["fresh"] != "1.2" {
-		t.Errorf("asked %d times, fresh %q", times(), packages["fresh"])
 	}
 }
 
@@ -103,33 +65,5 @@ func TestPythonRunsWithoutSecretsInItsEnvironment(t *testing.T) {
 	}
 	if !slices.Contains(env, "PYTHONPATH=value of PYTHONPATH") {
 		t.Errorf("no PYTHONPATH in %q", env)
-	}
-}
-
-func TestRecommendationsNameScarceResources(t *testing.T) {
-	good := contract.Probe{
-		Platform: contract.Platform{Name: "colab"},
-		GPU:      contract.GPU{Available: true, Devices: []contract.GPUDevice{{Name: "T4", MemoryUsedMB: ptr(1.0), MemoryTotalMB: ptr(100.0)}}},
-		Compute:  contract.Compute{MemoryTotalGB: 12, MemoryAvailableGB: 10},
-		Storage:  []contract.Disk{{Path: "/content", FreeGB: 50}},
-	}
-	if got := recommendations(good, sessionLimit{}); len(got) != 0 {
-		t.Errorf("a machine with enough of everything gets %q", got)
-	}
-	bad := contract.Probe{
-		Platform: contract.Platform{Name: "colab"},
-		Compute:  contract.Compute{MemoryTotalGB: 12, MemoryAvailableGB: 0.7},
-		Storage:  []contract.Disk{{Path: "/content", FreeGB: 0.4}},
-	}
-	all := strings.Join(recommendations(bad, publishedLimit(bad)), "\n")
-	for _, want := range []string{"has no GPU", "Runtime > Change runtime type > T4 GPU", "0.7 GB of memory", "0.4 GB of disk is free under /content", "at most 12 hours"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%q is missing in:\n%s", want, all)
-		}
-	}
-	full := good
-	full.GPU.Devices = []contract.GPUDevice{{Name: "T4", MemoryUsedMB: ptr(95.0), MemoryTotalMB: ptr(100.0)}}
-	if got := recommendations(full, sessionLimit{}); len(got) != 1 || !strings.Contains(got[0], "GPU T4 is nearly full") {
-		t.Errorf("a full GPU gets %q", got)
 	}
 }

@@ -49,31 +49,3 @@ func TestCleanupClearsWhatTheUserMade(t *testing.T) {
 		}
 	})
 }
-
-// An exception that was not caught keeps its frames, and with them the data they
-// worked on.
-func TestCleanupForgetsWhatTheLastExceptionHeld(t *testing.T) {
-	tier.Long(t)
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		k := startKernel(t, s)
-		k.run(`
-import weakref
-class Big: pass
-_alive = []
-def work():
-    big = Big()
-    _alive.append(weakref.ref(big))
-    return 1 / 0
-`, "None")
-		k.fail("work()")
-		if got := k.run("", "_alive[0]() is None"); got != "False" {
-			t.Fatal("the exception holds nothing: this tests nothing")
-		}
-		if _, err := Cleanup(t.Context(), k.Client); err != nil {
-			t.Fatal(err)
-		}
-		if got := k.run("", "_alive[0]()"); got != "None" {
-			t.Errorf("still held: %s", got)
-		}
-	})
-}

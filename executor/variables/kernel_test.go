@@ -1,14 +1,12 @@
 package variables
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -53,9 +51,7 @@ func startKernel(t *testing.T, s stacks.Stack) *kernel {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), within.Limit)
-	defer cancel()
-	client, err := jupyter.Dial(ctx, info, jupyter.Options{})
+	client, err := jupyter.Dial(within.Context(t), info, jupyter.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +62,7 @@ func startKernel(t *testing.T, s stacks.Stack) *kernel {
 // run runs a cell as a user would, and gives the repr of expression after it.
 func (k *kernel) run(code, expression string) string {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
-	defer cancel()
-	msg, err := k.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+	msg, err := k.Request(within.Context(k.t), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code: code, StoreHistory: true, UserExpressions: map[string]string{"it": expression},
 	})
 	if err != nil {
@@ -89,19 +83,6 @@ func (k *kernel) run(code, expression string) string {
 		k.t.Fatalf("%s: %v %+v", expression, err, value)
 	}
 	return value.Data["text/plain"]
-}
-
-// fail runs a cell that must raise.
-func (k *kernel) fail(code string) {
-	k.t.Helper()
-	msg, err := k.Request(k.t.Context(), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: code, StoreHistory: true})
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	var reply jupyter.ExecuteReply
-	if err := json.Unmarshal(msg.Content, &reply); err != nil || reply.Status != "error" {
-		k.t.Fatalf("the cell did not raise: %v %+v", err, reply)
-	}
 }
 
 func (k *kernel) runFile(path string) {

@@ -1,7 +1,6 @@
 package variables
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -24,19 +23,13 @@ func TestVariablesAreDescribed(t *testing.T) {
 		{Name: "none", Type: "NoneType"},
 		{Name: "number", Type: "int"},
 		{Name: "text", Type: "str", Size: ptr(int64(7))},
-		{Name: "raw", Type: "bytes", Size: ptr(int64(3))},
 		{Name: "items", Type: "list", Size: ptr(int64(4))},
 		{Name: "table", Type: "dict", Size: ptr(int64(2))},
-		{Name: "steps", Type: "range", Size: ptr(int64(5))},
-		{Name: "ordered", Type: "OrderedDict", Size: ptr(int64(1))},
 		{Name: "point", Type: "Point", Size: ptr(int64(2))},
 		{Name: "matrix", Type: "ndarray", Size: ptr(int64(2)), Shape: []int64{2, 3}, Dtype: ptr("float64"), Bytes: ptr(int64(48))},
 		{Name: "scalar", Type: "float32", Shape: []int64{}, Dtype: ptr("float32"), Bytes: ptr(int64(4))},
-		{Name: "empty", Type: "ndarray", Size: ptr(int64(0)), Shape: []int64{0, 4}, Dtype: ptr("float64"), Bytes: ptr(int64(0))},
 		{Name: "frame", Type: "DataFrame", Size: ptr(int64(3)), Shape: []int64{3, 2}, Bytes: ptr(int64(48))},
 		{Name: "series", Type: "Series", Size: ptr(int64(3)), Shape: []int64{3}, Dtype: ptr("int64"), Bytes: ptr(int64(24))},
-		{Name: "index", Type: "Index", Size: ptr(int64(2)), Shape: []int64{2}, Dtype: ptr("int64")},
-		{Name: "generator", Type: "generator"},
 		{Name: "train", Type: "function"},
 		{Name: "model", Type: "Model"},
 	}
@@ -79,40 +72,6 @@ func TestVariablesAreDescribed(t *testing.T) {
 	})
 }
 
-func TestShadowedBuiltinsAreNoHindrance(t *testing.T) {
-	tier.Long(t)
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		k := startKernel(t, s)
-		k.run(`
-import builtins as _b
-_g = globals()
-for _name in dir(_b):
-    if _name not in ("True", "False", "None", "__debug__"):
-        _g[_name] = 1
-`, "None")
-		got, err := Variables(t.Context(), k.Client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.ContainsFunc(got.Variables, func(v contract.Variable) bool { return v.Name == "list" && v.Type == "int" }) {
-			t.Error("the user's list is not among the variables")
-		}
-		if got := k.preview("open"); got != "1" {
-			t.Errorf("open shows as %q", got)
-		}
-		cleaned, err := Cleanup(t.Context(), k.Client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Contains(cleaned.ClearedVariables, "list") {
-			t.Errorf("cleared %q", cleaned.ClearedVariables)
-		}
-		if got := k.run("", "len([1, 2])"); got != "2" {
-			t.Errorf("len([1, 2]) is %s after cleanup", got)
-		}
-	})
-}
-
 // The same cells run in two kernels; only one is asked questions meanwhile.
 func TestQuestionsLeaveNoTrace(t *testing.T) {
 	tier.Long(t)
@@ -147,28 +106,4 @@ func TestQuestionsLeaveNoTrace(t *testing.T) {
 			t.Errorf("the kernel that was asked differs (-left alone +asked):\n%s", diff)
 		}
 	})
-}
-
-func TestAnyNameIsSafeToAskFor(t *testing.T) {
-	tier.Long(t)
-	k := startKernel(t, stacks.Old(t))
-	k.run("good = 1; globals()['odd \"🙂\\n'] = 2", "None")
-	for _, name := range []string{"", "missing", "good.real", "QUESTION", "SOURCES", `"] + [1/0] + ["`, "\x00", "\u2028", "é\xff", strings.Repeat("x", 100_000)} {
-		if _, err := Inspect(t.Context(), k.Client, name); !errors.Is(err, ErrNoVariable) {
-			t.Errorf("%.40q: %v", name, err)
-		}
-	}
-	if got := k.preview("odd \"🙂\n"); got != "2" {
-		t.Errorf("the odd name shows as %q", got)
-	}
-}
-
-func TestQuestionEndsWithItsContext(t *testing.T) {
-	tier.Long(t)
-	k := startKernel(t, stacks.Old(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Variables(ctx, k.Client); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
 }
