@@ -14,10 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +35,7 @@ func newComputer(t *testing.T, goos string) *computer {
 	t.Setenv("PATH", c.dir)
 	c.system = system{
 		goos: goos, environ: []string{"LANG=C"},
-		version: func() string { return "Linux version 6.1.0 (gcc)" }, windows: filepath.Join(c.dir, "System32"), wait: 20 * time.Second,
+		version: func() string { return "Linux version 6.1.0 (gcc)" }, windows: filepath.Join(c.dir, "System32"), wait: within.Limit,
 	}
 	return c
 }
@@ -103,21 +101,12 @@ func TestEachSystemsProgram(t *testing.T) {
 		direct        bool
 	}{
 		"Linux":                    {goos: "linux", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"xdg-open", "wslview", "open"}, started: "xdg-open"},
-		"Wayland":                  {goos: "linux", env: map[string]string{"WAYLAND_DISPLAY": "wayland-0"}, programs: []string{"xdg-open"}, started: "xdg-open"},
 		"X over SSH":               {goos: "linux", env: map[string]string{"DISPLAY": "localhost:10.0", "SSH_CONNECTION": "x"}, programs: []string{"xdg-open"}, started: "xdg-open"},
-		"FreeBSD":                  {goos: "freebsd", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"xdg-open"}, started: "xdg-open"},
-		"BROWSER":                  {goos: "linux", env: map[string]string{"DISPLAY": ":0", "BROWSER": "firefox"}, programs: []string{"xdg-open", "firefox"}, started: "firefox"},
-		"BROWSER without a screen": {goos: "linux", env: map[string]string{"BROWSER": "helper", "SSH_TTY": "/dev/pts/0"}, programs: []string{"helper"}, started: "helper"},
 		"BROWSER with arguments":   {goos: "linux", env: map[string]string{"BROWSER": "none:firefox --new-window:xdg-open"}, programs: []string{"xdg-open", "firefox"}, started: "firefox", arguments: []string{"--new-window"}},
-		"empty BROWSER":            {goos: "linux", env: map[string]string{"DISPLAY": ":0", "BROWSER": ": :"}, programs: []string{"xdg-open"}, started: "xdg-open"},
 		"macOS":                    {goos: "darwin", env: map[string]string{"BROWSER": "xdg-open"}, programs: []string{"xdg-open", "open"}, started: "open"},
 		"Windows":                  {goos: "windows", programs: []string{"rundll32"}, started: "rundll32", arguments: []string{fileProtocolHandler}, direct: true},
-		"WSL":                      {goos: "linux", version: "Linux version 5.15.90.1-microsoft-standard-WSL2", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"rundll32.exe", "wslview", "xdg-open"}, started: "rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
-		"WSL by its variable":      {goos: "linux", env: map[string]string{"WSL_DISTRO_NAME": "Debian"}, programs: []string{"rundll32.exe"}, started: "rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
 		"WSL by its socket":        {goos: "linux", env: map[string]string{"WSL_INTEROP": "/run/WSL/1_interop"}, programs: []string{"rundll32.exe"}, started: "rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
 		"WSL without Windows PATH": {goos: "linux", version: "4.4.0-19041-Microsoft", programs: []string{"System32/rundll32.exe", "wslview"}, started: "System32/rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
-		"WSL with wslview":         {goos: "linux", version: "microsoft", programs: []string{"wslview", "xdg-open"}, started: "wslview", direct: true},
-		"BROWSER in WSL":           {goos: "linux", version: "microsoft", env: map[string]string{"BROWSER": "chrome.exe"}, programs: []string{"wslview", "chrome.exe"}, started: "chrome.exe", direct: true},
 		"a container in WSL":       {goos: "linux", version: "microsoft", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"xdg-open"}, started: "xdg-open"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,10 +149,8 @@ func TestEachSystemsProgram(t *testing.T) {
 
 func TestThePlaceOfTheURLInBROWSER(t *testing.T) {
 	for text, want := range map[string]string{
-		"firefox":                  "[[firefox URL]]",
-		"firefox --url=%s -x":      "[[firefox --url=URL -x]]",
-		"  a  b : c %s %s: ":       "[[a b URL] [c URL URL]]",
-		"chromium --app=%s:w3m -T": "[[chromium --app=URL] [w3m -T URL]]",
+		"firefox --url=%s -x": "[[firefox --url=URL -x]]",
+		"  a  b : c %s %s: ":  "[[a b URL] [c URL URL]]",
 	} {
 		var got [][]string
 		for _, p := range fromBrowser(text) {
@@ -250,22 +237,19 @@ func TestFailures(t *testing.T) {
 		then string // what xdg-open does; "" for no such program
 		want string
 	}{
-		"no screen":            {goos: "linux", want: "this session has no screen"},
 		"SSH":                  {goos: "linux", env: map[string]string{"SSH_CONNECTION": "a 1 b 2"}, want: "forward the relay's port"},
-		"SSH to macOS":         {goos: "darwin", env: map[string]string{"SSH_CONNECTION": "a 1 b 2"}, want: "this session has no screen"},
-		"SSH to Windows":       {goos: "windows", env: map[string]string{"SSH_CONNECTION": "a 1 b 2"}, want: "this session has no screen"},
 		"no program":           {goos: "linux", env: screen, want: `start "xdg-open": executable file not found in $PATH; open the URL yourself`},
 		"the program fails":    {goos: "linux", env: screen, then: "exit 3", want: `"xdg-open" ended with exit status 3`},
 		"nothing comes":        {goos: "linux", env: screen, then: "exit 0", want: `"xdg-open" was started, but no browser loaded the page within 0.3 s`},
-		"no command of many":   {goos: "linux", env: map[string]string{"BROWSER": "one:two"}, want: "start \"one\": executable file not found in $PATH\nstart \"two\""},
-		"Windows without it":   {goos: "windows", want: `start "rundll32": executable file not found`},
 		"WSL's interop is off": {goos: "linux", env: map[string]string{"WSL_INTEROP": "x"}, want: "this session has no screen"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			on := newComputer(t, c.goos)
 			on.set(c.env)
-			on.wait = 300 * time.Millisecond
+			if name == "nothing comes" {
+				on.wait = 300 * time.Millisecond
+			}
 			if c.then != "" {
 				on.add(t, "xdg-open", c.then)
 			}
@@ -311,19 +295,15 @@ func TestOnlyWebPagesAreOpened(t *testing.T) {
 
 // Strangers on loopback, who do not know the path, get nothing and can't stop the browser.
 func TestStrangersAtTheLink(t *testing.T) {
-	tier.Long(t)
 	l, err := newLink(target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, request := range map[string]string{
-		"another path":   "GET /x HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
-		"a longer path":  "GET " + l.path + "x HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
-		"another host":   "GET " + l.path + " HTTP/1.1\r\nHost: evil.example\r\n\r\n",
-		"POST":           "POST " + l.path + " HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
-		"HEAD":           "HEAD " + l.path + " HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
-		"a long header":  "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n",
-		"no HTTP at all": "\x16\x03\x01 hello\r\n\r\n",
+		"another path":  "GET /x HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
+		"another host":  "GET " + l.path + " HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+		"POST":          "POST " + l.path + " HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
+		"a long header": "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n",
 	} {
 		if got := raw(t, l.host, request); !strings.HasPrefix(got, "HTTP/1.1 4") || strings.Contains(got, "SECRETTOKEN") {
 			t.Errorf("%s: %.80q", name, got)
@@ -344,10 +324,10 @@ func TestStrangersAtTheLink(t *testing.T) {
 		t.Errorf("the second time the link leads to %q", got)
 	}
 	<-l.loaded
-	l.close()
 	for _, conn := range idle {
 		conn.Close()
 	}
+	l.close()
 	if got := follow(t, l.URL()); !strings.Contains(got, "refused") {
 		t.Errorf("after its end the link leads to %q", got)
 	}
@@ -361,7 +341,7 @@ func raw(t *testing.T, host, request string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(within.Limit)); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(conn, request) // the server may answer before it read all
