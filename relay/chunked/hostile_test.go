@@ -2,10 +2,8 @@ package chunked
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +53,6 @@ func TestNoValueOfARoundCountsForAnother(t *testing.T) {
 		}},
 		"of another round": {execution: func(x *contract.Execution) { x.Job.Index++ }},
 		"of another job":   {execution: func(x *contract.Execution) { x.Job.JobID = "other" }},
-		"of no job":        {execution: func(x *contract.Execution) { x.Job = nil }},
 		"ended with nothing": {job: func(j *contract.Job) {
 			j.State, j.Entries, j.Steps = contract.JobFinished, j.From, nil
 		}},
@@ -87,10 +84,8 @@ func TestARunWhoseLastRoundFailedIsNotFinished(t *testing.T) {
 		state contract.JobState
 		cause contract.JobCause
 	}{
-		"the job finished":       {contract.JobFinished, ""},
-		"nobody knows":           {contract.JobFailed, contract.CauseAgainUnknown},
-		"the round ended it":     {contract.JobFailed, contract.CauseStepFailed},
-		"it has too many rounds": {contract.JobFailed, contract.CauseMaxRounds},
+		"the job finished":   {contract.JobFinished, ""},
+		"the round ended it": {contract.JobFailed, contract.CauseStepFailed},
 	} {
 		inBubble(t, func(t *testing.T, dir string) {
 			lie := forger{fakeVM: newFake(t, 1, 0), job: func(j *contract.Job) {
@@ -121,33 +116,5 @@ func TestARunWhoseLastRoundFailedIsNotFinished(t *testing.T) {
 				t.Errorf("%s: the next call says %s and asked nothing", name, b.Status)
 			}
 		})
-	}
-}
-
-// Whatever a marker says is a value, the record stays small and can be saved.
-func TestValuesThatNoKernelReportsAreOmitted(t *testing.T) {
-	t.Parallel()
-	deep := strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)
-	for name, c := range map[string]struct{ value, kept, omitted string }{
-		"at the bound":    {fmt.Sprintf(`{"i":0,"result":%q}`, deep[1:len(deep)-1]), deep[1 : len(deep)-1], ""},
-		"nested too far":  {fmt.Sprintf(`{"i":0,"result":%q}`, deep), "null", "nested too deeply"},
-		"a long reason":   {fmt.Sprintf(`{"i":0,"omitted":%q}`, strings.Repeat("o", 3<<20)), "null", strings.Repeat("o", maxText) + "…"},
-		"no value at all": {`{"i":0}`, "", ""},
-	} {
-		r := &Record{Key: "k"}
-		m, ok := readMarker(contract.Event{Data: map[string]json.RawMessage{markerMIME: json.RawMessage(`{"run":"k","event":"done","done":1,"count":1,"values":[` + c.value + `]}`)}}, r)
-		if !ok {
-			t.Fatalf("%s: the marker is not read", name)
-		}
-		all := m.values()
-		if c.kept == "" {
-			if len(all) != 0 {
-				t.Errorf("%s: %v", name, all)
-			}
-			continue
-		}
-		if len(all) != 1 || string(all[0].Value) != c.kept || all[0].Omitted != c.omitted || all[0].size() < len(c.kept)+len(c.omitted) {
-			t.Errorf("%s: %.200v", name, all)
-		}
 	}
 }
