@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 func TestACheckpointHasOneLock(t *testing.T) { synctest.Test(t, hasOneLock) }
@@ -33,35 +32,4 @@ func hasOneLock(t *testing.T) {
 		t.Fatalf("after the unlock: %v", err)
 	}
 	again()
-}
-
-// The system ends a killed relay, and with it the relay's locks, only after a moment.
-func TestALockThatIsReleasedSoonIsWaitedFor(t *testing.T) {
-	for name, c := range map[string]struct {
-		after time.Duration
-		busy  bool
-	}{
-		"soon":     {lockWait - 20*time.Millisecond, false},
-		"too late": {lockWait + 20*time.Millisecond, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				dir := t.TempDir()
-				dying, err := Lock(dir, "run")
-				if err != nil {
-					t.Fatal(err)
-				}
-				ended := make(chan struct{})
-				time.AfterFunc(c.after, func() { dying(); close(ended) })
-				unlock, err := Lock(dir, "run")
-				if busy := errors.Is(err, ErrBusy); busy != c.busy || err != nil && !busy {
-					t.Fatalf("the next call: %v", err)
-				}
-				if err == nil {
-					unlock()
-				}
-				<-ended
-			})
-		})
-	}
 }

@@ -80,11 +80,8 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 			`fail .*ERR_NGROK_3200: no executor is online`, `next step: The VM has ended .* start the executor again`,
 		}},
 		"quota":          {func(e *fakeExecutor) { e.health = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
-		"something else": {func(e *fakeExecutor) { e.health = http.NotFound }, true, []string{`fail .*not_executor`, `next step: Check COLAB_URL`}},
-		"an empty page":  {func(e *fakeExecutor) { e.health = page(200, "") }, true, []string{`fail .*bad_answer: the answer from .* is empty`, `next step: Try again in a minute`}},
 		"health used up": {func(e *fakeExecutor) { e.health = page(429, "") }, false, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
 		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 5 and this relay protocol 4: the relay on this computer is older`, `next step: Update the relay on this computer`}},
-		"older protocol": {func(e *fakeExecutor) { e.protocol = 0 }, true, []string{`fail .*wrong_protocol`, `next step: Update the executor to this relay's release .on Colab: run the cell`}},
 		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
 		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: (59m59|1h0m0)s from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},
 		"kernel dead": {func(e *fakeExecutor) {
@@ -174,15 +171,11 @@ func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := map[string]string{".cursor/mcp.json": this, ".gemini/settings.json": "/gone/relay", ".gemini/config/mcp_config.json": "no-such-relay-on-path", ".codeium/windsurf/mcp_config.json": "/bin/sh"}
-	for name, text := range map[string]string{"same": "echo dev", "older": "echo v0.9.0", "broken": "exit 1"} {
-		path := filepath.Join(dir, name, "colab-relay")
-		if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700)); err != nil {
-			t.Fatal(err)
-		}
-		programs[map[string]string{"same": ".claude.json", "older": "config/Claude/claude_desktop_config.json", "broken": ".config/devin/mcp_config.json"}[name]] = path
+	older := filepath.Join(dir, "older", "colab-relay")
+	if err := errors.Join(os.Mkdir(filepath.Dir(older), 0o700), os.WriteFile(older, []byte("#!/bin/sh\necho v0.9.0\n"), 0o700)); err != nil {
+		t.Fatal(err)
 	}
-	for file, program := range programs {
+	for file, program := range map[string]string{".cursor/mcp.json": this, ".gemini/settings.json": "/gone/relay", "config/Claude/claude_desktop_config.json": older} {
 		path := filepath.Join(dir, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -195,23 +188,14 @@ func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := examine(t, map[string]string{"RELAY_HOLD": "soon"})
-	if err == nil || err.Error() != "3 checks failed" {
+	if err == nil || err.Error() != "2 checks failed" {
 		t.Errorf("%v", err)
 	}
 	wantLines(t, out, []string{
 		`fail .*settings .*RELAY_HOLD`, `warn .*Claude Desktop starts colab-relay v0.9.0 \(.*/older/colab-relay\); this program is dev`, `next step: .*relay install claude-desktop`,
-		`ok .*Claude Code starts colab-relay dev \(.*/same/colab-relay\)`, `ok .*Cursor starts this relay`, `fail .*Gemini CLI is set up to start /gone/relay, which does not exist`, `next step: .*relay install gemini`,
-		`warn .*Antigravity starts no-such-relay-on-path, which this shell does not find on PATH`, `next step: .*relay install antigravity`,
-		`warn .*Windsurf .* starts another program: /bin/sh`, `next step: .*relay install windsurf`,
-		`fail .*Windsurf .*broken/colab-relay, which does not work: .*exit status 1`, `next step: .*relay install windsurf`,
+		`ok .*Cursor starts this relay`, `fail .*Gemini CLI is set up to start /gone/relay, which does not exist`, `next step: .*relay install gemini`,
 		`warn .*pairings .*other users of this computer can read`, `warn .*an-older-one +unreachable: nothing listens`, `ok .*default .*kernel: idle`,
 	})
-	width := strings.Index(out, "dev,")
-	for line := range strings.Lines(out) {
-		if len(line) < width || line[width-1] != ' ' || line[width] == ' ' {
-			t.Errorf("not aligned: %q", line)
-		}
-	}
 }
 
 // Text from a VM must not reach the terminal as an escape sequence.

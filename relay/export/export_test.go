@@ -120,14 +120,4 @@ func TestAnExistingFileIsReplacedOnlyByForce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Write(t.Context(), filepath.Join(path, "none", "x.py"), pictureRuns(), false); err != nil {
-		t.Errorf("a new folder: %v", err)
-	}
-	if _, err := Format("x.html"); err == nil {
-		t.Error("html is a format")
-	}
-	left, err := filepath.Glob(filepath.Join(dir, ".*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("temporary files are left: %q", left)
-	}
 }

@@ -2,8 +2,6 @@ package export
 
 import (
 	"encoding/json"
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,59 +20,6 @@ func TestAHeadingOfMarkdownHasNoMarkupOfTheVM(t *testing.T) {
 	heading, _, _ := strings.Cut(readFile(t, path), "\n")
 	if want := "\\<img src=https\\://a.example/p> !\\[\\](http\\://b.example) \\`x\\`"; !strings.HasSuffix(heading, want) {
 		t.Errorf("%s, want %s", heading, want)
-	}
-}
-
-// A status with a line break would add a line of Python, or of Markdown.
-func TestAStatusOfTheVMStaysInItsLine(t *testing.T) {
-	runs := []Run{{Execution: contract.Execution{Status: "succeeded\nimport os\r# heading\u2028"}, Code: "1"}}
-	for name, lines := range map[string]int{"x.py": 3, "x.md": 11} {
-		path := filepath.Join(t.TempDir(), name)
-		if err := Write(t.Context(), path, runs, false); err != nil {
-			t.Fatal(err)
-		}
-		got := readFile(t, path)
-		if heading, _, _ := strings.Cut(got, "\n"); !strings.HasSuffix(heading, "succeeded import os# heading") || len(strings.Split(got, "\n")) != lines {
-			t.Errorf("%s has %q", name, got)
-		}
-	}
-}
-
-func TestAMillionBackticksAreFenced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.md")
-	text := strings.Repeat("`", 1<<20)
-	if err := Write(t.Context(), path, []Run{{Code: "1", Events: []contract.Event{{Type: contract.EventStream, Text: text}}}}, false); err != nil {
-		t.Fatal(err)
-	}
-	if got := readFile(t, path); !strings.Contains(got, "\n"+text+"`\n"+text+"\n"+text+"`\n") {
-		t.Errorf("%d bytes", len(got))
-	}
-}
-
-func TestPythonHasNoHiddenLines(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.py")
-	if err := Write(t.Context(), path, []Run{{Code: "%%bash\necho\rimport os\r\n"}}, false); err != nil {
-		t.Fatal(err)
-	}
-	if got := readFile(t, path); !strings.HasSuffix(got, "\n# %%bash\n# echo\n# import os\n# \n") {
-		t.Errorf("%q", got)
-	}
-}
-
-// A picture that may not be replaced must not leave others behind.
-func TestNothingIsWrittenIfAPictureExists(t *testing.T) {
-	dir := t.TempDir()
-	existing := filepath.Join(dir, "x_files", "1-3.svg")
-	if err := errors.Join(os.Mkdir(filepath.Dir(existing), 0o700), os.WriteFile(existing, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	for range 10 { // pictures have no order
-		if err := Write(t.Context(), filepath.Join(dir, "x.md"), pictureRuns(), false); !errors.Is(err, ErrExists) {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(filepath.Join(dir, "x_files", "1-2.png")); err == nil {
-			t.Fatal("the other picture was written")
-		}
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -189,35 +188,6 @@ func TestPicturesThatWereFetchedAreKept(t *testing.T) {
 	must(t, os.WriteFile(blobPath(dir, run.key, blob.SHA256), []byte("pn"), 0o600)) // a kill cut it
 	if err := fetch(t.Context(), blob, &got); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
-	}
-}
-
-// However a program is killed, each file is a prefix of what it would have written. Whatever
-// follows from another program must be readable.
-func TestAKillAtAnyByteLeavesAReadableHistory(t *testing.T) {
-	tier.Long(t)
-	dir := t.TempDir()
-	s := newStore(t, dir, DefaultBytes)
-	s.Record("work").Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "a"), stream(1, "b")))
-	written(t, s)
-	path := filepath.Join(dir, keyOf("vm", "e1")+headSuffix)
-	whole, err := os.ReadFile(path)
-	must(t, err)
-	headEnd := bytes.IndexByte(whole, '\n') + 1
-	for n := range len(whole) {
-		must(t, os.WriteFile(path, whole[:n], 0o600))
-		runs, err := s.List()
-		if err != nil || (len(runs) == 1) != (n >= headEnd) {
-			t.Fatalf("after %d bytes: %+v, %v", n, runs, err)
-		}
-		if n < headEnd || n%23 > 0 {
-			continue
-		}
-		after := New(Config{Dir: dir, MaxBytes: DefaultBytes})
-		after.delay = 0
-		after.Record("work").Answered("vm", answer("e1", contract.StatusSucceeded, stream(0, "a"), stream(1, "b"), stream(2, "c")))
-		after.Close()
-		wantTexts(t, after, "e1", "a", "b", "c")
 	}
 }
 
