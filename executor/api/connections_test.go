@@ -134,28 +134,6 @@ func TestAnOwnersFirstByteMayTakeItsTimeAmongStrangers(t *testing.T) {
 	})
 }
 
-// Strangers open more connections at once than there may be, and send a byte on each: the owner
-// who comes just after them can send a request, and so can the next one after it.
-func TestTheOwnerIsLetInJustAfterABurstOfStrangers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := newVisits(t)
-		for range 1500 {
-			conn, _ := v.open(behindTunnel)
-			v.server.ConnState(conn, http.StateActive)
-		}
-		for n := range 3 {
-			conn, r := v.open(behindTunnel)
-			<-time.After(100 * time.Millisecond) // until its first byte
-			if conn.closed || v.verify([]*http.Request{r}) != 1 {
-				t.Errorf("owner %d was turned away", n)
-			}
-		}
-		if n := len(v.registry.unverified); n > maxUnverified+1 {
-			t.Errorf("%d strangers", n)
-		}
-	})
-}
-
 // Whoever comes from another address than the strangers loses nothing, however many they are.
 func TestTheAddressWithMostStrangersPays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

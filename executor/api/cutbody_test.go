@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -123,30 +122,5 @@ func TestACutBodyReachesNoOtherHandler(t *testing.T) {
 	}
 	if got := <-reached; got != "PUT" || len(reached) != 0 {
 		t.Errorf("%s reached the handler, and %d more", got, len(reached))
-	}
-}
-
-// net/http discards the rest of a small body before it sends an answer. A peer that sends no
-// rest must not keep the connection and a goroutine.
-func TestASmallBodyThatStallsIsAnswered(t *testing.T) {
-	s := standWith(t, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, partOf(r)) })
-	s.api.bodyLimits.stall = 100 * time.Millisecond
-	for _, method := range []string{"POST", "PUT"} {
-		c, sealed := s.sendHead(method, "/x", []byte("hello"))
-		if _, err := c.Write(sealed[:len(sealed)-1]); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetReadDeadline(time.Now().Add(within.Limit)); err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Errorf("%s: %v", method, err)
-			continue
-		}
-		res.Body.Close()
-		if !res.Close {
-			t.Errorf("%s: the connection stays open", method)
-		}
 	}
 }

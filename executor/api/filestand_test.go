@@ -28,26 +28,8 @@ type fileStand struct {
 
 func newFileStand(t testing.TB) fileStand {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, base := fileBackend(t, t.TempDir())
 	s := fileStand{newStand(t), filepath.Join(base, "work")}
-	state, temp := filepath.Join(base, "state"), filepath.Join(base, "tmp")
-	for _, dir := range []string{s.work, state, temp} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("TMPDIR", temp) // so that base itself is not a root
-	var b Backend
-	if b.Files, err = files.Open(s.work, nil, state, nil); err != nil {
-		t.Fatal(err)
-	}
-	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads"), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
 	g.Go(func() error { return b.Digests.Run(ctx) })
@@ -131,4 +113,23 @@ func noise(n int) []byte {
 	b := make([]byte, n)
 	rand.Read(b)
 	return b
+}
+
+// fileBackend is a backend with files in the folders work and state of dir, whose real path it
+// returns.
+func fileBackend(t testing.TB, dir string) (b Backend, base string) {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(dir)
+	must(t, err)
+	work, state, temp := filepath.Join(base, "work"), filepath.Join(base, "state"), filepath.Join(base, "tmp")
+	for _, dir := range []string{work, state, temp} {
+		must(t, os.Mkdir(dir, 0o700))
+	}
+	t.Setenv("TMPDIR", temp) // so that base itself is not a root
+	b.Files, err = files.Open(work, nil, state, nil)
+	must(t, err)
+	b.Digests = files.NewDigests(b.Files)
+	b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads"), slog.New(slog.DiscardHandler))
+	must(t, err)
+	return b, base
 }

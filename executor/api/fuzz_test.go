@@ -22,12 +22,10 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/executor/execution"
-	"colabrelay/executor/files"
 	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
-	"colabrelay/executor/uploads"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line/linetest"
@@ -38,28 +36,17 @@ import (
 // stay in the queue.
 func fuzzBackend(f *testing.F) Backend {
 	f.Helper()
-	base, err := filepath.EvalSymlinks(memorydir.New(f))
-	must(f, err)
+	b, base := fileBackend(f, memorydir.New(f))
 	work, state := filepath.Join(base, "work"), filepath.Join(base, "state")
-	f.Setenv("TMPDIR", filepath.Join(base, "tmp")) // so that base itself is not a root
-	for _, dir := range []string{work, state, filepath.Join(base, "tmp")} {
-		must(f, os.Mkdir(dir, 0o700))
-	}
 	must(f, os.WriteFile(filepath.Join(work, "a"), []byte("content"), 0o600))
 	must(f, os.WriteFile(filepath.Join(base, "secret"), []byte(outside), 0o600))
 	log := slog.New(slog.DiscardHandler)
-	b := Backend{
-		Kernel: kernel.New(kernel.Config{WorkDir: work, StateDir: state, Log: log}),
-		Prober: probe.New(probe.Config{WorkDir: work, Started: time.Now(), Getenv: func(string) string { return "" }}),
-	}
+	b.Kernel = kernel.New(kernel.Config{WorkDir: work, StateDir: state, Log: log})
+	b.Prober = probe.New(probe.Config{WorkDir: work, Started: time.Now(), Getenv: func(string) string { return "" }})
 	stopped, stop := context.WithCancel(f.Context())
 	stop()
 	must(f, b.Kernel.Run(stopped))
-	b.Files, err = files.Open(work, nil, state, nil)
-	must(f, err)
-	b.Digests = files.NewDigests(b.Files)
-	b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads"), log)
-	must(f, err)
+	var err error
 	b.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(state, "executions"), Log: log})
 	must(f, err)
 	b.Queue = execution.New(execution.Config{

@@ -123,33 +123,6 @@ func TestAnExecutionIsRecordedWithItsSourceWhenItIsSubmittedAndWhenItEnds(t *tes
 	}
 }
 
-func TestCodeBeyondItsBudgetIsLeftOutButItsDigestIsNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config(t)
-		cfg.Code = true
-		l := open(t, cfg)
-		l.code.most = 4 * maxCode
-		stop := running(l)
-		code := strings.Repeat("x", maxCode)
-		for range 4 + 1 {
-			l.Submitted(from, submit("s", code))
-		}
-		<-time.After(maxCode / codePerSecond * time.Second)
-		l.Submitted(from, submit("s", code))
-		stop()
-		got := of(eventSubmitted, lines(t, cfg.Path))
-		refused, afterwards := got[len(got)-2], got[len(got)-1]
-		if refused.Code != "" || !refused.CodeCut || refused.CodeBytes != maxCode || refused.CodeSHA256 != afterwards.CodeSHA256 {
-			t.Errorf("the first one beyond the budget: %d bytes of code, cut %t", len(refused.Code), refused.CodeCut)
-		}
-		for _, r := range append(got[:len(got)-2], afterwards) {
-			if r.Code != code {
-				t.Fatal("code within the budget is missing")
-			}
-		}
-	})
-}
-
 // Whoever carries the traffic can repeat captured requests, and must not push other records
 // out of the log by that.
 func TestTurnedAwayRequestsAreLimitedAndCounted(t *testing.T) {

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -30,16 +29,4 @@ func TestAConsoleNobodyReadsNeverBlocks(t *testing.T) {
 		}
 		r.Close() // lets the writer's goroutine end
 	})
-}
-
-func TestAConsoleThatIsReadLosesNothing(t *testing.T) {
-	var out bytes.Buffer
-	c := New(&out)
-	for range maxPending {
-		c.Write([]byte("line\n"))
-	}
-	c.Close()
-	if out.Len() != maxPending*len("line\n") {
-		t.Errorf("%d bytes were written", out.Len())
-	}
 }

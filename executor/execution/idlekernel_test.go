@@ -64,22 +64,6 @@ func TestCallsAndExecutionsTakeTurns(t *testing.T) {
 	}
 }
 
-// A call that waits gets the kernel when the only execution before it is cancelled.
-func TestACallGetsTheKernelWhenWhatIsBeforeItIsCancelled(t *testing.T) {
-	q := unstarted(t)
-	q.add(t, "waits", "a")
-	turn := make(chan struct{})
-	q.guests.waiting = append(q.guests.waiting, turn)
-	if !q.cancel(q.pending[0].ID, "") {
-		t.Fatal("the execution did not wait")
-	}
-	select {
-	case <-turn:
-	default:
-		t.Error("the call still waits")
-	}
-}
-
 // One call more than may wait is refused at once. One that gives up makes room.
 func TestCallsThatWaitAreBounded(t *testing.T) {
 	tier.Long(t)

@@ -133,16 +133,6 @@ func wantStatus(t testing.TB, x contract.Execution, status contract.Status) {
 	}
 }
 
-// reopened is what the next executor finds in the folder of a journal.
-func reopened(t *testing.T, dir string) *journal.Journal {
-	t.Helper()
-	j, err := journal.Open(journal.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
-}
-
 // read returns what there is of an execution now.
 func read(t *testing.T, j *journal.Journal, id string) contract.Execution {
 	t.Helper()
@@ -151,10 +141,4 @@ func read(t *testing.T, j *journal.Journal, id string) contract.Execution {
 		t.Fatal(err)
 	}
 	return x
-}
-
-// awaitFlushed waits until the journal has written everything to its folders.
-func (b *bench) awaitFlushed() {
-	b.t.Helper()
-	within.Until(b.t, "the journal has been flushed", func() bool { return !b.journal.NeedsFlush() })
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 )
@@ -143,51 +142,21 @@ func TestAWaitForInputEndsAtItsBound(t *testing.T) {
 	}
 }
 
-// Text of the largest size is one event, and a byte more is another one.
-func TestAStreamEventIsBounded(t *testing.T) {
+func TestWhatTheBoundOfAMessageCutIsAGap(t *testing.T) {
 	t.Parallel()
-	for over := range 2 {
-		q := unstarted(t)
-		r := unstartedIn(t, q)
-		r.joined.flushed = time.Now() // as in the midst of a flood
-		text := strings.Repeat("x", contract.MaxStreamEvent+over)
-		r.stream(&jupyter.Message{Content: fmt.Appendf(nil, `{"name":"stdout","text":%q}`, text)}, r.joined.flushed)
-		r.flush(time.Now())
-		x := read(t, q.journal, r.record.ID)
-		if len(x.Events) != 1+over || len(x.Events[0].Text) != contract.MaxStreamEvent {
-			t.Errorf("%d past the bound: %d events, the first of %d bytes", over, len(x.Events), len(x.Events[0].Text))
+	q := unstarted(t)
+	r := unstartedIn(t, q)
+	for _, kind := range []string{jupyter.MsgStream, jupyter.MsgDisplayData, jupyter.MsgError} {
+		r.output(&jupyter.Message{Header: jupyter.Header{MsgType: kind}, Content: []byte(`{"name":"stdout","text":"tail"}`), Cut: 7}, time.Now())
+	}
+	r.flush(time.Now())
+	gaps := 0
+	for _, e := range read(t, q.journal, r.record.ID).Events {
+		if e.Type == contract.EventGap && e.Bytes >= 7 {
+			gaps++
 		}
 	}
-}
-
-// Of a reply with more pages than are decoded, the first ones are displays, and a gap counts the rest.
-func TestPagesBeyondTheBoundAreAGap(t *testing.T) {
-	t.Parallel()
-	const decoded, one = 100, `{"source":"page","data":{"text/plain":"p"}}`
-	for _, over := range []int{0, 1, 10_000} {
-		q := unstarted(t)
-		r := unstartedIn(t, q)
-		var reply jupyter.ExecuteReply
-		raw := `{"status":"ok","payload":[` + one + strings.Repeat(","+one, decoded-1+over) + `]}`
-		if err := json.Unmarshal([]byte(raw), &reply); err != nil {
-			t.Fatal(err)
-		}
-		r.page(&reply)
-		x, err := q.journal.Read(t.Context(), r.record.ID, journal.ReadRequest{MaxBytes: contract.MaxReadBytes})
-		if err != nil {
-			t.Fatal(err)
-		}
-		displays, gaps := 0, []contract.Event{}
-		for _, ev := range x.Events {
-			switch ev.Type {
-			case contract.EventDisplayData:
-				displays++
-			case contract.EventGap:
-				gaps = append(gaps, ev)
-			}
-		}
-		if displays != decoded || over == 0 && len(gaps) > 0 || over > 0 && (len(gaps) != 1 || gaps[0].Events != int64(over) || gaps[0].Bytes != int64(over*len(one))) {
-			t.Errorf("%d pages more: %d displays, and gaps %+v", over, displays, gaps)
-		}
+	if gaps != 3 {
+		t.Errorf("%d gaps", gaps)
 	}
 }

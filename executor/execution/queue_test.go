@@ -110,12 +110,6 @@ func TestSubmitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatus(t, q.settle(second), contract.StatusSucceeded)
-	if _, err := q.Interrupt(t.Context(), second); !errors.Is(err, ErrFinished) {
-		t.Errorf("interrupting what has finished: %v", err)
-	}
-	if err := q.Input(t.Context(), second, contract.Input{}); !errors.Is(err, ErrFinished) {
-		t.Errorf("input to what has finished: %v", err)
-	}
 }
 
 func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {

@@ -130,39 +130,3 @@ func TestASourceThatWaitsForALaterTurnKeepsNobodyWaiting(t *testing.T) {
 		}
 	})
 }
-
-func TestSourcesLeaveOrAreLost(t *testing.T) {
-	t.Parallel()
-	q := unstarted(t)
-	q.life = "kernel"
-	running, waiting, parked, left := &fakeSource{name: "running"}, &fakeSource{}, &fakeSource{name: "parked"}, &fakeSource{}
-	p := q.join("p", parked)
-	if s := q.next(); s.member != p {
-		t.Fatal("the only source has no turn")
-	}
-	q.goOn(p, Next{Wanted: true, After: time.Hour})
-	q.yield()
-	m := q.join("a", running)
-	q.chosen(q.next())
-	q.join("b", waiting)
-	q.join("c", left)
-	if q.Leave(running) {
-		t.Error("the source that has the kernel left the queue")
-	}
-	if !q.Leave(left) || q.Leave(left) {
-		t.Error("a waiting source did not leave the queue once")
-	}
-	q.cancelAll("the kernel died")
-	for name, f := range map[string]*fakeSource{"waiting": waiting, "parked": parked} {
-		if f.lost != "the kernel died" {
-			t.Errorf("the %s source got the reason %q", name, f.lost)
-		}
-	}
-	if running.lost != "" || left.lost != "" {
-		t.Error("a source was lost that has the kernel or has left")
-	}
-	q.goOn(m, Next{Wanted: true}) // its execution succeeded while the kernel ended
-	if running.lost != "the kernel died" || len(q.members) != 0 || len(q.pending) != 0 {
-		t.Errorf("the source of the last execution got the reason %q; %d sources are left", running.lost, len(q.members))
-	}
-}
