@@ -1,7 +1,6 @@
 package parameters
 
 import (
-	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -45,7 +44,7 @@ func TestInject(t *testing.T) {
 			[]string{"import os", "a = 0\nb: str = '' parameters", injected, "a parameters"}, ""},
 		"in place of an earlier one": {[]notebook.NewCell{code("a, b = 0, 1", "x", "parameters"), code("print(a)"), code("# Parameters\na = 9\n", "injected-parameters")},
 			[]string{"a, b = 0, 1 x,parameters", "print(a)", injected}, ""},
-		"first":                  {[]notebook.NewCell{code("print(a)")}, []string{injected, "print(a)"}, `no cell has the tag "parameters"`},
+		"first": {[]notebook.NewCell{code("print(a)")}, []string{injected, "print(a)"}, `no cell has the tag "parameters"`},
 		"unknown names": {[]notebook.NewCell{code("A = 0\n# b = 1\nif b == 1: pass\nf(b=1)", "parameters")},
 			[]string{"A = 0\n# b = 1\nif b == 1: pass\nf(b=1) parameters", injected}, "does not assign a, b: check"},
 		"all in forms": {[]notebook.NewCell{code("a = 0 #@param\nb = 'y' # @param {type:\"string\"}")},
@@ -72,3 +71,4 @@ func TestInject(t *testing.T) {
 			}
 		})
 	}
+}
