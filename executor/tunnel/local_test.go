@@ -1,8 +1,6 @@
 package tunnel_test
 
 import (
-	"net"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -17,22 +15,6 @@ func TestLocalConforms(t *testing.T) {
 	tunneltest.Run(t, func(*testing.T) tunneltest.Rig {
 		return tunneltest.Rig{Tunnel: tunnel.NewLocal("127.0.0.1:0"), Local: true}
 	})
-}
-
-func TestLocalSaysWhyItCanNotListen(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	local := tunnel.NewLocal(l.Addr().String())
-	err = local.Run(t.Context(), func(string) { t.Error("ready") }, nil)
-	_, checked := local.Check(t.Context())
-	for _, err := range []error{err, checked} {
-		if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "--listen") {
-			t.Errorf("got %v", err)
-		}
-	}
 }
 
 func TestLocalOnAllAddressesHasAURLToDial(t *testing.T) {

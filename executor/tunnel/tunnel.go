@@ -51,12 +51,8 @@ type Tunnel interface {
 	Traits() Traits
 }
 
-// Traits declare what a tunnel does besides serving. The conformance suite
-// tests each declared trait.
+// Traits declare what not every tunnel does. The conformance suite tests it.
 type Traits struct {
-	Drops          bool // it can lose its connection, and reconnects automatically
-	ChangesURL     bool // its URL may change, and it reports the new one
-	Refuses        bool // it can be refused for good, and then ends with *Refused
 	ReportsVisitor bool // it reports each visitor's address, so that Restrict and rate limits apply to visitors
 }
 

@@ -85,7 +85,7 @@ func find() (string, error) {
 
 // Traits implements tunnel.Tunnel.
 func (*Tunnel) Traits() tunnel.Traits {
-	return tunnel.Traits{Drops: true, ChangesURL: true, Refuses: true, ReportsVisitor: true}
+	return tunnel.Traits{ReportsVisitor: true}
 }
 
 // Check implements tunnel.Tunnel. It asks the program for its version, which also

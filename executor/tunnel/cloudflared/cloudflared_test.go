@@ -22,49 +22,6 @@ var (
 	hello = tunneltest.Hello
 )
 
-func refusalOf(t *testing.T, tun *Tunnel) string {
-	t.Helper()
-	return start(t, tun, hello).Refused().Error()
-}
-
-func TestCheckAsksTheProgramForItsVersion(t *testing.T) {
-	tier.Long(t)
-	f := installStandIn(t)
-	found, err := New(Config{}).Check(t.Context())
-	if want := "cloudflared version 2026.9.0 (built 2026-09-01-1200 UTC) at " + f.file(programName); err != nil || found != want {
-		t.Errorf("it found %q, %v", found, err)
-	}
-	f.replace("\x7fELF")
-	if _, err := New(Config{}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "install it again") {
-		t.Errorf("of a program for another machine it says %v", err)
-	}
-	t.Setenv("PATH", t.TempDir())
-	if _, err := New(Config{}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not on PATH") {
-		t.Errorf("of a missing program it says %v", err)
-	}
-}
-
-func TestTheRefusalOfACloudflaredWithoutATunnelQuotesItsMessage(t *testing.T) {
-	tier.Long(t)
-	for behaviour, words := range map[string]string{
-		"limited":     "failed to unmarshal quick Tunnel",
-		"unreachable": "no such host",
-		"unconnected": "Failed to dial a quic connection",
-	} {
-		t.Run(behaviour, func(t *testing.T) {
-			f := installStandIn(t)
-			f.behave(behaviour)
-			tun := impatient(Config{})
-			if behaviour == "unconnected" {
-				tun.connectTimeout = 5 * time.Second // long enough for a loaded machine to start the program
-			}
-			if text := refusalOf(t, tun); !strings.Contains(text, words) || strings.Contains(text, "\n") {
-				t.Errorf("it says %q", text)
-			}
-		})
-	}
-}
-
 func TestATunnelThatCloudflareForgotIsReplaced(t *testing.T) {
 	tier.Long(t)
 	f := installStandIn(t)

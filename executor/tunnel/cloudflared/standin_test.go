@@ -69,17 +69,6 @@ func (f *standInFolder) started() []int {
 	return pids
 }
 
-// replace overwrites the program with a file that is not a program.
-func (f *standInFolder) replace(content string) {
-	f.t.Helper()
-	if err := os.Remove(f.file(programName)); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.WriteFile(f.file(programName), []byte(content), 0o700); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
 // kill kills the program that was started last.
 func (f *standInFolder) kill() {
 	pids := f.started()
@@ -96,10 +85,6 @@ func standIn(args []string, stderr io.Writer) int {
 	}
 	behaviour, _ := os.ReadFile(filepath.Join(folder, "behaviour"))
 	_ = os.WriteFile(filepath.Join(folder, "environ"), []byte(strings.Join(os.Environ(), "\n")), 0o600)
-	if len(args) == 2 && args[1] == "--version" {
-		fmt.Println("cloudflared version 2026.9.0 (built 2026-09-01-1200 UTC)")
-		return 0
-	}
 	if len(args) != 5 || args[1] != "tunnel" || args[2] != "--url" || args[4] != "--no-autoupdate" {
 		fmt.Fprintf(stderr, "Incorrect Usage: %q\n", args)
 		return 1
@@ -115,13 +100,9 @@ func standIn(args []string, stderr io.Writer) int {
 
 	say("INF", "Thank you for trying Cloudflare Tunnel. Doing so, without a Cloudflare account, is a quick way to experiment and try it out. However, be aware that these account-less Tunnels have no uptime guarantee, are subject to the Cloudflare Online Services Terms of Use (https://www.cloudflare.com/website-terms/), and Cloudflare reserves the right to investigate your use of Tunnels for violations of such terms.")
 	say("INF", "Requesting new quick Tunnel on trycloudflare.com...")
-	switch string(behaviour) {
-	case "limited":
+	if string(behaviour) == "limited" {
 		say("ERR", `Error unmarshaling QuickTunnel response: error code: 1015 error="invalid character 'e' looking for beginning of value" status_code="429 Too Many Requests"`)
 		fmt.Fprintln(stderr, "failed to unmarshal quick Tunnel: invalid character 'e' looking for beginning of value")
-		return 1
-	case "unreachable":
-		fmt.Fprintln(stderr, `failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": dial tcp: lookup api.trycloudflare.com: no such host`)
 		return 1
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -129,18 +110,10 @@ func standIn(args []string, stderr io.Writer) int {
 		return 1
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	printBox(say, "https://"+tunneltest.StandInName(port))
-	say("INF", "Cannot determine default configuration path. No file [config.yml config.yaml] in [~/.cloudflared ~/.cloudflare-warp ~/cloudflare-warp /etc/cloudflared /usr/local/etc/cloudflared]")
-	say("INF", "Version 2026.9.0 (Checksum 0000)")
-	say("INF", "Settings: map[ha-connections:1 no-autoupdate:true protocol:quic url:%s]", args[3])
-	say("INF", "Initial protocol quic")
-	if string(behaviour) == "unconnected" {
-		say("ERR", `Failed to dial a quic connection error="failed to dial to edge with quic: timeout: no recent network activity" connIndex=0 event=0 ip=198.41.192.57`)
-		say("INF", "Retrying connection in up to 2s connIndex=0 event=0 ip=198.41.192.57")
-	} else {
-		say("INF", "Registered tunnel connection connIndex=0 connection=830bf962-7674-4e02-b648-65177c832c67 event=0 ip=198.41.192.167 location=lax08 protocol=quic")
-		go http.Serve(l, standInEdge(args[3])) //nolint:errcheck // it ends with the program
-	}
+	say("INF", "|  Your quick Tunnel has been created! Visit it at (it may take some time to be reachable):  |")
+	say("INF", "|  %-88s  |", "https://"+tunneltest.StandInName(port))
+	say("INF", "Registered tunnel connection connIndex=0 connection=830bf962-7674-4e02-b648-65177c832c67 event=0 ip=198.41.192.167 location=lax08 protocol=quic")
+	go http.Serve(l, standInEdge(args[3])) //nolint:errcheck // it ends with the program
 	if string(behaviour) == "forgotten" {
 		say("INF", "Unregistered tunnel connection connIndex=0 event=0 ip=198.41.192.167")
 		say("INF", "Retrying connection in up to 1s connIndex=0 event=0 ip=198.41.192.167")
@@ -154,17 +127,6 @@ func standIn(args []string, stderr io.Writer) int {
 	signal.Reset(syscall.SIGTERM)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	select {}
-}
-
-// printBox prints the URL the way cloudflared does.
-func printBox(say func(level, format string, words ...any), address string) {
-	lines := []string{"Your quick Tunnel has been created! Visit it at (it may take some time to be reachable):", address}
-	border := "+" + strings.Repeat("-", len(lines[0])+4) + "+"
-	say("INF", "%s", border)
-	for _, line := range lines {
-		say("INF", "|  %-*s  |", len(lines[0]), line)
-	}
-	say("INF", "%s", border)
 }
 
 // standInEdge forwards requests the way Cloudflare does: it sets a header to the

@@ -146,7 +146,7 @@ func (t *Tunnel) addCAs(file string) error {
 
 // Traits implements tunnel.Tunnel.
 func (*Tunnel) Traits() tunnel.Traits {
-	return tunnel.Traits{Drops: true, ChangesURL: true, Refuses: true, ReportsVisitor: true}
+	return tunnel.Traits{ReportsVisitor: true}
 }
 
 // Check implements tunnel.Tunnel. It connects to ngrok without logging in.

@@ -10,12 +10,8 @@ func TestRefusal(t *testing.T) {
 		"connection reset by peer": "none",
 		"ERR_NGROK_105":            "final",
 		"ERR_NGROK_108":            "temporary",
-		"ERR_NGROK_112":            "final",
 		"ERR_NGROK_334":            "temporary",
-		"ERR_NGROK_313":            "final",
 		"ERR_NGROK_4018":           "final",
-		"ERR_NGROK_8000":           "temporary",
-		"ERR_NGROK_":               "none",
 	} {
 		got := "none"
 		if refused := refusal(errors.New(text)); refused != nil {

@@ -82,9 +82,8 @@ func (a *agent) auth(raw json.RawMessage) authAnswer {
 	}
 	a.edge.mu.Lock()
 	a.edge.auths = append(a.edge.auths, request)
-	code, delay := a.edge.refuseToken, a.edge.delay
+	code := a.edge.refuseToken
 	a.edge.mu.Unlock()
-	a.edge.pause(delay)
 	if code != "" {
 		return authAnswer{Error: refusal(code, "The authtoken is refused.\r\nYour authtoken: "+request.Extra.Authtoken)}
 	}
@@ -96,19 +95,6 @@ func (a *agent) auth(raw json.RawMessage) authAnswer {
 	answer.Extra.Cookie = "cookie of " + answer.ClientID
 	answer.Extra.AccountName, answer.Extra.PlanName = "test", "Free"
 	return answer
-}
-
-// pause waits, but no longer than the edge runs.
-func (e *Edge) pause(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-e.done:
-	}
 }
 
 func (e *Edge) next(what string) string {
@@ -126,11 +112,7 @@ func (a *agent) bind(raw json.RawMessage) bindAnswer {
 	request.Raw = raw
 	a.edge.mu.Lock()
 	a.edge.binds = append(a.edge.binds, request)
-	code := a.edge.refuseBind
 	a.edge.mu.Unlock()
-	if code != "" {
-		return bindAnswer{Error: refusal(code, "Failed to start the endpoint.")}
-	}
 	id := request.ID
 	if id == "" {
 		id = a.edge.next("bind")

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 )
 
 // Edge is a running edge. Its methods may be called at any time.
@@ -32,8 +31,6 @@ type Edge struct {
 	conns       map[net.Conn]bool // agents' connections
 	publics     []*public
 	refuseToken string
-	refuseBind  string
-	delay       time.Duration
 	auths       []Auth
 	binds       []Bind
 	requests    int
@@ -92,21 +89,6 @@ func (e *Edge) RefuseToken(code string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuseToken = code
-}
-
-// RefuseBind makes the edge refuse each endpoint with the code, such as
-// "ERR_NGROK_320". An empty code grants endpoints again.
-func (e *Edge) RefuseBind(code string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.refuseBind = code
-}
-
-// Delay makes the edge wait before it responds to a login.
-func (e *Edge) Delay(d time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.delay = d
 }
 
 // DropSessions cuts every agent's connection, as a network fault does.

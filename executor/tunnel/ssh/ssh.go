@@ -146,7 +146,7 @@ func (t *Tunnel) checkURL() error {
 // Traits implements tunnel.Tunnel. Behind a proxy, every visitor has the proxy's
 // address.
 func (t *Tunnel) Traits() tunnel.Traits {
-	return tunnel.Traits{Drops: true, ChangesURL: !t.behindProxy(), Refuses: true, ReportsVisitor: t.url == ""}
+	return tunnel.Traits{ReportsVisitor: t.url == ""}
 }
 
 // Check implements tunnel.Tunnel. It logs in, requests the port and gives it

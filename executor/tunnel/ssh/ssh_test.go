@@ -1,8 +1,6 @@
 package ssh
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
 	"fmt"
 	"net"
 	"os"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/agent"
 
 	"colabrelay/executor/tunnel/tunneltest"
 	"colabrelay/shared/tier"
@@ -111,75 +108,6 @@ func TestTheKnownTypeOfKeyIsRequested(t *testing.T) {
 	}
 }
 
-func TestAnRSAKeyNeverSignsBySHA1(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ssh.NewPublicKey(&private.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.know(key)
-	_, got, err := impatient(t, s.config()).hosts.read(s.wire.Addr)
-	if diff := cmp.Diff([]string{"rsa-sha2-512", "rsa-sha2-256"}, got); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-}
-
-func TestAKeyOfTheAgentIsAccepted(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
-	file := filepath.Join(s.home, ".ssh", "id_ed25519")
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := ssh.ParseRawPrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	ring := agent.NewKeyring()
-	if err := ring.Add(agent.AddedKey{PrivateKey: private}); err != nil {
-		t.Fatal(err)
-	}
-	c := s.config()
-	c.AgentSocket = filepath.Join(s.home, "agent")
-	l, err := net.Listen("unix", c.AgentSocket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go agent.ServeAgent(ring, conn) //nolint:errcheck // it ends with the connection
-		}
-	}()
-	mustServe(t, c)
-}
-
-func TestSSHWithoutAnyKeySaysSo(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
-	if err := os.Remove(filepath.Join(s.home, ".ssh", "id_ed25519")); err != nil {
-		t.Fatal(err)
-	}
-	c := s.config()
-	c.AgentSocket = filepath.Join(s.home, "gone") // the agent has ended
-	if text := refusalOf(t, c); !strings.Contains(text, "--ssh-key") {
-		t.Errorf("it says %q", text)
-	}
-}
-
 func TestAFixedPortInUseIsRetried(t *testing.T) {
 	tier.Long(t)
 	s := startSSHD(t)
@@ -189,9 +117,6 @@ func TestAFixedPortInUseIsRetried(t *testing.T) {
 	first := start(t, impatient(t, c), hello)
 	if url := first.URL(); !strings.HasSuffix(url, ":"+port) {
 		t.Errorf("the URL is %s", url)
-	}
-	if text := refusalOf(t, c); !strings.Contains(text, "port "+port) || !strings.Contains(text, "--ssh-remote 0") {
-		t.Errorf("while the port is in use it says %q", text)
 	}
 	patient := impatient(t, c)
 	patient.retry.GiveUp = time.Hour
@@ -226,12 +151,8 @@ func TestPublicURL(t *testing.T) {
 	for line, want := range map[string]string{
 		"4f1c7a2b9d.lhr.life tunneled with tls termination, https://4f1c7a2b9d.lhr.life": "https://4f1c7a2b9d.lhr.life",
 		"Forwarding HTTP traffic from https://abc.serveo.net":                            "https://abc.serveo.net",
-		"https://rnabc-1-2-3-4.a.free.pinggy.link":                                       "https://rnabc-1-2-3-4.a.free.pinggy.link",
 		"To set up and manage custom domains go to https://admin.localhost.run/":         "",
 		"More details: https://localhost.run/docs/custom-domains":                        "",
-		"https://localhost.run/docs/faq#generating-an-ssh-key":                           "",
-		"Upgrade at https://dashboard.pinggy.io.":                                        "",
-		"see https://localhost.run":                                                      "",
 		"http://plain.example.com":                                                       "",
 		"":                                                                               "",
 	} {
@@ -256,30 +177,5 @@ func TestCheckLogsInAndForwardsAPort(t *testing.T) {
 	found, err := impatient(t, s.config()).Check(t.Context())
 	if want := fmt.Sprintf(`ssh server "127.0.0.1" accepts the login as %q and forwards a port`, s.user); err != nil || found != want {
 		t.Errorf("it found %q, %v", found, err)
-	}
-}
-
-func TestCheckSaysWhatToDo(t *testing.T) {
-	tier.Long(t)
-	for name, c := range map[string]struct {
-		config func() Config
-		want   string
-	}{
-		"unreachable": {
-			func() Config { return Config{Server: "me@" + tunneltest.FreeAddress(t), Home: t.TempDir()} },
-			"can't be reached",
-		},
-		"unknown server": {
-			func() Config { s := startSSHD(t); s.write(s.knownHosts(), ""); return s.config() },
-			"--ssh-accept-new",
-		},
-		"no forwards": {func() Config { return startSSHD(t, "AllowTcpForwarding no").config() }, "AllowTcpForwarding"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := impatient(t, c.config()).Check(t.Context())
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("it says %v", err)
-			}
-		})
 	}
 }

@@ -35,9 +35,8 @@ type sshd struct {
 	host   ssh.PublicKey
 }
 
-// startSSHD runs a server until the test has ended. more are lines of its
-// configuration; they come first, because OpenSSH uses the first value. Tests with it are long.
-func startSSHD(t *testing.T, more ...string) *sshd {
+// startSSHD runs a server until the test has ended. Tests with it are long.
+func startSSHD(t *testing.T) *sshd {
 	t.Helper()
 	tier.Long(t)
 	program := server.Find(t)
@@ -50,13 +49,12 @@ func startSSHD(t *testing.T, more ...string) *sshd {
 	s.authorize(s.writeKey(filepath.Join(s.home, ".ssh", "id_ed25519")))
 	address := tunneltest.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
-	lines := append(more,
+	lines := append([]string{
 		"AddressFamily inet", // or a forwarded port that is taken on 127.0.0.1 listens on ::1 alone
-		"ListenAddress 127.0.0.1", "Port "+port, "HostKey "+filepath.Join(s.dir, "host_key"),
-		"AuthorizedKeysFile "+filepath.Join(s.dir, "authorized_keys"), "StrictModes no", "UsePAM no", "PidFile none",
+		"ListenAddress 127.0.0.1", "Port " + port, "HostKey " + filepath.Join(s.dir, "host_key"),
+		"AuthorizedKeysFile " + filepath.Join(s.dir, "authorized_keys"), "StrictModes no", "UsePAM no", "PidFile none",
 		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PrintMotd no", "MaxStartups 100",
-	)
-	lines = append(lines, program.Settings()...)
+	}, program.Settings()...)
 	s.write(filepath.Join(s.dir, "config"), strings.Join(lines, "\n")+"\n")
 	s.own()
 	s.run(program, address)

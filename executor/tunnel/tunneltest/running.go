@@ -60,11 +60,7 @@ func (r *Running) Stop() error {
 // Ended waits until Run has returned, and returns its error.
 func (r *Running) Ended() error {
 	r.t.Helper()
-	select {
-	case <-r.task.Done:
-	case <-time.After(limit):
-		r.t.Fatal("the tunnel did not end")
-	}
+	within.Receive(r.t, "the tunnel's end", r.task.Done)
 	return r.task.Err()
 }
 
