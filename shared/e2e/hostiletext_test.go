@@ -184,11 +184,3 @@ func inJSON(s string) string {
 	}
 	return strings.Trim(string(text), `"`)
 }
-
-// hostileCommands are the arguments of the relay's commands, by titles. That of pair lacks the
-// pairing string.
-var hostileCommands = map[string][]string{
-	"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
-	"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"}, "nb run": {"nb", "run", "n.ipynb"}, "nb report": {"nb", "report", "n.ipynb"}, "ps": {"ps"},
-	"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
-}
