@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -147,21 +146,6 @@ func TestEachSystemsProgram(t *testing.T) {
 	}
 }
 
-func TestThePlaceOfTheURLInBROWSER(t *testing.T) {
-	for text, want := range map[string]string{
-		"firefox --url=%s -x": "[[firefox --url=URL -x]]",
-		"  a  b : c %s %s: ":  "[[a b URL] [c URL URL]]",
-	} {
-		var got [][]string
-		for _, p := range fromBrowser(text) {
-			got = append(got, p.arguments("URL"))
-		}
-		if fmt.Sprint(got) != want {
-			t.Errorf("%q: %v, want %s", text, got, want)
-		}
-	}
-}
-
 func TestTheBrowserGetsNoSecrets(t *testing.T) {
 	needed := []string{
 		"HOME", "PATH", "LANG", "LC_ALL", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_SESSION_TYPE",
@@ -258,21 +242,6 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
-	}
-}
-
-func TestTheCallEndsWithItsContext(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	c := newComputer(t, "linux")
-	c.set(map[string]string{"DISPLAY": ":0"})
-	c.add(t, "xdg-open", "")
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.open(ctx, target) }()
-	c.got(t, "xdg-open")
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
 	}
 }
 

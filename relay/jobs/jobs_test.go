@@ -96,26 +96,6 @@ func (b *bench) run(text string, status contract.Status) {
 	b.End(status, false)
 }
 
-func TestAJobIsFollowedWhileItRuns(t *testing.T) {
-	inBubble(t, func(b *bench) {
-		go func() {
-			for range 3 {
-				<-time.After(10 * time.Second)
-				id := b.Begin()
-				<-time.After(time.Minute)
-				b.Print(id, "half")
-				<-time.After(time.Minute)
-				b.End(contract.StatusSucceeded, false)
-			}
-			b.Finish(contract.JobFinished, "")
-		}()
-		if j := b.follow(time.Hour); j.State != contract.JobFinished || !b.at.Ended() {
-			t.Errorf("it ended as %+v", j)
-		}
-		b.wants("0 half", "0 ended: succeeded vm-0-0", "1 half", "1 ended: succeeded vm-1-0", "2 half", "2 ended: succeeded vm-2-0")
-	})
-}
-
 func TestALaterCallGoesOnWhereTheTicketIs(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.run("x", contract.StatusSucceeded)

@@ -1,12 +1,9 @@
 package nbrun
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
-
-	"colabrelay/shared/contract"
 )
 
 // slow waits until the test writes the file "go" into the working directory.
@@ -50,39 +47,5 @@ func TestCellsInsertedDeletedAndMovedMeanwhile(t *testing.T) {
 		if why := got.Run.cell("c3").Why; !strings.Contains(why, "deleted") {
 			t.Errorf("the deleted cell: %q", why)
 		}
-	})
-}
-
-// Nothing would interrupt such a job later: the new run does not know it.
-func TestAReplacedRunsUnansweredJobIsInterruptedToo(t *testing.T) {
-	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, src(says("c0")+slow), src(says("c1")))
-		vm.answer = func(contract.Job, error) (contract.Job, error) { return contract.Job{}, errCut }
-		if got := b.advance(b.spec(), vm, long); !errors.Is(got.err, errCut) {
-			t.Fatalf("%v %s", got.err, got.cells())
-		}
-		vm.answer = nil
-		s := b.spec()
-		s.Cells = "c1"
-		b.finish(s, vm, StatusSucceeded)
-	})
-}
-
-// The answer to the edit is lost, and another relay goes on: the edit counts once.
-func TestAnEditWhoseAnswerWasLostIsFollowedOnce(t *testing.T) {
-	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, src(says("c0")+slow), src(says("c1")), src(says("c2")))
-		b.reach(m, b.spec(), vm, "c0")
-		b.rewrite(src(says("c0")+slow), src(says("first")), src(says("c2")))
-		vm.answer = func(j contract.Job, err error) (contract.Job, error) { return contract.Job{}, errCut }
-		if got := b.advance(b.spec(), vm, 300*time.Millisecond); !errors.Is(got.err, errCut) {
-			t.Fatalf("%v", got.err)
-		}
-		vm.answer = nil
-		b.rewrite(src(says("c0")+slow), src(says("second")), src(says("c2")))
-		b.advance(b.spec(), vm, 300*time.Millisecond)
-		m.touch("go")
-		b.finish(b.spec(), vm, StatusSucceeded)
-		m.ranIs("c0", "second", "c2")
 	})
 }

@@ -3,7 +3,6 @@ package nbrun
 import (
 	"colabrelay/shared/contract"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,24 +88,6 @@ func (v *enemy) CurrentKernel(context.Context) (contract.Kernel, error) {
 
 func (v *enemy) RestartKernel(ctx context.Context, _ string) (contract.Kernel, error) {
 	return v.CurrentKernel(ctx)
-}
-
-// A time in a zone of the far future has no form as JSON in another zone: the record could not
-// be written any more.
-func TestTimesOfAHostileExecutorDoNotSpoilTheRecord(t *testing.T) {
-	t.Parallel()
-	var late time.Time
-	if err := json.Unmarshal([]byte(`"9999-12-31T23:59:59-23:59"`), &late); err != nil {
-		t.Fatal(err)
-	}
-	vm := &enemy{answer: func(e *contract.Execution, _ contract.Submit) { e.FinishedAt = &late }}
-	b := write(t, "1")
-	if got := b.advance(b.spec(), vm, long); got.err == nil || !strings.Contains(got.err.Error(), errAnswer.Error()) {
-		t.Errorf("a run with it: %v", got.err)
-	}
-	if _, err := loadRecord(b.dir, b.path); err != nil {
-		t.Errorf("the record: %v", err)
-	}
 }
 
 func TestACellHasNoMoreAttemptsThanItMay(t *testing.T) {

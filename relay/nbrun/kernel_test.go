@@ -4,7 +4,6 @@ import (
 	"colabrelay/shared/tier"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) {
@@ -25,23 +24,6 @@ func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) 
 			t.Errorf("notes %q", notes)
 		}
 	})
-}
-
-func TestARestartBeforeTheRunHappensOnce(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	before := m.kernelID()
-	b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(.5)"))
-	s := b.spec()
-	s.Restart = true
-	b.advance(s, m, 250*time.Millisecond)
-	during := m.kernelID()
-	b.finish(s, m, StatusSucceeded)
-	if during == before || m.kernelID() != during {
-		t.Errorf("kernels %s, %s, %s", before, during, m.kernelID())
-	}
-	m.ranIs("c0", "c1")
 }
 
 // A cell that kills its kernel fails, and nothing runs a second time.

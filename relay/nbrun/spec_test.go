@@ -6,22 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-func TestParametersAreInjectedIntoTheNotebook(t *testing.T) {
-	t.Parallel()
-	m := borrow(t, oldStack(t))
-	b := write(t, "parameters| n = 1", "k = 2 #@param\nprint(n, k)")
-	s := b.spec()
-	s.Parameters, s.Cells = `{"n": 5, "k": 7}`, "c1"
-	got := b.finish(s, m, StatusSucceeded)
-	if b.outputs("c1") != "5 7\n" || len(got.Run.Plan) != 2 {
-		t.Errorf("it shows %q, plan %s", b.outputs("c1"), got.cells())
-	}
-	if text := b.text(); !strings.Contains(text, "injected-parameters") || !strings.Contains(text, "n = 5") || strings.Contains(text, "k = 7") {
-		t.Errorf("the file: %s", text)
-	}
-}
+	"colabrelay/shared/contract"
+)
 
 func (b *book) text() string {
 	b.t.Helper()
@@ -100,5 +87,26 @@ func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
 	}
 	if _, err := Open(b.dir, b.spec()); !errors.Is(err, ErrNotPython) {
 		t.Errorf("a notebook for R: %v", err)
+	}
+}
+
+// A damaged record is never continued and never replaced unasked.
+func TestADamagedRecordIsKeptAside(t *testing.T) {
+	t.Parallel()
+	b := write(t, "1")
+	vm := &enemy{answer: func(*contract.Execution, contract.Submit) {}}
+	got := b.finish(b.spec(), vm, StatusSucceeded)
+	path := strings.TrimSuffix(got.ReportPath, ".report.md") + ".json"
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got = b.advance(b.spec(), vm, long); !errors.Is(got.err, ErrDamaged) {
+		t.Fatalf("%v", got.err)
+	}
+	s := b.spec()
+	s.Restart = true
+	b.finish(s, vm, StatusSucceeded)
+	if aside, _ := filepath.Glob(path + ".damaged-*"); len(aside) != 1 {
+		t.Errorf("kept aside: %v", aside)
 	}
 }

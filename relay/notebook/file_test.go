@@ -3,7 +3,6 @@ package notebook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -204,52 +203,6 @@ func TestALockedNotebookIsBusy(t *testing.T) {
 	edit(t, f, add("b"))
 }
 
-// An editor that writes in place is seen in the middle of it.
-func TestAHalfWrittenNotebookIsReadWhenItIsComplete(t *testing.T) {
-	f := newFile(t, "a", "b")
-	text, err := os.ReadFile(f.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []int{0, len(text) / 2} {
-		writeFile(t, f.Path(), text[:part])
-		synctest.Test(t, func(t *testing.T) {
-			go func() {
-				<-time.After(100 * time.Millisecond)
-				writeFile(t, f.Path(), text)
-			}()
-			if d, err := f.Read(); err != nil || d.Len() != 2 {
-				t.Errorf("%v", err)
-			}
-		})
-	}
-	writeFile(t, f.Path(), text[:10])
-	synctest.Test(t, func(t *testing.T) {
-		if _, err := f.Read(); !errors.Is(err, ErrNotNotebook) {
-			t.Error(err)
-		}
-	})
-}
-
-func TestANewNotebook(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "new.ipynb")
-	f, err := OpenOrNew(path, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done := edit(t, f, add("1")); !done.Written || len(done.Notes) > 0 {
-		t.Errorf("%+v", done)
-	}
-	edit(t, f, add("2"))
-	if got := sources(t, path); !slices.Equal(got, []string{"1", "2"}) || len(hidden(t, path)) > 0 {
-		t.Errorf("%q, %q", got, hidden(t, path))
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o600 != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-}
-
 func TestANewNotebookReplacesNone(t *testing.T) {
 	for _, moment := range []string{"change", "check", "replace"} {
 		dir := t.TempDir()
@@ -272,38 +225,5 @@ func TestANewNotebookReplacesNone(t *testing.T) {
 		if got := sources(t, path); !slices.Equal(got, []string{"theirs", "ours"}) {
 			t.Errorf("%s: %q", moment, got)
 		}
-	}
-}
-
-func TestWhatIsNoNotebookFile(t *testing.T) {
-	dir := t.TempDir()
-	link(t, "missing.ipynb", filepath.Join(dir, "dangling.ipynb"))
-	if err := os.Mkdir(filepath.Join(dir, "folder.ipynb"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		isNew bool
-		want  error
-		text  string
-	}{
-		"missing.ipynb":  {false, fs.ErrNotExist, "there is no notebook"},
-		"none/a.ipynb":   {true, fs.ErrNotExist, "there is no folder"},
-		"dangling.ipynb": {true, fs.ErrNotExist, "a link to a file that is missing"},
-		"folder.ipynb":   {false, ErrNotNotebook, "no regular file"},
-	} {
-		f, err := openFile(filepath.Join(dir, name), dir, test.isNew)
-		if err == nil {
-			_, err = f.Read()
-		}
-		if !errors.Is(err, test.want) || !strings.Contains(fmt.Sprint(err), test.text) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	f := newFile(t, "a")
-	if err := os.Remove(f.Path()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Edit(t.Context(), "", add("b")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a deleted notebook: %v", err)
 	}
 }

@@ -56,19 +56,10 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-func TestCellsThatAreNotFound(t *testing.T) {
+func TestACellThatChangedIsNotFoundByItsOldHandle(t *testing.T) {
 	d := named(t, 5, "id", "first-cell", "second-cell", "third", "")
-	for handle, nearest := range map[string][]string{
-		"":            nil,
-		"frist-cell":  {"first-cell"},
-		"sec":         {"second-cell"},
-		"#9-00000000": nil,
-	} {
-		_, err := d.Find(handle)
-		missing, ok := errors.AsType[*NoCellError](err)
-		if !ok || missing.Handle != handle || !reflect.DeepEqual(missing.Nearest, nearest) || len(err.Error()) > 200 {
-			t.Errorf("%q: %v, %v", handle, err, missing)
-		}
+	if missing, ok := errors.AsType[*NoCellError](func() error { _, err := d.Find("frist-cell"); return err }()); !ok || !reflect.DeepEqual(missing.Nearest, []string{"first-cell"}) {
+		t.Errorf("%+v", missing)
 	}
 	handle := d.Cell(3).Handle
 	if err := d.SetSource(3, "another source", ""); err != nil {

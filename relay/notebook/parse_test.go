@@ -49,38 +49,6 @@ func TestOfEqualKeysTheLastCounts(t *testing.T) {
 	}
 }
 
-func TestFormsOfColab(t *testing.T) {
-	for source, want := range map[string]Cell{
-		"#@title Train { display-mode: \"form\" }\nx = 1": {Title: "Train"},
-		"x = 1\n  # @title  A {b} c\n#@title second":      {Title: "A {b} c"},
-		"#@titles": {},
-		"rate = 0.1 #@param {type:\"number\"}\nname = \"a # b\"  # @param [\"a\", \"b\"]\nx == 1 #@param\ny = 2 # param": {
-			Params: []Param{{"rate", "0.1"}, {"name", `"a # b"`}}},
-		"#@title T\n  größe = [1,\n 2] #@param\nz=3#@param": {Title: "T", Params: []Param{{"z", "3"}}},
-	} {
-		if title, params := form(source); title != want.Title || !reflect.DeepEqual(params, want.Params) {
-			t.Errorf("%q: %q, %q", source, title, params)
-		}
-	}
-}
-
-func TestTheLanguageOfANotebook(t *testing.T) {
-	for metadata, want := range map[string]struct {
-		language string
-		isPython bool
-	}{
-		`{}`: {"python", true},
-		`{"kernelspec": {"name": "ir", "display_name": "R"}}`: {"ir", false},
-		`{"language_info": {"name": "R"}, "kernelspec": 7}`:   {"R", false},
-		`{"language_info": {"name": 7}}`:                      {"python", true},
-	} {
-		d := parsed(t, `{"nbformat": 4, "cells": [], "metadata": `+metadata+`}`)
-		if d.Language() != want.language || d.IsPython() != want.isPython {
-			t.Errorf("%s: %q, %t", metadata, d.Language(), d.IsPython())
-		}
-	}
-}
-
 func TestWhatIsNoNotebook(t *testing.T) {
 	for file, want := range map[string]struct {
 		err  error

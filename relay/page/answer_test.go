@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/e2e/standin"
-	"colabrelay/shared/within"
 )
 
 // What a tab answers is bounded, and is read as what was agreed or not at all.
@@ -76,15 +73,6 @@ func TestWordsInsteadOfJSON(t *testing.T) {
 	}
 }
 
-func TestNewCellWithoutID(t *testing.T) {
-	for _, text := range []string{`{}`, `{"newCellId":""}`, `{"newCellId":"` + strings.Repeat("x", maxCellID+1) + `"}`} {
-		d := newDesk(t, standin.Options{Answer: func(tool string, _ json.RawMessage) (string, bool) { return text, tool == toolAddCode }})
-		if id, err := d.connected().AddCode(t.Context(), 0, "python", "x"); !errors.Is(err, errAnswer) {
-			t.Errorf("%.20s: id %q, %v", text, id, err)
-		}
-	}
-}
-
 // Answers of several calls are bounded together, and free again when they were read.
 func TestAnswersAreBoundedTogether(t *testing.T) {
 	w := newWire(nil, nil, defaultTiming, maxMessage)
@@ -105,31 +93,5 @@ func TestAnswersAreBoundedTogether(t *testing.T) {
 	w.forget(2, replies[1])
 	if held := w.held.Load(); held != 0 {
 		t.Errorf("%d bytes are held", held)
-	}
-}
-
-// The tools of the page may have other names, or come late.
-func TestToolsOfThePage(t *testing.T) {
-	d := newQuietDesk(t)
-	p := d.peer(t)
-	p.shakeHands("add_cell\x1b[2J", toolCells)
-	within.Until(t, "the tab is connected", func() bool { return d.State().Connected })
-	tab, _ := d.Tab()
-	if missing := tab.Missing(); len(missing) != 6 {
-		t.Errorf("missing: %q", missing)
-	}
-	err := tab.Delete(t.Context(), "c")
-	var absent *MissingToolError
-	if !errors.As(err, &absent) || absent.Tool != toolDelete || !strings.Contains(err.Error(), `"add_cell" "get_cells"`) {
-		t.Errorf("got %v", err)
-	}
-	p.text(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	within.Until(t, "the list is old", tab.stale.Load)
-	ended := make(chan error, 1)
-	go func() { ended <- tab.Delete(t.Context(), "c") }()
-	p.reply(p.request("tools/list"), toolsResult(tools...))
-	p.answerText(p.request("tools/call"), "{}")
-	if err := <-ended; err != nil || len(tab.Missing()) != 0 {
-		t.Errorf("%v, missing: %q", err, tab.Missing())
 	}
 }

@@ -102,62 +102,20 @@ func TestNobodyConnectsInTime(t *testing.T) {
 
 // Without a browser the caller gets the URL at once, and the next call waits.
 func TestNoBrowser(t *testing.T) {
-	for name, test := range map[string]struct {
-		open func(context.Context, string) error
-		want string
-	}{
-		"none":  {nil, "set up to open none"},
-		"fails": {func(_ context.Context, url string) error { return fmt.Errorf("xdg-open %s: not found", url) }, "not found"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := New(Config{Open: test.open})
-			defer p.Close()
-			_, err := p.Connect(t.Context(), Request{}, nil)
-			var waiting *WaitingError
-			if !errors.As(err, &waiting) || waiting.Browser == nil || !strings.Contains(err.Error(), test.want) {
-				t.Fatalf("got %v", err)
-			}
-			if strings.Contains(err.Error(), p.currentToken()) {
-				t.Errorf("the error holds the token: %v", err)
-			}
-			tab, err := standin.Dial(t.Context(), waiting.URL, standin.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tab.Close()
-			if _, err := p.Connect(t.Context(), Request{}, nil); err != nil {
-				t.Error(err)
-			}
-			p.Close()
-		})
+	p := New(Config{Open: func(_ context.Context, url string) error { return fmt.Errorf("xdg-open %s: not found", url) }})
+	defer p.Close()
+	_, err := p.Connect(t.Context(), Request{}, nil)
+	var waiting *WaitingError
+	if !errors.As(err, &waiting) || waiting.Browser == nil || !strings.Contains(err.Error(), "not found") || strings.Contains(err.Error(), p.currentToken()) {
+		t.Fatalf("got %v", err)
 	}
-}
-
-// A call for another notebook ends the waiting for the first one, whose URL is refused.
-func TestAnotherNotebookReplacesTheWaiting(t *testing.T) {
-	const x, y = "https://colab.research.google.com/drive/X", "https://colab.research.google.com/drive/Y"
-	d := newDesk(t, standin.Options{Declined: true})
-	first, err := d.begin(x)
+	tab, err := standin.Dial(t.Context(), waiting.URL, standin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := d.currentToken()
-	second, err := d.begin(y)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-first.done
-	if !errors.Is(first.err, errReplaced) || first == second || d.currentToken() == token {
-		t.Errorf("the first waiting ended with %v", first.err)
-	}
-	if answer := d.try(t, target("/?access_token="+token)); answer.StatusCode != 403 {
-		t.Errorf("the first URL is answered with %d", answer.StatusCode)
-	}
-	d.peer(t) // its handshake over MCP is not finished
-	d.taken(t)
-	var other *OtherNotebookError
-	if _, err := d.begin(x); !errors.As(err, &other) || other.Connected {
-		t.Errorf("got %v while a tab connects", err)
+	defer tab.Close()
+	if _, err := p.Connect(t.Context(), Request{}, nil); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -113,23 +113,6 @@ func (p *peer) rawFrame() (byte, []byte) {
 	return opcode, payload
 }
 
-func TestRequestsOfTheTab(t *testing.T) {
-	d := newQuietDesk(t)
-	p := d.ready(t)
-	for id, id2 := range map[string]string{`7`: `7`, `"a"`: `"a"`} {
-		p.text(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
-		if m := p.message(); string(m.ID) != id2 || string(m.Result) != "{}" || m.Error != nil {
-			t.Errorf("ping %s was answered with %+v", id, m)
-		}
-	}
-	for _, method := range []string{"sampling/createMessage", "elicitation/create", "roots/list", "tools/call", "unheard/of"} {
-		p.text(`{"jsonrpc":"2.0","id":8,"method":"` + method + `","params":{}}`)
-		if m := p.message(); m.Error == nil || m.Error.Code != -32601 || m.Result != nil {
-			t.Errorf("%s was answered with %+v", method, m)
-		}
-	}
-}
-
 func TestSilentTabFreesTheSlot(t *testing.T) {
 	d := newQuietDesk(t, short)
 	p := d.ready(t) // reads nothing from here on, so no ping is answered
@@ -140,20 +123,6 @@ func TestSilentTabFreesTheSlot(t *testing.T) {
 	}
 	d.free(t)
 	_ = p
-}
-
-// A tab that sends without end can't keep the relay from ending.
-func TestEndlessMessageDoesNotDelayTheEnd(t *testing.T) {
-	d := newQuietDesk(t, func(p *Page) { p.timing.closing = 100 * time.Millisecond })
-	p := d.ready(t)
-	go func() {
-		junk := bytes.Repeat([]byte(" "), 1<<16)
-		_, err := p.conn.Write([]byte{opText | fin, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // 2^40 bytes
-		for err == nil {
-			_, err = p.conn.Write(junk)
-		}
-	}()
-	d.Close()
 }
 
 func TestHandshakeThatFails(t *testing.T) {

@@ -69,22 +69,6 @@ func TestCloseEndsEverything(t *testing.T) {
 	d.Close()
 }
 
-func TestPortOfItsOwn(t *testing.T) {
-	free, err := listen(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := portOf(free[0])
-	for _, l := range free {
-		defer l.Close()
-	}
-	taken := New(Config{Port: port})
-	defer taken.Close()
-	if _, err := taken.Connect(t.Context(), Request{}, nil); err == nil || !strings.Contains(err.Error(), "--page-port") {
-		t.Errorf("a port that is taken: %v", err)
-	}
-}
-
 func TestLogHasNoToken(t *testing.T) {
 	var log bytes.Buffer
 	d := newDesk(t, standin.Options{}, func(p *Page) {
