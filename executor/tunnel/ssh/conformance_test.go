@@ -13,12 +13,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSSHConforms(t *testing.T) {
 	tunneltest.Run(t, func(t *testing.T) tunneltest.Rig {
-		s := startSSHD(t)
+		s := startServer(t)
 		return tunneltest.Rig{
 			Tunnel: impatient(t, s.config()),
-			Drop:   s.wire.Cut,
-			Change: s.wire.Cut, // the server chooses another port
-			Refuse: func() { s.authorize(s.writeKey(filepath.Join(s.home, "another"))) },
+			Drop:   s.cut,
+			Change: s.cut, // the server chooses another port
+			Refuse: func() { s.authorize(s.newKey(filepath.Join(s.home, "another")).PublicKey()) },
 		}
 	})
 }

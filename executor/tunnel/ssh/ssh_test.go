@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"colabrelay/executor/tunnel/tunneltest"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -39,8 +37,7 @@ func mustServe(t *testing.T, c Config) {
 }
 
 func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
+	s := startServer(t)
 	if err := os.Remove(s.knownHosts()); err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +60,7 @@ func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
 }
 
 func TestAcceptingAServerKeepsOtherServers(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
+	s := startServer(t)
 	other := "other.example.com " + string(ssh.MarshalAuthorizedKey(s.host))
 	s.write(s.knownHosts(), strings.TrimSpace(other)) // the last line lacks its newline
 	c := s.config()
@@ -77,9 +73,8 @@ func TestAcceptingAServerKeepsOtherServers(t *testing.T) {
 }
 
 func TestAServerWithAChangedKeyIsNeverAccepted(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
-	s.know(s.writeKey(filepath.Join(s.home, "impostor")))
+	s := startServer(t)
+	s.know(s.newKey(filepath.Join(s.home, "impostor")).PublicKey())
 	c := s.config()
 	c.AcceptNew = true
 	before, _ := os.ReadFile(s.knownHosts())
@@ -94,10 +89,9 @@ func TestAServerWithAChangedKeyIsNeverAccepted(t *testing.T) {
 
 // A server has keys of several types, of which only one may be known.
 func TestTheKnownTypeOfKeyIsRequested(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
+	s := startServer(t)
 	hosts := impatient(t, s.config()).hosts
-	for address, want := range map[string][]string{s.wire.Addr: {"ssh-ed25519"}, "elsewhere:22": nil} {
+	for address, want := range map[string][]string{s.address: {"ssh-ed25519"}, "elsewhere:22": nil} {
 		_, got, err := hosts.read(address)
 		if err != nil {
 			t.Fatal(err)
@@ -109,8 +103,7 @@ func TestTheKnownTypeOfKeyIsRequested(t *testing.T) {
 }
 
 func TestAFixedPortInUseIsRetried(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
+	s := startServer(t)
 	c := s.config()
 	_, port, _ := net.SplitHostPort(tunneltest.FreeAddress(t))
 	c.Remote = "localhost:" + port
@@ -120,9 +113,9 @@ func TestAFixedPortInUseIsRetried(t *testing.T) {
 	}
 	patient := impatient(t, c)
 	patient.retry.GiveUp = time.Hour
-	before := s.wire.Connections()
+	before := s.connections()
 	second := start(t, patient, hello)
-	within.Until(t, "the second tried twice", func() bool { return s.wire.Connections() >= before+2 })
+	within.Until(t, "the second tried twice", func() bool { return s.connections() >= before+2 })
 	_ = first.Stop()
 	if _, body, err := visit(second.URL()); err != nil || body != "hello" {
 		t.Errorf("got %q, %v", body, err)
@@ -130,21 +123,36 @@ func TestAFixedPortInUseIsRetried(t *testing.T) {
 }
 
 func TestAServerThatGoesSilentIsReconnected(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
+	s := startServer(t)
 	tun := impatient(t, s.config())
 	tun.keepAlive = 10 * tunneltest.QuickRetry
 	r := start(t, tun, hello)
 	url := r.URL()
-	s.wire.Mute(true)
-	within.Until(t, "another connection is attempted", func() bool { return s.wire.Connections() > 1 })
-	s.wire.Mute(false)
-	s.wire.Cut() // connections from the silent time
+	s.silence(true)
+	within.Until(t, "another connection is attempted", func() bool { return s.connections() > 1 })
+	s.silence(false)
 	within.Until(t, "it answers again", func() bool {
 		url = r.Latest(url)
 		_, body, err := visit(url)
 		return err == nil && body == "hello"
 	})
+}
+
+func TestTheURLThatAServicePrintsIsUsed(t *testing.T) {
+	const want = "https://4f1c7a2b9d.lhr.life"
+	s := startServer(t)
+	s.prints = "\r\nWelcome to localhost.run!\r\n\r\nTo set up and manage custom domains go to https://admin.localhost.run/\r\n\r\n" +
+		"4f1c7a2b9d.lhr.life tunneled with tls termination, " + want + "\r\n"
+	c := s.config()
+	c.Remote, c.URL = "80", urlFromServer
+	if url := start(t, impatient(t, c), hello).URL(); url != want {
+		t.Errorf("the URL is %s", url)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bind != ":80" { // localhost.run accepts no other
+		t.Errorf("the requested forward is %q", s.bind)
+	}
 }
 
 func TestPublicURL(t *testing.T) {
@@ -172,10 +180,9 @@ func FuzzPublicURL(f *testing.F) {
 }
 
 func TestCheckLogsInAndForwardsAPort(t *testing.T) {
-	tier.Long(t)
-	s := startSSHD(t)
+	s := startServer(t)
 	found, err := impatient(t, s.config()).Check(t.Context())
-	if want := fmt.Sprintf(`ssh server "127.0.0.1" accepts the login as %q and forwards a port`, s.user); err != nil || found != want {
+	if want := `ssh server "127.0.0.1" accepts the login as "me" and forwards a port`; err != nil || found != want {
 		t.Errorf("it found %q, %v", found, err)
 	}
 }
