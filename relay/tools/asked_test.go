@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,27 +33,4 @@ func TestTheHostsAnswerReachesTheOneWhoAsked(t *testing.T) {
 		}
 	}
 	l.quiet()
-}
-
-func TestAHostIsToldThatAnAnswerIsNotNeeded(t *testing.T) {
-	l := serveLines(t, withoutRuntime(), maxHeld)
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan error)
-	go func() {
-		_, err := l.stdio.ask(ctx, "elicitation/create", nil)
-		got <- err
-	}()
-	id := l.next().ID
-	cancel()
-	if m := l.next(); m.Method != "notifications/cancelled" || string(m.Params) != fmt.Sprintf(`{"requestId":%q}`, id) {
-		t.Errorf("%s %s", m.Method, m.Params)
-	}
-	if err := <-got; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	l.send(`{"jsonrpc":"2.0","id":%q,"result":{}}`, id)
-	l.quiet()
-	if n := len(l.stdio.asked.waiting); n != 0 {
-		t.Errorf("%d still waited for", n)
-	}
 }

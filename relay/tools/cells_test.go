@@ -1,6 +1,9 @@
 package tools
 
 import (
+	"colabrelay/relay/notebook"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -11,29 +14,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"colabrelay/relay/notebook"
-	"colabrelay/relay/runtimes"
-	"colabrelay/relay/toolsets"
-	"colabrelay/shared/tier"
 )
 
 // desk is a host whose relay has no runtime, and a folder of notebooks.
 type desk struct {
 	*host
-	dir   string
-	locks string // CHECKPOINT_DIR
+	dir string
 }
 
-func newDesk(t *testing.T) desk { return newDeskFor(t, 0) }
-
-func newDeskFor(t *testing.T, hold time.Duration) desk {
+func newDesk(t *testing.T) desk {
 	t.Helper()
-	d := desk{dir: t.TempDir(), locks: t.TempDir()}
+	d := desk{dir: t.TempDir()}
 	d.host = startHost(t, Config{
 		Resolve:  func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, fmt.Errorf("nothing is paired") },
-		Toolsets: toolsets.All, Notebooks: notebook.Roots{Dirs: []string{d.dir}, Working: d.dir}, CheckpointDir: d.locks, Hold: hold,
+		Toolsets: toolsets.All, Notebooks: notebook.Roots{Dirs: []string{d.dir}, Working: d.dir}, CheckpointDir: t.TempDir(),
 	})
 	return d
 }
@@ -142,49 +136,11 @@ func TestGetCellsShowsWhatACellHas(t *testing.T) {
 	}
 }
 
-func TestGetCellsPagesThroughANotebook(t *testing.T) {
-	tier.Long(t)
-	d := newDesk(t)
-	var all []string
-	for i := range 40 {
-		all = append(all, codeCell(fmt.Sprintf("c%d", i), strings.Repeat("<ü>\u0001", 3000), `{"output_type": "stream", "name": "stdout", "text": "`+strings.Repeat("y", 400)+`"}`))
-	}
-	d.put("n.ipynb", 5, all...)
-	seen, start, calls := 0, 0, 0
-	for {
-		got := d.cells("cellIndexStart", start, "limit", 1000)
-		for _, cell := range got.Cells {
-			if cell.Index != seen || cell.ID != fmt.Sprintf("c%d", seen) || cell.Omitted == "" {
-				t.Fatalf("cell %d after %d: %s", cell.Index, seen, cell.Omitted)
-			}
-			seen++
-		}
-		if calls++; !got.Truncated {
-			break
-		}
-		if start = got.NextIndex; start != seen {
-			t.Fatalf("next_index %d after %d cells", start, seen)
-		}
-	}
-	if seen != 40 || calls < 3 {
-		t.Errorf("%d cells in %d calls", seen, calls)
-	}
-	if got := d.cells("limit", 2); len(got.Cells) != 2 || got.NextIndex != 2 || !strings.Contains(got.Notes[0], "control and invisible characters") {
-		t.Errorf("%d cells, next %d, notes %v", len(got.Cells), got.NextIndex, got.Notes)
-	}
-	for _, beyond := range []int{40, 1 << 40} {
-		if got := d.cells("cellIndexStart", beyond); len(got.Cells) != 0 || got.Truncated {
-			t.Errorf("from %d: %+v", beyond, got)
-		}
-	}
-}
-
 func TestGetCellsSearches(t *testing.T) {
 	d := newDesk(t)
 	d.put("n.ipynb", 5, textCell("a", "Load DATA"), codeCell("b", "x = load()\ny = 2"), codeCell("c", "y = 3"), codeCell("d", "/etc/x"))
 	for query, want := range map[string]string{
-		"": "a b c d", "load": "a b", "LOAD": "a b", "/load/": "b", "/load/i": "a b", `/^y = \d$/`: "b c", "/etc/": "d", "/etc/x": "d", "//": "", "/(a/": "bad", `/(?=x)/`: "bad", `/(a)\1/`: "bad",
-		"/((x{30}){30}y){20}/": "bad", "nothing": "",
+		"": "a b c d", "LOAD": "a b", "/load/": "b", `/^y = \d$/`: "b c", "/etc/x": "d", "/(a/": "bad", "/((x{30}){30}y){20}/": "bad",
 	} {
 		r := d.call("get_cells", args("query", query))
 		if want == "bad" {
@@ -199,30 +155,6 @@ func TestGetCellsSearches(t *testing.T) {
 	}
 	if got := d.cells("query", "y", "limit", 1); got.NextIndex != 2 || !got.Truncated || strings.Join(ids(got), " ") != "b" {
 		t.Errorf("%+v", got)
-	}
-}
-
-// A regular expression that is slow on a long source ends with the call's time, and the next call
-// goes on.
-func TestASlowSearchEnds(t *testing.T) {
-	tier.Long(t)
-	d := newDesk(t)
-	long := strings.Repeat("a", notebook.MaxSourceBytes-10)
-	d.put("n.ipynb", 5, codeCell("a", "1"), codeCell("b", long), codeCell("d", "end!"))
-	seen, start := 0, 0
-	for calls := 0; ; calls++ {
-		got := d.cells("query", "/(((a?){30}){5}b|end)!/", "cell_index_start", start)
-		seen += len(got.Cells)
-		if !got.Truncated {
-			break
-		}
-		if got.NextIndex <= start || calls > 5 {
-			t.Fatalf("next_index %d after %d", got.NextIndex, start)
-		}
-		start = got.NextIndex
-	}
-	if seen != 1 {
-		t.Errorf("%d cells match", seen)
 	}
 }
 
@@ -271,83 +203,13 @@ func TestEachEditChangesTheFileAndSaysHow(t *testing.T) {
 	if deleted.Source != "text" || !strings.Contains(deleted.Diff, "+++ /dev/null\n") {
 		t.Errorf("%+v", deleted)
 	}
-	for _, test := range []struct {
-		tool, at string
-		pairs    []any
-	}{
-		{"add_code_cell", "a N", []any{"code", "1"}},
-		{"add_text_cell", "a N", []any{"content", "1", "cellIndex", 1}},
-		{"add_code_cell", "N a", []any{"code", "", "cell_index", 0}},
-		{"add_text_cell", "a N", []any{"content", "", "afterCellId", "a"}},
-	} {
-		d.put("n.ipynb", 5, codeCell("a", "1"))
-		r := d.call(test.tool, args(test.pairs...))
-		added := decode[AddedCell](t, r.Structured)
-		if got := strings.Join(ids(d.cells()), " "); got != strings.ReplaceAll(test.at, "N", added.NewCellID) || d.cells().Cells[added.CellIndex].ID != added.NewCellID {
-			t.Errorf("%s %v: %s %s", test.tool, test.pairs, got, r.Structured)
-		}
+	added := decode[AddedCell](t, d.call("add_code_cell", args("code", "1", "cellIndex", 0)).Structured)
+	if cells := d.cells().Cells; len(cells) != 2 || cells[0].ID != added.NewCellID || added.CellIndex != 0 {
+		t.Errorf("%+v, added %+v", cells, added)
 	}
-	r := d.call("update_cell", args("cellId", "a", "content", "1"))
-	if done := decode[Edited](t, r.Structured); done.Diff != "" || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "changes nothing") {
-		t.Errorf("%s", r.Structured)
-	}
-}
-
-func TestACellChangesItsType(t *testing.T) {
-	d := newDesk(t)
-	d.put("n.ipynb", 5, codeCell("a", "1", `{"output_type": "stream", "name": "stdout", "text": "1"}`))
-	for _, kind := range []string{"markdown", "raw", "code"} {
-		r := d.call("update_cell", args("cellId", "a", "content", "1", "cell_type", kind))
-		if cell := d.cells().Cells[0]; cell.Type != kind || cell.Outputs != nil && kind != "code" || !strings.Contains(r.Content[0].Text, "is a "+kind+" cell instead of a ") {
-			t.Errorf("%s: %+v %s", kind, cell, r.Content[0].Text)
-		}
-	}
-}
-
-func TestAddingToAMissingFileCreatesIt(t *testing.T) {
-	d := newDesk(t)
-	r := d.call("add_code_cell", args("code", "1", "dry_run", true))
-	if _, err := os.Stat(filepath.Join(d.dir, "n.ipynb")); err == nil || r.IsError {
-		t.Errorf("%v %s", err, r.Structured)
-	}
-	r = d.call("add_text_cell", args("content", "# New"))
-	if r.IsError || !strings.Contains(d.read("n.ipynb"), `"nbformat_minor": 5`) || len(d.cells().Cells) != 1 {
-		t.Errorf("%s", r.Structured)
-	}
-}
-
-func TestCellsWithoutIDsAreRepairedByAnEdit(t *testing.T) {
-	d := newDesk(t)
-	d.put("n.ipynb", 5, `{"cell_type": "code", "execution_count": null, "metadata": {}, "outputs": [], "source": "1"}`, codeCell("x", "2"), codeCell("x", "3"))
-	before := d.cells()
-	if !strings.HasPrefix(before.Cells[0].ID, "#0-") || !strings.HasPrefix(before.Cells[2].ID, "#2-") {
-		t.Fatalf("%v", ids(before))
-	}
-	r := d.call("update_cell", args("cellId", before.Cells[2].ID, "content", "4"))
-	if done := decode[Edited](t, r.Structured); r.IsError || len(done.Notes) == 0 {
-		t.Errorf("%s", r.Structured)
-	}
-	after := d.cells()
-	if after.Cells[2].Source != "4" || strings.Contains(strings.Join(ids(after), ""), "#") {
-		t.Errorf("%+v", after.Cells)
-	}
-}
-
-// Before nbformat 4.5 a cell is named by its place and its source.
-func TestAnOldCellThatChangedIsNotTheSame(t *testing.T) {
-	d := newDesk(t)
-	old := func(source string) string {
-		return fmt.Sprintf(`{"cell_type": "code", "execution_count": null, "metadata": {}, "outputs": [], "source": %q}`, source)
-	}
-	d.put("n.ipynb", 4, old("1"), old("2"))
-	id := d.cells().Cells[1].ID
-	r := d.call("update_cell", args("cellId", id, "content", "3"))
-	if r.IsError || strings.Contains(d.read("n.ipynb"), `"id"`) {
-		t.Errorf("%s\n%s", r.Structured, d.read("n.ipynb"))
-	}
-	r = d.call("delete_cell", args("cellId", id))
-	if p := r.outcome(t).Error; p == nil || p.Code != "changed" || !strings.Contains(p.Hint, "get_cells") {
-		t.Errorf("%s", r.Structured)
+	added = decode[AddedCell](t, d.call("add_text_cell", args("content", "2", "afterCellId", added.NewCellID)).Structured)
+	if cells := d.cells().Cells; len(cells) != 3 || cells[1].ID != added.NewCellID || cells[1].Type != "markdown" {
+		t.Errorf("%+v, added %+v", cells, added)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,9 +12,6 @@ import (
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
-	"colabrelay/relay/client"
-	"colabrelay/relay/hint"
-	"colabrelay/relay/render"
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
@@ -106,12 +102,6 @@ func chunkedCall(more map[string]any) map[string]any {
 	return args
 }
 
-func TestNotesOnOutputAreFew(t *testing.T) {
-	if got := fewer(make([]string, 30)); len(got) != 5 || got[4] != "further notes on output: 26" {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestAChunkedRunSaysItsPaceAndTheTimeLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		done, n int64
@@ -119,19 +109,10 @@ func TestAChunkedRunSaysItsPaceAndTheTimeLeft(t *testing.T) {
 		status  chunked.Status
 		want    string
 	}{
-		"usual":               {120, 2000, 0.42, "running", "120 of 2,000 iterations done (6%), 0.42 s per iteration, about 13 min left, status running\n"},
-		"nothing timed yet":   {0, 2000, 0, "running", "0 of 2,000 iterations done (0%), status running\n"},
-		"finished":            {2000, 2000, 0.42, "finished", "2,000 of 2,000 iterations done (100%), 0.42 s per iteration, status finished\n"},
-		"stopped":             {5, 10, 61, "failed", "5 of 10 iterations done (50%), 1 min 1 s per iteration, status failed\n"},
-		"fast":                {1, 1_000_000, 0.00012, "running", "1 of 1,000,000 iterations done (0%), 0.12 ms per iteration, about 2 min left, status running\n"},
-		"very fast":           {500, 1000, 1e-7, "running", "500 of 1,000 iterations done (50%), under 0.1 ms per iteration, under 1 s left, status running\n"},
-		"seconds":             {500, 1000, 0.05, "running", "500 of 1,000 iterations done (50%), 50 ms per iteration, about 25 s left, status running\n"},
-		"hours":               {0, 100, 309, "running", "0 of 100 iterations done (0%), 5 min 9 s per iteration, about 8 h 40 min left, status running\n"},
-		"days":                {0, 100, 3600, "running", "0 of 100 iterations done (0%), 1 h 0 min per iteration, about 4 days left, status running\n"},
-		"more than can be":    {0, 1_000_000_000, 1e12, "running", "0 of 1,000,000,000 iterations done (0%), over 100 h per iteration, over 100 days left, status running\n"},
-		"just under a minute": {0, 1, 59.6, "running", "0 of 1 iterations done (0%), 1 min 0 s per iteration, about 1 min left, status running\n"},
-		"just under an hour":  {0, 1, 3580, "running", "0 of 1 iterations done (0%), 59 min 40 s per iteration, about 1 h 0 min left, status running\n"},
-		"waits for input":     {0, 10, 1, "waiting_for_input", "0 of 10 iterations done (0%), 1 s per iteration, status waiting_for_input\n"},
+		"usual":             {120, 2000, 0.42, "running", "120 of 2,000 iterations done (6%), 0.42 s per iteration, about 13 min left, status running\n"},
+		"nothing timed yet": {0, 2000, 0, "running", "0 of 2,000 iterations done (0%), status running\n"},
+		"finished":          {2000, 2000, 0.42, "finished", "2,000 of 2,000 iterations done (100%), 0.42 s per iteration, status finished\n"},
+		"fast":              {1, 1_000_000, 0.00012, "running", "1 of 1,000,000 iterations done (0%), 0.12 ms per iteration, about 2 min left, status running\n"},
 	} {
 		got := &Chunked{Status: string(c.status), Completed: c.done, Remaining: c.n - c.done, ProgressPct: *round(100*float64(c.done)/float64(c.n), 10), pace: c.pace}
 		var b words
@@ -143,7 +124,7 @@ func TestAChunkedRunSaysItsPaceAndTheTimeLeft(t *testing.T) {
 }
 
 func TestChunkedRunFinishesInOneCall(t *testing.T) {
-	h, f := serveFake(t, 10*time.Second)
+	h, f := serveFake(t)
 	f.batches(t, -1)
 	r := h.call("run_chunked_operation", chunkedCall(nil))
 	got := decode[Chunked](t, r.Structured)
@@ -162,16 +143,8 @@ func TestChunkedRunFinishesInOneCall(t *testing.T) {
 	}
 }
 
-func TestASyntaxErrorIsPrintedOnce(t *testing.T) {
-	failed := contract.Execution{ExecutionID: "b1", Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "SyntaxError", EValue: "invalid syntax (<loop_code>, line 2)"}}
-	raised := &render.Raised{EName: "SyntaxError", EValue: failed.Error.EValue, Traceback: "  File <loop_code>, line 2\n    if x\nSyntaxError: invalid syntax"}
-	got := (&Chunked{}).problem(chunked.Outcome{Stop: &chunked.Stop{Execution: failed, Refused: true}}, nil, &batchOutput{raised: raised})
-	want := Problem{Message: "nothing was run: the code raised “SyntaxError: invalid syntax (<loop_code>, line 2)”", Traceback: "  File <loop_code>, line 2\n    if x"}
-	sameFields(t, want, *got, "Message", "Traceback")
-}
-
 func TestFailedIterationIsReportedWithItsErrorAndTheWayOn(t *testing.T) {
-	h, f := serveFake(t, 10*time.Second)
+	h, f := serveFake(t)
 	f.batches(t, 17)
 	r := h.call("run_chunked_operation", chunkedCall(nil))
 	got, o := decode[Chunked](t, r.Structured), r.outcome(t)
@@ -195,68 +168,8 @@ func TestFailedIterationIsReportedWithItsErrorAndTheWayOn(t *testing.T) {
 	}
 }
 
-func TestChunkedRunReportsThatTheVMIsGoneAndWhatIsKept(t *testing.T) {
-	onOwnClock(t, 3*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
-		f.batches(t, 17)
-		kept := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(nil)).Structured).Completed
-		f.on("POST", contract.PathJobs, func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
-		r := h.call("run_chunked_operation", chunkedCall(nil))
-		got, o := decode[Chunked](t, r.Structured), r.outcome(t)
-		if o.Error == nil || o.Error.Code != string(client.KindUnreachable) || kept == 0 || got.Completed != kept || !got.CanContinue || got.NextCommand == "" {
-			t.Errorf("%s", r.Structured)
-		}
-	})
-}
-
-func TestChunkedRunReportsItsProgressInIterations(t *testing.T) {
-	onOwnClock(t, 3*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
-		f.batches(t, -1)
-		f.on("POST", contract.PathJobs, f.slowly(f.answers["POST "+contract.PathJobs]))
-		p := params("run_chunked_operation", chunkedCall(nil))
-		p["_meta"] = map[string]any{"progressToken": 5}
-		_, ch := h.begin("tools/call", p)
-		h.result("run_chunked_operation", h.await(ch))
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		var lines []string
-		for _, m := range h.notes {
-			note := decode[struct {
-				Message string
-				Total   float64
-			}](t, m.Params)
-			lines = append(lines, note.Message)
-			if note.Total != 25 {
-				t.Errorf("total %v", note.Total)
-			}
-		}
-		if !strings.Contains(strings.Join(lines, "\n"), "10/25 iterations, 0.1 s each, about 2 s left") {
-			t.Errorf("%q", lines)
-		}
-	})
-}
-
-// slowly makes each answer about a round take its time.
-func (f *fakeExecutor) slowly(submit func(*http.Request, []byte) (int, any)) func(*http.Request, []byte) (int, any) {
-	return func(r *http.Request, body []byte) (int, any) {
-		status, answer := submit(r, body)
-		for n := range 4 {
-			key := fmt.Sprint("GET ", contract.PathExecutions, "/b", n)
-			f.mu.Lock()
-			served := f.answers[key]
-			f.answers[key] = func(r *http.Request, body []byte) (int, any) {
-				timer := time.NewTimer(700 * time.Millisecond)
-				defer timer.Stop()
-				<-timer.C
-				return served(r, body)
-			}
-			f.mu.Unlock()
-		}
-		return status, answer
-	}
-}
-
 func TestGetCheckpointReadsBothKindsAndNamesWhatThereIs(t *testing.T) {
-	h, f := serveFake(t, 10*time.Second)
+	h, f := serveFake(t)
 	if got := decode[Checkpoint](t, h.call("get_checkpoint", map[string]any{"operation": "train"}).Structured); got.Exists || len(got.Names) != 0 || got.Timestamp != nil {
 		t.Errorf("%+v", got)
 	}
@@ -287,15 +200,8 @@ func TestGetCheckpointReadsBothKindsAndNamesWhatThereIs(t *testing.T) {
 	if kept := decode[Run](t, got.Data); !got.Exists || kept.Stdout != "long one\n" {
 		t.Errorf("%+v", got)
 	}
-	for _, args := range []map[string]any{{"checkpoint_name": "train"}, {"checkpoint_name": "train", "operation": "train"}} {
-		if got := decode[Checkpoint](t, h.call("get_checkpoint", args).Structured); !got.Exists || got.Operation != "train" {
-			t.Errorf("%v: %+v", args, got)
-		}
-	}
-	for _, args := range []map[string]any{{"checkpoint_name": "train", "operation": "other"}, {}, {"checkpoint_name": "", "operation": ""}, {"checkpoint_name": strings.Repeat("n", 201)}} {
-		if o := h.call("get_checkpoint", args).outcome(t); o.Error == nil || o.Error.Code != codeBadRequest || o.Error.Hint == "" {
-			t.Errorf("%v: %+v", args, o.Error)
-		}
+	if o := h.call("get_checkpoint", map[string]any{"checkpoint_name": "train", "operation": "other"}).outcome(t); o.Error == nil || o.Error.Code != codeBadRequest {
+		t.Errorf("two names: %+v", o.Error)
 	}
 	got = decode[Checkpoint](t, h.call("get_checkpoint", map[string]any{"operation": "none"}).Structured)
 	if got.Exists || fmt.Sprint(got.Names) != "[train Über/all]" {
@@ -318,24 +224,10 @@ func TestGetCheckpointShortensWhatDoesNotFitAndSaysSo(t *testing.T) {
 	if !got.Truncated || len(got.Data) > maxDataBytes || !strings.Contains(string(got.Data), `{"i":2999,`) || !strings.Contains(string(got.Data), "12345678901234567890") || r.bytes > 100_000 {
 		t.Errorf("%d bytes of data, %d in all: %.300s", len(got.Data), r.bytes, got.Data)
 	}
-	if err := os.WriteFile(checkpoint.Path(dir, "big"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for tool, args := range map[string]map[string]any{"get_checkpoint": {"operation": "big"}, "run_chunked_operation": chunkedCall(map[string]any{"checkpoint_name": "big"})} {
-		if o := h.call(tool, args).outcome(t); o.Error == nil || o.Error.Code != hint.CodeDamaged {
-			t.Errorf("%s of a damaged file: %+v", tool, o.Error)
-		}
-	}
-	if _, err := checkpoint.Save(dir, "list", []int{1}); err != nil { // not what the relay saves
-		t.Fatal(err)
-	}
-	if o := h.call("get_checkpoint", map[string]any{"operation": "list"}).outcome(t); o.Error == nil || o.Error.Code != hint.CodeDamaged {
-		t.Errorf("a list is shown as data: %+v", o.Error)
-	}
 }
 
 func TestRunCodeLongDoesNotOverwriteAChunkedRun(t *testing.T) {
-	h, f := serveFake(t, 10*time.Second)
+	h, f := serveFake(t)
 	f.batches(t, 17)
 	h.call("run_chunked_operation", chunkedCall(nil))
 	f.run("e1").end(contract.StatusSucceeded)

@@ -21,7 +21,7 @@ func reports(f *fakeExecutor, mime, report string) *fakeRun {
 }
 
 func TestAFrameIsAnswered(t *testing.T) {
-	h, f := serveFake(t, time.Second)
+	h, f := serveFake(t)
 	run := reports(f, frameMIME, `{"columns":[{"name":"a\u001b[31m","dtype":"int64"},{"name":"b","dtype":"str"}],"column_count":3,"rows":[[1,"x\ny"],[null,true]],"row_count":7,"truncated":true,"engine":"pandas"}`)
 	r := h.call("preview_dataframe", map[string]any{"name": "df", "offset": 5})
 	got := decode[Frame](t, r.Structured)
@@ -33,7 +33,7 @@ func TestAFrameIsAnswered(t *testing.T) {
 			t.Errorf("no %q in:\n%s", line, r.Content[0].Text)
 		}
 	}
-	s := run.submits[0]
+	s := run.submitted()[0]
 	if !s.Unstored || !s.BehindInput || s.TimeoutSeconds != previewLimit.Seconds() {
 		t.Errorf("%+v", s)
 	}
@@ -42,7 +42,7 @@ func TestAFrameIsAnswered(t *testing.T) {
 // TestUnsoundFramesAreRefused: code in the kernel may display what it wants.
 func TestUnsoundFramesAreRefused(t *testing.T) {
 	tier.Long(t)
-	h, f := serveFake(t, time.Second)
+	h, f := serveFake(t)
 	rows := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("[1],", n), ",") + "]" }
 	for _, report := range []string{
 		`7`, `"x"`, `[]`, `{"columns":7}`, `{"columns":[{"name":"a"}],"rows":[[1,2]]}`, `{"columns":[{"name":"a"}],"rows":[[{}]]}`,
@@ -66,14 +66,14 @@ func TestUnsoundFramesAreRefused(t *testing.T) {
 
 func TestTheKernelGetsThePackageIfItLacksIt(t *testing.T) {
 	tier.Long(t)
-	h, f := serveFake(t, time.Second)
+	h, f := serveFake(t)
 	missing := `{"package":"` + kernelpy.Package() + `"}`
 	run := reports(f, missingMIME, missing)
 	if o := h.call("query_dataframes", map[string]any{"sql": "SELECT 1"}).outcome(t); o.Error == nil || o.Error.Code != codeInternal {
 		t.Errorf("%+v", o)
 	}
-	if len(run.submits) != 2 || len(run.submits[0].Code) >= len(run.submits[1].Code) {
-		t.Errorf("%d submits", len(run.submits))
+	if s := run.submitted(); len(s) != 2 || len(s[0].Code) >= len(s[1].Code) {
+		t.Errorf("%d submits", len(s))
 	}
 }
 
@@ -99,31 +99,6 @@ func TestACallThatEndsFirstEndsItsRun(t *testing.T) {
 				t.Errorf("%s: %d interrupts", status, n)
 			}
 		})
-	}
-}
-
-func TestAnInstallationIsAnswered(t *testing.T) {
-	tier.Long(t)
-	h, f := serveFake(t, 10*time.Second)
-	run := f.run("e1")
-	run.print("Resolved\n")
-	run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
-		installMIME: json.RawMessage(`{"installed":[{"name":"x\u001b[0m","old":"","new":"1"}],"restart_needed":["x"]}`),
-	}})
-	run.end(contract.StatusSucceeded)
-	got := decode[Installed](t, h.call("install_packages", map[string]any{"packages": "\r\nx\n"}).Structured)
-	if len(got.Installed) != 1 || got.Installed[0] != (InstalledChange{Name: "x", New: "1"}) || len(got.RestartNeeded) != 1 || got.Stdout != "Resolved\n" {
-		t.Errorf("%+v", got)
-	}
-	if s := run.submits[0]; !strings.HasPrefix(s.Code, "# install_packages x\n") || !s.Unstored || s.TimeoutSeconds != 600 || !strings.Contains(s.Code, "package_loader.py") {
-		t.Errorf("%+v", s)
-	}
-	for _, report := range []string{`7`, `{"installed":7}`, `{"installed":[` + strings.Repeat(`{},`, 20_000) + `{}]}`} {
-		reports(f, installMIME, report)
-		r := h.call("install_packages", map[string]any{"packages": "x"})
-		if o := r.outcome(t); !o.Success {
-			t.Errorf("%.40s: %+v", report, o)
-		}
 	}
 }
 

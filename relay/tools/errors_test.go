@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,19 +13,16 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/notebook"
-	"colabrelay/relay/pairing"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 func TestEveryCodeAndKindIsTranslated(t *testing.T) {
@@ -145,94 +141,21 @@ func thisFile() string {
 	return path
 }
 
-// TestEveryToolsEveryRefusalFitsItsSchema: host.result validates each answer. The client
-// retries some refusals for the complete time of a call; others it returns immediately, and
-// those get time because tools write to the disk before they submit.
-func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
-	tier.Long(t)
-	retried := []contract.Code{contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull}
-	t.Run("retried", func(t *testing.T) {
-		onOwnClock(t, 10*time.Second, func(t *testing.T, h *host, f *fakeExecutor) { checkRefusals(t, h, f, retried) })
-	})
-	t.Run("returned immediately", func(t *testing.T) {
-		h, f := serveFake(t, 10*time.Second)
-		checkRefusals(t, h, f, slices.DeleteFunc(slices.Clone(contract.Codes), func(c contract.Code) bool {
-			// The client corrects its clock and sends the request again, and reports requests that
-			// are always replayed as a timeout; its own tests check that.
-			return c == contract.CodeClockSkew || c == contract.CodeReplayed || slices.Contains(retried, c)
-		}))
-	})
-}
-
-// checkRefusals calls all tools concurrently, in two groups: what one group's executor
-// refuses, tools of the other one need.
-func checkRefusals(t *testing.T, h *host, f *fakeExecutor, codes []contract.Code) {
-	t.Helper()
-	neededByOthers := func(c toolCall) bool {
-		return c.method == "GET" && slices.Contains([]string{contract.PathKernel, contract.PathExecutions, contract.PathStat}, c.path)
-	}
-	for _, code := range codes {
-		for _, group := range []bool{false, true} {
-			f.answer("GET", contract.PathExecutions, contract.ExecutionList{})
-			f.answer("GET", contract.PathKernel, contract.Kernel{KernelID: "kernel-1"})
-			f.on("GET", contract.PathStat, func(*http.Request, []byte) (int, any) {
-				return http.StatusNotFound, &contract.Error{Code: contract.CodeNotFound, Message: "nothing there yet"}
-			})
-			chosen := maps.Clone(calls)
-			maps.DeleteFunc(chosen, func(_ string, c toolCall) bool { return c.method == "" || neededByOthers(c) != group })
-			for _, c := range chosen {
-				f.on(c.method, c.path, func(*http.Request, []byte) (int, any) {
-					return http.StatusConflict, &contract.Error{Code: code, Message: "what happened"}
-				})
-			}
-			for name, r := range callAll(h, chosen) {
-				o := r.outcome(t)
-				if o.Error == nil || o.Error.Code != string(code) || o.Runtime != "test" {
-					t.Errorf("%s refused with %s: %s", name, code, r.Structured)
-					continue
-				}
-				if !strings.Contains(r.Content[0].Text, o.Error.Hint) {
-					t.Errorf("%s: the text lacks the hint", name)
-				}
-			}
-		}
-	}
-}
-
-// callAll makes the calls concurrently and returns their results by tool.
-func callAll(h *host, calls map[string]toolCall) map[string]result {
-	h.t.Helper()
-	answers := map[string]<-chan message{}
-	for name, c := range calls {
-		_, answers[name] = h.begin("tools/call", params(name, json.RawMessage(c.args)))
-	}
-	results := map[string]result{}
-	for name, ch := range answers {
-		results[name] = h.result(name, h.await(ch))
-	}
-	return results
-}
-
-func TestEveryToolHasACallHere(t *testing.T) {
-	for _, tool := range toolsOf(sets) {
-		if _, ok := calls[tool.def.Name]; !ok {
-			t.Errorf("no call of %s", tool.def.Name)
-		}
-	}
-}
-
 func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
-	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		gone := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		// Each call has its own client: calls of one client wait for the first that requests
 		// the instance.
 		resolve := func(string) (runtimes.Runtime, error) { return directly(t, auth.GenerateSecret(), gone), nil }
 		h := startHost(t, Config{Toolsets: toolsets.All, Resolve: resolve, CheckpointDir: t.TempDir(), Notebooks: sampleRoots(t)})
-		remote := maps.Clone(calls)
-		maps.DeleteFunc(remote, func(_ string, c toolCall) bool { return c.method == "" })
-		for name, r := range callAll(h, remote) {
-			if o := r.outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
+		answers := map[string]<-chan message{}
+		for name, c := range calls {
+			if c.method != "" {
+				_, answers[name] = h.begin("tools/call", params(name, json.RawMessage(c.args)))
+			}
+		}
+		for name, ch := range answers {
+			if o := h.result(name, h.await(ch)).outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
 				t.Errorf("%s: %+v", name, o)
 			}
 		}
@@ -273,42 +196,14 @@ func TestEveryToolReportsThatNothingIsPaired(t *testing.T) {
 	}
 }
 
-func TestAnAmbiguousRuntimeIsReported(t *testing.T) {
-	p := resolveProblem(fmt.Errorf("%w: %q, %q", pairing.ErrAmbiguous, "a", "b"))
-	if p.Code != codeNotConfigured || !strings.Contains(p.Message, `"b"`) || !strings.Contains(p.Hint, "runtime") {
-		t.Errorf("%+v", p)
-	}
-}
-
-func TestAnUnknownRuntimesNextStepFitsWhatIsPaired(t *testing.T) {
-	for err, want := range map[error]string{pairing.ErrUnknownName: "Call again with the name of a paired runtime", pairing.ErrNotPaired: "Ask the user to do that"} {
-		if p := resolveProblem(fmt.Errorf("runtime %q is %w", "x", err)); !strings.HasPrefix(p.Hint, want) {
-			t.Errorf("%+v, want %q", p, want)
-		}
-	}
-}
-
 func TestEveryToolAnswersBadArguments(t *testing.T) {
-	h, f := serveFake(t, time.Second)
+	h, f := serveFake(t)
 	cases := map[string][]string{
-		"run_code_quick":      {`{}`, `{"code":1}`, `{"code":""}`, `{"code":null}`, `{"code":"1","timeout":5}`, `[]`, `"code"`, `7`, `{"code":["a"]}`},
-		"run_code_long":       {`{"code":"1","timeout_seconds":0}`, `{"code":"1","timeout_seconds":-1}`, `{"code":"1","timeout_seconds":86401}`, `{"code":"1","timeout_seconds":"nan"}`, `{"code":"1","timeout_seconds":true}`, `{"code":"1","checkpoint_name":3}`},
-		"get_execution":       {`{}`, `{"execution_id":"e1","offset":-1}`, `{"execution_id":"e1","offset":1.5}`, `{"execution_id":"e1","wait_seconds":-1}`, `{"execution_id":"e1","wait_seconds":"NaN"}`, `{"execution_id":"e1","offset":1e30}`},
-		"list_executions":     {`{"limit":0}`, `{"limit":1001}`, `{"limit":"all"}`},
-		"interrupt_execution": {`{}`, `{"execution_id":""}`},
-		"provide_input":       {`{"execution_id":"e1"}`, `{"text":"x"}`, `{"execution_id":"e1","text":5}`},
-		"list_colab_files":    {`{"path":5}`, `{"path":"/x","recursive":true}`},
-		"inspect_variable":    {`{}`, `{"name":""}`},
-		"get_checkpoint":      {`{}`, `{"operation":""}`},
-		"run_chunked_operation": {
-			`{"setup_code":"","loop_code":"1"}`, `{"setup_code":"","loop_code":"","n_iterations":1}`, `{"checkpoint_name":"no such run"}`,
-			`{"setup_code":"","loop_code":"1","n_iterations":1,"batch_size":-1}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"checkpoint_name":""}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_change":"maybe"}`,
-		},
-		"download_from_colab": {`{}`, `{"remote_path":""}`, `{"remote_path":"x","overwrite":"yes"}`, `{"remote_path":"x","local_filename":7}`},
-		"preview_dataframe":   {`{}`, `{"name":""}`, `{"name":"df","rows":201}`, `{"name":"df","offset":-1}`, `{"name":"df","filter":5}`},
-		"query_dataframes":    {`{}`, `{"sql":""}`, `{"sql":"SELECT 1","rows":-1}`, `{"sql":"SELECT 1","timeout_seconds":301}`},
-		"install_packages":    {`{"packages":[1]}`, `{"packages":{"x":1}}`, `{"packages":"x","upgrade":"yes"}`, `{"packages":"x","timeout_seconds":0}`},
-		"upload_to_colab":     {`{}`, `{"local_path":""}`, `{"local_path":"x","remote_path":1}`, `{"local_path":"x","overwrite":1}`},
+		"run_code_quick":        {`{}`, `{"code":1}`, `{"code":""}`, `{"code":null}`, `"code"`},
+		"run_code_long":         {`{"code":"1","timeout_seconds":0}`, `{"code":"1","timeout_seconds":86401}`, `{"code":"1","timeout_seconds":"nan"}`},
+		"get_execution":         {`{"execution_id":"e1","offset":1.5}`, `{"execution_id":"e1","offset":1e30}`},
+		"run_chunked_operation": {`{"setup_code":"","loop_code":"1"}`, `{"checkpoint_name":"no such run"}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_change":"maybe"}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_stop":"rerun"}`},
+		"install_packages":      {`{"packages":[1]}`, `{"packages":{"x":1}}`, `{"packages":"x","upgrade":"yes"}`},
 	}
 	for _, tool := range toolsOf(sets) {
 		cases[tool.def.Name] = append(cases[tool.def.Name], `{"no_such_argument":1}`, `{"runtime":5}`, `[1]`)
@@ -318,9 +213,6 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 			o := h.call(name, json.RawMessage(args)).outcome(t)
 			if o.Error == nil || o.Error.Code != codeBadRequest {
 				t.Errorf("%s %s: %+v", name, args, o)
-			}
-			if o.Error != nil && (strings.Contains(o.Error.Message, "json:") || strings.Contains(o.Error.Message, "Go ")) {
-				t.Errorf("%s %s: mentions Go: %s", name, args, o.Error.Message)
 			}
 		}
 	}
@@ -364,11 +256,7 @@ func TestArgumentsMayBeSpelledInCamelOrSnakeCase(t *testing.T) {
 	}
 	for raw, want := range map[string]string{
 		`{"cellId":"a","cell_id":"b"}`:   `"cellId" is given twice, also as "cell_id"`,
-		`{"cell_id":"a","CELL_ID":"b"}`:  `"cellId" is given twice`,
-		`{"cell id":"a"}`:                `there is no argument "cell id"`,
-		`{"cell_id":1}`:                  `"cellId" must be a string`,
 		`{"cellId":"a","cellindex":1.5}`: `"cell_index" must be a whole number`,
-		`{"cellId":"a","cellindex":"x"}`: `"cell_index" must be a whole number`,
 	} {
 		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {
 			t.Errorf("%s: %v, want %q", raw, p, want)
@@ -385,18 +273,4 @@ func FuzzParseArguments(f *testing.F) {
 			t.Errorf("%q gives %+v", raw, args)
 		}
 	})
-}
-
-func TestAnExitIsExplained(t *testing.T) {
-	p := runProblem(contract.Execution{Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "SystemExit", EValue: "3"}})
-	if p.Message != "the code raised “SystemExit: 3”" || !strings.Contains(p.Hint, "its variables are still there") {
-		t.Errorf("%+v", p)
-	}
-}
-
-func TestAMissingModuleIsInstalledOrUploaded(t *testing.T) {
-	p := runProblem(contract.Execution{Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "ModuleNotFoundError", EValue: "No module named 'x'"}})
-	if !strings.Contains(p.Hint, "install_packages") || !strings.Contains(p.Hint, "upload_to_colab") {
-		t.Errorf("%+v", p)
-	}
 }

@@ -73,13 +73,3 @@ func answered(t *testing.T, status int, ngrok, body string) *Problem {
 	}
 	return problemOf(err)
 }
-
-func TestInAnExtensionAHintSaysThatOtherCommandsAreMissing(t *testing.T) {
-	p := inExtension("Pairing string", &Problem{Message: "x", Hint: "Ask the user to run `colab-relay vm login` in a terminal."})
-	if !strings.HasSuffix(p.Hint, " in a terminal. The extension brings no command `colab-relay`: to run commands, the user installs the relay's archive, too.") {
-		t.Error(p.Hint)
-	}
-	if p := inExtension("Pairing string", nil); p != nil {
-		t.Error("a call without a problem got one")
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -152,6 +153,13 @@ func (f *fakeExecutor) run(id string) *fakeRun {
 		return http.StatusOK, r.read(offset, wait, always, most)
 	})
 	return r
+}
+
+// submitted are the submits of this execution.
+func (r *fakeRun) submitted() []contract.Submit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.submits)
 }
 
 func (r *fakeRun) set(change func(e *contract.Execution)) {

@@ -19,6 +19,7 @@ import (
 
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
+	"colabrelay/shared/within"
 )
 
 // host is an MCP host on the other end of real pipes. It checks what every host
@@ -75,7 +76,7 @@ func decode[T any](t *testing.T, raw json.RawMessage) (v T) {
 func startHost(t *testing.T, cfg Config) *host {
 	t.Helper()
 	if cfg.Hold == 0 {
-		cfg.Hold = 10 * time.Second
+		cfg.Hold = within.Limit
 	}
 	cfg.Structured = true
 	return serveHost(t, New(cfg))
@@ -162,13 +163,7 @@ func (h *host) cancel(id string) {
 
 func (h *host) await(ch <-chan message) message {
 	h.t.Helper()
-	select {
-	case m := <-ch:
-		return m
-	case <-time.After(30 * time.Second):
-		h.t.Fatal("no answer in 30 s")
-		return message{}
-	}
+	return within.Receive(h.t, "an answer", ch)
 }
 
 func (h *host) request(method string, params any) json.RawMessage {
@@ -267,13 +262,13 @@ func (h *host) result(name string, m message) result {
 }
 
 // serveFake is a host, a relay and a fake executor behind it.
-func serveFake(t *testing.T, hold time.Duration) (*host, *fakeExecutor) {
+func serveFake(t *testing.T) (*host, *fakeExecutor) {
 	t.Helper()
 	f := newFake(t)
 	rt := f.runtime(t)
 	h := startHost(t, Config{
 		Resolve: func(string) (runtimes.Runtime, error) { return rt, nil },
-		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: toolsets.All, Notebooks: sampleRoots(t),
+		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Version: "test", Toolsets: toolsets.All, Notebooks: sampleRoots(t),
 	})
 	return h, f
 }

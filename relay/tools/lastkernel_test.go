@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/runtimes"
@@ -81,24 +80,6 @@ func TestARestartThatWasAskedForIsNoNews(t *testing.T) {
 	}
 	if w := check(t, h) + check(t, newRelay(t, f, lastSeen)); w != "" {
 		t.Errorf("warned %q", w)
-	}
-}
-
-// An idle relay does not write to the disk: the last seen kernel is written when it changes.
-func TestTheLastSeenKernelIsWrittenOnlyWhenItChanges(t *testing.T) {
-	written := 0
-	k := lastKernels{stored: runtimes.LastSeen{Save: func(string, pairing.LastSeen) { written++ }}}
-	began := time.Now()
-	for range 3 {
-		k.update("a", "i", "k")
-		k.update("a", "", "k")
-		k.update("a", "i", "") // an executor whose kernel is not up yet
-	}
-	if k.update("a", "j", "k2"); written != 2 {
-		t.Errorf("%d times", written)
-	}
-	if last := k.last["a"]; last.InstanceID != "j" || last.KernelID != "k2" || last.Since.Before(began) {
-		t.Errorf("%+v", last)
 	}
 }
 

@@ -20,25 +20,3 @@ func TestACallOfANotebookWhoseTimeEndsIsAnErrorOnlyIfTheVMNeverAnswered(t *testi
 		}
 	}
 }
-
-func TestSkippedCellsAreNotDone(t *testing.T) {
-	for name, c := range map[string]struct {
-		counts map[nbrun.CellStatus]int
-		status nbrun.Status
-		want   string
-	}{
-		"skipped":       {map[nbrun.CellStatus]int{nbrun.CellSucceeded: 2, nbrun.CellFailed: 1, nbrun.CellSkipped: 2}, nbrun.StatusFailed, "3 of 5 cells done, 2 skipped, status failed (1 failed, 2 succeeded)\n"},
-		"none skipped":  {map[nbrun.CellStatus]int{nbrun.CellSucceeded: 5}, nbrun.StatusSucceeded, "5 of 5 cells done, status succeeded (5 succeeded)\n"},
-		"still running": {map[nbrun.CellStatus]int{nbrun.CellSucceeded: 1, nbrun.CellRunning: 1, nbrun.CellNotRun: 3, nbrun.CellSkipped: 1}, nbrun.StatusRunning, "1 of 6 cells done, 1 skipped, status running (3 not_run, 1 running, 1 succeeded)\n"},
-	} {
-		got := newNotebookRun(nbrun.Outcome{Status: c.status, Counts: c.counts}, &batchOutput{c: &call{Relay: &Relay{cfg: Config{TextLimit: 20_000}}}})
-		var b words
-		got.text(&b)
-		if b.String() != c.want {
-			t.Errorf("%s: %q", name, b.String())
-		}
-		if got.Counts["skipped"] != c.counts[nbrun.CellSkipped] {
-			t.Errorf("%s: the counts changed: %v", name, got.Counts)
-		}
-	}
-}

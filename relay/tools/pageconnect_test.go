@@ -4,21 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"colabrelay/relay/bridge"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
-	"colabrelay/relay/runtimes"
-	"colabrelay/relay/toolsets"
 	"colabrelay/shared/e2e/standin"
-	"colabrelay/shared/tier"
 )
 
 func TestConnectingATab(t *testing.T) {
@@ -54,82 +47,6 @@ func TestConnectingATab(t *testing.T) {
 	if strings.Join(steps, " ") != "1/3 2/3 3/3" {
 		t.Errorf("progress %v", steps)
 	}
-}
-
-// A host that never asks for the list again has all tools, as the SDK's own client.
-func TestTheToolsForTheTabAreThereFromTheStart(t *testing.T) {
-	p := page.New(page.Config{})
-	t.Cleanup(p.Close)
-	c := sdkClient(t, New(Config{Toolsets: []toolsets.Toolset{toolsets.Page}, Page: p, Hold: time.Second, Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("nothing is paired") }}))
-	list, err := c.ListTools(t.Context(), mcp.ListToolsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]int{}
-	for _, tool := range list.Tools {
-		names[tool.Name]++
-	}
-	for _, tool := range pageTools() {
-		if names[tool.def.Name] != 1 {
-			t.Errorf("%s is listed %d times", tool.def.Name, names[tool.def.Name])
-		}
-	}
-	if names["run_notebook"] > 0 {
-		t.Error("run_notebook is listed, which needs a file")
-	}
-	var req mcp.CallToolRequest
-	req.Params.Name = "get_cells"
-	if res, err := c.CallTool(t.Context(), req); err != nil || !res.IsError || !strings.Contains(fmt.Sprint(res.Content), "open_colab_browser_connection first") {
-		t.Errorf("%+v %v", res, err)
-	}
-}
-
-// What starting the executor says comes after the last step of connecting.
-func TestLinesAfterAMilestone(t *testing.T) {
-	p := startProgress(io.Discard, "token")
-	defer p.stop()
-	p.milestone("connected", amount{3, 3})
-	p.show("downloading")
-	if line, a, changed := p.take(); line != "downloading" || a != (amount{3, 3}) || !changed {
-		t.Errorf("%q %v %t", line, a, changed)
-	}
-	if first, second := p.value(amount{3, 3}), p.value(amount{3, 3}); second <= first {
-		t.Errorf("progress %g after %g", second, first)
-	}
-	(*progressNotifier)(nil).milestone("no token", amount{1, 3})
-}
-
-func TestWaitingForTheTabGoesOn(t *testing.T) {
-	tier.Long(t)
-	d := newTabDesk(t, standin.Options{Declined: true}, Config{Hold: time.Second})
-	const notebook = "https://colab.research.google.com/drive/1aB?authuser=1#scrollTo=x"
-	r := d.ask("open_colab_browser_connection", "notebook_url", notebook)
-	got := decode[PageConnection](t, r.Structured)
-	if r.IsError || got.Connected || !got.Waiting || got.URL != d.opened[0] || got.NextCommand != `open_colab_browser_connection(notebook_url="`+notebook+`")` {
-		t.Errorf("%s", r.Structured)
-	}
-	if text := r.Content[0].Text; !strings.Contains(text, got.URL) || !strings.Contains(text, "Next step: open_colab") {
-		t.Error(text)
-	}
-	tab, err := standin.Dial(t.Context(), got.URL, standin.Options{}) // the person opens the URL after all
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(tab.Close)
-	d.connect("notebook_url", notebook)
-	if len(d.opened) != 1 {
-		t.Errorf("%d pages were opened", len(d.opened))
-	}
-	d.refused(d.ask("open_colab_browser_connection", "notebook_url", "https://colab.research.google.com/drive/other"), "conflict", "close that tab")
-	if token := d.opened[0][strings.Index(d.opened[0], "#"):]; strings.Contains(d.log.String(), token) || strings.Contains(d.log.String(), tokenOf(got.URL)) || d.log.String() == "" {
-		t.Errorf("the log is %s", d.log)
-	}
-}
-
-func tokenOf(url string) string {
-	_, rest, _ := strings.Cut(url, "mcpProxyToken=")
-	token, _, _ := strings.Cut(rest, "&")
-	return token
 }
 
 func TestTheNotebooksAddressIsChecked(t *testing.T) {
@@ -216,15 +133,5 @@ func TestStartingTheExecutor(t *testing.T) {
 	}
 	for _, without := range [][]any{{"runtime", "x"}, {"status_cell", true}} {
 		d.refused(d.ask("open_colab_browser_connection", without...), "bad_request", "start_executor")
-	}
-}
-
-func TestANotebookNeedsAFileOrATab(t *testing.T) {
-	d := connected(t, standin.Options{})
-	d.refused(d.ask("run_notebook"), "bad_request", "Download .ipynb", "run_code_cell")
-	d.refused(d.ask("run_notebook", "dry_run", true), "bad_request", "notebook_path is missing")
-	off := newDesk(t)
-	if p := off.call("get_cells", object{}).outcome(t).Error; p == nil || p.Code != "bad_request" || !strings.Contains(p.Hint, "toolset page") {
-		t.Errorf("%+v", p)
 	}
 }

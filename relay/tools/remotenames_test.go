@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
@@ -41,7 +40,7 @@ func oddNames(random int) map[string]bool {
 // would then fetch or replace.
 func TestEveryListedNameMeansItsFileAlone(t *testing.T) {
 	tier.Long(t)
-	h, vm, dir := serveVM(t, time.Minute)
+	h, vm, dir := serveVM(t)
 	names := oddNames(150)
 	for name := range names {
 		vm.Put("data/"+contract.EscapeName(name), []byte(name))
@@ -78,7 +77,7 @@ func TestEveryListedNameMeansItsFileAlone(t *testing.T) {
 
 // A folder's path is shown whole too, and so is what repeats a call.
 func TestTheListedFolderAndTheNextCallNameWhatTheyMean(t *testing.T) {
-	h, vm, _ := serveVM(t, time.Minute)
+	h, vm, _ := serveVM(t)
 	long := strings.Repeat("d", 200)
 	for folder, shown := range map[string]string{"a\u200bb": `/content/a\xe2\x80\x8bb: `, "a “b”": `“/content/a \xe2\x80\x9cb\xe2\x80\x9d”: `, long + "/" + long: "/content/" + long + "/" + long + ": "} {
 		vm.Put(folder+"/x", nil)

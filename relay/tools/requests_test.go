@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"regexp"
 	"sync/atomic"
 	"testing"
@@ -83,6 +84,9 @@ func (d *direct) RoundTrip(req *http.Request) (answer *http.Response, err error)
 	d.asked.Add(1)
 	if req.Body != nil {
 		defer req.Body.Close() // as http.RoundTripper demands
+	}
+	if trace := httptrace.ContextClientTrace(req.Context()); trace != nil {
+		trace.GotConn(httptrace.GotConnInfo{}) // from here on the executor may have the request
 	}
 	arrived := httptest.NewRequestWithContext(req.Context(), req.Method, req.URL.String(), req.Body)
 	arrived.Header = req.Header.Clone()

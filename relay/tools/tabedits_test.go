@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"colabrelay/shared/e2e/standin"
-	"colabrelay/shared/tier"
 )
 
 func TestEachEditChangesTheTab(t *testing.T) {
@@ -57,27 +56,6 @@ func TestEachEditChangesTheTab(t *testing.T) {
 	edit("add_text_cell", "y|# T|x = 2\nprint(x)", "content", "# T", "afterCellId", added.NewCellID)
 	edit("add_code_cell", "y|# T|x = 2\nprint(x)|z", "code", "z", "language", "R")
 	if r := d.ask("update_cell", "cellId", "a", "content", "x = 2\nprint(x)"); !strings.Contains(string(r.Structured), "changes nothing") {
-		t.Errorf("%s", r.Structured)
-	}
-}
-
-func TestWhatThePageCannotEditIsRefused(t *testing.T) {
-	tier.Long(t)
-	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("abcd", "1"))})
-	before := d.tab().Notebook.Saved()
-	d.refused(d.ask("update_cell", "cellId", "abcd", "content", "1", "cell_type", "markdown", "dry_run", true), "not_supported", "cannot change the type")
-	d.refused(d.ask("add_code_cell", "code", "1", "language", "cobol"), "bad_request", "julia")
-	d.refused(d.ask("add_code_cell", "code", "1", "cellIndex", 3), "bad_request", "0 to 1")
-	d.refused(d.ask("add_code_cell", "code", "1", "cellIndex", 0, "afterCellId", "abcd"), "bad_request")
-	d.refused(d.ask("update_cell", "cellId", "abce", "content", "1"), "not_found", `"abcd"`)
-	d.refused(d.ask("update_cell", "cellId", "abcd", "content", "2", "find", "x"), "bad_request", "does not occur")
-	d.refused(d.ask("move_cell", "cellId", "abcd", "cellIndex", 1), "bad_request")
-	d.refused(d.ask("delete_cell", "cellId", ""), "bad_request")
-	d.refused(d.ask("update_cell", "cellId", "abcd", "content", strings.Repeat("x", 4<<20+1)), "too_large")
-	if after := d.tab().Notebook.Saved(); after != before {
-		t.Errorf("the tab was changed: %s", after)
-	}
-	if r := d.ask("update_cell", "cellId", "abcd", "content", "2", "cell_type", "code"); r.IsError || len(decode[Edited](t, r.Structured).Notes) > 0 {
 		t.Errorf("%s", r.Structured)
 	}
 }

@@ -168,12 +168,3 @@ func TestATabThatIsLost(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
-func TestAFrozenTabEndsTheCall(t *testing.T) {
-	tier.Long(t)
-	d := newTabDesk(t, standin.Options{}, Config{Hold: time.Second / 2})
-	d.connect()
-	d.tab().Freeze()
-	d.ask("get_cells") // one message may still be read
-	d.refused(d.ask("get_cells"), "timeout", "dialog")
-}

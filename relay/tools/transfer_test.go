@@ -4,28 +4,23 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"colabrelay/relay/client"
-	"colabrelay/relay/hint"
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
-	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
 
 // serveVM is a host, a relay and a VM with files behind it.
-func serveVM(t *testing.T, hold time.Duration) (h *host, vm *fakevm.VM, saveDir string) {
+func serveVM(t *testing.T) (h *host, vm *fakevm.VM, saveDir string) {
 	t.Helper()
 	vm, saveDir = fakevm.Start(t), filepath.Join(t.TempDir(), "saved")
 	c, err := client.New(client.Config{BaseURL: vm.URL, Secret: vm.Secret})
@@ -37,7 +32,7 @@ func serveVM(t *testing.T, hold time.Duration) (h *host, vm *fakevm.VM, saveDir 
 		Resolve: func(string) (runtimes.Runtime, error) {
 			return runtimes.Runtime{Name: "test", URL: vm.URL, Client: c}, nil
 		},
-		SaveDir: saveDir, CheckpointDir: t.TempDir(), TransferDir: t.TempDir(), Hold: hold,
+		SaveDir: saveDir, CheckpointDir: t.TempDir(), TransferDir: t.TempDir(),
 	})
 	return h, vm, saveDir
 }
@@ -99,73 +94,8 @@ func write(t *testing.T, path string, content []byte) string {
 	return path
 }
 
-func TestADownloadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
-	tier.Long(t)
-	h, vm, dir := serveVM(t, 10*time.Second)
-	first, second := randomBytes(large), []byte("another")
-	get := func(args map[string]any) Download {
-		t.Helper()
-		args["remote_path"] = "/content/run 1/model.bin"
-		return decode[Download](t, h.call("download_from_colab", args).Structured)
-	}
-	for i, c := range []struct {
-		content []byte
-		args    map[string]any
-		status  string
-		path    string
-	}{
-		{first, map[string]any{}, "done", "model.bin"},
-		{first, map[string]any{}, "unchanged", "model.bin"},
-		{second, map[string]any{}, "done", "model (1).bin"},
-		{second, map[string]any{}, "unchanged", "model (1).bin"},
-		{second, map[string]any{"overwrite": true}, "done", "model.bin"},
-		{second, map[string]any{"local_filename": "a/b/c.bin"}, "done", "a/b/c.bin"},
-		{second, map[string]any{"local_filename": "a/b/"}, "done", "a/b/model.bin"},
-		{second, map[string]any{"local_filename": filepath.Join(dir, "a", "again.bin")}, "done", "a/again.bin"},
-		{second, map[string]any{"local_filename": dir}, "unchanged", "model.bin"},
-		{second, map[string]any{"local_filename": filepath.Join(dir, "a", "b") + "/"}, "unchanged", "a/b/model.bin"},
-		{nil, map[string]any{"local_filename": "empty"}, "done", "empty"},
-	} {
-		vm.Put("run 1/model.bin", c.content)
-		got := get(c.args)
-		want := Download{LocalPath: filepath.Join(dir, c.path), Moved: Moved{
-			Status: c.status, SizeBytes: int64(len(c.content)), SHA256: fakevm.Digest(c.content), Files: 1,
-		}}
-		if c.status == "done" {
-			want.TransferredBytes = want.SizeBytes
-		} else {
-			want.Skipped = 1
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("case %d: %+v, want %+v", i, got, want)
-		}
-		mustHold(t, got.LocalPath, c.content)
-	}
-	mustHold(t, filepath.Join(dir, "model (1).bin"), second)
-}
-
-func TestADownloadNamesTheFilesThatGetAnotherName(t *testing.T) {
-	h, vm, dir := serveVM(t, 10*time.Second)
-	vm.Put("out/a.txt", []byte("1"))
-	vm.Put("out/sub/b.txt", []byte("2"))
-	get := func() Download {
-		t.Helper()
-		return decode[Download](t, h.call("download_from_colab", map[string]any{"remote_path": "/content/out"}).Structured)
-	}
-	if got := get(); len(got.Notes) != 0 {
-		t.Errorf("%+v", got)
-	}
-	write(t, filepath.Join(dir, "out", "a.txt"), []byte("3"))
-	for _, status := range []string{"done", "unchanged"} {
-		got := get()
-		if want := `“/content/out/a.txt” has a different name here: "a (1).txt"`; got.Status != status || len(got.Notes) != 1 || got.Notes[0] != want {
-			t.Errorf("%+v, want the note %s", got, want)
-		}
-	}
-}
-
 func TestAFolderIsTransferredWithItsTree(t *testing.T) {
-	h, vm, dir := serveVM(t, 10*time.Second)
+	h, vm, dir := serveVM(t)
 	tree := map[string]string{"a.txt": "a", "sub/b.txt": "b", "sub/deep/it's \"c\".txt": "c", "empty.txt": ""}
 	for name, content := range tree {
 		vm.Put("out/"+name, []byte(content))
@@ -195,7 +125,6 @@ func TestAFolderIsTransferredWithItsTree(t *testing.T) {
 }
 
 func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
-	tier.Long(t)
 	content := randomBytes(large)
 	for _, c := range []struct {
 		tool, method, path string
@@ -236,117 +165,4 @@ func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
 			sameFields(t, want, second, "Status", "CanContinue", "ResumedFrom", "TransferredBytes", "SHA256")
 		})
 	}
-}
-
-func TestAFolderThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
-	vmOnOwnClock(t, 2*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, dir string) {
-		const files = 5
-		for i := range files {
-			vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(contract.MaxBatchFile+1+i)) // each in its own request
-		}
-		var seen atomic.Int32
-		vm.On(func(ctx context.Context, r *http.Request) error {
-			if r.URL.Path == contract.PathContent && seen.Add(1) > 2 {
-				<-ctx.Done()
-				return fakevm.ErrGone
-			}
-			return nil
-		})
-		args := map[string]any{"remote_path": "tree"}
-		first := decode[Download](t, h.call("download_from_colab", args).Structured)
-		sameFields(t, Moved{Status: "partial", CanContinue: true, Files: files}, first.Moved, "Status", "CanContinue", "Files")
-		if first.LocalPath != filepath.Join(dir, "tree") {
-			t.Errorf("%+v", first)
-		}
-		vm.On(calm)
-		second := decode[Download](t, h.call("download_from_colab", args).Structured)
-		if second.Status != "done" || second.Skipped != 2 || first.TransferredBytes+second.TransferredBytes != second.SizeBytes {
-			t.Errorf("%+v after %+v", second, first)
-		}
-	})
-}
-
-func TestAVMThatDisappearsInTheMiddleIsAWarning(t *testing.T) {
-	vmOnOwnClock(t, 2*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, _ string) {
-		vm.Put("big", randomBytes(large))
-		var seen atomic.Int32
-		vm.On(func(_ context.Context, r *http.Request) error {
-			if r.URL.Path == contract.PathContent && seen.Add(1) > 1 {
-				return fakevm.ErrGone
-			}
-			return nil
-		})
-		r := h.call("download_from_colab", map[string]any{"remote_path": "big"})
-		got, o := decode[Moved](t, r.Structured), r.outcome(t)
-		if !o.Success || got.Status != "partial" || !strings.Contains(o.Warning, "could not continue") {
-			t.Errorf("%s", r.Structured)
-		}
-		vm.On(func(_ context.Context, r *http.Request) error {
-			if r.URL.Path == contract.PathContent {
-				return fakevm.ErrGone
-			}
-			return nil
-		})
-		r = h.call("download_from_colab", map[string]any{"remote_path": "big"})
-		got, o = decode[Moved](t, r.Structured), r.outcome(t)
-		if o.Success || o.Error.Code != string(client.KindUnreachable) || got.Status != "partial" || !got.CanContinue || got.ResumedFrom == 0 {
-			t.Errorf("a call that moved nothing: %s", r.Structured)
-		}
-	})
-}
-
-func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneIsResumed(t *testing.T) {
-	tier.Long(t)
-	h, vm, _ := serveVM(t, 20*time.Second)
-	vm.Put("big", randomBytes(large))
-	onlyFirst(vm, "GET", contract.PathContent)
-	args := map[string]any{"remote_path": "big"}
-	id, _ := h.begin("tools/call", params("download_from_colab", args))
-	within.Until(t, "all parts are asked for", func() bool { return vm.Count("GET "+contract.PathContent) >= 4 })
-	if o := h.call("download_from_colab", args).outcome(t); o.Error == nil || o.Error.Code != hint.CodeBusy {
-		t.Errorf("%+v", o)
-	}
-	h.cancel(id)
-	vm.On(calm)
-	var got Moved
-	within.Until(t, "the end of the cancelled call", func() bool {
-		r := h.call("download_from_colab", args)
-		o := r.outcome(t)
-		got = decode[Moved](t, r.Structured)
-		return o.Error == nil || o.Error.Code != hint.CodeBusy
-	})
-	if got.Status != "done" || got.ResumedFrom == 0 || got.ResumedFrom+got.TransferredBytes != large {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestProgressOfATransferIsInBytes(t *testing.T) {
-	vmOnOwnClock(t, 3*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, _ string) {
-		vm.Put("big", randomBytes(large))
-		onlyFirst(vm, "GET", contract.PathContent)
-		p := params("download_from_colab", map[string]any{"remote_path": "big"})
-		p["_meta"] = map[string]any{"progressToken": "t"}
-		_, ch := h.begin("tools/call", p)
-		h.result("download_from_colab", h.await(ch))
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		last := -1.0
-		message := ""
-		for _, n := range h.notes {
-			got := decode[struct {
-				Progress, Total float64
-				Message         string
-			}](t, n.Params)
-			if got.Progress <= last {
-				t.Errorf("progress went from %v to %v", last, got.Progress)
-			}
-			last = got.Progress
-			if got.Total == large && got.Progress >= 4<<20 {
-				message = got.Message
-			}
-		}
-		if !strings.HasPrefix(message, "33% of 13 MB, ") || !strings.HasSuffix(message, " left") {
-			t.Errorf("progress message %q in %d messages", message, len(h.notes))
-		}
-	})
 }

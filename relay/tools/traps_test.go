@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Calls past maxCalls wait for the end of one, and must not keep the relay from reading.
 func TestPingAnswersAtOnceAmongManySlowCalls(t *testing.T) {
-	h, f := serveFake(t, time.Hour)
+	h, f := serveFake(t)
 	run := f.run("slow")
 	var answers []<-chan message
 	for range 250 {
@@ -46,7 +46,7 @@ func TestPingAnswersAtOnceAmongManySlowCalls(t *testing.T) {
 // check_colab_connection can begin while many runs are waited for.
 func TestOtherToolsAnswerWhileMoreCallsWaitThanMayBeInProgress(t *testing.T) {
 	tier.Long(t)
-	h, f := serveFake(t, 20*time.Second)
+	h, f := serveFake(t)
 	run := f.run("slow")
 	var answers []<-chan message
 	for range 2 * maxCalls {
@@ -67,7 +67,7 @@ func TestOtherToolsAnswerWhileMoreCallsWaitThanMayBeInProgress(t *testing.T) {
 // The SDK drops progress messages sent fast and may send some after the answer.
 func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T) {
 	tier.Long(t)
-	h, f := serveFake(t, 20*time.Second)
+	h, f := serveFake(t)
 	run := f.run("e1")
 	p := params("run_code_long", map[string]any{"code": "x"})
 	p["_meta"] = map[string]any{"progressToken": "token-7"}
@@ -139,7 +139,7 @@ func TestAPanicIsAnInternalErrorOfThatCall(t *testing.T) {
 }
 
 func TestWhatIsNoJSONRPCDoesNotEndTheServer(t *testing.T) {
-	h, _ := serveFake(t, time.Second)
+	h, _ := serveFake(t)
 	h.mu.Lock()
 	h.waiting["<nil>"] = make(chan message, 8) // parse errors carry no id
 	h.mu.Unlock()

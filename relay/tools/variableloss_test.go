@@ -24,11 +24,3 @@ func TestTrafficIsBoundedThroughATunnelOnly(t *testing.T) {
 		}
 	}
 }
-
-func TestUnknownWaysToGoOnAreRefused(t *testing.T) {
-	h, f := serveFake(t, 10*time.Second)
-	f.batches(t, -1)
-	if o := h.call("run_chunked_operation", chunkedCall(map[string]any{"on_stop": "rerun"})).outcome(t); o.Error == nil || o.Error.Code != codeBadRequest {
-		t.Errorf("%+v", o.Error)
-	}
-}

@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,7 +34,7 @@ func TestTheVMsEndIsReportedWhenItIsNear(t *testing.T) {
 		{minutes(0), "executor is shutting down", true},
 		{minutes(-3), "executor is shutting down", true},
 	} {
-		h, f := serveFake(t, time.Second)
+		h, f := serveFake(t)
 		endingIn(f, c.left)
 		args := map[string]any{"execution_id": "e1"}
 		first, second := h.call("get_execution", args).outcome(t).Warning, h.call("get_execution", args).outcome(t).Warning
@@ -48,25 +47,8 @@ func TestTheVMsEndIsReportedWhenItIsNear(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerWithAnExecutionReportsTheEnd(t *testing.T) {
-	h, f := serveFake(t, time.Second)
-	e := contract.Execution{ExecutionID: "e1", Status: contract.StatusSucceeded, End: true, SessionMinutesLeft: minutes(0)}
-	for _, tool := range []string{"run_code_quick", "run_code_long", "get_execution", "list_executions", "interrupt_execution", "provide_input"} {
-		c := calls[tool]
-		var answer any = e
-		if tool == "list_executions" {
-			answer = contract.ExecutionList{Executions: []contract.Execution{e, e}}
-		}
-		f.answer(c.method, c.path, answer)
-		warning := h.call(tool, json.RawMessage(c.args)).outcome(t).Warning
-		if strings.Count(warning, "executor is shutting down") != 1 {
-			t.Errorf("%s warns %q", tool, warning)
-		}
-	}
-}
-
 func TestCheckAndProbeTellWhatIsKnownOfTheEnd(t *testing.T) {
-	h, f := serveFake(t, time.Second)
+	h, f := serveFake(t)
 	check := func() (Connection, string) {
 		t.Helper()
 		r := h.call("check_colab_connection", map[string]any{})

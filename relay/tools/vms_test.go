@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -146,44 +145,5 @@ func TestErrorsOfVMToolsSayWhatToDo(t *testing.T) {
 	d.cloud.Break()
 	if text := d.problem(codeInternal, "start_colab_vm"); strings.Contains(text, "executor") || !strings.Contains(text, "connection refused") {
 		t.Error(text)
-	}
-}
-
-// Google's answers are outside text: names, numbers and lengths.
-func TestHostileListsOfVMs(t *testing.T) {
-	tier.Long(t)
-	d := newVMDesk(t, 10*time.Second, true)
-	d.cloud.Add(vm.Machine{ID: "a\x1b]0;title\x07\u202eb\n" + strings.Repeat("x", 1<<16), Spec: vm.Spec{Accelerator: "T4\x1b[31m" + strings.Repeat("y", 1<<16)}})
-	for i := range 500 {
-		d.cloud.Add(vm.Machine{ID: fmt.Sprintf("vm-%d", i), Ready: true})
-	}
-	r := d.call("list_colab_vms", named())
-	got := decode[ListedVMs](t, r.Structured)
-	if r.IsError || len(got.VMs) == 0 || len(got.VMs) > 51 || len(got.Notes) != 1 || r.bytes > 60_000 {
-		t.Errorf("%d VMs, %q, %d bytes", len(got.VMs), got.Notes, r.bytes)
-	}
-	for _, text := range []string{r.Content[0].Text, string(r.Structured)} {
-		if strings.ContainsAny(text, "\x1b\x07\u202e") || strings.Contains(text, "title") || strings.Contains(text, strings.Repeat("x", 200)) {
-			t.Errorf("%.300q", text)
-		}
-	}
-	for i := range vm.MaxMachines {
-		d.cloud.Add(vm.Machine{ID: fmt.Sprintf("more-%d", i)})
-	}
-	if got := decode[ListedVMs](t, d.call("list_colab_vms", named()).Structured); len(got.VMs) > 0 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "over 1000") {
-		t.Errorf("%+v", got)
-	}
-}
-
-// maxProvisionList bounds what the toolset adds to the list of tools, in characters.
-const maxProvisionList = 4_500
-
-func TestTheToolsetProvisionIsSmall(t *testing.T) {
-	size := 0
-	for _, tool := range provisionTools() {
-		size += len(encode(tool.def))
-	}
-	if size >= maxProvisionList {
-		t.Errorf("%d characters, at most %d", size, maxProvisionList)
 	}
 }
