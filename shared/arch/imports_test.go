@@ -85,7 +85,7 @@ var allowed = map[string][]string{
 	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/runlist", "relay/runtimes", "relay/toolsets", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy", "shared/memory", "relay/vm"},
 	"relay/toolsets":                 {},
 	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded"},
-	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "shared/contract", "shared/e2e/harness", "shared/stacks"},
+	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
 	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/aside", "shared/auth", "shared/bounded"},
 	"relay/vm/colabcli":              {"relay/environ", "relay/plain", "relay/vm", "shared/aside", "shared/bounded"},
 	"relay/vm/colabcli/colabclitest": {"shared/stacks"},
@@ -101,13 +101,12 @@ var allowed = map[string][]string{
 	"shared/e2e":                     {},
 	"shared/e2e/attack":              {"relay/client"},
 	"shared/e2e/fakevm":              {"shared/auth", "shared/contract", "shared/line/linetest"},
-	"shared/e2e/bench":               {"executor/jupyter", "relay/client", "relay/jobs", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
+	"shared/e2e/bench":               {"executor/jupyter", "relay/client", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
 	"shared/e2e/demo":                {"executor/tunnel/ngroktest", "relay/pairing", "shared/e2e/browser", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/interop":             {"relay/client", "relay/nbrun", "relay/notebook", "relay/parameters", "shared/auth", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/browser":             {"shared/e2e/harness", "shared/e2e/standin", "shared/stacks"},
 	"shared/e2e/faults":              {"relay/checkpoint", "relay/chunked", "relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/smalldisk", "shared/stacks"},
 	"shared/e2e/harness":             {"shared/contract", "shared/freeport", "shared/stacks"},
-	"shared/e2e/hostile":             {"shared/auth", "shared/e2e/hostilevm"},
 	"shared/e2e/load":                {"relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/standin":             {"executor/jupyter"},
 	"shared/e2e/hostilevm":           {"shared/contract", "shared/e2e/fakevm"},
@@ -131,7 +130,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/hosts", "shared/e2e/interop", "shared/e2e/load", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/memorydir", "shared/privileged", "shared/smalldisk", "shared/sshd", "shared/stacks", "shared/tier", "shared/within"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostilevm", "shared/e2e/hosts", "shared/e2e/interop", "shared/e2e/load", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/memorydir", "shared/privileged", "shared/smalldisk", "shared/sshd", "shared/stacks", "shared/tier", "shared/within"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
