@@ -2,8 +2,6 @@ package colabapi
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"colabrelay/shared/damage"
@@ -27,19 +25,5 @@ func TestADamagedLoginIsReportedAndStays(t *testing.T) {
 		},
 		Use:    use,
 		Damage: []string{loginName},
-	}.Test(t)
-	damage.Files{
-		Make: func(t testing.TB, dir string) {
-			path := filepath.Join(dir, "defaults.json")
-			text := `{"type":"authorized_user","client_id":"the client","client_secret":"its secret","refresh_token":"the token"}`
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := (login{DefaultsFile: path}).save(dir); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Use:    use,
-		Damage: []string{"defaults.json"},
 	}.Test(t)
 }

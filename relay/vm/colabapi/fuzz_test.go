@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"colabrelay/relay/vm"
@@ -84,36 +83,6 @@ func TestAddressesOfProxies(t *testing.T) {
 		}
 		if (err == nil) != (port != "") || err == nil && base.String() != port {
 			t.Errorf("%q: %v, %v", text, base, err)
-		}
-	}
-}
-
-// The laptop's clock may be wrong by hours: only Google's counts.
-func TestTheLifeOfATokenIsByGooglesClock(t *testing.T) {
-	date := time.Now().Add(-7 * time.Hour)
-	for life, want := range map[time.Duration]time.Duration{
-		time.Hour:        55 * time.Minute,
-		10 * time.Minute: 8 * time.Minute,
-		-time.Hour:       48 * time.Second,
-		100 * time.Hour:  115 * time.Minute,
-	} {
-		if got := usable(date.Add(life), date); got != want {
-			t.Errorf("a token of %s is used for %s, want %s", life, got, want)
-		}
-	}
-	if got := usable(time.Time{}, time.Time{}); got != 48*time.Second {
-		t.Errorf("a token without an end is used for %s", got)
-	}
-}
-
-func TestRetryAfterIsReadInBothForms(t *testing.T) {
-	date := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-1": 0, "x": 0, "99999999": 24 * time.Hour,
-		"Sun, 22 Nov 2026 10:00:09 GMT": 9 * time.Second, "Sun, 22 Nov 2026 09:00:00 GMT": 0,
-	} {
-		if got := retryAfter(text, date); got != want {
-			t.Errorf("%q: %s", text, got)
 		}
 	}
 }

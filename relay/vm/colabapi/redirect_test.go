@@ -2,9 +2,7 @@ package colabapi_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,7 +10,6 @@ import (
 
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -52,44 +49,22 @@ func attack(t *testing.T, do func(g *colabapitest.Google, redirect, state string
 }
 
 func TestStrangersOnThisComputerChangeNothing(t *testing.T) {
-	tier.Long(t)
 	err := attack(t, func(_ *colabapitest.Google, redirect, state string) {
 		for _, test := range []struct {
 			method, path, host string
 			want               int
 		}{
 			{"GET", "", "", 400},
-			{"GET", "?code=x", "", 400},
 			{"GET", "?code=x&state=wrong", "", 400},
-			{"GET", "?code=x&state=" + state[:len(state)-1], "", 400},
-			{"GET", "?code=x&state=" + state + "x", "", 400},
 			{"GET", "?code=x&state=" + state + "&state=" + state, "", 400},
 			{"GET", "?code=x&code=y&state=" + state, "", 400},
-			{"GET", "?code=x&error=y&state=" + state, "", 400},
-			{"GET", "?code=&state=" + state, "", 400},
-			{"GET", "?state=" + state, "", 400},
-			{"GET", "?code=%zz&state=" + state, "", 400},
-			{"GET", "?code=x;state=" + state, "", 400},
 			{"GET", "?error=access_denied&state=wrong", "", 400},
-			{"GET", "?error=access_denied", "", 400},
-			{"GET", "?other=1&other=2&code=x&state=" + state, "", 400},
 			{"POST", "?code=x&state=" + state, "", 405},
-			{"HEAD", "?code=x&state=" + state, "", 405},
-			{"OPTIONS", "?code=x&state=" + state, "", 405},
 			{"GET", "favicon.ico?code=x&state=" + state, "", 404},
-			{"GET", "%2e%2e/?code=x&state=" + state, "", 404},
 			{"GET", "?code=x&state=" + state, "evil.example", 421},
-			{"GET", "?code=x&state=" + state, "localhost", 421},
-			{"GET", "?code=x&state=" + state, "127.0.0.1", 421},
-			{"GET", "?code=x&state=" + strings.Repeat("s", 20<<10), "", 431},
 		} {
 			if got := stranger(t, test.method, redirect+test.path, test.host); got != test.want {
 				t.Errorf("%s %.80s, host %q: HTTP %d, want %d", test.method, test.path, test.host, got, test.want)
-			}
-		}
-		for i := range 1000 {
-			if got := stranger(t, "GET", fmt.Sprintf("%s?code=x&state=%d", redirect, i), ""); got != 400 {
-				t.Fatalf("request %d: HTTP %d", i, got)
 			}
 		}
 	})
@@ -127,27 +102,5 @@ func TestACodeOfAnotherLoginIsRefused(t *testing.T) {
 	}})
 	if err == nil || colabapi.LoggedIn(dir) {
 		t.Errorf("logged in with a stranger's code: %v", err)
-	}
-}
-
-func TestSilentConnectionsDoNotStopALogin(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	var open []net.Conn
-	err := attack(t, func(_ *colabapitest.Google, redirect, _ string) {
-		u, _ := url.Parse(redirect)
-		for range 16 { // all places
-			c, err := net.Dial("tcp", u.Host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			open = append(open, c)
-		}
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	for _, c := range open {
-		c.Close()
 	}
 }

@@ -43,7 +43,7 @@ func WriteError(w http.ResponseWriter, status int, reason, message string) {
 // statuses are the names of google.rpc.Code for the API's HTTP statuses.
 var statuses = map[int]string{
 	400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ALREADY_EXISTS",
-	429: "RESOURCE_EXHAUSTED", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE",
+	429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE",
 }
 
 // refusals are how the API refuses a creation.
@@ -235,9 +235,6 @@ func (g *Google) operation(w http.ResponseWriter, r *http.Request) {
 	case op == nil:
 		WriteError(w, http.StatusNotFound, "", "Operation not found.")
 		return
-	case waiting && g.NoWait:
-		WriteError(w, http.StatusNotImplemented, "", "Not implemented.")
-		return
 	case waiting && r.URL.Query().Get("timeout") != "60s":
 		WriteError(w, http.StatusBadRequest, "", "timeout is not a duration.")
 		return
@@ -272,7 +269,7 @@ func (g *Google) delete(w http.ResponseWriter, r *http.Request, id string) {
 // resourceLocked returns a VM with a token that works.
 func (g *Google) resourceLocked(m *machine) map[string]any {
 	if m.token == "" {
-		m.token, m.used = g.newSecretLocked("proxy-"), 0
+		m.token = g.newSecretLocked("proxy-")
 	}
 	return map[string]any{"name": "runtimes/" + m.id, "runtimeSpec": m.spec, "connectionInfo": map[string]any{
 		"endpoint": "internal", "url": "http://8080-" + m.id + ".localhost:" + g.port(),

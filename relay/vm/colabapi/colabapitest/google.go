@@ -29,8 +29,6 @@ type Google struct {
 	PageSize int
 	// WaitsForCreation is how many calls of operations.wait find a VM unfinished.
 	WaitsForCreation int
-	// NoWait makes operations.wait unimplemented, as the API's reference allows.
-	NoWait bool
 	// Scope replaces the scope that a login is given.
 	Scope string
 
@@ -40,9 +38,6 @@ type Google struct {
 
 	mu         sync.Mutex
 	vms        map[string]*machine
-	eat        bool                // signatures
-	only       bool                // Jupyter's port is reached
-	uses       int                 // requests until a VM's token expires; 0 for never
 	order      []string            // of creation
 	operations map[string]*pending // by name
 	byRequest  map[string]*pending // by requestId
@@ -83,27 +78,6 @@ func (g *Google) close() {
 func (g *Google) Break() {
 	g.http.Listener.Close()
 	g.http.CloseClientConnections()
-}
-
-// EatSignatures makes the proxies drop the headers that prove an executor, or pass them on.
-func (g *Google) EatSignatures(eat bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.eat = eat
-}
-
-// OnlyJupyter makes the proxies answer 404 for all ports but Jupyter's, or pass all on.
-func (g *Google) OnlyJupyter(only bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.only = only
-}
-
-// TokensExpireAfter makes VMs' tokens expire after so many requests; 0 for never.
-func (g *Google) TokensExpireAfter(requests int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.uses = requests
 }
 
 // Getenv is an environment in which the backend uses this imitation.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
 )
 
@@ -28,7 +29,7 @@ import (
 var serverScript string
 
 // startLimit bounds the start of the Jupyter server on a busy computer.
-const startLimit = 60 * time.Second
+const startLimit = 2 * time.Minute
 
 // jupyterServer is a real Jupyter server, whose files are this computer's, as Colab's are the
 // VM's. All imitations of one process share it, because it takes seconds to start.
@@ -89,12 +90,11 @@ func acquire(t testing.TB) *jupyterServer {
 }
 
 func startJupyter(python string) (*jupyterServer, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	s := &jupyterServer{host: l.Addr().String(), token: rand.Text()}
-	l.Close()
+	s := &jupyterServer{host: host, token: rand.Text()}
 	if s.dir, err = os.MkdirTemp("", "colabapitest-"); err != nil {
 		return nil, err
 	}

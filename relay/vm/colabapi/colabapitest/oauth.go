@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/relay/vm/colabapi"
 )
@@ -32,14 +31,13 @@ type account struct {
 	grants   map[string]grant // by code
 	refresh  map[string]bool  // refresh tokens that are valid
 	access   map[string]bool  // access tokens that are valid
-	life     time.Duration    // of access tokens
 	refusals []string         // error codes of the next requests for tokens
 }
 
 type grant struct{ challenge, redirect string }
 
 func newAccount(g *Google) *account {
-	return &account{google: g, clientSecret: g.newSecret("GOCSPX-"), grants: map[string]grant{}, refresh: map[string]bool{}, access: map[string]bool{}, life: time.Hour}
+	return &account{google: g, clientSecret: g.newSecret("GOCSPX-"), grants: map[string]grant{}, refresh: map[string]bool{}, access: map[string]bool{}}
 }
 
 // ClientFile writes the JSON file of a Desktop client and returns its path.
@@ -177,7 +175,7 @@ func (a *account) grant(r *http.Request) (answer map[string]any, refusal string)
 		return nil, refusal
 	}
 	access := a.google.newSecret("ya29.")
-	answer = map[string]any{"access_token": access, "expires_in": int(a.life.Seconds()), "token_type": "Bearer", "scope": colabapi.Scope}
+	answer = map[string]any{"access_token": access, "expires_in": 3600, "token_type": "Bearer", "scope": colabapi.Scope}
 	if a.google.Scope != "" {
 		answer["scope"] = a.google.Scope
 	}
@@ -219,26 +217,11 @@ func (g *Google) RefuseTokens(codes ...string) {
 	g.account.refusals = append(g.account.refusals, codes...)
 }
 
-// SetAccessLife sets how long access tokens are said to last from now on.
-func (g *Google) SetAccessLife(d time.Duration) {
-	g.account.mu.Lock()
-	defer g.account.mu.Unlock()
-	g.account.life = d
-}
-
 // ExpireAccess makes all access tokens invalid before their time.
 func (g *Google) ExpireAccess() {
 	g.account.mu.Lock()
 	defer g.account.mu.Unlock()
 	clear(g.account.access)
-}
-
-// Revoke ends all logins.
-func (g *Google) Revoke() {
-	g.account.mu.Lock()
-	defer g.account.mu.Unlock()
-	clear(g.account.access)
-	clear(g.account.refresh)
 }
 
 // Code returns an authorization code of somebody else's login.

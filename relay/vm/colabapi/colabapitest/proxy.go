@@ -10,8 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"colabrelay/shared/contract"
 )
 
 // machine is a VM.
@@ -19,7 +17,6 @@ type machine struct {
 	id    string
 	spec  specKey
 	token string // of its proxy; empty after it has expired
-	used  int    // requests with that token
 
 	kernels []string // that were started on it
 	folders []string // that files were uploaded to
@@ -31,10 +28,7 @@ type connKey struct{}
 func (g *Google) proxy(w http.ResponseWriter, r *http.Request, host string) {
 	port, id, _ := strings.Cut(host, "-")
 	jupyter := port == "8080"
-	g.mu.Lock()
-	eat, refuse := g.eat, g.only && !jupyter
-	g.mu.Unlock()
-	if !g.admit(r, id) || refuse {
+	if !g.admit(r, id) {
 		http.NotFound(w, r)
 		return
 	}
@@ -51,20 +45,11 @@ func (g *Google) proxy(w http.ResponseWriter, r *http.Request, host string) {
 	}}
 	if jupyter {
 		g.forwardJupyter(p, r, id)
-	} else if eat {
-		eatSignatures(r.Header)
-		p.ModifyResponse = func(res *http.Response) error { eatSignatures(res.Header); return nil }
 	}
 	p.ServeHTTP(w, r)
 }
 
-func eatSignatures(h http.Header) {
-	for _, name := range []string{"Signature", "Signature-Input", "Content-Digest", contract.HeaderInstance} {
-		h.Del(name)
-	}
-}
-
-// admit checks token and Origin, and counts the use of the token.
+// admit checks token and Origin.
 func (g *Google) admit(r *http.Request, id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,11 +58,6 @@ func (g *Google) admit(r *http.Request, id string) bool {
 		return false
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "https://colab.research.google.com" {
-		return false
-	}
-	m.used++
-	if g.uses > 0 && m.used > g.uses {
-		m.token = ""
 		return false
 	}
 	if r.Header.Get("Upgrade") != "" {
@@ -130,22 +110,6 @@ func (g *Google) DropSockets() {
 		c.Close()
 	}
 	clear(g.sockets)
-}
-
-// Kernels returns how many kernels of a VM's run.
-func (g *Google) Kernels(id string) (n int) {
-	running, err := g.jupyter().kernels()
-	if err != nil {
-		g.t.Errorf("list the kernels: %v", err)
-	}
-	g.note(id, func(m *machine) {
-		for _, k := range m.kernels {
-			if slices.Contains(running, k) {
-				n++
-			}
-		}
-	})
-	return n
 }
 
 // End ends a VM, its kernels, and the programs that were uploaded to it.
