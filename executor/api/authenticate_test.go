@@ -87,7 +87,7 @@ func TestAWrongClockGetsASignedAnswerWithTheServersTime(t *testing.T) {
 	before := time.Now().Unix()
 	for name, created := range map[string]time.Time{
 		"behind": time.Now().Add(-contract.ClockSkew - 10*time.Second),
-		"ahead":  time.Now().Add(contract.ClockSkew + 10*time.Second),
+		"ahead":  time.Now().Add(contract.ClockSkew + time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := s.signedAt(s.request("GET", "/v1/nothing", nil), nil, created)

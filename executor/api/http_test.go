@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -54,7 +55,13 @@ func (b *syncBuffer) String() string {
 const addrHeader = "Test-Addr"
 
 func newStand(t testing.TB) *stand {
-	t.Helper()
+	s := newAPI(t)
+	s.serve(s.api)
+	return s
+}
+
+// newAPI is a stand that nobody can reach yet.
+func newAPI(t testing.TB) *stand {
 	secret := auth.GenerateSecret()
 	s := &stand{t: t, secret: secret, log: &syncBuffer{}}
 	s.api = New(Config{
@@ -63,8 +70,26 @@ func newStand(t testing.TB) *stand {
 		Log:        slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		ClientAddr: func(r *http.Request) string { return r.Header.Get(addrHeader) },
 	})
-	s.serve(s.api)
 	return s
+}
+
+// direct is an HTTP transport without a network.
+type direct struct{ h http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	d.h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// timeless runs a test of a stand that echoes, while the time stands still: rates are not refilled.
+func timeless(t *testing.T, test func(t *testing.T, s *stand)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPI(t)
+		s.api.signed.maxWait = 0
+		s.url, s.http = "http://executor", &http.Client{Transport: direct{s.api.authenticated(http.HandlerFunc(echo))}}
+		test(t, s)
+	})
 }
 
 // serve starts a server for h with the timeouts of the program.

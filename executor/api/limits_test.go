@@ -15,34 +15,29 @@ import (
 )
 
 func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
-	s := standWith(t, echo)
-	ask := func(path, addr string) reply {
-		req := s.request("GET", path, nil)
-		req.Header.Set(addrHeader, addr)
-		return s.do(req)
-	}
-	for i := range maxUnsignedPerMinute {
-		path := []string{contract.PathHealth, "/x"}[i%2]
-		if res := ask(path, "10.0.0.1"); res.StatusCode == http.StatusTooManyRequests {
-			t.Fatalf("request %d is over the limit", i+1)
+	timeless(t, func(t *testing.T, s *stand) {
+		ask := func(path, addr string) reply {
+			req := s.request("GET", path, nil)
+			req.Header.Set(addrHeader, addr)
+			return s.do(req)
 		}
-	}
-	ask("/x", "10.0.0.1").want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
-	ask(contract.PathHealth, "10.0.0.1").want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
-	if res := ask(contract.PathHealth, "10.0.0.2"); res.StatusCode != http.StatusOK {
-		t.Errorf("another address gets %d", res.StatusCode)
-	}
-	req := s.request("GET", "/x", nil)
-	req.Header.Set(addrHeader, "10.0.0.1")
-	if res := s.signed(req, nil); res.StatusCode != http.StatusOK {
-		t.Errorf("a signed request from the limited address gets %d", res.StatusCode)
-	}
-}
-
-// stop makes the rate add no tokens and let no request wait.
-func (k *keyRate) stop() {
-	at := time.Now()
-	k.now, k.maxWait = func() time.Time { return at }, 0
+		for i := range maxUnsignedPerMinute {
+			path := []string{contract.PathHealth, "/x"}[i%2]
+			if res := ask(path, "10.0.0.1"); res.StatusCode == http.StatusTooManyRequests {
+				t.Fatalf("request %d is over the limit", i+1)
+			}
+		}
+		ask("/x", "10.0.0.1").want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+		ask(contract.PathHealth, "10.0.0.1").want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+		if res := ask(contract.PathHealth, "10.0.0.2"); res.StatusCode != http.StatusOK {
+			t.Errorf("another address gets %d", res.StatusCode)
+		}
+		req := s.request("GET", "/x", nil)
+		req.Header.Set(addrHeader, "10.0.0.1")
+		if res := s.signed(req, nil); res.StatusCode != http.StatusOK {
+			t.Errorf("a signed request from the limited address gets %d", res.StatusCode)
+		}
+	})
 }
 
 func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {

@@ -3,20 +3,11 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"colabrelay/shared/contract"
 )
-
-// asked passes a signed request to the whole chain, without a network, and returns the
-// status.
-func (s *stand) asked(req *http.Request) int {
-	w := httptest.NewRecorder()
-	s.api.authenticated(http.HandlerFunc(echo)).ServeHTTP(w, req)
-	return w.Code
-}
 
 // signedRequest is req, sealed and signed.
 func (s *stand) signedRequest(req *http.Request, created time.Time) *http.Request {
@@ -28,50 +19,51 @@ func (s *stand) signedRequest(req *http.Request, created time.Time) *http.Reques
 // Unsigned, refused and verified requests each have their own limit, even if all come from
 // one address, as behind an ssh tunnel.
 func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
-	s := standWith(t, echo)
-	s.api.signed.stop()
-	stranger := func() int { return s.asked(s.request("GET", "/x", nil)) }
-	replay := s.signedRequest(s.request("GET", "/x", nil), time.Now().Add(-time.Hour))
-	refused := func() int { return s.asked(replay) }
-	owner := func() int { return s.asked(s.signedRequest(s.request("GET", "/x", nil), time.Now())) }
-	for _, one := range []struct {
-		name  string
-		ask   func() int
-		limit int
-		want  int
-	}{
-		{"strangers", stranger, maxUnsignedPerMinute, http.StatusUnauthorized},
-		{"refused requests", refused, maxRefusedPerMinute, http.StatusUnauthorized},
-		{"the owner", owner, maxKeyBurst, http.StatusOK},
-	} {
-		for i := range one.limit {
-			if status := one.ask(); status != one.want {
-				t.Fatalf("%s: request %d is answered %d", one.name, i+1, status)
+	timeless(t, func(t *testing.T, s *stand) {
+		stranger := func() int { return s.do(s.request("GET", "/x", nil)).StatusCode }
+		replay := s.signedRequest(s.request("GET", "/x", nil), time.Now().Add(-time.Hour))
+		refused := func() int { return s.do(replay).StatusCode }
+		owner := func() int { return s.do(s.signedRequest(s.request("GET", "/x", nil), time.Now())).StatusCode }
+		for _, one := range []struct {
+			name  string
+			ask   func() int
+			limit int
+			want  int
+		}{
+			{"strangers", stranger, maxUnsignedPerMinute, http.StatusUnauthorized},
+			{"refused requests", refused, maxRefusedPerMinute, http.StatusUnauthorized},
+			{"the owner", owner, maxKeyBurst, http.StatusOK},
+		} {
+			for i := range one.limit {
+				if status := one.ask(); status != one.want {
+					t.Fatalf("%s: request %d is answered %d", one.name, i+1, status)
+				}
+			}
+			if status := one.ask(); status != http.StatusTooManyRequests {
+				t.Errorf("%s: one past the limit is answered %d", one.name, status)
 			}
 		}
-		if status := one.ask(); status != http.StatusTooManyRequests {
-			t.Errorf("%s: one past the limit is answered %d", one.name, status)
-		}
-	}
+	})
 }
 
 // While a client exhausts the limit of refusals, a relay of the owner with a wrong clock, or
 // from before a restart, still learns how to sign correctly.
 func TestOverTheLimitOfRefusalsTheOwnerLearnsTimeAndInstance(t *testing.T) {
-	s := standWith(t, echo)
-	s.api.clock.wall = s.api.clock.wall.Add(-time.Hour)
-	old := s.signedRequest(s.request("GET", "/x", nil), time.Now())
-	for range maxRefusedPerMinute {
-		s.asked(old)
-	}
-	res := s.signedAt(s.request("POST", "/x", nil), nil, time.Now())
-	e := res.want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
-	if !e.Retryable || res.Header.Get(contract.HeaderInstance) != s.api.Instance.String() {
-		t.Errorf("error %+v of %q", e, res.Header.Get(contract.HeaderInstance))
-	}
-	if res := s.signedAt(s.request("POST", "/x", nil), nil, time.Unix(e.ServerTime, 0)); res.StatusCode != http.StatusOK {
-		t.Errorf("signed by server_time: %d %s", res.StatusCode, res.body)
-	}
+	timeless(t, func(t *testing.T, s *stand) {
+		s.api.clock.wall = s.api.clock.wall.Add(-time.Hour)
+		old := s.signedRequest(s.request("GET", "/x", nil), time.Now())
+		for range maxRefusedPerMinute {
+			s.do(old)
+		}
+		res := s.signedAt(s.request("POST", "/x", nil), nil, time.Now())
+		e := res.want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+		if !e.Retryable || res.Header.Get(contract.HeaderInstance) != s.api.Instance.String() {
+			t.Errorf("error %+v of %q", e, res.Header.Get(contract.HeaderInstance))
+		}
+		if res := s.signedAt(s.request("POST", "/x", nil), nil, time.Unix(e.ServerTime, 0)); res.StatusCode != http.StatusOK {
+			t.Errorf("signed by server_time: %d %s", res.StatusCode, res.body)
+		}
+	})
 }
 
 func TestRequestsForAnotherExecutorGetASignedRefusal(t *testing.T) {
