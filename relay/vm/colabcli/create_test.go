@@ -3,8 +3,6 @@ package colabcli
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -40,8 +38,6 @@ func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
 	b, program := open(t)
 	id := vm.NewID()
 	for spec, want := range map[vm.Spec]string{
-		{HighRAM: true}:                    "-s " + id + " --high-mem",
-		{Accelerator: "A100"}:              "-s " + id + " --gpu A100",
 		{Accelerator: "V5E1"}:              "-s " + id + " --tpu v5e1",
 		{Accelerator: "T4", HighRAM: true}: "-s " + id + " --gpu T4 --high-mem",
 	} {
@@ -57,7 +53,7 @@ func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, unknown := range []string{"t4", "B200", "--tpu", "CPU"} { // of which the program would make an A100
+	for _, unknown := range []string{"B200", "--tpu"} { // of which the program would make an A100
 		if _, err := b.Create(within.Context(t), id, vm.Spec{Accelerator: unknown}); err == nil {
 			t.Errorf("%q was created", unknown)
 		}
@@ -123,35 +119,6 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 	}
 }
 
-// A relay that is killed in the middle leaves `colab new`, which stores the VM's name.
-func TestAKilledRelayLosesNoVM(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b, program := open(t)
-	program.Fault("hold_new", true)
-	id := vm.NewID()
-	relay := exec.Command(os.Args[0])
-	relay.Env = append(program.Environ(), "RELAY_THAT_CREATES="+id, "PROGRAM="+program.Path, "DIR="+b.cfg.Dir)
-	if err := relay.Start(); err != nil {
-		t.Fatal(err)
-	}
-	awaitAsked(t, program)
-	if err := relay.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = relay.Wait()
-	if len(program.Endpoints()) != 0 {
-		t.Fatal("killed too late")
-	}
-	program.Fault("hold_new", nil)
-	if _, err := b.Create(within.Context(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
-		t.Errorf("the next relay: %v", err)
-	}
-	if all, err := b.List(within.Context(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Ready: true}}) || len(program.Endpoints()) != 1 {
-		t.Errorf("%+v, %v", all, err)
-	}
-}
-
 func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
@@ -182,27 +149,6 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 		t.Errorf("delete of a VM that is gone: %v", err)
 	}
 	if all, err := b.List(within.Context(t)); err != nil || len(all) != 1 || all[0].ID != "mine" {
-		t.Errorf("%+v, %v", all, err)
-	}
-}
-
-// Google may start a VM after `colab new` has given up.
-func TestAVMThatComesLateIsListedByItsID(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b, program := open(t)
-	program.Fault("refuse", 504)
-	id, spec := vm.NewID(), vm.Spec{Accelerator: "T4"}
-	if _, err := b.Create(within.Context(t), id, spec); err == nil {
-		t.Fatal("created")
-	}
-	program.Fault("kill_new", true) // leaves a VM without a name
-	other := b.cfg
-	other.Dir = t.TempDir()
-	if _, err := New(other).Create(within.Context(t), vm.NewID(), spec); err == nil {
-		t.Fatal("created")
-	}
-	if all, err := b.List(within.Context(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Spec: spec}}) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -251,25 +197,6 @@ func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if all, err := b.List(within.Context(t)); err != nil || len(all) != 1 || all[0].ID != id {
-		t.Errorf("%+v, %v", all, err)
-	}
-}
-
-func TestADamagedRecordIsAnErrorThatNamesTheVM(t *testing.T) {
-	t.Parallel()
-	b, _ := open(t)
-	file, err := b.records.lock(t.Context(), "colab-relay-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := b.List(within.Context(t)); err != nil { // an empty record: a Create that has just begun
-		t.Error(err)
-	}
-	if _, err := file.WriteString(`{"endpoint":`); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := b.List(within.Context(t)); err == nil || !strings.Contains(err.Error(), `"colab-relay-1"`) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

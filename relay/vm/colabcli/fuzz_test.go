@@ -1,14 +1,10 @@
 package colabcli
 
 import (
-	"log/slog"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"colabrelay/relay/vm"
-	"colabrelay/shared/memorydir"
 )
 
 // FuzzRows reads any output of `colab sessions`. A list is whole, or there is none.
@@ -62,39 +58,4 @@ func wantShort(t *testing.T, err error) {
 	if len(err.Error()) > 2000 || strings.ContainsAny(err.Error(), "\x1b\r\u009b") {
 		t.Errorf("%q", err.Error())
 	}
-}
-
-// FuzzRecord reads any file as what the relay remembers of a VM. A record that is read is the
-// same after it was stored.
-func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"endpoint":"gpu-1","spec":{"accelerator":"T4","high_ram":true},"before":["cpu-2"]}`))
-	f.Add([]byte(`{"endpoint":"\ud800","Spec":{},"before":[null]}`))
-	f.Add([]byte(`{"spec":null}`))
-	f.Add([]byte(`{"endpoint":1,"spec":{}}`))
-	f.Add([]byte{})
-	r := records{dir: memorydir.New(f), log: slog.New(slog.DiscardHandler)}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(r.path("a"), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		rec, found, err := r.read("a")
-		if err != nil || !found {
-			if found || rec.Endpoint != "" || err == nil && len(text) > 0 {
-				t.Errorf("%q is %+v, %v", text, rec, err)
-			}
-			return
-		}
-		file, err := os.OpenFile(r.path("b"), os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		if err := write(file, rec); err != nil {
-			t.Fatal(err)
-		}
-		again, found, err := r.read("b")
-		if err != nil || !found || again.Endpoint != rec.Endpoint || again.Spec != rec.Spec || !slices.Equal(again.Before, rec.Before) {
-			t.Errorf("%+v is stored as %+v, %v", rec, again, err)
-		}
-	})
 }

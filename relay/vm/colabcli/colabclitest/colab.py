@@ -253,9 +253,6 @@ def main() -> None:
     with open(os.path.join(STANDIN, "calls"), "a", encoding="utf-8") as calls:
         calls.write(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}) + "\n")
     options, arguments = parse(command, words)
-    if fault("banner"):
-        say("\n[colab] A new version of Colab CLI is available: 9.9.9 (current: 0.7.5)")
-        say("[colab] Run 'colab update' to update.\n")
     if command == "sessions":
         sessions()
     elif command == "new":

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +58,7 @@ func (p *Program) Environ() []string {
 }
 
 // Fault makes something go wrong from now on; a value of nil ends it. The names are:
-// logged_out, unreachable, lost, banner, stop_does_nothing: true; hold_new: true, which holds
+// logged_out, unreachable, lost, stop_does_nothing: true; hold_new: true, which holds
 // `colab new` after it asked for its VM; and for one call only, refuse: an HTTP status, kill_new: true.
 func (p *Program) Fault(name string, value any) {
 	p.t.Helper()
@@ -160,29 +159,6 @@ func (p *Program) Calls() []Call {
 		calls = append(calls, c)
 	}
 	return calls
-}
-
-// Mentions returns the files with a text in them among those that Google's program could see
-// or keep: its arguments, environment and input, and what it remembers.
-func (p *Program) Mentions(text string) []string {
-	p.t.Helper()
-	var found []string
-	for _, dir := range []string{p.google, p.home} {
-		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || !entry.Type().IsRegular() {
-				return err
-			}
-			data, err := os.ReadFile(path)
-			if bytes.Contains(data, []byte(text)) {
-				found = append(found, path)
-			}
-			return err
-		})
-		if err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	return found
 }
 
 // Interface is what a program offers.
