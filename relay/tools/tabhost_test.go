@@ -1,14 +1,11 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/relay/page"
 	"colabrelay/relay/runtimes"
@@ -22,37 +19,17 @@ type tabDesk struct {
 	*host
 	page *page.Page
 	save string // LOCAL_SAVE_DIR
-	log  *lockedBuffer
 
 	mu     sync.Mutex
 	opened []string // URLs that the browser got
 	tabs   []*standin.Tab
 }
 
-// lockedBuffer is a log that goroutines write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // newTabDesk returns a desk whose browser opens tabs with these options.
 func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
 	t.Helper()
-	d := &tabDesk{save: t.TempDir(), log: &lockedBuffer{}}
-	log := slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	d.page = page.New(page.Config{Version: "1", Log: log, Open: func(ctx context.Context, url string) error {
+	d := &tabDesk{save: t.TempDir()}
+	d.page = page.New(page.Config{Version: "1", Open: func(ctx context.Context, url string) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.opened = append(d.opened, url)
@@ -62,11 +39,8 @@ func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
 		}
 		return nil // the browser has opened, whatever its person does
 	}})
-	if cfg.Hold == 0 {
-		cfg.Hold = 25 * time.Second // below the host's patience, for a machine with much to do
-	}
 	cfg.Resolve = func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, fmt.Errorf("nothing is paired") }
-	cfg.Toolsets, cfg.Page, cfg.Log, cfg.SaveDir, cfg.CheckpointDir = toolsets.All, d.page, log, d.save, t.TempDir()
+	cfg.Toolsets, cfg.Page, cfg.SaveDir, cfg.CheckpointDir = toolsets.All, d.page, d.save, t.TempDir()
 	t.Cleanup(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()

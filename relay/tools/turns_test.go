@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
@@ -15,7 +14,7 @@ import (
 )
 
 // twoRuntimes is a host and a relay with the runtimes "hung" and "honest", which is the default.
-func twoRuntimes(t *testing.T, hold time.Duration) (h *host, hung, honest *fakeExecutor) {
+func twoRuntimes(t *testing.T) (h *host, hung, honest *fakeExecutor) {
 	t.Helper()
 	hung, honest = newFake(t), newFake(t)
 	byName := map[string]runtimes.Runtime{"hung": hung.runtime(t), "honest": honest.runtime(t)}
@@ -30,7 +29,7 @@ func twoRuntimes(t *testing.T, hold time.Duration) (h *host, hung, honest *fakeE
 			}
 			return rt, nil
 		},
-		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test",
+		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Version: "test",
 	})
 	return h, hung, honest
 }
@@ -38,17 +37,17 @@ func twoRuntimes(t *testing.T, hold time.Duration) (h *host, hung, honest *fakeE
 // A hundred calls of one runtime that hangs, and more that wait for their turn, keep no call of
 // another runtime waiting, and shorten none.
 func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
-	h, hung, honest := twoRuntimes(t, 25*time.Second)
+	h, hung, honest := twoRuntimes(t)
 	release := make(chan bool)
 	hung.on("POST", contract.PathExecutions, func(r *http.Request, _ []byte) (int, any) {
 		<-release
 		return 0, &contract.Error{Code: contract.CodeShuttingDown, Message: "released"}
 	})
-	var waits []float64
+	waits := make(chan float64, 2)
 	honest.on("POST", contract.PathExecutions, func(_ *http.Request, body []byte) (int, any) {
 		var s contract.Submit
 		_ = json.Unmarshal(body, &s)
-		waits = append(waits, s.WaitSeconds)
+		waits <- s.WaitSeconds
 		return 200, contract.Execution{ExecutionID: "e1", RequestID: s.RequestID, Status: contract.StatusSucceeded, KernelID: "kernel-1", End: true}
 	})
 	var answers []<-chan message
@@ -62,8 +61,8 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 			t.Errorf("%+v", r.Content)
 		}
 	}
-	for _, wait := range waits {
-		if wait < 20 {
+	for range 2 {
+		if wait := <-waits; wait < 20 {
 			t.Errorf("a run was waited for %v s, because others wait for another runtime", wait)
 		}
 	}

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
-	"colabrelay/shared/tier"
 )
 
 // vmDesk is a host whose relay may start VMs. Their start ends before the executor's.
@@ -24,7 +22,7 @@ type vmDesk struct {
 
 var noProgram = vm.Program{SHA256: "0", Content: func(context.Context) ([]byte, error) { return nil, errors.New("no program") }}
 
-func newVMDesk(t *testing.T, hold time.Duration, login bool) *vmDesk {
+func newVMDesk(t *testing.T, login bool) *vmDesk {
 	t.Helper()
 	d := &vmDesk{cloud: vmtest.NewCloud(t)}
 	dir := t.TempDir()
@@ -39,7 +37,7 @@ func newVMDesk(t *testing.T, hold time.Duration, login bool) *vmDesk {
 			t.Fatal(err)
 		}
 	}
-	d.host = startHost(t, Config{Hold: hold, Toolsets: []toolsets.Toolset{toolsets.Provision}, VMs: d.manager,
+	d.host = startHost(t, Config{Toolsets: []toolsets.Toolset{toolsets.Provision}, VMs: d.manager,
 		Resolve: unpaired})
 	return d
 }
@@ -66,7 +64,7 @@ func (d *vmDesk) problem(code, tool string, pairs ...any) string {
 }
 
 func TestVMToolsSayHowToEnableThem(t *testing.T) {
-	d := newVMDesk(t, 10*time.Second, false)
+	d := newVMDesk(t, false)
 	for tool, pairs := range map[string][]any{"start_colab_vm": nil, "list_colab_vms": nil, "stop_colab_vm": {"id", "vm"}} {
 		if text := d.problem("not_enabled", tool, pairs...); !strings.Contains(text, "`colab-relay vm login`") {
 			t.Errorf("%s: %s", tool, text)
@@ -81,55 +79,13 @@ func TestVMToolsSayHowToEnableThem(t *testing.T) {
 	}
 }
 
-// A start goes on past the time of a call, and the same call gets its result.
-func TestAVMStartsInTheBackground(t *testing.T) {
-	tier.Long(t)
-	d := newVMDesk(t, time.Second, true)
-	free := make(chan struct{})
-	d.cloud.Hook(func(ctx context.Context, c vmtest.Call) error {
-		if c.Method == "create" && !c.Done {
-			select {
-			case <-free:
-			case <-ctx.Done():
-			}
-		}
-		return ctx.Err()
-	})
-	r := d.call("start_colab_vm", named("accelerators", "T4, l4", "name", "lab"))
-	got := decode[StartedVM](t, r.Structured)
-	if r.IsError || !got.Starting || got.Step != "asking Google for a VM with T4" || got.NextCommand != `start_colab_vm(accelerators="T4, l4", name="lab")` {
-		t.Fatalf("%s", r.Structured)
-	}
-	listed := decode[ListedVMs](t, d.call("list_colab_vms", named()).Structured).VMs
-	if len(listed) != 1 || listed[0].Name != "lab" || listed[0].State != vm.StateStarting {
-		t.Errorf("%+v", listed)
-	}
-	close(free)
-	text := "" // of the end, which a call may have to wait for twice
-	for text == "" {
-		if p := d.call("start_colab_vm", named("accelerators", "T4, l4", "name", "lab")).outcome(t).Error; p != nil {
-			text = p.Message
-		}
-	}
-	if !strings.Contains(text, "no program") || len(d.cloud.Running()) != 1 {
-		t.Errorf("%q, %q run", text, d.cloud.Running())
-	}
-	if notes := decode[ListedVMs](t, d.call("list_colab_vms", named()).Structured).Notes; len(notes) != 1 || !strings.HasPrefix(notes[0], `State "start interrupted": it may use compute units: start_colab_vm`) {
-		t.Errorf("%q", notes)
-	}
-	r = d.call("stop_colab_vm", named("id", listed[0].ID))
-	if got := decode[StoppedVM](t, r.Structured); r.IsError || got.VM.Name != "lab" || got.VM.State != vm.StateStopped || len(d.cloud.Running()) > 0 {
-		t.Errorf("%s, %q run", r.Structured, d.cloud.Running())
-	}
-}
-
 func TestErrorsOfVMToolsSayWhatToDo(t *testing.T) {
-	d := newVMDesk(t, 10*time.Second, true)
+	d := newVMDesk(t, true)
 	d.cloud.Add(vm.Machine{ID: "a-notebook's", Ready: true})
 	if text := d.problem(codeBadRequest, "start_colab_vm", "accelerators", "T5"); !strings.Contains(text, "T4, L4, G4, A100, H100, V5E1, V6E1 and CPU") {
 		t.Error(text)
 	}
-	for reason, code := range map[error]string{vm.ErrQuota: "quota", vm.ErrTooMany: "quota", vm.ErrDenied: "denied", vm.ErrNoneFree: "busy", vm.ErrNotEligible: "denied"} {
+	for reason, code := range map[error]string{vm.ErrQuota: "quota", vm.ErrDenied: "denied", vm.ErrNoneFree: "busy"} {
 		d.cloud.Refuse(reason)
 		if text := d.problem(code, "start_colab_vm", "accelerators", "A100"); !strings.Contains(text, reason.Error()) {
 			t.Error(text)
