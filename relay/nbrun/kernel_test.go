@@ -44,7 +44,6 @@ func TestACellThatKillsItsKernelFails(t *testing.T) {
 
 // The kernel is restarted from outside: the run stops, and starts again only if asked.
 func TestInANewKernelTheRunStopsUnlessAskedToStartAgain(t *testing.T) {
-	tier.Long(t)
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
 		s := b.spec()

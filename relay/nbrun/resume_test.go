@@ -33,6 +33,30 @@ func checkFive(t *testing.T, m *machine, b *book) {
 	}
 }
 
+// The relay loses each read in turn.
+func TestLostReadsNeitherLoseNorRepeatCells(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, five()...)
+		reads, calls := 0, 0
+		vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
+			if reads++; reads%2 == 1 {
+				return contract.Execution{}, errCut
+			}
+			return e, err
+		}
+		for {
+			got := b.advance(b.spec(), vm, long)
+			if got.err == nil && got.Status() == StatusSucceeded {
+				break
+			}
+			if calls++; calls > 30 || !errors.Is(got.err, errCut) {
+				t.Fatalf("call %d: %v %s %s", calls, got.err, got.Status(), got.cells())
+			}
+		}
+		checkFive(t, m, b)
+	})
+}
+
 func TestOneRunOfANotebookAtATime(t *testing.T) { synctest.Test(t, oneRunAtATime) }
 
 func oneRunAtATime(t *testing.T) {

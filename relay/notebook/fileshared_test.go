@@ -73,21 +73,6 @@ func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
 	}
 }
 
-func TestAnEditGivesUpWhenOthersAlwaysSave(t *testing.T) {
-	f, n := newFile(t), 0
-	f.beforeCheck = func() {
-		if n++; external(f.Path(), fmt.Sprint(n), true) != nil {
-			t.Error("cannot edit")
-		}
-	}
-	if _, err := f.Edit(t.Context(), "", add("ours")); !errors.Is(err, ErrRestless) || n != maxAttempts {
-		t.Errorf("%v after %d", err, n)
-	}
-	if got := sources(t, f.Path()); len(got) != maxAttempts {
-		t.Errorf("%q", got)
-	}
-}
-
 // A system that cannot exchange names compares the file right before it replaces it.
 func TestASystemWithoutExchangesReplacesTheFile(t *testing.T) {
 	f := newFile(t, "1")

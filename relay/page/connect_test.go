@@ -119,6 +119,28 @@ func TestNoBrowser(t *testing.T) {
 	}
 }
 
+func TestOneNotebookAtATime(t *testing.T) {
+	const x, y = "https://colab.research.google.com/drive/X", "https://colab.research.google.com/drive/Y"
+	d := newDesk(t, standin.Options{})
+	tab, err := d.connect(Request{NotebookURL: x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, same := range []string{x, ""} {
+		if again, err := d.connect(Request{NotebookURL: same}); again != tab || err != nil {
+			t.Errorf("%q: another tab, %v", same, err)
+		}
+	}
+	_, err = d.connect(Request{NotebookURL: y})
+	var other *OtherNotebookError
+	if !errors.As(err, &other) || other.Notebook != x || !other.Connected {
+		t.Errorf("got %v", err)
+	}
+	if d.count() != 1 {
+		t.Errorf("the browser was opened %d times", d.count())
+	}
+}
+
 func TestTabIsLostAndComesBack(t *testing.T) {
 	d := newDesk(t, standin.Options{Execute: standin.Fake(func(ctx context.Context, _ string) []map[string]any {
 		<-ctx.Done()

@@ -87,26 +87,3 @@ func (d *desk) connected() *Tab {
 	}
 	return tab
 }
-
-func TestConnectGoesThroughItsSteps(t *testing.T) {
-	d := newDesk(t, standin.Options{})
-	var steps []Step
-	tab, err := d.Connect(t.Context(), Request{}, func(s Step) { steps = append(steps, s) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(steps) != StepCount || steps[0] != Listening || steps[1] != Opened || steps[2] != Connected {
-		t.Errorf("the steps are %v", steps)
-	}
-	if missing := tab.Missing(); len(missing) > 0 {
-		t.Errorf("missing tools: %q", missing)
-	}
-	state := d.State()
-	if !state.Listening || !state.Connected || state.Waiting || state.Port == 0 {
-		t.Errorf("the state is %+v", state)
-	}
-	again := d.connected()
-	if again != tab || d.count() != 1 {
-		t.Errorf("a second Connect returned another tab, or opened the browser again (%d times)", d.count())
-	}
-}
