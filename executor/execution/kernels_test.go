@@ -75,7 +75,7 @@ func (k *kernels) end() {
 }
 
 // startKernel starts a kernel. Its stop may be called more than once.
-func startKernel(t testing.TB, s stacks.Stack, maxMessage int64) *life {
+func startKernel(t testing.TB, s stacks.Stack) *life {
 	t.Helper()
 	python, err := pythonOf(s)
 	if err != nil {
@@ -86,7 +86,7 @@ func startKernel(t testing.TB, s stacks.Stack, maxMessage int64) *life {
 		t.Fatal(err)
 	}
 	k := kernel.New(kernel.Config{
-		Python: python, WorkDir: dir, StateDir: dir, Environ: os.Environ(), MaxMessageBytes: maxMessage, Log: slog.New(slog.DiscardHandler),
+		Python: python, WorkDir: dir, StateDir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -122,7 +122,7 @@ func pythonOf(s stacks.Stack) (kernel.Python, error) {
 func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
-	l := startKernel(t, stacks.Old(t), 0)
+	l := startKernel(t, stacks.Old(t))
 	defer l.stop()
 	k, err := l.Ready()
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 type bench struct {
 	*Queue
 	t      testing.TB
-	dir    string // of the journal
 	kernel *kernel.Supervisor
 	stop   func() // ends the queue, then the kernel
 	ids    atomic.Int64
@@ -28,24 +27,23 @@ type bench struct {
 
 // settings are a bench's. Zero values are replaced by defaults.
 type settings struct {
-	ownKernel  bool   // no other test uses the kernel, before or afterwards
-	dir        string // of the journal
-	limits     Limits
-	keep       journal.Limits
-	memory     func() (used, available uint64, err error)
-	maxMessage int64 // bytes of one message
+	ownKernel bool   // no other test uses the kernel, before or afterwards
+	dir       string // of the journal
+	limits    Limits
+	keep      journal.Limits
+	memory    func() (used, available uint64, err error)
 }
 
 func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	shared := !set.ownKernel && set.maxMessage == 0
+	shared := !set.ownKernel
 	var k *life
 	if shared {
 		k = idle.take(s)
 	}
 	if k == nil {
-		k = startKernel(t, s, set.maxMessage)
+		k = startKernel(t, s)
 	}
 	if set.dir == "" {
 		set.dir = t.TempDir()
@@ -58,7 +56,7 @@ func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 		t.Fatal(err)
 	}
 	q := New(Config{Kernel: k.Supervisor, Journal: j, Memory: set.memory, Limits: set.limits, Log: log})
-	b := &bench{Queue: q, t: t, dir: set.dir, kernel: k.Supervisor}
+	b := &bench{Queue: q, t: t, kernel: k.Supervisor}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Run(ctx) }()
