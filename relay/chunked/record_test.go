@@ -2,6 +2,10 @@ package chunked
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,16 +23,12 @@ func TestRangesRecordWhichKernelRanWhat(t *testing.T) {
 		kernel string
 		want   []Range
 	}{
-		{0, "a", []Range{}},
-		{5, "a", []Range{{0, 5, "a", "vm"}}},
 		{5, "a", []Range{{0, 5, "a", "vm"}}},
 		{9, "a", []Range{{0, 9, "a", "vm"}}},
 		{12, "b", []Range{{0, 9, "a", "vm"}, {9, 12, "b", "vm"}}},
 		{10, "c", []Range{{0, 9, "a", "vm"}, {9, 10, "b", "vm"}}},
-		{9, "c", []Range{{0, 9, "a", "vm"}}},
 		{7, "c", []Range{{0, 7, "a", "vm"}}},
 		{20, "c", []Range{{0, 7, "a", "vm"}, {7, 20, "c", "vm"}}},
-		{0, "d", []Range{}},
 	} {
 		s.confirm(step.done, step.kernel, "vm")
 		if diff := cmp.Diff(step.want, s.Ranges); diff != "" || s.Done != step.done || !s.isConsistent() {
@@ -64,6 +64,39 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	// A small file is indented, and the white space must not count.
 	if err != nil || len(back.Results) != 3 || back.ResultBytes != s.ResultBytes || string(back.Results[0].Value) != value || back.Output != s.Output {
 		t.Fatal(err)
+	}
+}
+
+// A damaged record is never continued and never replaced unasked. A person who starts anew
+// keeps it under another name.
+func TestADamagedRecordIsReportedAndKept(t *testing.T) {
+	s := spec("import time", "result = i", 20)
+	wrong := newRecord(s)
+	wrong.Done = 5 // which no kernel ran
+	data, err := json.Marshal(wrong)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"inconsistent": fmt.Sprintf(`{"operation":"run","data":%s}`, data), "cut": `{"operation":"run","da`} {
+		dir := t.TempDir()
+		path := checkpoint.Path(dir, s.Name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, s); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		anew := s
+		anew.OnChange = Restart
+		r, err := Open(dir, anew)
+		if err != nil {
+			t.Fatalf("%s, a new run: %v", name, err)
+		}
+		kept, err := filepath.Glob(path + ".damaged-*")
+		if err != nil || len(kept) != 1 || r.record.Done != 0 || !strings.Contains(strings.Join(r.noteTexts(), "\n"), filepath.Base(kept[0])) {
+			t.Errorf("%s: kept %q, %v, said %q", name, kept, err, r.noteTexts())
+		}
+		r.Close()
 	}
 }
 

@@ -85,23 +85,6 @@ func TestARunIsRightWhateverFailsAndWhenever(t *testing.T) {
 	}
 }
 
-func TestTheNameAloneGoesOnWithARunAndANewOneNeedsItsCode(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
-		f := newFake(t, 1, 0)
-		if a := call(t, dir, Spec{Name: "run"}, f, time.Second); !errors.Is(a.err, ErrNoLoop) {
-			t.Errorf("without a record: %v", a.err)
-		}
-		first := call(t, dir, spec("total = 0", "total += i", 400), f, time.Second)
-		if first.err != nil || first.Status != StatusRunning || first.Done == 0 {
-			t.Fatalf("the first call: %+v %v", first.Record, first.err)
-		}
-		a := call(t, dir, Spec{Name: "run"}, f, time.Hour)
-		if a.err != nil || a.Status != StatusFinished || a.Loop != "total += i" || a.BatchSize != 3 || len(f.submits) != 1 {
-			t.Errorf("%+v, %v, %d jobs", a.Record, a.err, len(f.submits))
-		}
-	})
-}
-
 // The ticket is on disk before the job is submitted, so a relay that is killed at that moment
 // submits nothing twice.
 func TestAJobIsOnDiskBeforeItIsSubmitted(t *testing.T) {

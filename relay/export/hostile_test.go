@@ -11,18 +11,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestAHeadingOfMarkdownHasNoMarkupOfTheVM(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.md")
-	runs := []Run{{Execution: contract.Execution{Status: "<img src=https://a.example/p> ![](http://b.example) `x`"}, Code: "1"}}
-	if err := Write(t.Context(), path, runs, false); err != nil {
-		t.Fatal(err)
-	}
-	heading, _, _ := strings.Cut(readFile(t, path), "\n")
-	if want := "\\<img src=https\\://a.example/p> !\\[\\](http\\://b.example) \\`x\\`"; !strings.HasSuffix(heading, want) {
-		t.Errorf("%s, want %s", heading, want)
-	}
-}
-
 // Readers of a document, also in a terminal, get no control character and no hidden text. A
 // notebook keeps them as escapes, so that they mean what they did.
 func TestDocumentsHaveNoHiddenCharacters(t *testing.T) {

@@ -1,9 +1,7 @@
 package kernelstate
 
 import (
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -58,30 +56,5 @@ func TestManyVariablesAreAllReported(t *testing.T) {
 	saved := v.save(dir, "many") // the report is so long that it is a blob
 	if n := len(saved.Manifest.Variables); n != 3001 || saved.Manifest.VariableCount != n {
 		t.Errorf("%d listed of %d", n, saved.Manifest.VariableCount)
-	}
-}
-
-// What is saved and loaded is tested with the Python package. This is how it is reported.
-func TestOmissionsAndWarningsAreReported(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
-	helper := filepath.Join(v.dir, "helper.py")
-	must(t, os.WriteFile(helper, []byte("class Thing: pass\n"), 0o600))
-	v.run("import helper\nclass Fails:\n  def __setstate__(self, state): raise ValueError('no')\nfails = Fails()\nfails.x = 1\n" +
-		"generator, thing, x = (i for i in range(3)), helper.Thing(), 'saved'")
-	saved := v.save(dir, "part")
-	checkSkipped(t, saved.Manifest.Skipped, map[string]string{"generator": ""})
-	if want := []string{`"fails" was saved, but loading it was tried and failed: ValueError: no`}; !slices.Equal(saved.Warnings, want) {
-		t.Errorf("warnings %q, want %q", saved.Warnings, want)
-	}
-	v.forget()
-	must(t, os.Remove(helper))
-	v.run("import sys, shutil, importlib\ndel sys.modules['helper']\nshutil.rmtree('__pycache__')\nimportlib.invalidate_caches()\n%reset -f\nx = 'old'")
-	r := v.restore(dir, "part")
-	const missing = "ModuleNotFoundError: No module named 'helper'"
-	checkSkipped(t, r.Loaded.Failed, map[string]string{"helper": missing, "thing": missing, "fails": "ValueError: no"})
-	if !slices.Equal(r.Loaded.Overwritten, []string{"x"}) || v.run("print(x)") != "saved\n" {
-		t.Errorf("overwritten: %q", r.Loaded.Overwritten)
 	}
 }

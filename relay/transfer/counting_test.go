@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -22,18 +21,11 @@ func (c *counting) transport() http.RoundTripper {
 }
 
 func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	path := r.URL.Path
-	if rest, ok := strings.CutPrefix(path, "/v1/uploads/"); ok {
-		path = "/v1/uploads/{id}"
-		if strings.HasSuffix(rest, "/commit") {
-			path += "/commit"
-		}
-	}
 	c.mu.Lock()
 	if c.seen == nil {
 		c.seen = map[string]int{}
 	}
-	c.seen[r.Method+" "+path]++
+	c.seen[r.Method+" "+r.URL.Path]++
 	before := c.before
 	c.mu.Unlock()
 	if before != nil {
@@ -72,8 +64,6 @@ func (c *counting) step(t testing.TB, f func(*http.Request)) {
 const (
 	askContent  = "GET /v1/files/content"
 	askContents = "POST /v1/files/contents"
-	askStat     = "GET /v1/files/stat"
-	askPut      = "PUT /v1/uploads/{id}"
 	askStart    = "POST /v1/uploads"
 	askBatch    = "POST /v1/batches"
 )

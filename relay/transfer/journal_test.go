@@ -41,24 +41,6 @@ func TestOnlyASavedJournalIsAccepted(t *testing.T) {
 	}
 }
 
-func FuzzJournal(f *testing.F) {
-	text, _ := json.Marshal(goodJournal)
-	f.Add(text)
-	f.Add([]byte(`{"format":"colab-relay download 1","size_bytes":5,"have":[{"offset":0,"length":9223372036854775807}]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		j, err := parseJournal(text)
-		if err != nil {
-			return
-		}
-		if missing := j.Received.Missing(contract.Range{Length: j.SizeBytes}); missing.Total()+j.Received.Total() != j.SizeBytes || !missing.Valid(j.SizeBytes) {
-			t.Fatalf("%q: of %d bytes %v are received and %v are missing", text, j.SizeBytes, j.Received, missing)
-		}
-		if !j.Received.Valid(j.SizeBytes) {
-			t.Fatalf("%q: received %v", text, j.Received)
-		}
-	})
-}
-
 // A part without a valid journal is a user's file and is not touched.
 func TestPartsOfOthersAreNotTouched(t *testing.T) {
 	st := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e"}

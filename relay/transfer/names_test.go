@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
 )
 
@@ -85,39 +84,5 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// What is shown of a path on the VM means that path to the executor.
-func TestTheShownPathIsThatPath(t *testing.T) {
-	v := useVM(t)
-	for i, name := range []string{
-		"ab", "a\u200bb", `a\xe2\x80\x8bb`, "a b", "a\u00a0b", "a b ", `a\x20b`, "a\nb", "a\x1bb", `a\x1bb`, `a\x7fb`, "a\x7fb", "\xff", `\xff`, "a\u200d", "a\ue000", "sub \u2028/x\u202e",
-	} {
-		fill(t, v.path("odd/"+name), 10, byte(i))
-	}
-	seen := map[string]bool{}
-	for _, folder := range []string{v.path("odd"), v.path(`odd/sub\x20\xe2\x80\xa8`)} {
-		listed, err := v.client.Files(t.Context(), folder)
-		must(t, err)
-		for _, f := range listed.Files {
-			f.Path = listed.At(f.Name)
-			shown := plain.Name(f.Path)
-			got, err := v.client.Stat(t.Context(), shown, false, 0)
-			if err != nil || got.Path != f.Path || seen[shown] || plain.Text(shown) != shown {
-				t.Errorf("%q is shown as %q, which leads to %q, %v", f.Path, shown, got.Path, err)
-			}
-			if seen[shown] = true; f.IsDir {
-				continue
-			}
-			down, err := Download(t.Context(), v.client, shown, Local{Dir: t.TempDir(), Name: "x"}, Options{})
-			up, upErr := Upload(t.Context(), v.client, down.Path, shown, Options{}) // the same content: any other file would be refused
-			if err != nil || upErr != nil || plain.Name(up.Path) != shown || up.Skipped != 1 {
-				t.Errorf("%q: %v, %v, %+v", shown, err, upErr, up)
-			}
-		}
-	}
-	if len(seen) != 18 {
-		t.Errorf("%d paths were seen", len(seen))
 	}
 }

@@ -114,9 +114,6 @@ func TestAFileThatChangesOnTheVMDuringAnUploadIsKept(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		wantText(t, v.path(name), "second, there")
-		if _, err := os.Stat(v.path(name + " (1)")); err == nil {
-			t.Error("a numbered file was made")
-		}
 	}
 }
 
@@ -135,9 +132,6 @@ func TestAFolderReplacesOnlyWhatAnEarlierUploadPutThere(t *testing.T) {
 	edit("1")
 	_, err := put()
 	must(t, err)
-	if r, err := put(); err != nil || r.Skipped != r.Files || r.Files != 4 {
-		t.Errorf("unchanged: %+v, %v", r, err)
-	}
 	edit("2")
 	if r, err := put(); err != nil || r.Skipped != 0 {
 		t.Errorf("edited here: %+v, %v", r, err)
@@ -186,35 +180,5 @@ func TestWhatANewVMHasIsNotWhatAnEarlierOneHad(t *testing.T) {
 	want := map[string]string{"/content/a": strings.Repeat("a", 64)}
 	if got := Uploaded(l.dir, "vm-1", "job"); !maps.Equal(got, want) {
 		t.Errorf("uploaded to vm-1: %v", got)
-	}
-}
-
-// On the VM the file got another name, and a link has its old one.
-func TestAnUploadReplacesNothingThroughALink(t *testing.T) {
-	v := useVM(t)
-	dir := t.TempDir()
-	local, o := filepath.Join(dir, "a.txt"), Options{RecordDir: t.TempDir()}
-	for _, sent := range []string{local, dir} {
-		at := v.path("one")
-		if sent == dir {
-			at = v.path("folder")
-		}
-		target := at + "/"
-		if sent == dir {
-			target = at
-		}
-		writeText(t, local, "first")
-		_, err := Upload(t.Context(), v.client, sent, target, o)
-		must(t, err)
-		must(t, os.Rename(at+"/a.txt", at+"/b.txt"))
-		must(t, os.Symlink("b.txt", at+"/a.txt"))
-		writeText(t, local, "changed here")
-		if r, err := Upload(t.Context(), v.client, sent, target, o); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "link") {
-			t.Errorf("%q: %+v, %v", sent, r, err)
-		}
-		wantText(t, at+"/b.txt", "first")
-		_, err = Upload(t.Context(), v.client, sent, target, Options{RecordDir: o.RecordDir, Overwrite: true})
-		must(t, err)
-		wantText(t, at+"/b.txt", "changed here")
 	}
 }

@@ -2,10 +2,8 @@ package transfer
 
 import (
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -52,49 +50,6 @@ func TestAPathThatCannotBeUploadedIsRefused(t *testing.T) {
 		if r, err := Upload(t.Context(), v.client, local, "", Options{}); !errors.Is(err, ErrNotRegular) || r.DoneBytes != 0 {
 			t.Errorf("%q, whose size is wrong: %+v, %v", local, r, err)
 		}
-	}
-}
-
-func TestAnUploadRestartsWhenTheFileChanges(t *testing.T) {
-	for name, c := range map[string]struct {
-		changes int
-		want    error
-	}{
-		"once": {1, nil}, "always": {1000, ErrChanged},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := useVM(t)
-			const size = 8*partBytes + 3
-			local := filepath.Join(t.TempDir(), "a.bin")
-			want := fill(t, local, size, 1)
-			var mu sync.Mutex
-			changed, asked := 0, 0
-			v.counts.step(t, func(r *http.Request) {
-				mu.Lock()
-				defer mu.Unlock()
-				if r.Method != http.MethodPut || changed == c.changes {
-					return
-				}
-				if asked++; asked%4 != 0 { // in the middle of each attempt
-					return
-				}
-				changed++
-				want = fill(t, local, size, byte(10+changed)) // the same file with other bytes
-			})
-			r, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
-			if !errors.Is(err, c.want) {
-				t.Fatalf("error is %v, want %v", err, c.want)
-			}
-			if c.want != nil {
-				if _, err := os.Stat(v.path("a.bin")); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the VM has a file: %v", err)
-				}
-				return
-			}
-			if got := sha(t, v.path("a.bin")); got != want || r.SHA256 != want || r.DoneBytes != size {
-				t.Errorf("result is %+v, the file's SHA-256 %s, want %s", r, got, want)
-			}
-		})
 	}
 }
 
