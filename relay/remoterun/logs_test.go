@@ -18,22 +18,3 @@ func TestAKeptRunWhoseEndIsUnknownSaysWhatWasSeenLast(t *testing.T) {
 		}
 	}
 }
-
-// A full disk may cost output of a run that succeeded.
-func TestTheReasonOfARunThatEndedByItselfIsPrinted(t *testing.T) {
-	for _, status := range []contract.Status{contract.StatusSucceeded, contract.StatusFailed} {
-		e := contract.Execution{ExecutionID: "e", Status: status, Reason: "9 bytes of its output \x1b[31mcould not be written"}
-		const want = "colab-relay: 9 bytes of its output could not be written\n"
-		var logs, json, attached console
-		if err := PrintKept(t.Context(), Kept{Execution: e}, LogOptions{}, logs.console(t)); err != nil || logs.err.String() != want {
-			t.Errorf("logs: %v, %q", err, logs.err.String())
-		}
-		if err := PrintKept(t.Context(), Kept{Execution: e}, LogOptions{JSON: true}, json.console(t)); err != nil || json.err.String() != "" {
-			t.Errorf("logs --json: %v, %q", err, json.err.String())
-		}
-		r := run{exec: e, out: newPrinter(nil, attached.console(t))}
-		if err := r.ended(); (err == nil) != (status == contract.StatusSucceeded) || attached.err.String() != want {
-			t.Errorf("run and attach: %v, %q", err, attached.err.String())
-		}
-	}
-}

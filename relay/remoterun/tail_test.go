@@ -2,16 +2,10 @@ package remoterun
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
 
 func stream(offset int64, name, text string) contract.Event {
@@ -55,74 +49,5 @@ func TestTailPrintsTheEndOfWhatTheWholeLogPrints(t *testing.T) {
 		if got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
-	}
-}
-
-func TestTailOfEventsAsJSON(t *testing.T) {
-	events := []contract.Event{stream(0, "stdout", "a\nb\n"), stream(1, "stdout", "c\n"), {Offset: 2, Type: contract.EventClearOutput}}
-	for n, want := range []int{0, 1, 2, 3, 3} {
-		var c console
-		kept := Kept{Execution: contract.Execution{ExecutionID: "e", Status: contract.StatusSucceeded, Events: events}}
-		err := PrintKept(t.Context(), kept, LogOptions{JSON: true, Tail: &n}, c.console(t))
-		if got := strings.Count(c.out.String(), "\n"); err != nil || got != want || n > 1 && !strings.Contains(c.out.String(), `"text":"c\n"`) {
-			t.Errorf("%d: %v, %q", n, err, c.out.String())
-		}
-	}
-}
-
-// A log of many events is searched from its end, in several windows.
-func TestTailReadsTheEndOfALongLog(t *testing.T) {
-	tier.Long(t)
-	vm := VM{Runtime: "vm", Client: newClient(t, startVM(t), nil)}
-	var c console
-	code := Code{Text: "for i in range(600):\n    display(i) # each is an event\nprint('end', end='')", Timeout: time.Minute}
-	if err := Run(t.Context(), vm, code, c.console(t)); err != nil {
-		t.Fatal(err)
-	}
-	run, err := FindNewest(t.Context(), vm, func(string) bool { return false })
-	if err != nil || run.NextOffset < 600 {
-		t.Fatalf("%v, %d events", err, run.NextOffset)
-	}
-	unlisted, err := vm.Client.Execution(t.Context(), run.ExecutionID, 0, 0, 1)
-	if err != nil || len(unlisted.Events) == 0 || unlisted.NextOffset == run.NextOffset {
-		t.Fatal(err, unlisted.NextOffset)
-	}
-	for _, n := range []int{0, 1, 2, 100, 601, 5000} {
-		for _, found := range []contract.Execution{run, unlisted} {
-			var want strings.Builder
-			for i := max(0, 601-n); i < 600; i++ {
-				fmt.Fprintln(&want, i)
-			}
-			if n > 0 {
-				want.WriteString("end")
-			}
-			var c console
-			if err := Logs(t.Context(), vm, found, LogOptions{Tail: &n, Follow: n == 2}, c.console(t)); err != nil || c.out.String() != want.String() {
-				t.Errorf("%d: %v, %.200q, want %.200q", n, err, c.out.String(), want.String())
-			}
-		}
-	}
-}
-
-func TestTailGoesOnWithWhatIsNew(t *testing.T) {
-	vm := VM{Runtime: "vm", Client: newClient(t, startVM(t), nil)}
-	proceed := filepath.Join(t.TempDir(), "go")
-	e, err := Start(t.Context(), vm, Code{Text: fmt.Sprintf("import os, time\nprint('a\\nb', flush=True)\nwhile not os.path.exists(%q): time.sleep(0.01)\nprint('c')", proceed), Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	within.Until(t, "it is printed", func() bool {
-		e, err = FindOnVM(t.Context(), vm, e.ExecutionID)
-		return err == nil && e.NextOffset > 0
-	})
-	var c console
-	ended, one := make(chan error), 1
-	go func() { ended <- Logs(t.Context(), vm, e, LogOptions{Follow: true, Tail: &one}, c.console(t)) }()
-	within.Until(t, "it is printed", func() bool { return c.out.String() == "b\n" })
-	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil || c.out.String() != "b\nc\n" {
-		t.Errorf("%v, %q", err, c.out.String())
 	}
 }
