@@ -6,19 +6,16 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // log makes events with offsets.
@@ -86,109 +83,6 @@ func TestAShortRunIsShownCompletely(t *testing.T) {
 	}
 }
 
-func TestTheRelaysOwnDisplaysAreNotShown(t *testing.T) {
-	v := view(t, []contract.Event{
-		{Offset: 0, Type: contract.EventStream, Name: contract.Stdout, Text: "theirs\n"},
-		{Offset: 1, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{contract.OwnMIME + "iteration+json": json.RawMessage(`{"i":1}`)}},
-		{Offset: 2, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"shown"`)}},
-	}, Options{})
-	want := View{Stdout: "theirs\n", NextOffset: 3,
-		Outputs: []Output{{Offset: 2, Type: "display_data", MIMETypes: []string{"text/plain"}, Text: "shown"}}}
-	if diff := cmp.Diff(want, v); diff != "" {
-		t.Errorf("view (-want +got):\n%s", diff)
-	}
-}
-
-func TestAMillionLinesBecomeHeadTailAndAFileInBoundedMemory(t *testing.T) {
-	tier.Long(t)
-	dir := filepath.Join(t.TempDir(), "made when needed")
-	c := New(Options{Dir: dir})
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	var want int64
-	var chunk strings.Builder
-	offset := int64(0)
-	for i := range 1_000_000 {
-		fmt.Fprintf(&chunk, "line %d\n", i)
-		if chunk.Len() > 15<<10 || i == 999_999 {
-			want += int64(chunk.Len())
-			c.Add(contract.Event{Offset: offset, Type: contract.EventStream, Name: "stdout", Text: chunk.String()})
-			chunk.Reset()
-			offset++
-		}
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
-		t.Errorf("the collector uses %d bytes", grown)
-	}
-	v := c.View(t.Context(), noBlobs)
-	if !strings.HasPrefix(v.Stdout, "line 0\n") || !strings.HasSuffix(v.Stdout, "line 999999\n") || runes(v.Stdout) > 40_000 {
-		t.Errorf("%d characters from %.20q", runes(v.Stdout), v.Stdout)
-	}
-	if !v.Truncated || v.NextOffset >= offset {
-		t.Errorf("truncated %v, next %d of %d", v.Truncated, v.NextOffset, offset)
-	}
-	if !strings.Contains(v.Stdout, fmt.Sprintf("offset=%d", v.NextOffset)) {
-		t.Error("the marker does not name the next offset")
-	}
-	if len(v.Files) != 1 || v.Files[0].Kind != "stdout" {
-		t.Fatalf("files %v", v.Files)
-	}
-	info, err := os.Stat(v.Files[0].Path)
-	if err != nil || info.Size() != want {
-		t.Errorf("the file has %v of %d bytes, %v", info, want, err)
-	}
-	left, _ := os.ReadDir(dir)
-	if len(left) != 3 { // the text, its description and its lock
-		t.Errorf("temporary files left: %v", left)
-	}
-}
-
-func TestPagesContainEverythingOnce(t *testing.T) {
-	var l log
-	var want strings.Builder
-	for i := range 400 {
-		text := strings.Repeat(fmt.Sprintf("%d ", i), 1+i%700) + "\n"
-		l.print("stdout", text)
-		want.WriteString(text)
-	}
-	var got strings.Builder
-	pages := 0
-	for next := int64(0); next < int64(len(l)); pages++ {
-		c := New(Options{Page: true, From: next})
-		for _, ev := range l[next:] {
-			if !c.Room(ev) {
-				break
-			}
-			c.Add(ev)
-		}
-		v := c.View(t.Context(), noBlobs)
-		if v.NextOffset <= next || v.NextOffset != c.Next() {
-			t.Fatalf("page from %d goes to %d", next, v.NextOffset)
-		}
-		next = v.NextOffset
-		got.WriteString(v.Stdout)
-	}
-	if got.String() != want.String() || pages < 10 {
-		t.Errorf("%d pages have %d bytes of %d", pages, got.Len(), want.Len())
-	}
-}
-
-func TestOutputJustOverTheHeadIsNotTruncated(t *testing.T) {
-	var l log
-	for _, n := range []int{1500, 1500, 1500} {
-		l.print("stdout", strings.Repeat("x", n)+"\r\n")
-	}
-	l.print("stdout", "50%")
-	l.print("stdout", "\r100%\n")
-	v := view(t, l, Options{})
-	if v.Truncated || !strings.HasSuffix(v.Stdout, "x\n100%\n") || v.NextOffset != 5 {
-		t.Errorf("truncated %v, ends in %q, next %d", v.Truncated, v.Stdout[len(v.Stdout)-20:], v.NextOffset)
-	}
-}
-
 func TestClearOutput(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		var l log
@@ -217,15 +111,6 @@ func TestUpdateDisplayReplaces(t *testing.T) {
 	}
 }
 
-func TestErrorHasATracebackWithoutColours(t *testing.T) {
-	l := log{{Type: contract.EventError, EName: "ValueError", EValue: "x", Traceback: []string{"\x1b[0;31mTraceback\x1b[0m", "ValueError: x"}}}
-	v := view(t, l, Options{})
-	want := &Raised{EName: "ValueError", EValue: "x", Traceback: "Traceback\nValueError: x"}
-	if diff := cmp.Diff(want, v.Error); diff != "" {
-		t.Errorf("error (-want +got):\n%s", diff)
-	}
-}
-
 func TestAGapIsMarked(t *testing.T) {
 	var l log
 	l.print("stdout", "before")
@@ -237,22 +122,6 @@ func TestAGapIsMarked(t *testing.T) {
 	}
 	if v := view(t, l[:2], Options{}); v.NextOffset != 8 {
 		t.Errorf("a gap at the end: next is %d", v.NextOffset)
-	}
-}
-
-// What the code printed before it asked may arrive after the request: Jupyter sends the two
-// through different sockets.
-func TestThePromptIsTheLastRequest(t *testing.T) {
-	l := log{{Offset: 0, Type: contract.EventInputRequest, Prompt: "name? ", Password: true}}
-	l.print("stdout", "hello\n")
-	want := Prompt{Text: "name? ", Password: true}
-	if got := view(t, l, Options{}).Prompt; got == nil || *got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	l = append(l, contract.Event{Offset: 2, Type: contract.EventInputRequest, Prompt: "age? "})
-	want = Prompt{Text: "age? ", Offset: 2}
-	if got := view(t, l, Options{}).Prompt; got == nil || *got != want {
-		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
@@ -279,7 +148,6 @@ func TestALongResultAndTracebackAreShortenedAndSaved(t *testing.T) {
 }
 
 func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
-	tier.Long(t)
 	big, svg := noisePNG(t, 1700, 80), "<svg xmlns='http://www.w3.org/2000/svg'/>"
 	var l log
 	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t)), "text/plain": "<Figure>"})

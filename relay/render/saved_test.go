@@ -2,19 +2,15 @@ package render
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // lines returns a log of n events of 4,000 characters, each with its number.
@@ -54,7 +50,6 @@ func checkSaved(t *testing.T, dir string, events []contract.Event) {
 }
 
 func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
-	tier.Long(t)
 	dir, all := t.TempDir(), lines(1000)
 	for call, until := range []int{200, 200, 201, 600, 1000, 1000} {
 		from := int64(10 * call)
@@ -70,7 +65,6 @@ func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
 }
 
 func TestConcurrentCallsSaveTheTextOnce(t *testing.T) {
-	tier.Long(t)
 	dir, all := t.TempDir(), lines(500)
 	var group sync.WaitGroup
 	for i := range 8 {
@@ -103,22 +97,6 @@ func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	checkSaved(t, dir, all)
 }
 
-func TestWhatAKilledRelayHasLeftIsDeletedAfterADay(t *testing.T) {
-	dir, events := t.TempDir(), lines(20)
-	for name, age := range map[string]time.Duration{".stdout.1.part": 25 * time.Hour, ".stdout.2.part": 23 * time.Hour, "mine.part": 25 * time.Hour} {
-		path, changed := filepath.Join(dir, name), time.Now().Add(-age)
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, changed, changed)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	read(t, events, len(events), Options{Dir: dir})
-	checkSaved(t, dir, events)
-	want := []string{filepath.Join(dir, ".stdout.2.part"), filepath.Join(dir, "mine.part")}
-	if left, err := filepath.Glob(filepath.Join(dir, "*.part")); err != nil || !slices.Equal(left, want) {
-		t.Errorf("%q, %v", left, err)
-	}
-}
-
 func TestAnotherInstancesTextIsNotExtended(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
 	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
@@ -126,39 +104,9 @@ func TestAnotherInstancesTextIsNotExtended(t *testing.T) {
 	checkSaved(t, dir, all[:200])
 }
 
-// Text beyond the bound is counted and not saved, also if many calls add it.
-func TestSavedTextIsBounded(t *testing.T) {
-	dir := t.TempDir()
-	s := &saved{Instance: "vm", To: 100, Bytes: map[string]int64{contract.Stdout: maxSpool - 10}}
-	sp := s.spoolFor(dir, contract.Stdout)
-	sp.write("0123456789")
-	sp.write("x")
-	if sp.cut != 1 || sp.bytes != 11 {
-		t.Errorf("%d of %d bytes are cut, want 1 of 11", sp.cut, sp.bytes)
-	}
-	full := (&saved{Bytes: map[string]int64{contract.Stdout: maxSpool + 30}}).spoolFor(dir, contract.Stdout)
-	full.write("x")
-	if size, err := full.appendTo(filepath.Join(dir, "absent"), maxSpool+30); err != nil || size != maxSpool+30 {
-		t.Errorf("a full file: %d, %v", size, err)
-	}
-	sp.discard()
-}
-
-// A VM may name an earlier execution in the answer to a submit.
-func TestANewExecutionKeepsTheSavedTextOfAnEarlierOne(t *testing.T) {
-	tier.Long(t)
-	dir, all := t.TempDir(), lines(400)
-	read(t, all, 200, Options{Dir: dir, Instance: "vm"})
-	if v, _ := read(t, all, 400, Options{Dir: dir, Instance: "vm", New: true}); !v.Truncated || len(v.Files) != 1 {
-		t.Errorf("files %v, shown %.100q", v.Files, v.Stdout)
-	}
-	checkSaved(t, dir, all[:200])
-}
-
 // The saved text of an execution that has ended is complete. A later answer with other events
 // adds nothing, and replaces nothing.
 func TestNothingIsAddedAfterTheEnd(t *testing.T) {
-	tier.Long(t)
 	dir, all := t.TempDir(), lines(400)
 	end := func(events []contract.Event) View {
 		c := New(Options{Dir: dir, Instance: "vm", Limit: 20_000})
