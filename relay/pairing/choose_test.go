@@ -1,8 +1,6 @@
 package pairing
 
 import (
-	"errors"
-	"strings"
 	"testing"
 )
 
@@ -41,28 +39,4 @@ func TestAChosenRuntimeIsTheDefault(t *testing.T) {
 	resolvesTo(DefaultName)
 	put(t, command, made(t, "b")) // a new pairing is not chosen
 	resolvesTo(DefaultName)
-}
-
-func TestTheEnvironmentComesBeforeTheChosenRuntime(t *testing.T) {
-	s := Open(t.TempDir())
-	put(t, s, made(t, "a"))
-	if err := s.Choose("a"); err != nil {
-		t.Fatal(err)
-	}
-	env := map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": envSecret}
-	if got, err := Resolve("", func(key string) string { return env[key] }, s); err != nil || got.Name != EnvName {
-		t.Errorf("got %v, %v", got, err)
-	}
-}
-
-func TestChooseRefusesWhatIsNotPaired(t *testing.T) {
-	s := Open(t.TempDir())
-	put(t, s, made(t, "gpu-lab"), made(t, "b"))
-	err := s.Choose("gpu-lba")
-	if !errors.Is(err, ErrNotPaired) || !strings.Contains(err.Error(), `did you mean "gpu-lab"?`) {
-		t.Errorf("got %v", err)
-	}
-	if err := s.Choose(EnvName); !errors.Is(err, ErrNotPaired) {
-		t.Errorf("got %v", err)
-	}
 }

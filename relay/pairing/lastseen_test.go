@@ -2,14 +2,10 @@ package pairing
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
-
-	"colabrelay/shared/auth"
 )
 
 func TestLastSeenIsKeptForTheNextRelay(t *testing.T) {
@@ -36,57 +32,6 @@ func TestLastSeenIsKeptForTheNextRelay(t *testing.T) {
 	}
 	if err := s.SaveLastSeen("b", seen); err != nil || s.LastSeen("b") != seen {
 		t.Errorf("a damaged file was not replaced: %v", err)
-	}
-}
-
-func TestTheOldestEntryIsDropped(t *testing.T) {
-	s := Open(t.TempDir())
-	entries := map[string]LastSeen{}
-	for i := range maxLastSeen {
-		entries[fmt.Sprint(i)] = LastSeen{KernelID: "k", Since: time.Unix(int64(i+1), 0)}
-	}
-	unlock, err := s.lockForChange()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.writeLastSeenLocked(entries)
-	unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SaveLastSeen("new", LastSeen{KernelID: "k", Since: time.Unix(1e9, 0)}); err != nil {
-		t.Fatal(err)
-	}
-	if s.LastSeen("0") != (LastSeen{}) || s.LastSeen("1").KernelID == "" || s.LastSeen("new").KernelID == "" {
-		t.Error("an entry other than the oldest was dropped")
-	}
-}
-
-func TestManyRelaysSaveConcurrently(t *testing.T) {
-	dir := t.TempDir()
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			if err := Open(dir).SaveLastSeen(fmt.Sprint(i), LastSeen{KernelID: "k"}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	for i := range 20 {
-		if Open(dir).LastSeen(fmt.Sprint(i)).KernelID == "" {
-			t.Errorf("%d is lost", i)
-		}
-	}
-}
-
-func TestEachSecretOfTheEnvironmentHasItsOwnKey(t *testing.T) {
-	a, b := Runtime{Name: EnvName, Secret: auth.GenerateSecret()}, Runtime{Name: EnvName, Secret: auth.GenerateSecret()}
-	if a.Key() == b.Key() || a.Key() == (Runtime{Name: "env"}).Name {
-		t.Errorf("%q %q", a.Key(), b.Key())
-	}
-	if p := made(t, "a"); p.Key() != "a" {
-		t.Errorf("%q", p.Key())
 	}
 }
 

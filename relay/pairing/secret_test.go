@@ -2,10 +2,7 @@ package pairing
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 )
 
@@ -40,41 +37,6 @@ func TestEachRuntimeHasItsOwnSecret(t *testing.T) {
 	own(t, s, "new", true, Made)
 	if _, _, _, err := s.Own("../x", false); !errors.Is(err, ErrBadName) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestARuntimeWithoutAddressIsListedButNotUsed(t *testing.T) {
-	s := Open(t.TempDir())
-	none := func(string) string { return "" }
-	own(t, s, "lab", false, Made)
-	for _, name := range []string{"lab", ""} {
-		_, err := Resolve(name, none, Open(s.dir))
-		if !errors.Is(err, ErrNoAddress) || !strings.Contains(err.Error(), "relay pair --name lab URL") {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-	if all, err := s.List(); err != nil || len(all) != 1 || all[0].URL != "" {
-		t.Errorf("%v, %v", all, err)
-	}
-	put(t, s, made(t, "other"))
-	if r, err := Resolve("", none, s); err != nil || r.Name != "other" {
-		t.Errorf("the only runtime with an address: %v, %v", r.Name, err)
-	}
-}
-
-func TestSecretsMadeConcurrentlyAreAllKept(t *testing.T) {
-	s := Open(t.TempDir())
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			if _, _, _, err := Open(s.dir).Own(fmt.Sprint("r", i%10), false); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if kept, err := s.List(); err != nil || len(kept) != 10 {
-		t.Errorf("%d are kept, %v", len(kept), err)
 	}
 }
 
