@@ -3,28 +3,21 @@ package hostconfig
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/tier"
 )
 
 // contents are files of a host, as JSON and as TOML. The list of servers is called LIST.
 var contents = map[string]struct{ json, toml string }{
-	"empty":         {"", ""},
 	"empty object":  {"{}", "# nothing\n"},
 	"no list":       {"{\n\t\"theme\": \"dark\"\n}\n", "model = \"x\"\n"},
-	"no line end":   {"{\"theme\": \"dark\"}", "model = \"x\""},
-	"empty list":    {"{\"LIST\": { }}\n", "[mcp_servers]\n"},
 	"comments":      {"// mine\n{\n  \"LIST\": {\n    \"a\": {\"command\": \"x\",}, // about a\n    /* end */\n  }, // about LIST\n}\n// bye\n", "# mine\n[mcp_servers.a] # a\ncommand = \"x\"\n\n\n# bye\n"},
 	"CRLF":          {"{\r\n  \"LIST\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n", "[a]\r\nb = 1\r\n"},
 	"BOM":           {"\xef\xbb\xbf{\"LIST\": {}}", "\xef\xbb\xbf[a]\nb = 1\n"},
 	"other servers": {"{\"LIST\":{\"a\":{\"command\":\"x\",\"env\":{\"N\":12345678901234567890}},\"b\":{}},\"z\":[1,2]}", "[mcp_servers.a]\ncommand = \"x\"\n[z]\n"},
 	"other program": {"{\"LIST\": {\"colab-relay\": {\"type\": \"stdio\", \"command\": \"python\", \"args\": [\"bridge.py\"]}, \"b\": {}}}", "[mcp_servers.colab-relay]\ncommand = \"python\" # py\nargs = [\"bridge.py\"]\n\n[z]\n"},
-	"white space":   {"{\n  \"LIST\": {}\n}\n", "\n\n"},
 }
 
 // Install, install again and uninstall give the file that was there, to the byte, in
@@ -77,61 +70,6 @@ func TestUninstallDeletesTheFileThatInstallMade(t *testing.T) {
 	}
 }
 
-// An entry that an earlier release wrote keeps what the person added to it.
-func TestAnOlderEntryIsMovedAndRemoved(t *testing.T) {
-	for _, h := range Hosts {
-		u := user(t)
-		text := `{"` + h.list + `": {"colab-relay": {"command": "/usr/local/bin/relay", "args": ["serve"], "env": {"RELAY_HOLD": "50s"}}, "a": {"command": "colab-relay"}}}`
-		if h.list == "" {
-			text = "[mcp_servers.colab-relay]\ncommand = '/usr/local/bin/relay'\nargs = [\"serve\"]\nenv = { RELAY_HOLD = \"50s\" }\n\n[mcp_servers.a]\ncommand = \"colab-relay\"\n"
-		}
-		path := put(t, h, u, text)
-		installTwice(t, target(h, u))
-		if got, _ := os.ReadFile(path); !bytes.Contains(got, []byte("50s")) {
-			t.Errorf("%s: became %q", h.Name, got)
-		}
-		uninstallTwice(t, target(h, u))
-		if got, _ := os.ReadFile(path); bytes.Contains(got, []byte("50s")) || !bytes.Contains(got, []byte(`"colab-relay"`)) {
-			t.Errorf("%s: became %q", h.Name, got)
-		}
-	}
-}
-
-func TestAnInvalidFileIsNotChanged(t *testing.T) {
-	for _, h := range Hosts {
-		u := user(t)
-		text := `{"` + h.list + `": {"a": [}}`
-		path := put(t, h, u, text)
-		if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) {
-			t.Errorf("%s: %v", h.Name, err)
-		}
-		if _, err := PlanRemoval(target(h, u)); !errors.Is(err, ErrForm) {
-			t.Errorf("%s: %v", h.Name, err)
-		}
-		if got, _ := os.ReadFile(path); string(got) != text {
-			t.Errorf("%s: became %q", h.Name, got)
-		}
-		if _, err := os.Stat(backupOf(path)); err == nil {
-			t.Errorf("%s: a backup of a file that does not change", h.Name)
-		}
-	}
-}
-
-// The person moved the file and put a link in its place.
-func TestUninstallDeletesNoFileBehindALink(t *testing.T) {
-	h, u := host(t, "cursor"), user(t)
-	to := target(h, u)
-	installTwice(t, to)
-	moved := filepath.Join(u.Home, "dotfiles.json")
-	if err := errors.Join(os.Rename(to.Path, moved), os.Symlink(moved, to.Path)); err != nil {
-		t.Fatal(err)
-	}
-	uninstallTwice(t, to)
-	if got, err := os.ReadFile(to.Path); err != nil || strings.Contains(string(got), "colab") {
-		t.Errorf("%q: %v", got, err)
-	}
-}
-
 func installTwice(t *testing.T, to Target) {
 	t.Helper()
 	for i := range 2 {
@@ -169,20 +107,14 @@ func uninstallTwice(t *testing.T, from Target) {
 // If something else has changed since, uninstall removes the entry and keeps the rest.
 func TestUninstallKeepsLaterChanges(t *testing.T) {
 	for name, c := range map[string]struct{ host, now, after string }{
-		"first of two":          {"cursor", `{"mcpServers": {RELAY, "b": {}}}`, `{"mcpServers": { "b": {}}}`},
-		"last, comments around": {"zed", "{\n  \"context_servers\": {\n    \"a\": {} /* a */, // about a\n    // before\n    RELAY // after\n    // end\n  }\n}", "{\n  \"context_servers\": {\n    \"a\": {} /* a */ // about a\n    // before\n     // after\n    // end\n  }\n}"},
-		"a trailing comma":      {"vscode", "{\"servers\": {\n  \"a\": {},\n  RELAY,\n}}", "{\"servers\": {\n  \"a\": {},\n}}"},
-		"alone":                 {"cursor", "{\n  \"mcpServers\": {\n    RELAY\n  },\n  \"b\": 1\n}", "{\n  \"mcpServers\": {},\n  \"b\": 1\n}"},
-		"CRLF, between":         {"gemini", "{\"mcpServers\": {\r\n  \"a\": {},\r\n  RELAY,\r\n  \"b\": {}\r\n}}\r\n", "{\"mcpServers\": {\r\n  \"a\": {},\r\n  \"b\": {}\r\n}}\r\n"},
-		"an older entry, twice": {"claude-code", `{"mcpServers": {"colab-relay": {"command": "C:\\x\\Relay.EXE"}, RELAY}}`, `{"mcpServers": {}}`},
+		"first of two":     {"cursor", `{"mcpServers": {RELAY, "b": {}}}`, `{"mcpServers": { "b": {}}}`},
+		"a trailing comma": {"vscode", "{\"servers\": {\n  \"a\": {},\n  RELAY,\n}}", "{\"servers\": {\n  \"a\": {},\n}}"},
+		"CRLF, between":    {"gemini", "{\"mcpServers\": {\r\n  \"a\": {},\r\n  RELAY,\r\n  \"b\": {}\r\n}}\r\n", "{\"mcpServers\": {\r\n  \"a\": {},\r\n  \"b\": {}\r\n}}\r\n"},
 		"TOML, between, with tables in it": {
 			"codex", "# top\n[a]\nb = 1\n\n# ours\n[mcp_servers.colab-relay] # x\ncommand = \"/opt/relay\"\n# in it\nargs = [\n  \"serve\",\n]\n\n[mcp_servers.colab-relay.env]\nA = \"\"\"\n[z]\n\"\"\"\n\n# about c\n[c]\n",
 			"# top\n[a]\nb = 1\n\n# ours\n\n# about c\n[c]\n",
 		},
-		"TOML, at the end without a line end": {"codex", "[a]\r\n\r\n[mcp_servers.colab-relay]\r\ncommand = 'relay'", "[a]\r\n"},
-		"TOML, first, with a mark":            {"codex", "\xef\xbb\xbf[mcp_servers.colab-relay]\ncommand = 'relay'\n[a]\n", "\xef\xbb\xbf[a]\n"},
-		"TOML, first, an empty line after":    {"codex", "[mcp_servers.colab-relay]\r\ncommand = 'relay'\r\n\r\n[a]\r\n", "[a]\r\n"},
-		"TOML, spread over the file":          {"codex", "[mcp_servers.colab-relay.env]\nA = 'b'\n[a]\n[mcp_servers.\"colab-relay\"]\ncommand = 'relay'\n[[b]]\n", "[a]\n[[b]]\n"},
+		"TOML, spread over the file": {"codex", "[mcp_servers.colab-relay.env]\nA = 'b'\n[a]\n[mcp_servers.\"colab-relay\"]\ncommand = 'relay'\n[[b]]\n", "[a]\n[[b]]\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, u := host(t, c.host), user(t)
@@ -233,14 +165,8 @@ func TestUninstallLeavesOtherThingsAlone(t *testing.T) {
 		want error
 	}{
 		`{"mcpServers": {"colab-relay": {"command": "uvx", "args": ["colab-relay"]}}}`:                              {"cursor", ErrOther},
-		`{"mcpServers": {"colab-relay": {"url": "https://x"}}}`:                                                     {"cursor", ErrOther},
 		`{"mcpServers": {"colab-relay": {"command": "uvx"}, "colab-relay": {"command": "relay"}}}`:                  {"cursor", ErrForm},
-		`{"mcpServers": {"colab-relay": 1}}`:                                                                        {"cursor", ErrForm},
-		`{"mcpServers": {"colab-relay": `:                                                                           {"cursor", ErrForm},
-		"[mcp_servers.colab-relay]\ncommand = 'python3'\n":                                                          {"codex", ErrOther},
-		"[mcp_servers]\ncolab-relay = {command = 'relay'}\n":                                                        {"codex", ErrForm},
 		"mcp_servers.colab-relay.command = 'relay'\n":                                                               {"codex", ErrForm},
-		"[mcp_servers]\ncolab-relay.command = 'relay'\n[mcp_servers.colab-relay.env]\nA = 'b'\n":                    {"codex", ErrForm},
 		"[mcp_servers.colab-relay]\ncommand = 'relay'\n[broken\n":                                                   {"codex", ErrForm},
 		`{"mcpServers": {"a": {"command": "colab-relay"}}, "servers": {"colab-relay": {"command": "colab-relay"}}}`: {"cursor", ErrNotInstalled},
 	} {
@@ -252,44 +178,6 @@ func TestUninstallLeavesOtherThingsAlone(t *testing.T) {
 		if got, _ := os.ReadFile(path); string(got) != text {
 			t.Errorf("%q became %q", text, got)
 		}
-	}
-}
-
-// A host's file may be written by any program: what it can cost is bounded.
-func TestBounds(t *testing.T) {
-	tier.Long(t)
-	values := func(n int) string { return "{\"a\": [1" + strings.Repeat(",1", n-2) + "]}" }
-	deep := func(n int) string { return "{\"a\":" + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + "}" }
-	keys := func(n int) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, "\"k%d\":1,\n", i)
-		}
-		return "{" + b.String() + "}"
-	}
-	for name, c := range map[string]struct {
-		host, text string
-		refused    string
-	}{
-		"100,000 keys":             {"cursor", keys(100_000), ""},
-		"depth at the bound":       {"cursor", deep(maxDepth), ""},
-		"depth past the bound":     {"cursor", deep(maxDepth + 1), "nested more than 1000 levels"},
-		"only open brackets":       {"cursor", strings.Repeat("[", 1<<20), "nested more than 1000 levels"},
-		"brackets in texts":        {"cursor", "{/* " + strings.Repeat("[", 2000) + "\" */ \"a\": \"\\\"" + strings.Repeat("{", 2000) + "\" // \"" + strings.Repeat("[", 2000) + "\n}", ""},
-		"values past the bound":    {"cursor", values(maxValues + 1), "more than 1000000 values"},
-		"UTF-16":                   {"cursor", "\xff\xfe{\x00}\x00", "save it as UTF-8"},
-		"UTF-16 without a mark":    {"codex", "a\x00=\x001\x00", "save it as UTF-8"},
-		"TOML past the bound":      {"codex", "#" + strings.Repeat(" ", maxTOML), "larger than 512 KiB"},
-		"TOML tables at the bound": {"codex", strings.Repeat("[[a]]\n", maxTOML/7), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h, u := host(t, c.host), user(t)
-			put(t, h, u, c.text)
-			_, err := Plan(target(h, u), relay)
-			if c.refused == "" && err != nil || c.refused != "" && (!errors.Is(err, ErrForm) || !strings.Contains(err.Error(), c.refused)) {
-				t.Errorf("%v", err)
-			}
-		})
 	}
 }
 
