@@ -6,12 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 func TestALongTextHasHeadAndTailAndIsSavedAsAWhole(t *testing.T) {
@@ -69,21 +67,17 @@ func onlyFile(t *testing.T, dir string) string {
 }
 
 func TestAMarkerSaysWhyTheWholeTextIsNotThere(t *testing.T) {
-	limits := ForNotebooks
-	limits.Saved = 2 << 20
 	full := func(string, int64, []byte) (string, error) {
 		return "", &fs.PathError{Op: "write", Path: "/x", Err: errors.New("no space left on device")}
 	}
 	for name, test := range map[string]struct {
-		limits Limits
-		save   SaveText
-		want   string
+		save SaveText
+		want string
 	}{
-		"no folder":   {ForNotebooks, nil, "Nothing keeps the whole text."},
-		"a full disk": {ForNotebooks, full, "The whole text could not be saved: write /x: no space left on device."},
-		"a bound":     {limits, saver{}.save, "The first 2097152 bytes of the text are in k.txt."},
+		"no folder":   {nil, "Nothing keeps the whole text."},
+		"a full disk": {full, "The whole text could not be saved: write /x: no space left on device."},
 	} {
-		c := Collector{Limits: test.limits, Save: test.save}
+		c := Collector{Save: test.save}
 		cell := c.Begin("k")
 		for range 3 << 4 {
 			cell.Add(t.Context(), []contract.Event{print(strings.Repeat(strings.Repeat("x", 1023)+"\n", 64))}, nil)
@@ -131,51 +125,5 @@ func TestTooManyOutputs(t *testing.T) {
 	}
 	if n := len(cell.collector.displays); n != 10_000 {
 		t.Errorf("%d displays are known", n)
-	}
-}
-
-func TestTooLargeExceptionsAreNotKept(t *testing.T) {
-	long := contract.Event{Type: contract.EventError, EName: "E", Traceback: []string{strings.Repeat("x", 60<<10)}}
-	cell := new(Collector).Begin("k")
-	defer cell.collector.Close()
-	for range 1000 {
-		cell.Add(t.Context(), []contract.Event{long}, nil)
-	}
-	outputs := cell.Outputs()
-	if got := outputs[999].Traceback[0]; outputs[500].EName != "E" || got != "[the exception is not kept: the cell's outputs are too large]" {
-		t.Errorf("%.100q", got)
-	}
-}
-
-// A run that prints a lot must not need that much memory, nor much time.
-func TestAFloodOfTextNeedsLittleMemory(t *testing.T) {
-	tier.Long(t)
-	dir := t.TempDir()
-	c := Collector{Save: SaveIn(dir, "~", "n")}
-	cell := c.Begin("k")
-	events := []contract.Event{print(strings.Repeat("the same line again and again\n", 16<<10/30))}
-	total := 40 << 20
-	for range total / (16 << 10) {
-		cell.Add(t.Context(), events, nil)
-	}
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	if m.HeapAlloc > 16<<20 {
-		t.Errorf("%d MiB are in use", m.HeapAlloc>>20)
-	}
-	info, err := os.Stat(filepath.Join(dir, onlyFile(t, dir)))
-	if want := int64(len(events[0].Text)) * int64(total/(16<<10)); err != nil || info.Size() != want {
-		t.Errorf("%d of %d bytes are saved: %v", info.Size(), want, err)
-	}
-	runtime.KeepAlive(cell)
-}
-
-func TestLongLinesAreNotFolded(t *testing.T) {
-	text := strings.Repeat("世", maxLine) + "\rend"
-	outputs := collect(t, &Collector{Limits: ForDocuments}, []contract.Event{print(text)}, nil)
-	kept := strings.Repeat("世", maxLine/3*3) // all pieces but the last are complete
-	if got := outputs[0].Text; !strings.HasPrefix(got, kept) || len(got) > len(text) || !strings.Contains(got, "end") {
-		t.Errorf("%d of %d bytes", len(got), len(text))
 	}
 }

@@ -2,8 +2,12 @@ package output
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -59,4 +63,48 @@ func wantForm(t *testing.T, object map[string]any) {
 			t.Errorf("%q is %.100s", mime, payload)
 		}
 	}
+}
+
+// small are limits that a short test exceeds.
+var small = Limits{Text: 300, Outputs: 10, Payload: 200, Payloads: 4 * minBlob, Saved: 100_000, Kept: 1 << 20}
+
+// saver is a SaveText that keeps texts in memory.
+type saver map[string][]byte
+
+func (s saver) save(key string, offset int64, text []byte) (string, error) {
+	if offset > int64(len(s[key])) {
+		return "", fmt.Errorf("a gap before %d", offset)
+	}
+	if s[key] = append(s[key][:offset:offset], text...); len(s[key]) == 0 {
+		delete(s, key)
+	}
+	return key + ".txt", nil
+}
+
+// fetchNumber serves payloads whose content depends on their number only.
+func fetchNumber(_ context.Context, blob contract.Blob, w io.Writer) error {
+	if blob.Number == 9 {
+		return io.ErrUnexpectedEOF
+	}
+	_, err := io.WriteString(w, strings.Repeat(fmt.Sprint(blob.Number), int(blob.Bytes)))
+	return err
+}
+
+// read returns the outputs of two cells whose events arrive in pieces, and their saved texts. The
+// second cell begins when the first one's events are there.
+func read(t *testing.T, cells [2][][]contract.Event) string {
+	t.Helper()
+	saved := saver{}
+	c := Collector{Limits: small, Save: saved.save}
+	for i, pieces := range cells {
+		cell := c.Begin(fmt.Sprint(i))
+		for _, piece := range pieces {
+			cell.Add(t.Context(), piece, fetchNumber)
+			cell.Outputs()
+		}
+		for range maxTries {
+			cell.Add(t.Context(), nil, fetchNumber)
+		}
+	}
+	return fmt.Sprintf("%s\n%s\n%q", joined(t, c.Outputs("0")), joined(t, c.Outputs("1")), saved)
 }

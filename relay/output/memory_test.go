@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,42 +11,12 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
-	"colabrelay/shared/tier"
 )
-
-// JSON with millions of values takes a few times the memory of its text, whatever its form.
-func TestJSONTakesTheMemoryOfItsText(t *testing.T) {
-	tier.Long(t)
-	const size = 9 << 20
-	for name, raw := range map[string]string{
-		"empty lists":   "[" + strings.Repeat("[],", size/3) + "[]]",
-		"empty objects": "[" + strings.Repeat("{},", size/3) + "{}]",
-		"numbers":       "[" + strings.Repeat("1,", size/2) + "1]",
-		"objects":       "[" + strings.Repeat(`{"a":1},`, size/8) + "{}]",
-		"nested":        strings.Repeat(strings.Repeat(`{"a":`, maxDepth-1)+"[]"+strings.Repeat("}", maxDepth-1)+"\n", 1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			text := []byte(raw)
-			runtime.GC()
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			value, err := parse(text)
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); err != nil || held > int64(len(text))+1<<20 {
-				t.Errorf("%d bytes of JSON hold %d, %v", len(text), held, err)
-			}
-			runtime.KeepAlive(value)
-		})
-	}
-}
 
 func TestJSONHasItsKeysInOrder(t *testing.T) {
 	for raw, want := range map[string]string{
 		` { "b" : [ 1 , {"y":null,"x":-1.50E+3} ] , "a\"" : "\ud800" , "b":2} `: `{"a\"":"\ud800","b":2}`,
-		`[]`: `[]`, `{}`: `{}`, ` "a" `: `"a"`, `1e999`: `1e999`, `[ true,false ]`: `[true,false]`,
-		`{"":{"":{}},"\u0061":1}`: `{"":{"":{}},"\u0061":1}`,
-		"\"\xff\"":                "\"\ufffd\"",
+		"\"\xff\"": "\"\ufffd\"",
 	} {
 		if got, err := parse([]byte(raw)); err != nil || string(got) != want {
 			t.Errorf("%s: %s, want %s; %v", raw, got, want, err)
@@ -61,59 +29,9 @@ func TestJSONHasItsKeysInOrder(t *testing.T) {
 	}
 }
 
-// A value that would be many times as long when it is laid out counts as it is written.
-func TestJSONCountsAsItIsWritten(t *testing.T) {
-	tier.Long(t)
-	for name, test := range map[string]struct {
-		bytes int
-		kept  int // of 100 displays
-	}{
-		"laid out":      {maxLaidOut, 100},
-		"on one line":   {maxLaidOut + 2, 100},
-		"a megabyte of": {1<<20 - 100, 32},
-	} {
-		t.Run(name, func(t *testing.T) {
-			raw := "[" + strings.Repeat("1,", test.bytes/2-2) + "1]"
-			var events []contract.Event
-			for range 100 {
-				events = append(events, contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"application/json": json.RawMessage(raw)}})
-			}
-			kept, total := 0, int64(0)
-			c := new(Collector)
-			defer c.Close()
-			cell := c.Begin("")
-			for piece := range slices.Chunk(events, 10) { // as many as have room at once
-				cell.Add(t.Context(), piece, nil)
-			}
-			for _, o := range cell.Outputs() {
-				if value, ok := o.Data["application/json"].(JSON); ok {
-					kept++
-					total += written(value)
-				}
-			}
-			if kept > test.kept || kept == 0 || total > ForNotebooks.Payloads {
-				t.Errorf("%d are kept, with %d bytes", kept, total)
-			}
-		})
-	}
-}
-
-func TestAnObjectWithTooManyKeysIsNotKept(t *testing.T) {
-	object := func(keys int) []byte {
-		return []byte("{" + strings.Repeat(`"a":1,`, keys-1) + `"a":1}`)
-	}
-	if _, err := parse(object(maxKeys)); err != nil {
-		t.Error(err)
-	}
-	if _, err := parse(object(maxKeys + 1)); err == nil {
-		t.Error("one past the bound is kept")
-	}
-}
-
 // Of many notebooks that run at once, one holds large payloads. Another one waits until the call
 // of the first ends, or its own does, and then requests them again. Small ones do not wait.
 func TestOneNotebookAtATimeHoldsLargePayloads(t *testing.T) {
-	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		fetched := 0
 		fetch := func(_ context.Context, b contract.Blob, w io.Writer) error {
