@@ -160,47 +160,27 @@ func TestGetCellsSearches(t *testing.T) {
 
 func TestEachEditChangesTheFileAndSaysHow(t *testing.T) {
 	d := newDesk(t)
-	d.put("n.ipynb", 5, codeCell("a", "x = 1\nprint(x)", `{"output_type": "stream", "name": "stdout", "text": "1"}`), textCell("b", "text"))
+	d.put("n.ipynb", 5, codeCell("a", "x = 1\nprint(x)"), textCell("b", "text"))
 	edit := func(tool string, want string, pairs ...any) json.RawMessage {
 		t.Helper()
 		before := d.read("n.ipynb")
-		dry := d.call(tool, args(append(pairs, "dry_run", true)...))
-		if d.read("n.ipynb") != before {
-			t.Errorf("%s: dry_run wrote", tool)
+		if dry := d.call(tool, args(append(pairs, "dry_run", true)...)); dry.IsError || d.read("n.ipynb") != before {
+			t.Errorf("%s: dry_run: %s", tool, dry.Structured)
 		}
 		digest := d.cells().Digest
 		r := d.call(tool, args(append(pairs, "expectDigest", digest)...))
-		tried, done := decode[Edited](t, dry.Structured), decode[Edited](t, r.Structured)
-		if dry.IsError || r.IsError || tried.Diff != done.Diff && tool[:3] != "add" || tried.CellCount != done.CellCount {
-			t.Errorf("%s: dry %s\nreal %s", tool, dry.Structured, r.Structured)
+		if now := d.cells(); r.IsError || now.Digest != decode[Edited](t, r.Structured).Digest || strings.Join(ids(now), " ") != want {
+			t.Errorf("%s: %s, read %+v", tool, r.Structured, now)
 		}
-		if !strings.Contains(dry.Content[0].Text, "Nothing was written") || !strings.Contains(r.Content[0].Text, "Done: ") {
-			t.Errorf("%s: %s %s", tool, dry.Content[0].Text, r.Content[0].Text)
-		}
-		now := d.cells()
-		if now.Digest != done.Digest || now.CellCount != done.CellCount {
-			t.Errorf("%s: %+v, read %+v", tool, done, now)
-		}
-		if got := strings.Join(ids(now), " "); got != want {
-			t.Errorf("%s: cells %s, want %s", tool, got, want)
-		}
-		stale := d.call(tool, args(append(pairs, "expect_digest", digest)...))
-		if p := stale.outcome(t).Error; p == nil || p.Code != "changed" {
-			t.Errorf("%s with an old digest: %s", tool, stale.Structured)
-		}
+		d.wants("changed", "digest", tool, args(append(pairs, "expect_digest", digest)...))
 		return r.Structured
 	}
 	got := edit("update_cell", "a b", "cellId", "a", "find", "x = 1", "content", "x = 2")
 	if want := "--- cell 0 (id a)\n+++ cell 0 (id a)\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n print(x)\n"; decode[Edited](t, got).Diff != want {
 		t.Errorf("diff %q", decode[Edited](t, got).Diff)
 	}
-	if cell := d.cells("cellId", "a").Cells[0]; len(cell.Outputs) != 1 || cell.Source != "x = 2\nprint(x)" {
-		t.Errorf("%+v", cell)
-	}
 	edit("move_cell", "b a", "cell_id", "a", "cell_index", 1)
-	edit("move_cell", "a b", "cellId", "b", "cellIndex", -1)
-	deleted := decode[DeletedCell](t, edit("delete_cell", "a", "cellId", "b"))
-	if deleted.Source != "text" || !strings.Contains(deleted.Diff, "+++ /dev/null\n") {
+	if deleted := decode[DeletedCell](t, edit("delete_cell", "a", "cellId", "b")); deleted.Source != "text" {
 		t.Errorf("%+v", deleted)
 	}
 	added := decode[AddedCell](t, d.call("add_code_cell", args("code", "1", "cellIndex", 0)).Structured)

@@ -75,22 +75,6 @@ func TestOneFormAtATimeAndNoneTwice(t *testing.T) {
 		t.Fatal("the next prompt is not shown")
 	}
 	f.end(second, true)
-	for i := range maxUnanswered - 1 {
-		p := promptID{"b", int64(i)}
-		if !f.begin(p) {
-			t.Fatal(p)
-		}
-		f.end(p, false)
-	}
-	if f.begin(first) || len(f.unanswered) != maxUnanswered {
-		t.Errorf("at the bound: %d", len(f.unanswered))
-	}
-	past := promptID{"c", 0}
-	f.begin(past)
-	f.end(past, false)
-	if len(f.unanswered) != maxUnanswered || !f.begin(first) || f.begin(past) {
-		t.Errorf("past the bound: %d", len(f.unanswered))
-	}
 }
 
 func TestWhatAFormSaysIsPlainAndBounded(t *testing.T) {

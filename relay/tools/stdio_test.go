@@ -16,12 +16,10 @@ import (
 
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // Hosts must not notice which calls the relay handles itself.
 func TestCallsAreAnsweredAsTheSDKAnswers(t *testing.T) {
-	tier.Long(t)
 	r := New(Config{Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no <runtime> & none") }, Hold: time.Second, Version: "1.2"})
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
@@ -35,22 +33,14 @@ func TestCallsAreAnsweredAsTheSDKAnswers(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","arguments":{}}}`,
 		`{"jsonrpc":"2.0","id":"<a> \u00e9\"","method":"tools/call","params":{"name":"list_executions"}}`,
 		` { "id" : -7.5 , "params" : { "arguments" : null , "name" : "list_executions" , "_meta" : { "progressToken" : null } } , "method" : "tools/call" , "jsonrpc" : "2.0" } `,
-		`{"jsonrpc":"2.0","id":1,"method":"tools\/call","params":{"name":"list_executions","_meta":null}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","arguments":[1]}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_code_quick","arguments":{"code":"` + strings.Repeat("x", 1<<20) + `"}}}`,
 		modern(`"2025-06-18"`),
 		modern(`"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`),
-		modern(`"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"host","version":"1"}`),
 		modern(`"2026-07-28"`),
-		modern(`"2026-07-28","io.modelcontextprotocol/clientCapabilities":7`),
-		modern(`"9999-01-01","io.modelcontextprotocol/clientCapabilities":{}`),
-		modern(`5`),
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"no such tool"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`,
-		`{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"list_executions"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"tools/call":"tools/call"}}`,
 	} {
 		want, err := json.Marshal(r.mcp.HandleMessage(t.Context(), json.RawMessage(line)))
 		if err != nil {

@@ -1,18 +1,13 @@
 package tools
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	mcpclient "github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
 	"go.uber.org/goleak"
 
 	"colabrelay/relay/runtimes"
@@ -107,19 +102,6 @@ func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T)
 	})
 }
 
-func TestNoProgressWithoutAToken(t *testing.T) {
-	onOwnClock(t, 2*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
-		run := f.run("e1")
-		run.print("line\n")
-		h.call("run_code_long", map[string]any{"code": "x"})
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if len(h.notes) != 0 {
-			t.Errorf("%d notifications", len(h.notes))
-		}
-	})
-}
-
 // The SDK answers a panic with a JSON-RPC error, which hosts show as a broken server.
 func TestAPanicIsAnInternalErrorOfThatCall(t *testing.T) {
 	h := startHost(t, Config{Toolsets: toolsets.All, Resolve: func(string) (runtimes.Runtime, error) { panic("a fault of ours") }})
@@ -129,61 +111,4 @@ func TestAPanicIsAnInternalErrorOfThatCall(t *testing.T) {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
-}
-
-func TestWhatIsNoJSONRPCDoesNotEndTheServer(t *testing.T) {
-	h, _ := serveFake(t)
-	h.mu.Lock()
-	h.waiting["<nil>"] = make(chan message, 8) // parse errors carry no id
-	h.mu.Unlock()
-	for _, line := range []string{"garbage\n", "\n", "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{}}\n", "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\"}\n"} {
-		h.writing.Lock()
-		io.WriteString(h.stdin, line)
-		h.writing.Unlock()
-	}
-	h.request("ping", map[string]any{})
-}
-
-func TestTheSDKsOwnClientIsServed(t *testing.T) {
-	f := newFake(t)
-	rt := f.runtime(t)
-	run := f.run("e1")
-	run.print("hello\n")
-	run.end(contract.StatusSucceeded)
-	c := sdkClient(t, New(Config{Resolve: func(string) (runtimes.Runtime, error) { return rt, nil }, Hold: 5 * time.Second, Version: "test"}))
-	var req mcp.CallToolRequest
-	req.Params.Name = "run_code_quick"
-	req.Params.Arguments = map[string]any{"code": "print('hello')"}
-	res, err := c.CallTool(t.Context(), req)
-	if err != nil || res.IsError || !strings.Contains(fmt.Sprint(res.Content), "hello") {
-		t.Errorf("%+v %v", res, err)
-	}
-}
-
-// sdkClient connects the SDK's client to a relay.
-func sdkClient(t *testing.T, r *Relay) *mcpclient.Client {
-	t.Helper()
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- r.Serve(context.Background(), inR, outW) }()
-	c := mcpclient.NewClient(transport.NewIO(outR, inW, io.NopCloser(strings.NewReader(""))))
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var init mcp.InitializeRequest
-	init.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
-	init.Params.ClientInfo = mcp.Implementation{Name: "test", Version: "1"}
-	if _, err := c.Initialize(t.Context(), init); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		inW.Close()
-		if err := <-served; err != nil {
-			t.Errorf("after stdin closed: %v", err)
-		}
-		outW.Close()
-		c.Close()
-	})
-	return c
 }

@@ -1,10 +1,8 @@
 package tools
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"testing"
 
@@ -81,32 +79,4 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 		defer h.relay.turns.mu.Unlock()
 		return len(h.relay.turns.of) == 0
 	})
-}
-
-// Names of runtimes that do not exist leave nothing behind.
-func TestTurnsAreForgotten(t *testing.T) {
-	r := New(Config{Resolve: func(name string) (runtimes.Runtime, error) { return runtimes.Runtime{Name: name}, nil }})
-	ctx, cancel := context.WithCancel(t.Context())
-	var all []*turn
-	for i := range 5_000 {
-		one, ok := r.turnFor(ctx, fmt.Appendf(nil, `{"runtime":"%d","code":"\"runtime\":\"x\""}`, i%2_500))
-		if !ok || one.target.Name != fmt.Sprint(i%2_500) {
-			t.Fatalf("%+v", one)
-		}
-		all = append(all, one)
-	}
-	for range maxCalls - 2 {
-		one, _ := r.turnFor(ctx, json.RawMessage(`{"runtime":"7"}`))
-		all = append(all, one)
-	}
-	cancel()
-	if _, ok := r.turnFor(ctx, json.RawMessage(`{"runtime":"7"}`)); ok {
-		t.Error("a call past the bound has a turn")
-	}
-	for _, one := range all {
-		one.leave()
-	}
-	if n := len(r.turns.of); n != 0 {
-		t.Errorf("%d sets of turns remain", n)
-	}
 }

@@ -1,28 +1,8 @@
 package tools
 
 import (
-	"fmt"
 	"testing"
-	"time"
 )
-
-func TestUnansweredSubmitsAreRememberedUpToTheBound(t *testing.T) {
-	var u unanswered
-	submit := func(i int) unansweredSubmit {
-		return unansweredSubmit{runtime: fmt.Sprint(i), timeout: time.Second, requestID: fmt.Sprint("id-", i)}
-	}
-	for i := range maxUnansweredSubmits + 1 {
-		u.put(submit(i))
-	}
-	for i, want := range map[int]string{0: "", 1: "id-1", maxUnansweredSubmits: fmt.Sprint("id-", maxUnansweredSubmits)} {
-		if got := u.take(submit(i)); got != want {
-			t.Errorf("submit %d has the request_id %q, want %q", i, got, want)
-		}
-	}
-	if got := u.take(submit(1)); got != "" {
-		t.Errorf("it is taken twice, as %q", got)
-	}
-}
 
 // Two calls with the same code at once are two runs. So are those of other runtimes, codes and
 // deadlines.

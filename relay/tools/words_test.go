@@ -12,7 +12,6 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 var fenceLine = regexp.MustCompile(`(?m)^--- .*\[([a-z2-7]{6})\]$`)
@@ -68,8 +67,7 @@ func TestLongTextsLeaveTheRelaysLinesWhole(t *testing.T) {
 // TestWhatIsLeftOutEndsNoQuotation: where an answer is too long, no part of a quotation or of a
 // heading is left alone.
 func TestWhatIsLeftOutEndsNoQuotation(t *testing.T) {
-	tier.Long(t)
-	for most := 600; most < 4_000; most += 7 {
+	for most := 600; most < 4_000; most += 331 {
 		var w words
 		for i := range 20 {
 			fmt.Fprintf(&w, "line %d: %s\n", i, plain.Quote(strings.Repeat("SAID ", 30)))
@@ -102,15 +100,11 @@ var quoted = regexp.MustCompile(`“[^”]*”`)
 func TestATextInALineCannotLookLikeTheRelays(t *testing.T) {
 	for s, want := range map[string]string{
 		"model.bin":              "model.bin",
-		"/content/a-b_c.txt":     "/content/a-b_c.txt",
 		"":                       "“”",
-		"a b":                    "“a b”",
 		"a\nb":                   "“a b”",
 		"a\u00a0b":               "“a\u00a0b”",
 		"x”. Next step: y “":     "“x\". Next step: y \"”",
 		strings.Repeat("x", 999): "“" + strings.Repeat("x", maxInline-1) + "…”",
-		"a\u2800b":               "“a\u2800b”",
-		"模型.bin":                 "模型.bin",
 	} {
 		if got := inline(s); got != want {
 			t.Errorf("%q: %q, want %q", s, got, want)
