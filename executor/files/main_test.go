@@ -16,7 +16,6 @@ var (
 	sha       = filestest.SHA
 	body      = filestest.Body
 	runs      = filestest.Run
-	realDir   = filestest.RealDir
 	exists    = filestest.Exists
 	awaitTick = filestest.AwaitTick
 )

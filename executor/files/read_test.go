@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
-
-	"colabrelay/shared/contract"
 )
 
 func TestNoHostilePathIsReadOrInspected(t *testing.T) {
@@ -111,21 +108,5 @@ func TestTheETagChangesWithTheFile(t *testing.T) {
 				t.Fatalf("reading by the new etag: %v", err)
 			}
 		})
-	}
-}
-
-func TestUnusualNamesAreReadAndInspected(t *testing.T) {
-	tr := newTree(t)
-	for _, name := range []string{" lead and trail ", `quo"te's`, "new\nline", "tab\tand\rcr", "ünï→🎉", "e\u0301 é", "bad\xff\xfename", `looks\xffescaped`, "-rf *", "...", "CON", "a:b?", strings.Repeat("é", 127)} {
-		must(t, os.WriteFile(filepath.Join(tr.Workdir, "data", name), []byte(name), 0o600))
-		path := contract.EscapeName("data/" + name)
-		out, err := tr.roots.Stat(path)
-		if err != nil || out.SizeBytes != int64(len(name)) || out.Name != contract.EscapeName(name) {
-			t.Errorf("%q is %+v, %v", name, out, err)
-			continue
-		}
-		if got, err := readPart(tr.roots, out.Path, out.ETag, 0, 300); err != nil || string(got) != name {
-			t.Errorf("%q holds %q, %v", name, got, err)
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -53,21 +52,5 @@ func TestManyFilesAreReadAndFailIndependently(t *testing.T) {
 	}
 	if len(bytes) != 0 {
 		t.Errorf("%d bytes are left over", len(bytes))
-	}
-}
-
-func TestTheBoundsOfReadingManyFilesAreChecked(t *testing.T) {
-	tr := newTree(t)
-	must(t, os.WriteFile(filepath.Join(tr.Workdir, "largest"), body(contract.MaxBatchFile), 0o600))
-	fit := contract.MaxBatchRead / contract.MaxBatchFile
-	bytes, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"largest"}, fit+1))
-	if err != nil || len(got) != fit || len(bytes) != contract.MaxBatchRead {
-		t.Errorf("%d files of %d bytes together, %v", len(got), len(bytes), err)
-	}
-	if _, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"a.txt"}, contract.MaxBatchFiles)); err != nil || len(got) != contract.MaxBatchFiles {
-		t.Errorf("at the bound: %d files, %v", len(got), err)
-	}
-	if _, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"a.txt"}, contract.MaxBatchFiles+1)); !errors.Is(err, ErrTooMany) {
-		t.Errorf("over the bound: %d files, %v", len(got), err)
 	}
 }

@@ -1,14 +1,12 @@
 package job
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 func TestALoopRunsByItsCondition(t *testing.T) {
@@ -158,25 +156,4 @@ func TestAJobIsDeletedBeforeItBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.end("holder")
-}
-
-// A relay that is away for hours finds the output of each round, though there were many more of
-// them than executions are kept otherwise.
-func TestALoopThatNobodyReadsLosesNoOutput(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	const rounds = 40
-	b := newBench(t, settings{keep: journal.Limits{Kept: 20}})
-	b.submit(contract.JobSubmit{JobID: "j", Steps: steps("unread = 0"), Loop: &contract.JobLoop{
-		Code: "unread += 1\nprint(unread)", Again: fmt.Sprintf("unread < %d", rounds), MaxRounds: rounds, Unstored: true,
-	}})
-	x := b.end("j")
-	wantState(t, x, contract.JobFinished, "")
-	for n, e := range x.Steps[1:] {
-		if got := b.text(e.ExecutionID); got != fmt.Sprint(n+1, "\n") {
-			t.Fatalf("round %d of %d has the output %q", n+1, rounds, got)
-		}
-	}
-	b.run("other", "1") // which has them deleted
-	b.await("j", func(contract.Job) bool { return len(b.journal.List(1000)) <= 22 })
 }

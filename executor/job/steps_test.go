@@ -94,13 +94,6 @@ func TestATransientErrorIsRetriedAndItsAttemptsAreListed(t *testing.T) {
 	if e := x.Steps[1]; len(e.Earlier) != 1 || b.text(e.ExecutionID) != "2\n" {
 		t.Errorf("the step is %+v", e)
 	}
-
-	all = steps("raise TimeoutError('again')")
-	all[0].Attempts = 2
-	b.submit(contract.JobSubmit{JobID: "k", Steps: all})
-	if x := b.end("k"); x.State != contract.JobFailed || len(x.Steps[0].Earlier) != 1 {
-		t.Errorf("with all attempts used: %+v", x)
-	}
 }
 
 func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {

@@ -16,6 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func openIn(t *testing.T, dir string, limits Limits) *Journal {
 	t.Helper()
 	j, err := Open(Config{Dir: dir, Limits: limits, Log: slog.New(slog.DiscardHandler)})

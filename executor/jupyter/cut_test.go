@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // proxy forwards loopback ports to a kernel's, and can cut all connections.
@@ -75,9 +76,13 @@ func TestReplyArrivesAfterTheConnectionsWereCut(t *testing.T) {
 		for _, port := range []*int{&through.ShellPort, &through.IOPubPort, &through.StdinPort, &through.ControlPort, &through.HBPort} {
 			*port = p.forward(t, *port)
 		}
-		c := dial(t, through, Options{})
+		c, err := Dial(within.Context(t), through, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 		ran := false
-		o := execute(t, c, "import time; time.sleep(3)\ninput()\n6 * 7", func(m *Message) {
+		result := execute(t, c, "import time; time.sleep(3)\ninput()\n6 * 7", func(m *Message) {
 			switch m.Header.MsgType {
 			case MsgExecuteInput:
 				ran = true
@@ -88,8 +93,8 @@ func TestReplyArrivesAfterTheConnectionsWereCut(t *testing.T) {
 				}
 			}
 		})
-		if !ran || o.result != `42` && o.result != `"42"` {
-			t.Errorf("outcome = %+v", o)
+		if !ran || result != `42` && result != `"42"` {
+			t.Errorf("ran: %v, the result is %q", ran, result)
 		}
 	})
 }

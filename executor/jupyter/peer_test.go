@@ -2,7 +2,6 @@ package jupyter
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -152,31 +151,6 @@ func TestUnsignedMessageIsForgedIfThereIsAKey(t *testing.T) {
 	}
 }
 
-func TestImpossibleFrameEndsTheConnectionAndTheNextOneWorks(t *testing.T) {
-	var mu sync.Mutex
-	first := true
-	p := newPeer(t, func(kind string, conn net.Conn) {
-		mu.Lock()
-		huge := first && kind == "PUB"
-		if huge {
-			first = false
-		}
-		mu.Unlock()
-		if huge {
-			broadcast([]byte{flagLong, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})(kind, conn)
-			return
-		}
-		broadcast(stream(t, "", "p", "after"))(kind, conn)
-	})
-	p.info.Key = ""
-	if m := receive(t, p.open(t, Options{MaxFrame: 1 << 20})); m.Header.MsgID != "after" {
-		t.Errorf("received %q", m.Header.MsgID)
-	}
-	if !strings.Contains(p.log.String(), "over the bound") {
-		t.Errorf("log = %s", p.log)
-	}
-}
-
 func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 	frames := [][]byte{[]byte("topic"), delimiter, nil,
 		[]byte(`{"msg_id":"1","msg_type":"iopub_welcome","date":12,"username":null,"new_field":{}}`),
@@ -190,25 +164,6 @@ func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 	}
 	if &m.Content[0] != &frames[6][0] {
 		t.Error("content was copied")
-	}
-}
-
-func TestEverythingReturnsErrClosedAfterClose(t *testing.T) {
-	c := newPeer(t, broadcast(nil)).open(t, Options{})
-	waiting := make(chan error)
-	go func() {
-		_, err := c.Request(context.Background(), Shell, MsgKernelInfoRequest, nil)
-		waiting <- err
-	}()
-	c.Close()
-	_, sent := c.Send(context.Background(), Shell, MsgExecuteRequest, nil)
-	_, received := c.Receive(context.Background())
-	for what, err := range map[string]error{
-		"waiting Request": <-waiting, "Send": sent, "Receive": received,
-	} {
-		if !errors.Is(err, ErrClosed) {
-			t.Errorf("%s: %v", what, err)
-		}
 	}
 }
 

@@ -1,10 +1,7 @@
 package jupyter
 
 import (
-	"bytes"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"runtime"
 	"runtime/metrics"
@@ -14,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -120,40 +116,4 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.used == 0
 	})
-}
-
-// Small messages need more memory than their bytes: many frames, long headers, many parents.
-func TestThousandsOfSmallMessagesTakeBoundedMemory(t *testing.T) {
-	tier.Long(t)
-	const queue = 1 << 20
-	long := strings.Repeat("p", maxHeader/2)
-	for name, wireOf := range map[string]func(n int) []byte{
-		"many frames": func(int) []byte {
-			frames := streamFrames(t, "", "p", "x")
-			return appendMessage(nil, append(frames, make([][]byte, 4000)...)...)
-		},
-		"many identities": func(int) []byte {
-			return appendMessage(nil, append(make([][]byte, 4000), streamFrames(t, "", "p", "x")...)...)
-		},
-		"long headers": func(n int) []byte { return stream(t, "", fmt.Sprint(n, long), "x") },
-		"nothing":      func(int) []byte { return stream(t, "", "p", "x") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := newInbox(queue, &framePool{}, slog.New(slog.DiscardHandler))
-			before := heldBytes()
-			for n := range 2000 {
-				raw, err := newFrameReader(bytes.NewReader(wireOf(n)), 1<<20, q.pool, nil).message()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if m, err := parseMessage(IOPub, raw, nil); err == nil {
-					q.put(m)
-				}
-			}
-			if grown := heldBytes() - before; grown > 2*queue {
-				t.Errorf("it used %d KiB more", grown>>10)
-			}
-			runtime.KeepAlive(q)
-		})
-	}
 }

@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/jupyter"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
@@ -153,33 +151,6 @@ func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
 			t.Errorf("status after the death: %+v", k.Status())
 		}
 	})
-}
-
-func TestKernelThatKeepsDyingStaysDeadUntilRestart(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	k, kernel := running(t, Config{Python: find(t, stacks.Old(t))})
-	for range maxDeaths {
-		_ = syscall.Kill(kernel.PID(), syscall.SIGSEGV)
-		<-kernel.Done()
-		if !strings.Contains(kernel.Reason(), "SIGSEGV") {
-			t.Errorf("reason = %q", kernel.Reason())
-		}
-		next, err := awaitOther(t, k, kernel)
-		if err != nil {
-			break
-		}
-		kernel = next
-	}
-	if _, err := k.Ready(); !errors.Is(err, ErrDead) || k.Status().Status != contract.KernelDead {
-		t.Fatalf("after %d deaths: %v, %+v", maxDeaths, err, k.Status())
-	}
-	if err := k.Restart(within.Context(t), "whichever"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.Ready(); err != nil {
-		t.Error(err)
-	}
 }
 
 // awaitOther waits for another kernel than old, or for the error of having none.

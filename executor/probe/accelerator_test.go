@@ -62,27 +62,3 @@ func TestGPUsAreReportedByNvidiaSMI(t *testing.T) {
 		t.Errorf("GPU (-want +got):\n%s", diff)
 	}
 }
-
-func TestTPUIsFoundFromDevicesAndEnvironment(t *testing.T) {
-	for name, test := range map[string]struct {
-		env   string
-		files map[string]string
-		want  contract.TPU
-	}{
-		"accel devices": {"", map[string]string{"dev/accel0": "", "dev/accel1": ""}, contract.TPU{Available: true, Devices: []string{"/dev/accel0", "/dev/accel1"}}},
-		"vfio devices":  {"", map[string]string{"dev/vfio/0": "", "dev/vfio/vfio": ""}, contract.TPU{Available: true, Devices: []string{"/dev/vfio/0"}}},
-		"only control":  {"", map[string]string{"dev/vfio/vfio": ""}, contract.TPU{Devices: []string{}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			getenv := func(name string) string {
-				if name == "COLAB_TPU_1VM" {
-					return test.env
-				}
-				return ""
-			}
-			if diff := cmp.Diff(test.want, tpu(getenv, tree(test.files))); diff != "" {
-				t.Errorf("tpu (-want +got):\n%s", diff)
-			}
-		})
-	}
-}

@@ -3,7 +3,6 @@ package probe
 import (
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -85,24 +84,5 @@ func TestTheTightestLimitCounts(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
-	}
-}
-
-func TestMeterNoticesALimitWithinASecondAndItsUseAtOnce(t *testing.T) {
-	root := tree(map[string]string{
-		"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "700\n",
-	})
-	m := &meter{root: root, meminfo: -1}
-	began := time.Now()
-	if mem, err := m.memory(began); err != nil || mem.Total <= 1000 {
-		t.Fatalf("without a limit: %+v, %v", mem, err)
-	}
-	root["sys/fs/cgroup/memory.max"].Data = []byte("1000\n")
-	if mem, err := m.memory(began.Add(limitsAge + 1)); err != nil || mem != (Mem{Total: 1000, Used: 700, Available: 300}) {
-		t.Errorf("with a limit: %+v, %v", mem, err)
-	}
-	root["sys/fs/cgroup/memory.current"].Data = []byte("900\n")
-	if mem, err := m.memory(began.Add(limitsAge + 2)); err != nil || mem != (Mem{Total: 1000, Used: 900, Available: 100}) {
-		t.Errorf("a moment later: %+v, %v", mem, err)
 	}
 }

@@ -45,17 +45,6 @@ func TestProbeOfThisMachine(t *testing.T) {
 	})
 }
 
-func TestAMissingPythonDoesNotAffectTheRest(t *testing.T) {
-	p := New(Config{WorkDir: t.TempDir(), Python: "/none/python", Started: time.Now(), Getenv: os.Getenv})
-	got, err := p.Probe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Python.Executable != "/none/python" || got.Packages == nil || got.Compute.CPUCount < 1 {
-		t.Errorf("python %+v, packages %v, compute %+v", got.Python, got.Packages, got.Compute)
-	}
-}
-
 func TestPythonRunsWithoutSecretsInItsEnvironment(t *testing.T) {
 	env := pythonEnvironment(func(name string) string { return "value of " + name })
 	for _, entry := range env {

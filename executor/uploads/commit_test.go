@@ -12,20 +12,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestAnotherFileWithTheSameNameIsKept(t *testing.T) {
-	in := newInbox(t)
-	must(t, os.WriteFile(filepath.Join(in.Workdir, "x.csv"), []byte("old"), 0o600))
-	for n, want := range []string{"x (1).csv", "x (2).csv"} {
-		data := body(1000 + n)
-		out := in.send("x.csv", data, false)
-		if out.Path != filepath.Join(in.Workdir, want) {
-			t.Errorf("upload %d is at %q, want %q", n, out.Path, want)
-		}
-		in.holds(want, data)
-	}
-	in.holds("x.csv", []byte("old"))
-}
-
 func TestAnExistingFileWithTheSameContentCountsAsCommitted(t *testing.T) {
 	in := newInbox(t)
 	data := body(1000)
@@ -45,23 +31,6 @@ func TestAnExistingFileWithTheSameContentCountsAsCommitted(t *testing.T) {
 	in.holds("x.csv", other)
 	if again := in.start("x.csv", data, false); again.Status != contract.UploadCommitted {
 		t.Errorf("started again it is %+v", again)
-	}
-}
-
-func TestOverwriteReplacesAFileAndKeepsItsMode(t *testing.T) {
-	in := newInbox(t)
-	file := filepath.Join(in.Workdir, "run.sh")
-	must(t, os.WriteFile(file, []byte("old"), 0o600))
-	must(t, os.Chmod(file, 0o751))
-	out := in.send("run.sh", body(1000), true)
-	if out.Path != file {
-		t.Errorf("committed at %q", out.Path)
-	}
-	in.holds("run.sh", body(1000))
-	info, err := os.Stat(file)
-	must(t, err)
-	if info.Mode().Perm() != 0o751 {
-		t.Errorf("mode is %v", info.Mode())
 	}
 }
 

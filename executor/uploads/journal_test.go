@@ -7,31 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"colabrelay/shared/contract"
-	"colabrelay/shared/ranges"
 )
-
-func TestADamagedJournalIsUsedUpToTheDamage(t *testing.T) {
-	for name, tail := range map[string]string{
-		"no number":          "30 x\n",
-		"a minus":            "-3 40\n",
-		"beyond the end":     "30 101\n",
-		"empty":              "30 30\n",
-		"an overflow":        "30 99999999999999999999\n",
-		"zeros from a crash": "\x00\x00\x00\x00\x00\x00\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			good := "0 10\n20 30\n"
-			got, whole := parseRanges([]byte(good+tail+"90 100\n"), 100)
-			want := ranges.Set{{Offset: 0, Length: 10}, {Offset: 20, Length: 10}}
-			if diff := cmp.Diff(want, got); diff != "" || whole != int64(len(good)) {
-				t.Fatalf("%d bytes are read, want %d: %s", whole, len(good), diff)
-			}
-		})
-	}
-}
 
 func TestUploadsWhoseFolderIsDamagedAreDropped(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{

@@ -85,28 +85,6 @@ func TestAFileThatChangesJustBeforeItIsReplacedIsKept(t *testing.T) {
 	in.holds("x.py", []byte("newer"))
 }
 
-func TestABatchReplacesOnlyTheFilesThatItNames(t *testing.T) {
-	in := newInbox(t)
-	for _, name := range []string{"a.py", "b.py", "c.py"} {
-		must(t, os.WriteFile(filepath.Join(in.Workdir, "data", name), []byte("old"), 0o600))
-	}
-	m, bytes := pack("data", map[string][]byte{"a.py": body(10), "b.py": body(20), "c.py": body(30), "d.py": body(40)})
-	for i, replaces := range []string{sha([]byte("old")), sha([]byte("older")), contract.ReplaceNothing, contract.ReplaceNothing} {
-		m.Files[i].Replaces = replaces
-	}
-	for range 2 { // the same batch again has the same answer
-		for i, one := range in.batch(m, bytes) {
-			if refused := i == 1 || i == 2; errors.Is(one.Err, ErrTaken) != refused || !refused && one.Err != nil {
-				t.Errorf("%s: %+v", m.Files[i].Name, one)
-			}
-		}
-	}
-	in.holds("data/a.py", body(10))
-	in.holds("data/b.py", []byte("old"))
-	in.holds("data/c.py", []byte("old"))
-	in.holds("data/d.py", body(40))
-}
-
 // The file that the sender knows was moved, and a link to another file has its name now.
 func TestNoFileIsReplacedThroughALink(t *testing.T) {
 	old, data := []byte("old"), body(10)

@@ -12,7 +12,11 @@ package ngroktest
 
 import (
 	"crypto/tls"
+	"encoding/pem"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -50,11 +54,14 @@ func Start(t testing.TB) *Edge {
 
 // Open runs an edge until Close. It writes its certificate into dir.
 func Open(dir string) (*Edge, error) {
-	certificate, caFile, err := makeCertificate(dir)
-	if err != nil {
+	web := httptest.NewTLSServer(nil) // for its certificate of 127.0.0.1
+	web.Close()
+	caFile := filepath.Join(dir, "ngrok-ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
+	if err := os.WriteFile(caFile, text, 0o600); err != nil {
 		return nil, err
 	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: web.TLS.Certificates})
 	if err != nil {
 		return nil, err
 	}

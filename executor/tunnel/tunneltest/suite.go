@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -43,7 +42,6 @@ func Run(t *testing.T, newRig func(*testing.T) Rig) {
 		run  func(t *testing.T, r Rig)
 	}{
 		{"serves many visitors concurrently", true, servesMany},
-		{"passes on each flush immediately", true, passesOnFlushes},
 		{"ends with its context", true, endsWithItsContext},
 		{"reconnects after a drop", rig.Drop != nil, reconnects},
 		{"reports a changed URL", rig.Change != nil, reportsChangedURL},
@@ -70,29 +68,6 @@ func servesMany(t *testing.T, r Rig) {
 		})
 	}
 	all.Wait()
-}
-
-func passesOnFlushes(t *testing.T, r Rig) {
-	seen := make(chan struct{})
-	url := Start(t, r.Tunnel, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "first")
-		_ = http.NewResponseController(w).Flush()
-		<-seen
-		fmt.Fprint(w, "last")
-	})).URL()
-	res, err := newVisitor("").Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	first := make([]byte, len("first"))
-	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "first" {
-		t.Fatalf("read %q, %v", first, err)
-	}
-	close(seen)
-	if rest, err := io.ReadAll(res.Body); err != nil || string(rest) != "last" {
-		t.Fatalf("read %q, %v", rest, err)
-	}
 }
 
 func endsWithItsContext(t *testing.T, r Rig) {
