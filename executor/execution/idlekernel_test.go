@@ -11,20 +11,6 @@ import (
 	"colabrelay/shared/tier"
 )
 
-func doNothing(context.Context, *kernel.Kernel) error { return nil }
-
-// A caller that has read the end of an execution finds the kernel free.
-func TestWithIdleKernelAfterTheEndOfAnExecutionFindsTheKernelFree(t *testing.T) {
-	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
-	for range 50 {
-		q.run("None")
-		if err := q.WithIdleKernel(t.Context(), doNothing); err != nil {
-			t.Fatalf("WithIdleKernel = %v", err)
-		}
-	}
-}
-
 // What waits when an execution ends comes before the next one, and no more than that.
 func TestCallsAndExecutionsTakeTurns(t *testing.T) {
 	q := unstarted(t)
