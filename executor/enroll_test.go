@@ -88,22 +88,6 @@ func (e *enrolling) paired(g enrollment.Grant) enrollment.Answer {
 	return a
 }
 
-// refusal waits for the end and returns the reason that is left for the cell, alone.
-func (e *enrolling) refusal() (reason string) {
-	e.t.Helper()
-	if code := e.exit(); code != 1 {
-		e.t.Errorf("exit code is %d", code)
-	}
-	if !e.read("error", &reason) {
-		e.t.Error("there is no reason")
-	}
-	if left := e.left(); !slices.Equal(left, []string{"error"}) {
-		e.t.Errorf("left in the folder: %q", left)
-	}
-	e.holdsNoSecret(e.secret.Reveal(), ngrokToken)
-	return reason
-}
-
 // left lists the folder; nil if it is gone.
 func (e *enrolling) left() (names []string) {
 	entries, _ := os.ReadDir(e.folder)
@@ -169,28 +153,6 @@ func TestAnEnrolledExecutorServesWithTheRelaysSecretAndKeepsItInMemory(t *testin
 		t.Errorf("the folder is still there with %q", e.left())
 	}
 	e.holdsNoSecret(e.secret.Reveal(), ngrokToken)
-}
-
-func TestThisMachinesTokenIsUsedIfTheGrantHasNone(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	token := "3abc" + rand.Text()
-	for name, give := range map[string]option{
-		"stdin": func(p *program) {
-			p.cmd.Args, p.cmd.Stdin = append(p.cmd.Args, "--ngrok-token-stdin"), strings.NewReader(" "+token+"\n")
-		},
-		"environment": withEnv(envNgrokToken + "=" + token),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			edge := ngroktest.Start(t)
-			e := startEnroll(t, give, withEnv(envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile))
-			e.paired(enrollment.Grant{Tunnel: "ngrok"})
-			if got := edge.Auths()[0].Extra.Authtoken; got != token {
-				t.Errorf("the edge saw the token %q", got)
-			}
-		})
-	}
 }
 
 func TestAPlainUsersKernelCanNotReadAnEnrolledExecutorsSecrets(t *testing.T) {

@@ -3,11 +3,9 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
@@ -60,67 +58,5 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != 0 {
 		t.Errorf("exit code is %d", code)
-	}
-}
-
-// Where a notebook's cell started the executor, the end of the cell's terminal ends it.
-func TestAHangUpEndsTheExecutorOfANotebooksCell(t *testing.T) {
-	tier.Long(t)
-	p := start(t, withEnv("JPY_PARENT_PID=1"))
-	p.ready()
-	p.signal(syscall.SIGHUP)
-	if code := p.exit(); code != 0 {
-		t.Errorf("it ended with %v", p.cmd.ProcessState)
-	}
-}
-
-// A closing terminal and systemd send SIGHUP along with SIGTERM.
-func TestAHangUpDoesNotCutTheShutdownShort(t *testing.T) {
-	tier.Long(t)
-	p := start(t)
-	p.ready()
-	id := p.started("long", "try:\n  input()\nfinally:\n  print('cleaned up')")
-	p.signal(syscall.SIGTERM)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for running := true; running; {
-		select {
-		case <-tick.C:
-			_ = p.cmd.Process.Signal(syscall.SIGHUP)
-		case <-p.ended:
-			running = false
-		}
-	}
-	if code := p.exit(); code != 0 {
-		t.Errorf("it ended with %v", p.cmd.ProcessState)
-	}
-	next := start(t, in(p.dir), withEnv(envSecret+"="+p.secret.Reveal()))
-	next.ready()
-	if e := call[contract.Execution](next, "GET", contract.PathExecutions+"/"+id, nil); e.Status != contract.StatusInterrupted {
-		t.Errorf("the run ended %s: %s", e.Status, e.Reason)
-	}
-}
-
-func TestSignalsThatNohupIgnoresStayIgnored(t *testing.T) {
-	tier.Long(t)
-	p := start(t, func(p *program) {
-		p.cmd.Path = "/bin/sh"
-		p.cmd.Args = append([]string{"sh", "-c", `trap "" HUP INT; exec "$0" "$@"`}, p.cmd.Args...)
-	})
-	p.ready()
-	p.signal(syscall.SIGHUP)
-	p.signal(syscall.SIGINT)
-	if e := p.submit("after", "6*7", 20); resultOf(e) != "42" {
-		t.Errorf("after the signals a run ends %s", e.Status)
-	}
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
-	must(t, err)
-	_, rest, _ := strings.Cut(string(status), "SigIgn:")
-	mask, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
-	must(t, err)
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		if mask&(1<<(sig-1)) == 0 {
-			t.Errorf("%v is not ignored: %x", sig, mask)
-		}
 	}
 }

@@ -259,3 +259,24 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// printed returns what an execution printed. A print may arrive in several events.
+func printed(e contract.Execution) string {
+	var b strings.Builder
+	for _, ev := range e.Events {
+		b.WriteString(ev.Text)
+	}
+	return b.String()
+}
+
+func pyString(s string) string { return "r'" + s + "'" }
+
+func resultOf(e contract.Execution) string {
+	for _, event := range e.Events {
+		var text string
+		if json.Unmarshal(event.Data["text/plain"], &text) == nil {
+			return text
+		}
+	}
+	return ""
+}

@@ -49,7 +49,6 @@ type demo struct {
 	python   string
 	dir      string // holds all files of the demo; kept at the end
 	executor *harness.Executor
-	before   []*harness.Executor // executors that were killed
 	host     *harness.Host
 	began    time.Time
 	page     pageStage // with -page
@@ -73,13 +72,12 @@ func run(ctx context.Context, out io.Writer, inPage bool) error {
 	}
 	defer d.close()
 	parts := []func(context.Context) error{
-		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
-		d.longRun, d.endlessLoop, d.kernelDeath, d.notebook,
-		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.alone, d.savedState, d.download, d.cost,
+		d.setUp, d.executorUp, d.hostConnects, d.quickRuns, d.plot, d.kernelDeath, d.notebook,
+		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.download, d.end,
 	}
 	if inPage {
 		parts = []func(context.Context) error{
-			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pageLost, d.pageExecutor, d.pageSecrets, d.pagePicture,
+			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pageExecutor, d.pagePicture,
 		}
 	}
 	for _, part := range parts {

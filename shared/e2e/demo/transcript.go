@@ -17,14 +17,8 @@ const shownLines = 24
 
 // transcript prints the session and records how long each call took.
 type transcript struct {
-	out   io.Writer
-	part  int
-	calls []timed
-}
-
-type timed struct {
-	tool string
-	took time.Duration
+	out  io.Writer
+	part int
 }
 
 func newTranscript(out io.Writer) *transcript { return &transcript{out: out} }
@@ -47,7 +41,7 @@ func (t *transcript) call(ctx context.Context, host *harness.Host, tool string, 
 	if err != nil {
 		return a, err
 	}
-	t.answered(tool, a)
+	t.answered(a)
 	return a, nil
 }
 
@@ -82,8 +76,7 @@ func arguments(args map[string]any) string {
 	return string(data) + code
 }
 
-func (t *transcript) answered(tool string, a harness.Answer) {
-	t.calls = append(t.calls, timed{tool, a.Took})
+func (t *transcript) answered(a harness.Answer) {
 	mark := "←"
 	if a.IsError {
 		mark = "← isError"

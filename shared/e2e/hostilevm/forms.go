@@ -2,7 +2,6 @@ package hostilevm
 
 import (
 	"encoding/json"
-	"math"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -14,12 +13,8 @@ var formCases = []Case{
 	{Name: "null", About: "makes every value null", warp: func(v any) any { return each(v, func(any) any { return nil }) }},
 	{Name: "types", About: "gives every value another type", warp: func(v any) any { return each(v, otherType) }},
 	{Name: "largest", About: "makes every number the largest", warp: func(v any) any { return each(v, number(json.Number("9223372036854775807"))) }},
-	{Name: "negative", About: "makes every number negative", warp: func(v any) any { return each(v, number(json.Number("-9223372036854775808"))) }},
-	{Name: "float", About: "makes every number a huge fraction", warp: func(v any) any { return each(v, number(math.MaxFloat64)) }},
 	{Name: "long", About: "makes every text 2 MB long, on one line", warp: func(v any) any { return each(v, text(strings.Repeat("a\u202e", 1<<19))) }},
-	{Name: "lines", About: "gives every text 300,000 lines", warp: func(v any) any { return each(v, text(strings.Repeat("\n\r\x1b[1A", 150_000))) }},
 	{Name: "paths", About: "makes every text a path of the laptop", warp: func(v any) any { return each(v, text("../../../.ssh/authorized_keys")) }},
-	{Name: "nested", About: "answers with arrays in one another, 9,000 deep", warp: func(any) any { return nestedJSON(9_000) }},
 	{Name: "deep-output", About: "shows JSON and metadata that are nested 9,000 deep", routes: func(*fakevm.VM) routes {
 		return routes{"POST " + contract.PathExecutions: func(q question) fakevm.Reply {
 			return execution(requestID(q), contract.Event{
@@ -28,7 +23,6 @@ var formCases = []Case{
 		}}
 	}},
 	{Name: "empty", About: "answers everything with nothing", warp: func(any) any { return json.RawMessage("{}") }},
-	{Name: "list", About: "answers everything with a list", warp: func(any) any { return json.RawMessage("[[],[]]") }},
 }
 
 func nestedJSON(levels int) json.RawMessage {

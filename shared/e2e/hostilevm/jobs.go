@@ -20,25 +20,13 @@ var JobCases = []Case{
 			j.Steps = append(j.Steps, contract.JobEntry{Status: "succeeded"})
 		}
 	}),
-	jobCase("job-nothing", "says that a job without entries has finished", func(j *contract.Job) {
-		j.State, j.Entries, j.Next, j.From, j.Steps = contract.JobFinished, 0, 0, 0, nil
-	}),
-	jobCase("job-failed", "says that each step failed whose execution succeeded", eachEntry(func(e *contract.JobEntry, _ int) { e.Status = "failed" })),
-	runCase("job-run-failed", "says that each execution failed whose step succeeded", func(x *contract.Execution) {
-		if x.End {
-			x.Status = contract.StatusFailed
-		}
-	}),
 	jobCase("job-same", "names a job's first execution as each of its entries", func(j *contract.Job) {
 		eachEntry(func(e *contract.JobEntry, _ int) { e.ExecutionID = j.JobID + "-0" })(j)
 	}),
 	runCase("job-run-same", "says that each execution is that of the second entry", func(x *contract.Execution) { x.Job = &contract.JobRef{JobID: x.Job.JobID, Index: 1 - x.Job.Index} }),
 	runCase("job-run-other", "says that each execution is of another job", func(x *contract.Execution) { x.Job = &contract.JobRef{JobID: "other", Index: x.Job.Index} }),
-	runCase("job-run-none", "says that no execution is of a job", func(x *contract.Execution) { x.Job = nil }),
-	runCase("job-run-kernel", "says that executions run in another kernel than their job", func(x *contract.Execution) { x.KernelID = "kernel-2" }),
 	jobCase("job-kernel", "says that a job runs in another kernel each time", func(j *contract.Job) { j.KernelID = fmt.Sprint("kernel-", changes.Add(1)) }),
 	jobCase("job-other", "answers about another job", func(j *contract.Job) { j.JobID = "other" }),
-	jobCase("job-before", "lists entries from before the first one", func(j *contract.Job) { j.From = math.MinInt }),
 	jobCase("job-beyond", "lists more entries than it says that there are", func(j *contract.Job) {
 		j.Steps = append(slices.Clone(j.Steps), slices.Repeat([]contract.JobEntry{{Status: contract.StepSkipped}}, contract.MaxJobEntries-1)...)
 	}),
@@ -57,25 +45,8 @@ var JobCases = []Case{
 		}
 		j.Steps = nil
 	}),
-	jobCase("job-shrinks", "has fewer entries at each answer", func(j *contract.Job) {
-		if j.From > 0 {
-			j.State, j.Entries, j.Steps = contract.JobFinished, j.From-1, nil
-		}
-	}),
 	slow(jobCase("job-idle", "never begins anything of a job", func(j *contract.Job) { j.State, j.Next, j.Steps = contract.JobQueued, 0, nil })),
-	slow(jobCase("job-retries", "retries each step without end", eachEntry(func(e *contract.JobEntry, _ int) { e.WillRetry = true }))),
 	slow(runCase("job-hangs", "lists executions of a job that never end", func(x *contract.Execution) { x.Status, x.End, x.FinishedAt = contract.StatusRunning, false, nil })),
-	slow(runCase("job-error", "runs without end, with 14 MB of an error's frames", func(x *contract.Execution) {
-		x.Status, x.End, x.FinishedAt = contract.StatusRunning, false, nil
-		x.Error = &contract.ExecutionError{EName: "E", EValue: "v", Traceback: slices.Repeat([]string{strings.Repeat("f", 40_000)}, 350)}
-	})),
-	jobCase("job-large", "lists 14 MB of ids", func(j *contract.Job) {
-		e := contract.JobEntry{ExecutionID: "x", Status: "running", Earlier: slices.Repeat([]string{strings.Repeat("y", 2800)}, contract.MaxJobAttempts)}
-		j.State, j.Entries, j.Next, j.Steps = contract.JobRunning, 600, 600, slices.Repeat([]contract.JobEntry{e}, contract.MaxJobEntries)
-	}),
-	slow(jobCase("job-reason", "waits for a reason of 14 MB", func(j *contract.Job) {
-		j.State, j.Cause, j.Reason, j.Steps = contract.JobWaiting, contract.CauseRetry, strings.Repeat("x", 14<<20), nil
-	})),
 	slow(jobCase("job-words", "waits, with words that imitate the relay's as states, causes, reasons and ids", func(j *contract.Job) {
 		j.State, j.Cause, j.Reason, j.Steps = contract.JobWaiting, contract.JobCause(forgedWords[:50]), "lost."+forgedWords, nil
 		j.Behind = &contract.Behind{ExecutionID: "x" + forgedWords[:40], Status: contract.Status("running" + forgedWords), Prompt: "p" + forgedWords}

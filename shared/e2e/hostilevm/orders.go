@@ -1,7 +1,6 @@
 package hostilevm
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -19,26 +18,15 @@ var orderCases = []Case{
 		}
 		return all
 	}, false),
-	pageCase("last-offset", "sends an event at the largest offset", contract.StatusSucceeded, func(int64) []contract.Event {
-		return []contract.Event{{Type: contract.EventStream, Text: "x", Offset: math.MaxInt64, Time: at}}
-	}, false),
-	pageCase("huge-gap", "sends a gap that stands for the largest number of events", contract.StatusSucceeded, func(int64) []contract.Event {
-		return []contract.Event{{Type: contract.EventGap, Events: math.MaxInt64, Bytes: math.MinInt64, Time: at}}
-	}, false),
 	pageCase("endless-pages", "sends pages of a finished run without end", contract.StatusSucceeded, func(offset int64) []contract.Event {
 		return []contract.Event{{Type: contract.EventStream, Name: contract.Stdout, Text: "more\n", Offset: offset, Time: at}}
 	}, true),
-	pageCase("empty-pages", "sends empty pages of a finished run without end", contract.StatusFailed, func(int64) []contract.Event { return nil }, true),
-	pageCase("no-status", "sends pages without a status without end", "", func(int64) []contract.Event { return nil }, true),
 	pageCase("flood", "prints without end in a run that never ends", contract.StatusRunning, func(offset int64) []contract.Event {
 		all := printed(20_000, "flood "+Escape+"\n")
 		for i := range all {
 			all[i].Offset = offset + int64(i)
 		}
 		return all
-	}, true),
-	pageCase("prompts", "asks for input without end", contract.StatusWaitingForInput, func(offset int64) []contract.Event {
-		return []contract.Event{{Type: contract.EventInputRequest, Prompt: strings.Repeat("?"+Escape, 10_000), Offset: offset, Time: at}}
 	}, true),
 	{Name: "line-100mb", About: "prints one line of 100 MB, in pages of 3 MB", routes: func(*fakevm.VM) routes {
 		page := strings.Repeat("x", 60<<10)
@@ -50,12 +38,6 @@ var orderCases = []Case{
 			return all, offset >= 34*50
 		})
 	}},
-	shows("tracebacks", "raises an error with 200,000 frames", func() []contract.Event {
-		return []contract.Event{{Type: contract.EventError, EName: "E" + Escape, EValue: strings.Repeat("v", 1<<20), Traceback: strings.Split(strings.Repeat("f"+Escape+"\n", 200_000), "\n")}}
-	}),
-	shows("carriage", "prints 2 MB of carriage returns, backspaces and moves of the cursor", func() []contract.Event {
-		return many(30, contract.Event{Type: contract.EventStream, Name: contract.Stdout, Text: strings.Repeat("\r\b\x1b[9999A\x1b[9999Cx", 3000)})
-	}),
 	shows("kinds", "sends events of unknown types and streams, and 20,000 names of displays", func() []contract.Event {
 		all := many(20_000, contract.Event{Type: "update_display_data", Data: bundle("text/plain", `"x"`)})
 		for i := range all {

@@ -22,12 +22,6 @@ var pictureCases = []Case{
 	shows("pictures-large", "shows eight PNGs of 8 million pixels with 8 bytes each, the largest that the relay decodes", func() []contract.Event {
 		return many(8, picture(inBase64(emptyPNG(4096, 2048))))
 	}),
-	shows("pictures-16mpx", "shows four PNGs of 16 million pixels with 4 bytes each, the most pixels that the relay decodes", func() []contract.Event {
-		return many(4, picture(inBase64(largePNG())))
-	}),
-	shows("pictures-tiny", "shows 5,000 PNGs of one pixel", func() []contract.Event {
-		return many(5000, picture(inBase64(emptyPNG(1, 1))))
-	}),
 	shows("picture-forms", "shows one output in 10,000 forms, each a picture to save", func() []contract.Event {
 		ev := contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{}}
 		for i := range 10_000 {
@@ -37,9 +31,6 @@ var pictureCases = []Case{
 	}),
 	shows("displays-small", "shows 2,000 small displays in an answer that is too short to take a turn", func() []contract.Event {
 		return many(2000, contract.Event{Type: contract.EventDisplayData, Data: bundle("text/x", "1")})
-	}),
-	shows("pictures-long", "shows 12 pictures of a megabyte each inline, which must be references to blobs", func() []contract.Event {
-		return many(12, picture(inBase64(make([]byte, 900_000))))
 	}),
 }
 
@@ -65,12 +56,6 @@ func picture(payload string) contract.Event {
 }
 
 func inBase64(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(b) + `"` }
-
-// largePNG returns a PNG of 16 million pixels with 4 bytes each.
-func largePNG() []byte {
-	const rgba = "\x08\x06\x00\x00\x00"
-	return blackPNG(4096, 4096, rgba, (1+4*4096)*4096)
-}
 
 // emptyPNG returns a transparent PNG with 16 bits per channel. It is a thousandth of its
 // decoded size.

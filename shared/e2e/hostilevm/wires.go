@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 )
 
@@ -17,19 +16,11 @@ var wireCases = []Case{
 	{Name: "endless-body", About: "goes on after each answer's body without end", wire: wrapped(func(w answerWriter) http.ResponseWriter { return endlessWriter{w} })},
 	{Name: "bit", About: "changes one bit in the middle of each answer's body", wire: wrapped(func(w answerWriter) http.ResponseWriter { return bitWriter{w} })},
 	raw("silence", "accepts requests and answers none", nil, nil, true),
-	raw("no-http", "answers with bytes that are not HTTP", []byte("\x00\xff\x1b[2J"+Escape), nil, true),
 	raw("endless-head", "sends headers without end", []byte("HTTP/1.1 200 OK\r\n"), bytes.Repeat([]byte("X-A: "+escaped+"\r\n"), 1000), true),
-	raw("endless-line", "sends a status line without end", []byte("HTTP/1.1 200 "), bytes.Repeat([]byte("a"), 64<<10), true),
-	raw("endless-hints", "sends early hints (103) without end", nil, bytes.Repeat([]byte("HTTP/1.1 103 Early Hints\r\n\r\n"), 100), true),
 	raw("stranger", "answers unsigned, with HTML without end", []byte("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"), bytes.Repeat([]byte("<p>"+escaped), 1000), false),
 	raw("redirect", "redirects to another address", []byte("HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/v1/probe\r\nContent-Length: 0\r\n\r\n"), nil, false),
-	raw("upgrade", "switches to another protocol", []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"), bytes.Repeat([]byte{0}, 64<<10), false),
 	held("switch", "switches to another protocol and is silent", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", false),
-	held("hint-switch", "hints, switches to another protocol and is silent", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", false),
-	held("hint-silence", "hints, and is silent", "HTTP/1.1 103 Early Hints\r\n\r\n", true),
 	held("page-silence", "begins a page, and is silent", "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\n<html>", true),
-	{Name: "breaks", About: "says which kernel it has, and breaks all other connections", Slow: true, wire: breaks},
-	raw("two-lengths", "answers with two lengths", []byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"), nil, true),
 	raw("terabyte", "announces a terabyte", []byte("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 1099511627776\r\n\r\n"), bytes.Repeat([]byte("x"), 64<<10), true),
 }
 
@@ -133,13 +124,6 @@ func held(name, about, first string, slow bool) Case {
 		}
 		return nil
 	}}
-}
-
-func breaks(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	if r.URL.Path == contract.PathKernel {
-		return w
-	}
-	panic(http.ErrAbortHandler)
 }
 
 func send(conn net.Conn, first, further []byte) {
