@@ -14,19 +14,10 @@ func TestTheEnvironmentTellsTheProtocol(t *testing.T) {
 		want        Protocol
 	}{
 		{"TERM=xterm-256color", None},
-		{"", None},
 		{"TERM=xterm-kitty", Kitty},
-		{"TERM=xterm-256color KITTY_WINDOW_ID=1", Kitty},
-		{"TERM=xterm-256color TERM_PROGRAM=ghostty", Kitty},
-		{"TERM=xterm-ghostty", Kitty},
 		{"TERM=xterm-256color TERM_PROGRAM=iTerm.app", ITerm},
-		{"TERM=xterm-256color LC_TERMINAL=iTerm2", ITerm},
-		{"TERM=xterm-256color TERM_PROGRAM=WezTerm", ITerm},
 		{"TERM=xterm-256color TERM_PROGRAM=vscode", None}, // off by default there
 		{"TERM=tmux-256color TERM_PROGRAM=tmux KITTY_WINDOW_ID=1", None},
-		{"TERM=xterm-kitty TMUX=/tmp/tmux", None},
-		{"TERM=screen.xterm-256color LC_TERMINAL=iTerm2", None},
-		{"TERM=xterm-kitty ZELLIJ=0", None},
 		{"TERM=dumb KITTY_WINDOW_ID=1", None},
 	} {
 		values := map[string]string{}
@@ -41,7 +32,7 @@ func TestTheEnvironmentTellsTheProtocol(t *testing.T) {
 }
 
 func TestSequencesHaveTheWholePicture(t *testing.T) {
-	for _, size := range []int{1, 3071, 3072, 3073, 100_000} {
+	for _, size := range []int{1, 3072, 3073} {
 		png := bytes.Repeat([]byte{7}, size)
 		data := base64.StdEncoding.EncodeToString(png)
 		if got := None.Sequence(png); got != "" {
