@@ -35,9 +35,8 @@ type box struct {
 	group  int    // the server's process group
 }
 
-// newBox starts a machine. more are lines of the server's configuration; they come first,
-// because OpenSSH uses the first value.
-func newBox(t *testing.T, more ...string) *box {
+// newBox starts a machine.
+func newBox(t *testing.T) *box {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "colab-relay-box-") // which the account can enter, unlike t.TempDir
 	must(t, err)
@@ -54,8 +53,7 @@ func newBox(t *testing.T, more ...string) *box {
 	b.write("authorized_keys", string(ssh.MarshalAuthorizedKey(own)))
 	b.write("known_hosts", fmt.Sprintf("[127.0.0.1]:%s %s", port, ssh.MarshalAuthorizedKey(host)))
 	program := sshd.Find(t)
-	more = append(more, program.Settings()...)
-	b.write("server", strings.Join(append(more,
+	b.write("server", strings.Join(append(program.Settings(),
 		"ListenAddress 127.0.0.1", "Port "+port, "HostKey "+dir+"/host_key", "AuthorizedKeysFile "+dir+"/authorized_keys", "StrictModes no",
 		"UsePAM no", "PidFile none", "PasswordAuthentication no", "KbdInteractiveAuthentication no", "PrintMotd no", "PrintLastLog no", "MaxStartups 100"), "\n")+"\n")
 	b.write("client", fmt.Sprintf("Host box\n HostName 127.0.0.1\n Port %s\n User daemon\n IdentityFile %s/id\n IdentitiesOnly yes\n UserKnownHostsFile %s\n GlobalKnownHostsFile none\n BatchMode yes\n", port, dir, b.known))
@@ -162,25 +160,9 @@ func built(t *testing.T) harness.Binaries {
 	return programs
 }
 
-func builtExecutor(t *testing.T) string {
-	t.Helper()
-	program, err := harness.BuildExecutor(t.Context(), t.TempDir())
-	must(t, err)
-	return program
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// listen takes a port, as another program does.
-func listen(t *testing.T, address string) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", strings.TrimPrefix(address, "http://"))
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	return l
 }
