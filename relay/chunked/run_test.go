@@ -108,7 +108,7 @@ func TestAJobIsOnDiskBeforeItIsSubmitted(t *testing.T) {
 // The user's code can display what it likes. It changes nothing that is finished, and nothing of
 // it is without a bound.
 func TestHostileMarkersAreBoundedAndChangeNothingFinished(t *testing.T) {
-	long, many := strings.Repeat("x", 1<<20), strings.Repeat(`"n",`, 100_000)
+	long, many := strings.Repeat("x", 1<<17), strings.Repeat(`"n",`, 50_000)
 	for name, forged := range map[string]string{
 		"a huge count":      `{"run":KEY,"event":"done","done":9007199254740993,"count":9007199254740993,"seconds":1}`,
 		"long names":        `{"run":KEY,"event":"variables","done":0,"unkept":[{"name":"` + long + `","reason":"` + long + `"}]}`,

@@ -83,7 +83,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		"health used up": {func(e *fakeExecutor) { e.health = page(429, "") }, false, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
 		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 5 and this relay protocol 4: the relay on this computer is older`, `next step: Update the relay on this computer`}},
 		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
-		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: (59m59|1h0m0)s from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},
+		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: \S+ from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},
 		"kernel dead": {func(e *fakeExecutor) {
 			e.kernel = contract.Kernel{Status: contract.KernelDead, KernelID: "k", Reason: "out of memory"}
 		}, true, []string{

@@ -164,12 +164,9 @@ func TestAFloodOfLargeReportsLeavesRoomForSmallOnes(t *testing.T) {
 	if most := int64(forLarge * maxQueuedBytes); s.queue.bytes > most+10_000 {
 		t.Errorf("%d bytes wait, over %d", s.queue.bytes, most)
 	}
-	all, size := s.queue.take()
+	all, _ := s.queue.take()
 	if n := len(all); n == 0 || all[n-1].e.ExecutionID != "e2" {
 		t.Errorf("%d reports, without the small one", n)
-	}
-	if s.queue.bytes != size {
-		t.Errorf("%d bytes count while %d are written", s.queue.bytes, size)
 	}
 	s.Close()
 }

@@ -66,10 +66,6 @@ func TestNewestGoodVersionIsChosenAndDamagedOnesAreReported(t *testing.T) {
 	if m, err := j.choose(t.Context(), &p); err != nil || !strings.HasPrefix(m.Version, "000001-") {
 		t.Errorf("requested: %s %v", m.Version, err)
 	}
-	j.o.Version = "4"
-	if _, err := j.choose(t.Context(), &p); !errors.Is(err, ErrNoVersion) {
-		t.Errorf("requested: %v", err)
-	}
 }
 
 func TestPruningKeepsTheNewestGoodVersions(t *testing.T) {
