@@ -10,7 +10,6 @@ import (
 )
 
 func TestStepsRunInOrderEachAsAnExecutionOfItsOwn(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	all := steps("x = 1; print('one')", "x += 1; print('two')", "print(x)")
@@ -148,23 +147,5 @@ func TestAJobRunsOnlyInTheKernelThatItNames(t *testing.T) {
 		if got := statuses(x); got != "not_run" || x.KernelID != first {
 			t.Errorf("%s: the entries are %s, its kernel is %s", id, got, x.KernelID)
 		}
-	}
-}
-
-func TestAJobThatAsksForInputWaitsAndGoesOn(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, settings{})
-	b.submit(contract.JobSubmit{JobID: "j", Steps: steps("name = input('who? ')", "print(name)")})
-	x := b.await("j", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
-	if x.State != contract.JobWaiting || x.Steps[0].Status != contract.StepStatus(contract.StatusWaitingForInput) || !strings.Contains(x.Reason, x.Steps[0].ExecutionID) {
-		t.Errorf("it is %+v", x)
-	}
-	if err := b.queue.Input(t.Context(), x.Steps[0].ExecutionID, contract.Input{Text: "Ada"}); err != nil {
-		t.Fatal(err)
-	}
-	x = b.end("j")
-	wantState(t, x, contract.JobFinished, "")
-	if got := b.text(x.Steps[1].ExecutionID); got != "Ada\n" {
-		t.Errorf("the next step printed %q", got)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"colabrelay/executor/tunnel/tunneltest"
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
@@ -75,44 +73,9 @@ func TestCloudflaredEndsWithTheTunnel(t *testing.T) {
 	}
 }
 
-func TestLinesOfCloudflared(t *testing.T) {
-	type state struct {
-		URL, Last, Reported string
-		Connected           bool
-	}
-	for name, c := range map[string]struct {
-		lines []string
-		want  state
-	}{
-		"once it is connected": {
-			[]string{"2023-04-18T14:06:49Z INF |  https://a-b.trycloudflare.com  |", "2024-02-08T06:25:48Z INF Registered tunnel connection connIndex=0 ip=198.41.192.167"},
-			state{URL: "https://a-b.trycloudflare.com", Reported: "https://a-b.trycloudflare.com", Connected: true, Last: "INF Registered tunnel connection connIndex=0 ip=198.41.192.167"},
-		},
-		"of an older version": {
-			[]string{"2022-06-01T16:23:11Z INF |  https://a.trycloudflare.com  |", "2022-06-01T16:23:12Z INF Connection c206cf44-945f-4c3c-a85c-af60c6338dc2 registered connIndex=0 location=ORD"},
-			state{URL: "https://a.trycloudflare.com", Reported: "https://a.trycloudflare.com", Connected: true, Last: "INF Connection c206cf44-945f-4c3c-a85c-af60c6338dc2 registered connIndex=0 location=ORD"},
-		},
-		"a page of another domain in a box": {
-			[]string{"2023-04-18T14:06:49Z INF |  https://a.trycloudflare.com.evil.example  |"},
-			state{Last: "INF |  https://a.trycloudflare.com.evil.example  |"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got state
-			r := &logReader{up: func(url string) { got.Reported = url }, log: slog.New(slog.DiscardHandler)}
-			for _, line := range c.lines {
-				r.read(line)
-			}
-			got.URL, got.Last, got.Connected = r.url, r.last, r.connected
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 func FuzzLinesOfCloudflared(f *testing.F) {
 	f.Add("2023-04-18T14:06:49Z INF |  https://a-b.trycloudflare.com  |\nINF Registered tunnel connection")
+	f.Add("2023-04-18T14:06:49Z INF |  https://a.trycloudflare.com.evil.example  |\nINF Registered tunnel connection")
 	f.Fuzz(func(t *testing.T, output string) {
 		r := &logReader{up: func(url string) {
 			if !strings.HasSuffix(url, ".trycloudflare.com") {

@@ -1,15 +1,11 @@
 package ngrok
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/executor/tunnel"
 	"colabrelay/executor/tunnel/ngroktest"
@@ -44,26 +40,6 @@ func impatient(t *testing.T, c Config, giveUp time.Duration) *Tunnel {
 	tun := mustNew(t, c)
 	tun.retry.First, tun.retry.GiveUp = tunneltest.QuickRetry, giveUp
 	return tun
-}
-
-func TestAllowedRangesAreSentAsATrafficPolicy(t *testing.T) {
-	edge := ngroktest.Start(t)
-	c := edgeConfig(edge)
-	c.Allow = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")}
-	start(t, mustNew(t, c), hello).URL()
-	want := `{"on_tcp_connect":[{"actions":[{"config":{"allow":["203.0.113.0/24","2001:db8::7/128"],"enforce":true},"type":"restrict-ips"}]}]}`
-	if diff := cmp.Diff(want, policyOf(t, edge)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func policyOf(t *testing.T, edge *ngroktest.Edge) string {
-	t.Helper()
-	var opts struct{ TrafficPolicy string }
-	if err := json.Unmarshal(edge.Binds()[0].Opts, &opts); err != nil {
-		t.Fatal(err)
-	}
-	return opts.TrafficPolicy
 }
 
 func TestADroppedSessionKeepsItsURL(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
 	"colabrelay/executor/tunnel/tunneltest"
@@ -84,21 +83,6 @@ func TestAServerWithAChangedKeyIsNeverAccepted(t *testing.T) {
 	}
 	if after, _ := os.ReadFile(s.knownHosts()); string(after) != string(before) {
 		t.Errorf("known hosts became %q", after)
-	}
-}
-
-// A server has keys of several types, of which only one may be known.
-func TestTheKnownTypeOfKeyIsRequested(t *testing.T) {
-	s := startServer(t)
-	hosts := impatient(t, s.config()).hosts
-	for address, want := range map[string][]string{s.address: {"ssh-ed25519"}, "elsewhere:22": nil} {
-		_, got, err := hosts.read(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", address, diff)
-		}
 	}
 }
 
