@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
-	"colabrelay/shared/memory"
 )
 
 const mime = contract.OwnMIME + "test+json"
@@ -116,20 +114,6 @@ func TestReports(t *testing.T) {
 	}
 }
 
-func TestAFailedCall(t *testing.T) {
-	t.Parallel()
-	e := ended(contract.StatusFailed, mime, "7")
-	e.Error = &contract.ExecutionError{EName: "ValueError", EValue: "no"}
-	_, err := ask(t, &vm{answers: []contract.Execution{e}})
-	if failed := new(EndedError); !errors.As(err, &failed) || err.Error() != "the kernel's answer is the exception ValueError: no" {
-		t.Errorf("the error is %v", err)
-	}
-	_, err = ask(t, &vm{answers: []contract.Execution{ended(contract.StatusKernelDied, "", "")}})
-	if err == nil || err.Error() != "the call in the kernel ended as kernel_died" {
-		t.Errorf("the error is %v", err)
-	}
-}
-
 func TestALateCallIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[contract.Status]string{
@@ -170,30 +154,5 @@ func TestNoEventsAreHeldWhileAReportIsFetched(t *testing.T) {
 	report, last, err := Ask(t.Context(), v, kernelpy.Call{Function: "m.f", MIME: mime}, o)
 	if err != nil || string(report) != "[7]" || v.held || last.Events != nil {
 		t.Errorf("%q, %v, held %v, %d events in the answer", report, err, v.held, len(last.Events))
-	}
-}
-
-// What reports take together while they are fetched is bounded, and so is one in its event.
-func TestReportsTakeABoundedPartOfMemory(t *testing.T) {
-	inline := func(n int) contract.Execution {
-		return ended(contract.StatusSucceeded, mime, `"`+strings.Repeat("x", n-2)+`"`)
-	}
-	for n, fails := range map[int]error{client.MaxInline: nil, client.MaxInline + 1: ErrNoReport} {
-		if _, err := ask(t, &vm{answers: []contract.Execution{inline(n)}}); !errors.Is(err, fails) {
-			t.Errorf("a report of %d bytes in its event: %v", n, err)
-		}
-	}
-	all := memory.Displays.Most() - 1000
-	if !memory.Displays.Take(all) {
-		t.Fatal("another test holds displays")
-	}
-	defer memory.Displays.Return(all)
-	for more, fails := range map[int64]error{1000: nil, 1001: client.ErrNoRoom} {
-		ref := fmt.Sprintf(`{"blob":{"number":1,"sha256":"x","bytes":%d}}`, memory.FreeDisplays+more)
-		v := &vm{answers: []contract.Execution{ended(contract.StatusSucceeded, mime, ref)}, blob: "[7]"}
-		o := Options{Until: time.Now().Add(time.Minute), Limit: time.Second, MaxReport: 1 << 20}
-		if _, _, err := Ask(t.Context(), v, kernelpy.Call{Function: "m.f", MIME: mime}, o); !errors.Is(err, fails) {
-			t.Errorf("%d bytes more than are free: %v", more, err)
-		}
 	}
 }

@@ -1,12 +1,10 @@
 package program
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // script writes a program that prints a text.
@@ -34,13 +32,7 @@ func TestACopyIsMadeAndReplaced(t *testing.T) {
 		{"a newer release", "v1.10.0", "echo v1.10.0", Replace, "v1.0.0"},
 		{"an older release", "v1.9.1", "echo v1.9.1", Newer, "v1.10.0"},
 		{"another build of the release", "v1.10.1-dev.1.gabc", "echo colab-relay v1.10.1-dev.1.gabc", Replace, "v1.10.0"},
-		{"an older release than the build", "v1.9.1", "echo v1.9.1", Newer, "v1.10.1-dev.1.gabc"},
-		{"a pre-release of the release", "v1.10.0-rc.2", "echo v1.10.0-rc.2", Newer, "v1.10.1-dev.1.gabc"},
-		{"a pre-release of the next one", "v1.11.0-rc.10", "echo v1.11.0-rc.10", Replace, "v1.10.1-dev.1.gabc"},
-		{"an earlier pre-release", "v1.11.0-rc.9", "echo v1.11.0-rc.9", Newer, "v1.11.0-rc.10"},
-		{"a build after it", "v1.11.0-rc.10.dev.3.gabc", "echo v1.11.0-rc.10.dev.3.gabc", Replace, "v1.11.0-rc.10"},
-		{"the pre-release before the build", "v1.11.0-rc.10", "echo v1.11.0-rc.10", Newer, "v1.11.0-rc.10.dev.3.gabc"},
-		{"a build without a release", "v0.0.0-dev.gabc", "echo v0.0.0-dev.gabc", Replace, "v1.11.0-rc.10.dev.3.gabc"},
+		{"a build without a release", "v0.0.0-dev.gabc", "echo v0.0.0-dev.gabc", Replace, "v1.10.1-dev.1.gabc"},
 		{"a release over it", "v1.0.0", "exit 1", Replace, "v0.0.0-dev.gabc"},
 		{"over a broken one", "v0.1.0", "echo v0.1.0", Replace, ""},
 	} {
@@ -77,19 +69,6 @@ func TestACopyIsMadeAndReplaced(t *testing.T) {
 	}
 	if got := PathIn("data", "windows"); filepath.Base(got) != "colab-relay.exe" {
 		t.Errorf("on Windows: %q", got)
-	}
-}
-
-func TestAFolderThatCannotBeMade(t *testing.T) {
-	dir := t.TempDir()
-	from := script(t, filepath.Join(dir, "colab-relay"), "echo dev")
-	path := filepath.Join(from, "bin", "colab-relay") // below a file
-	_, err := Plan(t.Context(), from, "dev", path)
-	if err == nil {
-		err = Copy{Path: path, From: from, Action: Create}.Write()
-	}
-	if err == nil || !strings.Contains(err.Error(), "this program") {
-		t.Errorf("%v", err)
 	}
 }
 
@@ -132,13 +111,9 @@ func TestAProgramThatIsAskedForItsVersionGetsNoSecrets(t *testing.T) {
 func TestAProgramThatIsNoRelayHasNoVersion(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ text, want string }{
-		"fails":            {"echo v1.0.0; exit 3", "exit status 3"},
-		"prints nothing":   {"true", "prints none"},
-		"prints a text":    {"echo 'usage: relay [options]'", "prints none"},
-		"prints escapes":   {"printf '\\033[2Jv1'", "prints none"},
-		"prints too much":  {"head -c 100000 /dev/zero", "ask"},
-		"reads its input":  {"read -r line && echo v1.0.0", "exit status 1"},
-		"prints an option": {"echo --version", "prints none"},
+		"fails":           {"echo v1.0.0; exit 3", "exit status 3"},
+		"prints a text":   {"echo 'usage: relay [options]'", "prints none"},
+		"prints too much": {"head -c 100000 /dev/zero", "ask"},
 	} {
 		if version, err := Version(t.Context(), script(t, filepath.Join(dir, name, "relay"), c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %q %v", name, version, err)
@@ -146,10 +121,5 @@ func TestAProgramThatIsNoRelayHasNoVersion(t *testing.T) {
 	}
 	if _, err := Version(t.Context(), filepath.Join(dir, "gone")); err == nil {
 		t.Error("a program that does not exist")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := Version(ctx, script(t, filepath.Join(dir, "hangs", "relay"), "exec sleep 60")); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("a program that hangs: %v", err)
 	}
 }

@@ -1,8 +1,6 @@
 package nb
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"colabrelay/relay/cli"
@@ -21,33 +19,6 @@ func TestParametersOnTheCommandLineAreJSONOrText(t *testing.T) {
 	for _, wrong := range []string{"a", "=1", ""} {
 		if _, err := parametersOf([]string{wrong}); cli.ExitCode(err) != cli.ExitUsage {
 			t.Errorf("%q: %v", wrong, err)
-		}
-	}
-}
-
-func TestTheEditorIsThePersons(t *testing.T) {
-	for _, test := range []struct{ visual, editor, want string }{
-		{"code --wait", "vim", "code --wait"}, {"", "nano -w", "nano -w"}, {"  ", "ed", "ed"},
-	} {
-		env := map[string]string{"VISUAL": test.visual, "EDITOR": test.editor}
-		if got := editor(func(name string) string { return env[name] }); !slices.Equal(got, strings.Fields(test.want)) {
-			t.Errorf("%+v: %q", test, got)
-		}
-	}
-	if got := editor(func(string) string { return "" }); len(got) != 1 {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestSourcesAreText(t *testing.T) {
-	for in, want := range map[string]string{"a\n": "a", "a\n\n": "a\n", "\ufeffa\r\nb": "a\nb", " a": " a"} {
-		if got, err := readSource(strings.NewReader(in)); err != nil || got != want {
-			t.Errorf("%q: %q, %v", in, got, err)
-		}
-	}
-	for in, want := range map[string]string{" \n": "is empty", "\xff": "not UTF-8", strings.Repeat("a", 4<<20+1): "put data into a file"} {
-		if _, err := readSource(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.10q: %v", in, err)
 		}
 	}
 }
