@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"colabrelay/relay/cli"
 	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/terminal"
 )
@@ -36,46 +35,6 @@ func TestCommandsDocument(t *testing.T) {
 	}
 }
 
-func TestEachCommandHasAnExampleAndHelp(t *testing.T) {
-	for _, cmd := range allCommands(rootCommand(configtest.Environ(), terminal.Streams{})) {
-		if cmd.Long == "" && cmd.Name() != "help" || cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") || len(cmd.Short) > 75 {
-			t.Errorf("%s: a Long and a Short of up to 75 characters without a full stop, not %q", cmd.Name(), cmd.Short)
-		}
-		if !cmd.Runnable() {
-			continue
-		}
-		if !strings.Contains(cmd.Example, "  "+cmd.CommandPath()) {
-			t.Errorf("%s: no example", cmd.Name())
-		}
-		if cmd.GroupID == "" && cmd.Parent() == cmd.Root() {
-			t.Errorf("%s: no group", cmd.Name())
-		}
-	}
-}
-
-// TestExamplesAreRight parses the flags and the number of arguments of each example.
-func TestExamplesAreRight(t *testing.T) {
-	root := rootCommand(configtest.Environ(), terminal.Streams{})
-	for _, cmd := range append(allCommands(root), root) {
-		for line := range strings.Lines(cmd.Example) {
-			words := exampleWords(line)
-			if len(words) == 0 || words[0] != cli.CommandName {
-				continue
-			}
-			found, rest, err := rootCommand(configtest.Environ(), terminal.Streams{}).Find(words[1:])
-			if err == nil {
-				err = found.ParseFlags(rest)
-			}
-			if err == nil {
-				err = found.ValidateArgs(found.Flags().Args())
-			}
-			if err != nil {
-				t.Errorf("%s: %v", strings.TrimSpace(line), err)
-			}
-		}
-	}
-}
-
 // allCommands returns the commands below another one, each before those below it.
 func allCommands(parent *cobra.Command) (all []*cobra.Command) {
 	for _, cmd := range parent.Commands() {
@@ -87,31 +46,6 @@ func allCommands(parent *cobra.Command) (all []*cobra.Command) {
 // title is a command's name after that of the program.
 func title(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
-}
-
-// exampleWords splits the first command of an example's line as a shell does.
-func exampleWords(line string) (words []string) {
-	line, _, _ = strings.Cut(line, "  #")
-	quote, word, begun := rune(0), "", false
-	for _, r := range line + " " {
-		switch {
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote, begun = r, true
-		case r == quote:
-			quote = 0
-		case quote == 0 && (r == ' ' || r == '\n'):
-			if begun && strings.ContainsAny(word, "|><") {
-				return words
-			}
-			if begun {
-				words = append(words, word)
-			}
-			word, begun = "", false
-		default:
-			word, begun = word+string(r), true
-		}
-	}
-	return words
 }
 
 // commandsDocument describes all commands in Markdown.

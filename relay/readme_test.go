@@ -9,7 +9,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"colabrelay/relay/vm"
 	"colabrelay/shared/tier"
 )
 
@@ -39,17 +38,6 @@ func TestREADMECommandsRun(t *testing.T) {
 		}
 	}
 	testscript.Run(t, scripts(t, "testdata/readme"))
-}
-
-// People read the rules in README.md before they log in.
-func TestREADMEHasTheRulesOfVMs(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(readme), vm.Rules) {
-		t.Error("README.md does not contain the text of vm.Rules: copy it from relay/vm/rules.go")
-	}
 }
 
 // readmeCommands returns the lines of the fenced sh blocks, without their comments.

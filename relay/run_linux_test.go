@@ -15,11 +15,9 @@ import (
 	"time"
 
 	"colabrelay/relay/cli"
-	"colabrelay/relay/client"
 	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/auth"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
@@ -79,24 +77,6 @@ func TestOnATerminal(t *testing.T) {
 			t.Errorf("shown %q", s.text())
 		}
 	})
-	t.Run("what was typed before is no password", func(t *testing.T) {
-		s, typed := newScreen(t), filepath.Join(t.TempDir(), "typed")
-		code := start(t.Context(), s, "run", "-c", fmt.Sprintf("import getpass, os, time\nwhile not os.path.exists(%q): time.sleep(0.01)\nprint(len(getpass.getpass()))", typed))
-		fmt.Fprintln(s.master, "too early")
-		within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "too early") })
-		if err := os.WriteFile(typed, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s.awaitHidden(t)
-		fmt.Fprintln(s.master, "s3cret")
-		if got := <-code; got != 0 {
-			t.Errorf("%d, shown %q", got, s.text())
-		}
-		within.Until(t, "it is shown", func() bool { return strings.HasSuffix(s.text(), "\n6\r\n") })
-		if strings.Contains(s.text(), "s3cret") {
-			t.Errorf("shown %q", s.text())
-		}
-	})
 	t.Run("another terminal types the password", func(t *testing.T) {
 		s, other := newScreen(t), newScreen(t)
 		code := start(t.Context(), s, "run", "--detach", "-c", "import getpass\nprint(len(getpass.getpass('Enter: ')))")
@@ -123,16 +103,6 @@ func TestOnATerminal(t *testing.T) {
 		within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "KeyboardInterrupt") })
 		fmt.Fprintln(s.master) // ends the read that the interrupt left running
 	})
-	t.Run("a picture is shown", func(t *testing.T) {
-		s := newScreen(t)
-		code := start(t.Context(), s, "run", "-c", "from IPython.display import display, Image\nimport base64\n"+
-			`display(Image(data=base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")))`)
-		if got := <-code; got != 0 {
-			t.Errorf("%d, shown %q", got, s.text())
-		}
-		shown := regexp.MustCompile(`\x1b\]1337;File=inline=1;size=\d+:iVBOR[^\x1b]+\a\r\ncolab-relay: saved a picture as \S+\.png`)
-		within.Until(t, "it is shown", func() bool { return shown.MatchString(s.text()) })
-	})
 	t.Run("the progress of a notebook is one line, and it asks for input", func(t *testing.T) {
 		s, path := newScreen(t), filepath.Join(t.TempDir(), "a.ipynb")
 		source := "import getpass, time\\nprint('one\\x1b[2J', flush=True)\\ntime.sleep(0.3)\\nkey = getpass.getpass('Key: ')\\nassert key == 's3cret'"
@@ -151,37 +121,6 @@ func TestOnATerminal(t *testing.T) {
 			t.Errorf("shown %q", shown)
 		}
 	})
-	t.Run("a restart asks", func(t *testing.T) {
-		for answer, want := range map[string]int{"n": 1, "y": 0} {
-			s := newScreen(t)
-			code := start(t.Context(), s, "restart")
-			within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "All variables are lost. [y/N] ") })
-			fmt.Fprintln(s.master, answer)
-			if got := <-code; got != want {
-				t.Errorf("%q: exit code %d, shown %q", answer, got, s.text())
-			}
-		}
-	})
-	for _, typed := range [][]string{{"restart"}, {"run", "-"}} {
-		t.Run("an interrupt ends "+typed[0], func(t *testing.T) {
-			s := newScreen(t)
-			ctx, interrupt := context.WithCancel(t.Context())
-			code := start(ctx, s, typed...)
-			if typed[0] == "restart" {
-				within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "[y/N] ") })
-			}
-			interrupt()
-			select {
-			case got := <-code:
-				if got != 1 {
-					t.Errorf("exit code %d, shown %q", got, s.text())
-				}
-			case <-time.After(within.Limit):
-				t.Error("it did not end")
-			}
-			fmt.Fprint(s.master, "\n\x04") // ends the read that the interrupt left running
-		})
-	}
 }
 
 // awaitPrompt waits until the newest run asks for something.
@@ -244,104 +183,4 @@ except KeyboardInterrupt:
 	if out, err := again.Output(); err != nil || string(out) != "ended\n" {
 		t.Errorf("%v %q", err, out)
 	}
-}
-
-func TestADeadlineOf0IsTheLongest(t *testing.T) {
-	tier.Long(t)
-	dir := configtest.Home(t)
-	settings := startExecutor(t)
-	notebook := filepath.Join(dir, "a.ipynb")
-	text := `{"cells": [{"cell_type": "code", "execution_count": null, "id": "a", "metadata": {}, "outputs": [], "source": "1"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`
-	if err := os.WriteFile(notebook, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	secret, err := auth.NewSecret(settings["COLAB_SECRET"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	vm, err := client.New(client.Config{BaseURL: settings["COLAB_URL"], Secret: secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer vm.Close()
-	for _, c := range []struct {
-		args []string
-		want time.Duration
-	}{
-		{[]string{"--timeout", "0", "-c", "1"}, contract.MaxTimeout},
-		{[]string{"-c", "1"}, contract.MaxTimeout},
-		{[]string{"--timeout", "90m", "-c", "1"}, 90 * time.Minute},
-		{[]string{"--timeout", "0", notebook}, contract.MaxTimeout},
-	} {
-		var out, errs bytes.Buffer
-		code := run(t.Context(), append([]string{cli.CommandName, "run"}, c.args...), func(name string) string { return settings[name] }, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-		list, err := vm.List(t.Context(), 1)
-		if code != 0 || err != nil || len(list.Executions) != 1 {
-			t.Fatalf("%v: %d, %q, %v", c.args, code, errs.String(), err)
-		}
-		if got := list.Executions[0].TimeoutSeconds; got != c.want.Seconds() {
-			t.Errorf("%v: the deadline is %g s, want %s", c.args, got, c.want)
-		}
-	}
-}
-
-// IPython puts colours into its tracebacks without asking, so NO_COLOR removes them. What the
-// code prints is its own choice.
-func TestNoColourHoldsForTracebacks(t *testing.T) {
-	tier.Long(t)
-	configtest.Home(t)
-	settings := startExecutor(t)
-	settings["LOCAL_SAVE_DIR"] = t.TempDir()
-	const code = "print('\\x1b[32mgreen\\x1b[0m')\n1/0"
-	for _, commands := range [][]string{{"run", "-c", code}, {"attach", "ID"}, {"logs"}} {
-		for name, c := range map[string]struct {
-			set     map[string]string
-			colours bool
-		}{
-			"a terminal with colours": {map[string]string{"TERM": "xterm"}, true},
-			"NO_COLOR":                {map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, false},
-			"an empty NO_COLOR":       {map[string]string{"TERM": "xterm", "NO_COLOR": ""}, true},
-			"a dumb terminal":         {map[string]string{"TERM": "dumb"}, false},
-		} {
-			getenv := func(name string) string { return c.set[name] + settings[name] }
-			args := append([]string{cli.CommandName}, commands...)
-			if commands[0] == "attach" {
-				args[2] = newestRun(t, getenv)
-			}
-			s := newScreen(t)
-			run(t.Context(), args, getenv, terminal.Streams{In: strings.NewReader(""), Out: s.slave, Err: s.slave})
-			within.Until(t, "it is shown", func() bool { return strings.Contains(s.text(), "division by zero\r\n") })
-			shown := s.text()
-			if !strings.Contains(shown, "\x1b[32mgreen") {
-				t.Errorf("%s, %s: the code's own colour is missing in %q", commands[0], name, shown)
-			}
-			_, traceback, _ := strings.Cut(shown, "green\x1b[0m")
-			if got := strings.Contains(traceback, "31mZeroDivisionError"); got != c.colours {
-				t.Errorf("%s, %s: %q", commands[0], name, traceback)
-			}
-		}
-		var out, errs bytes.Buffer
-		args := append([]string{cli.CommandName}, commands...)
-		getenv := func(name string) string { return settings[name] }
-		if commands[0] == "attach" {
-			args[2] = newestRun(t, getenv)
-		}
-		run(t.Context(), args, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-		if out.String() != "\x1b[32mgreen\x1b[0m\n" || strings.Contains(errs.String(), "\x1b") || !strings.Contains(errs.String(), "ZeroDivisionError") {
-			t.Errorf("%s into a pipe: %q, %q", commands[0], out.String(), errs.String())
-		}
-	}
-}
-
-// newestRun returns the id of the run that was submitted last.
-func newestRun(t *testing.T, getenv func(string) string) string {
-	t.Helper()
-	var out bytes.Buffer
-	run(t.Context(), []string{cli.CommandName, "ps", "--json", "-n", "1"}, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
-	_, id, found := strings.Cut(out.String(), `"execution_id": "`)
-	id, _, _ = strings.Cut(id, `"`)
-	if !found {
-		t.Fatal(out.String())
-	}
-	return id
 }

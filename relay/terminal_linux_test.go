@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -13,9 +12,7 @@ import (
 
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config/configtest"
-	"colabrelay/relay/pairing"
 	"colabrelay/relay/terminal"
-	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/within"
 )
@@ -116,53 +113,4 @@ func TestAPairingStringIsNotShown(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAnInterruptRestoresTheTerminal(t *testing.T) {
-	configtest.Home(t)
-	s := newScreen(t)
-	ctx, interrupt := context.WithCancel(t.Context())
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{cli.CommandName, "pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &bytes.Buffer{}, Err: s.slave})
-	}()
-	s.awaitHidden(t)
-	interrupt()
-	if got := <-code; got != 1 || !s.echoes(t) {
-		t.Errorf("exit code %d, echoes: %v", got, s.echoes(t))
-	}
-	fmt.Fprintln(s.master) // ends the read that the interrupt left running
-}
-
-func TestAloneOnATerminalItSaysWhatToDo(t *testing.T) {
-	configtest.Home(t)
-	store, err := pairing.OpenDefault()
-	if err != nil {
-		t.Fatal(err)
-	}
-	says := func(want ...string) {
-		t.Helper()
-		s := newScreen(t)
-		var out, errs bytes.Buffer
-		code := run(t.Context(), []string{"/usr/bin/crelay"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &out, Err: &errs})
-		for _, each := range want {
-			if !strings.Contains(out.String(), each) {
-				t.Errorf("%q is not in %q", each, out.String())
-			}
-		}
-		if code != 0 || errs.Len() > 0 {
-			t.Errorf("exit code %d, %s", code, errs.String())
-		}
-	}
-	pair := func(name string) {
-		t.Helper()
-		if _, err := store.Put(pairing.Runtime{Name: name, URL: "https://x.example", Secret: auth.GenerateSecret()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	says("not paired with a VM yet", "  crelay install HOST ", "  (README.txt of its archive) ", "  crelay pair ", "  crelay status ", "`crelay --help`")
-	pair("a")
-	says(`The default runtime is "a", https://x.example.`, "  crelay status ", "  crelay run -c ")
-	pair("b")
-	says("several runtimes are paired", "  crelay runtimes ")
 }
