@@ -13,27 +13,6 @@ import (
 	"testing"
 )
 
-func TestAChunkedRunSaysItsPaceAndTheTimeLeft(t *testing.T) {
-	for name, c := range map[string]struct {
-		done, n int64
-		pace    float64
-		status  chunked.Status
-		want    string
-	}{
-		"usual":             {120, 2000, 0.42, "running", "120 of 2,000 iterations done (6%), 0.42 s per iteration, about 13 min left, status running\n"},
-		"nothing timed yet": {0, 2000, 0, "running", "0 of 2,000 iterations done (0%), status running\n"},
-		"finished":          {2000, 2000, 0.42, "finished", "2,000 of 2,000 iterations done (100%), 0.42 s per iteration, status finished\n"},
-		"fast":              {1, 1_000_000, 0.00012, "running", "1 of 1,000,000 iterations done (0%), 0.12 ms per iteration, about 2 min left, status running\n"},
-	} {
-		got := &Chunked{Status: string(c.status), Completed: c.done, Remaining: c.n - c.done, ProgressPct: *round(100*float64(c.done)/float64(c.n), 10), pace: c.pace}
-		var b words
-		got.text(&b)
-		if line, _, _ := strings.Cut(b.String(), "Checkpoint"); line != c.want {
-			t.Errorf("%s: %q", name, line)
-		}
-	}
-}
-
 func TestWhatStopsAChunkedRunIsItsError(t *testing.T) {
 	raised := contract.Execution{ExecutionID: "b1", Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "ValueError", EValue: "bad"}}
 	died := contract.Execution{ExecutionID: "b1", Status: contract.StatusKernelDied}

@@ -7,13 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"colabrelay/relay/client"
-	"colabrelay/relay/runtimes"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/filename"
 )
 
@@ -23,27 +19,17 @@ func serveProject(t *testing.T, files ...string) (h *host, home, project, saveDi
 	t.Helper()
 	home = t.TempDir()
 	t.Setenv("HOME", home)
-	project, saveDir = filepath.Join(home, "project"), filepath.Join(home, "saved")
+	project = filepath.Join(home, "project")
 	if err := os.MkdirAll(filepath.Join(project, ".git"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	vm := fakevm.Start(t)
+	h, vm, saveDir := serveVM(t)
+	h.relay.cfg.DownloadDirs = []string{project}
 	vm.Put("x", []byte("content"))
 	vm.Put("tree/a/b", []byte("content"))
 	for _, name := range files {
 		vm.Put(name, []byte("content"))
 	}
-	c, err := client.New(client.Config{BaseURL: vm.URL, Secret: vm.Secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	h = startHost(t, Config{
-		Resolve: func(string) (runtimes.Runtime, error) {
-			return runtimes.Runtime{Name: "test", URL: vm.URL, Client: c}, nil
-		},
-		SaveDir: saveDir, DownloadDirs: []string{project}, CheckpointDir: t.TempDir(), TransferDir: t.TempDir(), Hold: 10 * time.Second,
-	})
 	return h, home, project, saveDir
 }
 

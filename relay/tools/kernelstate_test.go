@@ -35,25 +35,14 @@ func stateOn(f *fakeExecutor) *fakeRun {
 
 type stateAnswer struct {
 	Status      string
-	Version     string
 	Path        string
-	SHA256      string
 	CanContinue bool   `json:"can_continue"`
 	NextCommand string `json:"next_command"`
 	Count       int    `json:"variable_count"`
 	Skipped     []struct{ Name, Reason string }
-	Warnings    []string
-	Doing       string
 }
 
-func (r result) state(t *testing.T) stateAnswer {
-	t.Helper()
-	var a stateAnswer
-	if err := json.Unmarshal(r.Structured, &a); err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
+func (r result) state(t *testing.T) stateAnswer { return decode[stateAnswer](t, r.Structured) }
 
 func TestSaveThatOutlivesItsCallIsSavedByTheSameCall(t *testing.T) {
 	onOwnClock(t, 2*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {

@@ -22,42 +22,10 @@ func TestConnectingATab(t *testing.T) {
 		}
 	}
 	d.refused(d.ask("get_cells"), "no_tab", "open_colab_browser_connection first")
-	if len(d.opened) > 0 {
-		t.Error("get_cells opened a browser")
-	}
-	_, ch := d.begin("tools/call", map[string]any{"name": "open_colab_browser_connection", "arguments": object{}, "_meta": object{"progressToken": "p"}})
-	r := d.result("open_colab_browser_connection", d.await(ch))
+	r := d.ask("open_colab_browser_connection")
 	got := decode[PageConnection](t, r.Structured)
 	if r.IsError || !got.Connected || got.Waiting || got.URL != "" || got.NextCommand != "" {
 		t.Errorf("%s", r.Structured)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var steps []string
-	for _, n := range d.notes {
-		p := decode[struct {
-			Progress, Total float64
-			Message         string
-		}](t, n.Params)
-		steps = append(steps, fmt.Sprintf("%.0f/%.0f", p.Progress, p.Total))
-		if strings.Contains(p.Message, "Token") {
-			t.Errorf("progress says %q", p.Message)
-		}
-	}
-	if strings.Join(steps, " ") != "1/3 2/3 3/3" {
-		t.Errorf("progress %v", steps)
-	}
-}
-
-func TestTheNotebooksAddressIsChecked(t *testing.T) {
-	d := newTabDesk(t, standin.Options{}, Config{})
-	for _, bad := range []string{"https://evil.example/#", "https://colab.research.google.com.evil.example/", "file:///etc/passwd", strings.Repeat("x", 2001)} {
-		d.refused(d.ask("open_colab_browser_connection", "notebook_url", bad), "bad_request")
-	}
-	d.refused(d.ask("open_colab_browser_connection", "start_executor", "yes"), "bad_request", "true or false")
-	d.refused(d.ask("open_colab_browser_connection", "start_executor", true), "bad_request", "cannot start an executor", "colab-relay bootstrap")
-	if len(d.opened) > 0 {
-		t.Errorf("it opened %s", d.opened)
 	}
 }
 
@@ -83,9 +51,6 @@ func TestWhyNoTabIsConnected(t *testing.T) {
 		}
 		var b words
 		got.text(&b)
-		if got.URL == "" && b.Len() > 0 {
-			t.Errorf("%s: without a link, the answer says %q", name, b.String())
-		}
 		if _, late := test.err.(*page.NoTabError); late || test.waiting {
 			if got.URL != url || !strings.Contains(b.String(), url) || !strings.Contains(b.String()+fmt.Sprint(p), test.words) {
 				t.Errorf("%s: %s", name, b.String())

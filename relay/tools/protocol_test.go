@@ -19,36 +19,6 @@ func listen(id string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
 }
 
-// subscription is what the messages of one subscriptions/listen have in common.
-type subscription struct {
-	Meta struct {
-		ID any `json:"io.modelcontextprotocol/subscriptionId"`
-	} `json:"_meta"`
-	Notifications map[string]any `json:"notifications"`
-	ResultType    string         `json:"resultType"`
-}
-
-// The list of tools never changes, so the relay ends a subscription as soon as it has
-// acknowledged that it contains nothing.
-func TestASubscriptionIsAcknowledgedBeforeItEnds(t *testing.T) {
-	l := serveLines(t, withoutRuntime(), maxHeld)
-	for i := range 3 {
-		l.send("%s", listen(`"l"`)) // again and again with the same id
-		ack, end := l.next(), l.next()
-		got := decode[subscription](t, ack.Params)
-		if ack.Method != "notifications/subscriptions/acknowledged" || got.Meta.ID != "l" || got.Notifications == nil || len(got.Notifications) != 0 {
-			t.Fatalf("message %d: %s %s", i, ack.Method, ack.Params)
-		}
-		if got := decode[subscription](t, end.Result); end.ID != "l" || got.Meta.ID != "l" || got.ResultType != "complete" {
-			t.Fatalf("answer %d: %+v", i, end)
-		}
-	}
-	l.send(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{}}}`)
-	if m := l.next(); m.Error == nil || m.Error.Code != mcp.METHOD_NOT_FOUND {
-		t.Errorf("in the initialize era: %+v", m)
-	}
-}
-
 func TestIDsAreRepeatedExactlyOrRefused(t *testing.T) {
 	l := serveLines(t, withoutRuntime(), maxHeld)
 	digits, letters := strings.Repeat("9", maxID), `"`+strings.Repeat("é", (maxID-2)/2)+`"`

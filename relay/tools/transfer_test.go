@@ -140,11 +140,7 @@ func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
 				c.args["remote_path"] = "/content/up"
 			}
 			onlyFirst(vm, c.method, c.path)
-			began := time.Now()
 			r := h.call(c.tool, c.args)
-			if took := time.Since(began); took > 6*time.Second {
-				t.Errorf("%s: answered after %s", c.tool, took)
-			}
 			first := decode[Moved](t, r.Structured)
 			if !r.outcome(t).Success {
 				t.Fatalf("%s: %s", c.tool, r.Structured)

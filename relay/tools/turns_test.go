@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
@@ -27,7 +28,7 @@ func twoRuntimes(t *testing.T) (h *host, hung, honest *fakeExecutor) {
 			}
 			return rt, nil
 		},
-		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Version: "test",
+		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: time.Hour, Version: "test",
 	})
 	return h, hung, honest
 }

@@ -41,29 +41,6 @@ func TestWhatOthersSayFollowsTheRelaysLinesUnderARandomWord(t *testing.T) {
 	}
 }
 
-// TestLongTextsLeaveTheRelaysLinesWhole: what is shortened is what others say, unless the relay's
-// own lines alone are too long.
-func TestLongTextsLeaveTheRelaysLinesWhole(t *testing.T) {
-	for name, test := range map[string]struct{ own, said int }{
-		"said": {300, 100_000}, "own": {100_000, 0}, "both": {100_000, 100_000}, "neither": {10, 10},
-	} {
-		var w words
-		w.WriteString(strings.Repeat("own line\n", test.own/9) + "last\n")
-		w.quote("stdout", strings.Repeat("said line\n", test.said/10))
-		text := w.text(2_000)
-		if n := runeCount(text); n > 2_200 {
-			t.Errorf("%s: %d characters", name, n)
-		}
-		own, _, _ := strings.Cut(text, "--- stdout")
-		if whole := strings.Count(own, "own line") == test.own/9; whole != (test.own < 2_000) || whole == strings.Contains(own, "of this answer left out …]\n") {
-			t.Errorf("%s: %q", name, text)
-		}
-		if strings.Contains(own, "said line") || test.said > 100 && !strings.Contains(text, "characters omitted") {
-			t.Errorf("%s: %q", name, text)
-		}
-	}
-}
-
 // TestWhatIsLeftOutEndsNoQuotation: where an answer is too long, no part of a quotation or of a
 // heading is left alone.
 func TestWhatIsLeftOutEndsNoQuotation(t *testing.T) {
