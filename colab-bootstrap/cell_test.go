@@ -74,41 +74,6 @@ func TestTheCellStartsTheReleaseWithSecretsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestTheKernelGetsTheNotebooksPythonUnlessTheFormNamesAnother(t *testing.T) {
-	tier.Long(t)
-	r, _ := serve(t, standIn)
-	v := newVM(t, r)
-	v.fill("FLAGS", `"--python /opt/other"`)
-	v.run()
-	python, err := os.ReadFile(filepath.Join(v.dir, "python"))
-	if err != nil || string(python) != v.env["KERNEL_PYTHON"]+"\n" {
-		t.Errorf("the executor was told to use %q (%v), the notebook's Python is %s", python, err, v.env["KERNEL_PYTHON"])
-	}
-	if got := v.seen(); !strings.HasSuffix(got, "\n--python\n/opt/other\n") {
-		t.Errorf("the form's flag does not come last:\n%s", got)
-	}
-}
-
-func TestTheFormsDomainPrecedesTheSecretAndNeedsAToken(t *testing.T) {
-	tier.Long(t)
-	r, downloads := serve(t, standIn)
-	v := newVM(t, r)
-	v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testToken, testDomain
-	v.fill("NGROK_DOMAIN", `" form.ngrok.app "`)
-	v.run()
-	if got := v.seen(); !strings.HasSuffix(got, "\n1\n--domain=form.ngrok.app\n") {
-		t.Errorf("the program saw\n%s", got)
-	}
-	delete(v.env, "NGROK_AUTHTOKEN")
-	v.run()
-	if got := v.seen(); !strings.HasSuffix(got, "\n0\n") {
-		t.Errorf("without a token the program saw\n%s", got)
-	}
-	if *downloads != 1 {
-		t.Errorf("two runs downloaded the release %d times", *downloads)
-	}
-}
-
 // refused runs the cell, which must print one line and leave no file behind.
 func (v *vm) refused(says ...string) {
 	v.t.Helper()
@@ -159,21 +124,6 @@ func TestTheCellRefusesInOneLine(t *testing.T) {
 		v.fill("RUNTIME", `"my lab"`)
 		v.refused("RUNTIME may hold letters, digits, dots, dashes and underscores only: my lab")
 	})
-}
-
-func TestAnUploadedExecutorIsUsedIfItsDigestMatches(t *testing.T) {
-	tier.Long(t)
-	for _, folder := range []string{".", "drive/MyDrive/colab-relay"} {
-		t.Run(folder, func(t *testing.T) {
-			r, downloads := serve(t, standIn)
-			v := newVM(t, r)
-			v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
-			write(t, filepath.Join(v.dir, folder, asset), standIn)
-			if out := v.run(); out != "stand-in executor runs" || *downloads != 0 {
-				t.Errorf("the release was downloaded %d times, and the cell showed:\n%s", *downloads, out)
-			}
-		})
-	}
 }
 
 func TestCellRefusesValuesThatPythonCouldReadAsCode(t *testing.T) {

@@ -2,15 +2,10 @@ package bootstrap
 
 import (
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"colabrelay/shared/enrollment"
 	"colabrelay/shared/freeport"
@@ -93,113 +88,6 @@ func TestTheStartCellReportsWhyThereIsNoExecutor(t *testing.T) {
 	})
 }
 
-func TestTheStartCellDownloadsOnlyWhatIsMissing(t *testing.T) {
-	for name, c := range map[string]struct {
-		put, content string
-		downloads    int
-	}{
-		"nothing there":     {"", "", 1},
-		"already there":     {"executor", ends, 0},
-		"an older one":      {"executor", "an older one", 1},
-		"uploaded":          {asset, ends, 0},
-		"uploaded to Drive": {"drive/MyDrive/" + asset, ends, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, downloads := serveEnding(t, digestOf(ends))
-			e := newEnrollee(t, r)
-			if c.put != "" {
-				write(t, filepath.Join(e.dir, c.put), c.content)
-			}
-			if c.put == "executor" {
-				if err := os.Chmod(filepath.Join(e.dir, c.put), 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
-			e.refuses(TunnelNgrok, "the executor ended without a reason")
-			log, err := os.ReadFile(filepath.Join(e.env["HOME"], ".colab-relay-executor.log"))
-			if *downloads != c.downloads || string(log) != "started\n" {
-				t.Errorf("%d downloads, and the executor's log is %q, %v", *downloads, log, err)
-			}
-		})
-	}
-}
-
-// A server may send for ever, or so slowly that it never ends.
-func TestDownloadsAreBounded(t *testing.T) {
-	tier.Long(t)
-	for name, c := range map[string]struct {
-		piece, bound, less, says string
-		pause                    time.Duration
-	}{
-		"endless": {strings.Repeat("x", 64<<10), "LARGEST = 256 << 20", "LARGEST = 1 << 20", "it is larger than 1 MiB", 0},
-		"slow":    {"x", "SLOWEST = 150", "SLOWEST = 1", "it took longer than 1 s", 100 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				for tick := time.NewTimer(0); r.Context().Err() == nil; tick.Reset(c.pause) {
-					_, _ = w.Write([]byte(c.piece))
-					_ = http.NewResponseController(w).Flush()
-					select {
-					case <-tick.C:
-					case <-r.Context().Done():
-					}
-				}
-			}))
-			t.Cleanup(server.Close)
-			e := newEnrollee(t, Release{Releases: server.URL, Version: "v1", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("a")})
-			cell, err := e.prepared(TunnelNone)
-			if _, err = e.shows(strings.Replace(cell, c.bound, c.less, 1), err); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("the cell reports %v", err)
-			}
-		})
-	}
-}
-
-func TestTheReleaseMayBeElsewhere(t *testing.T) {
-	r, downloads := serveEnding(t, digestOf(ends))
-	e := newEnrollee(t, r)
-	e.env["COLAB_RELAY_RELEASE_URL"] = r.Releases + "/v1/"
-	e.release.Releases = "http://127.0.0.1:1/r"
-	e.refuses(TunnelNgrok, "the executor ended without a reason")
-	if *downloads != 1 {
-		t.Errorf("%d downloads", *downloads)
-	}
-}
-
-func TestCellsLeaveTheNotebooksNamesAlone(t *testing.T) {
-	tier.Long(t)
-	r, _ := serveEnding(t, digestOf(ends))
-	e := newEnrollee(t, r)
-	start, err := EnrollStart(r, Start{Job: e.offer.JobID(), RelayKey: e.offer.PublicKey(), Tunnel: TunnelNone})
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish, err := EnrollFinish(e.offer.JobID(), "AAAA")
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, err := StatusCell(e.offer.JobID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.cell = "path, report, install, trouble = 1, 2, 3, 4\n_names = set(globals())\n" + start + finish + status +
-		"\nprint('new:', sorted(set(globals()) - _names - {'_names'}), path, report, install, trouble)\n"
-	out := e.run() // in IPython, which has names of its own
-	if !strings.HasSuffix(out, "\nThe executor has ended.\nnew: [] 1 2 3 4") {
-		t.Errorf("the cells showed:\n%s", out)
-	}
-	if _, err := ReadEnrollment(e.offer.JobID(), out); err == nil || err.Error() != "the executor that waited for this cell has ended: connect again" {
-		t.Errorf("the finish cell reports %v", err)
-	}
-}
-
-func TestTheReadyCellReportsThatItRan(t *testing.T) {
-	e := newEnrollee(t, Release{Releases: "https://example.com/r", Version: "v1", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("b")})
-	if got, err := e.shows(ReadyCell(e.offer.JobID())); err != nil || got != (Report{Ready: true}) {
-		t.Errorf("it reports %+v, %v", got, err)
-	}
-}
-
 func TestAGrantThatDoesNotOpenIsReported(t *testing.T) {
 	tier.Long(t)
 	r, _ := realRelease(t)
@@ -219,30 +107,5 @@ func TestAGrantThatDoesNotOpenIsReported(t *testing.T) {
 	within.Until(t, "the executor is gone", func() bool { return gone(executor) })
 	if _, err := os.Stat(e.folder()); !os.IsNotExist(err) {
 		t.Errorf("folder: %v", err)
-	}
-}
-
-// The executor removes its files as it ends, at any moment of a cell.
-func TestAnExecutorThatJustEndsLeavesItsReason(t *testing.T) {
-	r, _ := serveEnding(t, digestOf(ends))
-	e := newEnrollee(t, r)
-	if err := os.Mkdir(e.folder(), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(e.folder(), "error"), `"it is over"`)
-	lock, err := os.Create(filepath.Join(e.folder(), "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // it still runs, and its pid is gone
-		t.Fatal(err)
-	}
-	sealed, err := newOffer(t).Seal(e.offer.PublicKey(), enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.shows(EnrollFinish(e.offer.JobID(), sealed)); err == nil || err.Error() != "it is over" {
-		t.Errorf("it reports %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -46,30 +45,6 @@ func TestReportsAreFoundAmongOtherOutput(t *testing.T) {
 				t.Errorf("%v; -want +got:\n%s", err, diff)
 			}
 		})
-	}
-}
-
-func TestOutputWithoutAReportIsAnError(t *testing.T) {
-	o := newOffer(t)
-	job := o.JobID()
-	for name, output := range map[string]string{
-		"in a sentence":      `it printed ` + marker + `{"job": "` + job + `", "ready": true}`,
-		"another job":        marker + `{"job": "` + newOffer(t).JobID() + `", "ready": true}`,
-		"no content":         marker + `{"job": "` + job + `"}`,
-		"two contents":       marker + `{"job": "` + job + `", "ready": true, "key": "` + o.PublicKey() + `", "tunnel": "ngrok"}`,
-		"a key that is none": marker + `{"job": "` + job + `", "key": "x", "tunnel": "ngrok"}`,
-		"no tunnel":          marker + `{"job": "` + job + `", "key": "` + o.PublicKey() + `"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got, err := ReadEnrollment(job, output); !errors.Is(err, ErrNoReport) || got != (Report{}) {
-				t.Errorf("it reads as %+v, %v", got, err)
-			}
-		})
-	}
-	_, err := ReadEnrollment(job, marker+`{"job": "`+job+`", "error": "it is full"}`)
-	var cell *CellError
-	if !errors.As(err, &cell) || cell.Sentence != "it is full" {
-		t.Errorf("a reported error reads as %v", err)
 	}
 }
 

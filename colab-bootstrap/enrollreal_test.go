@@ -185,42 +185,6 @@ func (e *enrollee) hidesSecrets(secrets ...string) {
 	}
 }
 
-func TestTheStatusCellEndsWithTheExecutorAndItsStopEndsTheExecutor(t *testing.T) {
-	tier.Long(t)
-	r, _ := realRelease(t)
-	for name, end := range map[string]func(t *testing.T, p *page, executor int){
-		"stop of the cell": func(t *testing.T, p *page, _ int) { p.stop(t) },
-		"end of the executor": func(t *testing.T, _ *page, executor int) {
-			if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newEnrollee(t, r)
-			started, err := e.start(TunnelNone)
-			if err != nil {
-				t.Fatal(err)
-			}
-			executor := e.pid()
-			if _, err := e.finish(started.Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone}); err != nil {
-				t.Fatal(err)
-			}
-			if e.cell, err = StatusCell(e.offer.JobID()); err != nil {
-				t.Fatal(err)
-			}
-			p := e.open()
-			within.Until(t, "the cell shows the status", func() bool { return strings.Contains(p.Shown.String(), "The executor runs as process ") })
-			end(t, p, executor)
-			within.Until(t, "the executor is gone", func() bool { return gone(executor) })
-			p.await(t)
-			if shown := e.shown(p.Shown.String()); strings.Count(shown, "\n") != 1 || !strings.HasSuffix(shown, "\nThe executor has ended.") {
-				t.Errorf("the cell showed:\n%s", shown)
-			}
-		})
-	}
-}
-
 func readJSON(t *testing.T, path string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(path)

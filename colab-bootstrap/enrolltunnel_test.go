@@ -61,21 +61,6 @@ func TestATokenInColabsSecretsReachesNgrokAndNothingElse(t *testing.T) {
 	e.hidesSecrets(secret.Reveal(), token)
 }
 
-func TestThePageIsNotAskedIfTheRelayHasAToken(t *testing.T) {
-	r, _ := serveEnding(t, digestOf(ends))
-	e := newEnrollee(t, r)
-	e.env["PYTHONPATH"] = t.TempDir()
-	colab := filepath.Join(e.env["PYTHONPATH"], "google", "colab")
-	write(t, filepath.Join(colab, "__init__.py"), "")
-	write(t, filepath.Join(colab, "userdata.py"), "def get(name):\n    open('asked', 'a').close()\n    return 'token'\n")
-	for _, tunnel := range []string{TunnelNgrok, TunnelSecrets} {
-		e.refuses(tunnel, "the executor ended without a reason")
-		if _, err := os.Stat(filepath.Join(e.dir, "asked")); (err == nil) != (tunnel == TunnelSecrets) {
-			t.Errorf("tunnel %s: that the page was asked: %v", tunnel, err)
-		}
-	}
-}
-
 // fakeCloudflared prints what cloudflared prints once its tunnel is up.
 const fakeCloudflared = `#!/bin/sh
 echo "2023-04-18T14:06:49Z INF |  https://a-quick-one.trycloudflare.com  |" >&2
@@ -95,23 +80,6 @@ func (e *enrollee) withCloudflared(cell, text, wanted string) string {
 	}))
 	e.t.Cleanup(server.Close)
 	return strings.NewReplacer(cloudflaredURL, server.URL, cloudflaredAMD64, digestOf(wanted), cloudflaredARM64, digestOf(wanted)).Replace(cell)
-}
-
-func TestWithoutATokenCloudflaredIsFetchedAndServes(t *testing.T) {
-	tier.Long(t)
-	r, _ := realRelease(t)
-	e := newEnrollee(t, r)
-	e.onColab(map[string]pageSecret{"NGROK_AUTHTOKEN": {Exists: true}}) // without access
-	cell, err := e.prepared(TunnelSecrets)
-	started, _, err := e.showsOnPage(e.withCloudflared(cell, fakeCloudflared, fakeCloudflared), err)
-	if err != nil || started.Tunnel != TunnelCloudflared {
-		t.Fatalf("the cell reports %+v, %v", started, err)
-	}
-	e.pid()
-	finished, err := e.finish(started.Key, enrollment.Grant{Secret: testSecret, Tunnel: started.Tunnel})
-	if err != nil || e.offer.Check(*finished.Answer) != nil || finished.Answer.URL != "https://a-quick-one.trycloudflare.com" {
-		t.Errorf("the finish cell reports %+v, %v", finished.Answer, err)
-	}
 }
 
 func TestACloudflaredThatIsNotThePinnedOneIsNotUsed(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"colabrelay/shared/stacks"
-	"colabrelay/shared/tier"
 )
 
 func TestRelayAndCellGiveASecretTheSameName(t *testing.T) {
@@ -40,32 +39,5 @@ func TestRelayAndCellGiveASecretTheSameName(t *testing.T) {
 	}
 	if want := []string{"EXECUTOR_SECRET", "EXECUTOR_SECRET", "EXECUTOR_SECRET_DEFAULT", "EXECUTOR_SECRET_LAB"}; !slices.Equal(ours[:4], want) {
 		t.Errorf("the names are %q", ours)
-	}
-}
-
-func TestTheCellUsesTheSecretsOfItsRuntimeOnly(t *testing.T) {
-	tier.Long(t)
-	r, _ := serve(t, standIn)
-	for name, choose := range map[string]func(*vm){
-		"the environment":               func(v *vm) { v.env["COLAB_RELAY_RUNTIME"] = "my-lab" },
-		"the form, not the environment": func(v *vm) { v.fill("RUNTIME", `"my-lab"`); v.env["COLAB_RELAY_RUNTIME"] = "other" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := newVM(t, r)
-			choose(v)
-			v.env["EXECUTOR_SECRET"], v.env["NGROK_DOMAIN"] = "the default runtime's secret", "default.ngrok.app"
-			v.env["EXECUTOR_SECRET_MY_LAB"], v.env["NGROK_DOMAIN_MY_LAB"], v.env["NGROK_AUTHTOKEN"] = testSecret, "lab.ngrok.app", testToken
-			v.run()
-			if got, want := v.seen(), strings.Join([]string{testSecret, testToken, "lab.ngrok.app", "1", "--domain=lab.ngrok.app", ""}, "\n"); got != want {
-				t.Errorf("the program saw\n%s\nwant\n%s", got, want)
-			}
-			delete(v.env, "EXECUTOR_SECRET_MY_LAB")
-			if out := v.run(); !strings.Contains(out, "EXECUTOR_SECRET_MY_LAB: it is not in the environment; the executor generates one") {
-				t.Errorf("without the runtime's secret the cell shows\n%s", out)
-			}
-			if got := v.seen(); !strings.HasPrefix(got, "\n") {
-				t.Errorf("another runtime's secret was used:\n%s", got)
-			}
-		})
 	}
 }
