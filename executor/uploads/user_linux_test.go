@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"colabrelay/executor/account"
 	"colabrelay/executor/files"
@@ -20,6 +19,7 @@ import (
 	"colabrelay/shared/privileged"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 // newInboxOf makes an inbox, of root, for uploads into a folder of a user.
@@ -101,7 +101,7 @@ func TestAFolderThatIsExchangedForALinkLeadsToNothingOfOthers(t *testing.T) {
 	u, err := account.Find("nobody")
 	must(t, err)
 	in, private := newInboxOf(t, u)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(within.Context(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, stacks.Old(t).Python, "-", in.Workdir)
 	attacks, err := os.ReadFile(filepath.Join("..", "testdata", "attacks.py"))
