@@ -8,53 +8,6 @@ import (
 	"testing"
 )
 
-// zeros yields as many zero bytes.
-type zeros struct{ left int64 }
-
-func (z *zeros) Read(p []byte) (int, error) {
-	n := int(min(z.left, int64(len(p))))
-	z.left -= int64(n)
-	clear(p[:n])
-	if n == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
-// counted counts the bytes that pass.
-type counted struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-func TestALongStreamTakesConstantMemory(t *testing.T) {
-	const length = 32 << 20
-	for name, copied := range map[string]func(io.Writer, io.Reader) (int64, error){
-		"WriteTo": io.Copy,
-		"Read": func(w io.Writer, r io.Reader) (int64, error) {
-			return io.CopyBuffer(w, struct{ io.Reader }{r}, make([]byte, 2*recordSize))
-		},
-	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		line := &counted{r: NewPartSealer(testKey, &zeros{length})}
-		n, err := copied(io.Discard, NewPartOpener(testKey, line))
-		runtime.ReadMemStats(&after)
-		if n != length || err != nil || line.n != PartSize(length) {
-			t.Errorf("%s: %d bytes, %d sealed, %v", name, n, line.n, err)
-		}
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > 2<<20 {
-			t.Errorf("%s: %d bytes of memory were allocated", name, grown)
-		}
-	}
-}
-
 // allocated returns the bytes and the count of allocations of one call of f, the least of
 // some calls: pools are emptied at times.
 func allocated(f func()) (size, count uint64) {

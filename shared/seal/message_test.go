@@ -40,28 +40,6 @@ func TestLengthsOfMessagesAreRoundedUp(t *testing.T) {
 	}
 }
 
-func TestCompressionIsUsedWhereItPays(t *testing.T) {
-	compressible := strings.Repeat("colab ", 1<<15)
-	for name, c := range map[string]struct {
-		text string
-		want byte
-	}{
-		"short":                   {strings.Repeat("a", 1024), uncompressed},
-		"longer":                  {strings.Repeat("a", 1025), gzipped},
-		"random":                  {string(randomText(5000)), uncompressed},
-		"a fifth saved":           {string(randomText(5000)) + strings.Repeat("a", 2000), gzipped},
-		"less than a fifth saved": {string(randomText(5000)) + strings.Repeat("a", 1100), uncompressed},
-		"long":                    {compressible, gzipped},
-		"long, random at first":   {string(randomText(sampleBytes)) + compressible, uncompressed},
-		"long, random later":      {compressible[:sampleBytes] + string(randomText(1<<20)), uncompressed},
-	} {
-		text, err := Open(testKey, SealMessage(testKey, []byte(c.text)))
-		if err != nil || text[0] != c.want {
-			t.Errorf("%s: leading byte %d, want %d, %v", name, text[0], c.want, err)
-		}
-	}
-}
-
 // Messages of a peer that has the key and breaks the rules.
 func TestMessagesThatBreakTheRulesAreRefused(t *testing.T) {
 	member := func(text string) []byte {
@@ -99,15 +77,6 @@ func TestMessagesThatBreakTheRulesAreRefused(t *testing.T) {
 	} {
 		if _, err := OpenMessage(testKey, Seal(testKey, c.text), 1<<20-1); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
-	}
-}
-
-func TestAPartIsNeverCompressed(t *testing.T) {
-	for name, text := range map[string]string{"compressed": "\x01text", "no leading byte": ""} {
-		got := NewPartOpener(testKey, bytes.NewReader(Seal(testKey, []byte(text))))
-		if n, err := got.Read(make([]byte, recordSize)); n > 0 || !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %d bytes, %v", name, n, err)
 		}
 	}
 }

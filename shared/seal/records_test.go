@@ -2,27 +2,11 @@ package seal
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"io"
 	"math"
 	"testing"
 )
-
-func TestNoncesAreTheNumbersOfTheRecords(t *testing.T) {
-	r := newRecords(testKey[:], make([]byte, saltSize), recordSize)
-	first := r.first
-	for number, want := range map[uint64]string{0: "000000000000000000000000", 1: "000000000000000000000001", 0x01020304: "000000000000000001020304", math.MaxUint64 - 1: "00000000fffffffffffffffe"} {
-		r.number = number
-		r.advance()
-		for i := range first {
-			r.nonce[i] ^= first[i]
-		}
-		if got := hex.EncodeToString(r.nonce[:]); got != want {
-			t.Errorf("record %d: %s, want %s", number, got, want)
-		}
-	}
-}
 
 func TestRecordsBeyondTheLastNumberAreRefused(t *testing.T) {
 	sealed := Seal(testKey, randomText(2*most))
