@@ -82,7 +82,7 @@ func recordAttempt(ctx context.Context, err error) {
 // tunnel's service said that no executor is online. It is false if the request may have
 // arrived, because then the caller must retry until it knows.
 func absent(err error) bool {
-	return NeverSent(err) || refusal(err) == nil && kindOf(err) == KindTunnelOffline
+	return neverSent(err) || refusal(err) == nil && kindOf(err) == KindTunnelOffline
 }
 
 // answerTime is how much of a call's time is kept for the answer to its last attempt, at most.
@@ -150,9 +150,9 @@ func (d *retryDelays) unreachable(last error) error {
 	return &fresh
 }
 
-// NeverSent reports whether none of the attempts of a call that ended with err can have reached
+// neverSent reports whether none of the attempts of a call that ended with err can have reached
 // an executor.
-func NeverSent(err error) bool {
+func neverSent(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && refusal(err) == nil && !e.sent && (e.Kind == KindUnreachable || e.Kind == KindNoSuchHost)
 }

@@ -1,7 +1,6 @@
 package sshhost
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +58,7 @@ func (h *Host) Run(ctx context.Context) error {
 			return ErrHeld
 		}
 	}
-	k := &keeper{Host: h, r: r, delay: cmp.Or(h.cfg.Delay, firstDelay)}
+	k := &keeper{Host: h, r: r, delay: firstDelay}
 	if k.port, err = h.launch(ctx, r, isNew); err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (k *keeper) hold(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(k.link.since) > steady {
-			k.delay = cmp.Or(k.cfg.Delay, firstDelay)
+			k.delay = firstDelay
 		}
 		if err := k.reconnect(ctx); err != nil || ctx.Err() != nil {
 			return err
@@ -107,7 +106,7 @@ func (k *keeper) hold(ctx context.Context) error {
 
 // watch returns when the connection is lost or ctx has ended.
 func (k *keeper) watch(ctx context.Context) {
-	check := time.NewTicker(cmp.Or(k.cfg.Check, checkTime))
+	check := time.NewTicker(checkTime)
 	defer check.Stop()
 	for {
 		select {

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"time"
 
 	"colabrelay/relay/environ"
 	"colabrelay/relay/pairing"
@@ -40,10 +39,6 @@ type Config struct {
 	Say     func(line string) // what happens
 	// Connected is called once the executor has answered over the connection.
 	Connected func(r pairing.Runtime)
-	// Check is how often an open connection is tried; 0 is every 20 s.
-	Check time.Duration
-	// Delay is the first time between two attempts to connect; 0 is a second.
-	Delay time.Duration
 }
 
 // Errors that callers distinguish.
