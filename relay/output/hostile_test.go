@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -46,16 +45,5 @@ func TestPayloadsThatAreNamedOftenAreFetchedWithinABound(t *testing.T) {
 				t.Errorf("%d kept, %d bytes fetched", kept, fetched)
 			}
 		})
-	}
-}
-
-func TestAPayloadIsThereAfterASecondTry(t *testing.T) {
-	c := new(Collector).Begin("a")
-	event := show(contract.EventDisplayData, "", `{"image/png": `+blobRef+`}`)
-	c.Add(t.Context(), []contract.Event{event}, func(context.Context, contract.Blob, io.Writer) error { return io.ErrUnexpectedEOF })
-	before := joined(t, c.Outputs())
-	c.Add(t.Context(), nil, fetchWord)
-	if got := joined(t, c.Outputs()); !strings.Contains(before, "not kept") || !strings.Contains(got, `{"image/png":"Ynl0ZXM="}`) {
-		t.Errorf("%s, then %s", before, got)
 	}
 }

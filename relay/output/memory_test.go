@@ -13,22 +13,6 @@ import (
 	"colabrelay/shared/memory"
 )
 
-func TestJSONHasItsKeysInOrder(t *testing.T) {
-	for raw, want := range map[string]string{
-		` { "b" : [ 1 , {"y":null,"x":-1.50E+3} ] , "a\"" : "\ud800" , "b":2} `: `{"a\"":"\ud800","b":2}`,
-		"\"\xff\"": "\"\ufffd\"",
-	} {
-		if got, err := parse([]byte(raw)); err != nil || string(got) != want {
-			t.Errorf("%s: %s, want %s; %v", raw, got, want, err)
-		}
-	}
-	for _, raw := range []string{``, `{`, `[1,]`, strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)} {
-		if got, err := parse([]byte(raw)); err == nil {
-			t.Errorf("%.20s became %s", raw, got)
-		}
-	}
-}
-
 // Of many notebooks that run at once, one holds large payloads. Another one waits until the call
 // of the first ends, or its own does, and then requests them again. Small ones do not wait.
 func TestOneNotebookAtATimeHoldsLargePayloads(t *testing.T) {
@@ -87,36 +71,4 @@ func TestPayloadsInEventsOfManyNotebooksTakeABoundedPartOfMemory(t *testing.T) {
 		t.Fatal("the cells keep their room")
 	}
 	memory.Displays.Return(memory.Displays.Most())
-}
-
-// One cell updates the displays of many others, each as much as a cell may have. All of them together
-// are bounded.
-func TestUpdatesOfManyCellsAreBoundedTogether(t *testing.T) {
-	c := Collector{}
-	event := func(kind contract.EventType, id, value string) contract.Event {
-		return contract.Event{Type: kind, DisplayID: id, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"` + value + `"`)}}
-	}
-	var cells []*Cell
-	for i := range 20 {
-		id := string(rune('a' + i))
-		cell := c.Begin(id)
-		for n := range 4 {
-			cell.Add(t.Context(), []contract.Event{event(contract.EventDisplayData, id+string(rune('0'+n)), "x")}, nil)
-		}
-		cells = append(cells, cell)
-	}
-	last := c.Begin("last")
-	value := strings.Repeat("y", 900<<10)
-	for i := range 20 {
-		for n := range 4 {
-			last.Add(t.Context(), []contract.Event{event(contract.EventUpdateDisplayData, string(rune('a'+i))+string(rune('0'+n)), value)}, nil)
-		}
-	}
-	var all int64
-	for _, cell := range cells {
-		all += cell.Size()
-	}
-	if all > ForNotebooks.All+1<<20 || all < ForNotebooks.All/2 {
-		t.Errorf("all cells together have %d bytes", all)
-	}
 }

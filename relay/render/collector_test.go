@@ -100,17 +100,6 @@ func TestClearOutput(t *testing.T) {
 	}
 }
 
-func TestUpdateDisplayReplaces(t *testing.T) {
-	var l log
-	l.display(contract.EventDisplayData, "bar", map[string]string{"text/plain": "0 %"})
-	l.display(contract.EventUpdateDisplayData, "bar", map[string]string{"text/plain": "100 %"})
-	l.display(contract.EventUpdateDisplayData, "shown before this page", map[string]string{"text/plain": "other"})
-	v := view(t, l, Options{})
-	if len(v.Outputs) != 2 || v.Outputs[0].Text != "100 %" || v.Outputs[1].Text != "other" {
-		t.Errorf("%+v", v.Outputs)
-	}
-}
-
 func TestAGapIsMarked(t *testing.T) {
 	var l log
 	l.print("stdout", "before")

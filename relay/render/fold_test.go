@@ -50,19 +50,6 @@ func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
 	}
 }
 
-// Five bytes that erase a row and write far to the right must not make thousands of blanks each.
-func TestMovesOfTheCursorMakeFewBlanks(t *testing.T) {
-	for name, text := range map[string]string{
-		"to the right": "\x1b[9999Cx\n", "to a column": "\x1b[9999Gx\n", "above a longer row": strings.Repeat("a", 5000) + "\n\x1b[A\x1b[9999C\x1b[Bx\n",
-		"in an erased row": strings.Repeat("a", 5000) + "\x1b[2Kx\n",
-	} {
-		got := Plain(text)
-		if blanks := strings.Count(got, " "); blanks > 256 || !strings.HasSuffix(strings.TrimSpace(got), "x") {
-			t.Errorf("%s: %d blanks", name, blanks)
-		}
-	}
-}
-
 // FuzzFold checks that folding never fails, returns valid text and does not depend on how
 // the output was split into events.
 func FuzzFold(f *testing.F) {
@@ -90,28 +77,4 @@ func FuzzFold(f *testing.F) {
 			t.Fatalf("cut differently: %q and %q", b.String(), whole)
 		}
 	})
-}
-
-func TestClipKeepsHeadAndTailOnLines(t *testing.T) {
-	var b strings.Builder
-	for i := range 10_000 {
-		fmt.Fprintf(&b, "line %d\n", i)
-	}
-	got, cut := Clip(b.String(), 1000)
-	if !cut || utf8.RuneCountInString(got) > 1000 {
-		t.Fatalf("cut %v, %d runes", cut, utf8.RuneCountInString(got))
-	}
-	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
-	if lines[0] != "line 0" || lines[len(lines)-1] != "line 9999" {
-		t.Errorf("%q … %q", lines[0], lines[len(lines)-1])
-	}
-	for _, l := range lines {
-		var n int
-		if _, err := fmt.Sscanf(l, "line %d", &n); err != nil && !strings.HasPrefix(l, "[… ") {
-			t.Errorf("half a line: %q", l)
-		}
-	}
-	if long, _ := Clip(strings.Repeat("語", 5000), 1000); utf8.RuneCountInString(long) > 1000 {
-		t.Errorf("one long line: %d runes", utf8.RuneCountInString(long))
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,41 +73,6 @@ func states(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// Each poll of a display that is updated saves another state of it. The oldest are removed, but
-// none that the answer names.
-func TestTheOutputsOfARunAreBoundedAndTheNewestStay(t *testing.T) {
-	const size = 100 << 10
-	keepBy(t, smallKeep(10*size, 1<<30, 50<<20))
-	dir := filepath.Join(t.TempDir(), "run")
-	mine := filepath.Join(dir, "mine.png")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(mine, make([]byte, 20*size), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	shown := pictureBlob(contract.EventDisplayData, 1, size)
-	for i := range 100 {
-		v, _ := poll(t, dir, shown, pictureBlob(contract.EventUpdateDisplayData, byte(i), size))
-		if len(v.Files) != 1 || len(v.Notes) != 0 {
-			t.Fatalf("poll %d: files %v, notes %q", i, v.Files, v.Notes)
-		}
-		if _, err := os.Stat(v.Files[0].Path); err != nil {
-			t.Error(err)
-		}
-		old := time.Now().Add(time.Duration(i-200) * time.Minute)
-		if err := os.Chtimes(v.Files[0].Path, old, old); err != nil {
-			t.Fatal(err)
-		}
-		if saved, _ := filepath.Glob(filepath.Join(dir, "output-*")); len(saved) > 10 {
-			t.Fatalf("%d files are kept", len(saved))
-		}
-	}
-	if _, err := os.Stat(mine); err != nil {
-		t.Error("another program's file was removed")
-	}
-	if v, _ := poll(t, dir, pictureBlob(contract.EventDisplayData, 200, 11*size)); len(v.Files) != 0 || len(v.Notes) != 1 {
-		t.Errorf("one past the bound: files %v, notes %q", v.Files, v.Notes)
-	}
 }
 
 // Hundreds of runs with something small fill the folder for saved output up to its bound. The runs

@@ -72,14 +72,11 @@ func TestShrinkFitsAModel(t *testing.T) {
 }
 
 // bomb returns a PNG that claims a size and contains no pixels.
-func bomb(w, h uint32) []byte { return bombOf(w, h, "\x08\x06\x00\x00\x00") }
-
-// bombOf is bomb of a format: depth, colours, compression, filter and interlace.
-func bombOf(w, h uint32, format string) []byte {
+func bomb(w, h uint32) []byte {
 	b := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
 	b = binary.BigEndian.AppendUint32(b, w)
 	b = binary.BigEndian.AppendUint32(b, h)
-	b = append(b, format...)
+	b = append(b, "\x08\x06\x00\x00\x00"...)
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[12:]))
 }
 
@@ -120,31 +117,6 @@ func TestOneLargePictureIsDecodedAtATime(t *testing.T) {
 		}
 		done()
 	})
-}
-
-// Each kind of picture has as many pixels as fit into the same memory.
-func TestThePixelsOfAPictureAreBoundedByTheirMemory(t *testing.T) {
-	var baseline bytes.Buffer
-	if err := jpeg.Encode(&baseline, image.NewRGBA(image.Rect(0, 0, 8, 8)), nil); err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		original []byte
-		parts    int
-	}{
-		"PNG of 16 bits":   {bombOf(1, 1, "\x10\x06\x00\x00\x00"), 2},
-		"progressive JPEG": {bytes.Replace(baseline.Bytes(), []byte{0xff, 0xc0}, []byte{0xff, 0xc2}, 1), 4},
-	} {
-		r := bytes.NewReader(test.original)
-		cfg, format, err := image.DecodeConfig(r)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if parts, err := memoryParts(r, cfg, format); err != nil || parts != test.parts {
-			t.Errorf("%s takes %d parts, want %d; %v", name, parts, test.parts, err)
-		}
-	}
 }
 
 func FuzzShrink(f *testing.F) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -64,25 +63,6 @@ func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
 	}
 }
 
-func TestConcurrentCallsSaveTheTextOnce(t *testing.T) {
-	dir, all := t.TempDir(), lines(500)
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			until := 300 + 50*(i%5)
-			if v, _ := read(t, all, until, Options{Dir: dir, Instance: "vm"}); len(v.Files) != 1 || len(v.Notes) != 0 {
-				t.Errorf("files %v, notes %q", v.Files, v.Notes)
-			}
-		})
-	}
-	group.Wait()
-	read(t, all, len(all), Options{Dir: dir, Instance: "vm"})
-	checkSaved(t, dir, all)
-	if left, _ := os.ReadDir(dir); len(left) != 3 {
-		t.Errorf("the folder contains %v", left)
-	}
-}
-
 // Text that a killed relay wrote but did not record is overwritten.
 func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
@@ -95,13 +75,6 @@ func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	f.Close()
 	read(t, all, len(all), Options{Dir: dir, Instance: "vm"})
 	checkSaved(t, dir, all)
-}
-
-func TestAnotherInstancesTextIsNotExtended(t *testing.T) {
-	dir, all := t.TempDir(), lines(300)
-	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
-	read(t, all, 200, Options{Dir: dir, Instance: "another"})
-	checkSaved(t, dir, all[:200])
 }
 
 // The saved text of an execution that has ended is complete. A later answer with other events

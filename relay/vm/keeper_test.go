@@ -2,7 +2,6 @@ package vm
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -77,13 +76,6 @@ func (w *world) counts() (asked, touched int) {
 	return len(w.asked), len(w.touches)
 }
 
-// fail sets the errors that the Keeper gets from now on.
-func (w *world) fail(vms, work error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.vmsErr, w.workErr = vms, work
-}
-
 func one(since time.Time) []Kept {
 	return []Kept{{ID: "colab-relay-0", Backend: "cli", Runtime: "vm", Since: since}}
 }
@@ -132,24 +124,6 @@ func TestWhatTheExecutorSaysDecides(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestNothingIsSentOnAGuess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}, workErr: errors.New("no answer")}
-		keepAlive(t, w, true).Report("vm", "e1", false)
-		if asked, touched := w.after(time.Hour); asked != 13 || touched != 0 {
-			t.Errorf("%d questions and %d keep-alives", asked, touched)
-		}
-		w.fail(nil, nil)
-		if _, touched := w.after(KeepInterval); touched != 1 {
-			t.Error("not kept alive after the executor answered again")
-		}
-		w.fail(errors.New("damaged"), nil)
-		if asked, touched := w.after(time.Hour); asked != 0 || touched != 0 {
-			t.Errorf("without a record of VMs: %d questions and %d keep-alives", asked, touched)
-		}
-	})
 }
 
 func TestAVMIsKeptAliveFor24HoursAtMost(t *testing.T) {

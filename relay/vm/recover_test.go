@@ -73,43 +73,6 @@ func TestAFullDiskDoesNotKeepAVMRunning(t *testing.T) {
 	}
 }
 
-func TestAResultOfAStartIsNotReportedAfterItsVMWasStopped(t *testing.T) {
-	t.Parallel()
-	l := withoutProgram(t)
-	entered, free := l.held("create", false)
-	m := l.process()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-entered; cancel() }()
-	if _, err := m.Up(ctx, vm.Request{}, l.say); err == nil {
-		t.Fatal("the start ended")
-	}
-	free()
-	l.untilEnded()
-	if v, err := m.Down(within.Context(t), "vm", false); err != nil || v.State != vm.StateStopped {
-		t.Errorf("%+v, %v", v, err)
-	}
-	asked := l.asked()
-	if _, err := m.Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, errNoProgram) || len(*asked) == 0 {
-		t.Errorf("%v, Google was asked for %q", err, *asked)
-	}
-}
-
-// untilEnded waits until no process works on a VM.
-func (l *laptop) untilEnded() {
-	l.t.Helper()
-	ctx := within.Context(l.t)
-	for ctx.Err() == nil {
-		working := false
-		for _, v := range l.list() {
-			working = working || v.State == vm.StateStarting
-		}
-		if !working {
-			return
-		}
-	}
-	l.t.Fatal("the start did not end")
-}
-
 func TestARecordSaysWhetherGoogleWasAsked(t *testing.T) {
 	t.Parallel()
 	l := withoutProgram(t)

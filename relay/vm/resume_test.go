@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
@@ -86,31 +85,6 @@ func TestAnExecutorThatRunsAndDoesNotAnswerIsLeftAlone(t *testing.T) {
 	l.mustAnswer(vm.DefaultName)
 }
 
-func TestWithoutAProxyThatWorksTheExecutorGetsATunnel(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	l := newLaptop(t)
-	edge := ngroktest.Start(t)
-	l.cloud.Setenv("COLAB_RELAY_NGROK_SERVER", edge.Addr)
-	l.cloud.Setenv("COLAB_RELAY_NGROK_CA", edge.CAFile)
-	l.cfg.NgrokToken = "token-of-a-person"
-	l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
-		if c.Method == "proxy" {
-			return errors.New("HTTP 404")
-		}
-		return nil
-	})
-	got := l.up(l.process(), vm.Request{})
-	r := l.mustAnswer(vm.DefaultName)
-	if got.Via != vm.Ngrok || r.Provider != "" || r.VMID != "" {
-		t.Errorf("%+v %+v", got, r)
-	}
-	holders := filesWith(t, l.cloud.Dir(got.ID), l.cfg.NgrokToken)
-	if said := strings.Join(l.said, "\n"); len(holders) > 0 || strings.Contains(said, l.cfg.NgrokToken) || !strings.Contains(said, "not reached by proxy") {
-		t.Errorf("%q %s", holders, said)
-	}
-}
-
 func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
@@ -126,38 +100,5 @@ func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
 		if v.State != vm.StateInterrupted || !strings.Contains(v.Note, "it ended") {
 			t.Errorf("%s: %+v", id, v)
 		}
-	}
-}
-
-// forgetful omits all VMs from its first list.
-type forgetful struct {
-	vmtest.ProxiedCloud
-	lists *int
-}
-
-func (f forgetful) List(ctx context.Context) ([]vm.Machine, error) {
-	if *f.lists++; *f.lists == 1 {
-		return nil, nil
-	}
-	return f.ProxiedCloud.List(ctx)
-}
-
-// A second VM beside the first would cost money, and nobody would stop it.
-func TestAVMThatOneListOmitsIsNotStartedTwice(t *testing.T) {
-	t.Parallel()
-	l := withoutProgram(t)
-	if _, err := l.process().Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
-		t.Fatal(err)
-	}
-	before := l.cloud.Running()
-	lists := 0
-	l.backend = forgetful{vmtest.ProxiedCloud{Cloud: l.cloud}, &lists}
-	m := l.process()
-	m.Hurry(0, time.Second)
-	if _, err := m.Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say); !errors.Is(err, errNoProgram) {
-		t.Error(err)
-	}
-	if after := l.cloud.Running(); len(before) != 1 || len(after) != 1 || before[0] != after[0] {
-		t.Errorf("before %q, after %q", before, after)
 	}
 }

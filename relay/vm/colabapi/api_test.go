@@ -12,40 +12,6 @@ import (
 	"colabrelay/shared/within"
 )
 
-func TestEachRefusalOfACallHasItsError(t *testing.T) {
-	for name, test := range map[string]struct {
-		status int
-		reason string
-		class  error // nil for none of relay/vm's
-		want   string
-	}{
-		"token":        {401, "", vm.ErrNotLoggedIn, "vm login"},
-		"API off":      {403, "SERVICE_DISABLED", vm.ErrDenied, "console.cloud.google.com/apis/library/colaboratory.googleapis.com"},
-		"no such call": {404, "", nil, "HTTP 404"},
-		"redirect":     {302, "", nil, "HTTP 302"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := colabapitest.Start(t)
-			b := g.Backend(t)
-			g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.HasPrefix(r.URL.Path, "/v1") {
-					return false
-				}
-				w.Header().Set("Location", g.URL+"/elsewhere")
-				colabapitest.WriteError(w, test.status, test.reason, "why\x1b[31m not\nhere")
-				return true
-			})
-			_, err := b.List(within.Context(t))
-			if err == nil || test.class != nil && !errors.Is(err, test.class) || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), test.want) || strings.ContainsAny(err.Error(), "\x1b\n") {
-				t.Errorf("got %q", err)
-			}
-			if n := g.Requests("GET /v1beta/runtimes"); n > 2 || g.Requests("GET /elsewhere") != 0 {
-				t.Errorf("asked %d times, %d redirects followed", n, g.Requests("GET /elsewhere"))
-			}
-		})
-	}
-}
-
 // A login page of a hotel's network, or a proxy's error, proves nothing about VMs.
 func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){

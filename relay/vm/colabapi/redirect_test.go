@@ -89,18 +89,3 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 		t.Errorf("the second answer: HTTP %d; login: %v", got, err)
 	}
 }
-
-// A code that a stranger injects is one of the stranger's own login: PKCE refuses it.
-func TestACodeOfAnotherLoginIsRefused(t *testing.T) {
-	g := colabapitest.Start(t)
-	dir := t.TempDir()
-	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
-		u, _ := url.Parse(page)
-		theirs := g.Code(strings.Repeat("A", 43), u.Query().Get("redirect_uri"))
-		stranger(t, "GET", u.Query().Get("redirect_uri")+"?code="+url.QueryEscape(theirs)+"&state="+u.Query().Get("state"), "")
-		return nil
-	}})
-	if err == nil || colabapi.LoggedIn(dir) {
-		t.Errorf("logged in with a stranger's code: %v", err)
-	}
-}

@@ -1,7 +1,6 @@
 package colabcli
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -96,23 +95,5 @@ func TestContentIsNeverAnArgumentAndLeavesNoFile(t *testing.T) {
 	}
 	if err := b.Upload(within.Context(t), id, remote, make([]byte, vm.MaxUpload+1)); err == nil {
 		t.Error("uploaded more than the bound")
-	}
-}
-
-func TestLoginShowsGooglesQuestionAndChecksTheAnswer(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b, program := open(t)
-	program.Fault("logged_out", true)
-	var out, errs bytes.Buffer
-	if err := b.Login(within.Context(t), strings.NewReader("a wrong code\n"), &out, &errs); err == nil {
-		t.Error("logged in with a wrong code")
-	}
-	if !strings.Contains(errs.String(), "https://accounts.google.com/") || !strings.Contains(out.String(), "Enter the authorization code: ") {
-		t.Errorf("shown: %q, %q", out.String(), errs.String())
-	}
-	program.Fault("logged_out", nil)
-	if err := b.Login(within.Context(t), strings.NewReader(""), &out, &errs); err != nil {
-		t.Error(err)
 	}
 }

@@ -5,8 +5,6 @@ package vmtest
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -116,25 +114,16 @@ func uploads(t *testing.T, f Fixture) {
 	folder := run(t, f.Backend, id, "import tempfile; print(tempfile.mkdtemp())")
 	big := make([]byte, 2<<20+17) // several chunks, the last one not full
 	_, _ = rand.NewChaCha8([32]byte{}).Read(big)
-	files := map[string][]byte{"big": big, "empty": {}, "text": []byte("a\r\nb\x00\xff"), "mib": big[:2<<20], "a b'\"ü": []byte("odd name")}
-	upload := func(name string, content []byte) {
-		if err := f.Backend.Upload(within.Context(t), id, folder+"/"+name, content); err != nil {
-			t.Fatalf("%q: %v", name, err)
+	upload := func(content []byte) {
+		if err := f.Backend.Upload(within.Context(t), id, folder+"/a b'\"ü", content); err != nil {
+			t.Fatal(err)
 		}
 	}
-	upload("text", []byte("earlier, which is longer"))
-	for name, content := range files {
-		upload(name, content)
-	}
-	var there map[string]string
-	code := fmt.Sprintf("import hashlib, json, os; print(json.dumps({n: hashlib.sha256(open(os.path.join(%[1]q, n), 'rb').read()).hexdigest() for n in os.listdir(%[1]q)}))", folder)
-	if err := json.Unmarshal([]byte(run(t, f.Backend, id, code)), &there); err != nil || len(there) != len(files) {
-		t.Errorf("%d files, %v", len(there), err)
-	}
-	for name, content := range files {
-		if want := sha256.Sum256(content); there[name] != hex.EncodeToString(want[:]) {
-			t.Errorf("%q arrived changed", name)
-		}
+	upload(append(big, "earlier, which is longer"...))
+	upload(big)
+	code := fmt.Sprintf("import hashlib; print(hashlib.sha256(open(%q, 'rb').read()).hexdigest())", folder+"/a b'\"ü")
+	if got, want := run(t, f.Backend, id, code), fmt.Sprintf("%x", sha256.Sum256(big)); got != want {
+		t.Errorf("it arrived as %s, want %s", got, want)
 	}
 	if err := f.Backend.Upload(within.Context(t), id, folder+"/none/file", nil); err == nil {
 		t.Error("uploaded into a folder that does not exist")

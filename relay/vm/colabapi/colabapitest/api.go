@@ -65,13 +65,6 @@ func (g *Google) Refuse(reason error) {
 	g.refusals = append(g.refusals, e) // zero for ErrNotEligible, which is no Operation
 }
 
-// RefuseWith is Refuse with any code of google.rpc.Code and reason.
-func (g *Google) RefuseWith(code int, reason string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.refusals = append(g.refusals, rpcError{code, reason, "no"})
-}
-
 type specKey struct {
 	Variant     string `json:"variant"`
 	Accelerator string `json:"accelerator"`

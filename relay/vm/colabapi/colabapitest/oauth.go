@@ -223,12 +223,3 @@ func (g *Google) ExpireAccess() {
 	defer g.account.mu.Unlock()
 	clear(g.account.access)
 }
-
-// Code returns an authorization code of somebody else's login.
-func (g *Google) Code(challenge, redirect string) string {
-	code := g.newSecret("4/")
-	g.account.mu.Lock()
-	defer g.account.mu.Unlock()
-	g.account.grants[code] = grant{challenge, redirect}
-	return code
-}
