@@ -278,3 +278,40 @@ func TestOnlyMarkedProcessesEnd(t *testing.T) {
 		_ = cmd.Wait()
 	}
 }
+
+// Linux shows such a process like one that has ended: its state is Z, and it has no command line.
+func TestAProcessWhoseFirstThreadHasEndedEnds(t *testing.T) {
+	tier.Long(t)
+	if !privileged.Run(t) {
+		return
+	}
+	u := nobody(t).For("instance")
+	cmd := exec.Command("python3", "-c", leaderless)
+	startMarked(t, u, cmd)
+	threads := func() int {
+		all, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "task"))
+		return len(all)
+	}
+	zombie := func() bool {
+		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "status"))
+		must(t, err)
+		return strings.Contains(string(status), "\nState:\tZ")
+	}
+	within.Until(t, "the first thread has ended", zombie)
+	if n := threads(); n != 2 {
+		t.Fatalf("it has %d threads, so this test shows nothing", n)
+	}
+	must(t, u.EndAll())
+	if n := threads(); n > 1 { // the first one remains until cmd.Wait
+		t.Errorf("%d of its threads live on", n-1)
+		must(t, cmd.Process.Kill())
+	}
+	_ = cmd.Wait()
+}
+
+// leaderless is a program whose first thread ends, while another one sleeps.
+const leaderless = `
+import ctypes, platform, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+`

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -208,6 +209,57 @@ func TestConnectionsAreBounded(t *testing.T) {
 		<-time.After(youngFor)
 		if conn, _ := v.open(behindTunnel); conn.closed || c.all[active] != nil {
 			t.Error("where a request arrives on all others, the oldest one does not go")
+		}
+	})
+}
+
+// With more strangers than can be given the time, an owner behind the same tunnel is let in
+// as often as they are.
+func TestAFloodOfStrangersBehindOneTunnelLetsOwnersInToo(t *testing.T) {
+	tier.Long(t)
+	synctest.Test(t, func(t *testing.T) {
+		v := newVisits(t)
+		var owners []*http.Request
+		const owned = 100
+		for n := range 100 * owned { // 10,000 a second, of which one in a hundred is an owner's
+			conn, r := v.open(behindTunnel)
+			if n%100 == 7 {
+				owners = append(owners, r)
+			}
+			if n < maxUnverified && conn.closed {
+				t.Fatal("a connection below the limit was closed")
+			}
+			if n%10 == 9 {
+				<-time.After(time.Millisecond)
+			}
+			if n >= 3000 && n%100 == 7 { // 300 ms later
+				v.verify(owners[:len(owners)-30])
+			}
+		}
+		if let := v.registry.verified; let < owned/10 {
+			t.Errorf("%d of %d owners were let in, want at least a tenth", let, owned)
+		}
+	})
+}
+
+// Strangers open more connections at once than there may be, and send a byte on each: the owner
+// who comes just after them can send a request, and so can the next one after it.
+func TestTheOwnerIsLetInJustAfterABurstOfStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVisits(t)
+		for range 1500 {
+			conn, _ := v.open(behindTunnel)
+			v.server.ConnState(conn, http.StateActive)
+		}
+		for n := range 3 {
+			conn, r := v.open(behindTunnel)
+			<-time.After(100 * time.Millisecond) // until its first byte
+			if conn.closed || v.verify([]*http.Request{r}) != 1 {
+				t.Errorf("owner %d was turned away", n)
+			}
+		}
+		if n := len(v.registry.unverified); n > maxUnverified+1 {
+			t.Errorf("%d strangers", n)
 		}
 	})
 }

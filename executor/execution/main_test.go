@@ -140,3 +140,13 @@ func read(t *testing.T, j *journal.Journal, id string) contract.Execution {
 	}
 	return x
 }
+
+// reopened is what the next executor finds in the folder of a journal.
+func reopened(t *testing.T, dir string) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(journal.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}

@@ -1,12 +1,14 @@
 package execution
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"colabrelay/executor/journal"
+	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
@@ -168,3 +170,56 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 		}
 	})
 }
+
+func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
+	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 60)
+	waiting := q.submit("'after'", 0)
+	q.awaitEvent(id, 0)
+	for _, later := range []time.Duration{2 * time.Minute, 2*time.Minute + yieldTime} { // the deadline, then the end of yieldTime
+		if err := q.send(t.Context(), id, func(r *runner) error { r.tick(time.Now().Add(later)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := q.settle(id)
+	wantStatus(t, x, contract.StatusTimedOut)
+	if !strings.Contains(x.Reason, "restart_kernel") {
+		t.Errorf("reason = %q", x.Reason)
+	}
+	if err := q.WithIdleKernel(t.Context(), doNothing); !errors.Is(err, ErrKernelBusy) {
+		t.Errorf("WithIdleKernel while it still has the kernel: %v", err)
+	}
+	if _, err := q.Interrupt(t.Context(), id); err != nil {
+		t.Errorf("interrupting it once more: %v", err)
+	}
+	if err := q.kernel.Restart(t.Context(), q.kernel.Status().KernelID); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, q.settle(waiting), contract.StatusCancelled)
+	wantStatus(t, q.run("1"), contract.StatusSucceeded)
+}
+
+// Python can lose a KeyboardInterrupt. Another interrupt then ends the run, but one that comes at once
+// does not: it may be the same request once more, and would disturb what the code does last.
+func TestAnInterruptCanBeRepeated(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	q := newBench(t, stacks.Old(t), settings{})
+	id := q.submit("import time\nfor n in range(3):\n  print(n, flush=True)\n  try:\n    while True: time.sleep(.01)\n  except KeyboardInterrupt: pass\nraise KeyboardInterrupt", 60)
+	q.awaitEvent(id, 0)
+	began := time.Now()
+	asked := 0
+	for err := error(nil); !errors.Is(err, ErrFinished); asked++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err = q.Interrupt(ctx, id)
+		cancel()
+	}
+	wantStatus(t, q.settle(id), contract.StatusInterrupted)
+	if took := time.Since(began); took < 2*repeatTime {
+		t.Errorf("%d calls within %s sent three interrupts", asked, took)
+	}
+}
+
+func doNothing(context.Context, *kernel.Kernel) error { return nil }

@@ -140,3 +140,24 @@ func TestCallersWithOneCallGetAsManyTurnsAsThoseWithMany(t *testing.T) {
 		})
 	}
 }
+
+// A caller's later runs move up when some before them are cancelled.
+func TestACancelledRunLeavesNoGapInItsCallersTurns(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	for _, name := range []string{"a1", "a2", "a3", "b1", "b2", "b3", "c1"} {
+		q.add(t, name, name[:1])
+	}
+	for _, s := range slices.Clone(q.pending) {
+		if s.code == "b1" || s.code == "b2" {
+			q.cancel(s.ID, "cancelled before it started")
+		}
+	}
+	if got := q.order(); got != "a1 c1 b3 a2 a3" {
+		t.Errorf("after b1 and b2 were cancelled the order is %s", got)
+	}
+	q.add(t, "b4", "b")
+	if got := q.order(); got != "a1 c1 b3 a2 b4 a3" {
+		t.Errorf("with one run more the order is %s", got)
+	}
+}
