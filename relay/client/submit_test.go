@@ -11,29 +11,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestLostAnswerIsAskedForUnderTheSameRequestID(t *testing.T) {
-	e, runs := newRunningExecutor(t)
-	c := e.client(t)
-	if _, err := c.Kernel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
-	got, err := c.Submit(t.Context(), contract.Submit{Code: "x += 1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	submits := e.submits(t)
-	if len(submits) != 2 || submits[0].RequestID != submits[1].RequestID || submits[0].RequestID != got.RequestID {
-		t.Errorf("submits %+v, answer %+v", submits, got)
-	}
-	if submits[1].intendedFor != "instance-1/start-1" {
-		t.Errorf("the retry expects %q", submits[1].intendedFor)
-	}
-	if len(runs.ran) != 1 {
-		t.Errorf("ran %v", runs.ran)
-	}
-}
-
 // refusesSubmits refuses submits with a code, and nothing else.
 func refusesSubmits(code contract.Code) func(seen) (int, any) {
 	return func(r seen) (int, any) {
