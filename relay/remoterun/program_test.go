@@ -12,8 +12,8 @@ import (
 )
 
 func TestReadersOfLogsLeaveTheRunAlone(t *testing.T) {
-	vm := VM{Runtime: "vm", Client: newClient(t, startVM(t), nil)}
-	e, err := Start(t.Context(), vm, Code{Text: endless, Timeout: time.Minute})
+	vm := VM{Runtime: "vm", Client: newClient(t, startVM(t))}
+	e, err := Start(t.Context(), vm, Code{Text: "print('here', flush=True)\ninput()", Timeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +26,11 @@ func TestReadersOfLogsLeaveTheRunAlone(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if e, err := vm.Client.Execution(t.Context(), e.ExecutionID, 0, 0, 0); err != nil || e.Status != contract.StatusRunning {
+	if e, err := vm.Client.Execution(t.Context(), e.ExecutionID, 0, 0, 0); err != nil || e.Status.Finished() {
 		t.Errorf("the run is %s, %v", e.Status, err)
+	}
+	if _, err := vm.Client.Interrupt(t.Context(), e.ExecutionID); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -19,32 +19,25 @@ var pool = harness.Pool{Secret: secret}
 
 func TestMain(m *testing.M) { pool.Main(m) }
 
-const endless = "import time\nfor i in range(600):\n  print('here', flush=True)\n  time.sleep(0.1)"
-
 // startVM returns the address of an executor that the test has for itself.
 func startVM(t *testing.T) string {
 	t.Helper()
 	return pool.Borrow(t, stacks.Old(t).Python).Ready.LocalURL
 }
 
-// newClient returns a client of an executor. onAttempt may be nil.
-func newClient(t *testing.T, url string, onAttempt func(error)) *client.Client {
-	t.Helper()
-	c, err := client.New(client.Config{BaseURL: url, Secret: testSecret(t), OnAttempt: onAttempt})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
-func testSecret(t *testing.T) auth.Secret {
+// newClient returns a client of an executor.
+func newClient(t *testing.T, url string) *client.Client {
 	t.Helper()
 	s, err := auth.NewSecret(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	c, err := client.New(client.Config{BaseURL: url, Secret: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
 }
 
 // console is a person who types nothing.
