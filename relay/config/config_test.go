@@ -13,24 +13,6 @@ import (
 	"colabrelay/shared/auth"
 )
 
-func TestAllWrongSettingsAreReportedTogether(t *testing.T) {
-	dir := configtest.Home(t)
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := Load(Settings{Getenv: configtest.Environ("RELAY_HOLD", "soon", "LOCAL_SAVE_DIR", file, "CHECKPOINT_DIR", filepath.Join(file, "x"), "COLAB_URL", "ftp://x")})
-	var all strings.Builder
-	for _, err := range c.Problems {
-		all.WriteString(err.Error() + "\n")
-	}
-	for _, want := range []string{"RELAY_HOLD", "LOCAL_SAVE_DIR", "CHECKPOINT_DIR", "COLAB_URL"} {
-		if !strings.Contains(all.String(), want) {
-			t.Errorf("%s is not in %q", want, all.String())
-		}
-	}
-}
-
 func TestLoad(t *testing.T) {
 	dir := configtest.Home(t)
 	secret := strings.Repeat("s", auth.MinSecretBytes)

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"colabrelay/relay/config/configtest"
@@ -36,20 +35,6 @@ func TestTheHostsProjectGetsDownloadsByDefault(t *testing.T) {
 		if found := slices.Equal(got.DownloadDirs, []string{dir}); found != want || !found && len(got.DownloadDirs) > 0 || got.Err() != nil {
 			t.Errorf("in %q: %q, %v; want it %v", dir, got.DownloadDirs, got.Err(), want)
 		}
-	}
-}
-
-func TestTheFoldersForDownloadsThatArePermitted(t *testing.T) {
-	home := configtest.Home(t)
-	t.Chdir(t.TempDir())
-	list := "~/proj" + string(filepath.ListSeparator) + "/data"
-	got := Load(Settings{Getenv: configtest.Environ("RELAY_DOWNLOAD_DIRS", list)})
-	if want := []string{filepath.Join(home, "proj"), "/data"}; !slices.Equal(got.DownloadDirs, want) || got.Err() != nil {
-		t.Errorf("%q, %v; want %q", got.DownloadDirs, got.Err(), want)
-	}
-	err := Load(Settings{Getenv: configtest.Environ("RELAY_DOWNLOAD_DIRS", "proj")}).Err()
-	if err == nil || !strings.Contains(err.Error(), `RELAY_DOWNLOAD_DIRS contains "proj": use absolute paths`) {
-		t.Errorf("a relative one: %v", err)
 	}
 }
 

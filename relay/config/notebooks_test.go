@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"colabrelay/relay/config/configtest"
@@ -53,26 +52,5 @@ func TestALinkToANotebookIsNotFollowed(t *testing.T) {
 	}
 	if holdsNotebook([]string{dir}) {
 		t.Error("a link was followed")
-	}
-}
-
-func TestToolsetsThatAreNamed(t *testing.T) {
-	configtest.Home(t)
-	dir := t.TempDir()
-	touch(t, dir, "a.ipynb")
-	t.Chdir(dir)
-	for text, want := range map[string][]toolsets.Toolset{"core": {toolsets.Core}, "data": {toolsets.Core, toolsets.Data}, "all": toolsets.All} {
-		s := Settings{Getenv: configtest.Environ("RELAY_TOOLSETS", text)}
-		if got, err := Toolsets(s); err != nil || !slices.Equal(got, want) || len(Load(s).Problems) > 0 {
-			t.Errorf("%q: %v %v %v", text, got, err, Load(s).Problems)
-		}
-	}
-	s := Settings{Getenv: configtest.Environ("RELAY_TOOLSETS", "notebooks", "RELAY_NOTEBOOK_DIRS", "relative")}
-	got, err := Toolsets(s)
-	if err == nil || !slices.Contains(got, toolsets.Notebook) { // as if it were unset
-		t.Errorf("%v %v", got, err)
-	}
-	if all := Load(s).Err(); all == nil || !strings.Contains(all.Error(), `RELAY_TOOLSETS is "notebooks": use all, or some of`) || !strings.Contains(all.Error(), `RELAY_NOTEBOOK_DIRS contains "relative"`) {
-		t.Errorf("problems: %v", all)
 	}
 }

@@ -137,25 +137,6 @@ func TestATerminalKeepsColoursAndItsLine(t *testing.T) {
 	}
 }
 
-func TestResetEndsTheColoursOfTheText(t *testing.T) {
-	for in, want := range map[string]struct{ shown, reset string }{
-		"\x1b[8;31;7mhidden":       {"\x1b[8;31;7mhidden", "\x1b[0m"},
-		"\x1b[31mred\x1b[0m":       {"\x1b[31mred\x1b[0m", ""},
-		"\u009b31mone byte's form": {"\x1b[31mone byte's form", "\x1b[0m"},
-	} {
-		var term Terminal
-		if got := term.Filter(in); got != want.shown {
-			t.Errorf("%q is shown as %q", in, got)
-		}
-		if got := term.Reset(); got != want.reset {
-			t.Errorf("%q is ended by %q, want %q", in, got, want.reset)
-		}
-		if got := term.Reset(); got != "" {
-			t.Errorf("%q is ended twice", in)
-		}
-	}
-}
-
 // Searching the end of each incomplete sequence would take hours.
 func TestManyIncompleteSequencesAreReadInOnePass(t *testing.T) {
 	for _, begin := range []string{"\x1b]", "\x1b[", "\x1b(", "\u009d", "\x1b]\u009d "} {

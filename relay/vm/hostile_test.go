@@ -106,9 +106,9 @@ func TestTheReleasesExecutorIsKeptAndVerified(t *testing.T) {
 	content, other := "the executor", "another file"
 	var served atomic.Value
 	served.Store(content)
-	requests := 0
+	var requests atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests++
+		requests.Add(1)
 		if r.URL.Path != "/v1/executor-linux-amd64" {
 			http.NotFound(w, r)
 			return
@@ -124,8 +124,8 @@ func TestTheReleasesExecutorIsKeptAndVerified(t *testing.T) {
 	}
 	get := func() (string, error) { got, err := p.Content(t.Context()); return string(got), err }
 	for range 2 {
-		if got, err := get(); err != nil || got != content || requests != 1 {
-			t.Errorf("%q, %v, %d requests", got, err, requests)
+		if got, err := get(); err != nil || got != content || requests.Load() != 1 {
+			t.Errorf("%q, %v, %d requests", got, err, requests.Load())
 		}
 	}
 	kept, _ := filepath.Glob(cache + "/*")
@@ -135,8 +135,8 @@ func TestTheReleasesExecutorIsKeptAndVerified(t *testing.T) {
 	if err := os.WriteFile(kept[0], []byte(other), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := get(); err != nil || got != content || requests != 2 {
-		t.Errorf("a changed copy: %q, %v, %d requests", got, err, requests)
+	if got, err := get(); err != nil || got != content || requests.Load() != 2 {
+		t.Errorf("a changed copy: %q, %v, %d requests", got, err, requests.Load())
 	}
 	served.Store(other)
 	if err := os.Remove(kept[0]); err != nil {

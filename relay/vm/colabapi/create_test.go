@@ -1,7 +1,6 @@
 package colabapi_test
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -12,30 +11,6 @@ import (
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
-
-func TestWhatIsAskedForIsWhatGoogleLists(t *testing.T) {
-	g := colabapitest.Start(t)
-	b := g.Backend(t)
-	for _, test := range []struct {
-		spec vm.Spec
-		want vm.Spec
-		err  error
-	}{
-		{vm.Spec{}, vm.Spec{}, nil},
-		{vm.Spec{Accelerator: "L4"}, vm.Spec{Accelerator: "L4", HighRAM: true}, nil}, // its only shape
-		{vm.Spec{Accelerator: "T4", HighRAM: true}, vm.Spec{}, vm.ErrNotEligible},
-		{vm.Spec{Accelerator: "A100"}, vm.Spec{}, vm.ErrNotEligible},
-	} {
-		before := g.Requests("POST /v1beta/runtimes")
-		got, err := b.Create(within.Context(t), vm.NewID(), test.spec)
-		if !errors.Is(err, test.err) || got.Spec != test.want {
-			t.Errorf("%v: %+v, %v", test.spec, got, err)
-		}
-		if test.err != nil && g.Requests("POST /v1beta/runtimes") != before {
-			t.Errorf("%v was asked for", test.spec)
-		}
-	}
-}
 
 func TestACreationWhoseAnswerIsLostStartsOneVM(t *testing.T) {
 	t.Parallel()

@@ -66,12 +66,6 @@ func NewCloud(t testing.TB) *Cloud {
 	return c
 }
 
-// Fixture returns the fixture of Suite.
-func (c *Cloud) Fixture() Fixture {
-	return Fixture{Backend: c, Refuse: c.Refuse, End: c.End, Break: c.Break,
-		Reasons: []error{vm.ErrNoneFree, vm.ErrNotEligible, vm.ErrQuota, vm.ErrDenied, vm.ErrTooMany}}
-}
-
 // Hook makes the service call f before and after the effect of every call. An error of f is
 // the answer of the call.
 func (c *Cloud) Hook(f func(context.Context, Call) error) {

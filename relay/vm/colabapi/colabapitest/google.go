@@ -29,8 +29,6 @@ type Google struct {
 	PageSize int
 	// WaitsForCreation is how many calls of operations.wait find a VM unfinished.
 	WaitsForCreation int
-	// Scope replaces the scope that a login is given.
-	Scope string
 
 	t       testing.TB
 	http    *httptest.Server

@@ -27,11 +27,10 @@ type account struct {
 	google       *Google
 	clientSecret string
 
-	mu       sync.Mutex
-	grants   map[string]grant // by code
-	refresh  map[string]bool  // refresh tokens that are valid
-	access   map[string]bool  // access tokens that are valid
-	refusals []string         // error codes of the next requests for tokens
+	mu      sync.Mutex
+	grants  map[string]grant // by code
+	refresh map[string]bool  // refresh tokens that are valid
+	access  map[string]bool  // access tokens that are valid
 }
 
 type grant struct{ challenge, redirect string }
@@ -170,15 +169,8 @@ func (a *account) grant(r *http.Request) (answer map[string]any, refusal string)
 	if r.Method != http.MethodPost || r.PostFormValue("client_id") != clientID || r.PostFormValue("client_secret") != a.clientSecret {
 		return nil, "invalid_client"
 	}
-	if len(a.refusals) > 0 {
-		refusal, a.refusals = a.refusals[0], a.refusals[1:]
-		return nil, refusal
-	}
 	access := a.google.newSecret("ya29.")
 	answer = map[string]any{"access_token": access, "expires_in": 3600, "token_type": "Bearer", "scope": colabapi.Scope}
-	if a.google.Scope != "" {
-		answer["scope"] = a.google.Scope
-	}
 	switch r.PostFormValue("grant_type") {
 	case "authorization_code":
 		code := r.PostFormValue("code")
@@ -208,13 +200,6 @@ func (a *account) accepts(r *http.Request) bool {
 	defer a.mu.Unlock()
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && a.access[token]
-}
-
-// RefuseTokens answers the next requests for tokens with these error codes.
-func (g *Google) RefuseTokens(codes ...string) {
-	g.account.mu.Lock()
-	defer g.account.mu.Unlock()
-	g.account.refusals = append(g.account.refusals, codes...)
 }
 
 // ExpireAccess makes all access tokens invalid before their time.

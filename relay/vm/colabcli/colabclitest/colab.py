@@ -1,9 +1,8 @@
 """A stand-in for Google's command line, version 0.7.5, before a Google that is a folder.
 
 It has the commands that the relay uses, with the options, texts and exit codes of the real
-program. table.json says what each command takes; a test compares it with the real program's
-source. The folder $STANDIN holds what Google would know; see standin.py. What the program
-itself remembers is in $HOME, as with the real one.
+program. table.json says what each command takes. The folder $STANDIN holds what Google would know;
+see standin.py. What the program itself remembers is in $HOME, as with the real one.
 
     colab.py COMMAND ...     as the real program
     colab.py standin-end ENDPOINT...     ends VMs as Google does at any time

@@ -161,12 +161,6 @@ func (p *Program) Calls() []Call {
 	return calls
 }
 
-// Interface is what a program offers.
-type Interface struct {
-	Commands map[string]Command
-	Texts    []string // all strings in its source
-}
-
 // Command is the options of a command, and how many arguments it takes, least and most.
 type Command struct {
 	Options   []Option `json:"options"`
@@ -179,15 +173,15 @@ type Option struct {
 	Value bool     `json:"value"`
 }
 
-// ReadWheel reads the interface of Google's program from a wheel's source.
-func ReadWheel(t testing.TB, wheel string) Interface {
+// ReadWheel reads the commands of Google's program, by name, from a wheel's source.
+func ReadWheel(t testing.TB, wheel string) map[string]Command {
 	t.Helper()
 	if _, err := os.ReadFile(source("wheel.py")); err != nil { // so that go test's cache knows of it
 		t.Fatal(err)
 	}
 	cmd := exec.Command(stacks.Old(t).Python, source("wheel.py"), wheel)
 	out, err := cmd.Output()
-	var read Interface
+	var read map[string]Command
 	if err == nil {
 		err = json.Unmarshal(out, &read)
 	}
@@ -195,18 +189,4 @@ func ReadWheel(t testing.TB, wheel string) Interface {
 		t.Fatalf("%s: %v", cmd, err)
 	}
 	return read
-}
-
-// Table is the interface of the stand-in.
-func Table(t testing.TB) map[string]Command {
-	t.Helper()
-	data, err := os.ReadFile(source("table.json"))
-	table := map[string]Command{}
-	if err == nil {
-		err = json.Unmarshal(data, &table)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
 }

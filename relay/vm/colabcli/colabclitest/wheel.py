@@ -2,9 +2,9 @@
 
     wheel.py WHEEL
 
-The answer has "commands", by name: options, each with its flags and whether a value follows,
-and the number of arguments, least and most; and "texts": all string constants. Nothing of the
-wheel is imported or run: it wants a newer Python than this one and many packages.
+The answer has the commands by name: options, each with its flags and whether a value follows,
+and the number of arguments, least and most. Nothing of the wheel is imported or run: it wants a
+newer Python than this one and many packages.
 """
 
 import ast
@@ -91,23 +91,12 @@ def interface(function: Function) -> Dict[str, Any]:
     return {"options": options, "arguments": [least, most]}
 
 
-def texts(trees: Dict[str, ast.Module]) -> List[str]:
-    """All string constants, and the constant parts of f-strings."""
-    found = {
-        node.value
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    return sorted(found)
-
-
 def main() -> None:
     trees = modules(sys.argv[1])
     commands = {
         name: interface(function) for tree in trees.values() for name, function in registered(tree)
     }
-    json.dump({"commands": commands, "texts": texts(trees)}, sys.stdout)
+    json.dump(commands, sys.stdout)
 
 
 if __name__ == "__main__":
