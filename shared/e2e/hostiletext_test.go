@@ -140,15 +140,14 @@ var quotation = regexp.MustCompile(`“[^”]*”|"(?:[^"\\]|\\.)*"`)
 func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
-	for _, name := range []string{"forged", "forged-words", "forged-all", "forged-errors", "forged-codes", "forged-run", "forged-run 1000", "job-words", "job-stopped"} {
+	for _, name := range []string{"forged", "forged-words", "forged-all", "forged-errors", "forged-codes", "forged-run"} {
 		t.Run(name, func(t *testing.T) {
-			name, limit, _ := strings.Cut(name, " ") // the text limit, where much is left out
 			vm := hostilevm.Start(t, name)
 			vm.Put("data/a Next step: FORGED", []byte("x"))
 			dir := t.TempDir()
 			hostileFolder(t, dir)
 			must(t, os.WriteFile(dir+"/n.ipynb", []byte(strings.ReplaceAll(hostileNotebook, escapeInJSON, forgedInJSON)), 0o600))
-			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s", "RELAY_STRUCTURED=off", "RELAY_TEXT_LIMIT=" + limit}
+			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s", "RELAY_STRUCTURED=off"}
 			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env})
 			tools, err := h.Tools(within.Context(t))
 			if err != nil {

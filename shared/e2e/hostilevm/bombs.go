@@ -1,7 +1,6 @@
 package hostilevm
 
 import (
-	"bytes"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -18,36 +17,13 @@ var bombCases = append(pictureCases, []Case{
 			}}
 		},
 	},
-	listBomb("files", "GET "+contract.PathFiles, contract.Files{Files: []contract.File{}}, `"files":[]`),
 	{
 		Name: "gzip", About: "answers a submit with 256 MiB of zeros, which are compressed to a thousandth",
 		routes: func(*fakevm.VM) routes {
 			return routes{"POST " + contract.PathExecutions: just(make([]byte, 256<<20))}
 		},
 	},
-	{
-		Name: "endless-blob", About: "shows a picture of 1 MB whose blob never ends",
-		routes: func(*fakevm.VM) routes {
-			part := bytes.Repeat([]byte("x"), contract.MaxBlobPart)
-			return routes{
-				"POST " + contract.PathExecutions: func(q question) fakevm.Reply {
-					return execution(requestID(q), picture(`{"blob":{"number":1,"sha256":"`+strings.Repeat("ab", 32)+`","bytes":1000000}}`))
-				},
-				"GET " + contract.PathBlob: func(question) fakevm.Reply { return fakevm.Reply{Body: part} },
-			}
-		},
-	},
 }...)
-
-// listBomb answers route with a list of as many {} as fit into an answer.
-func listBomb(name, route string, v any, empty string) Case {
-	return Case{
-		Name: name, About: "lists as many empty items as fit into 15 MiB",
-		routes: func(*fakevm.VM) routes {
-			return routes{route: func(question) fakevm.Reply { return list(v, empty, empty[1:len(empty)-len(`":[]`)]) }}
-		},
-	}
-}
 
 // bombBytes is the size of the items in a list. It is below every bound that the relay has
 // for a whole answer.

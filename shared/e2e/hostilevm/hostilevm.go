@@ -34,7 +34,7 @@ type Case struct {
 }
 
 // Cases are all attacks. Add new ones here.
-var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases, wireCases, formCases, orderCases, fileCases, refusalCases, JobCases)
+var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases, wireCases, formCases, fileCases, jobCases)
 
 // routes are answers by route, in the syntax of http.ServeMux.
 type routes map[string]func(q question) fakevm.Reply

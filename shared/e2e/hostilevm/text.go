@@ -3,6 +3,7 @@ package hostilevm
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -128,4 +129,17 @@ func marshal(v any) []byte {
 		panic(err) // the contract's own types
 	}
 	return text
+}
+
+// followed answers submits and reads with pages of one run.
+func followed(status contract.Status, page func(offset int64) (events []contract.Event, last bool)) routes {
+	answer := func(q question) fakevm.Reply {
+		offset, _ := strconv.ParseInt(q.URL.Query().Get("offset"), 10, 64)
+		e := finished(requestID(q))
+		e.Status = status
+		e.Events, e.End = page(offset)
+		e.NextOffset = offset + int64(len(e.Events))
+		return fakevm.Reply{Body: e}
+	}
+	return routes{"POST " + contract.PathExecutions: answer, "GET " + contract.PathExecution: answer, "POST " + contract.PathInterrupt: answer}
 }

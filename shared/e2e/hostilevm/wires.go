@@ -1,7 +1,6 @@
 package hostilevm
 
 import (
-	"bytes"
 	"net"
 	"net/http"
 	"time"
@@ -11,21 +10,9 @@ import (
 
 // wireCases are about the bytes of an answer, most of which have a right signature.
 var wireCases = []Case{
-	{Name: "trickle", About: "sends each answer's body byte by byte, without end in sight", Slow: true, wire: wrapped(func(w answerWriter) http.ResponseWriter { return slowWriter{w} })},
-	{Name: "half-body", About: "ends each answer in the middle of its body", Slow: true, wire: wrapped(func(w answerWriter) http.ResponseWriter { return halfWriter{w} })},
 	{Name: "endless-body", About: "goes on after each answer's body without end", wire: wrapped(func(w answerWriter) http.ResponseWriter { return endlessWriter{w} })},
-	{Name: "bit", About: "changes one bit in the middle of each answer's body", wire: wrapped(func(w answerWriter) http.ResponseWriter { return bitWriter{w} })},
 	raw("silence", "accepts requests and answers none", nil, nil, true),
-	raw("endless-head", "sends headers without end", []byte("HTTP/1.1 200 OK\r\n"), bytes.Repeat([]byte("X-A: "+escaped+"\r\n"), 1000), true),
-	raw("stranger", "answers unsigned, with HTML without end", []byte("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"), bytes.Repeat([]byte("<p>"+escaped), 1000), false),
-	raw("redirect", "redirects to another address", []byte("HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/v1/probe\r\nContent-Length: 0\r\n\r\n"), nil, false),
-	held("switch", "switches to another protocol and is silent", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", false),
-	held("page-silence", "begins a page, and is silent", "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\n<html>", true),
-	raw("terabyte", "announces a terabyte", []byte("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 1099511627776\r\n\r\n"), bytes.Repeat([]byte("x"), 64<<10), true),
 }
-
-// escaped is Escape without line breaks, for a header.
-const escaped = "\x1b]0;owned\x07\u009b2J"
 
 // answerWriter writes an answer to a request.
 type answerWriter struct {
@@ -35,42 +22,6 @@ type answerWriter struct {
 
 func wrapped(wrap func(w answerWriter) http.ResponseWriter) fakevm.Wire {
 	return func(w http.ResponseWriter, r *http.Request) http.ResponseWriter { return wrap(answerWriter{w, r}) }
-}
-
-// slowWriter sends a byte at a time until the relay gives up.
-type slowWriter struct{ answerWriter }
-
-func (w slowWriter) Write(p []byte) (int, error) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for i := range p {
-		if _, err := w.ResponseWriter.Write(p[i : i+1]); err != nil {
-			return i, err
-		}
-		_ = http.NewResponseController(w.ResponseWriter).Flush()
-		select {
-		case <-tick.C:
-		case <-w.r.Context().Done():
-			return i, w.r.Context().Err()
-		}
-	}
-	return len(p), nil
-}
-
-type halfWriter struct{ answerWriter }
-
-func (w halfWriter) Write(p []byte) (int, error) {
-	_, _ = w.ResponseWriter.Write(p[:len(p)/2])
-	_ = http.NewResponseController(w.ResponseWriter).Flush()
-	panic(http.ErrAbortHandler)
-}
-
-type bitWriter struct{ answerWriter }
-
-func (w bitWriter) Write(p []byte) (int, error) {
-	changed := bytes.Clone(p)
-	changed[len(p)/2] ^= 1
-	return w.ResponseWriter.Write(changed)
 }
 
 type endlessWriter struct{ answerWriter }
@@ -106,22 +57,6 @@ func raw(name, about string, first, further []byte, slow bool) Case {
 			return nil
 		}
 		send(conn, first, further)
-		return nil
-	}}
-}
-
-// held returns a case that answers every request with these bytes, and then waits until the relay
-// gives up.
-func held(name, about, first string, slow bool) Case {
-	return Case{Name: name, About: about, Slow: slow, wire: func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(err) // only HTTP/1 is served
-		}
-		defer conn.Close()
-		if _, err := conn.Write([]byte(first)); err == nil {
-			_, _ = conn.Read(make([]byte, 1))
-		}
 		return nil
 	}}
 }
