@@ -75,19 +75,11 @@ func TestHowStepsEndDecidesHowTheJobGoesOn(t *testing.T) {
 }
 
 func TestATransientErrorIsRetriedAndItsAttemptsAreListed(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
 	all := steps("tries = 0", "tries += 1\nif tries < 2: raise ConnectionResetError('peer')\nprint(tries)", "print('after')")
 	all[1].Attempts = 2
 	b.submit(contract.JobSubmit{JobID: "j", Steps: all})
-	waiting := b.await("j", func(x contract.Job) bool { return x.Cause == contract.CauseRetry })
-	if !strings.Contains(waiting.Reason, "ConnectionResetError") || waiting.State != contract.JobWaiting {
-		t.Errorf("it waits as %+v", waiting)
-	}
-	if x := b.run("other", "between = 1"); x.Status != contract.StatusSucceeded {
-		t.Errorf("a run while the job waits is %s", x.Status)
-	}
 	x := b.end("j")
 	wantState(t, x, contract.JobFinished, "")
 	if e := x.Steps[1]; len(e.Earlier) != 1 || b.text(e.ExecutionID) != "2\n" {
@@ -124,28 +116,15 @@ func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {
 	wantState(t, b.end("next"), contract.JobFinished, "")
 }
 
-// A job that names its kernel runs there or nowhere, whether that one ends before the job is
-// submitted or while it waits.
 func TestAJobRunsOnlyInTheKernelThatItNames(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	b := newBench(t, settings{})
-	first := b.kernel.id
-	b.submit(contract.JobSubmit{JobID: "here", KernelID: first, Steps: steps("1")})
+	b.submit(contract.JobSubmit{JobID: "here", KernelID: b.kernel.id, Steps: steps("1")})
 	wantState(t, b.end("here"), contract.JobFinished, "")
-	b.submitAs("b", contract.JobSubmit{JobID: "holds", Steps: steps("input()")})
-	b.await("holds", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
-	b.submitAs("a", contract.JobSubmit{JobID: "waits", KernelID: first, Steps: steps("1")})
-	if err := b.kernel.Restart(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
-	b.end("holds")
-	b.submit(contract.JobSubmit{JobID: "late", KernelID: first, Steps: steps("1")})
-	for _, id := range []string{"waits", "late"} {
-		x := b.end(id)
-		wantState(t, x, contract.JobKernelLost, "")
-		if got := statuses(x); got != "not_run" || x.KernelID != first {
-			t.Errorf("%s: the entries are %s, its kernel is %s", id, got, x.KernelID)
-		}
+	b.submit(contract.JobSubmit{JobID: "late", KernelID: "one-before", Steps: steps("1")})
+	x := b.end("late")
+	wantState(t, x, contract.JobKernelLost, "")
+	if got := statuses(x); got != "not_run" || x.KernelID != "one-before" {
+		t.Errorf("the entries are %s, its kernel is %s", got, x.KernelID)
 	}
 }

@@ -18,7 +18,7 @@ func TestWhatRanIsOnDiskWhenRestoreReturns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "executions")
-			j := openIn(t, dir, Limits{Kept: 2})
+			j := openIn(t, dir, Limits{Kept: 2, Tombstones: 1})
 			submits, ids := map[string]contract.Submit{}, map[string]string{}
 			for n := range 4 { // the first two become tombstones
 				s := contract.Submit{RequestID: fmt.Sprint("past-", n), Code: "1"}
@@ -37,7 +37,7 @@ func TestWhatRanIsOnDiskWhenRestoreReturns(t *testing.T) {
 			if missing, err := j.Restore(); err != nil || missing != 0 {
 				t.Errorf("the second Restore gives %d, %v", missing, err)
 			}
-			again := openIn(t, dir, Limits{Kept: 2}) // the first one was killed
+			again := openIn(t, dir, Limits{Kept: 2, Tombstones: 2}) // the first one was killed
 			for id, s := range submits {
 				wantKnown(t, again, "restored", s, ids[id])
 			}

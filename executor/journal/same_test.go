@@ -39,7 +39,7 @@ func wantKnown(t *testing.T, j *Journal, when string, s contract.Submit, id stri
 func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
 	const kept = 4
 	dir := t.TempDir()
-	j := openIn(t, dir, Limits{Kept: kept})
+	j := openIn(t, dir, Limits{Kept: kept, Tombstones: 1})
 	submits := []contract.Submit{
 		{RequestID: "plain", Code: "1"},
 		{RequestID: "unstored", Code: "1", Unstored: true},
@@ -55,7 +55,7 @@ func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
 		ids[s.RequestID] = finished(t, j, s, "").ID
 	}
 	check("immediately", j)
-	check("after a kill", openIn(t, dir, Limits{Kept: kept}))
+	check("after a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 1}))
 	for n := range 2 * kept {
 		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "pass", Unstored: n%2 == 0}, "")
 	}
@@ -63,5 +63,5 @@ func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
 		t.Fatal("the folder is still there")
 	}
 	check("after its folder was deleted", j)
-	check("after that and a kill", openIn(t, dir, Limits{Kept: kept}))
+	check("after that and a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 1}))
 }
