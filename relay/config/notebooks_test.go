@@ -41,16 +41,3 @@ func TestNotebooksInTheWorkingFolderTurnTheirToolsOn(t *testing.T) {
 		}
 	}
 }
-
-func TestALinkToANotebookIsNotFollowed(t *testing.T) {
-	dir, other := t.TempDir(), t.TempDir()
-	touch(t, other, "a.ipynb")
-	for name, target := range map[string]string{"folder": other, "b.ipynb": filepath.Join(other, "a.ipynb"), "loop": dir} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if holdsNotebook([]string{dir}) {
-		t.Error("a link was followed")
-	}
-}

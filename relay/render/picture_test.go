@@ -2,7 +2,6 @@ package render
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -13,10 +12,6 @@ import (
 	"image/png"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"colabrelay/shared/memory"
 )
 
 func encodePNG(t testing.TB, img image.Image) []byte {
@@ -95,29 +90,6 @@ func TestShrinkRefusesDamagedAndHugePictures(t *testing.T) {
 
 // inJSON returns bytes as a JSON string in base64.
 func inJSON(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(b) + `"` }
-
-// A process decodes one large picture at a time. Another one waits until its call ends, and small
-// ones do not wait for it.
-func TestOneLargePictureIsDecodedAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		done, err := memory.Pictures.Take(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		large := encodePNG(t, image.NewGray(image.Rect(0, 0, 1<<11, smallPixels>>11+1)))
-		ended := errors.New("the call's time is over")
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, ended)
-		defer cancel()
-		if _, err := Shrink(ctx, bytes.NewReader(large)); !errors.Is(err, ended) {
-			t.Errorf("a second large picture: %v", err)
-		}
-		small := encodePNG(t, image.NewGray(image.Rect(0, 0, 1<<11, smallPixels>>11)))
-		if _, err := Shrink(t.Context(), bytes.NewReader(small)); err != nil {
-			t.Errorf("a small picture: %v", err)
-		}
-		done()
-	})
-}
 
 func FuzzShrink(f *testing.F) {
 	f.Add(tinyPNG(f))

@@ -8,29 +8,6 @@ import (
 	"testing"
 )
 
-func TestTheEnvironmentTellsTheProtocol(t *testing.T) {
-	for _, c := range []struct {
-		environment string
-		want        Protocol
-	}{
-		{"TERM=xterm-256color", None},
-		{"TERM=xterm-kitty", Kitty},
-		{"TERM=xterm-256color TERM_PROGRAM=iTerm.app", ITerm},
-		{"TERM=xterm-256color TERM_PROGRAM=vscode", None}, // off by default there
-		{"TERM=tmux-256color TERM_PROGRAM=tmux KITTY_WINDOW_ID=1", None},
-		{"TERM=dumb KITTY_WINDOW_ID=1", None},
-	} {
-		values := map[string]string{}
-		for _, pair := range strings.Fields(c.environment) {
-			name, value, _ := strings.Cut(pair, "=")
-			values[name] = value
-		}
-		if got := Detect(func(name string) string { return values[name] }); got != c.want {
-			t.Errorf("%s: %d, want %d", c.environment, got, c.want)
-		}
-	}
-}
-
 func TestSequencesHaveTheWholePicture(t *testing.T) {
 	for _, size := range []int{1, 3072, 3073} {
 		png := bytes.Repeat([]byte{7}, size)

@@ -48,12 +48,6 @@ type login struct {
 // loginCommand is what errors tell people to run.
 const loginCommand = "`colab-relay vm login --backend api`"
 
-// LoggedIn reports whether there is a login, without checking it.
-func LoggedIn(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, loginName))
-	return err == nil
-}
-
 // loadCredentials reads the login file, and the file that it names.
 func loadCredentials(dir string, s site) (credentials, error) {
 	path := filepath.Join(dir, loginName)

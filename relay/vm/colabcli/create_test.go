@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,72 +18,6 @@ import (
 func awaitAsked(t *testing.T, program *colabclitest.Program) {
 	t.Helper()
 	within.Until(t, "a VM is asked for", program.Asked)
-}
-
-// calls returns the arguments of the program's calls of a command.
-func calls(p *colabclitest.Program, command string) []string {
-	var all []string
-	for _, c := range p.Calls() {
-		if c.Argv[0] == command {
-			all = append(all, strings.Join(c.Argv[1:], " "))
-		}
-	}
-	return all
-}
-
-func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b, program := open(t)
-	id := vm.NewID()
-	for spec, want := range map[vm.Spec]string{
-		{Accelerator: "V5E1"}:              "-s " + id + " --tpu v5e1",
-		{Accelerator: "T4", HighRAM: true}: "-s " + id + " --gpu T4 --high-mem",
-	} {
-		before := len(calls(program, "new"))
-		m, err := b.Create(within.Context(t), id, spec)
-		if err != nil || m.Spec != spec || !m.Ready {
-			t.Errorf("%v: %+v, %v", spec, m, err)
-		}
-		if got := calls(program, "new")[before:]; !slices.Equal(got, []string{want}) {
-			t.Errorf("%v: called with %q", spec, got)
-		}
-		if err := b.Delete(within.Context(t), id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, unknown := range []string{"B200", "--tpu"} { // of which the program would make an A100
-		if _, err := b.Create(within.Context(t), id, vm.Spec{Accelerator: unknown}); err == nil {
-			t.Errorf("%q was created", unknown)
-		}
-	}
-}
-
-// Two relays, or two calls of one, ask for the same VM at once.
-func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	first, program := open(t)
-	second := New(first.cfg)
-	program.Fault("hold_new", true)
-	id := vm.NewID()
-	var wait sync.WaitGroup
-	errs := make([]error, 6)
-	for i := range errs {
-		b := []*Backend{first, second}[i%2]
-		wait.Go(func() { _, errs[i] = b.Create(within.Context(t), id, vm.Spec{}) })
-	}
-	awaitAsked(t, program)
-	program.Fault("hold_new", nil)
-	wait.Wait()
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, vm.ErrExists) {
-			t.Error(err)
-		}
-	}
-	if n := len(calls(program, "new")); n != 1 || len(program.Endpoints()) != 1 {
-		t.Errorf("`colab new` was called %d times, and %d VMs run", n, len(program.Endpoints()))
-	}
 }
 
 // A caller that goes away does not end `colab new`: the VM would have no name.
@@ -179,24 +112,5 @@ func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
 	}
 	if known, err := b.records.all(); err != nil || len(known) != 0 {
 		t.Errorf("remembered: %v, %v", known, err)
-	}
-}
-
-func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	b, program := open(t)
-	id := vm.NewID()
-	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
-		t.Fatal(err)
-	}
-	program.Fault("stop_does_nothing", true)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	if err := b.Delete(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
-	if all, err := b.List(within.Context(t)); err != nil || len(all) != 1 || all[0].ID != id {
-		t.Errorf("%+v, %v", all, err)
 	}
 }

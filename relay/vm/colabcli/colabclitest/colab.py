@@ -107,8 +107,7 @@ def stop(options: Json) -> None:
         return
     say("[colab] Stopping session '%s'..." % name)
     google.request("/tun/m/unassign/" + endpoint)
-    if not fault("stop_does_nothing"):
-        google.end(endpoint)
+    google.end(endpoint)
     known.remove(str(name))
     say("[colab] Session terminated.")
 

@@ -58,8 +58,8 @@ func (p *Program) Environ() []string {
 }
 
 // Fault makes something go wrong from now on; a value of nil ends it. The names are:
-// logged_out, unreachable, lost, stop_does_nothing: true; hold_new: true, which holds
-// `colab new` after it asked for its VM; and for one call only, refuse: an HTTP status, kill_new: true.
+// unreachable, lost: true; hold_new: true, which holds `colab new` after it asked for its VM; and
+// for one call only, refuse: an HTTP status, kill_new: true.
 func (p *Program) Fault(name string, value any) {
 	p.t.Helper()
 	p.faulting.Lock()

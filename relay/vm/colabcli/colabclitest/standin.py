@@ -68,8 +68,6 @@ class Google:
     folder = os.path.join(STANDIN, "vms")
 
     def request(self, path: str) -> None:
-        if fault("logged_out"):
-            self.log_in()
         if fault("unreachable"):
             crash(
                 "requests.exceptions.ConnectionError: HTTPSConnectionPool"
@@ -77,19 +75,6 @@ class Google:
                 + path
                 + "?authuser=0 (Caused by NameResolutionError(\"Failed to resolve 'colab'\"))"
             )
-
-    def log_in(self) -> NoReturn:
-        complain("\nTo authorize colab-cli, visit this URL in any browser:\n")
-        complain("  https://accounts.google.com/o/oauth2/auth?response_type=code&state=x\n")
-        complain("After approving, Google will display an authorization code.")
-        try:
-            input("Enter the authorization code: ")
-        except EOFError:
-            complain("\nAborted.")
-            sys.exit(1)
-        crash(
-            "oauthlib.oauth2.rfc6749.errors.InvalidGrantError: (invalid_grant) Malformed auth code."
-        )
 
     def path(self, endpoint: str) -> str:
         return os.path.join(self.folder, endpoint + ".json")
