@@ -238,25 +238,6 @@ func TestAPersonPairsRunsAndKeepsTheHistory(t *testing.T) {
 	}
 }
 
-func TestInstallAddsTheRelayToAHost(t *testing.T) {
-	l := newLaptop(t)
-	path := filepath.Join(l.dir, ".cursor", "mcp.json")
-	must(t, os.Mkdir(filepath.Dir(path), 0o700))
-	must(t, os.WriteFile(path, []byte(`{"mcpServers": {"other": {"command": "x"}}}`), 0o600))
-	l.relay("install", "cursor", "--toolsets", "data")
-	text, err := os.ReadFile(path)
-	must(t, err)
-	for _, words := range []string{`"other": {"command": "x"}`, "colab-relay", "serve", "data"} {
-		if !bytes.Contains(text, []byte(words)) {
-			t.Errorf("%q is not in %s", words, text)
-		}
-	}
-	l.relay("uninstall", "cursor")
-	if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte("colab-relay")) {
-		t.Errorf("after uninstall: %s, %v", text, err)
-	}
-}
-
 // Some answers of a hostile executor. The long tests have all of them.
 func TestSomeAttacksOfAHostileVM(t *testing.T) {
 	for _, name := range []string{"none", "forged", "text-all", "job-forged", "paths", "null", "silence", "endless-body", "events", "gzip", "pictures-50mpx", "folder-endless"} {
