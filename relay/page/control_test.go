@@ -1,7 +1,6 @@
 package page
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -117,43 +116,4 @@ func TestControlRefusesStrangers(t *testing.T) {
 	if !d.State().Connected {
 		t.Error("the page was closed")
 	}
-}
-
-func TestControlFilesOfDeadProcesses(t *testing.T) {
-	d, other, dir := controlled(t)
-	write := func(name string, file controlFile) string {
-		t.Helper()
-		content, err := json.Marshal(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	stale := []string{
-		write("11.json", controlFile{PID: 11, Port: 1, Secret: "x"}),
-		write("12.json", controlFile{PID: 12, Port: other.Port, Secret: "of the process that had this port before"}),
-	}
-	kept := []string{
-		write("13.json", controlFile{PID: 13, Port: 70_000, Secret: "x"}),
-		write("notes.json", controlFile{PID: 14, Port: 1, Secret: "x"}),
-		write("16.json", controlFile{PID: 16, Port: 1, Secret: strings.Repeat("x", maxControlFile)}),
-	}
-	if got := only(t, dir); got.PID != os.Getpid() {
-		t.Errorf("the page is %+v", got)
-	}
-	for _, path := range stale {
-		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("%s is still there", path)
-		}
-	}
-	for _, path := range kept {
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("%s is not a control file, but: %v", path, err)
-		}
-	}
-	d.Close()
 }

@@ -131,6 +131,29 @@ func TestEndBetweenTwoCalls(t *testing.T) {
 	k.finish <- "bye"
 }
 
+// A caller that left gets the end also if another caller saw it first.
+func TestEndThatAnotherCallerSaw(t *testing.T) {
+	_, tab, k, id := runner(t, standin.Options{})
+	leave(t, tab, id)
+	leave(t, tab, id) // comes back, and leaves again
+	first := run1(t, tab, id)
+	within.Until(t, "one waits", func() bool {
+		tab.runs.mu.Lock()
+		defer tab.runs.mu.Unlock()
+		return tab.runs.known[id].waiting == 1
+	})
+	tab.runs.mu.Lock()
+	tab.runs.known[id].left++ // a second caller that left
+	tab.runs.mu.Unlock()
+	k.finish <- "hello"
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if err := <-run1(t, tab, id); err != nil || k.runs() != 1 {
+		t.Errorf("%v after %d runs", err, k.runs())
+	}
+}
+
 // A cell with another text is another run.
 func TestUpdateStartsAnew(t *testing.T) {
 	_, tab, k, id := runner(t, standin.Options{})
