@@ -31,9 +31,7 @@ type topic struct {
 var topics = []topic{
 	{"quick", "`1+1` on loopback", quickRuns},
 	{"far", "`1+1` at a distance", farRuns},
-	{"flood", "100 MB of prints", flood},
 	{"transfer", "1 GiB on loopback", transfers},
-	{"fartransfer", "256 MiB at 100 ms", farTransfers},
 	{"start", "Start and size", startUp},
 }
 
@@ -49,7 +47,7 @@ type options struct {
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, far, flood, transfer, fartransfer, start")
+	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, far, transfer, start")
 	flags.StringVar(&o.keep, "keep", "", "write the table to this `file` too, if all of it was measured")
 	flags.StringVar(&o.memory, "memory", "/dev/shm", "`folder` in memory, for everything but transfers")
 	flags.StringVar(&o.disk, "disk", "", "`folder` on disk, for transfers (default: TMPDIR)")

@@ -20,7 +20,7 @@ type operation interface {
 
 // operations make one of each kind. name is unique in the run of the suite.
 var operations = []func(r *rand.Rand, name string) operation{
-	newQuick, newLong, newPaged, newChunked, newUpload, newDownload, newFolder,
+	newQuick, newLong, newPaged, newChunked, newUpload, newDownload,
 	newNotebook, newState,
 }
 
