@@ -142,9 +142,7 @@ func TestEndThatAnotherCallerSaw(t *testing.T) {
 		defer tab.runs.mu.Unlock()
 		return tab.runs.known[id].waiting == 1
 	})
-	tab.runs.mu.Lock()
-	tab.runs.known[id].left++ // a second caller that left
-	tab.runs.mu.Unlock()
+	leave(t, tab, id) // a second caller
 	k.finish <- "hello"
 	if err := <-first; err != nil {
 		t.Fatal(err)
