@@ -39,18 +39,3 @@ func TestTheSecretIsReadFromItsVariableOrFile(t *testing.T) {
 		}
 	}
 }
-
-func TestAListenerBeyondLoopbackIsReportedAsPlainHTTP(t *testing.T) {
-	for listen, want := range map[string]string{
-		"127.0.0.1:8000": "", "localhost:8000": "", "[::1]:0": "",
-		":8000": "every network interface", "0.0.0.0:0": "every network interface", "[::]:0": "every network interface", "10.0.0.5:80": "10.0.0.5",
-	} {
-		var out strings.Builder
-		n := newNotice(config{listen: listen, tunnel: tunnelConfig{kind: tunnelNgrok}}, "i", &out, nil)
-		n.local("http://127.0.0.1:8000")
-		reported := strings.Contains(out.String(), "plain HTTP on "+want)
-		if want == "" && strings.Contains(out.String(), "plain HTTP") || want != "" && !reported {
-			t.Errorf("--listen %s prints:\n%s", listen, &out)
-		}
-	}
-}

@@ -76,29 +76,6 @@ func TestAWheelsRecordIsComplete(t *testing.T) {
 	}
 }
 
-// uv and pipx install what a wheel requires into its environment, where the executor looks first.
-func TestTheExecutorsWheelBringsIPyKernel(t *testing.T) {
-	r := sample("v1.2.3", "")
-	seen := 0
-	for name, data := range madeOf(t, r) {
-		if filepath.Ext(name) != ".whl" {
-			continue
-		}
-		base, _, _ := strings.Cut(name, "-py3-")
-		metadata := string(unpacked(t, name, data)[base+".dist-info/METADATA"].data)
-		ofExecutor := strings.HasPrefix(name, strings.ReplaceAll(r.executorPack, "-", "_")+"-")
-		if ofExecutor {
-			seen++
-		}
-		if strings.Contains(metadata, "\nRequires-Dist: ipykernel\n") != ofExecutor {
-			t.Errorf("%s requires:\n%s", name, metadata)
-		}
-	}
-	if seen == 0 {
-		t.Error("no wheel of the executor was made")
-	}
-}
-
 // By name, a dependency could be somebody else's package; by address, npm downloads all of them.
 func TestTheNpmPackageForAllPlatformsHasNoDependencies(t *testing.T) {
 	made := madeOf(t, sample("v1.2.3", address))

@@ -8,7 +8,6 @@
 package installed
 
 import (
-	"bytes"
 	"io/fs"
 	"net"
 	"net/http"
@@ -180,13 +179,6 @@ func read(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-func sameFile(t *testing.T, name, other string) {
-	t.Helper()
-	if !bytes.Equal(read(t, name), read(t, other)) {
-		t.Errorf("%s and %s differ", name, other)
-	}
 }
 
 func mustBeProgram(t *testing.T, name string) {
