@@ -29,8 +29,6 @@ type Case struct {
 	warp func(v any) any
 	// wire, if set, changes how answers are sent.
 	wire fakevm.Wire
-	// Slow says that a call of a tool usually takes as long as it may.
-	Slow bool
 }
 
 // Cases are all attacks. Add new ones here.

@@ -11,7 +11,7 @@ import (
 // wireCases are about the bytes of an answer, most of which have a right signature.
 var wireCases = []Case{
 	{Name: "endless-body", About: "goes on after each answer's body without end", wire: wrapped(func(w answerWriter) http.ResponseWriter { return endlessWriter{w} })},
-	raw("silence", "accepts requests and answers none", nil, nil, true),
+	raw("silence", "accepts requests and answers none", nil, nil),
 }
 
 // answerWriter writes an answer to a request.
@@ -43,8 +43,8 @@ func (w endlessWriter) Write(p []byte) (int, error) {
 
 // raw returns a case that answers every request with these bytes: first, and then further ones
 // without end. Without further ones it closes the connection, or waits if first is empty too.
-func raw(name, about string, first, further []byte, slow bool) Case {
-	return Case{Name: name, About: about, Slow: slow, wire: func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter {
+func raw(name, about string, first, further []byte) Case {
+	return Case{Name: name, About: about, wire: func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			panic(err) // only HTTP/1 is served
