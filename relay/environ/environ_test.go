@@ -14,11 +14,3 @@ func TestOnlyNamedVariablesAreKept(t *testing.T) {
 		t.Errorf("nothing is named: %#v, which may mean all", got)
 	}
 }
-
-func TestOnlyTheRelaysSettingsAreLeftOut(t *testing.T) {
-	own := []string{"AWS_PROFILE=p", "COLAB=x", "SSH_AUTH_SOCK=s"}
-	got := WithoutSettings(append([]string{"COLAB_SECRET=x", "colab_secret=x", "NGROK_AUTHTOKEN=x", "RELAY_HOLD=1s", "EXECUTOR_SECRET=x"}, own...))
-	if !slices.Equal(got, own) {
-		t.Errorf("%q, want %q", got, own)
-	}
-}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -109,32 +107,6 @@ func TestAnUpdateReachesAnEarlierCell(t *testing.T) {
 	second.Add(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"text/plain": "newer"}`)}, nil)
 	if got := c.Outputs("first"); len(got) > 0 || len(c.Changed()) > 0 || second.Outputs()[0].Data["text/plain"] != "newer" {
 		t.Errorf("a cell that began anew has %+v", got)
-	}
-}
-
-// A page's payload may arrive after Changed was called: then the cell has changed again.
-func TestAnUpdateThatIsFetchedLaterChangesTheCellAgain(t *testing.T) {
-	var c Collector
-	first, second := c.Begin("first"), c.Begin("second")
-	first.Add(t.Context(), []contract.Event{show(contract.EventDisplayData, "d", `{}`)}, nil)
-	second.Add(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"image/png": `+blobRef+`}`)}, nil)
-	before := c.Changed()
-	second.Add(t.Context(), nil, fetchWord)
-	if after := c.Changed(); !slices.Equal(before, []string{"first"}) || !slices.Equal(after, before) {
-		t.Errorf("%q, then %q", before, after)
-	}
-}
-
-func TestTheOldestCellsAreForgotten(t *testing.T) {
-	limits := ForNotebooks
-	limits.Kept = 10_000
-	c := Collector{Limits: limits}
-	for i := range 100 {
-		event := show(contract.EventDisplayData, strconv.Itoa(i%50), fmt.Sprintf(`{"text/plain": "%01000d"}`, i))
-		c.Begin(strconv.Itoa(i)).Add(t.Context(), []contract.Event{event}, nil)
-	}
-	if n := len(c.cells); n > 10 || len(c.displays) != n || c.Outputs("0") != nil || c.Outputs("99") == nil {
-		t.Errorf("%d cells, %d displays", n, len(c.displays))
 	}
 }
 

@@ -108,22 +108,3 @@ func TestALinkDoesNotLeadASavedTextOutside(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
-
-func TestTooManyOutputs(t *testing.T) {
-	cell := new(Collector).Begin("k")
-	defer cell.collector.Close()
-	for i := range 12_345 {
-		cell.Add(t.Context(), []contract.Event{show(contract.EventDisplayData, fmt.Sprint(i), fmt.Sprintf(`{"text/plain": "%d"}`, i))}, nil)
-	}
-	outputs := cell.Outputs()
-	shown := func(i int) any { return outputs[i].Data["text/plain"] }
-	if len(outputs) != 10_001 || shown(0) != "0" || shown(4999) != "4999" || shown(5001) != "7345" || shown(10_000) != "12344" {
-		t.Fatalf("%d outputs: %v", len(outputs), outputs[5000])
-	}
-	if want := "[2345 outputs left out here, because the cell has too many.]\n"; outputs[5000].Text != want {
-		t.Errorf("%q", outputs[5000].Text)
-	}
-	if n := len(cell.collector.displays); n != 10_000 {
-		t.Errorf("%d displays are known", n)
-	}
-}

@@ -36,20 +36,6 @@ func TestFoldingShowsWhatATerminalShowsAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
-	given := 0
-	f := folder{emit: func(s string) { given += len(s) }}
-	for range 100 {
-		f.write(strings.Repeat("x", 16<<10))
-		if kept := len(f.pending()); kept > 2*foldColumn {
-			t.Fatalf("keeps %d bytes", kept)
-		}
-	}
-	if total := given + len(f.pending()); total != 100*16<<10 {
-		t.Errorf("%d bytes were emitted, want %d", total, 100*16<<10)
-	}
-}
-
 // FuzzFold checks that folding never fails, returns valid text and does not depend on how
 // the output was split into events.
 func FuzzFold(f *testing.F) {

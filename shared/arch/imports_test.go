@@ -85,7 +85,7 @@ var allowed = map[string][]string{
 	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/runlist", "relay/runtimes", "relay/toolsets", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy", "shared/memory", "relay/vm"},
 	"relay/toolsets":                 {},
 	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded"},
-	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
+	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "relay/vm/vmtest", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
 	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/aside", "shared/auth", "shared/bounded"},
 	"relay/vm/colabcli":              {"relay/environ", "relay/plain", "relay/vm", "shared/aside", "shared/bounded"},
 	"relay/vm/colabcli/colabclitest": {"shared/stacks"},

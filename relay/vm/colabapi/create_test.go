@@ -8,7 +8,6 @@ import (
 
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi/colabapitest"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -40,13 +39,3 @@ type discardWriter struct{}
 func (discardWriter) Header() http.Header         { return http.Header{} }
 func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (discardWriter) WriteHeader(int)             {}
-
-func TestASlowCreationIsWaitedFor(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	g := colabapitest.Start(t)
-	g.WaitsForCreation = 2
-	if m, err := g.Backend(t).Create(within.Context(t), vm.NewID(), vm.Spec{}); err != nil || !m.Ready {
-		t.Errorf("%+v, %v", m, err)
-	}
-}

@@ -1,7 +1,6 @@
 package colabcli
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,32 +11,6 @@ import (
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
-
-func TestWhatTheProgramPrintsHasItsError(t *testing.T) {
-	request := "Traceback (most recent call last):\n  File \"x.py\", line 1\ncolab_cli.client.ColabRequestError: Failed to issue request POST https://colab.research.google.com/tun/m/assign?nbh=abc&authuser=0: "
-	for name, test := range map[string]struct {
-		command command
-		res     result
-		class   error
-		text    string
-	}{
-		"another program":         {sessions, result{code: 2, stderr: "No such command 'sessions'."}, vm.ErrNotEnabled, "not Google's"},
-		"a stale login":           {sessions, result{code: 1, stdout: "Enter the authorization code: ", stderr: "Aborted."}, vm.ErrNotLoggedIn, "vm login"},
-		"a folded text":           {create, result{code: 1, stderr: "[colab] Allocation refused\n(precondition\nfailed). This can"}, vm.ErrTooMany, "does not say which"},
-		"none free":               {create, result{code: 1, stderr: request + "Service Unavailable"}, vm.ErrNoneFree, "Service Unavailable"},
-		"a list that is not made": {sessions, result{code: 1, stderr: request + "Service Unavailable"}, nil, "Service Unavailable"},
-	} {
-		err := refusal(test.command, test.res)
-		if test.class != nil && !errors.Is(err, test.class) || !strings.Contains(err.Error(), test.text) {
-			t.Errorf("%s: %v", name, err)
-		}
-		for _, class := range []error{vm.ErrNoneFree, vm.ErrNotEligible, vm.ErrTooMany, vm.ErrNotLoggedIn, vm.ErrNotEnabled, vm.ErrGone} {
-			if class != test.class && errors.Is(err, class) {
-				t.Errorf("%s: is also %v", name, class)
-			}
-		}
-	}
-}
 
 func TestTokensAreNotShown(t *testing.T) {
 	for _, text := range []string{

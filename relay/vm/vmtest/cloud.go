@@ -112,7 +112,7 @@ func (c *Cloud) End(id string) {
 	delete(c.machines, id)
 	c.mu.Unlock()
 	if found && m.used {
-		killIn(m.dir)
+		KillIn(m.dir)
 	}
 }
 
@@ -140,22 +140,24 @@ func (c *Cloud) Touched() []string {
 	return append([]string{}, c.touched...)
 }
 
-// killIn kills the processes whose arguments name a folder, and waits until they have ended.
-// The folder is a test's own, so they are too.
-func killIn(dir string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+// KillIn kills the processes whose arguments name one of these folders, and waits until they have
+// ended. The folders are a test's own, so the processes are too.
+func KillIn(dirs ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_ = harness.Poll(ctx, func() (bool, error) {
 		left := 0
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, path := range lines {
-			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(dir+"/")) {
-				pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-				if p, err := os.FindProcess(pid); err == nil {
-					_ = p.Kill()
-				}
-				left++
+			text, err := os.ReadFile(path)
+			if err != nil || !slices.ContainsFunc(dirs, func(dir string) bool { return bytes.Contains(text, []byte(dir+"/")) }) {
+				continue
 			}
+			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill()
+			}
+			left++
 		}
 		return left == 0, nil
 	})

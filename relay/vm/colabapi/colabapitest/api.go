@@ -87,7 +87,7 @@ var specs = []struct {
 // pending is an Operation.
 type pending struct {
 	name  string
-	waits int // calls until it is done
+	done  bool // after the first call of operations.wait
 	error *rpcError
 	id    string // of the VM
 	spec  specKey
@@ -189,7 +189,7 @@ func (g *Google) create(w http.ResponseWriter, r *http.Request) {
 
 // startLocked begins a creation.
 func (g *Google) startLocked(id string, spec specKey) *pending {
-	op := &pending{name: "operations/" + uuid.NewString(), waits: g.WaitsForCreation, id: id, spec: spec}
+	op := &pending{name: "operations/" + uuid.NewString(), id: id, spec: spec}
 	g.operations[op.name] = op
 	switch {
 	case g.vms[id] != nil:
@@ -211,7 +211,7 @@ func (g *Google) addLocked(id string, spec specKey) {
 
 func (p *pending) answer() map[string]any {
 	switch {
-	case p.waits > 0:
+	case !p.done:
 		return map[string]any{"name": p.name}
 	case p.error != nil:
 		return map[string]any{"name": p.name, "done": true, "error": p.error.body(p.error.Code)}
@@ -232,7 +232,7 @@ func (g *Google) operation(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, http.StatusBadRequest, "", "timeout is not a duration.")
 		return
 	}
-	op.waits--
+	op.done = true
 	write(w, op.answer())
 }
 

@@ -27,8 +27,6 @@ type Google struct {
 
 	// PageSize splits lists of VMs. 0 gives all at once, as the API does today.
 	PageSize int
-	// WaitsForCreation is how many calls of operations.wait find a VM unfinished.
-	WaitsForCreation int
 
 	t       testing.TB
 	http    *httptest.Server
@@ -85,9 +83,6 @@ func (g *Google) Getenv(name string) string {
 	}
 	return ""
 }
-
-// Env is the same for a program.
-func (g *Google) Env() []string { return []string{colabapi.TestVariable + "=" + g.URL} }
 
 // Intercept lets f answer requests first. It returns whether it did.
 func (g *Google) Intercept(f func(http.ResponseWriter, *http.Request) bool) {

@@ -14,12 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
@@ -166,24 +166,5 @@ func (s *jupyterServer) endKernel(id string) { _ = s.call(http.MethodDelete, "/a
 // endPrograms ends the programs that name a temporary folder as the place of their files.
 func endPrograms(folders []string) {
 	below := filepath.Clean(os.TempDir()) + "/"
-	folders = slices.DeleteFunc(slices.Clone(folders), func(dir string) bool { return !strings.HasPrefix(dir, below) })
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_ = harness.Poll(ctx, func() (bool, error) {
-		left := 0
-		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-		for _, line := range lines {
-			text, err := os.ReadFile(line)
-			if err != nil || !slices.ContainsFunc(folders, func(dir string) bool { return strings.Contains(string(text), dir+"/") }) {
-				continue
-			}
-			if pid, err := strconv.Atoi(strings.Split(line, "/")[2]); err == nil {
-				if p, err := os.FindProcess(pid); err == nil {
-					_ = p.Kill()
-				}
-				left++
-			}
-		}
-		return left == 0, nil
-	})
+	vmtest.KillIn(slices.DeleteFunc(slices.Clone(folders), func(dir string) bool { return !strings.HasPrefix(dir, below) })...)
 }
