@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -57,18 +56,6 @@ func TestNoTestIsSkipped(t *testing.T) {
 			t.Errorf("%s calls %s.%s: fail and say what is missing instead", f.Path, receiver, name)
 		}
 	})
-}
-
-func TestNothingIsLeftToDo(t *testing.T) {
-	for _, f := range sources(t) {
-		for _, group := range f.AST.Comments {
-			for _, word := range []string{"TO" + "DO", "FIX" + "ME"} {
-				if strings.Contains(group.Text(), word) {
-					t.Errorf("%s: a comment says %s: do it or write an issue", f.Path, word)
-				}
-			}
-		}
-	}
 }
 
 // eachCall visits every call of the form name.name(...) in the project.

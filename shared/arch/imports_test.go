@@ -319,20 +319,3 @@ func permission(f file, path string) [2]string {
 	}
 	return [2]string{}
 }
-
-func TestNeitherProgramReachesTheOther(t *testing.T) {
-	for pkg, imports := range allowed {
-		for _, own := range imports {
-			for _, pair := range [][2]string{{"executor", "relay"}, {"relay", "executor"}, {"shared", "executor"}, {"shared", "relay"}} {
-				if slices.Contains(testOnly, pkg) {
-					continue
-				}
-				if in(pkg, pair[0]) && in(own, pair[1]) {
-					t.Errorf("the table lets %s import %s", pkg, own)
-				}
-			}
-		}
-	}
-}
-
-func in(pkg, program string) bool { return pkg == program || strings.HasPrefix(pkg, program+"/") }

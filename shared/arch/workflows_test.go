@@ -55,39 +55,6 @@ var (
 	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
 
-func TestWorkflowsUseTargetsOfTheMakefile(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	targets := map[string]bool{}
-	for _, match := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
-		targets[match[1]] = true
-	}
-	script, err := os.ReadFile(filepath.Join(top, ".ci", "run"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := workflows(t)
-	calls[".ci/run"] = strings.Split(string(script), "\n")
-	used := map[string]bool{}
-	for file, lines := range calls {
-		for _, line := range lines {
-			if match := makeCall.FindStringSubmatch(line); match != nil {
-				used[match[1]] = true
-				if !targets[match[1]] {
-					t.Errorf("%s: the Makefile has no target %s", file, match[1])
-				}
-			}
-		}
-	}
-	for _, target := range []string{"check", "test", "verify", "release"} {
-		if !used[target] {
-			t.Errorf("no workflow runs make %s", target)
-		}
-	}
-}
-
 // Without a top-level key, a workflow's token may have every right on the repository.
 func TestWorkflowsLimitTheirRights(t *testing.T) {
 	for file, lines := range workflows(t) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 )
 
@@ -30,8 +31,8 @@ func eventually(ctx context.Context, check func() error) error {
 
 // nothingLeft checks that no process works in the folders of the suite, and that the last VM and
 // the laptops have no temporary files and no parts of transfers. Each relay that was killed may
-// have left a file in which it kept long output.
-func (w *world) nothingLeft(relayKills int) error {
+// have left a file in which it kept long output, and faults may have left states.
+func (w *world) nothingLeft(relayKills, mostStates int) error {
 	if err := noProcess(w.dir); err != nil {
 		return err
 	}
@@ -42,6 +43,10 @@ func (w *world) nothingLeft(relayKills int) error {
 	spools, err := filepath.Glob(filepath.Join(w.dir, "laptop*", "saved", "executions", "*", ".std*.part"))
 	if err != nil || len(spools) > relayKills {
 		return errors.Join(err, fmt.Errorf("%d relays were killed, and %d files with output are left: %q", relayKills, len(spools), spools))
+	}
+	states, err := filepath.Glob(filepath.Join(roots[0], "tmp", contract.StateFolderPrefix+"*"))
+	if err != nil || len(states) > mostStates {
+		return errors.Join(err, fmt.Errorf("%d states are left on the VM, and faults excuse %d: %q", len(states), mostStates, states))
 	}
 	for _, root := range roots {
 		if err := noRemains(root); err != nil {
@@ -74,7 +79,7 @@ func noRemains(root string) error {
 			return err
 		}
 		name := entry.Name()
-		temporary := strings.HasPrefix(name, "colab-relay-") && (strings.Contains(path, "/tmp/") || strings.Contains(path, "/temp/"))
+		temporary := strings.HasPrefix(name, "colab-relay-") && !strings.HasPrefix(name, contract.StateFolderPrefix) && (strings.Contains(path, "/tmp/") || strings.Contains(path, "/temp/"))
 		part := strings.HasSuffix(name, ".part") && !strings.HasPrefix(name, ".std") || strings.HasSuffix(name, ".part.json") || strings.HasSuffix(name, ".colab-part")
 		if temporary || part {
 			return fmt.Errorf("%q is left", path)

@@ -21,6 +21,8 @@ type suite struct {
 	world *world
 	model *model
 	tally *tally
+
+	statesLeft int // that faults excuse
 }
 
 func newSuite(o options, dir string, out io.Writer) *suite {
@@ -43,7 +45,7 @@ func (s *suite) run(ctx context.Context) (err error) {
 	if err = errors.Join(err, ctx.Err(), s.world.closeRelays(), s.world.close()); err != nil {
 		return err
 	}
-	return eventually(ctx, func() error { return s.world.nothingLeft(s.tally.killsOf("relay")) })
+	return eventually(ctx, func() error { return s.world.nothingLeft(s.tally.killsOf("relay"), s.statesLeft) })
 }
 
 // stepTime is the most that a step may take on a busy machine.
@@ -79,6 +81,7 @@ func (s *suite) step(ctx context.Context, p step) error {
 		err = s.model.check(ctx, s, p.excuses())
 	}
 	s.tally.add("steps", 1)
+	s.statesLeft += p.mayLeaveStates()
 	fmt.Fprintf(s.out, "; %.1f s\n", time.Since(began).Seconds())
 	if err != nil {
 		return fmt.Errorf("seed %d, step %d: %w", s.seed, p.number, err)
