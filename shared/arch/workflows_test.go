@@ -50,11 +50,6 @@ func TestWorkflowsPinTheirActions(t *testing.T) {
 	}
 }
 
-var (
-	makeCall   = regexp.MustCompile(`^\s*(?:- run: )?make (?:-j2 )?([a-z-]+)`)
-	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):`)
-)
-
 // Without a top-level key, a workflow's token may have every right on the repository.
 func TestWorkflowsLimitTheirRights(t *testing.T) {
 	for file, lines := range workflows(t) {

@@ -94,11 +94,13 @@ func work(ctx context.Context, dir, only, keep string) error {
 	if err != nil {
 		return err
 	}
-	l.report.must(l.talks(ctx, only))
+	if err := l.talks(ctx, only); err != nil {
+		l.report.Check("make hosts", "all parts done", err)
+	}
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	return l.report.finish()
+	return l.report.Finish()
 }
 
 // lab is what all parts share.
@@ -108,7 +110,7 @@ type lab struct {
 	self     string
 	binaries harness.Binaries
 	keep     string // a folder for what is recorded
-	report   report
+	report   harness.Report
 }
 
 func newLab(ctx context.Context, dir, keep string) (*lab, error) {

@@ -41,7 +41,7 @@ type lab struct {
 	drivers   string // the folder of this package
 	relay     string
 	env       []string // of a relay, and of the clients that start one
-	report    report
+	report    harness.Report
 }
 
 func run(ctx context.Context) (err error) {
@@ -65,7 +65,7 @@ func run(ctx context.Context) (err error) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return l.report.finish()
+	return l.report.Finish()
 }
 
 // mcp drives the relay with the official MCP clients.

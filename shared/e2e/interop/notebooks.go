@@ -26,8 +26,8 @@ func (l *lab) notebooks(ctx context.Context, dir string) error {
 		return err
 	}
 	const us = "relay/notebook"
-	l.report.check(us, fmt.Sprintf("no byte of %d sample notebooks changes without an edit", len(samples)), each(samples, unchanged))
-	l.report.check(us, "an edited line changes no other line, and undone, the file is as before", each(samples, editAndUndo))
+	l.report.Check(us, fmt.Sprintf("no byte of %d sample notebooks changes without an edit", len(samples)), each(samples, unchanged))
+	l.report.Check(us, "an edited line changes no other line, and undone, the file is as before", each(samples, editAndUndo))
 	edited := filepath.Join(dir, "edited")
 	if err := writeEdited(edited, samples); err != nil {
 		return err

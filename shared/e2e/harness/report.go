@@ -1,4 +1,4 @@
-package main
+package harness
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 	"text/tabwriter"
 )
 
-// report prints the checks as they end and counts them for the table.
-type report struct {
+// Report prints the checks as they end and counts them for the table.
+type Report struct {
 	mu             sync.Mutex
 	titles         []string
 	passed, failed map[string]int
 }
 
-// check prints the outcome of one check; nil means that it passed.
-func (r *report) check(host, name string, err error) {
+// Check prints the outcome of one check; nil means that it passed.
+func (r *Report) Check(host, name string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.passed == nil {
@@ -35,20 +35,13 @@ func (r *report) check(host, name string, err error) {
 	fmt.Printf("ok    %s: %s\n", host, name)
 }
 
-// must prints why a part ended early, if it did.
-func (r *report) must(err error) {
-	if err != nil {
-		r.check("make hosts", "all parts done", err)
-	}
-}
-
-// finish prints the table. It returns an error if a check failed or none was made.
-func (r *report) finish() error {
+// Finish prints the table. It returns an error if a check failed or none was made.
+func (r *Report) Finish() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Println()
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "host\tpassed\tfailed")
+	fmt.Fprintln(table, "checked\tpassed\tfailed")
 	failed := 0
 	for _, title := range r.titles {
 		failed += r.failed[title]
