@@ -102,7 +102,7 @@ var allowed = map[string][]string{
 	"shared/e2e/attack":              {"relay/client"},
 	"shared/e2e/fakevm":              {"shared/auth", "shared/contract", "shared/line/linetest"},
 	"shared/e2e/bench":               {"executor/jupyter", "relay/client", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
-	"shared/e2e/demo":                {"executor/tunnel/ngroktest", "shared/e2e/browser", "shared/e2e/harness", "shared/stacks"},
+	"shared/e2e/demo":                {"shared/e2e/browser", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/interop":             {"relay/notebook", "shared/auth", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/browser":             {"shared/e2e/harness", "shared/e2e/standin", "shared/stacks"},
 	"shared/e2e/faults":              {"relay/checkpoint", "relay/chunked", "relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/smalldisk", "shared/stacks"},

@@ -4,7 +4,7 @@
 // gave the expected result, otherwise 1.
 //
 // With -page it shows the work in Colab's page instead: a stand-in of the page in a real
-// Chromium, and an executor that is started through it.
+// Chromium.
 package main
 
 import (
@@ -77,7 +77,7 @@ func run(ctx context.Context, out io.Writer, inPage bool) error {
 	}
 	if inPage {
 		parts = []func(context.Context) error{
-			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pageExecutor, d.pagePicture,
+			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pagePicture,
 		}
 	}
 	for _, part := range parts {

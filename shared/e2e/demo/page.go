@@ -21,16 +21,12 @@ const notebookURL = "https://" + browser.Host + "/drive/rides"
 
 func (d *demo) pageUp(ctx context.Context) error {
 	d.title("the page, its VM and an MCP host", "A stand-in of Colab's page in a real Chromium: its address and Origin are Colab's, its cells run in a real kernel. The relay is real.")
-	if err := d.page.open(ctx, d.binaries.Executor); err != nil {
-		return err
-	}
-	tokenFile := filepath.Join(d.dir, "ngrok-token")
-	if err := os.WriteFile(tokenFile, []byte(d.page.token+"\n"), 0o600); err != nil {
+	if err := d.page.open(ctx); err != nil {
 		return err
 	}
 	var err error
 	d.host, err = harness.StartHost(ctx, harness.HostConfig{Binary: d.binaries.Relay, Args: []string{"serve"}, Dir: d.dir, Env: []string{
-		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "RELAY_STRUCTURED=on", "RELAY_HOLD=" + longHold.String(), "NGROK_AUTHTOKEN_FILE=" + tokenFile, "COLAB_RELAY_RELEASE_URL=" + d.page.release.URL + "/v1.0.0",
+		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "RELAY_STRUCTURED=on", "RELAY_HOLD=" + longHold.String(),
 	}})
 	if err != nil {
 		return err
@@ -127,34 +123,6 @@ func (d *demo) addToPage(ctx context.Context, at int, code string) (id string, e
 	return a.String("newCellId"), err
 }
 
-func (d *demo) pageExecutor(ctx context.Context) error {
-	d.title("one call starts the executor", "A temporary cell starts the executor and hands it the encrypted secret; then it is deleted. This computer is now paired with the VM, and all other tools work there.")
-	a, err := d.openPage(ctx, map[string]any{"start_executor": true})
-	if err != nil {
-		return err
-	}
-	if a.String("executor") == "" {
-		return errors.New("no executor was paired")
-	}
-	note := filepath.Join(d.page.vm, "content", "note.txt")
-	a, err = d.quick(ctx, fmt.Sprintf("open(%q, 'w').write('written by the executor')", note))
-	if err != nil {
-		return err
-	}
-	if a.IsError {
-		return errors.New("the executor did not run code")
-	}
-	id, err := d.addToPage(ctx, 4, "print(open('note.txt').read())  # the page and the executor share the VM")
-	if err != nil {
-		return err
-	}
-	a, err = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
-	if err == nil && !strings.Contains(a.Text, "written by the executor") {
-		err = errors.New("the notebook does not see the executor's file")
-	}
-	return err
-}
-
 // pagePicture saves a picture of the page, and checks what a person sees there.
 func (d *demo) pagePicture(ctx context.Context) error {
 	d.title("the page", "What the person sees at the end.")
@@ -163,7 +131,7 @@ func (d *demo) pagePicture(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(text, "1342 of 3498") || strings.Contains(text, "enroll") {
+	if !strings.Contains(text, "1342 of 3498") {
 		return fmt.Errorf("the page shows %q", text)
 	}
 	picture, err := tab.Picture(ctx, 900)
