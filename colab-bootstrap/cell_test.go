@@ -12,9 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/freeport"
-	"colabrelay/shared/tier"
 )
 
 // standIn is the executor of most tests: it prints a line, and writes its environment
@@ -91,39 +88,9 @@ func (v *vm) refused(says ...string) {
 	}
 }
 
-func TestTheCellRefusesInOneLine(t *testing.T) {
-	tier.Long(t)
-	good, _ := serve(t, standIn)
+func TestTheCellRefusesAnotherFile(t *testing.T) {
 	other, _ := serve(t, "#!/bin/sh\necho something else\n")
-	gone, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	missing, unreachable := good, good
-	missing.Version = "v2"
-	unreachable.Releases = "http://" + gone
-	for name, c := range map[string]struct {
-		release Release
-		says    string
-	}{
-		"wrong digest":       {other, "not the file that this cell expects (its SHA-256 differs)"},
-		"unreachable server": {unreachable, "the server can't be reached"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			url := c.release.Releases + "/" + c.release.Version + "/" + asset
-			newVM(t, c.release).refused(url+": ", c.says, "and "+asset+" of "+c.release.Version+" was not uploaded here or to Drive.")
-		})
-	}
-	t.Run("template", func(t *testing.T) {
-		v := newVM(t, good)
-		v.cell = template
-		v.refused("this cell is only the template")
-	})
-	t.Run("runtime", func(t *testing.T) {
-		v := newVM(t, good)
-		v.fill("RUNTIME", `"my lab"`)
-		v.refused("RUNTIME may hold letters, digits, dots, dashes and underscores only: my lab")
-	})
+	newVM(t, other).refused(other.Releases+"/v1/"+asset+": ", "not the file that this cell expects (its SHA-256 differs)", "and "+asset+" of v1 was not uploaded here or to Drive.")
 }
 
 func TestCellRefusesValuesThatPythonCouldReadAsCode(t *testing.T) {
