@@ -86,7 +86,6 @@ func TestAnExecutorThatRunsAndDoesNotAnswerIsLeftAlone(t *testing.T) {
 }
 
 func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	l := newLaptop(t)
 	l.cfg.NgrokToken = "token-of-a-person"

@@ -110,7 +110,6 @@ func TestAnAnswerThatSwitchesProtocolIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAMessageOfAKernelBeyondTheBoundIsNotRead(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	g, b, id := started(t)
 	g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {

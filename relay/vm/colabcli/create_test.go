@@ -53,7 +53,6 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 }
 
 func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
-	tier.Long(t)
 	t.Parallel()
 	b, program := open(t)
 	program.Start("-s", "mine")

@@ -6,11 +6,9 @@ import (
 
 	"colabrelay/relay/vm/colabcli/colabclitest"
 	"colabrelay/shared/stacks"
-	"colabrelay/shared/tier"
 )
 
 func TestGooglesProgramHasEverythingThatIsUsed(t *testing.T) {
-	tier.Long(t)
 	wheel, found := stacks.ColabCLI(t)
 	if !found {
 		return
