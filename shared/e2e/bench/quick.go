@@ -12,7 +12,7 @@ import (
 // onePlusOne is what the quick runs execute.
 const onePlusOne = "1+1"
 
-// quickRuns measures the ways to run 1+1. All but the bridge use the same kernel.
+// quickRuns measures the ways to run 1+1 in the same kernel.
 func quickRuns(ctx context.Context, b *bench) ([]row, error) {
 	p, err := b.pair(ctx)
 	if err != nil {
@@ -22,34 +22,16 @@ func quickRuns(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	ways := []way{bareRun(kernel), post(p.client), toolCall(p.host)}
-	if b.bridge != "" {
-		url, err := b.flask(ctx)
-		if err != nil {
-			return nil, err
-		}
-		h, err := b.bridgeHost(ctx, url)
-		if err != nil {
-			return nil, err
-		}
-		ways = append(ways, toolCall(h))
-	}
-	s, err := timing{n: 1000, warmUps: 100}.inTurn(ctx, ways...)
+	s, err := timing{n: 1000, warmUps: 100}.inTurn(ctx, bareRun(kernel), post(p.client), toolCall(p.host))
 	if err != nil {
 		return nil, err
 	}
 	bare, posts, tools := s[0], s[1], s[2]
-	rows := []row{
+	return []row{
 		latency("the bare kernel: our Jupyter client on the same kernel", bare),
 		ratioAtMost(latency("POST /v1/executions through relay/client", posts).comparedTo("bare kernel", posts, bare), 1.12),
 		ratioAtMost(latency("run_code_quick over stdio", tools).comparedTo("bare kernel", tools, bare), 1.25),
-	}
-	if b.bridge == "" {
-		return rows, nil
-	}
-	bridge := s[3]
-	r := row{what: "run_code_quick against the old-style bridge"}.comparedTo("old-style bridge", tools, bridge)
-	return append(rows, latency("the old-style bridge's tool over stdio", bridge).comparedTo("bare kernel", bridge, bare), ratioAtMost(r, 1)), nil
+	}, nil
 }
 
 func bareRun(kernel *jupyter.Client) way {
