@@ -39,7 +39,8 @@ func TestAFileSwappedInAfterTheCheckIsNotRead(t *testing.T) {
 		"a link to the state dir": func(tr tree, file string) error {
 			return os.Symlink(".colab-relay/log", file)
 		},
-		"a FIFO": func(tr tree, file string) error { return syscall.Mkfifo(file, 0o600) },
+		"another file": func(tr tree, file string) error { return os.WriteFile(file, []byte("other"), 0o600) },
+		"a FIFO":       func(tr tree, file string) error { return syscall.Mkfifo(file, 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(t)

@@ -34,6 +34,7 @@ func TestRestrict(t *testing.T) {
 		"this machine":                           {remote: "127.0.0.1:1", in: true},
 		"through a tunnel, in a range":           {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("203.0.113.1")}, in: true},
 		"through a tunnel, in no range":          {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("198.51.100.1")}},
+		"through a tunnel, from loopback":        {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("127.0.0.1")}},
 		"through a tunnel, not reported":         {remote: "127.0.0.1:1", visitor: &visitor{}},
 		"through cloudflared, in a range":        {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"2001:db8::5"}, in: true},
 		"through cloudflared, not reported":      {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}},
