@@ -24,28 +24,6 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzOpenRecords opens records that a holder of the key made of foreign bytes: the
-// delimiter and the padding of each are the fuzzer's.
-func FuzzOpenRecords(f *testing.F) {
-	f.Add([]byte("\x00text\x02"), []byte{})
-	f.Add([]byte("\x00"), []byte("\x01text\x02\x00\x00"))
-	f.Add([]byte("\x01\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"), []byte("\x02"))
-	f.Fuzz(func(t *testing.T, first, last []byte) {
-		salt := newSalt()
-		sealed := make([]byte, headerSize)
-		putHeader(sealed, salt)
-		r := newRecords(testKey[:], salt[:], recordSize)
-		if len(last) > 0 { // then first fills its record
-			first = append(first, make([]byte, max(0, recordSize-tagSize-len(first)))...)
-		}
-		for _, plain := range [][]byte{first, last} {
-			r.advance()
-			sealed = r.aead.Seal(sealed, r.nonce[:], plain, nil)
-		}
-		agree(t, sealed, sources["whole"])
-	})
-}
-
 // FuzzOpenMessage opens foreign texts, sealed by a holder of the key.
 func FuzzOpenMessage(f *testing.F) {
 	for _, n := range []int{0, 10, 2000} {
