@@ -69,11 +69,15 @@ func read(t *testing.T, j *Journal, id string) contract.Execution {
 func TestTheRelaysOwnExecutionsDisplaceOnlyEachOther(t *testing.T) {
 	j := openIn(t, t.TempDir(), Limits{Kept: 10, StateSize: 600_000})
 	users := finished(t, j, contract.Submit{RequestID: "user", Code: "1"}, strings.Repeat("x", 100_000))
+	running := create(t, j, contract.Submit{RequestID: "running", Code: "1", Unstored: true})
+	must(t, running.Append(stdout(strings.Repeat("x", 100_000))))
 	for n := range 30 {
 		finished(t, j, contract.Submit{RequestID: fmt.Sprint("own-", n), Code: "1", Unstored: true}, strings.Repeat("y", 100_000))
 	}
-	if x := read(t, j, users.ID); len(x.Events) != 1 || len(x.Events[0].Text) != 100_000 {
-		t.Error("the user's output was deleted")
+	for what, r := range map[string]*Record{"the user's": users, "the running one's": running} {
+		if x := read(t, j, r.ID); len(x.Events) != 1 || len(x.Events[0].Text) != 100_000 {
+			t.Errorf("%s output was deleted", what)
+		}
 	}
 	if n := len(j.List(100)); n != 11 {
 		t.Errorf("%d executions are kept, want the user's and 10 of the relay's", n)

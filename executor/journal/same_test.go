@@ -65,3 +65,15 @@ func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
 	check("after its folder was deleted", j)
 	check("after that and a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 1}))
 }
+
+// An execution without a tombstone is kept, though there are too many: it would run again.
+func TestAnExecutionIsKeptUntilItsTombstoneIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	j := openIn(t, dir, Limits{Kept: 1, Tombstones: 1})
+	must(t, os.MkdirAll(filepath.Join(dir, olderFile, "in the way"), 0o700)) // of a second tombstone
+	for n := range 3 {
+		s := contract.Submit{RequestID: fmt.Sprint(n), Code: "1"}
+		id := finished(t, j, s, "").ID
+		defer func() { wantKnown(t, j, "at the end", s, id) }()
+	}
+}
