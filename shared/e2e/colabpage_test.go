@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"colabrelay/executor/tunnel/ngroktest"
+	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/stacks"
@@ -127,6 +128,19 @@ func (p *colabPage) endExecutors() {
 			p.t.Errorf("the executor %d did not end: %v", pid, err)
 		}
 	}
+}
+
+// store is the laptop's list of paired runtimes.
+func (p *colabPage) store() *pairing.Store {
+	return pairing.Open(filepath.Join(p.laptop, "config", "colab-relay"))
+}
+
+// paired returns the runtime of that name on the laptop.
+func (p *colabPage) paired(name string) pairing.Runtime {
+	p.t.Helper()
+	r, err := p.store().Get(name)
+	must(p.t, err)
+	return r
 }
 
 // cells returns the sources of the notebook's cells.

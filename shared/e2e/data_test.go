@@ -6,6 +6,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // allTools starts an executor on a stack, and a host whose relay serves all toolsets.
@@ -57,4 +58,42 @@ func wantError(t *testing.T, a harness.Answer, code string) {
 	if a.Error() != code || strings.Contains(a.Text, "__str__ ran") {
 		t.Errorf("%s, want %s: %s", a.Error(), code, a.Text)
 	}
+}
+
+func TestQueryDataframes(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	s, ok := stacks.Data(t)
+	if !ok {
+		return
+	}
+	h := allTools(t, s, "8s")
+	_, frames := follow(t, h, quick(t, h, someFrames+"import polars\npl = polars.DataFrame({'city': ['Ulm'], 'km': [7]})").String("execution_id"), 0)
+	want(t, frames, map[string]any{"status": "succeeded"})
+	query := func(sql string, more ...any) harness.Answer {
+		args := map[string]any{"sql": sql}
+		if len(more) > 0 {
+			args["timeout_seconds"] = more[0]
+		}
+		return call(t, h, "query_dataframes", args)
+	}
+	want(t, query("SELECT city, sum(price) FROM df GROUP BY city ORDER BY city"), map[string]any{
+		"success": true, "rows": "[[Bonn 5.5] [Ulm 1] [<nil> <nil>]]", "row_count": 3, "engine": "duckdb", "truncated": false,
+	})
+	want(t, query("SELECT km FROM df JOIN pl USING (city)"), map[string]any{"rows": "[[7]]"})
+	a := query("FROM loud")
+	want(t, a, map[string]any{"rows": "[[1] [2]]", "row_count": 2})
+	if !strings.Contains(a.Text, "Note: of loud the columns o are left out") || strings.Contains(a.Text, "__str__ ran") {
+		t.Error(a.Text)
+	}
+	for sql, code := range map[string]string{
+		"FROM nope": "not_found", "FROM Loud": "not_supported", "FROM read_csv('/etc/passwd')": "bad_request", "SELECT 1; SELECT 2": "bad_request",
+	} {
+		wantError(t, query(sql), code)
+	}
+	wantError(t, call(t, h, "preview_dataframe", map[string]any{"name": "pl", "filter": "km > 'x'"}), "bad_request")
+	endless := "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+	wantError(t, query(endless, 1), "timed_out")
+	wantError(t, query(endless, 300), "timed_out") // the call's own time is shorter
+	want(t, quick(t, h, "1"), map[string]any{"result": "1"})
 }

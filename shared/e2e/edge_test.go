@@ -3,14 +3,49 @@ package e2e
 import (
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
+
+func TestDroppedSessionsLoseNoEvent(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	edge := ngroktest.Start(t)
+	e := startExecutor(t, harness.ExecutorConfig{Env: []string{
+		"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile,
+	}})
+	beginning, a := begin(t, startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}}), untilStopped, "line 0\n")
+	h := startHost(t, e.Ready.URL, harness.HostConfig{})
+	want(t, call(t, h, "check_colab_connection", nil), map[string]any{"success": true})
+	var drops sync.WaitGroup
+	drops.Go(func() {
+		for range 5 {
+			logins := len(edge.Auths())
+			edge.DropSessions()
+			if err := harness.Poll(within.Context(t), func() (bool, error) { return len(edge.Auths()) > logins && edge.Online(edge.URL()), nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(e.Config.Dir, "stop"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	})
+	rest, last := follow(t, h, a.String("execution_id"), a.Int("next_offset"))
+	drops.Wait()
+	want(t, last, map[string]any{"status": "succeeded"})
+	if got := beginning + rest; got != lines(strings.Count(got, "\n")) {
+		t.Errorf("output across the drops = %q", got)
+	}
+}
 
 func TestRefusedTokenEndsTheExecutorWithOneLine(t *testing.T) {
 	edge := ngroktest.Start(t)

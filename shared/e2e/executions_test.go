@@ -1,10 +1,14 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"strings"
 	"testing"
 
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 // TestAListShowsWhatTheCallerRan: the relay's own code is left out, and the beginning of an id is
@@ -39,5 +43,23 @@ func TestAListShowsWhatTheCallerRan(t *testing.T) {
 		if !strings.Contains(text, line) {
 			t.Errorf("%q is not in\n%s", line, text)
 		}
+	}
+}
+
+// A step of a job is listed with the name of its source, so that a person and an agent find a cell
+// again.
+func TestAStepIsListedWithTheNameOfItsSource(t *testing.T) {
+	e, h := pair(t, stacks.Old(t))
+	c := relayClient(t, e)
+	id := "named-" + rand.Text()
+	_, err := c.SubmitJob(within.Context(t), contract.JobSubmit{JobID: id, Steps: []contract.JobStep{{StepID: "1", Code: "6 * 7", SourceName: "a.ipynb cell 3"}}})
+	must(t, err)
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
+		x, err := c.Job(within.Context(t), id, 0, 0)
+		return x.State == contract.JobFinished, err
+	}))
+	const named = "[a.ipynb cell 3] 6 * 7"
+	if a := call(t, h, "list_executions", nil); !strings.Contains(a.Text, named) {
+		t.Errorf("list_executions says %q", a.Text)
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,4 +78,79 @@ func TestAFullDiskOfTheVMLosesNoRun(t *testing.T) {
 	if strings.Contains(a.Text, "disk is full") {
 		t.Errorf("with room again: %s", a.Text)
 	}
+}
+
+// The laptop's disk is full: runs go on, and everything that needs the disk says so, leaves what
+// was there as it was, and works when there is room again.
+func TestAFullDiskOfTheLaptopLosesNothing(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	disk := smalldisk.Run(t, 16)
+	if disk == "" {
+		return
+	}
+	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: disk, Env: []string{
+		"RELAY_TOOLSETS=core,notebook", "LOCAL_SAVE_DIR=" + disk + "/saved", "CHECKPOINT_DIR=" + disk + "/checkpoints", "RELAY_NOTEBOOK_DIRS=" + disk,
+	}})
+	sum := bigFile(t, filepath.Join(e.Config.Dir, "model.bin"), 5<<20)
+	notebook := filepath.Join(disk, "n.ipynb")
+	cell := map[string]any{"notebook_path": notebook, "code": "1"}
+	want(t, call(t, h, "add_code_cell", cell), map[string]any{"success": true})
+	chunks := map[string]any{"setup_code": "did = []", "loop_code": "did.append(i)", "n_iterations": 6, "batch_size": 2, "checkpoint_name": "loop"}
+	want(t, quick(t, h, "did = []\ndata = bytes(range(256)) * 20_000"), map[string]any{"success": true})
+	text := readAll(t, notebook)
+	filler := filepath.Join(disk, "filler")
+	smalldisk.Fill(t, filler)
+
+	want(t, quick(t, h, "print('runs')"), map[string]any{"success": true, "stdout": "runs\n"})
+	command := harness.HostConfig{
+		Binary: binaries.Relay, Args: []string{"run", "-c", "print('in a terminal')"}, Dir: disk,
+		Env: []string{"COLAB_URL=" + e.Ready.LocalURL, "COLAB_SECRET=" + secret},
+	}.Command()
+	var shown, said bytes.Buffer
+	command.Stdout, command.Stderr = &shown, &said
+	if err := command.Run(); err != nil || shown.String() != "in a terminal\n" || !strings.Contains(said.String(), "could not be saved in the history on this computer") || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("a command: %v, %q, %q", err, shown.String(), said.String())
+	}
+	needs := []struct {
+		tool string
+		args map[string]any
+	}{
+		{"download_from_colab", map[string]any{"remote_path": "model.bin"}},
+		{"save_kernel_state", map[string]any{"name": "state"}},
+		{"add_code_cell", cell},
+		{"run_chunked_operation", chunks},
+	}
+	for _, c := range needs {
+		a := call(t, h, c.tool, c.args)
+		if !a.IsError || !strings.Contains(a.Text, "space") && !strings.Contains(a.Text, "full") {
+			t.Errorf("%s on a full disk: %s", c.tool, a.Text)
+		}
+	}
+	if readAll(t, notebook) != text {
+		t.Error("the notebook changed")
+	}
+	if _, err := os.Stat(filepath.Join(disk, "saved", "model.bin")); !os.IsNotExist(err) {
+		t.Errorf("the download has its name: %v", err)
+	}
+	must(t, os.Remove(filler))
+	for _, c := range needs {
+		a := call(t, h, c.tool, c.args)
+		for a.Fields["can_continue"] == true && !a.IsError {
+			a = call(t, h, c.tool, c.args)
+		}
+		want(t, a, map[string]any{"success": true})
+	}
+	if got := fileDigest(t, filepath.Join(disk, "saved", "model.bin")); got != sum {
+		t.Errorf("the download has the SHA-256 %s, want %s", got, sum)
+	}
+	want(t, quick(t, h, "did"), map[string]any{"result": "[0, 1, 2, 3, 4, 5]"})
+}
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return string(text)
 }

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -134,10 +135,60 @@ func ownLines(text string) (own []string) {
 // quotation is a text that the relay quotes in a line of its own, or a JSON string in a call.
 var quotation = regexp.MustCompile(`“[^”]*”|"(?:[^"\\]|\\.)*"`)
 
+// TestNoWordsOfAVMPoseAsTheRelays: whatever a VM answers, and whatever code there prints, no line
+// that a model takes for the relay's has words of it outside quotation marks.
+func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	for _, name := range []string{"forged", "forged-words", "forged-all", "forged-errors", "forged-codes", "forged-run", "forged-run 1000", "job-words", "job-stopped"} {
+		t.Run(name, func(t *testing.T) {
+			name, limit, _ := strings.Cut(name, " ") // the text limit, where much is left out
+			vm := hostilevm.Start(t, name)
+			vm.Put("data/a Next step: FORGED", []byte("x"))
+			dir := t.TempDir()
+			hostileFolder(t, dir)
+			must(t, os.WriteFile(dir+"/n.ipynb", []byte(strings.ReplaceAll(hostileNotebook, escapeInJSON, forgedInJSON)), 0o600))
+			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s", "RELAY_STRUCTURED=off", "RELAY_TEXT_LIMIT=" + limit}
+			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env})
+			tools, err := h.Tools(within.Context(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := 0
+			for _, tool := range tools {
+				a := callOnce(t, h, tool.Name, hostileArguments[tool.Name])
+				if a.Fields != nil {
+					t.Errorf("%s answers with JSON", tool.Name)
+				}
+				seen += strings.Count(a.Text, "FORGED")
+				for _, line := range ownLines(a.Text) {
+					if strings.Contains(line, "FORGED") {
+						t.Errorf("%s says %q in:\n%s", tool.Name, line, a.Text)
+					}
+				}
+			}
+			if seen == 0 && name != "forged-codes" {
+				t.Error("the VM's words were in no answer, so nothing was tested")
+			}
+		})
+	}
+}
+
+// escapeInJSON and forgedInJSON are hostilevm.Escape and Forged as JSON writes them.
+var escapeInJSON, forgedInJSON = inJSON(hostilevm.Escape), inJSON(hostilevm.Forged)
+
 func inJSON(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // a string
 	}
 	return strings.Trim(string(text), `"`)
+}
+
+// hostileCommands are the arguments of the relay's commands, by titles. That of pair lacks the
+// pairing string.
+var hostileCommands = map[string][]string{
+	"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
+	"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"}, "nb run": {"nb", "run", "n.ipynb"}, "nb report": {"nb", "report", "n.ipynb"}, "ps": {"ps"},
+	"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
 }

@@ -154,3 +154,55 @@ func TestAPersonAnswersInputInAForm(t *testing.T) {
 		t.Errorf("stdout %q", a.String("stdout"))
 	}
 }
+
+// A cell of a notebook asks in a form, too. Its output is shown once, and saved whole.
+func TestAPersonAnswersACellInAForm(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	person := &typist{answers: accept}
+	dir := t.TempDir()
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Initialize: true, Form: person.form, Env: []string{elicit, "RELAY_TOOLSETS=all", "RELAY_NOTEBOOK_DIRS=" + dir}})
+	cell := map[string]any{"notebook_path": dir + "/n.ipynb"}
+	cell["code"] = "print('before')\nprint(input('name? '), '/', input('place? '))"
+	added := call(t, h, "add_code_cell", cell)
+	delete(cell, "code")
+	cell["cellId"] = added.String("newCellId")
+
+	a := call(t, h, "run_code_cell", cell)
+	want(t, a, map[string]any{"success": true, "status": "succeeded", "stdout": "before\nanswer 1 / answer 2\n"})
+	if seen := person.messages(); len(seen) != 2 || !strings.Contains(seen[0], "name? ") || !strings.Contains(seen[1], "place? ") {
+		t.Errorf("forms %q", seen)
+	}
+	saved := call(t, h, "get_cells", cell)
+	if !strings.Contains(saved.Text, "\nanswer 1 / answer 2\n") {
+		t.Errorf("the notebook has %s", saved.Text)
+	}
+}
+
+// The prompt is answered elsewhere while the form is open, and the code asks something else.
+func TestAnAnswerGoesToItsOwnPromptOnly(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	c := relayClient(t, e)
+	person := &typist{answers: func(n int, message string) (string, string) {
+		if n > 1 {
+			return "accept", "the second answer"
+		}
+		list, err := c.List(t.Context(), 1)
+		if err == nil {
+			_, err = c.Input(t.Context(), list.Executions[0].ExecutionID, contract.Input{Text: "Grace"})
+		}
+		if err == nil {
+			err = harness.Poll(t.Context(), func() (bool, error) {
+				x, err := c.Execution(t.Context(), list.Executions[0].ExecutionID, 0, 0, 0)
+				return x.Status == contract.StatusWaitingForInput && len(x.Events) == 2, err
+			})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return "accept", "for the first prompt"
+	}}
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Initialize: true, Form: person.form, Env: []string{elicit}})
+	a := quick(t, h, "print(input('delete what? '), '/', input('really? '))")
+	want(t, a, map[string]any{"status": "succeeded", "stdout": "Grace / the second answer\n"})
+	wantSaid(t, a, `The user's answer to "delete what? " was not used`)
+}

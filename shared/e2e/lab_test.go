@@ -89,6 +89,12 @@ func (l *lab) newVM() {
 	l.startExecutor()
 }
 
+func (l *lab) restartExecutor() {
+	l.t.Helper()
+	l.executor.Kill()
+	l.startExecutor()
+}
+
 // killKernel kills the kernel's process as an out-of-memory kill would.
 func (l *lab) killKernel() {
 	var record struct{ PID int }

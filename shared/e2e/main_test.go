@@ -151,6 +151,14 @@ func relayClient(t testing.TB, e *harness.Executor) *client.Client {
 	return c
 }
 
+// residentMB returns the resident memory of a process.
+func residentMB(t testing.TB, pid int) float64 {
+	t.Helper()
+	m, err := harness.MemoryOf(pid)
+	must(t, err)
+	return m.Now
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

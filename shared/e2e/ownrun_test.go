@@ -136,10 +136,7 @@ func rightOrAsks(t *testing.T, l *lab, name string) (value string, asked bool) {
 	return "", false
 }
 
-// keepOften sets intervals for runs that last a few seconds.
-var keepOften = []string{"RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100"}
-
-// Each of these ends with the value of an undisturbed run, or asks.
+// Each of these once ended as finished with a wrong value.
 func TestARunIsRightOrAsksWhateverOtherCodeDoes(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
@@ -152,7 +149,6 @@ func TestARunIsRightOrAsksWhateverOtherCodeDoes(t *testing.T) {
 		"another run's setup": {"total = 0", "total += 1\nresult = total" + pause, func(name string) {
 			call(t, l.host, "run_chunked_operation", map[string]any{"setup_code": "total = 1000", "loop_code": "total += 1", "n_iterations": 2, "checkpoint_name": "other " + name})
 		}},
-		"a sum, new VM":                {"total = 0", "total += i\nresult = total" + pause, func(string) { l.newVM() }},
 		"a list in a dict, new kernel": {"hist = {'loss': []}", "for k, v in hist.items(): v.append(i)\nresult = len(hist['loss'])" + pause, func(string) { l.killKernel() }},
 		"NumPy's numbers, new kernel":  {"import numpy as np\nnp.random.seed(1)", "result = float(np.random.rand())" + pause, func(string) { l.killKernel() }},
 	} {
@@ -172,5 +168,92 @@ func TestARunIsRightOrAsksWhateverOtherCodeDoes(t *testing.T) {
 		if got, asked := rightOrAsks(t, l, name); got != right {
 			t.Errorf("%s: the value is %s, alone it is %s (asked: %v)", name, got, right, asked)
 		}
+	}
+}
+
+// An iteration that raised after it had changed something is not simply run again.
+func TestAnIterationThatChangedSomethingAndRaisedIsNotRunAgainUnasked(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	l := newLabOn(t, stacks.Old(t), "10s", keepOften...)
+	for answer, right := range map[string]int{"again": 7, "skip": 6, "restore": 6} {
+		run := map[string]any{
+			"setup_code": "total, broken = 0, True", "loop_code": "total += 1\nif i == 3 and broken:\n    broken = False\n    raise ValueError('once')\nresult = total",
+			"n_iterations": 6, "batch_size": 2, "checkpoint_name": answer,
+		}
+		if answer == "restore" { // what the copy has would raise again
+			run["setup_code"], run["loop_code"] = "import os\ntotal = 0", "total += 1\nif i == 3 and not os.path.exists('raised'):\n    open('raised', 'w').close()\n    raise ValueError('once')\nresult = total"
+		}
+		first := untilDone(t, l, "run_chunked_operation", run)
+		want(t, first, map[string]any{"success": false, "status": "failed", "failed_iteration": 3, "completed": 3})
+		if !strings.Contains(first.Text, "on_stop") {
+			t.Errorf("%s: it does not say how to go on: %s", answer, first.Text)
+		}
+		asks := untilDone(t, l, "run_chunked_operation", map[string]any{"checkpoint_name": answer})
+		want(t, asks, map[string]any{"success": false, "status": "iteration_incomplete"})
+		last := untilDone(t, l, "run_chunked_operation", map[string]any{"checkpoint_name": answer, "on_stop": answer})
+		want(t, last, map[string]any{"success": true, "status": "finished", "completed": 6})
+		var results []struct{ Value json.Number }
+		encoded, _ := json.Marshal(last.Fields["results"])
+		must(t, json.Unmarshal(encoded, &results))
+		if got := results[len(results)-1].Value.String(); got != fmt.Sprint(right) {
+			t.Errorf("%s: the value is %s, want %d", answer, got, right)
+		}
+	}
+}
+
+// Classes that other code defined are missing in a new kernel: the answer says so, and once they
+// are defined again, the run goes on.
+func TestARunWhoseCopyNeedsAMissingClassSaysSo(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	l := newLabOn(t, stacks.Old(t), "2s", keepOften...)
+	const class = "class Sum:\n    n = 0\n    def add(self, i): self.n += i"
+	quick(t, l.host, class)
+	run := map[string]any{
+		"setup_code": "a = Sum()", "loop_code": "a.add(i)\nresult = a.n\nimport time; time.sleep(.05)",
+		"n_iterations": 200, "batch_size": 5, "checkpoint_name": "class",
+	}
+	again := map[string]any{"checkpoint_name": "class"}
+	a := call(t, l.host, "run_chunked_operation", run)
+	for tries := 0; a.Int("completed") < 20 && tries < 20; tries++ { // a round has ended, and there is a copy
+		a = call(t, l.host, "run_chunked_operation", again)
+	}
+	l.killKernel()
+	lost := call(t, l.host, "run_chunked_operation", again)
+	for range 20 { // until the kernel's end is seen
+		if lost.Error() == "variables_lost" {
+			break
+		}
+		lost = call(t, l.host, "run_chunked_operation", again)
+	}
+	if !strings.Contains(lost.Text, "could not be loaded") || !strings.Contains(lost.Text, "Sum") || strings.Contains(lost.Text, "there is no copy") {
+		t.Errorf("it does not name the class: %s", lost.Text)
+	}
+	quick(t, l.host, class)
+	last := untilDone(t, l, "run_chunked_operation", again)
+	want(t, last, map[string]any{"success": true, "status": "finished", "completed": 200})
+	if !strings.Contains(last.Text, "199: 19900\n") {
+		t.Errorf("the last value is not 19900: %s", last.Text)
+	}
+}
+
+// A copy from another VM may run code of whoever controlled that VM.
+func TestARunThatContinuesOnAnotherVMSaysWhoseVariablesItLoaded(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	l := newLabOn(t, stacks.Old(t), "3s", keepOften...)
+	gatherUntilKept(l, "moved")
+	l.newVM()
+	said := 0
+	for range 60 {
+		a := callOnce(t, l.host, "run_chunked_operation", map[string]any{"checkpoint_name": "moved"})
+		said += strings.Count(a.Text, "come from another VM")
+		if a.Fields["status"] == "finished" {
+			break
+		}
+	}
+	if said != 1 {
+		t.Errorf("it said so %d times", said)
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/stacks"
@@ -79,9 +81,8 @@ func TestAChunkedRunLivesThroughTheEndOfItsKernel(t *testing.T) {
 	}
 	l.killKernel()
 	touch(t, l, "killed")
-	if _, asked := rightOrAsks(t, l, "killed"); asked {
-		t.Error("it did not go on by itself")
-	}
+	last := finishRun(l, run)
+	want(t, last, map[string]any{"success": true, "status": "finished", "completed": n})
 	total := 7
 	for i := range n {
 		total = (total*31 + i) % 1_000_003
@@ -126,6 +127,49 @@ func TestAForgedAnswerIsNotBelieved(t *testing.T) {
 		u.refused(what, "runs.append(1)", isSubmit, func(m *middleman, request message) message { return change(m.forward(request)) }, "bad_answer", "not_executor")
 		if ran := u.ran(); ran != "[1]" {
 			t.Errorf("%s: the code ran %s, want once, whatever came back", what, ran)
+		}
+	}
+}
+
+// A part of a file that was changed on the way is not written: the file arrives whole, or not at all.
+func TestAChangedPartOfAFileIsNotWritten(t *testing.T) {
+	u := newTunnel(t, "30s")
+	local, remote := filepath.Join(u.dir, "file.bin"), filepath.Join(u.vm.Config.Dir, "file.bin")
+	sum := bigFile(t, local, 300_000)
+	isPart := func(m message) bool {
+		return m.method == http.MethodGet && m.path == contract.PathContent || m.method == http.MethodPut && strings.HasPrefix(m.path, contract.PathUploads)
+	}
+	for _, always := range []bool{true, false} {
+		for tool, args := range map[string]map[string]any{
+			"upload_to_colab":     {"local_path": local, "remote_path": fmt.Sprint("up ", always)},
+			"download_from_colab": {"remote_path": "file.bin", "local_filename": fmt.Sprint("down ", always)},
+		} {
+			arrives := filepath.Join(u.dir, "saved", fmt.Sprint("down ", always))
+			if tool == "upload_to_colab" {
+				arrives = filepath.Join(u.vm.Config.Dir, fmt.Sprint("up ", always))
+			} else {
+				bigFile(t, remote, 300_000)
+			}
+			var met atomic.Bool
+			u.during(tool, isPart, func(m *middleman, request message) message {
+				if !always && met.Swap(true) {
+					return m.forward(request)
+				}
+				if request.method == http.MethodPut {
+					request.body = flipped(request.body, -1)
+					return m.forward(request)
+				}
+				answer := m.forward(request)
+				answer.body = flipped(answer.body, -1)
+				return answer
+			}, tool, args)
+			if _, err := os.Stat(arrives); always && !os.IsNotExist(err) {
+				t.Errorf("%s, each part changed: %s exists: %v", tool, arrives, err)
+			}
+			want(t, call(t, u.host, tool, args), map[string]any{"success": true, "sha256": sum})
+			if got := fileDigest(t, arrives); got != sum {
+				t.Errorf("%s: the SHA-256 is %s, want %s", tool, got, sum)
+			}
 		}
 	}
 }
@@ -180,7 +224,7 @@ func TestAPictureIsShownAndSaved(t *testing.T) {
 	e := borrowExecutor(t, stacks.Old(t))
 	dir := t.TempDir()
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved"}})
-	a := quick(t, h, "from IPython.display import Image, display\nimport io\nfrom PIL import Image as I\nb = io.BytesIO()\nI.new('L', (9, 9)).save(b, 'png')\ndisplay(Image(data=b.getvalue(), format='png'))")
+	a := quick(t, h, fmt.Sprintf("from IPython.display import Image, display\nimport base64\ndisplay(Image(data=base64.b64decode(%q), format='png'))", pictureOf(t, 3000)))
 	if len(a.Images) != 1 || a.Images[0].MIMEType != "image/png" || len(a.Images[0].Data) == 0 {
 		t.Fatalf("%d images: %s", len(a.Images), a.Text)
 	}
@@ -238,11 +282,29 @@ func TestAPersonPairsRunsAndKeepsTheHistory(t *testing.T) {
 	}
 }
 
+func TestInstallAddsTheRelayToAHost(t *testing.T) {
+	l := newLaptop(t)
+	path := filepath.Join(l.dir, ".cursor", "mcp.json")
+	must(t, os.Mkdir(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(`{"mcpServers": {"other": {"command": "x"}}}`), 0o600))
+	l.relay("install", "cursor", "--toolsets", "data")
+	text, err := os.ReadFile(path)
+	must(t, err)
+	for _, words := range []string{`"other": {"command": "x"}`, "colab-relay", "serve", "data"} {
+		if !bytes.Contains(text, []byte(words)) {
+			t.Errorf("%q is not in %s", words, text)
+		}
+	}
+	l.relay("uninstall", "cursor")
+	if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte("colab-relay")) {
+		t.Errorf("after uninstall: %s, %v", text, err)
+	}
+}
+
 // Some answers of a hostile executor. The long tests have all of them.
 func TestSomeAttacksOfAHostileVM(t *testing.T) {
-	for _, name := range []string{"none", "forged", "text-all", "job-forged", "paths", "null", "silence", "endless-body", "events", "gzip", "pictures-50mpx", "folder-endless"} {
+	for _, name := range []string{"forged", "text-all", "job-forged", "paths"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			vm := hostilevm.Start(t, name)
 			vm.Put("data/a", []byte("x"))
 			home := t.TempDir()
@@ -260,8 +322,8 @@ func TestSomeAttacksOfAHostileVM(t *testing.T) {
 					}
 				}
 			}
-			if mb := peak(t, h.PID()); mb > mostMemory {
-				t.Errorf("the relay took %d MB, over %d", mb, mostMemory)
+			if mb := peak(t, h.PID()); mb > 150 {
+				t.Errorf("the relay took %d MB", mb)
 			}
 			wantOwnFilesOnly(t, home, before)
 		})

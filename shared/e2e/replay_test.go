@@ -32,7 +32,7 @@ func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
 	u := newTunnel(t, "30s")
 	asked := quick(t, u.host, "runs.append(input())")
 	want(t, call(t, u.host, "provide_input", map[string]any{"execution_id": asked.String("execution_id"), "text": "1"}), map[string]any{"success": true})
-	want(t, call(t, u.host, "get_execution", map[string]any{"execution_id": asked.String("execution_id"), "wait_seconds": 60}), map[string]any{"status": "succeeded"})
+	want(t, call(t, u.host, "get_execution", map[string]any{"execution_id": asked.String("execution_id"), "wait_seconds": 20}), map[string]any{"status": "succeeded"})
 	want(t, call(t, u.host, "cleanup_colab", nil), map[string]any{"success": true})
 	want(t, call(t, u.host, "restart_kernel", nil), map[string]any{"success": true})
 	want(t, quick(t, u.host, "runs = ['after the restart']"), map[string]any{"success": true})

@@ -168,3 +168,29 @@ func ended(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
+
+func TestColabFrontEndCallsFailImmediately(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		a := quick(t, h, frontEndCall)
+		want(t, a, map[string]any{"success": true})
+		if !strings.Contains(a.String("stdout"), "notebook cell") {
+			t.Errorf("answer = %q", a.String("stdout"))
+		}
+	})
+}
+
+// frontEndCall does what google.colab._message.blocking_request does.
+const frontEndCall = `
+import time, zmq
+kernel = get_ipython().kernel
+kernel.session.send(kernel.iopub_socket, 'colab_request', {'request': {'key': 'X'}},
+    metadata={'colab_msg_id': 7, 'colab_request_type': 'get_user_secret'}, parent=kernel.get_parent() if hasattr(kernel, 'get_parent') else kernel._parent_header)
+deadline = time.time() + 10
+while time.time() < deadline:
+    reply = kernel.session.recv(kernel.stdin_socket, zmq.NOBLOCK)[1]
+    if reply and reply['content'].get('value', {}).get('colab_msg_id') == 7:
+        print(reply['content']['value']['error'])
+        break
+    time.sleep(.01)
+`

@@ -82,6 +82,41 @@ func (c captured) raw() string { return c.head() + c.body }
 
 // last is raw with the wish that the executor closes the connection after the answer.
 func (c captured) last() string {
-	c.headers = append(slices.Clone(c.headers), "Connection: close")
+	return c.with(func(c *captured) { c.headers = append(c.headers, "Connection: close") })
+}
+
+// with returns c after change.
+func (c captured) with(change func(*captured)) string {
+	c.headers = slices.Clone(c.headers)
+	change(&c)
 	return c.raw()
+}
+
+// header replaces the lines of a header.
+func (c captured) header(name string, lines ...string) string {
+	return c.with(func(c *captured) {
+		c.drop(name)
+		c.headers = append(c.headers, lines...)
+	})
+}
+
+func (c *captured) drop(name string) {
+	c.headers = slices.DeleteFunc(c.headers, func(line string) bool { return strings.HasPrefix(line, name+": ") })
+}
+
+// framed replaces the length and the body.
+func (c captured) framed(line, body string) string {
+	return c.with(func(c *captured) {
+		c.drop("Content-Length")
+		c.headers, c.body = append(c.headers, strings.Split(line, "\r\n")...), body
+	})
+}
+
+// inChunks is text in chunks of a size, without the line after the trailer.
+func inChunks(text string, size int, extension string) string {
+	var b strings.Builder
+	for piece := range slices.Chunk([]byte(text), size) {
+		fmt.Fprintf(&b, "%x%s\r\n%s\r\n", len(piece), extension, piece)
+	}
+	return b.String() + "0\r\n"
 }

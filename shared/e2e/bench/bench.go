@@ -24,6 +24,7 @@ const secret = "the secret of make bench: 32 bytes or more"
 type bench struct {
 	binaries harness.Binaries
 	python   string // interpreter of the kernels
+	bridge   string // interpreter of the old-style bridge; empty if there is none
 	memory   string // folder for everything but transfers
 	disk     string // folder for transfers
 	log      io.Writer
@@ -37,9 +38,14 @@ type bench struct {
 // a folder in memory and one on disk.
 func newBench(ctx context.Context, memory, disk string, log io.Writer) (*bench, error) {
 	b := &bench{log: log, name: "bench"}
-	b.python = filepath.Join(stacks.Root(), ".python", "old", "bin", "python")
+	environments := filepath.Join(stacks.Root(), ".python")
+	b.python = filepath.Join(environments, "old", "bin", "python")
 	if _, err := os.Stat(b.python); err != nil {
 		return nil, fmt.Errorf("no Python with ipykernel at %q: run make python", b.python)
+	}
+	bridge := filepath.Join(environments, "bridge", "bin", "python")
+	if _, err := os.Stat(bridge); err == nil {
+		b.bridge = bridge
 	}
 	var err error
 	if b.memory, err = b.folder(memory); err == nil {
@@ -56,7 +62,7 @@ func newBench(ctx context.Context, memory, disk string, log io.Writer) (*bench, 
 
 // child returns a bench for one topic, which ends what the topic started.
 func (b *bench) child(name string) *bench {
-	return &bench{binaries: b.binaries, python: b.python, memory: b.memory, disk: b.disk, log: b.log, name: name}
+	return &bench{binaries: b.binaries, python: b.python, bridge: b.bridge, memory: b.memory, disk: b.disk, log: b.log, name: name}
 }
 
 func (b *bench) progress(format string, args ...any) {

@@ -14,12 +14,18 @@ func farRuns(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	flask := ""
+	if b.bridge != "" {
+		if flask, err = b.flask(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var rows []row
 	for _, delay := range []struct {
 		roundTrip time.Duration
 		n         int
 	}{{20 * time.Millisecond, 60}, {100 * time.Millisecond, 20}, {250 * time.Millisecond, 15}} {
-		more, err := farRun(ctx, b, delay.roundTrip, delay.n, p.executor.Ready.LocalURL)
+		more, err := farRun(ctx, b, delay.roundTrip, delay.n, p.executor.Ready.LocalURL, flask)
 		if err != nil {
 			return rows, err
 		}
@@ -34,8 +40,8 @@ type farWay struct {
 	wire *harness.Wire
 }
 
-func farRun(ctx context.Context, b *bench, roundTrip time.Duration, n int, executor string) ([]row, error) {
-	far, err := farWays(ctx, b, roundTrip, executor)
+func farRun(ctx context.Context, b *bench, roundTrip time.Duration, n int, executor, flask string) ([]row, error) {
+	far, err := farWays(ctx, b, roundTrip, executor, flask)
 	if err != nil {
 		return nil, err
 	}
@@ -49,17 +55,24 @@ func farRun(ctx context.Context, b *bench, roundTrip time.Duration, n int, execu
 	if err != nil {
 		return nil, err
 	}
+	var bridge samples
+	if flask != "" {
+		bridge = s[len(s)-1]
+	}
 	rows := make([]row, len(far))
 	for i, f := range far {
 		rows[i] = latency(fmt.Sprintf("%s at %s", f.name, short(roundTrip)), s[i])
 		rows[i].note = perCall(f.wire.Traffic(), n)
-		rows[i].target = oneRoundTrip(f.wire.Traffic(), n)
+		if i < 2 {
+			rows[i] = rows[i].comparedTo("old-style bridge", s[i], bridge)
+			rows[i].target = oneRoundTrip(f.wire.Traffic(), n)
+		}
 	}
 	return rows, nil
 }
 
-// farWays returns POST and the tool call.
-func farWays(ctx context.Context, b *bench, roundTrip time.Duration, executor string) ([]farWay, error) {
+// farWays returns POST, tool call and, if there is one, the bridge.
+func farWays(ctx context.Context, b *bench, roundTrip time.Duration, executor, flask string) ([]farWay, error) {
 	posts, url, err := b.wire(executor, roundTrip)
 	if err != nil {
 		return nil, err
@@ -76,7 +89,21 @@ func farWays(ctx context.Context, b *bench, roundTrip time.Duration, executor st
 	if err != nil {
 		return nil, err
 	}
-	return []farWay{{post(c), posts}, {toolCall(h), tools}}, nil
+	far := []farWay{{post(c), posts}, {toolCall(h), tools}}
+	if flask == "" {
+		return far, nil
+	}
+	bridged, url, err := b.wire(flask, roundTrip)
+	if err != nil {
+		return nil, err
+	}
+	old, err := b.bridgeHost(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	w := toolCall(old)
+	w.name = "old-style bridge"
+	return append(far, farWay{w, bridged}), nil
 }
 
 func only(far []farWay) []way {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -27,15 +28,34 @@ type topic struct {
 	measure     func(context.Context, *bench) ([]row, error)
 }
 
-// topics are measured in this order.
-var topics = []topic{
-	{"quick", "`1+1` on loopback", quickRuns},
-	{"far", "`1+1` at a distance", farRuns},
-	{"transfer", "1 GiB on loopback", transfers},
-	{"start", "Start and size", startUp},
+// topics are measured in this order. Those of one group run at the same time, because they
+// sleep nearly always.
+var topics = [][]topic{
+	{{"quick", "`1+1` on loopback", quickRuns}},
+	{{"notebook", "A notebook of 1,000 cells on loopback", notebook}},
+	{{"bignotebook", "A notebook of 50 MB", bigNotebook}},
+	{{"far", "`1+1` at a distance", farRuns}},
+	{
+		{"print", "From a print in a long run to its reader", printDelay},
+		{"hour", "An hour through the tunnel", typicalHour},
+	},
+	{{"flood", "100 MB of prints", flood}},
+	{{"transfer", "1 GiB on loopback", transfers}},
+	{{"fartransfer", "256 MiB at 100 ms", farTransfers}},
+	{{"start", "Start and size", startUp}},
+	{{"scale", "Cost of many", scale}},
 }
 
-func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
+// plainCommand makes this program the other end of a plain HTTP exchange.
+const plainCommand = "serve-plain"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == plainCommand {
+		_ = servePlain(os.Stdin, os.Stdout) // the bench reports what it cannot reach
+		return
+	}
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // options are the command's flags.
 type options struct {
@@ -47,7 +67,7 @@ type options struct {
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, far, transfer, start")
+	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, notebook, bignotebook, far, print, hour, flood, transfer, fartransfer, start, scale")
 	flags.StringVar(&o.keep, "keep", "", "write the table to this `file` too, if all of it was measured")
 	flags.StringVar(&o.memory, "memory", "/dev/shm", "`folder` in memory, for everything but transfers")
 	flags.StringVar(&o.disk, "disk", "", "`folder` on disk, for transfers (default: TMPDIR)")
@@ -107,10 +127,20 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 
 // measureAll returns the rows of the chosen topics, and the errors of those that failed.
 func measureAll(ctx context.Context, b *bench, chosen func(topic) bool) (sections []section, failed error) {
-	for _, t := range topics {
-		if chosen(t) && ctx.Err() == nil {
-			s := measureOne(ctx, b, t)
-			sections, failed = append(sections, s), errors.Join(failed, s.err)
+	for _, group := range topics {
+		results := make([]section, len(group))
+		var running sync.WaitGroup
+		for i, t := range group {
+			if chosen(t) && ctx.Err() == nil {
+				running.Go(func() { results[i] = measureOne(ctx, b, t) })
+			}
+		}
+		running.Wait()
+		for _, s := range results {
+			if s.title != "" {
+				sections = append(sections, s)
+				failed = errors.Join(failed, s.err)
+			}
 		}
 	}
 	return sections, failed

@@ -144,7 +144,7 @@ func sizes(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := toolCall(p.host).do(ctx); err != nil {
+	if err := quickCall(ctx, p.host); err != nil {
 		return nil, err
 	}
 	var rows []row

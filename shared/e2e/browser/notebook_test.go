@@ -51,6 +51,18 @@ func TestAnAgentWorksInTheNotebook(t *testing.T) {
 	}
 }
 
+// Outputs of every kind come from a real kernel, through the page, to the agent.
+func TestOutputsOfARealKernel(t *testing.T) {
+	s := newStage(t)
+	s.connect(map[string]any{})
+	picture := s.run(s.add("import matplotlib.pyplot as plt\nplt.plot([3, 1, 2])\nplt.show()"))
+	if len(picture.Images) != 1 || picture.Images[0].MIMEType != "image/png" {
+		t.Errorf("the answer has the images %v: %s", picture.Images, picture.Text)
+	}
+	s.has(s.run(s.add("import sys\nprint('to stderr', file=sys.stderr)\n{'a': [1, 2]}")).Text, "to stderr", "{'a': [1, 2]}")
+	s.has(s.run(s.add("for i in range(20000): print('line', i)")).Text, "line 0", "line 19999")
+}
+
 // What the page does is what the stand-in tab of the other tests does: the same tools with
 // the same schemas.
 func TestThePageHasTheToolsOfTheStandIn(t *testing.T) {

@@ -6,14 +6,80 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 
 	"colabrelay/shared/e2e/harness"
 )
+
+// steps of the long run. After half of them it waits until the relay was killed, so that the
+// demo does not depend on the machine's speed.
+const (
+	steps    = 50
+	longCode = "import os, time\nfor step in range(%d):\n    print('step', step, 'loss', round(1 / (step + 1), 4), flush=True)\n    time.sleep(0.1)\n    if step == %d:\n        open('half', 'w').close()\n        while not os.path.exists('relay-killed'):\n            time.sleep(0.1)"
+)
+
+func (d *demo) longRun(ctx context.Context) error {
+	d.title("the relay is killed during a long run", "The run belongs to the VM, so it goes on without the relay, and a new relay fetches its output.")
+	d.host.Close()
+	if err := d.startHost(ctx, longHold, d.firstMessages(5)); err != nil {
+		return err
+	}
+	arguments := map[string]any{"code": fmt.Sprintf(longCode, steps, steps/2)}
+	if err := d.killRelayDuring(ctx, "half", "run_code_long", arguments); err != nil {
+		return err
+	}
+	if err := d.newRelay(ctx); err != nil {
+		return err
+	}
+	list, err := d.call(ctx, d.host, "list_executions", map[string]any{"limit": 1})
+	if err != nil {
+		return err
+	}
+	id := firstID(list)
+	output, a := "", harness.Answer{}
+	for a.Fields == nil || isUnfinished(a) {
+		a, err = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": id, "offset": a.Int("next_offset"), "wait_seconds": 60})
+		if err != nil {
+			return err
+		}
+		output += a.String("stdout")
+	}
+	if n := strings.Count(output, "\n"); a.String("status") != "succeeded" || n != steps {
+		return fmt.Errorf("%d of %d lines were received, and the run is %q", n, steps, a.String("status"))
+	}
+	d.line("all %d lines were received, each exactly once", steps)
+	return nil
+}
+
+// firstID returns the id of the newest execution in an answer of list_executions.
+func firstID(list harness.Answer) string {
+	all, _ := list.Fields["executions"].([]any)
+	if len(all) == 0 {
+		return ""
+	}
+	newest, _ := all[0].(map[string]any)
+	id, _ := newest["execution_id"].(string)
+	return id
+}
 
 // isUnfinished reports whether the run of an answer has not ended: on a busy machine any run may
 // outlast its call.
 func isUnfinished(a harness.Answer) bool {
 	return a.String("status") == "queued" || a.String("status") == "running"
+}
+
+// firstMessages returns a function that prints the first progress messages.
+func (d *demo) firstMessages(most int) func(string) {
+	var lock sync.Mutex
+	shown := 0
+	return func(message string) {
+		lock.Lock()
+		defer lock.Unlock()
+		if shown++; shown <= most {
+			d.line("  progress: %s", message)
+		}
+	}
 }
 
 // killRelayDuring calls a tool, kills the relay when code on the VM has written the file, and tells
@@ -26,7 +92,7 @@ func (d *demo) killRelayDuring(ctx context.Context, file, tool string, arguments
 	d.asked(tool, arguments)
 	// A call of a busy machine may be over before the kill. Then the run still waits for it.
 	for a, err := old.Call(ctx, tool, arguments); err == nil; a, err = old.Call(ctx, tool, arguments) {
-		d.answered(a)
+		d.answered(tool, a)
 		if a.Fields["can_continue"] == true {
 			continue
 		}
@@ -44,7 +110,7 @@ func (d *demo) killRelayDuring(ctx context.Context, file, tool string, arguments
 
 // newRelay starts a relay in place of the one that was killed.
 func (d *demo) newRelay(ctx context.Context) error {
-	if err := d.startHost(ctx, longHold); err != nil {
+	if err := d.startHost(ctx, longHold, nil); err != nil {
 		return err
 	}
 	d.line("a new relay, pid %d", d.host.PID())
@@ -65,6 +131,25 @@ func whenWritten(ctx context.Context, path string, do func()) <-chan error {
 	return result
 }
 
+func (d *demo) endlessLoop(ctx context.Context) error {
+	d.title("an endless loop", "The executor interrupts it at its deadline. The variables are kept.")
+	if _, err := d.quick(ctx, "rounds = 0"); err != nil {
+		return err
+	}
+	a, err := d.toItsEnd(ctx, "run_code_long", map[string]any{"code": "while True:\n    rounds += 1", "timeout_seconds": 2})
+	if err != nil {
+		return err
+	}
+	if a.String("status") != "timed_out" {
+		return fmt.Errorf("the endless loop is %q", a.String("status"))
+	}
+	a, err = d.quick(ctx, "weights.shape, rounds")
+	if err == nil && !strings.HasPrefix(a.String("result"), "((2, 3), ") {
+		err = fmt.Errorf("the variables are not kept: %s", a.Text)
+	}
+	return err
+}
+
 func (d *demo) kernelDeath(ctx context.Context) error {
 	d.title("the kernel is killed", "As an out-of-memory kill or a native crash would. The answer says so, and the next call uses a new kernel.")
 	a, err := d.quick(ctx, "import os\nos.kill(os.getpid(), 9)")
@@ -81,8 +166,19 @@ func (d *demo) kernelDeath(ctx context.Context) error {
 	return err
 }
 
-func (d *demo) end(ctx context.Context) error {
-	d.title("the end", "Nothing is left running.")
+func (d *demo) cost(ctx context.Context) error {
+	d.title("the cost", "Durations as the host measured them, the memory of both programs, and a check that nothing is left running.")
+	for _, call := range d.calls {
+		d.line("%-24s %10s", call.tool, took(call.took))
+	}
+	fmt.Fprintln(d.out)
+	d.line("%-24s %7.1f MB", "relay, resident", residentMB(d.host.PID()))
+	d.line("%-24s %7.1f MB", "executor, resident", residentMB(d.executor.PID()))
+	requests, err := d.requests()
+	if err != nil {
+		return err
+	}
+	d.line("%-24s %7d", "requests to the executors", requests)
 	_ = d.host.Close() // it waits for the relay's end; the SDK's client reports a slow one as an error
 	if err := d.executor.Stop(ctx); err != nil {
 		return err
@@ -92,6 +188,33 @@ func (d *demo) end(ctx context.Context) error {
 	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("the kernel may still be running: %q exists", record)
 	}
+	fmt.Fprintln(d.out)
 	d.line("Executor, kernel and relay have ended. Their files are in %s; you can delete that folder.", d.dir)
 	return nil
+}
+
+// residentMB returns a process's resident memory in MB, or 0 on systems without /proc.
+func residentMB(pid int) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	var kb float64
+	if _, rest, found := strings.Cut(string(status), "VmRSS:"); found {
+		_, _ = fmt.Sscan(rest, &kb)
+	}
+	return kb / 1024
+}
+
+// requests returns how many requests the executors logged.
+func (d *demo) requests() (int, error) {
+	total := 0
+	for _, e := range append(d.before, d.executor) {
+		log, err := os.ReadFile(filepath.Join(e.Config.Dir, ".colab-relay", "executor.log"))
+		if err != nil {
+			return 0, err
+		}
+		total += strings.Count(string(log), `"msg":"request"`)
+	}
+	return total, nil
 }

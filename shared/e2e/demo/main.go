@@ -4,7 +4,7 @@
 // gave the expected result, otherwise 1.
 //
 // With -page it shows the work in Colab's page instead: a stand-in of the page in a real
-// Chromium.
+// Chromium, and an executor that is started through it.
 package main
 
 import (
@@ -49,6 +49,7 @@ type demo struct {
 	python   string
 	dir      string // holds all files of the demo; kept at the end
 	executor *harness.Executor
+	before   []*harness.Executor // executors that were killed
 	host     *harness.Host
 	began    time.Time
 	page     pageStage // with -page
@@ -72,12 +73,13 @@ func run(ctx context.Context, out io.Writer, inPage bool) error {
 	}
 	defer d.close()
 	parts := []func(context.Context) error{
-		d.setUp, d.executorUp, d.hostConnects, d.quickRuns, d.plot, d.kernelDeath, d.notebook,
-		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.download, d.end,
+		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
+		d.longRun, d.endlessLoop, d.kernelDeath, d.notebook,
+		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.alone, d.savedState, d.download, d.cost,
 	}
 	if inPage {
 		parts = []func(context.Context) error{
-			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pagePicture,
+			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pageLost, d.pageExecutor, d.pageSecrets, d.pagePicture,
 		}
 	}
 	for _, part := range parts {

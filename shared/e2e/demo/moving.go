@@ -77,7 +77,7 @@ func (d *demo) addUp(ctx context.Context) (harness.Answer, error) {
 func (d *demo) chunkedRun(ctx context.Context) error {
 	d.title("the VM is killed during a chunked run", "The run has 60 iterations. The VM ends in iteration 45, and nothing was saved by the agent.")
 	_ = d.host.Close()
-	if err := d.startHost(ctx, shortHold); err != nil {
+	if err := d.startHost(ctx, shortHold, nil); err != nil {
 		return err
 	}
 	work := d.executor.Config.Dir
@@ -113,6 +113,7 @@ func isInTheWay(a harness.Answer) bool {
 // data again.
 func (d *demo) anotherVM(ctx context.Context) error {
 	d.title("another VM", "It is empty and has a new address and a new secret. It is paired while the relay runs; then the file is uploaded again.")
+	old := d.executor
 	work := filepath.Join(d.dir, "vm2")
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
@@ -122,6 +123,7 @@ func (d *demo) anotherVM(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.before = append(d.before, old)
 	d.line("$ executor --listen 127.0.0.1:0 --workdir %s", work)
 	if err := d.pair(ctx); err != nil {
 		return err
@@ -161,6 +163,68 @@ func (d *demo) resumed(ctx context.Context) error {
 		err = fmt.Errorf("the total is %q, an uninterrupted run gives %d", a.String("result"), total)
 	}
 	d.line("an uninterrupted run also gives %d", total)
+	return err
+}
+
+// alone kills the relay after the first answer of a long loop. The VM goes on, and a new relay reads
+// every value.
+func (d *demo) alone(ctx context.Context) error {
+	const n = 2000
+	d.title("a loop finishes while no relay exists", "The loop has 2,000 iterations. The relay is killed after its first answer.")
+	_ = d.host.Close()
+	if err := d.startHost(ctx, shortHold, nil); err != nil {
+		return err
+	}
+	last := filepath.Join(d.executor.Config.Dir, "last")
+	loop := fmt.Sprintf("time.sleep(.01)\nsquares += i * i\nresult = squares\nif i == %d: open(%q, 'w').close()", n-1, last)
+	a, err := d.call(ctx, d.host, "run_chunked_operation", map[string]any{
+		"setup_code": "import time\nsquares = 0", "loop_code": loop, "n_iterations": n, "batch_size": 100, "checkpoint_name": "alone"})
+	if err != nil || a.IsError {
+		return fmt.Errorf("the first call: %s %w", a.Text, err)
+	}
+	d.line("$ kill -9 %d   # the relay", d.host.PID())
+	d.host.Kill()
+	if err := <-whenWritten(ctx, last, func() {}); err != nil {
+		return err
+	}
+	if err := d.startHost(ctx, shortHold, nil); err != nil {
+		return err
+	}
+	for a.String("status") != "finished" {
+		if a, err = d.call(ctx, d.host, "run_chunked_operation", map[string]any{"checkpoint_name": "alone"}); err != nil || a.IsError {
+			return fmt.Errorf("the second call: %s %w", a.Text, err)
+		}
+	}
+	if right := (n - 1) * n * (2*n - 1) / 6; !strings.Contains(a.Text, fmt.Sprintf("%d: %d\n", n-1, right)) {
+		return fmt.Errorf("the last value is not %d: %s", right, a.Text)
+	}
+	return nil
+}
+
+// savedState saves the variables of the kernel, restarts the kernel, and restores them.
+func (d *demo) savedState(ctx context.Context) error {
+	d.title("save and restore all variables", "Versions are kept on the laptop. Any kernel can restore them, also on another VM.")
+	for _, step := range []struct {
+		tool, status string
+		args         map[string]any
+	}{
+		{"save_kernel_state", "saved", map[string]any{"name": "demo"}},
+		{"restart_kernel", "", nil},
+		{"restore_kernel_state", "restored", map[string]any{"name": "demo"}},
+	} {
+		a, err := d.toTheEnd(ctx, step.tool, step.args)
+		if err != nil {
+			return err
+		}
+		if a.IsError || step.status != "" && a.String("status") != step.status {
+			return fmt.Errorf("%s: %s", step.tool, a.Text)
+		}
+	}
+	_, total := measured()
+	a, err := d.quick(ctx, "total")
+	if err == nil && a.String("result") != fmt.Sprint(total) {
+		err = fmt.Errorf("the restored total is %q", a.String("result"))
+	}
 	return err
 }
 

@@ -43,6 +43,9 @@ func (d *demo) notebook(ctx context.Context) error {
 	}
 	fmt.Fprintln(d.out)
 	arguments := map[string]any{"notebook_path": path, "on_error": "skip_dependants", "retries": 2}
+	if err := os.Remove(filepath.Join(d.executor.Config.Dir, "relay-killed")); err != nil { // of the long run
+		return err
+	}
 	if err := d.killRelayDuring(ctx, "training", "run_notebook", arguments); err != nil {
 		return err
 	}

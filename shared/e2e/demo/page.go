@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/browser"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -21,12 +22,16 @@ const notebookURL = "https://" + browser.Host + "/drive/rides"
 
 func (d *demo) pageUp(ctx context.Context) error {
 	d.title("the page, its VM and an MCP host", "A stand-in of Colab's page in a real Chromium: its address and Origin are Colab's, its cells run in a real kernel. The relay is real.")
-	if err := d.page.open(ctx); err != nil {
+	if err := d.page.open(ctx, d.binaries.Executor); err != nil {
+		return err
+	}
+	tokenFile := filepath.Join(d.dir, "ngrok-token")
+	if err := os.WriteFile(tokenFile, []byte(d.page.token+"\n"), 0o600); err != nil {
 		return err
 	}
 	var err error
 	d.host, err = harness.StartHost(ctx, harness.HostConfig{Binary: d.binaries.Relay, Args: []string{"serve"}, Dir: d.dir, Env: []string{
-		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "RELAY_STRUCTURED=on", "RELAY_HOLD=" + longHold.String(),
+		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "RELAY_STRUCTURED=on", "RELAY_HOLD=" + longHold.String(), "NGROK_AUTHTOKEN_FILE=" + tokenFile, "COLAB_RELAY_RELEASE_URL=" + d.page.release.URL + "/v1.0.0",
 	}})
 	if err != nil {
 		return err
@@ -123,6 +128,91 @@ func (d *demo) addToPage(ctx context.Context, at int, code string) (id string, e
 	return a.String("newCellId"), err
 }
 
+func (d *demo) pageLost(ctx context.Context) error {
+	d.title("the tab is closed while a cell runs", "The agent is told that the cell may still be running. A new tab connects with a new token, and finds the notebook.")
+	content := filepath.Join(d.page.vm, "content")
+	id, err := d.addToPage(ctx, 4, "import os, time\nopen('began', 'w').close()\nwhile not os.path.exists('tab-closed'):\n    time.sleep(0.1)\nfinished = 'the cell ran to its end without the tab'")
+	if err != nil {
+		return err
+	}
+	var closing error
+	closed := whenWritten(ctx, filepath.Join(content, "began"), func() { closing = d.page.current().Close(ctx) })
+	a, err := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	if err != nil {
+		return err
+	}
+	if err := <-closed; err != nil {
+		return err
+	}
+	if closing != nil {
+		return closing
+	}
+	if err := os.WriteFile(filepath.Join(content, "tab-closed"), nil, 0o600); err != nil {
+		return err
+	}
+	if !a.IsError {
+		return errors.New("the lost tab was not reported")
+	}
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	if _, err := d.call(ctx, d.host, "update_cell", map[string]any{"cellId": id, "content": "finished"}); err != nil {
+		return err
+	}
+	a, err = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	if err == nil && !strings.Contains(a.Text, "to its end") {
+		err = errors.New("the cell did not run on")
+	}
+	return err
+}
+
+func (d *demo) pageExecutor(ctx context.Context) error {
+	d.title("one call starts the executor", "A temporary cell starts the executor and hands it the encrypted secret; then it is deleted. This computer is now paired with the VM, and all other tools work there.")
+	a, err := d.openPage(ctx, map[string]any{"start_executor": true})
+	if err != nil {
+		return err
+	}
+	if a.String("executor") == "" {
+		return errors.New("no executor was paired")
+	}
+	note := filepath.Join(d.page.vm, "content", "note.txt")
+	a, err = d.quick(ctx, fmt.Sprintf("open(%q, 'w').write('written by the executor')", note))
+	if err != nil {
+		return err
+	}
+	if a.IsError {
+		return errors.New("the executor did not run code")
+	}
+	id, err := d.addToPage(ctx, 5, "print(open('note.txt').read())  # the page and the executor share the VM")
+	if err != nil {
+		return err
+	}
+	a, err = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	if err == nil && !strings.Contains(a.Text, "written by the executor") {
+		err = errors.New("the notebook does not see the executor's file")
+	}
+	return err
+}
+
+func (d *demo) pageSecrets(context.Context) error {
+	d.title("no secret was shown", "All code that the page ran, all outputs and every saved state of the notebook are searched.")
+	r, err := pairing.Open(filepath.Join(d.dir, "config", "colab-relay")).Get("default")
+	if err != nil {
+		return err
+	}
+	all := d.page.colab.Everything()
+	for name, secret := range map[string]string{"the executor's secret": r.Secret.Reveal(), "ngrok's authtoken": d.page.token} {
+		if strings.Contains(all, secret) {
+			return fmt.Errorf("the page saw %s", name)
+		}
+		d.line("%-22s not in %d KB", name, len(all)>>10)
+	}
+	if log := d.host.Stderr.String(); strings.Contains(log, "mcpProxyToken") {
+		return errors.New("the relay logged a link")
+	}
+	return nil
+}
+
 // pagePicture saves a picture of the page, and checks what a person sees there.
 func (d *demo) pagePicture(ctx context.Context) error {
 	d.title("the page", "What the person sees at the end.")
@@ -131,7 +221,7 @@ func (d *demo) pagePicture(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(text, "1342 of 3498") {
+	if !strings.Contains(text, "1342 of 3498") || strings.Contains(text, "enroll") {
 		return fmt.Errorf("the page shows %q", text)
 	}
 	picture, err := tab.Picture(ctx, 900)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +50,7 @@ func (d *demo) executorUp(ctx context.Context) error {
 	}
 	fmt.Fprintln(d.out, indent(redact(d.executor.Output.String()), "      "))
 	d.line("executor and kernel were ready after %s\n", took(d.executor.Took))
-	return nil
+	return d.curl(ctx, d.executor.Ready.LocalURL+"/health")
 }
 
 // redact replaces the pairing string, in case a person shares the demo's output.
@@ -66,13 +68,29 @@ func redact(text string) string {
 	return text[:i+len(mark)] + "…" + rest[end:]
 }
 
+func (d *demo) curl(ctx context.Context, url string) error {
+	d.line("$ curl -s %s", url)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	d.line("  %s", strings.TrimSpace(string(body)))
+	return err
+}
+
 func (d *demo) hostConnects(ctx context.Context) error {
 	d.title("connect an MCP host", "The relay is paired once. Then an MCP host starts it on stdio, and the agent sees these tools.")
 	if err := d.pair(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := d.startHost(ctx, longHold); err != nil {
+	if err := d.startHost(ctx, longHold, nil); err != nil {
 		return err
 	}
 	d.line("initialize answered after %s", took(time.Since(began)))
@@ -99,12 +117,19 @@ const (
 	shortHold = 12 * time.Second
 )
 
-func (d *demo) startHost(ctx context.Context, hold time.Duration) (err error) {
+func (d *demo) startHost(ctx context.Context, hold time.Duration, progress func(string)) (err error) {
 	d.host, err = harness.StartHost(ctx, harness.HostConfig{
-		Binary: d.binaries.Relay,
-		Dir:    d.dir,
-		Env:    []string{"RELAY_HOLD=" + hold.String(), "RELAY_STRUCTURED=on", "RELAY_TOOLSETS=core,notebook", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
+		Binary:   d.binaries.Relay,
+		Dir:      d.dir,
+		Env:      []string{"RELAY_HOLD=" + hold.String(), "RELAY_STRUCTURED=on", "RELAY_TOOLSETS=core,notebook", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
+		Progress: progress,
 	})
+	return err
+}
+
+func (d *demo) probe(ctx context.Context) error {
+	d.title("probe the machine", "An agent asks what the machine has before it uses it.")
+	_, err := d.call(ctx, d.host, "probe_colab_environment", nil)
 	return err
 }
 

@@ -17,8 +17,14 @@ const shownLines = 24
 
 // transcript prints the session and records how long each call took.
 type transcript struct {
-	out  io.Writer
-	part int
+	out   io.Writer
+	part  int
+	calls []timed
+}
+
+type timed struct {
+	tool string
+	took time.Duration
 }
 
 func newTranscript(out io.Writer) *transcript { return &transcript{out: out} }
@@ -41,7 +47,7 @@ func (t *transcript) call(ctx context.Context, host *harness.Host, tool string, 
 	if err != nil {
 		return a, err
 	}
-	t.answered(a)
+	t.answered(tool, a)
 	return a, nil
 }
 
@@ -76,7 +82,8 @@ func arguments(args map[string]any) string {
 	return string(data) + code
 }
 
-func (t *transcript) answered(a harness.Answer) {
+func (t *transcript) answered(tool string, a harness.Answer) {
+	t.calls = append(t.calls, timed{tool, a.Took})
 	mark := "←"
 	if a.IsError {
 		mark = "← isError"

@@ -44,6 +44,7 @@ var refusals = map[string]excuses{
 	string(contract.CodeKernelStarting): kernelEnds | executorEnds,
 	string(contract.CodeKernelDead):     kernelEnds | executorEnds,
 	string(contract.CodeShuttingDown):   executorEnds,
+	string(contract.CodeReplayed):       networkFails | executorEnds, // the transport sent a request again: see tools
 	string(contract.CodeNewStart):       executorEnds,
 	string(contract.CodeNewInstance):    vmReplaced,
 	string(contract.CodeForbiddenPath):  vmReplaced, // the folder for the state is one of the old VM
@@ -56,7 +57,7 @@ var refusals = map[string]excuses{
 var tools = map[string][]string{
 	// These need the kernel for themselves. Runs wait for it.
 	string(contract.CodeKernelBusy): {
-		"save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
+		"inspect_variable", "list_colab_variables", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
 	},
 	// These need a disk: a job is written there before anything of it runs. Single runs and what is
 	// said of them do not.
@@ -65,6 +66,8 @@ var tools = map[string][]string{
 		"upload_to_colab", "download_from_colab", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
 	},
 	string(contract.CodeForbiddenPath): {"save_kernel_state", "restore_kernel_state"},
+	// These are not repeated by the relay: the first request may have been carried out.
+	string(contract.CodeReplayed): {"provide_input", "interrupt_execution"},
 }
 
 // slow are the tools that may say without a fault that the call's 3 s were over: they wait for work

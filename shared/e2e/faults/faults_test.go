@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
@@ -38,5 +39,19 @@ func TestTheProgramsKeepTheirPromisesThroughASampleOfFaults(t *testing.T) {
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAPlanFollowsFromItsSeed(t *testing.T) {
+	lines := map[string]bool{}
+	for number := range 100 {
+		p, again := plan(7, number, 3), plan(7, number, 3)
+		if !reflect.DeepEqual(p, again) {
+			t.Errorf("the same seed gives %s, then %s", p, again)
+		}
+		lines[p.String()], lines[plan(8, number, 3).String()] = true, true
+	}
+	if len(lines) != 200 {
+		t.Errorf("200 steps of two seeds have %d different plans", len(lines))
 	}
 }

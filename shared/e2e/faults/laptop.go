@@ -19,6 +19,7 @@ type laptop struct {
 
 	mu    sync.RWMutex // held for writing while the relay is not running
 	host  *harness.Host
+	began harness.Process // the relay, before it was used
 	ended []*harness.Host
 }
 
@@ -36,7 +37,10 @@ func newLaptop(ctx context.Context, w *world, number int) (*laptop, error) {
 }
 
 func (l *laptop) start(ctx context.Context) (err error) {
-	l.host, err = harness.StartHost(ctx, l.config)
+	if l.host, err = harness.StartHost(ctx, l.config); err != nil {
+		return err
+	}
+	l.began, err = harness.ProcessOf(l.host.PID())
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 )
 
@@ -31,8 +30,8 @@ func eventually(ctx context.Context, check func() error) error {
 
 // nothingLeft checks that no process works in the folders of the suite, and that the last VM and
 // the laptops have no temporary files and no parts of transfers. Each relay that was killed may
-// have left a file in which it kept long output, and faults may have left states.
-func (w *world) nothingLeft(relayKills, mostStates int) error {
+// have left a file in which it kept long output.
+func (w *world) nothingLeft(relayKills int) error {
 	if err := noProcess(w.dir); err != nil {
 		return err
 	}
@@ -44,14 +43,56 @@ func (w *world) nothingLeft(relayKills, mostStates int) error {
 	if err != nil || len(spools) > relayKills {
 		return errors.Join(err, fmt.Errorf("%d relays were killed, and %d files with output are left: %q", relayKills, len(spools), spools))
 	}
-	states, err := filepath.Glob(filepath.Join(roots[0], "tmp", contract.StateFolderPrefix+"*"))
-	if err != nil || len(states) > mostStates {
-		return errors.Join(err, fmt.Errorf("%d states are left on the VM, and faults excuse %d: %q", len(states), mostStates, states))
-	}
 	for _, root := range roots {
 		if err := noRemains(root); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// recentLogs is how many event logs of runs that have ended the executor keeps open, for late
+// output; the executor's execution queue sets it.
+const recentLogs = 16
+
+// noDescriptors checks that the executor, which no relay uses any more, has no more connections
+// than at its first start, and no more files than the logs of its newest runs.
+func (w *world) noDescriptors() error {
+	now, err := harness.ProcessOf(w.executor.PID())
+	if err != nil {
+		return err
+	}
+	if now.Sockets > w.began.Sockets || now.Descriptors > w.began.Descriptors+recentLogs {
+		return fmt.Errorf("the executor has %d descriptors, %d of them sockets, without a relay; it had %d and %d at its start",
+			now.Descriptors, now.Sockets, w.began.Descriptors, w.began.Sockets)
+	}
+	return nil
+}
+
+// threadsMore is how many threads a relay may have more than at its start: Go keeps the threads that
+// once waited for a file at the same time.
+const threadsMore = 16
+
+// noRelayDescriptors checks that the relays, which no call uses and which reach no executor any more,
+// have no more connections and files than at their start.
+func (w *world) noRelayDescriptors() error {
+	for _, l := range w.laptops {
+		now, err := harness.ProcessOf(l.current().PID())
+		if err == nil {
+			err = grown(l.began, now)
+		}
+		if err != nil {
+			return fmt.Errorf("relay %d without a call: %w", l.number, err)
+		}
+	}
+	return nil
+}
+
+// grown returns an error if a relay has more now than it had when it began.
+func grown(began, now harness.Process) error {
+	if now.Sockets > began.Sockets || now.Descriptors > began.Descriptors || now.Threads > began.Threads+threadsMore || len(now.Children) > len(began.Children) {
+		return fmt.Errorf("it has %d descriptors, %d of them sockets, %d threads and %d children; it had %d, %d, %d and %d at its start; its open files are %q",
+			now.Descriptors, now.Sockets, now.Threads, len(now.Children), began.Descriptors, began.Sockets, began.Threads, len(began.Children), now.Files)
 	}
 	return nil
 }
@@ -79,7 +120,7 @@ func noRemains(root string) error {
 			return err
 		}
 		name := entry.Name()
-		temporary := strings.HasPrefix(name, "colab-relay-") && !strings.HasPrefix(name, contract.StateFolderPrefix) && (strings.Contains(path, "/tmp/") || strings.Contains(path, "/temp/"))
+		temporary := strings.HasPrefix(name, "colab-relay-") && (strings.Contains(path, "/tmp/") || strings.Contains(path, "/temp/"))
 		part := strings.HasSuffix(name, ".part") && !strings.HasPrefix(name, ".std") || strings.HasSuffix(name, ".part.json") || strings.HasSuffix(name, ".colab-part")
 		if temporary || part {
 			return fmt.Errorf("%q is left", path)

@@ -20,8 +20,8 @@ type operation interface {
 
 // operations make one of each kind. name is unique in the run of the suite.
 var operations = []func(r *rand.Rand, name string) operation{
-	newQuick, newLong, newPaged, newChunked, newUpload, newDownload,
-	newNotebook, newState,
+	newQuick, newLong, newPaged, newInput, newInterrupted, newCancelled, newChunked, newUpload, newDownload, newFolder,
+	newNotebook, newState, newVariable, newCommand,
 }
 
 // scene is where an operation happens: a laptop, and the excuses of the step.

@@ -51,21 +51,6 @@ func (s step) excusesOn(laptop int) (e excuses) {
 	return e
 }
 
-// mayLeaveStates is how many states the operations may leave on the VM: those that a relay could
-// not delete, because the kernel, the executor or the network failed just then.
-func (s step) mayLeaveStates() (n int) {
-	if !s.excuses().any(kernelEnds | executorEnds | networkFails) {
-		return 0
-	}
-	for _, o := range s.operations {
-		switch o.operation.(type) {
-		case *state, *chunkedRun:
-			n++
-		}
-	}
-	return n
-}
-
 // String is the step in one line.
 func (s step) String() string {
 	var parts []string

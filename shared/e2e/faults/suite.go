@@ -41,11 +41,21 @@ func (s *suite) run(ctx context.Context) (err error) {
 	for n := 1; err == nil && ctx.Err() == nil && time.Now().Before(end) && (s.steps == 0 || n <= s.steps); n++ {
 		err = s.step(ctx, plan(s.seed, n, s.laptops))
 	}
+	if err == nil {
+		err = s.endOldStates(ctx)
+	}
 	s.tally.print(s.out)
-	if err = errors.Join(err, ctx.Err(), s.world.closeRelays(), s.world.close()); err != nil {
+	s.world.network.close() // and with it all connections of the relays
+	if err = errors.Join(err, ctx.Err()); err == nil {
+		err = eventually(ctx, s.world.noRelayDescriptors)
+	}
+	if err = errors.Join(err, s.world.closeRelays()); err == nil {
+		err = eventually(ctx, s.world.noDescriptors)
+	}
+	if err = errors.Join(err, s.world.close()); err != nil {
 		return err
 	}
-	return eventually(ctx, func() error { return s.world.nothingLeft(s.tally.killsOf("relay"), s.statesLeft) })
+	return eventually(ctx, func() error { return s.world.nothingLeft(s.tally.killsOf("relay")) })
 }
 
 // stepTime is the most that a step may take on a busy machine.

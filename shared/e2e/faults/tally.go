@@ -40,6 +40,12 @@ func (t *tally) struck(f *fault) {
 	}
 }
 
+func (t *tally) killed(process string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kills[process]++
+}
+
 func (t *tally) killsOf(process string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

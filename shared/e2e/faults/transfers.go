@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -118,6 +119,57 @@ func onlyOne(path string) error {
 	return err
 }
 
+// folder copies a folder to the VM and back.
+type folder struct {
+	name  string
+	seed  uint64
+	files int
+}
+
+func newFolder(r *rand.Rand, name string) operation { return &folder{name, r.Uint64(), 5 + r.IntN(60)} }
+
+func (f *folder) String() string {
+	return fmt.Sprintf("a folder of %d files to the VM and back", f.files)
+}
+
+// content returns the files by their paths in the folder.
+func (f *folder) content() map[string][]byte {
+	r := rand.New(rand.NewPCG(f.seed, 0))
+	files := map[string][]byte{}
+	for n := range f.files {
+		files[fmt.Sprintf("%d/%d/file%d", n%3, n%2, n)] = content{r.Uint64(), r.IntN(20_000)}.bytes()
+	}
+	return files
+}
+
+func (f *folder) do(ctx context.Context, s *scene) error {
+	want := f.content()
+	local := filepath.Join(s.laptop.dir, "files", f.name)
+	for path, data := range want {
+		if err := s.write(ctx, filepath.Join(local, path), data); err != nil {
+			return err
+		}
+	}
+	for {
+		if _, err := s.untilDone(ctx, "upload_to_colab", map[string]any{"local_path": local, "remote_path": "up/" + f.name}, nil); err != nil {
+			return err
+		}
+		if err := sameFiles(filepath.Join(s.world.folder(), "up", f.name), want); err == nil {
+			a, err := s.untilDone(ctx, "download_from_colab", map[string]any{"remote_path": "up/" + f.name, "local_filename": "back" + f.name}, gone)
+			if err != nil {
+				return err
+			}
+			if a.Error() == "" {
+				s.tally.add("files", 2*f.files)
+				back := filepath.Join(s.laptop.dir, "saved", "back"+f.name)
+				return errors.Join(sameFiles(back, want), discard(local, back, filepath.Join(s.world.folder(), "up", f.name)))
+			}
+		} else if !s.excuses.any(vmReplaced) {
+			return err
+		}
+	}
+}
+
 // untilDone repeats a call until it no longer says can_continue.
 func (s *scene) untilDone(ctx context.Context, tool string, args map[string]any, takes accepted) (harness.Answer, error) {
 	for {
@@ -126,6 +178,30 @@ func (s *scene) untilDone(ctx context.Context, tool string, args map[string]any,
 			return a, err
 		}
 	}
+}
+
+// sameFiles compares a folder with the files that it must have, and no others.
+func sameFiles(dir string, want map[string][]byte) error {
+	found := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		found++
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		got, err := os.ReadFile(path)
+		if data, ok := want[name]; err == nil && (!ok || !bytes.Equal(got, data)) {
+			err = fmt.Errorf("%s has %d bytes, want %d", path, len(got), len(data))
+		}
+		return err
+	})
+	if err == nil && found != len(want) {
+		err = fmt.Errorf("%s has %d files, want %d", dir, found, len(want))
+	}
+	return err
 }
 
 // write writes a file for an operation, when the disk has room for it.

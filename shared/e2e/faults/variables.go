@@ -86,3 +86,28 @@ func (s *scene) once(ctx context.Context, id, code, output string) (*submission,
 	}
 	return x, err
 }
+
+// variable sets a variable and looks at it.
+type variable struct {
+	name  string
+	value int
+}
+
+func newVariable(r *rand.Rand, name string) operation { return &variable{name, r.IntN(1 << 30)} }
+
+func (v *variable) String() string { return "a variable that is inspected" }
+
+func (v *variable) do(ctx context.Context, s *scene) error {
+	if _, err := s.once(ctx, v.name+"r", fmt.Sprintf("%s = %d", v.name, v.value), ""); err != nil {
+		return err
+	}
+	a, err := s.ask(ctx, "inspect_variable", map[string]any{"name": v.name}, accepted{string(contract.CodeNotFound): kernelEnds})
+	if err != nil {
+		return err
+	}
+	if preview := a.String("preview"); a.Error() == "" && preview != fmt.Sprint(v.value) {
+		return fmt.Errorf("%s is shown as %q, want %d", v.name, preview, v.value)
+	}
+	_, err = s.ask(ctx, "list_colab_variables", nil, nil)
+	return err
+}

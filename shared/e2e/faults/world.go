@@ -33,7 +33,8 @@ type world struct {
 
 	mu       sync.RWMutex // held for writing while the executor is not running
 	vm       harness.ExecutorConfig
-	vms      int // VMs so far
+	vms      int             // VMs so far
+	began    harness.Process // the first executor, before a relay used it
 	executor *harness.Executor
 }
 
@@ -52,6 +53,9 @@ func newWorld(ctx context.Context, o options, dir string, drives *disks) (*world
 		return w, err
 	}
 	if err := w.settle(ctx); err != nil {
+		return w, err
+	}
+	if w.began, err = harness.ProcessOf(w.executor.PID()); err != nil {
 		return w, err
 	}
 	if w.network, err = newNetwork(ctx, address); err != nil {

@@ -1,6 +1,6 @@
 // Package hostilevm is a hostile executor with a valid key. Its answers are sealed
 // correctly, but their content attacks the relay. The package has one table of attacks,
-// Cases.
+// Cases; shared/e2e/hostile serves each of them as a program.
 //
 // It must not be linked into either program. It uses fakevm for the protocol and for
 // files. Start reading at Cases, then at honest.go, which answers all other requests.
@@ -29,10 +29,12 @@ type Case struct {
 	warp func(v any) any
 	// wire, if set, changes how answers are sent.
 	wire fakevm.Wire
+	// Slow says that a call of a tool usually takes as long as it may.
+	Slow bool
 }
 
 // Cases are all attacks. Add new ones here.
-var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases, wireCases, formCases, fileCases, jobCases)
+var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases, wireCases, formCases, orderCases, fileCases, refusalCases, JobCases)
 
 // routes are answers by route, in the syntax of http.ServeMux.
 type routes map[string]func(q question) fakevm.Reply
@@ -51,6 +53,12 @@ func Find(name string) (Case, error) {
 		}
 	}
 	return Case{}, fmt.Errorf("there is no case %q", name)
+}
+
+// New returns a VM for a case. It is not served yet.
+func New(name string) (*fakevm.VM, error) {
+	vm := fakevm.New()
+	return vm, corrupt(vm, name)
 }
 
 // Start starts a VM for a case. It serves until the test ends.

@@ -5,6 +5,8 @@ import (
 	"compress/flate"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"hash/crc32"
 	"sync"
 
@@ -16,6 +18,28 @@ import (
 var pictureCases = []Case{
 	shows("pictures-50mpx", "shows eight PNGs of 50 million pixels, which would take 20 s and 1.2 GB to decode", func() []contract.Event {
 		return many(8, picture(inBase64(emptyPNG(7072, 7072))))
+	}),
+	shows("pictures-large", "shows eight PNGs of 8 million pixels with 8 bytes each, the largest that the relay decodes", func() []contract.Event {
+		return many(8, picture(inBase64(emptyPNG(4096, 2048))))
+	}),
+	shows("pictures-16mpx", "shows four PNGs of 16 million pixels with 4 bytes each, the most pixels that the relay decodes", func() []contract.Event {
+		return many(4, picture(inBase64(largePNG())))
+	}),
+	shows("pictures-tiny", "shows 5,000 PNGs of one pixel", func() []contract.Event {
+		return many(5000, picture(inBase64(emptyPNG(1, 1))))
+	}),
+	shows("picture-forms", "shows one output in 10,000 forms, each a picture to save", func() []contract.Event {
+		ev := contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{}}
+		for i := range 10_000 {
+			ev.Data[fmt.Sprintf("image/x-%d", i)] = json.RawMessage(`"AAAA"`)
+		}
+		return []contract.Event{ev}
+	}),
+	shows("displays-small", "shows 2,000 small displays in an answer that is too short to take a turn", func() []contract.Event {
+		return many(2000, contract.Event{Type: contract.EventDisplayData, Data: bundle("text/x", "1")})
+	}),
+	shows("pictures-long", "shows 12 pictures of a megabyte each inline, which must be references to blobs", func() []contract.Event {
+		return many(12, picture(inBase64(make([]byte, 900_000))))
 	}),
 }
 
@@ -42,11 +66,23 @@ func picture(payload string) contract.Event {
 
 func inBase64(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(b) + `"` }
 
+// largePNG returns a PNG of 16 million pixels with 4 bytes each.
+func largePNG() []byte {
+	const rgba = "\x08\x06\x00\x00\x00"
+	return blackPNG(4096, 4096, rgba, (1+4*4096)*4096)
+}
+
 // emptyPNG returns a transparent PNG with 16 bits per channel. It is a thousandth of its
 // decoded size.
 func emptyPNG(width, height int) []byte {
 	const rgba16 = "\x10\x06\x00\x00\x00"
 	return blackPNG(width, height, rgba16, (1+8*width)*height)
+}
+
+// bigPNG returns a black PNG with one bit per pixel.
+func bigPNG(width, height int) []byte {
+	const oneBit = "\x01\x00\x00\x00\x00"
+	return blackPNG(width, height, oneBit, (1+(width+7)/8)*height)
 }
 
 // blackPNG returns a PNG of this format whose data is n zeros.

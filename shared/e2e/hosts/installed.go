@@ -64,14 +64,23 @@ func writeFile(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// claude has a permission mode of its own, with which it also runs as root.
 func claude(s setting) (args, env []string, err error) {
+	args, env, err = claudeBase(s)
+	return append([]string{"-p", s.prompt, "--output-format", "stream-json", "--verbose"}, args...), env, err
+}
+
+// claudeKey stands for a key, which the host wants.
+const claudeKey = "none"
+
+// claudeBase is what the interactive host has, too. With a permission mode of its own it also
+// runs as root.
+func claudeBase(s setting) (args, env []string, err error) {
 	file := filepath.Join(s.home, "mcp.json")
 	err = writeFile(file, marshal(map[string]any{"mcpServers": map[string]any{
 		serverName: map[string]any{"type": "stdio", "command": s.server[0], "args": s.server[1:], "env": s.relay},
 	}}))
-	args = []string{"-p", s.prompt, "--output-format", "stream-json", "--verbose", "--mcp-config", file, "--strict-mcp-config", "--permission-mode", "default", "--allowedTools", "mcp__" + serverName, "ToolSearch"}
-	return args, []string{"ANTHROPIC_BASE_URL=" + s.model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"}, err
+	args = []string{"--mcp-config", file, "--strict-mcp-config", "--permission-mode", "default", "--allowedTools", "mcp__" + serverName, "ToolSearch"}
+	return args, []string{"ANTHROPIC_BASE_URL=" + s.model, "ANTHROPIC_API_KEY=" + claudeKey, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"}, err
 }
 
 func codex(s setting) (args, env []string, err error) {

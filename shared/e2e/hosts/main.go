@@ -2,7 +2,8 @@
 // Claude Code, Codex, Gemini CLI and OpenCode, which setup.sh has installed, with a model that
 // follows a script: it calls the relay's tools, and each request shows what the host made of the
 // answers. A proxy between host and relay records what the relay sent. The relay talks to a real
-// executor with a real kernel. The command prints a line for each check and a table at the end; the exit code
+// executor with a real kernel. The last part waits until an idle Claude Code is woken by the end
+// of a long run. The command prints a line for each check and a table at the end; the exit code
 // is 1 if a check failed. -only NAME does one part, -keep FOLDER keeps all that was recorded.
 //
 // It must reach nothing but loopback: where the system allows it, all programs run in a network
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -60,6 +62,9 @@ var (
 // noLoopbackCode is the exit code of a worker that could not raise its loopback interface.
 const noLoopbackCode = 3
 
+// wakePart is the part that waits for a long run.
+const wakePart = "wake"
+
 func run(ctx context.Context) error {
 	only := flag.String("only", "", "the part to do: "+strings.Join(partNames(), ", ")+"; empty for all")
 	keep := flag.String("keep", "", "a `FOLDER` that keeps the requests of the hosts, their output and the relay's messages")
@@ -85,22 +90,30 @@ func partNames() []string {
 	for _, h := range hosts {
 		names = append(names, h.name)
 	}
-	return names
+	return append(names, wakePart)
 }
 
-// work does the parts.
+// work does the parts. The one that waits long runs beside the others, on an executor of its own.
 func work(ctx context.Context, dir, only, keep string) error {
 	l, err := newLab(ctx, dir, keep)
 	if err != nil {
 		return err
 	}
-	if err := l.talks(ctx, only); err != nil {
-		l.report.Check("make hosts", "all parts done", err)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	if only == "" || only == wakePart {
+		parts.Go(func() { l.report.must(l.wake(ctx)) })
 	}
+	parts.Go(func() {
+		if only != wakePart {
+			l.report.must(l.talks(ctx, only))
+		}
+	})
+	parts.Wait()
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	return l.report.Finish()
+	return l.report.finish()
 }
 
 // lab is what all parts share.
@@ -110,7 +123,7 @@ type lab struct {
 	self     string
 	binaries harness.Binaries
 	keep     string // a folder for what is recorded
-	report   harness.Report
+	report   report
 }
 
 func newLab(ctx context.Context, dir, keep string) (*lab, error) {

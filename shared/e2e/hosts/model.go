@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,14 +30,32 @@ type model struct {
 
 	mu       sync.Mutex
 	count    int
-	last     request  // the last one that offered the relay's tools
-	problems []string // requests that could not be read or answered
+	last     request       // the last one that offered the relay's tools
+	problems []string      // requests that could not be read or answered
+	changed  chan struct{} // closed at the next request
 }
 
-// step is a call of one of the relay's tools.
+// step is a call of one of the relay's tools. Of its arguments, lastExecution stands for the
+// execution_id in the answer before.
 type step struct {
 	Tool string
 	Args map[string]any
+}
+
+const lastExecution = "the last execution_id"
+
+var executionID = regexp.MustCompile(`execution_id[=" ]+([0-9a-f-]{36})`)
+
+// after returns the step with the execution_id of the last answer.
+func (s step) after(done []exchange) step {
+	if s.Args["execution_id"] != lastExecution || len(done) == 0 {
+		return s
+	}
+	if id := executionID.FindStringSubmatch(strings.Join(done[len(done)-1].Texts, "\n")); id != nil {
+		s.Args = maps.Clone(s.Args)
+		s.Args["execution_id"] = id[1]
+	}
+	return s
 }
 
 // request is what a host sends to the model, in a form that is the same for all APIs.
@@ -104,7 +125,7 @@ func startModel(script []step, keep string) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &model{url: "http://" + listener.Addr().String(), script: script, keep: keep}
+	m := &model{url: "http://" + listener.Addr().String(), script: script, keep: keep, changed: make(chan struct{})}
 	m.http = &http.Server{Handler: m, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = m.http.Serve(listener) }()
 	return m, nil
@@ -217,6 +238,8 @@ func (m *model) answer(q request, body []byte) reply {
 	main := len(q.Tools) > 2 // hosts ask for titles and the like without tools
 	if main {
 		m.last = q
+		close(m.changed)
+		m.changed = make(chan struct{})
 	}
 	if err := os.WriteFile(filepath.Join(m.keep, fmt.Sprintf("request-%03d.json", m.count)), body, 0o600); err != nil {
 		m.problems = append(m.problems, err.Error())
@@ -226,7 +249,7 @@ func (m *model) answer(q request, body []byte) reply {
 	case q.JSON:
 		r.Text = `{"reasoning":"-","next_speaker":"user","model_choice":"flash","complexity_reasoning":"-","complexity_score":10}`
 	case main && len(done) < len(m.script):
-		s := m.script[len(done)]
+		s := m.script[len(done)].after(done)
 		if r.Call = q.next(s, len(done)); r.Call == nil {
 			m.problems = append(m.problems, fmt.Sprintf("the host offers no tool %s", s.Tool))
 		}
@@ -265,6 +288,23 @@ func (m *model) read() (request, []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last, slices.Clone(m.problems)
+}
+
+// await returns the first request that meets a condition.
+func (m *model) await(ctx context.Context, condition func(request) bool) (request, error) {
+	for {
+		m.mu.Lock()
+		q, changed := m.last, m.changed
+		m.mu.Unlock()
+		if condition(q) {
+			return q, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return q, ctx.Err()
+		}
+	}
 }
 
 // exchange is a call of the script and all that the model got between it and the next one.

@@ -13,6 +13,8 @@ var errOnlyLinux = errors.New("make hosts needs Linux on x86-64")
 
 const systemPath = "/usr/local/bin:/usr/bin:/bin"
 
+type terminal struct{}
+
 func supervise(context.Context, []string) error { return errOnlyLinux }
 
 func raiseLoopback() error { return errOnlyLinux }
@@ -22,3 +24,7 @@ func (setting) command(context.Context, []string, []string) (*exec.Cmd, error) {
 }
 
 func output(*exec.Cmd) (string, error) { return "", errOnlyLinux }
+
+func startInTerminal(*exec.Cmd) (*terminal, error) { return nil, errOnlyLinux }
+
+func (*terminal) close() string { return "" }

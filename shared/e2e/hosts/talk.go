@@ -41,7 +41,7 @@ func (l *lab) talk(ctx context.Context, h host, title string, relay map[string]s
 		err = errors.New("the host ended early")
 	}
 	if err != nil {
-		l.report.Check(title, "all calls made", fmt.Errorf("%d of %d: %w", len(got), len(trials), err))
+		l.report.check(title, "all calls made", fmt.Errorf("%d of %d: %w", len(got), len(trials), err))
 	}
 	for n, t := range trials[:min(len(got), len(trials))] {
 		var sent *sent
@@ -50,7 +50,7 @@ func (l *lab) talk(ctx context.Context, h host, title string, relay map[string]s
 		if sent != nil && sent.IsError && h.errorsAs != nil {
 			as = h.errorsAs
 		}
-		l.report.Check(title, t.name, t.check(got[n], sent, as))
+		l.report.check(title, t.name, t.check(got[n], sent, as))
 	}
 }
 

@@ -96,6 +96,10 @@ func inJSON(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
+func inXML(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
 // arrival returns what happened to the relay's texts on their way.
 func arrival(text string, sent *sent, as form) (problems []error) {
 	for _, part := range sent.Texts {

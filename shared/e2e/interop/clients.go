@@ -50,17 +50,17 @@ func (l *lab) drive(ctx context.Context, c sdk) {
 	for lines := bufio.NewScanner(bytes.NewReader(stdout)); lines.Scan(); seen++ {
 		var line struct{ Check, Error string }
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			l.report.Check(c.name, "its output", fmt.Errorf("%q: %w", lines.Text(), err))
+			l.report.check(c.name, "its output", fmt.Errorf("%q: %w", lines.Text(), err))
 			return
 		}
 		var failed error
 		if line.Error != "" {
 			failed = errors.New(line.Error)
 		}
-		l.report.Check(c.name, line.Check, failed)
+		l.report.check(c.name, line.Check, failed)
 	}
 	if err != nil || seen != c.checks {
-		l.report.Check(c.name, "all checks made", fmt.Errorf("%d of %d, exit: %v\n%s", seen, c.checks, err, stderr))
+		l.report.check(c.name, "all checks made", fmt.Errorf("%d of %d, exit: %v\n%s", seen, c.checks, err, stderr))
 	}
 }
 

@@ -26,13 +26,13 @@ func (l *lab) inspect(ctx context.Context) {
 		if err == nil && len(list.Tools) < 19 {
 			err = fmt.Errorf("%d tools", len(list.Tools))
 		}
-		l.report.Check(name, "list tools, strict, no warnings", err)
+		l.report.check(name, "list tools, strict, no warnings", err)
 
 		stdout, stderr, err = l.inspector(ctx, era, "--tool-arg", "code=6*7", "--method", "tools/call", "--tool-name", "run_code_quick")
 		if err != nil || !strings.Contains(string(stdout), `"result": "42"`) {
 			err = fmt.Errorf("%v: %s%s", err, stdout, stderr)
 		}
-		l.report.Check(name, "a call", err)
+		l.report.check(name, "a call", err)
 	}
 }
 

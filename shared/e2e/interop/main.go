@@ -1,6 +1,6 @@
 // The interop command compares the programs with those of others. Its part clients drives the
-// relay with the official MCP clients: the two TypeScript SDKs, the two Python SDKs and the
-// Inspector's command line. All of them start the real relay, which
+// relay with the official MCP clients: the two TypeScript SDKs, the two Python SDKs, the
+// Inspector's command line and the conformance suite. All of them start the real relay, which
 // talks to a real executor with a real kernel. Its part notebooks edits the sample notebooks of
 // Jupyter's packages and checks them with these packages. It prints a line for each check and a
 // table at the end; the exit code is 1 if a check failed. -only NAME does one part.
@@ -41,7 +41,7 @@ type lab struct {
 	drivers   string // the folder of this package
 	relay     string
 	env       []string // of a relay, and of the clients that start one
-	report    harness.Report
+	report    report
 }
 
 func run(ctx context.Context) (err error) {
@@ -65,7 +65,7 @@ func run(ctx context.Context) (err error) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return l.report.Finish()
+	return l.report.finish()
 }
 
 // mcp drives the relay with the official MCP clients.
@@ -80,7 +80,7 @@ func (l *lab) mcp(ctx context.Context, dir string) (err error) {
 		l.drive(ctx, c)
 	}
 	l.inspect(ctx)
-	return nil
+	return l.conform(ctx)
 }
 
 // start starts an executor whose kernel is an interpreter's, and sets the environment of a relay.

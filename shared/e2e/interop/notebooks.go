@@ -26,8 +26,8 @@ func (l *lab) notebooks(ctx context.Context, dir string) error {
 		return err
 	}
 	const us = "relay/notebook"
-	l.report.Check(us, fmt.Sprintf("no byte of %d sample notebooks changes without an edit", len(samples)), each(samples, unchanged))
-	l.report.Check(us, "an edited line changes no other line, and undone, the file is as before", each(samples, editAndUndo))
+	l.report.check(us, fmt.Sprintf("no byte of %d sample notebooks changes without an edit", len(samples)), each(samples, unchanged))
+	l.report.check(us, "an edited line changes no other line, and undone, the file is as before", each(samples, editAndUndo))
 	edited := filepath.Join(dir, "edited")
 	if err := writeEdited(edited, samples); err != nil {
 		return err
@@ -35,7 +35,10 @@ func (l *lab) notebooks(ctx context.Context, dir string) error {
 	l.drive(ctx, sdk{name: "nbformat 5.11.1, jupytext 1.19.6", command: []string{
 		l.python(), filepath.Join(l.drivers, "python", "notebooks.py"), edited,
 	}, checks: 4})
-	return nil
+	if err := l.parameters(ctx, filepath.Join(dir, "parameters")); err != nil {
+		return err
+	}
+	return l.outputs(ctx, filepath.Join(dir, "run"), samples)
 }
 
 // python returns the interpreter that has Jupyter's packages.

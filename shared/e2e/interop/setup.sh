@@ -23,7 +23,7 @@ mark() { cksum <"$2" >"$folder/$1/.stamp"; }
 node() {
 	local lock=$here/node/package-lock.json
 	if ! is_ready node "$lock"; then
-		echo "interop: installing the TypeScript clients, the Inspector and node 22"
+		echo "interop: installing the TypeScript clients, the Inspector, the conformance suite and node 22"
 		command -v npm >/dev/null || {
 			echo "interop: no npm on PATH: install node 20 or newer with npm" >&2
 			exit 1

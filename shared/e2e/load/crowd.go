@@ -31,6 +31,10 @@ func workersOf(number int) int {
 // crowd lets all relays make calls as fast as they get answers, and then checks that nothing is
 // left of it.
 func crowd(ctx context.Context, o options, out io.Writer) error {
+	usual, err := afterOneRound(ctx, o.seed)
+	if err != nil {
+		return fmt.Errorf("one relay, one round: %w", err)
+	}
 	w, err := newWorld(ctx, o.seed)
 	if err != nil {
 		return err
@@ -55,7 +59,7 @@ func crowd(ctx context.Context, o options, out io.Writer) error {
 	w.tally.print(out)
 	ran, err := w.runs.check()
 	fmt.Fprintf(out, "%d runs took place; each run that was accepted took place once: %t\n", ran, err == nil)
-	return errors.Join(err, w.honest(), w.fair(out), w.small(out), w.leftNothing(ctx, before, out))
+	return errors.Join(err, w.honest(), w.fair(out), w.small(out), w.leftNothing(ctx, before, usual, out))
 }
 
 // workHard lets all workers work until the time is over and each has done its rounds.

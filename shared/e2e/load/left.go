@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,13 +100,16 @@ func (h holdings) more(before holdings) (all []string) {
 }
 
 // leftNothing ends the relays and fails if anything is left of them: processes, files, or what
-// the executor held for them.
-func (w *world) leftNothing(ctx context.Context, before holdings, out io.Writer) error {
+// the executor held for them. usual is what idle programs do.
+func (w *world) leftNothing(ctx context.Context, before holdings, usual idle, out io.Writer) error {
 	var processes []string
 	for _, r := range w.relays {
 		processes = append(processes, fmt.Sprint("/proc/", r.PID()))
 	}
-	if err := w.dismiss(); err != nil {
+	last := w.relays[0]
+	w.relays = w.relays[1:]
+	relay, dumped := last.goroutines(ctx)
+	if err := errors.Join(dumped, w.dismiss()); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(processes, func(p string) bool { _, err := os.Stat(p); return err == nil }); i >= 0 {
@@ -115,7 +119,13 @@ func (w *world) leftNothing(ctx context.Context, before holdings, out io.Writer)
 	fmt.Fprintf(out, "the executor without relays, before and after: %d and %d descriptors, %d and %d sockets, %d and %d threads, %.1f and %.1f MiB; temporary files: %d and %d\n",
 		before.executor.Descriptors, after.executor.Descriptors, before.executor.Sockets, after.executor.Sockets, before.executor.Threads, after.executor.Threads,
 		before.executor.Memory.Now, after.executor.Memory.Now, len(before.temporary), len(after.temporary))
-	return err
+	if err != nil {
+		return err
+	}
+	executor, err := w.goroutines(ctx)
+	fmt.Fprintf(out, "goroutines of the executor and of one relay: %d and %d; after one round of one relay: %d and %d\n",
+		executor.total(), relay.total(), usual.executor.total(), usual.relay.total())
+	return cmp.Or(err, errors.Join(executor.more("the executor", usual.executor), relay.more("a relay", usual.relay)))
 }
 
 // settle waits until the executor has no more than before.

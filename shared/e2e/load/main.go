@@ -1,5 +1,5 @@
 // The load command runs many MCP hosts, each with a real relay, against one executor with a
-// real kernel. All make calls of several kinds, whose answers are checked. At the end, every
+// real kernel. All make calls of every kind, whose answers are checked. At the end, every
 // accepted run must have taken place exactly once, every relay must have had its part, and
 // neither program may have kept anything.
 //

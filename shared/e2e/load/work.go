@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"colabrelay/shared/e2e/harness"
 )
@@ -84,6 +85,25 @@ func file(ctx context.Context, w *worker) error {
 	})
 }
 
+// folder uploads ten small files and downloads them again.
+func folder(ctx context.Context, w *worker) error {
+	const files = 10
+	sent := w.noise(2000)
+	name := func(dir string, n int) string { return filepath.Join(dir, fmt.Sprint("file", n)) }
+	return w.thereAndBack(ctx, "folder", func(dir string) error {
+		err := os.MkdirAll(dir, 0o700)
+		for n := range files {
+			err = errors.Join(err, os.WriteFile(name(dir, n), append(sent, byte(n)), 0o600))
+		}
+		return err
+	}, func(dir string) (err error) {
+		for n := range files {
+			err = errors.Join(err, sameContent(name(dir, n), append(sent, byte(n))))
+		}
+		return err
+	})
+}
+
 func (w *worker) thereAndBack(ctx context.Context, name string, write, check func(path string) error) error {
 	local := filepath.Join(w.relay.dir, w.name+"_"+name)
 	remote, back := "files/"+filepath.Base(local), "back_"+filepath.Base(local)
@@ -120,4 +140,21 @@ func sameContent(path string, want []byte) error {
 func kernelState(ctx context.Context, w *worker) error {
 	a, err := w.untilDone(ctx, "save_kernel_state", map[string]any{"name": w.name, "keep_versions": 1})
 	return errors.Join(err, differs(a, "success", true))
+}
+
+// lists makes the calls that only look.
+func lists(ctx context.Context, w *worker) error {
+	for _, tool := range []string{"check_colab_connection", "probe_colab_environment", "list_colab_files", "list_colab_variables", "list_executions"} {
+		if _, err := w.look(ctx, tool, nil); err != nil {
+			return err
+		}
+	}
+	if w.last.id == "" {
+		return nil
+	}
+	a, err := w.ask(ctx, "get_execution", map[string]any{"execution_id": w.last.id})
+	if err == nil && !strings.HasPrefix(w.last.stdout, a.String("stdout")) {
+		err = differs(a, "stdout", w.last.stdout)
+	}
+	return err
 }

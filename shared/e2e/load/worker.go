@@ -20,6 +20,7 @@ type worker struct {
 	random *rand.Rand
 	serial int // of its runs
 	count  int // the value of its variable
+	last   ran // its last run whose output fitted into an answer
 
 	done int // operations that were not refused
 }
@@ -52,6 +53,9 @@ func (w *worker) do(ctx context.Context, o operation) error {
 	w.world.tally.did(o, time.Since(began))
 	return err
 }
+
+// ran is a run that has ended.
+type ran struct{ id, stdout string }
 
 // refusal is an answer that an overloaded executor may give: queue_full or rate_limited.
 type refusal struct{ text string }
@@ -142,6 +146,9 @@ func (w *worker) finish(ctx context.Context, id string, a harness.Answer) (harne
 		a, stdout = next, stdout+next.String("stdout")
 	}
 	a.Fields["stdout"] = stdout
+	if a.Fields["truncated"] != true {
+		w.last = ran{execution, stdout}
+	}
 	switch a.String("status") {
 	case "succeeded", "failed":
 		w.world.runs.expect(id, once)

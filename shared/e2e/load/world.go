@@ -65,9 +65,13 @@ func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
 	if err = errors.Join(os.Mkdir(w.vm(), 0o700), os.Mkdir(w.temp(), 0o700)); err != nil {
 		return nil, err
 	}
+	executor := filepath.Join(w.dir, "executor.sh")
+	if err = os.WriteFile(executor, fmt.Appendf(nil, "#!/bin/sh\nexec /bin/sh -c '%s' '%s' \"$@\"\n", intoFile, w.binaries.Executor), 0o700); err != nil {
+		return nil, err
+	}
 	w.executor, err = harness.StartExecutor(ctx, harness.ExecutorConfig{
-		Binary: w.binaries.Executor, Python: filepath.Join(stacks.Root(), ".python", "old", "bin", "python"), Dir: w.vm(), Secret: secret,
-		Env: []string{"HOME=" + w.vm(), "TMPDIR=" + w.temp()},
+		Binary: executor, Python: filepath.Join(stacks.Root(), ".python", "old", "bin", "python"), Dir: w.vm(), Secret: secret,
+		Env: []string{"HOME=" + w.vm(), "TMPDIR=" + w.temp(), "LOG=" + w.vm() + ".log"},
 	})
 	if err != nil {
 		return nil, err
@@ -82,6 +86,10 @@ func (w *world) vm() string { return filepath.Join(w.dir, "vm") }
 // temp is the folder for temporary files of all programs.
 func (w *world) temp() string { return filepath.Join(w.dir, "temp") }
 
+// intoFile starts a program with the file LOG as its standard error. A pipe would lose parts of a
+// list of goroutines, because Go's runtime does not wait for its reader.
+const intoFile = `exec "$0" "$@" 2>>"$LOG"`
+
 // start starts the relay with this number. workers make its calls.
 func (w *world) start(ctx context.Context, number, workers int) (*relay, error) {
 	r := &relay{name: fmt.Sprintf("r%03d", number)}
@@ -91,8 +99,9 @@ func (w *world) start(ctx context.Context, number, workers int) (*relay, error) 
 	}
 	var err error
 	r.Host, err = harness.StartHost(ctx, harness.HostConfig{
-		Binary: w.binaries.Relay, Dir: r.dir, Args: []string{"serve", "--toolsets", "notebook"},
+		Binary: "/bin/sh", Dir: r.dir, Args: []string{"-c", intoFile, w.binaries.Relay, "serve", "--toolsets", "notebook"},
 		Env: []string{
+			"LOG=" + r.dir + ".log",
 			"COLAB_URL=http://" + w.wire.Addr, "COLAB_SECRET=" + secret, "RELAY_HOLD=45s", "TMPDIR=" + w.temp(),
 			"LOCAL_SAVE_DIR=" + filepath.Join(r.dir, "saved"), "CHECKPOINT_DIR=" + filepath.Join(r.dir, "checkpoints"),
 		},

@@ -139,6 +139,8 @@ func (t *Tab) move(id string, to int) error {
 // run runs a cell and waits for its end, or as long as the page waits.
 func (t *Tab) run(id string) (any, error) {
 	switch {
+	case t.options.NoVM != "":
+		return nil, errors.New(t.options.NoVM)
 	case t.options.Execute == nil:
 		return nil, errors.New("the notebook is not connected to a runtime")
 	case t.options.RunAnyway != nil:

@@ -69,6 +69,9 @@ func (k *Kernel) start(ctx context.Context, o KernelOptions) error {
 	return err
 }
 
+// Interrupt is a click on the page's stop button: SIGINT goes to the kernel's process group.
+func (k *Kernel) Interrupt() error { return interruptGroup(k.cmd) }
+
 // Close ends the kernel and its process group. Programs that were started in sessions of their
 // own run on, as on Colab.
 func (k *Kernel) Close() {

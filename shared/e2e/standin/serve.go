@@ -25,7 +25,16 @@ type rpcError struct {
 func (t *Tab) serve() {
 	defer t.cancel()
 	t.send(message{Method: "notifications/tools/list_changed"})
+	if t.options.Silent {
+		t.freeze()
+	}
 	for {
+		select {
+		case <-t.frozen: // a frozen tab also answers no ping, because nothing reads
+			<-t.ctx.Done()
+			return
+		default:
+		}
 		_, raw, err := t.conn.Read(t.ctx)
 		if err != nil {
 			return
@@ -63,7 +72,11 @@ func (t *Tab) answer(m message) {
 	default:
 		out.Error = &rpcError{Code: -32601, Message: "Method not found"}
 	}
-	t.send(out)
+	select {
+	case <-t.frozen:
+	default:
+		t.send(out)
+	}
 }
 
 // send sends a message as one text frame. If it fails, the reader sees the end of the

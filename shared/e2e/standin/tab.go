@@ -30,12 +30,16 @@ type Options struct {
 
 	// Declined is a fault: the person closes the dialog, and the tab never connects.
 	Declined bool
+	// Silent is a fault: the tab connects, announces its tools and then reads nothing.
+	Silent bool
 	// CallTimeout is a fault: run_code_cell answers with an error after this time, and the cell
 	// runs on. On the real page that was seen once, after 90 s.
 	CallTimeout time.Duration
 	// RunAnyway is a fault: until it is closed the dialog "Run anyway" of a notebook from GitHub
 	// is open, and run_code_cell answers without outputs and runs nothing.
 	RunAnyway <-chan struct{}
+	// NoVM is a fault: run_code_cell answers with this error, as when no GPU is free.
+	NoVM string
 	// Answer is a fault: if it returns a text, that is the text of a tool's answer.
 	Answer func(tool string, arguments json.RawMessage) (text string, answered bool)
 }
@@ -53,6 +57,8 @@ type Tab struct {
 	ctx     context.Context // of the connection; ends with it
 	cancel  context.CancelFunc
 	group   sync.WaitGroup
+	frozen  chan struct{}
+	freeze  func()
 }
 
 // maxFrame bounds a message of the relay, in bytes.
@@ -91,7 +97,8 @@ func start(openedURL string, conn *websocket.Conn, o Options) *Tab {
 		o.Notebook = NewNotebook(NewCell("code", ""))
 	}
 	conn.SetReadLimit(maxFrame)
-	t := &Tab{Notebook: o.Notebook, options: o, conn: conn, record: &record{}}
+	t := &Tab{Notebook: o.Notebook, options: o, conn: conn, record: &record{}, frozen: make(chan struct{})}
+	t.freeze = sync.OnceFunc(func() { close(t.frozen) })
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.record.add("opened", openedURL)
 	t.group.Go(t.serve)
@@ -114,7 +121,11 @@ func (t *Tab) Drop() {
 	t.end()
 }
 
+// Freeze is a fault: the tab reads and answers nothing more, but its connection stays open.
+func (t *Tab) Freeze() { t.freeze() }
+
 func (t *Tab) end() {
+	t.freeze()
 	t.cancel()
 	t.group.Wait()
 }

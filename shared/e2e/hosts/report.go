@@ -1,4 +1,4 @@
-package harness
+package main
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 	"text/tabwriter"
 )
 
-// Report prints the checks as they end and counts them for the table.
-type Report struct {
+// report prints the checks as they end and counts them for the table.
+type report struct {
 	mu             sync.Mutex
 	titles         []string
 	passed, failed map[string]int
 }
 
-// Check prints the outcome of one check; nil means that it passed.
-func (r *Report) Check(host, name string, err error) {
+// check prints the outcome of one check; nil means that it passed.
+func (r *report) check(host, name string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.passed == nil {
@@ -35,13 +35,20 @@ func (r *Report) Check(host, name string, err error) {
 	fmt.Printf("ok    %s: %s\n", host, name)
 }
 
-// Finish prints the table. It returns an error if a check failed or none was made.
-func (r *Report) Finish() error {
+// must prints why a part ended early, if it did.
+func (r *report) must(err error) {
+	if err != nil {
+		r.check("make hosts", "all parts done", err)
+	}
+}
+
+// finish prints the table. It returns an error if a check failed or none was made.
+func (r *report) finish() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Println()
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "checked\tpassed\tfailed")
+	fmt.Fprintln(table, "host\tpassed\tfailed")
 	failed := 0
 	for _, title := range r.titles {
 		failed += r.failed[title]

@@ -1,0 +1,200 @@
+package attack
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
+	"colabrelay/shared/seal"
+	"colabrelay/shared/tier"
+)
+
+// sent is a request of a holder of the key, and the codes with which it may be refused. None
+// means that it must succeed.
+type sent struct {
+	name         string
+	method, path string // with the query
+	body         []byte
+	raw          bool // body is what is sealed, with the byte that tells the compression
+	codes        string
+}
+
+// A holder of the key sends texts that are well sealed and hostile in themselves. Each gets a
+// refusal that names the cause: "internal" would be a fault of the executor.
+func TestHostileTextsOfAKeyHolder(t *testing.T) {
+	tier.Long(t)
+	s := newStand(t)
+	n := 0
+	tables := map[string][]sent{
+		"compression": bombs(), "queries": queries(), "JSON": texts(), "paths": s.paths(),
+	}
+	for _, kind := range slices.Sorted(maps.Keys(tables)) {
+		for _, r := range tables[kind] {
+			if n++; n%40 == 0 {
+				s.workHonestly()
+			}
+			status, code := s.send(r)
+			if status >= 200 && status < 300 {
+				code = ""
+			}
+			if !allowed(r.codes, code) {
+				t.Errorf("%s: %s: answered %d %q, want %q", kind, r.name, status, code, r.codes)
+			}
+		}
+		t.Logf("%s: %d cases", kind, len(tables[kind]))
+	}
+	t.Logf("%d cases", n)
+	s.workHonestly()
+	s.end([]int{})
+}
+
+func allowed(codes string, got contract.Code) bool {
+	for _, code := range strings.Split(codes, "|") {
+		if contract.Code(code) == got {
+			return true
+		}
+	}
+	return false
+}
+
+// send seals, signs and sends r, and opens the answer.
+func (s *stand) send(r sent) (status int, code contract.Code) {
+	s.t.Helper()
+	path, query, _ := strings.Cut(r.path, "?")
+	req, err := http.NewRequest(r.method, s.vm.Ready.LocalURL+path, nil)
+	must(s.t, err)
+	req.URL.RawQuery = query
+	if r.method != http.MethodGet {
+		req.Header.Set(contract.HeaderInstance, s.instance())
+	}
+	x := auth.NewSigner(s.key).NewExchange()
+	linetest.SealWith(s.t, x, req, r.body, time.Now())
+	if r.raw {
+		sealed := seal.Seal(x.BodyKey(), r.body)
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(sealed)), int64(len(sealed))
+	}
+	res, err := s.http.RoundTrip(req)
+	must(s.t, err)
+	defer res.Body.Close()
+	part := strings.HasPrefix(r.path, contract.PathContent+"?")
+	text, err := linetest.Open(x, res, res.Body, part)
+	if err != nil {
+		s.t.Fatalf("%s: the answer does not open: %v", r.name, err)
+	}
+	if bytes.Contains(text, []byte("root:")) {
+		s.t.Errorf("%s: the answer has a line of /etc/passwd", r.name)
+	}
+	var failed contract.ErrorBody
+	if res.StatusCode >= 300 {
+		must(s.t, json.Unmarshal(text, &failed))
+	}
+	return res.StatusCode, failed.Error.Code
+}
+
+func post(name, path string, body []byte, codes string) sent {
+	return sent{name, http.MethodPost, path, body, false, codes}
+}
+
+// gzipped is one member of a text.
+func gzipped(text io.Reader) []byte {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err == nil {
+		_, err = io.Copy(w, text)
+	}
+	if err != nil {
+		panic(err)
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return out.Bytes()
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// bombs are bodies that are compressed too well, or not as they say.
+func bombs() []sent {
+	small := gzipped(strings.NewReader(`{"request_id":"x"}`))
+	length := func(member []byte, n uint32) []byte {
+		return binary.LittleEndian.AppendUint32(bytes.Clone(member[:len(member)-4]), n)
+	}
+	giant := gzipped(io.LimitReader(zeros{}, 64<<20))
+	var all []sent
+	for _, c := range []struct {
+		name, codes string
+		body        []byte
+	}{
+		{"nothing", "bad_request", []byte{}}, {"only gzip's leading byte", "bad_request", []byte{1}}, {"compression 2", "bad_request", append([]byte{2}, small...)},
+		{"64 MiB of zeros", "too_large", append([]byte{1}, giant...)}, {"64 MiB that say 10 bytes", "bad_request", append([]byte{1}, length(giant, 10)...)},
+		{"one byte over", "too_large", append([]byte{1}, gzipped(io.LimitReader(zeros{}, contract.MaxBodyBytes+1))...)},
+		{"as much as allowed", "bad_request", append([]byte{1}, gzipped(io.LimitReader(zeros{}, contract.MaxBodyBytes))...)}, // opens, and is no JSON
+		{"18 bytes that say 4 GiB", "too_large", append([]byte{1}, length(small, 1<<32-1)...)}, {"two members", "bad_request", append([]byte{1}, append(small, small...)...)},
+		{"gzip of gzip", "bad_request", append([]byte{1}, gzipped(bytes.NewReader(giant))...)}, {"a changed checksum", "bad_request", append([]byte{1}, flipped(small, len(small)-6)...)},
+		{"9 MiB of noise", "too_large", append([]byte{0}, noise(9<<20)...)},
+		{"a huge name in the header", "bad_request|too_large", append([]byte{1, 0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 255}, bytes.Repeat([]byte("x"), 4<<20)...)},
+	} {
+		all = append(all, sent{c.name, http.MethodPost, contract.PathExecutions, c.body, true, c.codes})
+	}
+	return all
+}
+
+func flipped(text []byte, i int) []byte {
+	text = bytes.Clone(text)
+	text[i] ^= 1
+	return text
+}
+
+func noise(n int) []byte {
+	text := make([]byte, n)
+	_, _ = rand.Read(text)
+	return text
+}
+
+// queries are long, or not as the executor writes them.
+func queries() []sent {
+	var all []sent
+	for query, codes := range map[string]string{
+		strings.Repeat("a", 64<<10): "", strings.Repeat("a", 64<<10+1): "bad_request", strings.Repeat("a", 8<<20): "bad_request", "limit=1": "",
+		"limit=1&limit=2": "", "limit=%zz": "", "limit=%00": "bad_request", "limit=\xff": "bad_request", strings.Repeat("a=b&", 10_000): "", "limit=" + strings.Repeat("1", 1000): "bad_request",
+	} {
+		all = append(all, sent{"query " + clip(query), http.MethodGet, contract.PathExecutions + "?" + query, nil, false, codes})
+	}
+	return all
+}
+
+// texts are bodies that are no JSON, or too much of it.
+func texts() []sent {
+	var all []sent
+	for _, c := range []struct{ name, code, body string }{
+		{"nested arrays", "too_large", strings.Repeat("[", 1<<20)},
+		{"nested objects", "too_large", strings.Repeat(`{"a":`, 1<<20)},
+		{"8 MiB of a text", "bad_request", `"` + strings.Repeat("x", 8<<20-2) + `"`},
+		{"8 MiB of escapes", "bad_request", `{"code":"` + strings.Repeat(`\\u0000`, 1<<20)},
+		{"a million fields", "too_large", "{" + strings.Repeat(`"a":1,`, 1<<20) + `"a":1}`},
+		{"a million numbers", "too_large", "[" + strings.Repeat("1,", 1<<20) + "1]"},
+	} {
+		all = append(all, post(c.name, contract.PathExecutions, []byte(c.body), c.code))
+	}
+	for name, body := range map[string]string{
+		"none": "", "an array": "[]", "cut": `{"a":`, "two": "{} {}", "a NUL": "{}\x00", "no UTF-8": "{\"a\":\"\xff\"}",
+		"nested and closed": strings.Repeat(`{"a":[`, 9_000) + strings.Repeat("]}", 9_000), "a huge number": `{"timeout_seconds":1e999999}`, "wrong types": `{"code":1,"kernel_id":1}`,
+	} {
+		all = append(all, post(name, contract.PathExecutions, []byte(body), "bad_request"))
+	}
+	return all
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"colabrelay/executor/jupyter"
+	"colabrelay/relay/client"
+	"colabrelay/relay/jobs"
+	"colabrelay/shared/contract"
+)
+
+const (
+	// notebookCells is how many cells of trivial code the measured notebook has.
+	notebookCells = 1000
+	// perCell is how much longer than the kernel a cell may take.
+	perCell = 15 * time.Millisecond
+)
+
+// notebook measures a notebook's cells, each as a part of the whole.
+func notebook(ctx context.Context, b *bench) ([]row, error) {
+	p, err := b.pair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := b.kernelOf(ctx, p.executor)
+	if err != nil {
+		return nil, err
+	}
+	tool, err := b.notebookTool(ctx, p.executor.Ready.LocalURL)
+	if err != nil {
+		return nil, err
+	}
+	// Once each: the executor admits 6,000 requests at once and then 100 a second, and each of
+	// the two ways makes 1,000 or more.
+	s, err := timing{n: 1}.inTurn(ctx, bareCells(kernel), jobOfCells(p.client), tool)
+	if err != nil {
+		return nil, err
+	}
+	bare, steps, run := s[0].each(notebookCells), s[1].each(notebookCells), s[2].each(notebookCells)
+	return []row{
+		latency("a cell on the bare kernel", bare),
+		overBare(latency("a step of a job, read through relay/jobs", steps), steps, bare),
+		overBare(latency("a cell of run_notebook, with its outputs saved", run), run, bare),
+	}, nil
+}
+
+// notebookTool runs a notebook as an agent does. The relay's files are on disk, because it
+// syncs its record.
+func (b *bench) notebookTool(ctx context.Context, url string) (w way, err error) {
+	c, err := b.relayConfig(url)
+	if err != nil {
+		return w, err
+	}
+	c.Dir = b.disk
+	c.Env = append(c.Env, "RELAY_TOOLSETS=core,notebook", "CHECKPOINT_DIR="+filepath.Join(b.disk, "checkpoints"))
+	path := filepath.Join(b.disk, "bench.ipynb")
+	if err := os.WriteFile(path, cellsWith(notebookCells, onePlusOne, ""), 0o600); err != nil {
+		return w, err
+	}
+	h, err := b.startHost(ctx, c)
+	return way{name: "run_notebook", do: func(ctx context.Context) error {
+		for {
+			a, err := call(ctx, h, "run_notebook", map[string]any{"notebook_path": path})
+			if err != nil || a.Fields["can_continue"] != true {
+				return err
+			}
+		}
+	}}, err
+}
+
+// each divides the samples by n.
+func (s samples) each(n time.Duration) (parts samples) {
+	for _, d := range s {
+		parts = append(parts, d/n)
+	}
+	return parts
+}
+
+// overBare compares a cell with the same one on the bare kernel.
+func overBare(r row, s, bare samples) row {
+	r = r.comparedTo("bare kernel", s, bare)
+	more := s.median() - bare.median()
+	r.target = target{"at most " + short(perCell) + " more", more <= perCell}
+	r.note = short(more) + " more"
+	return r
+}
+
+func bareCells(kernel *jupyter.Client) way {
+	return way{name: "bare kernel", do: func(ctx context.Context) error {
+		for range notebookCells {
+			if err := executeBare(ctx, kernel, onePlusOne); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// jobOfCells has the executor run the cells as one job, and reads the output of each.
+func jobOfCells(c *client.Client) way {
+	return way{name: "job", do: func(ctx context.Context) error {
+		var s contract.JobSubmit
+		for n := range notebookCells {
+			s.Steps = append(s.Steps, contract.JobStep{StepID: fmt.Sprint(n), Code: onePlusOne})
+		}
+		if _, err := c.Kernel(ctx); err != nil { // the ticket names the instance that answers
+			return err
+		}
+		ticket := jobs.New(c.InstanceID(), s)
+		if err := ticket.Submit(ctx, c, s); err != nil {
+			return err
+		}
+		j, err := ticket.Follow(ctx, c, jobs.FollowOptions{Until: time.Now().Add(10 * time.Minute)})
+		if err == nil && j.State != contract.JobFinished {
+			err = fmt.Errorf("the job is %s: %s", j.State, j.Reason)
+		}
+		return err
+	}}
+}
