@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"colabrelay/executor/console"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/logfile"
 	"colabrelay/executor/statedir"
+	"colabrelay/shared/console"
 )
 
 // memoryGoal is how many bytes the executor takes before Go collects garbage more often instead

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"colabrelay/executor/console"
+	"colabrelay/shared/console"
 )
 
 // secondSignal is how long after the first signal another one means "immediately":

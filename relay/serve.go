@@ -22,6 +22,7 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
 	"colabrelay/relay/toolsets"
+	"colabrelay/shared/console"
 )
 
 func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
@@ -40,7 +41,9 @@ func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 // serve runs the MCP server until the host closes stdin or ctx ends. It starts even if
 // settings are wrong, so that the tools can report them.
 func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
-	log := slog.New(slog.NewTextHandler(std.Err, nil)).With("component", "relay")
+	errs := console.New(std.Err) // which a host may never read
+	defer errs.Close()
+	log := slog.New(slog.NewTextHandler(errs, nil)).With("component", "relay")
 	cfg := config.Load(set)
 	served, _ := config.Toolsets(set) // cfg.Problems has its error
 	log.Info("relay serves MCP on stdio", "version", cli.Version, "toolsets", served, "config", cfg)

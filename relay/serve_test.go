@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -52,5 +53,33 @@ func TestServeStartsWithWrongSettingsAndEndsWithStdin(t *testing.T) {
 		if code := <-ended; code != 0 {
 			t.Errorf("exit code %d: %s", code, errs.String())
 		}
+	}
+}
+
+// Each failing call is logged, and a host may start the relay with a pipe that it never reads.
+func TestAHostThatNeverReadsStderrGetsEveryAnswer(t *testing.T) {
+	configtest.Home(t)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	errsR, errsW := io.Pipe()
+	defer errsR.Close() // ends the write that waits
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(t.Context(), []string{cli.CommandName}, configtest.Environ("RELAY_HOLD", "soon"), terminal.Streams{In: inR, Out: outW, Err: errsW})
+		outW.Close()
+	}()
+	answers := make(chan string)
+	go func() {
+		for lines := bufio.NewScanner(outR); lines.Scan(); {
+			answers <- lines.Text()
+		}
+	}()
+	for id := range 480 {
+		fmt.Fprintf(inW, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"check_colab_connection","arguments":{}}}`+"\n", id)
+		within.Receive(t, "an answer", answers)
+	}
+	inW.Close()
+	if code := within.Receive(t, "the relay's end", ended); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }

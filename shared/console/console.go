@@ -1,6 +1,6 @@
-// Package console writes to a terminal that may not be read, or may be gone. It
-// never blocks and never fails. It must not buffer more than a fixed number of
-// writes. Start reading at Writer.
+// Package console writes to a terminal, or to a pipe of another program's, that may not be
+// read, or may be gone. It never blocks and never fails. It must not buffer more than a
+// fixed number of writes. Start reading at Writer.
 package console
 
 import (
@@ -19,7 +19,8 @@ const (
 
 // Writer is a writer that never blocks. In a notebook cell, stdout is a pty with a
 // buffer of a few KB: when it is not read, a plain write blocks forever and later
-// fails with EIO. Such a loss must not stop the executor, so it is not an error.
+// fails with EIO. An MCP host may never read stderr, whose pipe takes 64 KiB. Neither
+// loss must stop a program, so it is not an error.
 type Writer struct {
 	mu      sync.Mutex
 	pending chan []byte
