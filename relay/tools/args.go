@@ -68,13 +68,14 @@ func boundTag(f reflect.StructField, key string) *float64 {
 	return &v
 }
 
-// parseArguments reads a call's arguments into args, a struct. It reports all faults together,
-// in words that a model understands; the SDK's own validation prints Go structs.
-func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) *Problem {
+// parseArguments reads a call's arguments into args, a struct, and returns the names of those that
+// the tool does not have: hosts add some to every call. It reports all faults together, in words
+// that a model understands; the SDK's own validation prints Go structs.
+func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) (unknown []string, problem *Problem) {
 	given := map[string]json.RawMessage{}
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && string(trimmed) != "null" {
 		if json.Unmarshal(raw, &given) != nil {
-			return badArguments(defs, []string{"arguments must be a JSON object"})
+			return nil, badArguments(defs, []string{"arguments must be a JSON object"})
 		}
 	}
 	faults := spelled(defs, given)
@@ -85,18 +86,28 @@ func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) *P
 			faults = append(faults, fault)
 		}
 	}
-	unknown := make([]string, 0, len(given))
-	for name := range given {
-		unknown = append(unknown, name)
+	unknown = slices.Sorted(maps.Keys(given))
+	if len(faults) == 0 {
+		return unknown, nil
 	}
-	slices.Sort(unknown)
-	for _, name := range unknown[:min(len(unknown), 5)] {
+	for _, name := range unknown[:min(len(unknown), maxUnknown)] { // one may be meant for one that is missing
 		faults = append(faults, fmt.Sprintf("there is no argument %q", clipName(name)))
 	}
-	if len(faults) > 0 {
-		return badArguments(defs, faults)
+	return nil, badArguments(defs, faults)
+}
+
+// maxUnknown bounds the arguments that are named as unknown.
+const maxUnknown = 5
+
+// warnOfUnknown names arguments that had no effect.
+func (c *call) warnOfUnknown(names []string) {
+	var quoted []string
+	for _, name := range names[:min(len(names), maxUnknown)] {
+		quoted = append(quoted, strconv.Quote(clipName(name)))
 	}
-	return nil
+	if len(quoted) > 0 {
+		c.warn("This tool has no argument %s: ignored.", strings.Join(quoted, ", "))
+	}
 }
 
 // spelled gives arguments in the other spelling (cellId, cell_id) the name of their schema,
@@ -124,8 +135,30 @@ func spelled(defs []argument, given map[string]json.RawMessage) (faults []string
 // bare returns what the spellings of a name have in common.
 func bare(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
+// inType returns the value in the argument's type where a model wrote it in another one: numbers and
+// truth values as strings, and the other way round. An empty string in place of a number means the
+// default.
+func (a *argument) inType(raw json.RawMessage) json.RawMessage {
+	var text string
+	isString := json.Unmarshal(raw, &text) == nil
+	switch {
+	case a.typ != reflect.String && isString && text == "":
+		return json.RawMessage("null")
+	case a.typ == reflect.Bool && isString:
+		return json.RawMessage(strings.ToLower(strings.TrimSpace(text)))
+	case a.typ != reflect.String && isString:
+		return json.RawMessage(strings.TrimSpace(text))
+	case a.typ == reflect.String && len(raw) > 0 && strings.ContainsRune("-0123456789tf", rune(raw[0])):
+		return encode(string(raw))
+	}
+	return raw
+}
+
 // set writes the argument to field and returns its fault; empty if there is none.
 func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) string {
+	if given {
+		raw = a.inType(raw)
+	}
 	if !given || string(raw) == "null" {
 		if a.def == nil {
 			return fmt.Sprintf("%q is missing", a.name)

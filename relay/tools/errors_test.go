@@ -223,7 +223,7 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 
 // parsed reads arguments of the type A.
 func parsed[A any](raw string) (args A, p *Problem) {
-	p = parseArguments(argumentsOf(reflect.TypeFor[A]()), json.RawMessage(raw), reflect.ValueOf(&args).Elem())
+	_, p = parseArguments(argumentsOf(reflect.TypeFor[A]()), json.RawMessage(raw), reflect.ValueOf(&args).Elem())
 	return args, p
 }
 
@@ -256,6 +256,7 @@ func TestArgumentsMayBeSpelledInCamelOrSnakeCase(t *testing.T) {
 	}
 	for raw, want := range map[string]string{
 		`{"cellId":"a","cell_id":"b"}`:   `"cellId" is given twice, also as "cell_id"`,
+		`{"cell id":"a"}`:                `"cellId" is missing; there is no argument "cell id"`,
 		`{"cellId":"a","cellindex":1.5}`: `"cell_index" must be a whole number`,
 	} {
 		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {

@@ -150,9 +150,11 @@ func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, 
 		},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
 			value := reflect.New(args).Elem()
-			if problem := parseArguments(arguments, raw, value); problem != nil {
+			unknown, problem := parseArguments(arguments, raw, value)
+			if problem != nil {
 				return nil, problem
 			}
+			c.warnOfUnknown(unknown)
 			given := value.Interface().(targeted)
 			local := s.local
 			if n, ok := given.(interface{ emptyPath() bool }); ok {

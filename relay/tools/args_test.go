@@ -1,0 +1,55 @@
+package tools
+
+import (
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// Gemini CLI adds wait_for_previous to the arguments of every tool, and models write numbers and
+// truth values as strings.
+func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
+	onOwnClock(t, 0, func(t *testing.T, h *host, f *fakeExecutor) {
+		run := f.run("e1")
+		run.end(contract.StatusSucceeded)
+		got := h.call("run_code_quick", map[string]any{"code": "x", "timeout_seconds": "30", "wait_for_previous": true, "b": 1})
+		if o := got.outcome(t); !o.Success || o.Warning != `This tool has no argument "b", "wait_for_previous": ignored.` {
+			t.Errorf("%+v", o)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(run.submits) != 1 || run.submits[0].TimeoutSeconds != 30 {
+			t.Errorf("submitted %+v", run.submits)
+		}
+	})
+	type args struct {
+		Text  string  `json:"text" default:""`
+		Whole int64   `json:"whole" default:"7"`
+		Real  float64 `json:"real" default:"0.5"`
+		Yes   bool    `json:"yes" default:"false"`
+		target
+	}
+	for raw, want := range map[string]args{
+		`{"whole":"3","real":"2.5","yes":"true"}`: {Whole: 3, Real: 2.5, Yes: true},
+		`{"whole":" 3","yes":"True"}`:             {Whole: 3, Real: 0.5, Yes: true},
+		`{"whole":"","real":"","yes":""}`:         {Whole: 7, Real: 0.5},
+		`{"text":4}`:                              {Text: "4", Whole: 7, Real: 0.5},
+		`{"text":true}`:                           {Text: "true", Whole: 7, Real: 0.5},
+	} {
+		if got, p := parsed[args](raw); p != nil || got != want {
+			t.Errorf("%s: %+v %v", raw, got, p)
+		}
+	}
+	for raw, want := range map[string]string{
+		`{"whole":"3.5"}`: `"whole" must be a whole number`,
+		`{"real":"NaN"}`:  `"real" must be a number`,
+		`{"yes":"yes"}`:   `"yes" must be true or false`,
+		`{"yes":"[1]"}`:   `"yes" must be true or false`,
+		`{"text":[1]}`:    `"text" must be a string`,
+	} {
+		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {
+			t.Errorf("%s: %v, want %q", raw, p, want)
+		}
+	}
+}
