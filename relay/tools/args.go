@@ -148,7 +148,7 @@ func (a *argument) inType(raw json.RawMessage) json.RawMessage {
 		return json.RawMessage(strings.ToLower(strings.TrimSpace(text)))
 	case a.typ != reflect.String && isString:
 		return json.RawMessage(strings.TrimSpace(text))
-	case a.typ == reflect.String && len(raw) > 0 && strings.ContainsRune("-0123456789tf", rune(raw[0])):
+	case a.typ == reflect.String && !a.list && len(raw) > 0 && strings.ContainsRune("-0123456789tf", rune(raw[0])):
 		return encode(string(raw))
 	}
 	return raw

@@ -13,7 +13,7 @@ func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
 	onOwnClock(t, 0, func(t *testing.T, h *host, f *fakeExecutor) {
 		run := f.run("e1")
 		run.end(contract.StatusSucceeded)
-		got := h.call("run_code_quick", map[string]any{"code": "x", "timeout_seconds": "30", "wait_for_previous": true, "b": 1})
+		got := h.call("run_code_long", map[string]any{"code": "x", "timeout_seconds": "30", "wait_for_previous": true, "b": 1})
 		if o := got.outcome(t); !o.Success || o.Warning != `This tool has no argument "b", "wait_for_previous": ignored.` {
 			t.Errorf("%+v", o)
 		}

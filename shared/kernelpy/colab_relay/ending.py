@@ -6,6 +6,8 @@ import sys
 import warnings
 from typing import Any, Callable
 
+from IPython.core.autocall import ZMQExitAutocall
+
 
 def show(shell: Any, error: BaseException, lines: list[str]) -> None:
     """Has IPython show these lines in place of its own traceback of the error, which the caller
@@ -21,6 +23,26 @@ def show(shell: Any, error: BaseException, lines: list[str]) -> None:
         shell._showtraceback(type(error), error, lines)
 
     shell.showtraceback = showtraceback
+
+
+class Exit(ZMQExitAutocall):
+    """exit and quit as a program has them: they end the run. Those of IPython let the code run on,
+    and end the kernel a moment later."""
+
+    def __call__(self, code: object = None, **_: Any) -> None:
+        raise SystemExit(code)
+
+
+def own_exits(shell: Any) -> None:
+    """Has exit and quit end the run, and never the kernel."""
+
+    def ask_exit() -> None:
+        raise SystemExit
+
+    shell.ask_exit = ask_exit
+    shell.exiter = Exit(shell)  # which %reset puts there again
+    for names in (shell.user_ns, shell.user_ns_hidden):
+        names.update(exit=shell.exiter, quit=shell.exiter)
 
 
 def quiet_exits(shell: Any) -> None:

@@ -70,18 +70,16 @@ def program(names: dict[str, Any], path: str, source: str, arguments: list[str])
     and its folder, which is first where Python looks for modules.
 
     The file does not exist on the VM. Its folder is the working directory, because that is where
-    `colab-relay put` puts files. Inside IPython, exit would end the kernel."""
+    `colab-relay put` puts files."""
     folder = working_folder()
     file = os.path.join(folder, posixpath.basename(path.replace("\\", "/")))
     lines = source.splitlines(True)
     for name in (path, file):  # the frames have path; inspect looks for __file__
         linecache.cache[name] = (len(source), None, lines, name)
     own = {"__name__": "__main__", "__file__": file, "__doc__": None}
-    exits = {"exit": sys.exit, "quit": sys.exit}
-    before = {name: names.get(name, ABSENT) for name in {**own, **exits}}
+    before = {name: names.get(name, ABSENT) for name in own}
     before_arguments = sys.argv
     names.update(own)
-    names.update(exits)
     sys.argv = [path, *arguments]
     added = [folder] if folder else []
     sys.path[:0] = added
@@ -93,8 +91,6 @@ def program(names: dict[str, Any], path: str, source: str, arguments: list[str])
             for entry in added:
                 sys.path.remove(entry)
         for name, value in before.items():
-            if name in exits and names.get(name) is not exits[name]:
-                continue  # the program has defined it
             if value is ABSENT:
                 names.pop(name, None)
             else:

@@ -16,7 +16,7 @@ TESTS = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(TESTS), "colab_relay")
 sys.path.insert(0, os.path.dirname(PACKAGE))
 
-from colab_relay import imported, script  # noqa: E402
+from colab_relay import ending, imported, script  # noqa: E402
 
 
 def pytest_configure(config):
@@ -35,6 +35,7 @@ class Shell:
     def use(self, ipython):
         self.ipython, self.names = ipython, ipython.user_ns
         ipython.display_pub.publish = self.publish
+        ending.own_exits(ipython)
 
     def publish(self, data=None, metadata=None, **more):
         json.dumps(data)  # as the kernel does

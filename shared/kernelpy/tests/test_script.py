@@ -107,9 +107,11 @@ def test_exits_of_cells_are_quiet_too(shell, recwarn):
         shell.ipython.run_cell(
             "import sys, warnings\nwarnings.simplefilter('always')\nsys.exit(%s)" % code
         )
+    for code in ("exit(3)\n1/0", "quit", "get_ipython().ask_exit()\n1/0"):
+        shell.ipython.run_cell(code)
     shell.ipython.run_cell("1/0")
-    exits, other = shown[:3], shown[3]
-    assert exits == [(SystemExit, []), (SystemExit, ["bad"]), (SystemExit, [])]
+    exits, other = shown[:6], shown[6]
+    assert exits == [(SystemExit, []), (SystemExit, ["bad"])] + [(SystemExit, [])] * 4
     assert other[0] is ZeroDivisionError and len(other[1]) > 1
     assert not [w for w in recwarn.list if "To exit" in str(w.message)]
 

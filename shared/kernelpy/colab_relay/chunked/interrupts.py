@@ -1,4 +1,4 @@
-"""Interrupts of a run's code, its calls of exit(), and what a traceback shows of it."""
+"""Interrupts of a run's code, and what a traceback shows of it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,15 @@ GRACE = 0.5
 class Interrupts:
     """Raises KeyboardInterrupt for SIGINT only while the user's code runs. Otherwise it delays the
     interrupt: one between the end of an iteration and its count would make that iteration run
-    again. After an interrupt the round ends, even if the code caught the exception.
+    again. After an interrupt the round ends, even if the code caught the exception."""
 
-    exit() and quit() are errors of the iteration that calls them: IPython would stop the kernel a
-    moment later, in the middle of another iteration."""
-
-    def __init__(self, shell: Any) -> None:
-        self.shell = shell
+    def __init__(self) -> None:
         self.running: Setup | Loop | None = None
         self.seen = False
         self.short = False  # iterations are
         self.timer: threading.Timer | None = None
 
     def __enter__(self) -> Interrupts:
-        self.ask_exit = vars(self.shell).get("ask_exit")
-        self.keepkernel = getattr(self.shell, "keepkernel_on_exit", None)
-        self.shell.ask_exit = self.refuse_exit
         try:
             self.previous = signal.signal(signal.SIGINT, self.handle)
         except ValueError:  # not in the main thread, so no interrupt arrives
@@ -45,9 +38,6 @@ class Interrupts:
             self.timer.join()
         if self.previous is not None and signal.getsignal(signal.SIGINT) == self.handle:
             signal.signal(signal.SIGINT, self.previous)
-        vars(self.shell).pop("ask_exit", None)
-        if self.ask_exit is not None:
-            self.shell.ask_exit = self.ask_exit
 
     def handle(self, number: int, frame: Any) -> None:
         first, self.seen = not self.seen, True
@@ -66,10 +56,6 @@ class Interrupts:
         if self.seen:
             raise Stopped
 
-    def refuse_exit(self) -> None:
-        self.shell.keepkernel_on_exit = self.keepkernel  # exit(keep_kernel) has changed it
-        raise Exit("exit() does not end a chunked run: use continue, or raise an error")
-
 
 class Stopped(KeyboardInterrupt):
     """An interrupt that arrived between two iterations, or that an iteration caught."""
@@ -78,13 +64,7 @@ class Stopped(KeyboardInterrupt):
         return ["KeyboardInterrupt: interrupted between two iterations"]
 
 
-class Exit(BaseException):
-    """It is displayed as a SystemExit but is not one, because IPython displays a real one without
-    the lines that raised it."""
-
-
 Stopped.__name__ = Stopped.__qualname__ = "KeyboardInterrupt"
-Exit.__name__ = Exit.__qualname__ = "SystemExit"
 
 
 def hide_frames(shell: Any, error: BaseException, code: types.CodeType) -> None:

@@ -52,7 +52,7 @@ def prepare(order: dict[str, Any]) -> None:
     life = lives.setdefault(key, Life(shell, key))
     registry.audits[key] = life.audit
     life.take(order, setup, loop)
-    with Interrupts(shell) as interrupts:
+    with Interrupts() as interrupts:
         life.prepare(interrupts)
 
 
@@ -60,7 +60,7 @@ def round(key: str) -> None:
     """Runs iterations for a while, unless none is left or may run."""
     if key not in lives:
         raise RuntimeError("this kernel has lost what prepared the run: call again")
-    with Interrupts(lives[key].shell) as interrupts:
+    with Interrupts() as interrupts:
         lives[key].round(interrupts)
 
 
