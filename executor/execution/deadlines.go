@@ -1,9 +1,11 @@
 package execution
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 )
 
@@ -16,6 +18,10 @@ const (
 	// repeatTime is the least between two interrupts of a run. A request that the network repeats
 	// must not disturb what the code does after the first one.
 	repeatTime = time.Second
+	// wakePause is between two requests that wake an event loop after an interrupt, and maxWakes
+	// bounds their number: while code ignores the interrupt, they wait in the kernel.
+	wakePause = time.Second
+	maxWakes  = 30
 	// idleGrace is how long a run with a reply waits for the idle status: past the
 	// kernel's high-water mark, messages on iopub are dropped.
 	idleGrace = time.Second
@@ -66,6 +72,9 @@ func (r *run) due(add func(time.Time)) {
 		if r.cause != causeAsked {
 			add(r.interrupted.Add(yieldTime))
 		}
+		if r.woken < maxWakes {
+			add(r.wakeAt)
+		}
 	case r.cause != causeNone:
 		add(r.askedAt.Add(acceptTime))
 	case r.inputRequest != nil:
@@ -115,6 +124,7 @@ func (r *runner) tick(now time.Time) {
 	case !c.ended:
 		c.checkDeadlines(now)
 		r.sendInterrupt(c, now)
+		r.wake(c, now)
 		r.endIfUnyielding(c, now)
 	}
 }
@@ -136,7 +146,7 @@ func (r *runner) sendInterrupt(c *run, now time.Time) {
 	if !c.accepted && now.Sub(c.askedAt) < acceptTime {
 		return
 	}
-	c.interrupted = now
+	c.interrupted, c.wakeAt, c.woken = now, now, 0
 	if err := r.kernel.Interrupt(); err != nil {
 		r.q.log.Warn("interrupting the kernel", "execution_id", c.record.ID, "err", err)
 	}
@@ -144,6 +154,22 @@ func (r *runner) sendInterrupt(c *run, now time.Time) {
 		c.inputAnswered(now)
 		r.q.runningChanged(c.prompt)
 	}
+}
+
+// wake sends a request that changes nothing after an interrupt, each second until the code ends:
+// ipykernel only schedules the end of code that awaits, and its event loop sleeps on.
+func (r *runner) wake(c *run, now time.Time) {
+	if c.interrupted.IsZero() || now.Before(c.wakeAt) || c.woken >= maxWakes {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wakePause)
+	defer cancel()
+	id, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgKernelInfoRequest, nil)
+	if err != nil {
+		r.q.log.Warn("waking the kernel", "execution_id", c.record.ID, "err", err)
+	}
+	c.wakeAt, c.woken = now.Add(wakePause), c.woken+1
+	c.wakes = append(c.wakes[max(0, len(c.wakes)+1-maxWakes):], id)
 }
 
 // endIfUnyielding ends, for its readers, a run that does not yield after its deadline.

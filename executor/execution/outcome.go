@@ -52,14 +52,12 @@ func (r *run) outcome() (contract.Status, string) {
 		return contract.StatusSucceeded, ""
 	case r.interrupted.IsZero():
 		return contract.StatusFailed, ""
-	case r.cause == causeDeadline || r.cause == causeInputWait:
-		return r.cause.status(), r.cause.reason()
-	case r.reply.Status == "ok":
-		return contract.StatusSucceeded, "it was interrupted, but ended without an error"
-	case r.reply.EName == "KeyboardInterrupt":
-		return r.cause.status(), r.cause.reason()
+	case r.cause == causeAsked && r.reply.Status == "ok":
+		return contract.StatusInterrupted, "it was interrupted on request and ended without an error; variables are kept"
+	case r.cause == causeAsked && r.reply.EName != "KeyboardInterrupt" && r.reply.EName != "CancelledError": // the last of code that awaited
+		return contract.StatusInterrupted, "it was interrupted on request and raised another error; variables are kept"
 	}
-	return contract.StatusFailed, "it was interrupted and raised another error than KeyboardInterrupt"
+	return r.cause.status(), r.cause.reason()
 }
 
 // explain adds to a reason what the disk could not take.

@@ -31,6 +31,9 @@ type run struct {
 	cause        cause     // why it is to be interrupted
 	askedAt      time.Time // when the interrupt was asked for
 	interrupted  time.Time // when SIGINT was sent
+	wakeAt       time.Time // when the next request is due that wakes the kernel; see wake
+	woken        int       // how many were sent after the last interrupt
+	wakes        []string  // the ids of the last maxWakes
 	inputRequest *jupyter.Message
 	inputSince   time.Time
 	prompt       prompt // of inputRequest

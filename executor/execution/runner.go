@@ -187,11 +187,16 @@ func (r *runner) remember(started *run) {
 // message handles a message from the kernel. Its parent says which run it belongs to.
 func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	defer m.Release()
-	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == m.ParentHeader.MsgID })
+	parent := m.ParentHeader.MsgID
+	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == parent || slices.Contains(x.wakes, parent) })
 	if i < 0 {
 		return
 	}
 	target := r.runs[i]
+	if target.msgID != parent { // ipykernel gives the newest request what threads print
+		target.output(m, time.Now())
+		return
+	}
 	if m.Dropped.Messages > 0 {
 		target.gap(m.Dropped.Messages, m.Dropped.Bytes)
 	}

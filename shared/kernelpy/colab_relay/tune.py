@@ -6,6 +6,7 @@ import sys
 
 from IPython.core.getipython import get_ipython
 
+from .commands import interruptible
 from .ending import own_exits, quiet_exits
 from .imported import finder
 
@@ -15,6 +16,7 @@ SNDHWM = 23  # ZMQ_SNDHWM
 def start(iopub_limit: int, flush_seconds: float) -> None:
     """Changes a new kernel's settings."""
     set_output(iopub_limit, flush_seconds)
+    interruptible(get_ipython())
     own_exits(get_ipython())
     quiet_exits(get_ipython())
     finder(fresh=True)

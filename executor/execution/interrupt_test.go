@@ -1,0 +1,48 @@
+package execution
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
+)
+
+// Code that waits in different ways ends with one interrupt, and the kernel keeps its variables.
+func TestOneInterruptEndsCodeHoweverItWaits(t *testing.T) {
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := newBench(t, s, settings{})
+		for name, waits := range map[string]string{
+			"asyncio.sleep":       "import asyncio\n%s\nawait asyncio.sleep(600)",
+			"asyncio.gather":      "import asyncio\n%s\nawait asyncio.gather(*(asyncio.sleep(600) for _ in range(3)))",
+			"time.sleep":          "import time\n%s\ntime.sleep(600)",
+			"a lock":              "import threading\nlock = threading.Lock()\nlock.acquire()\n%s\nlock.acquire()",
+			"commands in a row":   "%s\nfor n in range(100):\n  !sleep 600",
+			"output of a command": "%s\nfor n in range(100):\n  x = !sleep 600",
+			"a script":            "%%%%bash\ntouch %[2]s\nsleep 600",
+			"a handler":           "import time\ntry:\n  %s\n  time.sleep(600)\nexcept KeyboardInterrupt:\n  time.sleep(.2)\n  saved = 1",
+		} {
+			started := filepath.Join(t.TempDir(), "started")
+			q.run("kept = 5")
+			id := q.submit(fmt.Sprintf(waits+"\n#%[2]s", fmt.Sprintf("open(%q, 'w').close()", started), started), 900)
+			within.Until(t, name+" has begun", func() bool { _, err := os.Stat(started); return err == nil })
+			if _, err := q.Interrupt(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			x := q.settle(id)
+			if x.Status != contract.StatusInterrupted {
+				t.Errorf("%s: %s (%s) %+v", name, x.Status, x.Reason, x.Error)
+			}
+			if got := text(q.run("print(kept)"), contract.Stdout); got != "5\n" {
+				t.Errorf("%s: kept = %q", name, got)
+			}
+		}
+		if got := text(q.run("print(saved)"), contract.Stdout); got != "1\n" {
+			t.Errorf("the handler did not end: %q", got)
+		}
+	})
+}
