@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -100,4 +101,30 @@ func TestTheFirstCharactersOfAnIDAreEnough(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Of a run that continues, the next call is for what comes now, and the text says where the
+// omitted part is.
+func TestARunningRunsNextCallIsForWhatComesNow(t *testing.T) {
+	onOwnClock(t, time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		run := f.run("e1")
+		for i := range 2000 {
+			run.print(fmt.Sprintf("line %d\n", i))
+		}
+		r := h.call("run_code_quick", map[string]any{"code": "x"})
+		got, text := r.run(t), r.Content[0].Text
+		if want := `get_execution(execution_id="e1", offset=2000, wait_seconds=1)`; got.NextCommand != want || !got.Truncated || got.NextOffset >= 2000 {
+			t.Errorf("next %s, offset %d", got.NextCommand, got.NextOffset)
+		}
+		for _, want := range []string{got.NextCommand, `on runtime "test"`, "stdout.txt", fmt.Sprintf("offset=%d pages through it", got.NextOffset)} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the text does not say %q: %.600s", want, text)
+			}
+		}
+		run.print("the end\n")
+		run.end(contract.StatusSucceeded)
+		if last := h.call("get_execution", map[string]any{"execution_id": "e1", "offset": 2000, "wait_seconds": 5}).run(t); last.Stdout != "the end\n" || last.NextCommand != "" {
+			t.Errorf("%+v", last)
+		}
+	})
 }
