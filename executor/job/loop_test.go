@@ -110,7 +110,7 @@ func TestAJobIsDeletedInTheMiddleOfARound(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
-	if got := statuses(x); got != "succeeded" {
+	if got := statuses(x); got != "interrupted" {
 		t.Errorf("the rounds are %s", got)
 	}
 
