@@ -50,6 +50,12 @@ func TestTheUniversalProgramHoldsBothUnchanged(t *testing.T) {
 	}
 }
 
+func TestWhatIsNoProgramForMacOSIsRefused(t *testing.T) {
+	if _, err := fat([]byte("#!/bin/sh\n")); err == nil {
+		t.Error("a script became a universal program")
+	}
+}
+
 // The record lists every file of the wheel, with digests that other tools compute too.
 func TestAWheelsRecordIsComplete(t *testing.T) {
 	for name, data := range madeOf(t, sample("v1.2.3", "")) {
@@ -76,6 +82,29 @@ func TestAWheelsRecordIsComplete(t *testing.T) {
 	}
 }
 
+// uv and pipx install what a wheel requires into its environment, where the executor looks first.
+func TestTheExecutorsWheelBringsIPyKernel(t *testing.T) {
+	r := sample("v1.2.3", "")
+	seen := 0
+	for name, data := range madeOf(t, r) {
+		if filepath.Ext(name) != ".whl" {
+			continue
+		}
+		base, _, _ := strings.Cut(name, "-py3-")
+		metadata := string(unpacked(t, name, data)[base+".dist-info/METADATA"].data)
+		ofExecutor := strings.HasPrefix(name, strings.ReplaceAll(r.executorPack, "-", "_")+"-")
+		if ofExecutor {
+			seen++
+		}
+		if strings.Contains(metadata, "\nRequires-Dist: ipykernel\n") != ofExecutor {
+			t.Errorf("%s requires:\n%s", name, metadata)
+		}
+	}
+	if seen == 0 {
+		t.Error("no wheel of the executor was made")
+	}
+}
+
 // By name, a dependency could be somebody else's package; by address, npm downloads all of them.
 func TestTheNpmPackageForAllPlatformsHasNoDependencies(t *testing.T) {
 	made := madeOf(t, sample("v1.2.3", address))
@@ -94,6 +123,32 @@ func TestTheNpmPackageForAllPlatformsHasNoDependencies(t *testing.T) {
 		if want := fmt.Sprintf("%q: %q", p.name, artifact{data: made[name]}.sha256()); !strings.Contains(string(files["package/bin/fetch.js"].data), want) {
 			t.Errorf("fetch.js lacks the SHA-256 of %s", name)
 		}
+	}
+}
+
+func TestTheRegistryEntryNamesTheBundle(t *testing.T) {
+	made := madeOf(t, sample("v1.2.3", address))
+	entry := string(made["server.json"])
+	for _, want := range []string{`"io.github.someone/colab-relay"`, address + "/v1.2.3/some-relay-1.2.3.mcpb", artifact{data: made["some-relay-1.2.3.mcpb"]}.sha256()} {
+		if !strings.Contains(entry, want) {
+			t.Errorf("server.json lacks %q:\n%s", want, entry)
+		}
+	}
+	if got := registryName("https://downloads.example.org:8443/x"); got != "org.example.downloads/colab-relay" {
+		t.Errorf("another publisher is named %q", got)
+	}
+}
+
+func TestTheMarketplaceNamesThePlugin(t *testing.T) {
+	made := madeOf(t, sample("v1.2.3", address))
+	archive := made["colab-relay-claude-code-1.2.3.zip"]
+	for _, want := range []string{address + "/v1.2.3/colab-relay-claude-code-1.2.3.zip", artifact{data: archive}.sha256()} {
+		if !strings.Contains(string(made["marketplace.json"]), want) {
+			t.Errorf("marketplace.json lacks %q:\n%s", want, made["marketplace.json"])
+		}
+	}
+	if !json.Valid(made["marketplace.json"]) {
+		t.Errorf("marketplace.json is not JSON:\n%s", made["marketplace.json"])
 	}
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -18,5 +21,16 @@ func TestTheLicencesOfAllModulesAreIncluded(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the licences lack %q", want)
 		}
+	}
+}
+
+func TestAModuleWithoutALicenceFailsTheRelease(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "licenses_test.go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := writeLicence(&bytes.Buffer{}, "some/module", folder)
+	if err == nil || !strings.Contains(err.Error(), `"some/module"`) {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,6 +12,23 @@ import (
 )
 
 const top = "../.."
+
+func TestAReleaseNeedsAnAddress(t *testing.T) {
+	kept := filepath.Join(t.TempDir(), "kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "make", "release", "RELEASES=", "VERSION=v1.0.0", "DIST="+filepath.Dir(kept))
+	cmd.Dir = top
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "MAKE") })
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "make release: RELEASES is empty: set it to") {
+		t.Errorf("make release without an address: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("it changed the folder of the release: %v", err)
+	}
+}
 
 // installs is a command that installs or runs a package, which it captures. ours is a name
 // of our packages.

@@ -5,6 +5,10 @@ package main
 // make verify runs these tests, which need node and npm.
 
 import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -103,6 +107,18 @@ func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hanging := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path[:3] == "/st" {
+			_, _ = w.Write([]byte("a piece"))
+			w.(http.Flusher).Flush()
+		}
+		select {
+		case <-hanging:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() { close(hanging); silent.Close() })
 	for name, c := range map[string]struct {
 		address string
 		change  [2]string
@@ -110,6 +126,8 @@ func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 	}{
 		"refused":      {address: "http://" + closed, says: "ECONNREFUSED"},
 		"another file": {change: [2]string{`-x64": "`, `-x64": "0`}, says: "it is not the file of this release: its SHA-256 is "},
+		"silent":       {silent.URL, [2]string{"15_000", "100"}, "no answer within 0.1 s"},
+		"too slow":     {silent.URL + "/st", [2]string{"300_000", "500"}, "it took longer than 0.5 s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,4 +149,56 @@ func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The download goes through a proxy, over TLS, to the host to which the release redirects, as
+// GitHub does.
+func TestTheNpmPackageUsesAProxyAndFollowsRedirectsOverTLS(t *testing.T) {
+	var s *npmStand
+	release := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, old := strings.CutPrefix(r.URL.Path, "/moved"); old {
+			r.URL.Path = path
+			s.ServeHTTP(w, r)
+			return
+		}
+		http.Redirect(w, r, "/moved"+r.URL.Path, http.StatusFound)
+	}))
+	t.Cleanup(release.Close)
+	var connects []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth()
+		connects = append(connects, fmt.Sprintf("%s %s %s:%s", r.Method, r.Host, user, password))
+		join(t, w, release.Listener.Addr().String())
+	}))
+	t.Cleanup(proxy.Close)
+	s = newNpmStand(t, func(string) string { return "https://example.com" }) // which the test's certificate names
+	certificate := s.home + "/certificate.pem"
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: release.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "NODE_EXTRA_CA_CERTS="+certificate, "HTTPS_PROXY=http://me:p%40ss@"+proxy.Listener.Addr().String())
+	if out, errs, code := s.launch("x"); out != "program ran: x\n" || code != 0 {
+		t.Fatalf("exit code %d, %q, %s", code, out, errs)
+	}
+	if len(connects) != 2 || connects[0] != "CONNECT example.com:443 me:p@ss" {
+		t.Errorf("the proxy got %q", connects)
+	}
+}
+
+// join connects a proxy's client with an address.
+func join(t *testing.T, w http.ResponseWriter, address string) {
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	from, rest, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_, _ = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(to, rest); to.Close() }()
+	_, _ = io.Copy(from, to)
+	from.Close()
 }

@@ -97,6 +97,14 @@ func TestSumsCoverEveryOtherFile(t *testing.T) {
 	}
 }
 
+func TestEqualProgramsMakeEqualReleases(t *testing.T) {
+	tier.Long(t)
+	first, second := madeOf(t, sample("v1.2.3", address)), madeOf(t, sample("v1.2.3", address))
+	if !maps.EqualFunc(first, second, bytes.Equal) {
+		t.Error("two releases of the same programs differ")
+	}
+}
+
 // unpacked returns the files of an archive and their modes.
 func unpacked(t *testing.T, name string, data []byte) map[string]entry {
 	t.Helper()
@@ -201,9 +209,11 @@ func TestEveryCheckoutHasOneVersionInAllForms(t *testing.T) {
 	tier.Long(t)
 	for described, want := range map[string][2]string{ // of the programs, and in PEP 440's form
 		"v1.2.3-0-gabc123-dirty": {"v1.2.4-dev.0.gabc123.dirty", "1.2.4.dev0+gabc123.dirty"},
+		"v1.9.9-12-g0123456":     {"v1.9.10-dev.12.g0123456", "1.9.10.dev12+g0123456"},
 		"v1.2.3-rc.1-0-gabc123":  {"v1.2.3-rc.1", "1.2.3rc1"},
 		"v1.2.3-rc.1-4-gabc123":  {"v1.2.3-rc.1.dev.4.gabc123", "1.2.3rc2.dev4+gabc123"},
 		"0123456":                {"v0.0.0-dev.g0123456", "0.0.0.dev0+g0123456"},
+		"v1.2.3beta-3-gabc123":   {"v0.0.0-dev.gabc123", "0.0.0.dev0+gabc123"},
 		"":                       {"v0.0.0-dev", "0.0.0.dev0"},
 	} {
 		out, err := exec.Command("./version.sh", described).Output()

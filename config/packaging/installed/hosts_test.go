@@ -4,6 +4,8 @@ package installed
 
 import (
 	"bytes"
+	"debug/macho"
+	"debug/pe"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -13,6 +15,58 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
+
+func TestTheArchivesHoldTheProgram(t *testing.T) {
+	m := newMachine(t)
+	cmd := exec.Command("sha256sum", "--check", "--quiet", "--strict", "SHA256SUMS")
+	cmd.Dir = dist
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("SHA256SUMS: %v\n%s", err, out)
+	}
+	m.run("tar", "xzf", file(t, "colab-relay_*_linux_amd64.tar.gz"))
+	m.isRelay(m.home + "/colab-relay_" + number + "_linux_amd64/colab-relay")
+	m.run("tar", "xzf", file(t, executorPack+"_*_linux_amd64.tar.gz"))
+	executor := m.home + "/" + executorPack + "_" + number + "_linux_amd64/" + executorPack
+	if got := m.run(executor, "version"); got != version {
+		t.Errorf("the executor is version %q", got)
+	}
+	sameFile(t, executor, file(t, "executor-linux-amd64"))
+}
+
+func TestTheProgramForMacOSIsUniversalAndSigned(t *testing.T) {
+	m := newMachine(t)
+	m.run("tar", "xzf", file(t, "colab-relay_*_darwin_universal.tar.gz"))
+	program, err := macho.OpenFat(m.home + "/colab-relay_" + number + "_darwin_universal/colab-relay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	if len(program.Arches) != 2 || program.Arches[0].Cpu != macho.CpuAmd64 || program.Arches[1].Cpu != macho.CpuArm64 {
+		t.Fatalf("it has the processors %v", program.Arches)
+	}
+	const codeSignature = 0x1d // LC_CODE_SIGNATURE; macOS runs no arm64 program without one
+	for _, load := range program.Arches[1].Loads {
+		if program.Arches[1].ByteOrder.Uint32(load.Raw()) == codeSignature {
+			return
+		}
+	}
+	t.Error("the program for arm64 has no signature")
+}
+
+func TestTheProgramsForWindowsAreForTheirProcessors(t *testing.T) {
+	for arch, machine := range map[string]uint16{"amd64": pe.IMAGE_FILE_MACHINE_AMD64, "arm64": pe.IMAGE_FILE_MACHINE_ARM64} {
+		m := newMachine(t)
+		m.run("python3", "-m", "zipfile", "-e", file(t, "colab-relay_*_windows_"+arch+".zip"), ".")
+		program, err := pe.Open(m.home + "/colab-relay_" + number + "_windows_" + arch + "/colab-relay.exe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if program.Machine != machine {
+			t.Errorf("the program for %s is for the processor %#x", arch, program.Machine)
+		}
+		program.Close()
+	}
+}
 
 // The official program accepts the bundle, and the official code that hosts use makes a
 // command of it.
@@ -108,5 +162,17 @@ func TestTheRegistryEntryFollowsItsSchema(t *testing.T) {
 	}
 	if err := schema.Validate(entry); err != nil {
 		t.Error(err)
+	}
+}
+
+// The relay knows its release: the cell needs no filling in.
+func TestBootstrapPrintsTheCellOfTheRelease(t *testing.T) {
+	m := newMachine(t)
+	m.run("tar", "xzf", file(t, "colab-relay_*_linux_amd64.tar.gz"))
+	relay := m.home + "/colab-relay_" + number + "_linux_amd64/colab-relay"
+	for name, args := range map[string][]string{"cell.ipy": {"bootstrap"}, "colab-relay.ipynb": {"bootstrap", "--notebook"}} {
+		if got, want := m.run(relay, args...), strings.TrimSpace(string(read(t, file(t, name)))); got != want {
+			t.Errorf("colab-relay %q does not print %s:\n%s", args, name, got)
+		}
 	}
 }

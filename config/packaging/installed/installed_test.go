@@ -8,6 +8,7 @@
 package installed
 
 import (
+	"bytes"
 	"io/fs"
 	"net"
 	"net/http"
@@ -179,6 +180,13 @@ func read(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func sameFile(t *testing.T, name, other string) {
+	t.Helper()
+	if !bytes.Equal(read(t, name), read(t, other)) {
+		t.Errorf("%s and %s differ", name, other)
+	}
 }
 
 func mustBeProgram(t *testing.T, name string) {

@@ -3,6 +3,7 @@
 package installed
 
 import (
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,6 +33,22 @@ func TestPipInstallsTheRelayFromAFileAndRemovesIt(t *testing.T) {
 	m.run(bin+"/pip", "uninstall", "--yes", pack)
 	if exists(bin + "/colab-relay") {
 		t.Error("pip uninstall left the program behind")
+	}
+}
+
+// pip itself says which wheel it would choose on other systems.
+func TestPipFindsTheWheelOfEachPlatform(t *testing.T) {
+	m := newMachine(t)
+	pip := m.environment() + "/pip"
+	for platform, want := range map[string]string{
+		"macosx_12_0_x86_64": "macosx_12_0_universal2", "macosx_15_0_arm64": "macosx_12_0_universal2",
+		"win_amd64": "win_amd64", "win_arm64": "win_arm64",
+		"manylinux_2_17_aarch64": "manylinux2014_aarch64", "musllinux_1_1_x86_64": "manylinux2014_x86_64",
+	} {
+		m.run(pip, "download", "--pre", "--no-index", "--no-deps", "--only-binary=:all:", "--find-links", dist, "--dest", platform, "--platform", platform, pack)
+		if found, _ := filepath.Glob(m.home + "/" + platform + "/*" + want + "*.whl"); len(found) != 1 {
+			t.Errorf("on %s, pip did not choose the wheel for %s", platform, want)
+		}
 	}
 }
 
@@ -76,5 +93,28 @@ func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 	m.run("npm", "uninstall", "--global", "--prefix", m.home+"/.local", pack)
 	if exists(m.home + "/.local/bin/colab-relay") {
 		t.Error("npm uninstall left the command behind")
+	}
+}
+
+// Where npm runs no scripts, the first start downloads the program. Without the release it
+// ends.
+func TestTheLauncherDownloadsTheProgramOrSaysWhyNot(t *testing.T) {
+	m := newMachine(t)
+	tgz := m.home + "/relay.tgz"
+	m.run("cp", file(t, pack+"-"+number+".tgz"), tgz)
+	m.run("npm", "install", "--global", "--ignore-scripts", "--prefix", m.home+"/.local", tgz)
+	m.isRelay(m.home + "/.local/bin/colab-relay")
+
+	module := m.home + "/.local/lib/node_modules/" + pack
+	m.run("rm", "-r", module+"/bin/linux-x64")
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	m.run("sed", "-i", "s|"+releases+"|http://"+silent.Addr().String()+"|", module+"/bin/fetch.js")
+	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
+	if err == nil || !strings.Contains(out, "no answer within 15 s") || !strings.Contains(out, "Next step: ") {
+		t.Errorf("it ended with %v and\n%s", err, out)
 	}
 }
