@@ -9,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"colabrelay/relay/vm"
 	"colabrelay/shared/tier"
 )
 
@@ -54,4 +55,15 @@ func readmeCommands(t *testing.T, readme string) (commands []string) {
 		t.Fatalf("the README has only the commands %q", commands)
 	}
 	return commands
+}
+
+// People read the rules in README.md before they log in.
+func TestREADMEHasTheRulesOfVMs(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), vm.Rules) {
+		t.Error("README.md does not contain the text of vm.Rules: copy it from relay/vm/rules.go")
+	}
 }

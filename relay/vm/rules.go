@@ -1,7 +1,7 @@
 package vm
 
 // Rules is what people must read before they let the relay start VMs. README.md contains the
-// same text.
+// same text, and a test compares them.
 const Rules = `The relay can start and stop Colab VMs with your Google account. Read this first:
 
 - Google's rules. Colab's FAQ lists what it forbids to users without a positive balance of compute units: remote control of a VM, such as by SSH, and using a VM mainly without the notebook page. Using an executor from your laptop is remote control. For all users, paid or not, the FAQ forbids connections to remote proxies; whether a tunnel such as ngrok or cloudflared counts as one is not said. (Read in the FAQ in October 2026; the FAQ may have changed. Decide for yourself whether your use is allowed.)
