@@ -37,11 +37,18 @@ func read(dir, key string) (*contents, error) {
 			return nil, err
 		}
 	}
-	if c.head.Version != version {
-		return nil, fmt.Errorf("the file %q is not one of this release", key+headSuffix)
+	switch c.head.Version {
+	case version:
+		return c, nil
+	case 0:
+		return nil, fmt.Errorf("the file %q %w", key+headSuffix, errNoHead)
 	}
-	return c, nil
+	return nil, fmt.Errorf("the file %q is not one of this release", key+headSuffix)
 }
+
+// errNoHead means that another program has created the file and not yet written the first line, or
+// was killed while it did.
+var errNoHead = errors.New("has no first line yet")
 
 func (c *contents) readFile(path, suffix string) error {
 	f, err := bounded.Open(path)

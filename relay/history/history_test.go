@@ -220,6 +220,19 @@ func TestManyProgramsRecordAtOnce(t *testing.T) {
 	wantTexts(t, s, "shared", want...)
 }
 
+// Another program creates the file of a run that both follow, and writes its first line later, or is
+// killed before.
+func TestAFileWithoutItsFirstLineGetsOne(t *testing.T) {
+	for _, begun := range []string{"", `{"run":{"version":1,"runt`} {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, keyOf("vm", "e1")+headSuffix), []byte(begun), 0o600))
+		s := newStore(t, dir, DefaultBytes)
+		s.Record("work").Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "a")))
+		written(t, s)
+		wantTexts(t, s, "e1", "a")
+	}
+}
+
 func TestAProgramThatIsKilledWhileItWritesCostsOthersNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir, DefaultBytes)

@@ -111,15 +111,16 @@ func (w *writer) run(key string, r *report) (*openRun, error) {
 	}
 	run := &openRun{key: key, used: w.uses, end: -1}
 	found, err := read(w.dir, key)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && r.submit == nil:
+	run.exists = !errors.Is(err, fs.ErrNotExist)
+	switch isNew := !run.exists || errors.Is(err, errNoHead); {
+	case isNew && r.submit == nil:
 		return nil, nil
-	case errors.Is(err, fs.ErrNotExist):
+	case isNew:
 		w.begin(run, r)
 	case err != nil:
 		return nil, fmt.Errorf("read a run of the history: %w", err)
 	default:
-		run.exists, run.have, run.blobs = true, found.have, -1
+		run.have, run.blobs = found.have, -1
 		if run.last = found.state; ended(run.last) {
 			run.end = run.last.NextOffset
 		}

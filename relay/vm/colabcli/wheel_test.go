@@ -6,9 +6,11 @@ import (
 
 	"colabrelay/relay/vm/colabcli/colabclitest"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func TestGooglesProgramHasEverythingThatIsUsed(t *testing.T) {
+	tier.Long(t)
 	wheel, found := stacks.ColabCLI(t)
 	if !found {
 		return
