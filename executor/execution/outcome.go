@@ -53,9 +53,9 @@ func (r *run) outcome() (contract.Status, string) {
 	case r.interrupted.IsZero():
 		return contract.StatusFailed, ""
 	case r.cause == causeAsked && r.reply.Status == "ok":
-		return contract.StatusInterrupted, "it was interrupted on request and ended without an error; variables are kept"
+		return contract.StatusInterrupted, "it was interrupted on request, and the code then ended without an error; variables are kept"
 	case r.cause == causeAsked && r.reply.EName != "KeyboardInterrupt" && r.reply.EName != "CancelledError": // the last of code that awaited
-		return contract.StatusInterrupted, "it was interrupted on request and raised another error; variables are kept"
+		return contract.StatusInterrupted, "it was interrupted on request, and the code then raised an error of its own; variables are kept"
 	}
 	return r.cause.status(), r.cause.reason()
 }

@@ -193,14 +193,14 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 		return
 	}
 	target := r.runs[i]
-	if target.msgID != parent { // ipykernel gives the newest request what threads print
-		target.output(m, time.Now())
-		return
-	}
 	if m.Dropped.Messages > 0 {
 		target.gap(m.Dropped.Messages, m.Dropped.Bytes)
 	}
 	if r.causedByRestart(m) {
+		return
+	}
+	if target.msgID != parent { // of a wake: ipykernel gives the newest request what threads print
+		target.output(m, time.Now())
 		return
 	}
 	switch m.Header.MsgType {

@@ -70,7 +70,7 @@ func HelpTopics() []*cobra.Command {
 			"  64  if the command line was wrong: nothing was done;\n" +
 			"  69  if the VM did not answer, or no tab of Colab connected: the same command may work later;\n" +
 			"  75  if a run may still be running on the VM: you left it, it ignored an interrupt, or the connection was lost.\n\n" +
-			"`colab-relay run` also ends with the code that the program on the VM gave to exit or sys.exit (0 to 255)."},
+			"`colab-relay run` also ends with the code that the program on the VM passed to exit() or sys.exit() (0 to 255)."},
 	}
 }
 

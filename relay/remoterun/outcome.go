@@ -51,8 +51,8 @@ func outcome(e contract.Execution) error {
 	switch {
 	case e.Status == contract.StatusSucceeded:
 		return nil
-	case e.Status == contract.StatusFailed:
-		return exception(e.Error)
+	case e.Status == contract.StatusFailed, e.Status == contract.StatusInterrupted && e.Error != nil && e.Error.EName == "SystemExit":
+		return exception(e.Error) // also of code that was interrupted and then chose its exit code
 	}
 	return &endedError{e.Status, plain.Line(e.Reason)}
 }

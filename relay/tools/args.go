@@ -106,7 +106,7 @@ func (c *call) warnOfUnknown(names []string) {
 		quoted = append(quoted, strconv.Quote(clipName(name)))
 	}
 	if len(quoted) > 0 {
-		c.warn("This tool has no argument %s: ignored.", strings.Join(quoted, ", "))
+		c.warn("Ignored arguments that this tool does not have: %s.", strings.Join(quoted, ", "))
 	}
 }
 

@@ -14,7 +14,7 @@ func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
 		run := f.run("e1")
 		run.end(contract.StatusSucceeded)
 		got := h.call("run_code_long", map[string]any{"code": "x", "timeout_seconds": "30", "wait_for_previous": true, "b": 1})
-		if o := got.outcome(t); !o.Success || o.Warning != `This tool has no argument "b", "wait_for_previous": ignored.` {
+		if o := got.outcome(t); !o.Success || o.Warning != `Ignored arguments that this tool does not have: "b", "wait_for_previous".` {
 			t.Errorf("%+v", o)
 		}
 		f.mu.Lock()

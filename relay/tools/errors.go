@@ -252,7 +252,7 @@ func runProblem(e contract.Execution) *Problem {
 		p.EName, p.EValue = brief(e.Error.EName), brief(e.Error.EValue)
 		switch e.Error.EName {
 		case "SystemExit":
-			p.Hint = "The code called exit or sys.exit, which ended only this run: the kernel and its variables are still there."
+			p.Hint = "The code called exit() or sys.exit(), which ended this run only: the kernel and its variables are still there."
 		case "ModuleNotFoundError":
 			p.Hint = "Install it with install_packages, or upload the module with upload_to_colab; then run the code again."
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -138,6 +139,35 @@ func TestTheSignatureOfAnAnswerIsInvalidForARequest(t *testing.T) {
 		forged.Header.Set(name, res.Header.Get(name))
 	}
 	if _, err := newTestVerifier(t).Verify(forged); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestOtherKeyIsUnauthorized(t *testing.T) {
+	other, err := NewSecret(testKey + "!")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := send(t, "GET", testTarget, false, began)
+	v := NewVerifier(other, here, func() time.Time { return began })
+	if _, err := v.Verify(got.req); !errors.Is(err, ErrUnauthorized) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestCorrectMACUnderAnotherKeyIDIsUnauthorized(t *testing.T) {
+	req := sendAs(t, testSecret(t), "GET", parameters{created: began.Unix(), nonce: randomText(freshBytes), keyID: "0123456789abcdef"})
+	if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The secret itself signs nothing.
+func TestMACWithTheSecretIsUnauthorized(t *testing.T) {
+	req := send(t, "GET", testTarget, false, began).req
+	base := requestBase(req, "", false, params(req.Header))
+	req.Header.Set(HeaderSignature, writeMAC(macOf([]byte(testKey), base)))
+	if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -2,9 +2,13 @@ package auth
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -171,4 +175,57 @@ func vectorRequest(t *testing.T, v requestVector) *http.Request {
 	}
 	markSealed(req.Header, v.Sealed)
 	return req
+}
+
+func macOf(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
+}
+
+// The vectors follow the RFCs, checked without this package's code.
+func TestVectorsFollowTheRFCs(t *testing.T) {
+	file := load(t)
+	sum := sha256.Sum256([]byte(file.Secret))
+	if want := fmt.Sprintf("%x", sum[:8]); file.KeyID != want {
+		t.Errorf("key_id %s, want %s", file.KeyID, want)
+	}
+	prk := macOf([]byte("colab-relay v4"), file.Secret) // RFC 5869 section 2.2
+	equalHex(t, "prk", file.PRK, prk)
+	sign := expand(prk, "sign\x00")
+	equalHex(t, "sign key", file.Sign, sign)
+	for _, v := range file.Cases {
+		t.Run(v.Name, func(t *testing.T) {
+			q, r := v.Request, v.Response
+			equalHex(t, "query key", q.QueryKey, expand(prk, "query\x00"+field(q.Method)+field(q.Path)+field(q.Nonce)))
+			equalHex(t, "body key", q.BodyKey, expand(prk, "request\x00"+field(q.Nonce)))
+			mac := strings.Trim(strings.TrimPrefix(r.Signed.Signature, "sig1="), ":")
+			raw, err := base64.StdEncoding.DecodeString(mac)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equalHex(t, "key of the answer", r.BodyKey, expand(prk, "answer\x00"+field(string(raw))))
+
+			for _, v := range []signed{q.Signed, r.Signed} {
+				if want := "sig1=:" + base64.StdEncoding.EncodeToString(macOf(sign, v.Base)) + ":"; v.Signature != want {
+					t.Errorf("signature %s, want %s", v.Signature, want)
+				}
+				if params := strings.TrimPrefix(v.SignatureInput, "sig1="); !strings.HasSuffix(v.Base, "\n\"@signature-params\": "+params) {
+					t.Errorf("the base does not end with the parameters %s:\n%s", params, v.Base)
+				}
+			}
+		})
+	}
+}
+
+// expand is HKDF-Expand for one block (RFC 5869 section 2.3).
+func expand(prk []byte, info string) []byte { return macOf(prk, info+"\x01") }
+
+func field(text string) string { return string([]byte{0, 0, 0, byte(len(text))}) + text }
+
+func equalHex(t *testing.T, what, got string, want []byte) {
+	t.Helper()
+	if got != hex.EncodeToString(want) {
+		t.Errorf("%s is %s, want %x", what, got, want)
+	}
 }

@@ -59,7 +59,7 @@ func RunCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			"FILE.ipynb runs its code cells one after another and stops at the first that fails. The file stays as it is; `colab-relay nb run` writes the outputs into it.\n" +
 			"CODE, and code on stdin, runs like a notebook's cell: magics and !commands work, and the value of the last expression is printed.\n\n" +
 			"Ctrl-C interrupts the code on the VM; variables stay. A second Ctrl-C leaves the code running; `colab-relay attach` comes back to it.\n" +
-			"The exit code is 0 if the code succeeded, the value that it passed to exit or sys.exit, and otherwise 1; `colab-relay help exit-codes` lists the others.",
+			"The exit code is 0 if the code succeeded, the number that it passed to exit() or sys.exit(), or else 1; `colab-relay help exit-codes` lists the others.",
 		Example: "  colab-relay run train.py --epochs 3\n" +
 			"  colab-relay run --with helpers.py train.py\n" +
 			"  colab-relay run --detach train.py      # print the run's id and return\n" +

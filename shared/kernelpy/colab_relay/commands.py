@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any, Callable
 
-AGAIN = 0.2  # seconds
+AGAIN = 0.5  # seconds
 
 
 def interruptible(shell: Any) -> None:
@@ -18,44 +18,42 @@ def interruptible(shell: Any) -> None:
 
 
 def raising(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which raises KeyboardInterrupt if it was interrupted and caught that.
+    """The function, which raises KeyboardInterrupt if it caught one.
 
     Python drops exceptions of handlers that run while it forks, so the function is interrupted
-    again until it ends."""
+    again until it ends. A handler of others that only notes the first interrupt has its way."""
 
     @functools.wraps(run)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        interrupted = over = False
-        before, main, ended = (
-            signal.getsignal(signal.SIGINT),
-            threading.get_ident(),
-            threading.Event(),
-        )
+        signals, raised, over = 0, False, False
+        main, ended = threading.get_ident(), threading.Event()
+        before = signal.getsignal(signal.SIGINT)
+        if not callable(before) or main != threading.main_thread().ident:
+            return run(*args, **kwargs)  # it is not interrupted
 
         def handle(number: int, frame: Any) -> None:
-            nonlocal interrupted
+            nonlocal signals, raised
             if over:
                 return
-            first, interrupted = not interrupted, True
-            if first and callable(before):
-                before(number, frame)  # which may only note the interrupt
-            raise KeyboardInterrupt
+            signals += 1
+            caught, raised = raised, True
+            before(number, frame)
+            raised = caught or signals > 1
+            if raised:
+                raise KeyboardInterrupt
 
         def repeat() -> None:
             while not ended.wait(AGAIN):
-                if interrupted:
+                if signals:
                     signal.pthread_kill(main, signal.SIGINT)
 
-        try:
-            signal.signal(signal.SIGINT, handle)
-        except ValueError:  # in another thread, which gets no interrupts
-            return run(*args, **kwargs)
         repeater = threading.Thread(target=repeat, daemon=True)
         try:
             repeater.start()
+            signal.signal(signal.SIGINT, handle)
             result = run(*args, **kwargs)
         except Exception:
-            if not interrupted:
+            if not raised:
                 raise
         finally:
             over = True
@@ -64,7 +62,7 @@ def raising(run: Callable[..., Any]) -> Callable[..., Any]:
                 repeater.join()
             if signal.getsignal(signal.SIGINT) is handle:
                 signal.signal(signal.SIGINT, before)
-        if interrupted:
+        if raised:
             raise KeyboardInterrupt
         return result
 
