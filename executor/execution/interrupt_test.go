@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"colabrelay/executor/jupyter"
+	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/within"
@@ -45,4 +48,24 @@ func TestOneInterruptEndsCodeHoweverItWaits(t *testing.T) {
 			t.Errorf("the handler did not end: %q", got)
 		}
 	})
+}
+
+// What threads print after an interrupt may come as output of the request that wakes the kernel.
+func TestOutputOfAWakeBelongsToTheInterruptedRun(t *testing.T) {
+	q := unstarted(t)
+	c := unstartedIn(t, q)
+	c.msgID, c.wakes = "own", []string{"wake"}
+	r := &runner{q: q, kernel: &kernel.Kernel{}, runs: []*run{c}, current: c}
+	for kind, content := range map[string]string{jupyter.MsgStream: `{"name":"stdout","text":"late"}`, jupyter.MsgStatus: `{"execution_state":"idle"}`} {
+		m := &jupyter.Message{Header: jupyter.Header{MsgType: kind}, ParentHeader: jupyter.Header{MsgID: "wake"}, Content: []byte(content)}
+		if kind == jupyter.MsgStream {
+			m.Dropped.Messages, m.Dropped.Bytes = 2, 9
+		}
+		r.message(t.Context(), m)
+	}
+	c.flush(time.Now())
+	x := read(t, q.journal, c.record.ID)
+	if got := text(x, contract.Stdout); got != "late" || x.Events[0].Type != contract.EventGap || c.idle {
+		t.Errorf("printed %q, idle %v: %+v", got, c.idle, x.Events)
+	}
 }
