@@ -47,8 +47,8 @@ var trials = []trial{
 		begins: "Error (", says: []string{"Next step:"},
 	},
 	{
-		name: "an unknown argument with its hint", step: step{"run_code_quick", map[string]any{"code": "print(1)", "colour": "red"}},
-		begins: "Error (", says: []string{"colour", "Next step:"},
+		name: "an unknown argument", step: step{"run_code_quick", map[string]any{"code": "print(6*7)", "colour": "red"}},
+		begins: "Warning: Ignored arguments", says: []string{"colour", "42"},
 	},
 	{
 		name: "an argument out of its bounds", step: step{"run_code_long", map[string]any{"code": "print(1)", "timeout_seconds": -5.0}},
