@@ -15,7 +15,7 @@ import re
 import types
 from typing import Any
 
-from .flow import Flow
+from ..code.flow import Flow
 from .uses import Uses
 
 NUMBER = re.compile(r"(?<!\{)\{i\}(?!\})")

@@ -11,12 +11,12 @@ from __future__ import annotations
 import types
 from typing import Any, Iterable
 
+from ..code.bindings import used_by
 from ..state.save import IPYTHON_NAMES, is_module
 from .body import Loop, Setup
 from .digest import Look, guess, is_spent
 from .result import NAME as RESULT
 from .result import Result
-from .uses import used_by
 
 
 class Names:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-import dis
 import re
 import types
-from typing import Any, Iterator
+from typing import Any
 
-from .flow import called
+from ..code.bindings import called, deferred, used_by, uses_of
 
-READS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS", "DELETE_NAME", "DELETE_GLOBAL")
-IMMEDIATE = ("<listcomp>", "<setcomp>", "<dictcomp>")
 SHELLS = ("system", "getoutput")
 RUNNERS = ("exec", "eval", "run_cell", "run_cell_magic", "run_line_magic", *SHELLS)
 # With one of these, code can use names that it does not mention.
@@ -85,36 +82,3 @@ def is_opaque(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in OPAQUE_ATTRIBUTES
     return isinstance(node, ast.Name) and node.id in OPAQUE
-
-
-def uses_of(code: types.CodeType, top: bool = True) -> tuple[set[str], set[str]]:
-    """The global names that code, and the code in it, stores and reads. At the top level and in
-    the body of a class, every name that is read may be a global one."""
-    stores, reads = set(), set()
-    for step in dis.get_instructions(code):
-        if step.opname in READS:
-            reads.add(str(step.argval))
-        elif step.opname == "STORE_GLOBAL" or top and step.opname == "STORE_NAME":
-            stores.add(str(step.argval))
-    for inner in inside(code):
-        more = uses_of(inner, False)
-        stores |= more[0]
-        reads |= more[1]
-    return stores, reads
-
-
-def used_by(code: types.CodeType) -> set[str]:
-    """The global names that a function uses."""
-    return set.union(*uses_of(code, False))
-
-
-def inside(code: types.CodeType) -> Iterator[types.CodeType]:
-    return (const for const in code.co_consts if isinstance(const, types.CodeType))
-
-
-def deferred(code: types.CodeType) -> Iterator[types.CodeType]:
-    for inner in inside(code):
-        if inner.co_name in IMMEDIATE:
-            yield from deferred(inner)
-        else:
-            yield inner

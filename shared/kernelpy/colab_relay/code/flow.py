@@ -1,4 +1,4 @@
-"""Which names a loop's body binds before it reads them, by its syntax. Where that is not sure, a
+"""Which names code binds before it reads them, by its syntax. Where that is not sure, a
 name counts as read."""
 
 from __future__ import annotations
@@ -6,12 +6,10 @@ from __future__ import annotations
 import ast
 from typing import Any, Callable
 
+from .bindings import called
+
 # Contexts that let every exception through; others may end their block early.
 LASTING = frozenset("open no_grad inference_mode autocast GradientTape catch_warnings".split())
-
-
-def called(call: ast.Call) -> str | None:
-    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
 
 
 class Flow(ast.NodeVisitor):
@@ -21,7 +19,7 @@ class Flow(ast.NodeVisitor):
     def __init__(self, statements: list[ast.stmt]) -> None:
         self.bound: set[str] | None = set()
         self.stored: set[str] = set()
-        self.exposed = {"i"}  # read where they may not have been bound, or deleted
+        self.exposed: set[str] = set()  # read where they may not have been bound, or deleted
         self.assigned: set[str] = set()  # otherwise than as the target of a for statement
         self.loops = 0  # around this point
         self.breaks: list[ast.Break] = []  # out of the body itself
