@@ -54,6 +54,9 @@ func (r *runner) untilDue() time.Duration {
 			add(recent.joined.since.Add(joinTime))
 		}
 	}
+	if due := r.widgets.Due(); !due.IsZero() && len(r.runs) > 0 {
+		add(due)
+	}
 	if r.current != nil {
 		r.current.due(add)
 	}
@@ -115,6 +118,9 @@ func (r *runner) tick(now time.Time) {
 		if len(recent.joined.text) > 0 && now.Sub(recent.joined.since) >= joinTime {
 			recent.flush(now)
 		}
+	}
+	if due := r.widgets.Due(); !due.IsZero() && !now.Before(due) && len(r.runs) > 0 {
+		r.showWidgets(r.runs[len(r.runs)-1], now) // the present run, or what it left running
 	}
 	c := r.current
 	switch {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/executor/comm"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
@@ -30,7 +31,7 @@ func FuzzMessages(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &run{record: record, log: slog.New(slog.DiscardHandler)}
+		r := &run{record: record, log: slog.New(slog.DiscardHandler), widgets: &comm.Board{}}
 		for _, m := range []*jupyter.Message{
 			{Header: jupyter.Header{MsgType: firstType}, Content: first, Metadata: second, Cut: max(0, cut)},
 			{Header: jupyter.Header{MsgType: secondType}, Content: second, Metadata: first},

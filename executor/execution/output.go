@@ -7,6 +7,7 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/widgets"
 )
 
 // joinTime is how long small pieces of stream text are joined into one event.
@@ -30,6 +31,10 @@ type lostOutput struct {
 
 // output turns a message into events. Messages of other types are ignored.
 func (r *run) output(m *jupyter.Message, now time.Time) {
+	if r.clearNext && m.Header.MsgType != jupyter.MsgUpdateDisplayData {
+		r.clearNext = false
+		r.widgets.Clear(r.msgID)
+	}
 	switch m.Header.MsgType {
 	case jupyter.MsgStream:
 		r.stream(m, now)
@@ -64,6 +69,9 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	case jupyter.MsgClearOutput:
 		var c jupyter.ClearOutput
 		err := m.Decode(&c)
+		if r.clearNext = c.Wait; !c.Wait {
+			r.widgets.Clear(r.msgID)
+		}
 		event.Wait = c.Wait
 		return err
 	}
@@ -72,6 +80,9 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 		return err
 	}
 	r.display(event, d)
+	if view := widgets.View(d.Data); view != "" || m.Header.MsgType == jupyter.MsgUpdateDisplayData {
+		event.DisplayID = r.widgets.Show(r.msgID, event.DisplayID, view)
+	}
 	return nil
 }
 

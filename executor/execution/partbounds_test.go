@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/executor/comm"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 )
@@ -24,7 +25,7 @@ func unstartedIn(t *testing.T, q *Queue) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{record: record, log: slog.New(slog.DiscardHandler)}
+	return &run{record: record, log: slog.New(slog.DiscardHandler), widgets: &comm.Board{}}
 }
 
 // quoted is a JSON text of n bytes with its quotes.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"colabrelay/executor/comm"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
@@ -38,8 +39,11 @@ type run struct {
 	inputSince   time.Time
 	prompt       prompt // of inputRequest
 
-	joined joinedText
-	lost   lostOutput
+	joined  joinedText
+	lost    lostOutput
+	widgets *comm.Board // of the kernel
+
+	clearNext bool // the next output clears those before it
 }
 
 // start marks the execution as running and returns its timeout.

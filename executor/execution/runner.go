@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"colabrelay/executor/comm"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/executor/kernel"
@@ -29,6 +30,7 @@ type runner struct {
 	runs    []*run    // the newest last; current is one of them
 	current *run      // has the kernel; nil when the kernel is free
 	flushed time.Time // when the journal was last flushed
+	widgets comm.Board
 }
 
 // Run runs what is submitted, on one kernel after another, until ctx ends. Then it
@@ -133,10 +135,11 @@ func (r *runner) begin(ctx context.Context) {
 		r.q.signal()
 		return
 	}
+	r.tellKernel(ctx)
 	// Saved before it is sent: what a kernel has received is never "queued".
 	id, err := r.send(ctx, s)
 	r.measureBefore(s.Record)
-	r.current = &run{record: s.Record, member: s.member, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log}
+	r.current = &run{record: s.Record, member: s.member, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log, widgets: &r.widgets}
 	r.remember(r.current)
 	switch {
 	case err == nil:
@@ -187,6 +190,10 @@ func (r *runner) remember(started *run) {
 // message handles a message from the kernel. Its parent says which run it belongs to.
 func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	defer m.Release()
+	if comm.Is(m) { // of whichever run, or of none
+		r.widgets.Message(m)
+		return
+	}
 	parent := m.ParentHeader.MsgID
 	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == parent || slices.Contains(x.wakes, parent) })
 	if i < 0 {
@@ -197,6 +204,9 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 		target.gap(m.Dropped.Messages, m.Dropped.Bytes)
 	}
 	if r.causedByRestart(m) {
+		return
+	}
+	if r.widgets.Capture(m) {
 		return
 	}
 	if target.msgID != parent { // of a wake: ipykernel gives the newest request what threads print
@@ -259,6 +269,8 @@ func (r *runner) finishIfDone() {
 // end ends the current run for its readers. It may still have the kernel.
 func (r *runner) end(status contract.Status, reason string) {
 	c := r.current
+	r.showWidgets(c, time.Now())
+	c.keepWidgets(time.Now())
 	c.flush(time.Now())
 	c.ended = true
 	if c.reply != nil && !c.restarted {

@@ -22,6 +22,7 @@ const (
 	MsgKernelInfoRequest = "kernel_info_request"
 	MsgKernelInfoReply   = "kernel_info_reply"
 	MsgShutdownRequest   = "shutdown_request"
+	MsgComm              = "comm_msg"
 )
 
 const (

@@ -80,6 +80,14 @@ func (m *Message) Release() {
 	}
 }
 
+// Buffers returns the binary frames after the content. They are valid until Release.
+func (m *Message) Buffers() [][]byte {
+	if parts := fromDelimiter(m.frames); len(parts) > contentFrame+1 {
+		return parts[contentFrame+1:]
+	}
+	return nil
+}
+
 // Parent returns m without metadata and content. It is valid after Release, and can be
 // passed to Reply.
 func (m *Message) Parent() *Message {

@@ -17,7 +17,8 @@ import (
 // see are escapes there.
 func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
 	var b bytes.Buffer
-	err := notebook.Notebook{Cells: cells(ctx, runs)}.Write(&b)
+	var c output.Collector
+	err := notebook.Notebook{Cells: cells(ctx, runs, &c), Widgets: c.Widgets()}.Write(&b)
 	return document{text: plain.EscapeJSON(b.Bytes())}, err
 }
 
@@ -25,9 +26,9 @@ func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
 // payload a million times.
 const maxFetched = 256 << 20
 
-// cells returns a cell with outputs for each run.
-func cells(ctx context.Context, runs []Run) []notebook.RunCell {
-	c := output.Collector{Limits: output.ForDocuments}
+// cells returns a cell with outputs for each run, which c collects.
+func cells(ctx context.Context, runs []Run, c *output.Collector) []notebook.RunCell {
+	c.Limits = output.ForDocuments
 	var collected []*output.Cell
 	fetched := int64(0)
 	for i, r := range runs {

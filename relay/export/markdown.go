@@ -32,7 +32,7 @@ type page struct {
 // STEM_files beside it, as nbconvert names it.
 func markdown(ctx context.Context, stem string, runs []Run) (document, error) {
 	p := page{stem: stem, files: map[string][]byte{}}
-	for i, c := range cells(ctx, runs) {
+	for i, c := range cells(ctx, runs, &output.Collector{WidgetTexts: true}) {
 		fmt.Fprintf(&p.text, "## Run %d: %s\n\n", i+1, markup.Replace(runs[i].title()))
 		p.fence("python", c.Source)
 		if n := len(plain.Unshown(strings.ReplaceAll(c.Source, "\r\n", "\n"))); n > 0 {

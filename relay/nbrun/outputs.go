@@ -180,7 +180,10 @@ func (o *outputs) write(d *notebook.Document, handle func(cell int) string) erro
 			all = append(all, new)
 		}
 	}
-	return d.SetAllOutputs(all, o.most)
+	if err := d.SetAllOutputs(all, o.most); err != nil {
+		return err
+	}
+	return d.SetWidgets(o.collector.Widgets())
 }
 
 // elsewhere is the output of a cell for whose outputs a notebook of most bytes has no room.

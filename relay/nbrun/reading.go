@@ -2,6 +2,7 @@ package nbrun
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -66,6 +67,10 @@ func (rd *reading) see(e contract.Execution) {
 		switch ev.Type {
 		case contract.EventStream:
 			rd.lastLine = lastLine(rd.lastLine, ev.Text)
+		case contract.EventWidgetView:
+			var text string
+			_ = json.Unmarshal(ev.Data["text/plain"], &text)
+			rd.lastLine = lastLine(rd.lastLine, text)
 		case contract.EventInputRequest:
 			rd.prompt = &ev
 		}

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// change is a cell of which some members are being changed.
+// change is a cell, or another object, of which some members are being changed.
 type change struct {
 	document *Document
-	index    int
+	index    int  // of the cell
+	all      span // the object
 	items    []item
 	layout
 	dirty bool
@@ -23,11 +24,18 @@ type item struct {
 
 // changing begins a change of a cell.
 func (d *Document) changing(i int) *change {
-	c := &change{document: d, index: i}
-	members := d.members(d.cells[i].all)
+	c := d.changingAt(d.cells[i].all)
+	c.index = i
+	return c
+}
+
+// changingAt begins a change of an object.
+func (d *Document) changingAt(all span) *change {
+	c := &change{document: d, all: all}
+	members := d.members(all)
 	c.layout = layout{separator: d.style().comma, colon: d.style().colon, style: d.style()}
 	if len(members) > 0 {
-		c.layout = d.objectLayout(d.cells[i].all, members)
+		c.layout = d.objectLayout(all, members)
 	}
 	for k, m := range members {
 		gap := c.separator
@@ -88,7 +96,7 @@ func (c *change) setType(t CellType) {
 	}
 }
 
-// apply writes the changed cell.
+// apply writes the changed object.
 func (c *change) apply() error {
 	if !c.dirty {
 		return nil
@@ -96,10 +104,10 @@ func (c *change) apply() error {
 	return c.document.apply(c.splice())
 }
 
-// splice returns the cell's new text. Members that stay keep their bytes and the white space
+// splice returns the object's new text. Members that stay keep their bytes and the white space
 // before them.
 func (c *change) splice() splice {
-	text, all := c.document.text, c.document.cells[c.index].all
+	text := c.document.text
 	b := append([]byte{'{'}, c.open...)
 	for i, m := range c.items {
 		if i > 0 {
@@ -114,5 +122,5 @@ func (c *change) splice() splice {
 			b = append(b, text[m.name.start:m.member.value.end]...)
 		}
 	}
-	return splice{all, append(append(b, c.close...), '}')}
+	return splice{c.all, append(append(b, c.close...), '}')}
 }

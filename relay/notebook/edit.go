@@ -243,7 +243,7 @@ func (d *Document) changingOutputs(i, executionCount int, outputs []map[string]a
 	return c, err
 }
 
-// Strip removes all outputs and execution counts.
+// Strip removes all outputs, execution counts and states of widgets.
 func (d *Document) Strip() {
 	var splices []splice
 	for i := range d.cells {
@@ -261,4 +261,5 @@ func (d *Document) Strip() {
 	if len(splices) > 0 {
 		_ = d.apply(splices...) // fewer bytes of the same form
 	}
+	_ = d.SetWidgets(nil)
 }

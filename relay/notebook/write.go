@@ -17,7 +17,8 @@ const (
 
 // Notebook is a notebook for Python that is to be written.
 type Notebook struct {
-	Cells []RunCell
+	Cells   []RunCell
+	Widgets map[string]output.JSON // the states of widgets that outputs show
 }
 
 // RunCell is a code cell with its outputs.
@@ -45,14 +46,15 @@ func (n Notebook) text() ([]byte, error) {
 	for _, c := range n.Cells {
 		cells = append(cells, c.object(taken))
 	}
+	metadata := map[string]any{
+		"kernelspec":    map[string]any{"display_name": "Python 3", "language": "python", "name": "python3"},
+		"language_info": map[string]any{"name": "python"},
+	}
+	if len(n.Widgets) > 0 {
+		metadata["widgets"] = widgetMetadata(n.Widgets)
+	}
 	text, err := jupyterStyle.write(nil, map[string]any{
-		"cells":          cells,
-		"nbformat":       major,
-		"nbformat_minor": minor,
-		"metadata": map[string]any{
-			"kernelspec":    map[string]any{"display_name": "Python 3", "language": "python", "name": "python3"},
-			"language_info": map[string]any{"name": "python"},
-		},
+		"cells": cells, "nbformat": major, "nbformat_minor": minor, "metadata": metadata,
 	}, "")
 	return append(text, '\n'), err
 }

@@ -7,6 +7,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
+	"colabrelay/shared/widgets"
 )
 
 // Cell has the outputs of one execution.
@@ -98,8 +99,20 @@ func (c *Cell) add(ev *contract.Event) {
 	if ofRelay(ev) {
 		return
 	}
-	if c.clear && ev.Type != contract.EventClearOutput && ev.Type != contract.EventUpdateDisplayData {
-		c.reset()
+	switch ev.Type {
+	case contract.EventClearOutput, contract.EventUpdateDisplayData:
+	case contract.EventWidgetState:
+		c.collector.addWidgets(ev.Data[widgets.StateMIME])
+		return
+	case contract.EventWidgetView:
+		if c.collector.WidgetTexts {
+			c.update(ev.DisplayID, c.content(ev))
+		}
+		return
+	default:
+		if c.clear {
+			c.reset()
+		}
 	}
 	if ev.Cut != "" || ev.Type == contract.EventGap {
 		c.missing(ev)

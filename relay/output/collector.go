@@ -11,12 +11,15 @@ package output
 
 import (
 	"context"
+	"encoding/json"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
+	"colabrelay/shared/widgets"
 )
 
 // Fetch writes a payload that is not in its event.
@@ -28,11 +31,16 @@ type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
 type Collector struct {
 	Limits Limits   // the zero value means ForNotebooks
 	Save   SaveText // nil: what is too long for the notebook is not kept
+	// WidgetTexts shows widgets as their text, for documents that show no widgets. Otherwise a display
+	// of a widget stays as the kernel sent it, and Widgets has the state.
+	WidgetTexts bool
 
 	mu       sync.Mutex
 	cells    []*Cell             // in order of Begin
 	displays map[string][]*entry // by display id, in order of appearance, at most maxUpdated each
 	changed  []*Cell
+	widgets  map[string]JSON // states, by the ids of models
+	stated   int             // bytes of widgets
 
 	held memory.Holding
 }
@@ -98,6 +106,28 @@ func (c *Collector) Changed() []string {
 	}
 	c.changed = nil
 	return keys
+}
+
+// Widgets returns the states of widgets that executions have reported, by the ids of models.
+func (c *Collector) Widgets() map[string]JSON {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.widgets)
+}
+
+// addWidgets takes in the states of widgets, as far as there is room.
+func (c *Collector) addWidgets(raw json.RawMessage) {
+	var found widgets.Document
+	_ = json.Unmarshal(raw, &found)
+	for id, state := range found.State {
+		value, err := ParseJSON(state)
+		if grown := c.stated + len(id) + len(value) - len(c.widgets[id]); err == nil && grown <= maxWidgets {
+			if c.widgets == nil {
+				c.widgets = map[string]JSON{}
+			}
+			c.widgets[id], c.stated = value, grown
+		}
+	}
 }
 
 func (c *Collector) index(key string) int {

@@ -124,7 +124,7 @@ func (c *content) bundle() map[string]any {
 // inline returns a payload that is in its event.
 func inline(mime string, raw json.RawMessage) (any, error) {
 	if isJSON(mime) {
-		value, err := parse(raw)
+		value, err := ParseJSON(raw)
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
 	case w.left != 0:
 		return nil, errSize
 	case isJSON(p.mime):
-		value, err := parse([]byte(text.String()))
+		value, err := ParseJSON([]byte(text.String()))
 		if err != nil {
 			return nil, err
 		}

@@ -35,9 +35,10 @@ func written(raw []byte) int64 {
 // errForm is a text that is not JSON, or exceeds a bound of its form.
 var errForm = fmt.Errorf("no JSON, nested deeper than %d, or an object with over %d keys", maxDepth, maxKeys)
 
-// parse returns a JSON text as a value that is written with its keys in order and its numbers as
-// they are.
-func parse(raw []byte) (JSON, error) {
+// ParseJSON returns a JSON text as a value that is written with its keys in order and its numbers as
+// they are. It fails for a text that is not JSON, is nested too deeply, or has an object with too many
+// keys.
+func ParseJSON(raw []byte) (JSON, error) {
 	if !json.Valid(raw) || bounded.Depth(raw) > maxDepth {
 		return nil, errForm
 	}
@@ -54,7 +55,7 @@ func parse(raw []byte) (JSON, error) {
 
 // object returns raw as an object, or nil if it is none.
 func object(raw json.RawMessage) JSON {
-	value, err := parse(raw)
+	value, err := ParseJSON(raw)
 	if err != nil || value[0] != '{' {
 		return nil
 	}

@@ -45,6 +45,8 @@ const (
 	// many of all that it has.
 	freePayloads = 1 << 20
 	freeHeld     = 2 << 20
+	// maxWidgets bounds the states of widgets, in bytes. An executor keeps no more of one kernel.
+	maxWidgets = 16 << 20
 	// maxTries bounds how often a payload is requested that cannot be had.
 	maxTries = 3
 	// minBlob is the least that a payload outside its event counts: executors send smaller ones in

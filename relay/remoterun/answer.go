@@ -27,7 +27,7 @@ func Answer(ctx context.Context, vm VM, run contract.Execution, console Console)
 		return contract.Execution{}, err
 	}
 	p := newPrinter(vm.Client.Blobs, console)
-	defer p.close()
+	defer p.finish()
 	// A prompt may look like a question of this program's, such as for a pairing string.
 	p.note("code on runtime %q (run %s) asks:", vm.Runtime, plain.Line(id))
 	p.event(ctx, id, prompt)

@@ -36,7 +36,7 @@ func (c *Cells) Broken() error { return c.r.out.broken }
 func (c *Cells) Note(format string, args ...any) { c.r.out.note(format, args...) }
 
 // Close leaves a terminal without colours and with the cursor at the beginning of a line.
-func (c *Cells) Close() { c.r.out.close() }
+func (c *Cells) Close() { c.r.out.finish() }
 
 // Answer shows the prompt of an execution that waits for input, and passes a line from the
 // person or from stdin on. The error is ErrNoInput if stdin has none.

@@ -30,7 +30,7 @@ type LogOptions struct {
 // outcome of the run is no error.
 func Logs(ctx context.Context, vm VM, run contract.Execution, o LogOptions, console Console) error {
 	l, id := newLog(vm.Client.Blobs, o, console), run.ExecutionID
-	defer l.printer.close()
+	defer l.printer.finish()
 	if o.Tail != nil {
 		var err error
 		if l.from, err = l.tailOnVM(ctx, vm, run); err != nil {
@@ -74,7 +74,7 @@ type Kept struct {
 // PrintKept prints a run as Logs does.
 func PrintKept(ctx context.Context, run Kept, o LogOptions, console Console) error {
 	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, o, console)
-	defer l.printer.close()
+	defer l.printer.finish()
 	l.kept = true
 	switch {
 	case o.Tail == nil:

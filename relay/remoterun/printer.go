@@ -3,8 +3,10 @@ package remoterun
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"colabrelay/relay/plain"
@@ -12,6 +14,7 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/terminal/inline"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/widgets"
 )
 
 // blobs returns what reads the large payloads of an execution.
@@ -30,9 +33,11 @@ type printer struct {
 	prompt   *int64           // offset of the last input request; nil before the first
 	password bool             // it asks for a password
 	shownAs  inline.Protocol
-	shown    int   // pictures
-	asked    bool  // the last event was an input request that nobody here has answered yet
-	broken   error // of a write to stdout; after it nothing more is printed
+	shown    int       // pictures
+	widgets  []*widget // that the run displayed
+	inView   bool      // the last line is that of the newest widget, and changes
+	asked    bool      // the last event was an input request that nobody here has answered yet
+	broken   error     // of a write to stdout; after it nothing more is printed
 	stdin    *bufio.Reader
 }
 
@@ -59,6 +64,14 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 	if ev.Cut != "" {
 		p.note("part of the output at offset %d is missing: %s", ev.Offset, plain.Line(ev.Cut))
 	}
+	switch ev.Type {
+	case contract.EventWidgetView:
+		p.view(ev)
+		return
+	case contract.EventWidgetState:
+		return
+	}
+	p.leaveView()
 	switch ev.Type {
 	case contract.EventStream:
 		w := p.std.Out
@@ -143,14 +156,81 @@ func (p *printer) resetColours() {
 	}
 }
 
+// widget is a display of a widget.
+type widget struct {
+	displayID string
+	text      string // as it is now
+	printed   string
+}
+
+// maxWidgets bounds the widgets that are kept; beyond it, the oldest is printed as it is.
+const maxWidgets = 200
+
+// view takes in the text of a widget. A terminal shows a line of the newest widget as it changes. All
+// that was not shown is printed at the end.
+func (p *printer) view(ev contract.Event) {
+	var text string
+	_ = json.Unmarshal(ev.Data["text/plain"], &text)
+	at := slices.IndexFunc(p.widgets, func(w *widget) bool { return w.displayID == ev.DisplayID })
+	if at < 0 {
+		p.leaveView()
+		if len(p.widgets) == maxWidgets {
+			p.widgets[0].print(p)
+			p.widgets = p.widgets[1:]
+		}
+		at = len(p.widgets)
+		p.widgets = append(p.widgets, &widget{displayID: ev.DisplayID})
+	}
+	w := p.widgets[at]
+	w.text = strings.TrimRight(render.Plain(text), "\n")
+	if p.out == nil || at < len(p.widgets)-1 || strings.Contains(w.text, "\n") {
+		return
+	}
+	if !p.inView {
+		p.endLine(p.std.Out)
+	}
+	p.write(p.std.Out, "\r\x1b[K"+w.text)
+	p.inView, w.printed = true, w.text
+}
+
+// leaveView ends the line of a widget.
+func (p *printer) leaveView() {
+	if p.inView {
+		p.endLine(p.std.Out)
+		p.inView = false
+	}
+}
+
+// print prints the widget's text, unless it is there.
+func (w *widget) print(p *printer) {
+	if w.text != w.printed {
+		p.endLine(p.std.Out)
+		p.write(p.std.Out, w.text+"\n")
+		w.printed = w.text
+	}
+}
+
+// finish prints the widgets whose last text was not shown, and closes.
+func (p *printer) finish() {
+	p.leaveView()
+	for _, w := range p.widgets {
+		w.print(p)
+	}
+	p.close()
+}
+
 // close leaves a terminal without colours and with the cursor at the beginning of a line.
 func (p *printer) close() {
 	p.resetColours()
 	p.endLine(p.std.Err)
 }
 
-// display saves the picture of an object, or else prints the object's text.
+// display saves the picture of an object, or else prints the object's text. That of a widget follows.
 func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
+	if widgets.View(ev.Data) != "" {
+		p.view(ev)
+		return
+	}
 	fetch := p.blobs(id)
 	if pic, ok := pictureOf(ev); ok {
 		path, err := p.pictures.save(ctx, fetch, id, pic)

@@ -103,7 +103,7 @@ func Start(ctx context.Context, vm VM, code Code) (contract.Execution, error) {
 func Attach(ctx context.Context, vm VM, id string, console Console) error {
 	vm.LastSeen = runtimes.LastSeen{}
 	r := &run{VM: vm, endWait: endWait, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
-	defer r.out.close()
+	defer r.out.finish()
 	if err := r.follow(ctx); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func Attach(ctx context.Context, vm VM, id string, console Console) error {
 }
 
 func (r *run) run(ctx context.Context) error {
-	defer r.out.close()
+	defer r.out.finish()
 	err := kernelpy.Load(func(withPackage bool) (missing bool, err error) {
 		r.packageMissing, r.exec = false, contract.Execution{}
 		if err = r.submit(ctx, withPackage); err == nil {

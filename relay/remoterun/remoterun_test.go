@@ -1,13 +1,18 @@
 package remoterun
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"io"
+	"strconv"
 	"strings"
 	"testing"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -56,5 +61,23 @@ func TestInputMayEndWithoutALineBreak(t *testing.T) {
 	}
 	if _, err := p.readInput(t.Context()); !errors.Is(err, ErrNoInput) {
 		t.Errorf("at the end of stdin: %v", err)
+	}
+}
+
+// A file or pipe gets the last text of each widget, once, and nothing of a closed one.
+func TestWidgetsArePrintedAsTheyAreAtTheEnd(t *testing.T) {
+	var c console
+	p := newPrinter(func(string) func(context.Context, contract.Blob, io.Writer) error { return nil }, c.console(t))
+	show := func(id, text string) {
+		p.event(t.Context(), "run", contract.Event{Type: contract.EventWidgetView, DisplayID: id, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(strconv.Quote(text))}})
+	}
+	show("a", "0%")
+	show("b", "closed later")
+	p.event(t.Context(), "run", contract.Event{Type: contract.EventStream, Name: contract.Stdout, Text: "printed"})
+	show("b", "")
+	show("a", "50%\r100%")
+	p.finish()
+	if got, want := c.out.String(), "printed\n100%\n"; got != want {
+		t.Errorf("printed %q, want %q", got, want)
 	}
 }

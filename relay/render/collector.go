@@ -8,6 +8,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -73,7 +74,8 @@ type Collector struct {
 	prompt         *Prompt
 	cuts           int // events that the executor shortened
 	cutNotes       []string
-	clearNext      bool // clear_output with wait: clear before the next output
+	widgetLine     string // the last line of a widget's text, if that is newer than what was printed
+	clearNext      bool   // clear_output with wait: clear before the next output
 
 	ended     bool   // the events are all that there will ever be
 	saved     *saved // by earlier calls; nil if nothing was
@@ -143,7 +145,7 @@ func (c *Collector) Next() int64 { return c.next }
 func (c *Collector) Prompt() *Prompt { return c.prompt }
 
 // Newest returns the newest line of text, for a progress message.
-func (c *Collector) Newest() string { return c.last.folder.newest() }
+func (c *Collector) Newest() string { return cmp.Or(c.widgetLine, c.last.folder.newest()) }
 
 // Add adds the next event. It ignores unknown types, because a newer executor may send them.
 func (c *Collector) Add(ev contract.Event) {
@@ -152,8 +154,12 @@ func (c *Collector) Add(ev contract.Event) {
 		return
 	}
 	c.noteCut(ev)
-	if c.clearNext && ev.Type != contract.EventClearOutput && ev.Type != contract.EventInputRequest {
-		c.clear()
+	switch ev.Type {
+	case contract.EventClearOutput, contract.EventInputRequest, contract.EventWidgetView, contract.EventWidgetState:
+	default:
+		if c.clearNext {
+			c.clear()
+		}
 	}
 	switch ev.Type {
 	case contract.EventStream:
@@ -162,6 +168,10 @@ func (c *Collector) Add(ev contract.Event) {
 		c.displays.add(ev)
 	case contract.EventUpdateDisplayData:
 		c.displays.update(ev)
+	case contract.EventWidgetView:
+		c.displays.view(ev)
+		lines := strings.Split(strings.TrimSpace(Plain(text(ev.Data["text/plain"]))), "\n")
+		c.widgetLine = lines[len(lines)-1]
 	case contract.EventError:
 		c.hasError, c.ename, c.evalue = true, ev.EName, ev.EValue
 		c.errorText = strings.Join(ev.Traceback, "\n")
@@ -210,6 +220,7 @@ func ofOurs(ev contract.Event) bool {
 }
 
 func (c *Collector) stream(ev contract.Event) {
+	c.widgetLine = ""
 	c.last = &c.stdout
 	if ev.Name == contract.Stderr {
 		c.last = &c.stderr

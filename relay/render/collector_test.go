@@ -100,6 +100,23 @@ func TestClearOutput(t *testing.T) {
 	}
 }
 
+// The text of a widget stands where its display does, and a long one is saved.
+func TestAWidgetIsShownAsItIsNow(t *testing.T) {
+	var l log
+	l.display(contract.EventDisplayData, "w", map[string]string{"text/plain": "0%", "application/vnd.jupyter.widget-view+json": "{}"})
+	l.print(contract.Stdout, "printed\n")
+	l.display(contract.EventWidgetView, "w", map[string]string{"text/plain": "100%"})
+	l.display(contract.EventWidgetView, "earlier", map[string]string{"text/plain": strings.Repeat("x", 10_000)})
+	c := New(Options{Dir: t.TempDir()})
+	for _, ev := range l {
+		c.Add(ev)
+	}
+	v := c.View(t.Context(), nil)
+	if len(v.Outputs) != 2 || v.Outputs[0].Text != "100%" || len(v.Outputs[1].Text) > 5_000 || len(v.Files) != 1 {
+		t.Errorf("the view has %+v and the files %v", v.Outputs, v.Files)
+	}
+}
+
 func TestAGapIsMarked(t *testing.T) {
 	var l log
 	l.print("stdout", "before")

@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ type display struct {
 	typ    contract.EventType
 	id     string
 	data   map[string]json.RawMessage
+	widget bool // its text is that of a widget
 }
 
 // displays keeps the newest maxOutputs outputs in memory, and of their payloads what a view
@@ -115,6 +117,25 @@ func (d *displays) update(ev contract.Event) {
 	if !found {
 		ev.Type = contract.EventDisplayData
 		d.add(ev)
+	}
+}
+
+// view gives the displays of a widget its present text. If it was shown before the first event of this
+// view, the text appears as a separate output.
+func (d *displays) view(ev contract.Event) {
+	found := false
+	for i := range d.all {
+		if each := &d.all[i]; each.id == ev.DisplayID {
+			d.release(*each)
+			data := maps.Clone(each.data)
+			data["text/plain"] = ev.Data["text/plain"]
+			each.data, each.widget, found = d.hold(data), true, true
+		}
+	}
+	if !found {
+		ev.Type = contract.EventDisplayData
+		d.add(ev)
+		d.all[len(d.all)-1].widget = true
 	}
 }
 

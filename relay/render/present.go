@@ -41,8 +41,9 @@ type presenter struct {
 	listed  int   // how many outputs, the newest ones, the view has
 	read    int64 // bytes of payloads so far
 	unpaged bool
-	holding *memory.Holding // see Options.Holding; may be nil
-	used    []string        // files of this view
+	holding *memory.Holding          // see Options.Holding; may be nil
+	fit     func(text string) string // shortens what a widget shows
+	used    []string                 // files of this view
 	toShow  []shownOriginal
 }
 
@@ -79,8 +80,10 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 		out := p.output(ctx, &d.all[i], i >= shown.from)
 		if i == result {
 			p.view.Result, p.view.HasResult = p.plain(ctx, &d.all[i]), true
+		} else if text := p.plain(ctx, &d.all[i]); d.all[i].widget {
+			out.MIMETypes, out.Text = []string{"text/plain"}, p.fit(text)
 		} else {
-			out.Text, _ = Clip(p.plain(ctx, &d.all[i]), textRunes)
+			out.Text, _ = Clip(text, textRunes)
 		}
 		p.view.Outputs = append(p.view.Outputs, out)
 	}

@@ -62,7 +62,10 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
 	c.viewCuts(&v)
-	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed(), unpaged: c.opt.Unpaged, holding: c.opt.Holding}
+	p := presenter{
+		dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed(), unpaged: c.opt.Unpaged, holding: c.opt.Holding,
+		fit: func(text string) string { return c.fit(&v, "output", text, c.opt.Limit/2) },
+	}
 	p.present(ctx, &c.displays)
 	trace := Plain(c.errorText)
 	room := c.share(&v, trace)

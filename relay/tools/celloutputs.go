@@ -10,9 +10,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
+	"colabrelay/shared/widgets"
 )
 
 // Bounds of one output that is decoded: what is longer is only named.
@@ -65,6 +67,7 @@ type shownOutputs struct {
 // a page of cells may have many megabytes of pictures.
 type outputReader struct {
 	ctx    context.Context
+	doc    *notebook.Document // has the states of widgets
 	bounds outputBounds
 	left   int // characters
 	shortened,
@@ -73,8 +76,8 @@ type outputReader struct {
 }
 
 // readOutputs reads the JSON list of a cell's outputs.
-func readOutputs(ctx context.Context, list json.RawMessage, bounds outputBounds) shownOutputs {
-	r := outputReader{ctx: ctx, bounds: bounds, left: bounds.all}
+func readOutputs(ctx context.Context, doc *notebook.Document, list json.RawMessage, bounds outputBounds) shownOutputs {
+	r := outputReader{ctx: ctx, doc: doc, bounds: bounds, left: bounds.all}
 	eachItem(list, func(output []byte) {
 		if len(r.outputs) == bounds.outputs {
 			r.further++
@@ -131,6 +134,10 @@ func (r *outputReader) bundle(o *CellOutput, data []byte) {
 		if strings.HasPrefix(mime, "image/") && o.Picture == "" {
 			o.Picture = r.picture(mime, payloads[mime])
 		}
+	}
+	if text, ok := r.doc.WidgetText(payloads[widgets.ViewMIME]); ok {
+		o.Text = r.clip(text)
+		return
 	}
 	if text := payloads["text/plain"]; text != nil {
 		o.Text = r.clip(textOf(text))

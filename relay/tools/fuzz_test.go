@@ -9,6 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 )
@@ -60,7 +61,7 @@ func FuzzOutputs(f *testing.F) {
 		if !json.Valid(list) { // files and messages are read as JSON before
 			return
 		}
-		got := readOutputs(t.Context(), list, previewOutputs)
+		got := readOutputs(t.Context(), notebook.New(), list, previewOutputs)
 		var b words
 		for i := range got.outputs {
 			o := &got.outputs[i]

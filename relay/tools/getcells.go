@@ -136,7 +136,7 @@ func (c *call) oneCell(got *Cells, r *cellReader, id string) (*Cells, *Problem) 
 	if err := c.held.Take(r.ctx, memory.Answering); err != nil {
 		return nil, problemOf(err)
 	}
-	shown := readOutputs(r.ctx, outputs, wholeOutputs)
+	shown := readOutputs(r.ctx, r.doc, outputs, wholeOutputs)
 	v.Outputs, c.pictures = shown.outputs, shown.pictures
 	v.omit(shown.omitted)
 	got.Cells, got.Notes = []CellView{v}, notePlain(nil, r.hidden)
@@ -200,7 +200,7 @@ func (r *cellReader) preview(cell notebook.Cell) CellView {
 		v.omit("outputs: " + plain.Line(problemOf(err).Message))
 		return v
 	}
-	shown := readOutputs(r.ctx, outputs, previewOutputs)
+	shown := readOutputs(r.ctx, r.doc, outputs, previewOutputs)
 	v.Outputs = shown.outputs
 	v.omit(shown.omitted)
 	return v

@@ -137,7 +137,7 @@ type Input struct {
 	Password bool `json:"password,omitempty"`
 }
 
-// EventType is the kind of an event: Jupyter's message types, and gap.
+// EventType is the kind of an event: Jupyter's message types, and three of the executor's.
 type EventType string
 
 // Event types.
@@ -150,6 +150,11 @@ const (
 	EventClearOutput       EventType = "clear_output"
 	EventInputRequest      EventType = "input_request"
 	EventGap               EventType = "gap" // the events here were dropped because of a limit
+	// EventWidgetView is the present text of the displays with this id, which show a widget: Data has
+	// text/plain alone. EventWidgetState has the last states of widgets that are displayed, in the
+	// form of package widgets' Document. Both come after the displays, at the latest at the run's end.
+	EventWidgetView  EventType = "widget_view"
+	EventWidgetState EventType = "widget_state"
 )
 
 // Names of streams.

@@ -20,6 +20,9 @@ import nbformat
 from nbclient import NotebookClient
 
 
+STATE = "application/vnd.jupyter.widget-state+json"
+
+
 def install_kernel(folder):
     """Installs a kernelspec named "vm" for KERNEL_PYTHON."""
     spec = os.path.join(folder, "kernels", "vm")
@@ -75,6 +78,7 @@ def shown(line):
 def comparable(output):
     text = json.dumps(output, sort_keys=True)
     text = re.sub(r"ipykernel_\d+(/\d+\.py)?", "ipykernel_PID", text)
+    text = re.sub(r"\"model_id\": \"[0-9a-f]{32}", '"model_id": "ID', text)
     return re.sub(r"0x[0-9a-f]{6,}", "0xADDRESS", text)
 
 
@@ -91,6 +95,28 @@ def outputs(cell):
     return joined
 
 
+def widgets(notebook):
+    """The states of the widgets that outputs show, without their ids, which are random."""
+    document = notebook.metadata.get("widgets", {}).get(STATE, {"state": {}})
+    numbers = {}
+
+    def known(found):
+        return found[1] + str(numbers.setdefault(found[2], len(numbers)))
+
+    def state(model):
+        text = json.dumps(document["state"].get(model), sort_keys=True)
+        return re.sub(r"(IPY_MODEL_|\"model_id\": \")([0-9a-f]{32})", known, text)
+
+    shown = re.findall(r"\"model_id\": \"([0-9a-f]{32})", json.dumps([c.get("outputs") for c in notebook.cells]))
+    states, done = [], 0
+    for model in shown:
+        numbers.setdefault(model, len(numbers))
+    while done < len(numbers):
+        states.append(state(list(numbers)[done]))
+        done += 1
+    return states
+
+
 def main(source, ours, folder):
     theirs, ours = run(source, folder), read(ours)
     different = len(theirs.cells) != len(ours.cells)
@@ -103,6 +129,10 @@ def main(source, ours, folder):
             print(*outputs(a), sep="\n")
             print("and in our file In[%s]" % b.execution_count)
             print(*outputs(b), sep="\n")
+    for a, b in itertools.zip_longest(widgets(theirs), widgets(ours)):
+        if a != b:
+            different = True
+            print("the state of a widget is, by nbclient\n%s\nand in our file\n%s" % (a, b))
     sys.exit(different)
 
 

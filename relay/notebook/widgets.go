@@ -1,0 +1,78 @@
+package notebook
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+
+	"colabrelay/relay/output"
+	"colabrelay/shared/widgets"
+)
+
+// SetWidgets adds the states of widgets to the notebook's metadata, and removes those that no output
+// shows any more, as front ends do when they save.
+func (d *Document) SetWidgets(states map[string]output.JSON) error {
+	if d.part(d.metadata) == nil || len(states) == 0 && !bytes.Contains(d.part(d.metadata), []byte(widgets.StateMIME)) {
+		return nil
+	}
+	all := d.widgets()
+	maps.Copy(all, states)
+	var shown []string
+	for i := range d.cells {
+		shown = append(shown, widgets.References(d.part(d.cells[i].outputs))...)
+	}
+	reached := widgets.Reachable(shown, func(id string) []string { return widgets.References(all[id]) })
+	maps.DeleteFunc(all, func(id string, _ output.JSON) bool { return !reached[id] })
+	c := d.changingAt(d.metadata)
+	if len(all) == 0 {
+		c.drop("widgets")
+		return c.apply()
+	}
+	text, err := c.write(nil, widgetMetadata(all), c.indent)
+	if err != nil {
+		return err
+	}
+	c.set("widgets", text, nil)
+	return c.apply()
+}
+
+// widgetMetadata is the value of widgets in a notebook's metadata.
+func widgetMetadata(states map[string]output.JSON) map[string]any {
+	models := map[string]any{}
+	for id, state := range states {
+		models[id] = state
+	}
+	return map[string]any{widgets.StateMIME: map[string]any{"state": models, "version_major": 2, "version_minor": 0}}
+}
+
+// WidgetText returns what the widget shows that a display has, given its payload of the type
+// widgets.ViewMIME. ok is false if the notebook has no state of such a widget.
+func (d *Document) WidgetText(view []byte) (text string, ok bool) {
+	id := widgets.View(map[string]json.RawMessage{widgets.ViewMIME: view})
+	if id == "" {
+		return "", false
+	}
+	models := widgets.Models{}
+	for id, state := range d.widgets() {
+		var m widgets.Model
+		if json.Unmarshal(state, &m) == nil {
+			models[id] = &m
+		}
+	}
+	return models.Text(id)
+}
+
+// widgets returns the states of widgets in the notebook's metadata.
+func (d *Document) widgets() map[string]output.JSON {
+	var metadata struct {
+		Widgets map[string]widgets.Document `json:"widgets"`
+	}
+	_ = json.Unmarshal(d.part(d.metadata), &metadata)
+	all := map[string]output.JSON{}
+	for id, state := range metadata.Widgets[widgets.StateMIME].State {
+		if value, err := output.ParseJSON(state); err == nil {
+			all[id] = value
+		}
+	}
+	return all
+}
