@@ -182,19 +182,19 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 		r.Job = nil
 		return false, err
 	}
-	return run.submit(ctx, content)
+	return run.submit(ctx, content, false)
 }
 
 // repeat submits the recorded job again, or follows it if this call would submit another one.
 func (run *runner) repeat(ctx context.Context) (more bool, err error) {
 	if content := run.content(); run.record.Job.IsFor(content) {
-		return run.submit(ctx, content)
+		return run.submit(ctx, content, true)
 	}
 	return run.follow(ctx)
 }
 
 // submit submits the recorded job, for the first time or again.
-func (run *runner) submit(ctx context.Context, content contract.JobSubmit) (more bool, err error) {
+func (run *runner) submit(ctx context.Context, content contract.JobSubmit, again bool) (more bool, err error) {
 	r := run.record
 	first := run.jobs == 0
 	run.jobs++
@@ -205,6 +205,9 @@ func (run *runner) submit(ctx context.Context, content contract.JobSubmit) (more
 		run.look()
 		return true, nil
 	case errors.Is(err, jobs.ErrReplaced) && first && run.vm.InstanceID() != r.Job.InstanceID:
+		if again || client.MayRun(err) {
+			run.noteReplaced()
+		}
 		r.Job = nil
 		return true, nil // the answer named the new VM, so the next attempt reaches it
 	case isKnown(err) && !client.MayRun(err):

@@ -35,7 +35,7 @@ func (run *runner) follow(ctx context.Context) (more bool, err error) {
 	run.out.Job = job
 	switch {
 	case errors.Is(err, jobs.ErrReplaced):
-		run.addNote("another VM answers, and the run continues there; what the old one did after %s is not known", run.record.lastConfirmed())
+		run.noteReplaced()
 		run.record.Job, run.record.Answer = nil, Ask
 		return true, nil
 	case errors.Is(err, jobs.ErrUnknown), errors.Is(err, jobs.ErrUnlisted):
@@ -53,6 +53,11 @@ func (run *runner) follow(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	return run.settle()
+}
+
+// noteReplaced says that iterations may have run on a VM that is gone.
+func (run *runner) noteReplaced() {
+	run.addNote("another VM answers, and the run continues there; what the old one did after %s is not known", run.record.lastConfirmed())
 }
 
 // done is called after each step and round.

@@ -35,6 +35,7 @@ const (
 var (
 	errTooDeep = fmt.Errorf("%w: nested over %d levels deep", bounded.ErrTooLong, maxNesting)
 	errTooMany = fmt.Errorf("%w: too many items", bounded.ErrTooLong)
+	errTooMuch = fmt.Errorf("%w: more events than were asked for", bounded.ErrTooLong)
 )
 
 // excess says, after the words "the answer", which bound it exceeds; maxBytes is the one of its
@@ -45,6 +46,8 @@ func excess(err error, maxBytes int64) string {
 		return fmt.Sprintf("is nested over %d levels deep", maxNesting)
 	case errors.Is(err, errTooMany):
 		return "has more items than an executor may send"
+	case errors.Is(err, errTooMuch):
+		return "has more events than were asked for"
 	}
 	return fmt.Sprintf("is longer than %d MiB", maxBytes>>20)
 }
@@ -205,6 +208,26 @@ func possibleOffsets(e *contract.Execution) bool {
 		}
 	}
 	return possible(e.NextOffset)
+}
+
+// eventBytes is about how many bytes the events of an answer take.
+func eventBytes(events []contract.Event) (n int64) {
+	for i := range events {
+		n += int64(len(events[i].Text)) + 100
+		for _, payload := range events[i].Data {
+			n += int64(len(payload))
+		}
+	}
+	return n
+}
+
+// checkAsked refuses an answer with more events than so many bytes, and one that is larger. Calls hold
+// events while they take them in, so what was not asked for is not held.
+func checkAsked(e *contract.Execution, asked int64) error {
+	if eventBytes(e.Events) <= asked+contract.MaxEventBytes {
+		return nil
+	}
+	return breaksBounds("the executor's answer "+excess(errTooMuch, maxAnswerBytes), errTooMuch)
 }
 
 // maxError bounds the error of an execution that is read, which is kept as long as somebody waits

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 const (
@@ -62,6 +63,7 @@ type FollowOptions struct {
 // means that reading failed, and does not affect the execution.
 func Follow(ctx context.Context, vm ExecutionReader, e contract.Execution, o FollowOptions) (contract.Execution, error) {
 	f := &follower{vm: vm, o: o, last: contract.Execution{ExecutionID: e.ExecutionID}, next: o.From, asked: o.FirstBytes, began: time.Now()}
+	defer f.release()
 	if e.Status != "" && !f.visit(e) {
 		return f.last, nil
 	}
@@ -78,6 +80,12 @@ func Follow(ctx context.Context, vm ExecutionReader, e contract.Execution, o Fol
 		}
 	}
 	return f.last, nil
+}
+
+// release returns the room for events that were taken in.
+func (f *follower) release() {
+	memory.Events.Return(f.taken)
+	f.taken = 0
 }
 
 // countEndPage counts an answer of an execution that has finished. Without a bound, an executor
@@ -99,6 +107,7 @@ type follower struct {
 	last    contract.Execution // as last read, without events; its Status is empty before
 	next    int64              // offset of the next event
 	asked   int64              // size asked for in the last request, 0 for the default one
+	taken   int64              // of memory.Events, for the last request
 	behind  bool               // more events probably exist already
 	began   time.Time
 	elapsed time.Duration // of the last request; 0 before the first
@@ -115,6 +124,7 @@ func (f *follower) visit(e contract.Execution) bool {
 	f.last.Events = nil
 	f.behind = f.full(e.Events) || e.Status.Finished() && len(e.Events) > 0
 	more := f.o.Visit(e)
+	f.release()
 	switch {
 	case !more, e.End, f.o.Available && !f.behind:
 		return false
@@ -144,14 +154,7 @@ func (f *follower) unvisited(events []contract.Event) []contract.Event {
 // full reports whether an answer is so close to the size asked for that the next
 // events probably exist already.
 func (f *follower) full(events []contract.Event) bool {
-	size := 0
-	for _, ev := range events {
-		size += len(ev.Text) + 100 // about the size of an event's other fields
-		for _, payload := range ev.Data {
-			size += len(payload)
-		}
-	}
-	return int64(size) > cmp.Or(f.asked, contract.DefaultReadBytes)/2
+	return eventBytes(events) > cmp.Or(f.asked, contract.DefaultReadBytes)/2
 }
 
 // timeLeft reports whether another request is worth it.
@@ -195,6 +198,11 @@ func (f *follower) read(ctx context.Context) (contract.Execution, error) {
 	if f.o.FirstBytes > 0 {
 		f.o.FirstBytes *= 2
 		f.asked = min(f.o.FirstBytes, f.o.MaxBytes)
+	}
+	if f.asked > memory.Small && !(f.behind && memory.Events.Take(f.asked)) {
+		f.asked = memory.Small // until there is much to read, and room for it
+	} else if f.asked > memory.Small {
+		f.taken = f.asked
 	}
 	wait := max(0, min(f.left(), contract.MaxWait))
 	if f.o.Available {

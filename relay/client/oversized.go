@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (c *Client) tooLongAt(first, next int64, cause error) error {
 }
 
 func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Execution, error) {
-	return c.execution(ctx, idempotent, func() request {
+	e, err := c.execution(ctx, idempotent, func() request {
 		wait := fitWait(ctx, r.wait)
 		query := url.Values{"offset": {strconv.FormatInt(r.offset, 10)}}
 		query.Set("wait_seconds", decimal(wait))
@@ -91,6 +92,10 @@ func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Executi
 		}
 		return request{method: http.MethodGet, path: r.path, query: query, wait: wait}
 	})
+	if err == nil && checkAsked(&e, cmp.Or(r.maxBytes, contract.DefaultReadBytes)) != nil {
+		return contract.Execution{}, checkAsked(&e, r.maxBytes)
+	}
+	return e, err
 }
 
 // submitted reads the execution of a submit whose answer was too long. The code was accepted,

@@ -164,6 +164,9 @@ func read(ctx context.Context, body []byte, into any) error {
 	if e, ok := into.(*contract.Execution); ok && !possibleOffsets(e) {
 		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
 	}
+	if e, ok := into.(*contract.Execution); ok && checkAsked(e, contract.MaxReadBytes) != nil {
+		return checkAsked(e, contract.MaxReadBytes)
+	}
 	if e, ok := into.(*contract.Execution); ok && errorBytes(e.Error) > maxError {
 		return breaksBounds("the executor's answer has a longer error than an executor keeps of a run", nil)
 	}

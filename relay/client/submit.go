@@ -58,7 +58,11 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 func (a *attempts) unsettled(ctx context.Context, err error) error {
 	refused := refusal(err)
 	switch {
-	case !a.arrived || refused != nil && isFinal(refused):
+	case !a.arrived:
+		return err
+	case refused != nil && refused.Code == contract.CodeNewInstance:
+		return replacedError{err}
+	case refused != nil && isFinal(refused):
 		return err
 	case refused != nil:
 		return uncertain(ctx, refused)
@@ -77,7 +81,7 @@ func (a *attempts) unsettled(ctx context.Context, err error) error {
 func isFinal(refused *contract.Error) bool {
 	switch refused.Code {
 	case contract.CodeBadRequest, contract.CodeConflict, contract.CodeTooLarge, contract.CodeNotSupported,
-		contract.CodeUnauthorized, contract.CodeNewInstance:
+		contract.CodeUnauthorized:
 		return true
 	}
 	return false
@@ -109,8 +113,14 @@ func isFull(err error) bool {
 // of one that ended with another error certainly does not.
 func MayRun(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.mayRun
+	_, replaced := errors.AsType[replacedError](err)
+	return replaced || ok && e.mayRun
 }
+
+// replacedError is the refusal of a new VM after an attempt that the old one may have accepted.
+type replacedError struct{ error }
+
+func (e replacedError) Unwrap() error { return e.error }
 
 func submitRequest(ctx context.Context, s contract.Submit) request {
 	seconds := min(s.WaitSeconds, contract.MaxWait.Seconds())

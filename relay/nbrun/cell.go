@@ -133,11 +133,8 @@ func (a *advance) startCell(ctx context.Context, now *cell) error {
 	if a.spec.CellTimeout > 0 { // goes before the cell's tag
 		step.TimeoutSeconds = min(a.spec.CellTimeout, contract.MaxTimeout).Seconds()
 	}
-	err = a.prepareJob([]contract.JobStep{step}, []Step{newStep(step, &one.Plan[0])})
-	if err != nil {
-		a.forget(a.run)
-	}
-	return err
+	a.prepareJob([]contract.JobStep{step}, []Step{newStep(step, &one.Plan[0])})
+	return nil
 }
 
 // forget drops a run of a single cell.

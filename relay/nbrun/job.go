@@ -101,27 +101,31 @@ func (a *advance) startJob(ctx context.Context) error {
 	if len(steps) == 0 {
 		return nil
 	}
-	return a.prepareJob(sent, steps)
+	a.prepareJob(sent, steps)
+	return nil
 }
 
-// prepareJob writes a job to disk, which is sent after that.
-func (a *advance) prepareJob(sent []contract.JobStep, steps []Step) error {
+// prepareJob prepares a job, which send submits.
+func (a *advance) prepareJob(sent []contract.JobStep, steps []Step) {
 	s := contract.JobSubmit{KernelID: a.run.KernelID, Steps: sent}
 	a.run.Job = &JobRecord{Ticket: jobs.New(a.vm.InstanceID(), s), Unsent: &s, Steps: steps}
-	err := a.save()
-	if err != nil {
-		a.run.Job = nil
-	}
-	return err
 }
 
-// send submits the job, for the first time or again: the VM runs it once.
+// send submits the job, for the first time or again: the VM runs it once. The job is on disk before.
 func (a *advance) send(ctx context.Context) error {
 	job := a.run.Job
 	if job.Accepted {
 		return nil
 	}
+	before := job.MayRun
+	job.MayRun = true
+	if err := a.save(); err != nil {
+		job.MayRun = before
+		return err
+	}
 	if err := job.Submit(ctx, a.vm, *job.Unsent); err != nil {
+		_, unanswered := errors.AsType[*client.Error](err)
+		job.MayRun = before || client.MayRun(err) || !unanswered && !isRefused(err)
 		if isRefused(err) && !isGone(err) {
 			a.run.Job = nil
 		}

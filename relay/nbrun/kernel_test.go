@@ -1,9 +1,12 @@
 package nbrun
 
 import (
-	"colabrelay/shared/tier"
+	"errors"
 	"strings"
 	"testing"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/tier"
 )
 
 func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) {
@@ -59,6 +62,21 @@ func TestInANewKernelTheRunStopsUnlessAskedToStartAgain(t *testing.T) {
 		s.OnNewKernel = Rerun
 		b.finish(s, vm, StatusSucceeded)
 		m.ranIs("c0", "c1", "c0", "c1", "c2")
+	})
+}
+
+// The answer to the job was lost, and another VM answers now: no cell runs there unasked.
+func TestAJobThatMayHaveRunOnAnotherVMIsNotRepeatedUnasked(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")))
+		vm.answer = func(contract.Job, error) (contract.Job, error) { return contract.Job{}, errCut }
+		if got := b.advance(b.spec(), vm, long); !errors.Is(got.err, errCut) {
+			t.Fatalf("%v %s", got.err, got.Status())
+		}
+		vm.answer, vm.before = nil, func() error { return &contract.Error{Code: contract.CodeNewInstance} }
+		if got := b.advance(b.spec(), vm, long); got.err != nil || got.Status() != StatusNewKernel {
+			t.Errorf("%v %s", got.err, got.Status())
+		}
 	})
 }
 

@@ -31,7 +31,10 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 		return err
 	}
 	run := a.run
-	begun := run.Job != nil && run.Job.Accepted || slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return len(c.Attempts) > 0 })
+	begun := run.Job != nil && (run.Job.Accepted || run.Job.MayRun) || slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return len(c.Attempts) > 0 })
+	if run.Job != nil && !run.Job.Accepted && run.Job.MayRun {
+		a.addNote("the VM was replaced before it confirmed the run: which cells ran there is unknown")
+	}
 	run.Status, run.Job, run.Saving, a.now = StatusRunning, nil, 0, reading{}
 	a.abandonCell()
 	a.enter(kernelID)

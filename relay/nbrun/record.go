@@ -154,7 +154,8 @@ type Attempt struct {
 // JobRecord is the job that runs the cells.
 type JobRecord struct {
 	jobs.Ticket
-	Unsent *contract.JobSubmit `json:"unsent,omitempty"` // until the VM has it
+	Unsent *contract.JobSubmit `json:"unsent,omitempty"` // until the VM has confirmed it
+	MayRun bool                `json:"may_run"`          // it was sent, or is about to be
 	// Steps are those of the job at the revision At, and Proposed those after the edit that is about
 	// to be sent.
 	Steps    []Step `json:"steps"`

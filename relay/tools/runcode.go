@@ -82,19 +82,25 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
 	wait := c.waitBudget()
-	earlier := unansweredSubmit{runtime: c.target.Name, code: sha256.Sum256([]byte(s.Code)), timeout: inSeconds(s.TimeoutSeconds)}
-	earlier.requestID = c.unsure.take(earlier)
+	earlier := c.unsure.take(unansweredSubmit{runtime: c.target.Name, code: sha256.Sum256([]byte(s.Code)), timeout: inSeconds(s.TimeoutSeconds)})
 	s.RequestID, s.WaitSeconds, s.BehindInput = cmp.Or(earlier.requestID, rand.Text()), wait.Seconds(), true
 	if c.progress != nil { // it shows lines of output before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
 	}
 	until := time.Now().Add(wait)
-	e, err := c.target.Client.Submit(ctx, s)
+	sentTo := c.target.Client.InstanceID()
+	e, err := c.submitFor(ctx, earlier, s)
+	if earlier.requestID != "" && isNewInstance(err) {
+		return nil, &Problem{
+			Code: string(contract.CodeNewInstance), Message: "an earlier call may have run this code on a VM that another one has replaced; the code was not run here",
+			Hint: "Find out whether the code did its work. Run the setup code again, then call again to run this code on the new VM.",
+		}
+	}
 	if err != nil {
-		mayRun := earlier.requestID != "" || client.MayRun(err)
+		mayRun := (earlier.requestID != "" || client.MayRun(err)) && !isNewInstance(err)
 		// After a call that the host cancelled, the same call means a run of its own.
 		if mayRun && (earlier.requestID != "" || !errors.Is(err, context.Canceled)) {
-			earlier.requestID = s.RequestID
+			earlier.requestID, earlier.instance = s.RequestID, cmp.Or(earlier.instance, sentTo, c.target.Client.InstanceID())
 			c.unsure.put(earlier)
 		}
 		return nil, unsubmitted(err, mayRun, s.RequestID)
@@ -108,6 +114,19 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	followed := r.followAsking(ctx, e, until, client.FollowOptions{MaxBytes: contract.MaxReadBytes})
 	c.checkKernel(r.exec.KernelID)
 	return r.finish(ctx, followed)
+}
+
+// submitFor submits code, or asks the executor to which an earlier call sent it for that run.
+func (c *call) submitFor(ctx context.Context, earlier unansweredSubmit, s contract.Submit) (contract.Execution, error) {
+	if earlier.instance != "" {
+		return c.target.Client.SubmitTo(ctx, earlier.instance, s)
+	}
+	return c.target.Client.Submit(ctx, s)
+}
+
+func isNewInstance(err error) bool {
+	refused, ok := errors.AsType[*contract.Error](err)
+	return ok && refused.Code == contract.CodeNewInstance
 }
 
 // unsubmitted is the problem of a submit that ended with err. It says whether the code may run.

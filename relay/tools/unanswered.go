@@ -12,7 +12,7 @@ import (
 const maxUnansweredSubmits = 1000
 
 // unanswered remembers the submits that were sent and got no answer that an executor signed. The
-// same call asks for the same run, so its code does not run twice.
+// same call asks that executor for the same run, so its code does not run twice.
 type unanswered struct {
 	mu   sync.Mutex
 	list []unansweredSubmit // oldest first
@@ -23,21 +23,23 @@ type unansweredSubmit struct {
 	code      [sha256.Size]byte
 	timeout   time.Duration
 	requestID string
+	instance  string // of the executor to which it was sent
 }
 
-// take returns the request_id of such a submit and forgets it; empty for none. Two submits of the
-// same code are two runs.
-func (u *unanswered) take(s unansweredSubmit) string {
+// take returns such a submit, with its request_id and instance, and forgets it; without a request_id
+// there is none. Two submits of the same code are two runs.
+func (u *unanswered) take(s unansweredSubmit) unansweredSubmit {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i, known := range u.list {
-		s.requestID = known.requestID
+		s.requestID, s.instance = known.requestID, known.instance
 		if known == s {
 			u.list = slices.Delete(u.list, i, i+1)
-			return known.requestID
+			return known
 		}
 	}
-	return ""
+	s.requestID, s.instance = "", ""
+	return s
 }
 
 // put remembers a submit.

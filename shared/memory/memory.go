@@ -23,7 +23,7 @@ const (
 	// what takes no turn because it is small. An idle relay takes 15 MB.
 	Program = 40 << 20
 	// History is what waits to be written into the history.
-	History = 16 << 20
+	History = 8 << 20
 	// Small is the size in bytes of what needs no turn: nearly all answers are smaller, so that a
 	// crowd of large ones does not delay them.
 	Small = 256 << 10
@@ -89,6 +89,8 @@ var (
 	Displays = NewBudget(16 << 20)
 	// Trees are the lists of remote folders that are downloaded or listed.
 	Trees = NewBudget(18 << 20)
+	// Events are the events that calls take in, if they asked for more than Small at once.
+	Events = NewBudget(8 << 20)
 )
 
 // Take takes n bytes, unless so many are not left.
