@@ -23,7 +23,6 @@ class Loud:
     __repr__ = __str__
 df = pd.DataFrame({"city": ["Bonn", "Ulm", "Bonn", None], "price": [3.5, 1.0, 2.0, None]})
 loud = pd.DataFrame({"x": [1, 2], "o": pd.Series([Loud(), Loud()], dtype=object)})
-many = pd.DataFrame({"n": range(1000), "text": ["é" * 300] * 1000})
 `
 
 func TestPreviewDataframe(t *testing.T) {
@@ -38,15 +37,8 @@ func TestPreviewDataframe(t *testing.T) {
 			t.Error(a.Text)
 		}
 		want(t, preview(map[string]any{"name": "df", "offset": 3}), map[string]any{"rows": "[[<nil> <nil>]]", "row_count": 4})
-		a = preview(map[string]any{"name": "many", "rows": 200, "offset": 100})
-		if rows, _ := a.Fields["rows"].([]any); len(rows) < 50 || len(rows) == 200 || a.Fields["truncated"] != true || !strings.Contains(a.Text, "Rows 100 to ") {
-			t.Errorf("%d rows: %.300s", len(rows), a.Text)
-		}
 		want(t, preview(map[string]any{"name": "loud"}), map[string]any{"rows": "[[1 <__main__.Loud>] [2 <__main__.Loud>]]"})
-		for args, code := range map[string]string{"dff": "not_found", "Loud": "not_supported"} {
-			wantError(t, preview(map[string]any{"name": args}), code)
-		}
-		wantError(t, preview(map[string]any{"name": "df", "filter": "f(price) > 1"}), "bad_request")
+		wantError(t, preview(map[string]any{"name": "dff"}), "not_found")
 		wantError(t, preview(map[string]any{"name": "loud", "sort_by": "o"}), "bad_request")
 		wantError(t, call(t, h, "query_dataframes", map[string]any{"sql": "FROM df"}), "not_supported")
 		want(t, quick(t, h, "len(In) - before, [n for n in dir() if 'relay' in n or 'preview' in n]"), map[string]any{"result": "(1, [])"})
@@ -68,22 +60,17 @@ func TestQueryDataframes(t *testing.T) {
 		return
 	}
 	h := allTools(t, s, "8s")
-	_, frames := follow(t, h, quick(t, h, someFrames+"import polars\npl = polars.DataFrame({'city': ['Ulm'], 'km': [7]})").String("execution_id"), 0)
+	_, frames := follow(t, h, quick(t, h, someFrames).String("execution_id"), 0)
 	want(t, frames, map[string]any{"status": "succeeded"})
-	query := func(sql string, more ...any) harness.Answer {
-		args := map[string]any{"sql": sql}
-		if len(more) > 0 {
-			args["timeout_seconds"] = more[0]
-		}
-		return call(t, h, "query_dataframes", args)
+	query := func(sql string) harness.Answer {
+		return call(t, h, "query_dataframes", map[string]any{"sql": sql, "timeout_seconds": 300})
 	}
 	want(t, query("SELECT city, sum(price) FROM df GROUP BY city ORDER BY city"), map[string]any{
 		"success": true, "rows": "[[Bonn 5.5] [Ulm 1] [<nil> <nil>]]", "row_count": 3, "engine": "duckdb", "truncated": false,
 	})
-	want(t, query("SELECT km FROM df JOIN pl USING (city)"), map[string]any{"rows": "[[7]]"})
 	a := query("FROM loud")
 	want(t, a, map[string]any{"rows": "[[1] [2]]", "row_count": 2})
-	if !strings.Contains(a.Text, "Note: of loud the columns o are left out") || strings.Contains(a.Text, "__str__ ran") {
+	if !strings.Contains(a.Text, "Note: left out of loud, because") || strings.Contains(a.Text, "__str__ ran") {
 		t.Error(a.Text)
 	}
 	for sql, code := range map[string]string{
@@ -91,9 +78,7 @@ func TestQueryDataframes(t *testing.T) {
 	} {
 		wantError(t, query(sql), code)
 	}
-	wantError(t, call(t, h, "preview_dataframe", map[string]any{"name": "pl", "filter": "km > 'x'"}), "bad_request")
 	endless := "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
-	wantError(t, query(endless, 1), "timed_out")
-	wantError(t, query(endless, 300), "timed_out") // the call's own time is shorter
+	wantError(t, query(endless), "timed_out") // the call's own time is shorter
 	want(t, quick(t, h, "1"), map[string]any{"result": "1"})
 }

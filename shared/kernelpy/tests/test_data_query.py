@@ -1,11 +1,15 @@
 """What query_dataframes runs, and what it refuses."""
 
 import importlib.util
+import itertools
 import json
 import os
 import sys
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal as D
 
 import pytest
+from colab_relay.data.exact import Unfit, exact
 from colab_relay.data.query import query
 from test_data_preview import FRAMES, HOSTILE, LIBRARIES
 from test_variables import run_file
@@ -35,6 +39,24 @@ def test_a_module_of_the_working_folder_is_not_taken_for_duckdb(shell, tmp_path,
     monkeypatch.delitem(sys.modules, "duckdb", raising=False)
     code, text = refused("SELECT 1")
     assert code == "not_supported" and "hides DuckDB" in text and not os.path.exists("ran")
+
+
+ANY = [True, 2, 2**53 + 1, 2**64, -(10**38), 10**37, 0.5, float("nan"), "x", "\ud800", b"x", None]
+ANY += [D("0.10"), D("1E+5"), D("NaN"), D("Infinity"), D("1E-39"), date(2020, 1, 1), time(1)]
+ANY += [datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=timezone.utc), timedelta(40)]
+
+
+def test_sql_gets_the_values_of_objects_exactly_or_not_at_all():
+    for pair in itertools.product(ANY, repeat=2):
+        try:
+            got, sql_type = exact(list(pair))
+        except Unfit:
+            continue
+        got = [D(v) if v and sql_type.startswith("DECIMAL") else v for v in got]
+        assert got == [None if v != v else v for v in pair], pair
+        assert len({type(v) for v in got if v is not None}) <= 1, pair
+    for fits in (ANY[2:4], [D("0.10"), D("NaN"), 10**30], [2**53, 0.5, None], [timedelta(1), None]):
+        exact(list(fits))
 
 
 if not HAS_DUCKDB:
@@ -71,7 +93,7 @@ else:
         assert rows("SELECT b, a FROM grouped ORDER BY b") == [["x", 3], ["y", 1], ["z", 4]]
         assert rows("SELECT sum(n) FROM one") == [[6]]
         assert rows("SELECT t, k, n, z FROM df LIMIT 1") == [
-            ["2019-12-31 23:00:00+00", "u", 1, "0:00:01"]
+            ["2019-12-31 23:00:00+00", "u", 1, "00:00:01"]
         ]
         assert rows("WITH c AS (FROM DF) SELECT count(*) FROM c") == [[4]]
         assert rows("PIVOT pl ON b IN ('x') USING sum(a)") != []
@@ -81,6 +103,33 @@ else:
             and rows("FROM df -- all")
             and rows("FROM df;")
         )
+
+    EXACT = {  # of frames, or of none: SQL, rows
+        "O(D('123456789.01'), D('NaN'), D('1E+1'))": ("f", [["123456789.01"], [None], ["10.00"]]),
+        "O(*[1] * 5, 2**40, *[D('1.5')] * 3000)": ("max(c) FROM f", [["1099511627776.0"]]),
+        "O(2**64 + 1, 1)": ("max(c) FROM f", [["18446744073709551617"]]),
+        "pd.DataFrame(index=range(3))": ("count(*) FROM f", [[3]]),
+        "pd.DataFrame([[1, 2]], columns=['a', 'A'])": ("A_1, a FROM f", [[2, 1]]),
+        "O(datetime.timedelta(40))": ("date '2020-01-31' + c FROM f", [["2020-03-11 00:00:00"]]),
+        "O(*ns)": ("f", None),
+        "pd.DataFrame({'c': ns})": ("f", [["2020-01-01 00:00:00.123456789"]]),
+        "pd.DataFrame({'c': ns.tz_localize('UTC')})": ("f", None),
+        "O(True, 2)": ("f", None),
+        "pd.DataFrame({'c': np.array([1], dtype='g')})": ("f", None),
+        "pyarrow.table({'c': pyarrow.array([1], pyarrow.decimal256(9))})": ("f", None),
+        "pyarrow.table({'c': pyarrow.array([1], pyarrow.duration('ns'))})": ("f", None),
+        "0": ("interval 14 months, ['infinity'::date]", [["1 year 2 months", "[infinity]"]]),
+    }
+
+    def test_what_sql_cannot_hold_is_converted_exactly_or_named(frames):
+        frames.run("def O(*v): return pd.DataFrame({'c': pd.Series(v, dtype=object)})")
+        frames.run("ns = pd.to_datetime(['2020-01-01 00:00:00.123456789']).astype('M8[ns]')")
+        for code, (sql, want) in EXACT.items():
+            frames.run("from decimal import Decimal as D; f = " + code)
+            answer = ask("SELECT " + sql if " " in sql else "FROM f")
+            assert answer.get("rows") == want, (code, answer)
+            assert want or "left out of f" in answer["error"]["message"], (code, answer)
+            assert ('"A" is "A_1"' in str(answer)) == ("'A'" in code), answer
 
     def test_names_are_quoted_as_in_sql(frames):
         names = frames.names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow
@@ -19,6 +20,9 @@ FUNCTIONS = {
     ">": "greater",
     ">=": "greater_equal",
 }
+
+# Types whose nanoseconds DuckDB, or an older release, drops.
+NANOSECONDS = re.compile(r"duration\[ns\]|time64\[ns\]|timestamp\[ns, tz=|month_day_nano")
 
 
 class ArrowFrame(Frame):
@@ -94,10 +98,24 @@ class ArrowFrame(Frame):
             return array.slice(start, stop - start).to_pylist()
         return array.take(self.positions.slice(start, stop - start)).to_pylist()
 
-    def table(self) -> tuple[Any, list[str]]:
-        keep = [n for n, c in enumerate(self.columns) if c.readable]
-        left_out = [c.label for c in self.columns if not c.readable]
-        return self.data.select(keep), left_out
+    def unfit(self, column: int) -> str:
+        facts = self.columns[column]
+        return unfit(self.data.column(column)) if facts.readable else facts.dtype
+
+    def table(self, columns: list[int]) -> Any:
+        return self.data.select(columns)
+
+
+def unfit(array: Any) -> str:
+    """As Frame.unfit, of an array whose type is_plain."""
+    if not NANOSECONDS.search(str(array.type)):
+        return ""
+    try:
+        counts = array.cast(pyarrow.int64())
+    except pyarrow.ArrowException:  # nested
+        return "nanoseconds"
+    whole = compute.multiply(compute.divide(counts, 1000), 1000)
+    return "nanoseconds" if compute.any(compute.not_equal(counts, whole)).as_py() else ""
 
 
 def is_plain(kind: Any) -> bool:

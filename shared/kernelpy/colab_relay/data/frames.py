@@ -32,6 +32,7 @@ class Frame:
 
     engine = ""
     columns: list[Column]
+    casts: dict[int, str] = {}  # of columns of a table: the type to which SQL has to cast them
 
     def narrow(self, column: int, condition: Condition) -> None:
         """Keeps the rows that meet a condition. A missing value meets none but is None."""
@@ -49,9 +50,13 @@ class Frame:
         """The values of some of the chosen rows."""
         raise NotImplementedError
 
-    def table(self) -> tuple[Any, list[str]]:
-        """The frame for DuckDB without the columns that it cannot read or whose objects' code it
-        would run, and the labels of those."""
+    def unfit(self, column: int) -> str:
+        """Why SQL cannot have a column, in a few words: it cannot hold all values exactly, or
+        reading them would run code of the user's. "" if it can."""
+        raise NotImplementedError
+
+    def table(self, columns: list[int]) -> Any:
+        """Some columns, of those that are not unfit, for DuckDB."""
         raise NotImplementedError
 
 

@@ -9,6 +9,7 @@ import numpy
 import pandas
 
 from ..safe import belongs_to, is_any, is_library_array, is_library_frame, is_library_index, text
+from .exact import Unfit, exact
 from .filters import Condition
 from .frames import (
     OPERATIONS,
@@ -24,7 +25,7 @@ from .frames import (
 from .problem import Problem
 from .values import all_scalars, all_texts, is_library_zone
 
-READABLE_KINDS = "biufmM"  # of numpy, by DuckDB
+READABLE_KINDS = "biufmMO"  # of numpy, by DuckDB
 READABLE_ARRAYS = (
     "StringArray ArrowStringArray ArrowStringArrayNumpySemantics StringArrayNumpySemantics "
     "ArrowExtensionArray IntegerArray FloatingArray BooleanArray DatetimeArray TimedeltaArray"
@@ -49,6 +50,8 @@ class PandasFrame(Frame):
     def __init__(self, frame: Any) -> None:
         self.arrays: list[Any] = []
         self.columns = []
+        self.exact: dict[int, Any] = {}  # arrays in place of those that DuckDB would misread
+        self.casts = {}
         self.positions: Any = None  # all rows
         self.rows = len(frame._mgr.axes[-1])
         self.add_index(frame._mgr.axes[-1])
@@ -144,26 +147,49 @@ class PandasFrame(Frame):
         is_plain = is_any(type(some), [numpy.ndarray]) and some.dtype.kind not in "mM"
         return [None if is_nan(v) else v for v in (some.tolist() if is_plain else some)]
 
-    def table(self) -> tuple[Any, list[str]]:
-        data, labels, left_out = {}, [], []
-        for n, (array, facts) in enumerate(zip(self.arrays, self.columns)):
-            if facts.readable and self.is_for_duckdb(array):
-                data[n] = array
-                labels.append(facts.label)
-            else:
-                left_out.append(facts.label)
-        frame = pandas.DataFrame(data, copy=False)
-        frame.columns = pandas.Index(labels, dtype=object)
-        return frame, left_out
+    def unfit(self, column: int) -> str:
+        facts, array = self.columns[column], self.arrays[column]
+        if not facts.readable:
+            return facts.dtype
+        if type(array).__name__ == "ArrowExtensionArray":
+            return str(module("arrowframe").unfit(array._pa_array))
+        try:
+            values, sql_type = exact(objects_of(array))
+            if sql_type == "BIGINT" and facts.dtype == "object":
+                self.exact[column] = pandas.array(values, dtype="Int64")
+            elif facts.dtype == "object":  # a Series, because of an array pandas guesses the type
+                self.exact[column] = pandas.Series(values, dtype=object)
+                self.casts[column] = sql_type
+            elif array.dtype.kind == "m":
+                self.exact[column] = pandas.Series(whole_microseconds(array), dtype=object)
+            elif getattr(array.dtype, "tz", None) is not None:
+                whole_microseconds(array)
+        except Unfit as e:
+            return str(e)
+        return "" if is_for_duckdb(array) else facts.dtype
 
-    def is_for_duckdb(self, array: Any) -> bool:
-        cls = type(array)
-        if is_any(cls, [pandas.Categorical]):
-            return text_only(array.categories._values)
-        if is_any(cls, [numpy.ndarray]):
-            kind = array.dtype.kind
-            return kind in READABLE_KINDS or kind == "O" and all_scalars(array.tolist())
-        return cls.__name__ in READABLE_ARRAYS and all_scalars(objects_of(array))
+    def table(self, columns: list[int]) -> Any:
+        data = {n: self.exact.get(n, self.arrays[n]) for n in columns}
+        frame = pandas.DataFrame(data, copy=False)
+        frame.columns = pandas.Index([self.columns[n].label for n in columns], dtype=object)
+        return frame
+
+
+def is_for_duckdb(array: Any) -> bool:
+    if is_any(type(array), [pandas.Categorical]):
+        return text_only(array.categories._values)
+    if is_any(type(array), [numpy.ndarray]):
+        return array.dtype.kind in READABLE_KINDS
+    return type(array).__name__ in READABLE_ARRAYS
+
+
+def whole_microseconds(array: Any) -> list[Any]:
+    """Times or durations as objects of Python: DuckDB makes months of numpy's durations."""
+    stamps = getattr(array, "_ndarray", array)
+    kept = stamps.astype(stamps.dtype.kind + "8[us]")
+    if not ((kept == stamps) | numpy.isnat(stamps)).all():
+        raise Unfit("nanoseconds")
+    return list(kept.tolist())
 
 
 def may_hold_objects(array: Any) -> bool:

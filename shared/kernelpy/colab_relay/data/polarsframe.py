@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import polars
@@ -9,6 +10,9 @@ import polars
 from ..safe import class_module, is_any, text
 from .filters import Condition
 from .frames import OPERATIONS, Column, Frame, check_type, label, mismatch, of_other_objects
+
+# Types whose nanoseconds DuckDB, or an older release, drops.
+NANOSECONDS = re.compile(r"Duration\(time_unit='ns'|Datetime\(time_unit='ns', time_zone='|\bTime\b")
 
 
 class PolarsFrame(Frame):
@@ -84,10 +88,22 @@ class PolarsFrame(Frame):
             return ["<?>"] * max(0, min(stop, self.count()) - start)
         series = self.frame.to_series(column)
         if self.positions is None:
-            return series.slice(start, stop - start).to_list()
-        return series.gather(self.positions.slice(start, stop - start)).to_list()
+            some = series.slice(start, stop - start)
+        else:
+            some = series.gather(self.positions.slice(start, stop - start))
+        if some.dtype.is_temporal() and getattr(some.dtype, "time_unit", "ns") == "ns":
+            some = some.dt.to_string("iso")  # Python's objects have no nanoseconds
+        return list(some.to_list())
 
-    def table(self) -> tuple[Any, list[str]]:
-        keep = [n for n, c in enumerate(self.columns) if c.readable and not c.of_objects]
-        left_out = [c.label for n, c in enumerate(self.columns) if n not in keep]
-        return self.frame[:, keep], left_out
+    def unfit(self, column: int) -> str:
+        facts = self.columns[column]
+        if facts.of_objects or not facts.readable:
+            return facts.dtype
+        series = self.frame.to_series(column)
+        if not NANOSECONDS.search(str(series.dtype)):
+            return ""
+        fits = not series.dtype.is_nested() and not (series.cast(polars.Int64) % 1000 != 0).any()
+        return "" if fits else "nanoseconds"
+
+    def table(self, columns: list[int]) -> Any:
+        return self.frame[:, columns]

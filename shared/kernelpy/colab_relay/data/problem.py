@@ -30,9 +30,10 @@ class Problem(Exception):
         }
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The names that exist, as prose, the ones that resemble name first."""
-    known = [short(n, 60) for n in names]
+def nearest(name: str, names: Iterable[str], most: int = 60) -> str:
+    """The names that exist, as prose, the ones that resemble name first; each cut to most
+    characters."""
+    known = [short(n, most) for n in names]
     close = difflib.get_close_matches(name[:60], known[:MAX_SEARCHED], 3, 0.6)
     listed = close + [n for n in known if n not in close]
     rest = len(listed) - MAX_NAMES

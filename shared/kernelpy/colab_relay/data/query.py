@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import re
 import threading
 from typing import Any, Iterator
 
@@ -26,6 +27,7 @@ SETTINGS = {
     "autoload_known_extensions": "false",
     "temp_directory": "",
 }
+TIMES = re.compile("DATE|TIME|INTERVAL|VARIANT")  # in the names of types that hold such
 LEAST_MEMORY, MOST_THREADS = 256 << 20, 4
 INTERRUPT_AGAIN = 0.1  # seconds
 ONLY_SELECT = (
@@ -169,9 +171,10 @@ def check(connection: Any, sql: str) -> None:
 
 
 LEFT_OUT = (
-    "of %s the columns %s are left out: DuckDB can't read them, or would run code of the objects "
-    "in them"
+    "left out of %s, because SQL has no type that holds all their values exactly, or reading them "
+    "would run code of the objects: %s"
 )
+RENAMED = "in SQL, which ignores capitals in names, these columns of %s have other names: %s"
 
 
 def register(connection: Any, sql: str, notes: list[str]) -> None:
@@ -190,13 +193,56 @@ def register(connection: Any, sql: str, notes: list[str]) -> None:
                 % (short(name), short(found[name.casefold()])),
                 "Give one of them another name with run_code_quick.",
             )
-        table, left_out = frames.adapt(name, variables[name]).table()
-        if left_out:
-            notes.append(LEFT_OUT % (short(name), nearest("", left_out)))
-        if len(table.columns):
-            connection.register(name, table)
-        elif certain:
+        frame = frames.adapt(name, variables[name])
+        if not put(connection, name, frame, notes) and certain:
             raise Problem("not_supported", notes[-1], "Convert them with run_code_quick.")
+
+
+def put(connection: Any, name: str, frame: frames.Frame, notes: list[str]) -> bool:
+    """Makes a frame a table, without the columns that SQL cannot have. Reports whether it could."""
+    if not frame.columns:  # in SQL, a table has one
+        empty = 'CREATE TEMP VIEW %s AS SELECT NULL AS "(no columns)" FROM range(%d)'
+        connection.execute(empty % (quoted(name), frame.count()))
+        return True
+    unfit = {n: frame.unfit(n) for n in range(len(frame.columns))}
+    if refused(connection, name, frame, unfit):
+        unfit = {n: why or refused(connection, name, frame, {n: ""}) for n, why in unfit.items()}
+        refused(connection, name, frame, unfit)
+    labels = {n: short(c.label, 60) for n, c in enumerate(frame.columns)}
+    left_out = ["%s (%s)" % (labels.pop(n), why) for n, why in unfit.items() if why]
+    if left_out:
+        notes.append(LEFT_OUT % (short(name), nearest("", left_out, 200)))
+    if not labels:
+        return False
+    pairs = zip(labels.values(), (short(c, 60) for c in connection.view(name).columns))
+    renamed = ['"%s" is "%s"' % (a, b) for a, b in pairs if a != b]
+    if renamed:
+        notes.append(RENAMED % (short(name), nearest("", renamed, 200)))
+    return True
+
+
+def refused(connection: Any, name: str, frame: frames.Frame, unfit: dict[int, str]) -> str:
+    """Makes the fit columns of a frame a table. Returns why DuckDB refuses, "" if it does not."""
+    columns = [n for n, why in unfit.items() if not why]
+    casts = {at: frame.casts[n] for at, n in enumerate(columns) if frame.casts.get(n)}
+    read = "cast " + name if casts else name
+    try:
+        if columns:
+            connection.register(read, frame.table(columns))
+        if casts:
+            names = [quoted(c) for c in connection.view(read).columns]
+            cast = ["CAST(%s AS %s) AS %s" % (names[at], t, names[at]) for at, t in casts.items()]
+            view = "CREATE OR REPLACE TEMP VIEW %s AS SELECT * REPLACE (%s) FROM %s"
+            connection.execute(view % (quoted(name), ", ".join(cast), quoted(read)))
+    except module_dict("duckdb")["InterruptException"]:
+        raise
+    except Exception as e:  # of Arrow, for one
+        return short(str(e).partition("\n")[0], 100)
+    return ""
+
+
+def quoted(name: str) -> str:
+    return '"%s"' % name.replace('"', '""')
 
 
 def tables(connection: Any, sql: str, variables: dict[str, Any]) -> tuple[set[str], bool]:
@@ -253,10 +299,11 @@ def result(relation: Any, rows: int, notes: list[str], connection: Any) -> dict[
 
 
 def projection(types: list[str]) -> str:
-    """All columns; times with a zone as texts, because as objects they need another package."""
+    """All columns; dates and times as texts, because Python's objects have no months, no
+    nanoseconds and no infinity, and those with a zone need another package."""
     columns = ["#%d" % (n + 1) for n in range(len(types))]
     return ", ".join(
-        "CAST(%s AS VARCHAR) AS c%d" % (c, n) if "TIME ZONE" in types[n] else "%s AS c%d" % (c, n)
+        "CAST(%s AS VARCHAR) AS c%d" % (c, n) if TIMES.search(types[n]) else "%s AS c%d" % (c, n)
         for n, c in enumerate(columns)
     )
 
