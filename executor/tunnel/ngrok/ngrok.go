@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -45,13 +46,16 @@ type Config struct {
 	// root certificate, for accounts with an ingress of their own and for tests.
 	Server string
 	CAFile string
-	Log    *slog.Logger // nil discards
+	// Proxy returns the proxy for a request, as in http.Transport; nil for none.
+	Proxy func(*http.Request) (*url.URL, error)
+	Log   *slog.Logger // nil discards
 }
 
 // Tunnel reaches the executor through ngrok.
 type Tunnel struct {
 	token    string
 	server   string
+	dialer   *dialer
 	options  []sdk.AgentOption
 	endpoint []sdk.EndpointOption
 	log      *slog.Logger
@@ -65,16 +69,17 @@ func New(c Config) (*Tunnel, error) {
 	}
 	log := tunnel.Logger(c.Log)
 	t := &Tunnel{token: c.Token, server: defaultServer, log: log, retry: tunnel.NewRetry(log)}
+	t.dialer = &dialer{Dialer: net.Dialer{Timeout: dialTimeout}}
 	metadata := strings.TrimSpace("colab-relay " + c.Version)
 	t.options = []sdk.AgentOption{
 		sdk.WithAuthtoken(c.Token),
 		sdk.WithAgentMetadata(metadata),
-		sdk.WithDialer(&net.Dialer{Timeout: dialTimeout}),
+		sdk.WithDialer(t.dialer),
 		// The SDK logs each attempt as an error. This package logs what matters.
 		sdk.WithLogger(slog.New(slog.DiscardHandler)),
 	}
 	t.endpoint = []sdk.EndpointOption{sdk.WithMetadata(metadata)}
-	if err := errors.Join(t.addDomain(c.Domain), t.addPolicy(c.Allow), t.addServer(c.Server), t.addCAs(c.CAFile)); err != nil {
+	if err := errors.Join(t.addDomain(c.Domain), t.addPolicy(c.Allow), t.addServer(c.Server), t.addCAs(c.CAFile), t.addProxy(c.Proxy)); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -151,7 +156,7 @@ func (*Tunnel) Traits() tunnel.Traits {
 
 // Check implements tunnel.Tunnel. It connects to ngrok without logging in.
 func (t *Tunnel) Check(ctx context.Context) (string, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server)
+	conn, err := t.dialer.DialContext(ctx, "tcp", t.server)
 	if err != nil {
 		return "", fmt.Errorf("ngrok can't be reached: %v", err)
 	}

@@ -2,8 +2,14 @@ package ngrok
 
 import (
 	"errors"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,5 +125,37 @@ func TestLogsNeverHoldTheToken(t *testing.T) {
 	within.Until(t, "the refusal is logged", func() bool { return strings.Contains(log.String(), "ERR_NGROK_108") })
 	if strings.Contains(log.String(), testToken) {
 		t.Errorf("the log holds the token:\n%s", log)
+	}
+}
+
+// The first connection is refused by the proxy, the others go through it.
+func TestTheTunnelGoesThroughAProxy(t *testing.T) {
+	edge := ngroktest.Start(t)
+	var seen atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if seen.Add(1) == 1 || r.Method != http.MethodConnect || r.Header.Get("Proxy-Authorization") != "Basic bWU6cEBzcw==" {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		client, _, hijacked := http.NewResponseController(w).Hijack()
+		server, err := net.Dial("tcp", r.Host)
+		if err = errors.Join(hijacked, err); err != nil {
+			t.Error(err)
+			return
+		}
+		go func() { io.Copy(server, client); server.Close() }()
+		go func() { io.Copy(client, server); client.Close() }()
+	}))
+	defer proxy.Close()
+	c := edgeConfig(edge)
+	c.Proxy = func(*http.Request) (*url.URL, error) {
+		return url.Parse("http://me:p%40ss@" + proxy.Listener.Addr().String())
+	}
+	if _, err := mustNew(t, c).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "the proxy 127.0.0.1:") || !strings.Contains(err.Error(), "407") || strings.Contains(err.Error(), "p@ss") {
+		t.Errorf("%v", err)
+	}
+	if _, body, err := visit(start(t, mustNew(t, c), hello).URL()); err != nil || body != "hello" || seen.Load() != 2 {
+		t.Errorf("%q, %v, %d connections", body, err, seen.Load())
 	}
 }
