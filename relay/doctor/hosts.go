@@ -23,18 +23,22 @@ func (r *report) hosts(ctx context.Context, c Checkup) {
 	found := false
 	for _, h := range hostconfig.Hosts {
 		before := ""
-		for _, t := range h.Targets(user) {
-			command, err := hostconfig.Installed(t)
+		for _, t := range append(h.Targets(user), h.ProjectTargets(user)...) {
+			have, err := hostconfig.Installed(t)
 			switch {
-			case err == nil && command == before:
+			case err == nil && have.Off != "":
+				r.line(warn, "host", "%s does not start the relay: %s (%s)", t.Host.Title, have.Off, t.Path)
+				r.step("turn it on in %s, or correct the file", h.Title)
+			case err == nil && have.Command == before:
 			case errors.Is(err, hostconfig.ErrNotInstalled):
 				continue
 			case err != nil:
 				r.line(warn, "host", "%s: %v", h.Title, err)
 				r.step("correct the file; `colab-relay install %s` says what is wrong with it", h.Name)
 			default:
-				check.run(ctx, h, command)
-				before = command
+				check.run(ctx, t.Host, have.Command)
+				before = have.Command
+				r.network(t, user.Differing(have))
 			}
 			found = true
 		}
@@ -42,6 +46,14 @@ func (r *report) hosts(ctx context.Context, c Checkup) {
 	if !found {
 		r.line(warn, "host", "no supported MCP host is set up to start the relay")
 		r.step("run `colab-relay install HOST` to set one up; `colab-relay install` lists the supported hosts")
+	}
+}
+
+// network names variables of the network that differ between an entry and this shell.
+func (r *report) network(t hostconfig.Target, names []string) {
+	if len(names) > 0 {
+		r.line(warn, "host", "the entry in %s does not set %s as this shell does", t.Path, strings.Join(names, ", "))
+		r.step("if the relay reaches no runtime from %s, write them into \"env\" of the entry (docs/networks.md)", t.Host.Title)
 	}
 }
 

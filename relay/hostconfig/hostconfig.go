@@ -59,6 +59,7 @@ func (c Command) argsAfter(have entry) []string {
 type Change struct {
 	Path     string // with symbolic links followed
 	Entry    string // the relay's entry after the change, or the entry that is removed
+	After    Entry  // the entry after the change, as the host reads it
 	Replaces string // the program that the host starts until now under the relay's name, if it is no relay
 	Backup   string // the copy of the file as it was before the relay's first change; empty if there is none
 	Deletes  bool   // the file is deleted, because the relay created it
@@ -91,6 +92,7 @@ func Plan(t Target, command Command) (Change, error) {
 	c := Change{Path: path, old: old, new: edited, missing: missing}
 	after, _, _ := t.Host.entry(edited)
 	c.Entry = t.Host.show(after)
+	c.After, _, _ = t.effective(edited)
 	if before, exists, _ := t.Host.entry(old); exists && !IsRelay(before.Command) {
 		c.Replaces = before.Command
 	}
@@ -228,28 +230,28 @@ func (c Change) writeBackup() error {
 	return nil
 }
 
-// Installed returns the program that the host starts as the relay. It returns
-// ErrNotInstalled if the file names no program.
-func Installed(t Target) (program string, err error) {
+// Installed returns the relay's entry as the host reads it. It returns ErrNotInstalled if
+// there is none.
+func Installed(t Target) (Entry, error) {
 	path, err := resolve(t.Path)
 	if err != nil {
-		return "", err
+		return Entry{}, err
 	}
 	text, missing, err := read(path)
 	switch {
 	case missing:
-		return "", ErrNotInstalled
+		return Entry{}, ErrNotInstalled
 	case err != nil:
-		return "", fmt.Errorf("unreadable: %s", path)
+		return Entry{}, fmt.Errorf("unreadable: %s", path)
 	}
-	have, exists, err := t.Host.entry(text)
+	have, exists, err := t.effective(text)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("unreadable: %s", path)
+		return Entry{}, fmt.Errorf("unreadable: %s", path)
 	case !exists:
-		return "", ErrNotInstalled
+		return Entry{}, ErrNotInstalled
 	}
-	return have.Command, nil
+	return have, nil
 }
 
 func read(path string) (text []byte, missing bool, err error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,10 +66,6 @@ func TestEdits(t *testing.T) {
 		"a bridge replaced": {
 			"cursor", "{\n  \"mcpServers\": {\n    \"colab-relay\": {\n      \"command\": \"python\",\n      \"args\": [\"bridge.py\"],\n      \"cwd\": \"/x\"\n    }\n  }\n}",
 			"{\n  \"mcpServers\": {\n    \"colab-relay\": {\n      \"command\": \"/opt/relay\",\n      \"args\": [\n        \"serve\"\n      ],\n      \"cwd\": \"/x\"\n    }\n  }\n}",
-		},
-		"TOML, others": {
-			"codex", "model = \"x\" # y\n\n[mcp_servers.a]\ncommand = \"a\"",
-			"model = \"x\" # y\n\n[mcp_servers.a]\ncommand = \"a\"\n\n[mcp_servers.colab-relay]\ncommand = \"/opt/relay\"\nargs = [\"serve\"]\n",
 		},
 		"TOML, lists of several lines and brackets in texts": {
 			"codex", "a.\"b c\" = [ # [\n  \"]\", # \"\n\n  '{', {x = \"\\\"[\"},\n]\n# \"\"\"\n[[t]]\ne = \"\"\n",
@@ -141,14 +138,53 @@ func TestAChangeIsWrittenOnce(t *testing.T) {
 		if err := change.Write(); err != nil {
 			t.Fatal(err)
 		}
-		if program, err := Installed(target(h, u)); err != nil || program != relay.Path {
-			t.Errorf("%s: starts %q", h.Name, program)
+		if have, err := Installed(target(h, u)); err != nil || have.Command != relay.Path {
+			t.Errorf("%s: starts %q", h.Name, have.Command)
 		}
 		if again, err := Plan(target(h, u), relay); err != nil || !again.None() {
 			t.Errorf("%s: %v, a second change\n%s", h.Name, err, again.Entry)
 		}
 		if err := change.Write(); !errors.Is(err, ErrChanged) {
 			t.Errorf("%s: written over another program's file: %v", h.Name, err)
+		}
+	}
+}
+
+// What keeps a host from starting the relay is said, wherever the host reads it.
+func TestAnEntryIsReadAsItsHostReadsIt(t *testing.T) {
+	const entry = `"mcpServers": {"colab-relay": {"command": "/opt/relay", "env": {"HTTPS_PROXY": "http://a"}}}}`
+	for text, c := range map[string]struct { // of the user's file, or of another one
+		host, file string
+		off        bool
+	}{
+		"[mcp_servers.colab-relay]\nenabled = false\nenv = {HTTPS_PROXY = \"http://a\"}":               {"codex", "", true},
+		"[mcp_servers.colab-relay]\nenabled = true\nenv_vars = [\"HTTPS_PROXY\"]":                      {"codex", "", false},
+		`{"mcpServers": {"colab-relay": {"disabled": true, "env": {"https_proxy": "$X"}}}}`:            {"windsurf", "", true},
+		`{"mcp": {"excluded": ["a", "colab-relay"]}, ` + entry:                                         {"gemini", "", true},
+		`{"mcp": {"allowed": ["a"]}, /* mine */ "n": 1e999, ` + entry:                                  {"gemini", "", true},
+		`{"mcp": {"allowed": ["colab-relay"], "excluded": ["a"]}, ` + entry:                            {"gemini", "", false},
+		`{"colab-relay": {"enabled": false}}`:                                                          {"gemini", ".gemini/mcp-server-enablement.json", true},
+		`{"mcp": {"excluded": ["colab-relay"]}}`:                                                       {"gemini", "project/.gemini/settings.json", true},
+		`{"context_servers": {"colab-relay": {"enabled": false, "env": {"HTTPS_PROXY": "http://a"}}}}`: {"zed", "project/.zed/settings.json", true},
+		`{"projects": {"FOLDER": {"disabledMcpServers": ["colab-relay"]}}, ` + entry:                   {"claude-code", "", true},
+	} {
+		u, h := user(t), host(t, c.host)
+		u.Folder = filepath.Join(u.Home, "project")
+		u.Getenv = func(name string) string { return map[string]string{"https_proxy": "http://a", "NO_PROXY": "b"}[name] }
+		path, read := put(t, h, u, "{"+entry), target(h, u)
+		if c.file != "" {
+			path = filepath.Join(u.Home, c.file)
+		}
+		if strings.HasPrefix(path, u.Folder) {
+			read = h.ProjectTargets(u)[0]
+		}
+		text = strings.ReplaceAll(text, "FOLDER", u.Folder)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		have, err := Installed(read)
+		if err != nil || (have.Off != "") != c.off || len(have.env) > 0 && !slices.Equal(u.Differing(have), []string{"NO_PROXY"}) {
+			t.Errorf("%s: %s: %+v, %v; %q differ", c.host, text, have, err, u.Differing(have))
 		}
 	}
 }
@@ -249,8 +285,8 @@ func FuzzEditTOML(f *testing.F) {
 		if err != nil {
 			return
 		}
-		have, had, _ := entryTOML(text)
-		if now, _, err := entryTOML(got); err != nil || now.Command != relay.Path || !had && !bytes.HasPrefix(got, text) || !sameOthers(text, got) {
+		have, had, _ := ofTOML.entry(text)
+		if now, _, err := ofTOML.entry(got); err != nil || now.Command != relay.Path || !had && !bytes.HasPrefix(got, text) || !sameOthers(text, got) {
 			t.Fatalf("%q became %q", text, got)
 		}
 		if again, err := editTOML(got, relay); err != nil || !bytes.Equal(again, got) {
@@ -263,7 +299,7 @@ func FuzzEditTOML(f *testing.F) {
 			}
 			return
 		}
-		if _, exists, err := entryTOML(without); err != nil || exists || !sameOthers(text, without) {
+		if _, exists, err := ofTOML.entry(without); err != nil || exists || !sameOthers(text, without) {
 			t.Fatalf("%q became %q without the relay", got, without)
 		}
 	})

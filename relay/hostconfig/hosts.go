@@ -27,6 +27,7 @@ type Host struct {
 	list    string             // the JSON key of its servers; empty for Codex's TOML
 	typed   bool               // entries have "type": "stdio"
 	command string             // its own command that adds a server, if it has one
+	project string             // the file in a project's folder, if it has one
 }
 
 // Hosts are the supported hosts, in the order in which people read them.
@@ -40,28 +41,29 @@ var Hosts = []Host{
 		places: func(u User) []place {
 			file := filepath.Join(u.or("CLAUDE_CONFIG_DIR", u.Home), ".claude.json")
 			return []place{{file, file}}
-		}, list: "mcpServers", typed: true, command: "claude mcp add --scope user",
+		}, list: "mcpServers", typed: true, command: "claude mcp add --scope user", project: ".mcp.json",
 	},
 	{
 		Name: "cursor", Title: "Cursor", After: "Turn it on in Cursor's settings, under MCP.", Source: Vendor,
 		places: func(u User) []place { return in(filepath.Join(u.Home, ".cursor"), "mcp.json") }, list: "mcpServers",
+		project: ".cursor/mcp.json",
 	},
 	{
 		Name: "vscode", Title: "VS Code", After: "Run \"MCP: List Servers\" in VS Code and start the relay.", Source: Vendor,
-		places: visualStudioCode, list: "servers", typed: true,
+		places: visualStudioCode, list: "servers", typed: true, project: ".vscode/mcp.json",
 	},
 	{
 		Name: "codex", Title: "Codex CLI", After: "Start Codex again; /mcp shows the relay.", Source: Vendor,
 		places: func(u User) []place {
 			return in(u.or("CODEX_HOME", filepath.Join(u.Home, ".codex")), "config.toml")
-		}, command: "codex mcp add",
+		}, command: "codex mcp add", project: ".codex/config.toml",
 	},
 	{
 		Name: "gemini", Title: "Gemini CLI", After: "Start Gemini CLI again, in a folder that it trusts; /mcp shows the relay.", Source: Vendor,
 		places: func(u User) []place {
 			file := filepath.Join(u.Home, ".gemini", "settings.json")
 			return []place{{file, file}} // Antigravity has the same folder
-		}, list: "mcpServers",
+		}, list: "mcpServers", project: ".gemini/settings.json",
 	},
 	{
 		Name: "antigravity", Title: "Antigravity", After: "Start Antigravity again; /mcp shows the relay.", Source: Reports,
@@ -73,7 +75,7 @@ var Hosts = []Host{
 	},
 	{
 		Name: "zed", Title: "Zed", After: "Zed starts the relay at once; its agent settings list it under MCP servers.", Source: Vendor,
-		places: zed, list: "context_servers",
+		places: zed, list: "context_servers", project: ".zed/settings.json",
 	},
 }
 
@@ -149,7 +151,8 @@ type Target struct {
 	Host Host
 	Path string // links are not followed yet
 
-	sign string // see place
+	sign   string // see place
+	folder string // User.Folder
 }
 
 // Targets returns the files that the installed versions of the host read. If none is
@@ -169,10 +172,21 @@ func (h Host) Targets(u User) []Target {
 	var all []Target
 	for _, p := range found {
 		if !slices.ContainsFunc(all, func(t Target) bool { return t.Path == p.file }) {
-			all = append(all, Target{h, p.file, p.sign})
+			all = append(all, Target{h, p.file, p.sign, u.Folder})
 		}
 	}
 	return all
+}
+
+// ProjectTargets returns the file of the present folder, which counts before the user's
+// where the host reads it.
+func (h Host) ProjectTargets(u User) []Target {
+	path := filepath.Join(u.Folder, h.project)
+	if h.project == "" || slices.ContainsFunc(h.Targets(u), func(t Target) bool { return t.Path == path }) {
+		return nil
+	}
+	h.Title += ", in this folder,"
+	return []Target{{Host: h, Path: path, folder: u.Folder}}
 }
 
 func (h Host) edit(text []byte, c Command) ([]byte, error) {
@@ -188,13 +202,6 @@ func (h Host) remove(text []byte) ([]byte, error) {
 		return removeTOML(text)
 	}
 	return removeJSON(text, h)
-}
-
-func (h Host) entry(text []byte) (have entry, exists bool, err error) {
-	if h.list == "" {
-		return entryTOML(text)
-	}
-	return entryJSON(text, h)
 }
 
 // entryOf returns a new entry that starts c.

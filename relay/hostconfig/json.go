@@ -2,7 +2,6 @@ package hostconfig
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +18,8 @@ type entry struct {
 	Type    string   `json:"type,omitempty"`
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
+
+	own, all any // decoded: the entry, and the file
 }
 
 // editJSON sets the relay's command in a host's JSON, which may contain comments and
@@ -30,24 +31,19 @@ func editJSON(text []byte, h Host, c Command) ([]byte, error) {
 	if len(bytes.TrimSpace(bare)) == 0 {
 		bare = []byte("{}\n")
 	}
-	root, err := parse(bare)
-	if err != nil {
-		return nil, err
-	}
-	if old := find(&root, h.list, serverName); old != nil {
-		bare, err = amend(bare, h, *old, c)
-	} else {
+	have, exists, err := h.entry(bare)
+	switch {
+	case err != nil:
+	case exists:
+		bare, err = amend(bare, h, have, c)
+	default:
 		bare, err = set(bare, h.entryOf(c), h.list, serverName)
 	}
 	return slices.Concat(mark, bare), err
 }
 
 // amend changes the members of an existing entry that differ from what c wants.
-func amend(text []byte, h Host, old hujson.Value, c Command) ([]byte, error) {
-	have, err := decode(old)
-	if err != nil || old.Value.Kind() != '{' {
-		return nil, fmt.Errorf("its entry %q does not describe a server", serverName)
-	}
+func amend(text []byte, h Host, have entry, c Command) (_ []byte, err error) {
 	target := h.entryOf(Command{Path: c.Path, Args: c.argsAfter(have)})
 	change := func(member string, value any) {
 		if err == nil {
@@ -75,24 +71,6 @@ func IsRelay(program string) bool {
 	return name == "relay" || strings.HasPrefix(name, "relay-")
 }
 
-// entryJSON returns the relay's entry.
-func entryJSON(text []byte, h Host) (have entry, exists bool, err error) {
-	bare := bytes.TrimPrefix(text, byteOrderMark)
-	if len(bytes.TrimSpace(bare)) == 0 {
-		return entry{}, false, nil
-	}
-	root, err := parse(bare)
-	if err != nil {
-		return entry{}, false, err
-	}
-	value := find(&root, h.list, serverName)
-	if value == nil {
-		return entry{}, false, nil
-	}
-	have, err = decode(*value)
-	return have, err == nil, err
-}
-
 // parse parses JSON with comments. Its errors have the form "line 1, column 2: not valid
 // JSON: cause".
 func parse(text []byte) (hujson.Value, error) {
@@ -105,12 +83,6 @@ func parse(text []byte) (hujson.Value, error) {
 		return root, fmt.Errorf("%s: not valid JSON: %s", place, cause)
 	}
 	return root, nil
-}
-
-func decode(v hujson.Value) (have entry, err error) {
-	v = v.Clone()
-	v.Standardize()
-	return have, json.Unmarshal(v.Pack(), &have)
 }
 
 // member returns the value of a key, or nil. If the key occurs twice, the last one counts.

@@ -2,6 +2,7 @@ package hostconfig
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,7 +24,8 @@ func removeJSON(text []byte, h Host) ([]byte, error) {
 		if m.Name.Value.(hujson.Literal).String() != serverName {
 			continue
 		}
-		if have, err := decode(m.Value); err != nil || !IsRelay(have.Command) {
+		program := cmp.Or(find(&m.Value, "command"), &hujson.Value{})
+		if text, ok := program.Value.(hujson.Literal); !ok || !IsRelay(text.String()) {
 			return nil, fmt.Errorf("%q occurs twice in %q, once for another program", serverName, h.list)
 		}
 		removeMember(list, i)

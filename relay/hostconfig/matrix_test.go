@@ -84,8 +84,8 @@ func installTwice(t *testing.T, to Target) {
 			t.Fatal(err)
 		}
 	}
-	if program, err := Installed(to); err != nil || program != relay.Path {
-		t.Fatalf("it starts %q: %v", program, err)
+	if have, err := Installed(to); err != nil || have.Command != relay.Path {
+		t.Fatalf("it starts %q: %v", have.Command, err)
 	}
 }
 

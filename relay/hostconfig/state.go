@@ -15,6 +15,7 @@ type FileState struct {
 	Path      string `json:"path"`
 	Installed bool   `json:"installed"`         // the file names a program under the relay's name
 	Command   string `json:"command,omitempty"` // this program
+	Off       string `json:"off,omitempty"`     // why the host does not start it
 	Problem   string `json:"problem,omitempty"` // why that is not known
 }
 
@@ -24,8 +25,8 @@ func States(u User) []State {
 	for _, h := range Hosts {
 		s := State{Host: h.Name, Title: h.Title, Found: h.Found(u)}
 		for _, t := range h.Targets(u) {
-			program, err := Installed(t)
-			f := FileState{Path: t.Path, Command: program, Installed: err == nil}
+			have, err := Installed(t)
+			f := FileState{Path: t.Path, Command: have.Command, Off: have.Off, Installed: err == nil}
 			if err != nil && !errors.Is(err, ErrNotInstalled) {
 				f.Problem = err.Error()
 			}

@@ -18,13 +18,16 @@ const tomlList = "mcp_servers"
 // maxTOML bounds a TOML text, in bytes. The parser compares each table with all others.
 const maxTOML = 512 << 10
 
+// ofTOML is any host whose file is TOML.
+var ofTOML Host
+
 // errTOMLForm: the entry is not a table of its own.
 var errTOMLForm = fmt.Errorf("its entry %q is not written as a table [%s.%s]", serverName, tomlList, serverName)
 
 // editTOML appends the relay's table to the end of a file, where any table may be, or
 // changes command and args in the table that exists.
 func editTOML(text []byte, c Command) ([]byte, error) {
-	have, exists, err := entryTOML(text)
+	have, exists, err := ofTOML.entry(text)
 	switch {
 	case err != nil:
 		return nil, err
@@ -41,7 +44,7 @@ func editTOML(text []byte, c Command) ([]byte, error) {
 		before += newline
 	}
 	edited := slices.Concat(text, []byte(before), []byte(strings.ReplaceAll(tableOf(c), "\n", newline)))
-	if have, _, err := entryTOML(edited); err != nil || have.Command != c.Path {
+	if have, _, err := ofTOML.entry(edited); err != nil || have.Command != c.Path {
 		return nil, errors.New("a table cannot be added after the form in which it lists the servers")
 	}
 	return edited, nil
@@ -66,7 +69,7 @@ func amendTOML(text []byte, have entry, c Command) ([]byte, error) {
 		}
 	}
 	edited := apply(text, edits)
-	if now, _, err := entryTOML(edited); err != nil || now.Command != want.Command || !slices.Equal(now.Args, want.Args) || !sameOthers(text, edited) {
+	if now, _, err := ofTOML.entry(edited); err != nil || now.Command != want.Command || !slices.Equal(now.Args, want.Args) || !sameOthers(text, edited) {
 		return nil, errTOMLForm
 	}
 	return edited, nil
@@ -92,7 +95,7 @@ func removeTOML(text []byte) ([]byte, error) {
 		edits = append(edits, edit{span: table})
 	}
 	edited := apply(text, edits)
-	if _, exists, err := entryTOML(edited); err != nil || exists || !sameOthers(text, edited) {
+	if _, exists, err := ofTOML.entry(edited); err != nil || exists || !sameOthers(text, edited) {
 		return nil, errTOMLForm
 	}
 	return edited, nil
@@ -199,32 +202,6 @@ func othersTOML(text []byte) ([]byte, error) {
 		}
 	}
 	return toml.Marshal(all)
-}
-
-// entryTOML returns the relay's entry. It does not decode into a struct, because that
-// ignores upper and lower case, and mistakes in other tables.
-func entryTOML(text []byte) (have entry, exists bool, err error) {
-	all, err := parseTOML(text)
-	if err != nil {
-		return entry{}, false, err
-	}
-	servers, _ := all[tomlList].(map[string]any)
-	table, exists := servers[serverName]
-	if !exists {
-		return entry{}, false, nil
-	}
-	own, ok := table.(map[string]any)
-	if have.Command, _ = own["command"].(string); !ok {
-		return entry{}, false, errTOMLForm
-	}
-	args, ok := own["args"].([]any)
-	if ok {
-		have.Args = []string{}
-	}
-	for _, arg := range args {
-		have.Args = append(have.Args, fmt.Sprint(arg))
-	}
-	return have, true, nil
 }
 
 func parseTOML(text []byte) (all map[string]any, err error) {

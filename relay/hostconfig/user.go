@@ -30,6 +30,7 @@ type User struct {
 	Home   string // the home folder
 	Config string // os.UserConfigDir
 	Cache  string // os.UserCacheDir
+	Folder string // the present folder
 	Data   string // where programs keep their own data: on Windows, %LOCALAPPDATA%
 	Getenv func(string) string
 }
@@ -48,6 +49,7 @@ func ThisUser(getenv func(string) string) (User, error) {
 		return User{}, fmt.Errorf("find the user's cache folder: %v", err)
 	}
 	u.Data = u.dataFolder()
+	u.Folder, _ = os.Getwd()
 	return u, nil
 }
 

@@ -237,7 +237,7 @@ func (i installer) add(h hostconfig.Host, command hostconfig.Command) error {
 	for _, t := range h.Targets(i.user) {
 		change, err := hostconfig.Plan(t, command)
 		if err == nil && !change.None() && !i.onlyPrint {
-			changed = true
+			changed = changed || change.After.Off == ""
 			err = change.Write()
 		}
 		if errors.Is(err, hostconfig.ErrChanged) {
@@ -258,8 +258,11 @@ func (i installer) add(h hostconfig.Host, command hostconfig.Command) error {
 }
 
 func (i installer) report(h hostconfig.Host, c hostconfig.Change) {
+	defer i.warn(h, c)
 	if c.None() {
-		fmt.Fprintf(i.std.Out, "%s already starts this relay (%s).\n", h.Title, plain.Line(c.Path))
+		if c.After.Off == "" {
+			fmt.Fprintf(i.std.Out, "%s already starts this relay (%s).\n", h.Title, plain.Line(c.Path))
+		}
 		return
 	}
 	added, kept := "Added", "is kept"
@@ -272,6 +275,16 @@ func (i installer) report(h hostconfig.Host, c hostconfig.Change) {
 	}
 	if c.Backup != "" {
 		fmt.Fprintf(i.std.Out, "The file as it was before %s as %s.\n", kept, plain.Line(c.Backup))
+	}
+}
+
+// warn says what keeps a host from starting the relay, or the relay from the network.
+func (i installer) warn(h hostconfig.Host, c hostconfig.Change) {
+	if c.After.Off != "" {
+		fmt.Fprintf(i.std.Out, "%s does not start the relay: %s (%s). Turn it on in %s, or correct the file.\n", h.Title, plain.Line(c.After.Off), plain.Line(c.Path), h.Title)
+	}
+	if names := i.user.Differing(c.After); len(names) > 0 {
+		fmt.Fprintf(i.std.Out, "The entry does not set %s as this shell does, and many hosts do not pass on a shell's variables. If the relay needs them to reach the network, write them into \"env\" of the entry (docs/networks.md).\n", strings.Join(names, ", "))
 	}
 }
 
@@ -418,6 +431,8 @@ func stateText(s hostconfig.State, f hostconfig.FileState) string {
 	switch {
 	case f.Problem != "":
 		return f.Problem
+	case f.Off != "":
+		return "does not start the relay: " + f.Off
 	case f.Installed:
 		return "starts " + f.Command
 	case !s.Found:
