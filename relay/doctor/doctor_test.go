@@ -146,15 +146,6 @@ func TestTheDoctorReportsANewVM(t *testing.T) {
 	}
 }
 
-func TestTheDoctorChecksAComputerWithoutPairings(t *testing.T) {
-	configtest.Home(t)
-	out, err := examine(t, nil)
-	if err == nil || err.Error() != "1 check failed" {
-		t.Errorf("%v", err)
-	}
-	wantLines(t, out, []string{`ok .*relay`, `ok .*settings .*45s`, `ok .*downloads .*colab_results`, `ok .*checkpoints`, `warn .*host`, `next step: .*relay install`, `fail .*pairings .*not paired with a runtime`})
-}
-
 func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
 	dir := configtest.Home(t)
 	store, err := pairing.OpenDefault()

@@ -125,31 +125,6 @@ func TestAFileThatCannotBeEditedIsNotChanged(t *testing.T) {
 	}
 }
 
-func TestAChangeIsWrittenOnce(t *testing.T) {
-	for _, h := range Hosts {
-		u := user(t)
-		change, err := Plan(target(h, u), relay)
-		if err != nil || change.None() {
-			t.Fatalf("%s: %v", h.Name, err)
-		}
-		if _, err := Installed(target(h, u)); !errors.Is(err, ErrNotInstalled) {
-			t.Errorf("%s: installed before it was written", h.Name)
-		}
-		if err := change.Write(); err != nil {
-			t.Fatal(err)
-		}
-		if have, err := Installed(target(h, u)); err != nil || have.Command != relay.Path {
-			t.Errorf("%s: starts %q", h.Name, have.Command)
-		}
-		if again, err := Plan(target(h, u), relay); err != nil || !again.None() {
-			t.Errorf("%s: %v, a second change\n%s", h.Name, err, again.Entry)
-		}
-		if err := change.Write(); !errors.Is(err, ErrChanged) {
-			t.Errorf("%s: written over another program's file: %v", h.Name, err)
-		}
-	}
-}
-
 // What keeps a host from starting the relay is said, wherever the host reads it.
 func TestAnEntryIsReadAsItsHostReadsIt(t *testing.T) {
 	const entry = `"mcpServers": {"colab-relay": {"command": "/opt/relay", "env": {"HTTPS_PROXY": "http://a"}}}}`

@@ -83,6 +83,9 @@ func installTwice(t *testing.T, to Target) {
 		if err := change.Write(); err != nil {
 			t.Fatal(err)
 		}
+		if err := change.Write(); !errors.Is(err, ErrChanged) {
+			t.Errorf("written over another program's file: %v", err)
+		}
 	}
 	if have, err := Installed(to); err != nil || have.Command != relay.Path {
 		t.Fatalf("it starts %q: %v", have.Command, err)
