@@ -18,6 +18,8 @@ const (
 	// far, at most maxSpacing: without that such an execution costs 20 requests a second.
 	quickAnswer = 500 * time.Millisecond
 	maxSpacing  = 2 * time.Second
+	// crowdPause is how long a call waits while others hold too many events.
+	crowdPause = 100 * time.Millisecond
 	// maxEndPages bounds the answers that Follow reads after the execution has finished. An
 	// executor keeps 256 MiB of events, which pages of 64 KiB read in so many.
 	maxEndPages = 4096
@@ -109,6 +111,7 @@ type follower struct {
 	asked   int64              // size asked for in the last request, 0 for the default one
 	taken   int64              // of memory.Events, for the last request
 	behind  bool               // more events probably exist already
+	crowded bool               // there was no room for the last answer's events
 	began   time.Time
 	elapsed time.Duration // of the last request; 0 before the first
 
@@ -117,6 +120,10 @@ type follower struct {
 
 // visit passes e to the caller and reports whether to read on.
 func (f *follower) visit(e contract.Execution) bool {
+	if f.crowded = !f.hasRoom(e.Events); f.crowded {
+		f.last.Status = e.Status // the same events are read again, in smaller pieces
+		return true
+	}
 	e.Events = f.unvisited(e.Events)
 	f.next = max(f.next, e.NextOffset)
 	e.NextOffset = f.next
@@ -169,9 +176,23 @@ func (f *follower) left() time.Duration {
 	return time.Until(f.o.Until)
 }
 
+// hasRoom reports whether there is room in the process for events that were not asked for with a part
+// of memory.Events.
+func (f *follower) hasRoom(events []contract.Event) bool {
+	size := eventBytes(events)
+	if f.taken > 0 || size <= 2*memory.Small {
+		return true
+	}
+	if !memory.Events.Take(size) {
+		return false
+	}
+	f.taken = size
+	return true
+}
+
 // pause spaces requests out, unless the events to read exist already.
 func (f *follower) pause(ctx context.Context) error {
-	if f.behind || f.last.Status == "" {
+	if !f.crowded && (f.behind || f.last.Status == "") {
 		return nil
 	}
 	select {
@@ -184,6 +205,8 @@ func (f *follower) pause(ctx context.Context) error {
 
 func (f *follower) spacing() time.Duration {
 	switch {
+	case f.crowded:
+		return crowdPause
 	case f.o.Spacing != nil:
 		return f.o.Spacing()
 	case f.elapsed == 0 || f.elapsed >= quickAnswer:
@@ -205,7 +228,7 @@ func (f *follower) read(ctx context.Context) (contract.Execution, error) {
 		f.taken = f.asked
 	}
 	wait := max(0, min(f.left(), contract.MaxWait))
-	if f.o.Available {
+	if f.o.Available || f.taken > 0 { // what takes room is read at once
 		wait = 0
 	}
 	if f.o.Next != nil {

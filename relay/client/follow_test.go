@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 // reply is what arrives some time after its request.
@@ -161,4 +162,28 @@ func TestFollowReportsANewInstance(t *testing.T) {
 			wantCode(t, err, test.want)
 		})
 	}
+}
+
+// Events that others leave no room for are not held: they are read again in small pieces, and each is
+// visited once.
+func TestEventsWithoutRoomAreReadAgainInSmallPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := memory.Events.Most()
+		if !memory.Events.Take(all) {
+			t.Fatal("the budget is in use")
+		}
+		defer memory.Events.Return(all)
+		big := strings.Repeat("x", 3*memory.Small)
+		vm, v := &pages{pages: []reply{printed(0, contract.StatusRunning, 0, big), final(printed(0, contract.StatusSucceeded, 0, "a"))}}, &visitor{}
+		_, err := Follow(t.Context(), vm, contract.Execution{ExecutionID: "e"}, FollowOptions{MaxBytes: contract.MaxReadBytes, Visit: v.visit})
+		if diff := cmp.Diff([]string{"0a"}, v.texts); err != nil || diff != "" {
+			t.Errorf("%v; visited: %s", err, diff)
+		}
+		if small := fmt.Sprint("size ", memory.Small); len(vm.requests) != 2 || !strings.HasSuffix(vm.requests[1], small) {
+			t.Errorf("requests: %q", vm.requests)
+		}
+		if e := (&contract.Execution{Events: []contract.Event{{Text: strings.Repeat("x", 2<<20)}}}); checkAsked(e, memory.Small) == nil || checkAsked(e, 2<<20) != nil {
+			t.Error("events that were not asked for are taken, or those that were are refused")
+		}
+	})
 }
