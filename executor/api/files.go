@@ -15,10 +15,15 @@ func (a *API) listFiles(r *http.Request) (any, error) {
 }
 
 // stat describes the file or folder at a path. With digest=1 it includes the file's
-// SHA-256, or the progress of hashing if that is not finished after wait_seconds.
+// SHA-256, or the progress of hashing if that is not finished after wait_seconds. With an etag
+// too, it is that of the first size bytes of the file that had the etag and may have grown since.
 func (a *API) stat(r *http.Request) (any, error) {
 	p := parametersOf(r)
 	path, digest, wait := p.query.Get("path"), p.number("digest", 0, 0, 1), p.wait()
+	etag, size := p.query.Get("etag"), p.number("size", 0, 0, math.MaxInt64)
+	if len(etag) > maxETagLen {
+		p.fail(badRequest("etag: must be the etag of a file"))
+	}
 	if p.err != nil {
 		return nil, p.err
 	}
@@ -30,6 +35,9 @@ func (a *API) stat(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
+	if etag != "" {
+		return a.Digests.Prefix(r.Context(), path, etag, size, wait)
+	}
 	return a.Digests.Stat(r.Context(), path, wait)
 }
 

@@ -50,6 +50,7 @@ func (a *API) routes() http.Handler {
 	mux.Put(contract.PathUpload, a.json(a.putPart))
 	get(contract.PathUpload, a.upload)
 	post(contract.PathUploadCommit, a.commitUpload)
+	mux.Delete(contract.PathUpload, a.json(a.dropUpload))
 	post(contract.PathShutdown, a.shutdown)
 
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {

@@ -34,6 +34,16 @@ func (a *API) putPart(r *http.Request) (any, error) {
 	return a.Uploads.Put(id, offset, length, partOf(r))
 }
 
+// dropUpload deletes an upload that its sender gives up.
+func (a *API) dropUpload(r *http.Request) (any, error) {
+	p := parametersOf(r)
+	id := p.id(uploads.ErrNoUpload)
+	if p.err != nil {
+		return nil, p.err
+	}
+	return contract.Upload{UploadID: id}, a.Uploads.Drop(id)
+}
+
 func (a *API) upload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Get) }
 
 // commitUpload gives a complete file its name. If the file is not verified after

@@ -145,7 +145,7 @@ func (d *Digests) sumIfReady(ctx context.Context, path string) (sum, etag string
 		return "", "", err
 	}
 	defer o.Close()
-	one, err := d.of(ctx, path, o)
+	one, err := d.of(ctx, path, o, source{real: o.real, etag: o.ETag, size: o.Size})
 	if err != nil {
 		return "", "", err
 	}

@@ -42,8 +42,21 @@ type Digests struct {
 	finished  *simplelru.LRU[source, *digest]
 }
 
-// source identifies the bytes of a file: its real path and its etag.
-type source struct{ real, etag string }
+// source identifies the bytes of a file: its real path, its etag and how many they are.
+type source struct {
+	real, etag string
+	size       int64
+	grows      bool // the file may have become longer since it had the etag
+}
+
+// check fails with ErrChanged if v, the file's version now, does not have these bytes.
+func (s source) check(v Version) error {
+	length, err := v.lengthAt(s.etag)
+	if err == nil && (s.size > length || !s.grows && v.ETag != s.etag) {
+		err = ErrChanged
+	}
+	return err
+}
 
 // digest is the digest of one file. sum and err may be read once ended is closed.
 type digest struct {
@@ -88,7 +101,25 @@ func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (co
 	if err != nil || o == nil {
 		return out, err
 	}
-	one, err := d.of(ctx, path, o)
+	return d.complete(ctx, path, o, source{real: o.real, etag: o.ETag, size: o.Size}, out, wait)
+}
+
+// Prefix is Stat with the SHA256 of the file's first size bytes. It fails with ErrChanged unless
+// the file had the etag, and is unchanged since or only became longer.
+func (d *Digests) Prefix(ctx context.Context, path, etag string, size int64, wait time.Duration) (contract.FileStat, error) {
+	out, o, err := d.roots.stat(path)
+	if err != nil {
+		return out, err
+	}
+	if o == nil {
+		return out, fmt.Errorf("path %q: %w", path, ErrChanged)
+	}
+	return d.complete(ctx, path, o, source{o.real, etag, size, true}, out, wait)
+}
+
+// complete adds to out the digest of bytes of the open file, which it closes.
+func (d *Digests) complete(ctx context.Context, path string, o *opened, of source, out contract.FileStat, wait time.Duration) (contract.FileStat, error) {
+	one, err := d.of(ctx, path, o, of)
 	o.Close()
 	if err == nil && !Await(ctx, one.ended, wait) {
 		out.Hashing = one.hash.Progress()
@@ -103,10 +134,13 @@ func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (co
 	return out, nil
 }
 
-// of is the digest of an open file: cached, being computed, or started now.
-func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, error) {
-	one := &digest{of: source{o.real, o.ETag}, path: path, hash: NewHash(o.Size), ended: make(chan struct{})}
-	if o.Size > hashedAtOnce {
+// of is the digest of bytes of an open file: cached, being computed, or started now.
+func (d *Digests) of(ctx context.Context, path string, o *opened, of source) (*digest, error) {
+	if err := of.check(o.Version); err != nil {
+		return nil, err
+	}
+	one := &digest{of: of, path: path, hash: NewHash(of.size), ended: make(chan struct{})}
+	if of.size > hashedAtOnce {
 		return d.queue(one)
 	}
 	d.mu.Lock()
@@ -155,7 +189,7 @@ func (d *Digests) finish(one *digest, o *opened) {
 	if d.computing[one.of] == one {
 		delete(d.computing, one.of)
 	}
-	if one.err == nil && one.started.Sub(o.Changed) >= d.settledAfter {
+	if one.err == nil && !one.of.grows && one.started.Sub(o.Changed) >= d.settledAfter {
 		d.finished.Add(one.of, one)
 	}
 }
@@ -212,7 +246,7 @@ func (d *Digests) reopen(one *digest) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.real != one.of.real || o.ETag != one.of.etag {
+	if o.real != one.of.real || one.of.check(o.Version) != nil {
 		o.Close()
 		return nil, ErrChanged
 	}
@@ -225,10 +259,14 @@ func (one *digest) read(ctx context.Context, o *opened) error {
 	if one.started.IsZero() {
 		one.started = time.Now()
 	}
-	if err := one.hash.ReadTo(ctx, o, o.Size); err != nil {
+	if err := one.hash.ReadTo(ctx, o, one.of.size); err != nil {
 		return err
 	}
-	return o.Unchanged(o.File)
+	now, err := VersionOf(o.File)
+	if err == nil {
+		err = one.of.check(now)
+	}
+	return err
 }
 
 // end makes the digest known, or the error that prevented it.

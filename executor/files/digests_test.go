@@ -89,7 +89,7 @@ func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	o, err := tr.roots.open("big")
 	must(t, err)
 	defer o.Close()
-	one, err := d.of(t.Context(), "big", o)
+	one, err := d.of(t.Context(), "big", o, source{real: o.real, etag: o.ETag, size: o.Size})
 	must(t, err)
 	awaitTick(t, file)
 	must(t, os.WriteFile(file, body(hashedAtOnce+2), 0o600))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -175,6 +176,24 @@ func ETagOf(info fs.FileInfo) string {
 		return ""
 	}
 	return etag(uint64(st.Dev), st.Ino, st.Size, times(st))
+}
+
+// lengthAt is how many bytes the file had when its etag was etag. It fails with ErrChanged unless
+// the file is unchanged since or, as far as inode and size tell, only became longer. Whether the
+// first bytes are still the same, only their digest tells.
+func (v Version) lengthAt(etag string) (int64, error) {
+	if v.ETag == etag {
+		return v.Size, nil
+	}
+	then, now := strings.SplitN(etag, "-", 4), strings.SplitN(v.ETag, "-", 4) // device, inode, size, times
+	if len(then) != 4 || then[0] != now[0] || then[1] != now[1] {
+		return 0, ErrChanged
+	}
+	size, err := strconv.ParseInt(then[2], 16, 64)
+	if err != nil || size < 0 || size >= v.Size {
+		return 0, ErrChanged
+	}
+	return size, nil
 }
 
 // Unchanged fails with ErrChanged if f has another version now.

@@ -9,23 +9,24 @@ import (
 type Part struct {
 	file    *opened
 	path    string // as requested
+	etag    string // of the version, since which the file may grow; empty if it may not
 	at, end int64
 }
 
-// Part opens length bytes of the file at path from offset on, fewer at the end of the
-// file. It fails with ErrChanged if etag is not the etag of the file. The caller closes
-// the part.
+// Part opens length bytes of the file at path from offset on, fewer at the end that the file
+// had when its etag was etag. It fails with ErrChanged if the file changed since, other than by
+// growing. The caller closes the part.
 func (r *Roots) Part(path, etag string, offset, length int64) (*Part, error) {
 	o, err := r.open(path)
 	if err != nil {
 		return nil, err
 	}
-	p := &Part{file: o, path: path, at: offset, end: offset + min(length, o.Size-offset)}
+	size, err := o.lengthAt(etag)
+	p := &Part{file: o, path: path, etag: etag, at: offset, end: offset + min(length, size-offset)}
 	switch {
-	case etag != o.ETag:
-		err = ErrChanged
-	case offset < 0 || offset > o.Size:
-		err = fmt.Errorf("%w: offset %d, size %d", ErrBadRange, offset, o.Size)
+	case err != nil:
+	case offset < 0 || offset > size:
+		err = fmt.Errorf("%w: offset %d, size %d", ErrBadRange, offset, size)
 	default:
 		return p, nil
 	}
@@ -38,7 +39,8 @@ func (p *Part) Length() int64 { return p.end - p.at }
 
 // Read implements io.Reader. If the file has changed since it was opened, the Read that
 // would return the last byte fails with ErrChanged and returns none. So a part that was
-// read to its end is of one version of the file. The beginning of another part need not be.
+// read to its end is of one version of the file, unless the file grew. The beginning of another
+// part need not be.
 func (p *Part) Read(b []byte) (int, error) {
 	b = b[:min(int64(len(b)), p.Length())]
 	if p.Length() == 0 {
@@ -52,12 +54,23 @@ func (p *Part) Read(b []byte) (int, error) {
 		return 0, p.error(err)
 	}
 	if p.at+int64(n) == p.end {
-		if err := p.file.Unchanged(p.file.File); err != nil {
+		if err := p.unchanged(); err != nil {
 			return 0, p.error(err)
 		}
 	}
 	p.at += int64(n)
 	return n, nil
+}
+
+func (p *Part) unchanged() error {
+	if p.etag == "" {
+		return p.file.Unchanged(p.file.File)
+	}
+	now, err := VersionOf(p.file.File)
+	if err == nil {
+		_, err = now.lengthAt(p.etag)
+	}
+	return err
 }
 
 // Close closes the file.

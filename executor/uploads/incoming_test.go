@@ -125,9 +125,7 @@ func TestAStragglerChangesNothing(t *testing.T) {
 	})
 	t.Run("dropped", func(t *testing.T) {
 		in, id, s := begin(t)
-		one, err := in.get(id)
-		must(t, err)
-		in.remove(one)
+		must(t, in.Drop(id))
 		if err := s.finish(wrong[10:]); !errors.Is(err, ErrNoUpload) {
 			t.Errorf("error is %v, want %v", err, ErrNoUpload)
 		}

@@ -141,7 +141,11 @@ func (p *placement) claim(name string) (bool, error) {
 		return false, files.WriteError(err)
 	}
 	f.Close()
-	return true, files.WriteError(p.dir.Rename(p.part, name))
+	if err := p.dir.Rename(p.part, name); err != nil {
+		_ = p.dir.Remove(name)
+		return false, files.WriteError(err)
+	}
+	return true, nil
 }
 
 // replace replaces a file with the part file, which gets the mode of the old file.

@@ -38,7 +38,7 @@ type upload struct {
 // partName is the same for equal starts: if the record of an upload is lost, its part file is
 // replaced, not left.
 func partName(s contract.UploadStart) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %v%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %v%s%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces, s.Source))
 	return hiddenPart(hex.EncodeToString(sum[:]))
 }
 
@@ -204,6 +204,12 @@ func (o *upload) state() (done, busy bool) {
 	}
 	defer o.mu.Unlock()
 	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
+}
+
+func (o *upload) statusNow() contract.UploadStatus {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.status
 }
 
 // drop deletes the journal and the part file. A committed file is kept.

@@ -208,7 +208,7 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 }
 
 func checkStart(start contract.UploadStart) error {
-	if start.SizeBytes < 0 || start.Version == "" || len(start.Version) > contract.MaxUploadVersion {
+	if start.SizeBytes < 0 || start.Version == "" || max(len(start.Version), len(start.Source)) > contract.MaxUploadVersion {
 		return fmt.Errorf("upload to %q: %w: the size and a version of at most %d bytes are required", start.Path, ErrBadUpload, contract.MaxUploadVersion)
 	}
 	return checkReplaces(start.Replaces, start.Overwrite)
@@ -268,6 +268,20 @@ func (s *Store) Commit(ctx context.Context, id, sum string, wait time.Duration) 
 	})
 }
 
+// Drop deletes an upload that its sender gives up, with the bytes received so far. A committed
+// file stays.
+func (s *Store) Drop(id string) error {
+	one, err := s.get(id)
+	if err != nil {
+		return err
+	}
+	if one.statusNow() == contract.UploadHashing {
+		return fmt.Errorf("upload %q: %w: it is being committed", id, files.ErrBusy)
+	}
+	s.remove(one)
+	return nil
+}
+
 // with calls f with an upload, and adds the upload's path to its error.
 func (s *Store) with(id string, f func(*upload) (contract.Upload, error)) (contract.Upload, error) {
 	one, err := s.get(id)
@@ -302,6 +316,12 @@ func (s *Store) findOrAdd(start contract.UploadStart) (one *upload, added bool, 
 		one, err = s.getLocked(one.id)
 		return one, false, err
 	}
+	for _, other := range s.used.Values() {
+		earlier := other.spec.Path == start.Path && other.spec.Source == start.Source && start.Source != "" && other.spec.Version != start.Version
+		if earlier && other.statusNow() == contract.UploadReceiving {
+			s.used.Remove(other.id)
+		}
+	}
 	if !s.trimLocked(contract.MaxUploads - 1) {
 		return nil, false, fmt.Errorf("upload to %q: %w: %d uploads are being committed", start.Path, files.ErrBusy, contract.MaxUploads)
 	}
@@ -310,7 +330,7 @@ func (s *Store) findOrAdd(start contract.UploadStart) (one *upload, added bool, 
 	return one, true, nil
 }
 
-// remove drops an upload that could not be started. Dropping happens under the lock, so
+// remove drops an upload. Dropping happens under the lock, so
 // that a new upload does not get the same part file before it is gone.
 func (s *Store) remove(one *upload) {
 	s.mu.Lock()

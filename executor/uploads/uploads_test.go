@@ -72,6 +72,30 @@ func TestTheSameStartResumes(t *testing.T) {
 	in.holds("x", data)
 }
 
+// Nobody can resume an upload of a file that is another now, or that its sender gave up.
+func TestWhatNobodyResumesIsDeleted(t *testing.T) {
+	in := newInbox(t)
+	var last contract.Upload
+	for _, start := range []contract.UploadStart{{Version: "1", Source: "a"}, {Version: "2", Source: "a"}, {Version: "1", Source: "b"}, {Version: "1"}, {Version: "2"}} {
+		start.Path, start.SizeBytes = "x", 100
+		var err error
+		last, err = in.Start(start)
+		must(t, err)
+		in.put(last.UploadID, 0, body(50))
+	}
+	if parts := in.parts(in.Workdir); len(parts) != 4 { // all but the first, of which there is a newer version
+		t.Errorf("there are %q", parts)
+	}
+	in.reopen()
+	must(t, in.Drop(last.UploadID))
+	if _, err := in.tryPut(last.UploadID, 50, body(50)); !errors.Is(err, ErrNoUpload) {
+		t.Errorf("after it was deleted: %v", err)
+	}
+	if parts := in.parts(in.Workdir); len(parts) != 3 {
+		t.Errorf("then there are %q", parts)
+	}
+}
+
 func TestAWrongFileIsRefusedAndStartsAgain(t *testing.T) {
 	in := newInbox(t)
 	data := body(1000)

@@ -58,11 +58,21 @@ func checkNames(f *contract.Files) error {
 // Stat describes path; with digest also its SHA-256, if that is known after wait (at most
 // contract.MaxWait).
 func (c *Client) Stat(ctx context.Context, path string, digest bool, wait time.Duration) (contract.FileStat, error) {
+	query := url.Values{"path": {path}}
+	if !digest {
+		return held[contract.FileStat](ctx, c, idempotent, get(contract.PathStat, query))
+	}
+	return c.statDigest(ctx, query, wait)
+}
+
+// Prefix is Stat with the SHA-256 of the file's first size bytes. The executor refuses with
+// contract.CodeChanged unless the file had the ETag, and is unchanged since or only became longer.
+func (c *Client) Prefix(ctx context.Context, path, etag string, size int64, wait time.Duration) (contract.FileStat, error) {
+	return c.statDigest(ctx, url.Values{"path": {path}, "etag": {etag}, "size": {strconv.FormatInt(size, 10)}}, wait)
+}
+
+func (c *Client) statDigest(ctx context.Context, query url.Values, wait time.Duration) (contract.FileStat, error) {
 	return held[contract.FileStat](ctx, c, idempotent, func() request {
-		query := url.Values{"path": {path}}
-		if !digest {
-			return request{method: http.MethodGet, path: contract.PathStat, query: query}
-		}
 		wait := fitWait(ctx, wait)
 		query.Set("digest", "1")
 		query.Set("wait_seconds", decimal(wait))
@@ -79,7 +89,7 @@ type Part struct {
 
 // Content reads length bytes of p (1 to contract.MaxFilePart), fewer only at the end of the
 // file, and writes them to to as they arrive. The executor refuses with contract.CodeChanged
-// if the file's ETag has changed.
+// if the file changed since it had the ETag, other than by growing.
 //
 // It makes one attempt. The n bytes that it wrote are authentic, also if err is not nil: the
 // caller continues after them. An error of to is returned unchanged.
@@ -142,6 +152,12 @@ func (c *Client) Upload(ctx context.Context, id string, wait time.Duration) (con
 // has missing parts. The executor refuses with contract.CodeChanged if it received other bytes.
 func (c *Client) CommitUpload(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
 	return c.askUpload(ctx, request{method: http.MethodPost, path: contract.PathUploadCommit, body: encode(contract.UploadCommit{SHA256: sum})}, id, wait)
+}
+
+// DropUpload deletes an upload that will not be continued, with the bytes that the executor has.
+func (c *Client) DropUpload(ctx context.Context, id string) error {
+	_, err := c.askUpload(ctx, request{method: http.MethodDelete, path: contract.PathUpload}, id, 0)
+	return err
 }
 
 func (c *Client) askUpload(ctx context.Context, r request, id string, wait time.Duration) (contract.Upload, error) {

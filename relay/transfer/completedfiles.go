@@ -28,6 +28,7 @@ type completedFile struct {
 	Remote   string    `json:"remote_path"`
 	Size     int64     `json:"size_bytes"`
 	Modified time.Time `json:"modified"`
+	ETag     string    `json:"etag,omitempty"`
 	Local    string    `json:"local"` // escaped, because JSON cannot carry every name
 	// LocalModified is the local file's time, which a file system may round.
 	LocalModified time.Time `json:"local_modified"`
@@ -56,25 +57,30 @@ func (c *completedFiles) accept(text []byte) bool {
 	return true
 }
 
-// find returns the local name of e if it was downloaded and neither copy changed since.
-func (c *completedFiles) find(root *os.Root, e remoteEntry) (local string, ok bool) {
-	file, ok := c.files[e.Path]
-	if !ok || file.Size != e.SizeBytes || !file.Modified.Equal(e.Modified) {
-		return "", false
+// find returns the record of e, with its local name, if it was downloaded and neither copy changed
+// since. It also returns that of a shorter file, which grew asks about.
+func (c *completedFiles) find(root *os.Root, e remoteEntry, grew func(completedFile) bool) (file completedFile, ok bool) {
+	file, ok = c.files[e.Path]
+	if !ok {
+		return file, false
 	}
-	local = contract.UnescapeName(file.Local)
-	info, err := root.Lstat(local)
-	return local, err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(file.LocalModified)
+	file.Local = contract.UnescapeName(file.Local)
+	info, err := root.Lstat(file.Local)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != file.Size || !info.ModTime().Equal(file.LocalModified) {
+		return file, false
+	}
+	unchanged := file.Size == e.SizeBytes && file.Modified.Equal(e.Modified)
+	return file, unchanged || file.Size < e.SizeBytes && file.ETag != "" && grew(file)
 }
 
-// add records a completed file. A record that cannot be written only costs a comparison
-// later.
-func (c *completedFiles) add(root *os.Root, e remoteEntry, local string) {
+// add records that the remote file is complete as local. A record that cannot be written only
+// costs a comparison later.
+func (c *completedFiles) add(root *os.Root, remote contract.FileStat, local string) {
 	info, err := root.Lstat(local)
 	if err != nil {
 		return
 	}
-	line, err := json.Marshal(completedFile{Remote: e.Path, Size: e.SizeBytes, Modified: e.Modified, Local: contract.EscapeName(local), LocalModified: info.ModTime()})
+	line, err := json.Marshal(completedFile{Remote: remote.Path, Size: remote.SizeBytes, Modified: remote.Modified, ETag: remote.ETag, Local: contract.EscapeName(local), LocalModified: info.ModTime()})
 	if err != nil {
 		return
 	}

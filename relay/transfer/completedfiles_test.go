@@ -24,10 +24,10 @@ func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 	m, err := openCompletedFiles(besides(root), "folder", "/content")
 	must(t, err)
 	held := func(file string) bool {
-		local, ok := m.find(root, entry(file))
-		return ok && local == file
+		has, ok := m.find(root, entry(file), nil)
+		return ok && has.Local == file
 	}
-	m.add(root, entry("a"), "a")
+	m.add(root, contract.FileStat{File: entry("a").File}, "a")
 	_ = m.close(besides(root), errEnough)
 	text, err := root.ReadFile(m.name)
 	must(t, err)
@@ -38,7 +38,7 @@ func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 	if a, b := held("a"), held("b"); !a || b {
 		t.Errorf("a is held: %v, b: %v", a, b)
 	}
-	m.add(root, entry("b"), "b")
+	m.add(root, contract.FileStat{File: entry("b").File}, "b")
 	_ = m.close(besides(root), errEnough)
 	m, err = openCompletedFiles(besides(root), "folder", "/content")
 	must(t, err)

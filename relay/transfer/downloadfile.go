@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,10 +38,14 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 		return fileResult{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
-	return j.untilStable(ctx, "downloading "+plain.QuoteName(w.remote), w.name, func() (fileResult, error) {
+	got, err := j.untilStable(ctx, "downloading "+plain.QuoteName(w.remote), w.name, func() (fileResult, error) {
 		defer func() { w.lastStat, w.content = nil, nil }()
 		return j.downloadOnce(ctx, root, w)
 	})
+	if got.part != "" && (errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected)) { // nobody can resume it
+		_, _ = root.Remove(got.part), root.Remove(got.part+journalSuffix)
+	}
+	return got, err
 }
 
 // download is one attempt to download one file.
@@ -50,6 +55,7 @@ type download struct {
 	root *os.Root
 	stat contract.FileStat
 	part *part
+	note string // about the file's growth
 }
 
 func (j *job) downloadOnce(ctx context.Context, root *os.Root, w requestedFile) (fileResult, error) {
@@ -58,14 +64,19 @@ func (j *job) downloadOnce(ctx context.Context, root *os.Root, w requestedFile) 
 		return fileResult{}, err
 	}
 	d := &download{job: j, requestedFile: w, root: root, stat: st}
-	got := fileResult{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256}
-	existing, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (string, error) { return d.digest(ctx) })
+	got := fileResult{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256, remote: st}
+	existing, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (_ string, err error) {
+		if got.sha, err = d.digest(ctx); isStale(err) {
+			got.sha, _, err = d.digestOfBeginning(ctx, d.remote, st.SizeBytes)
+		}
+		return got.sha, err
+	})
 	if err != nil {
 		return got, err
 	}
 	if existing != "" {
 		j.meter.add(w.name, StageMoving, st.SizeBytes)
-		got.path, got.local, got.sha = absolute(root, existing), existing, d.stat.SHA256
+		got.path, got.local = absolute(root, existing), existing
 		got.done, got.skipped = st.SizeBytes, true
 		return got, nil
 	}
@@ -101,16 +112,19 @@ func (d *download) digest(ctx context.Context) (string, error) {
 
 // run fetches the missing bytes, verifies the file and gives it its final name.
 func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err error) {
-	p, err := openPart(d.root, d.requestedFile.part, d.remote, d.stat)
+	p, err := openPart(d.root, d.requestedFile.part, d.remote, d.stat, func(etag string) bool {
+		_, err := d.client.Prefix(ctx, d.remote, etag, 0, 0)
+		return err == nil
+	})
 	if err != nil {
 		return got, err
 	}
-	d.part = p
+	d.part, got.part = p, p.name
 	defer func() { err = errors.Join(err, p.close()) }()
 	got.resumed = p.received()
 	d.meter.add(d.name, StageMoving, got.resumed)
 	err = d.fetchVerified(ctx)
-	got.done, got.sha = p.received(), d.stat.SHA256
+	got.done, got.sha, got.note = p.received(), d.stat.SHA256, d.note
 	if errors.Is(err, ErrLocalDisk) {
 		err = fmt.Errorf("%w; %d of %d bytes are still missing", err, p.missing().Total(), d.stat.SizeBytes)
 	}
@@ -144,8 +158,8 @@ func (d *download) fetchVerified(ctx context.Context) error {
 	return errStale
 }
 
-// fetchAll fetches the missing bytes. At the same time it waits for the executor's digest
-// and hashes the received bytes from the beginning of the file.
+// fetchAll fetches the missing bytes. At the same time it waits for the executor's digest, which
+// it does without if the file changes, and hashes the received bytes from the beginning of the file.
 func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	g, inner := errgroup.WithContext(ctx)
 	fetched := make(chan struct{})
@@ -157,6 +171,9 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 		if err == nil {
 			d.part.setDigest(sha)
 		}
+		if isStale(err) { // if the file only grew, the parts arrive nevertheless
+			err = nil
+		}
 		return err
 	})
 	g.Go(func() error {
@@ -167,10 +184,14 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 		g.Go(func() error { return d.hashReceived(inner, sum, fetched) })
 	}
 	err := g.Wait()
-	if refusalCode(err) == contract.CodeChanged {
+	if isStale(err) {
 		return errStale
 	}
 	return err
+}
+
+func isStale(err error) bool {
+	return errors.Is(err, errStale) || refusalCode(err) == contract.CodeChanged
 }
 
 // hashReceived hashes bytes as they arrive, so that little of a large file is left to
@@ -221,11 +242,38 @@ func (w *pieceWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// verify hashes the rest of the file on disk and compares the digest of the whole file.
+// verify hashes the rest of the file on disk and compares the digest of the whole file. If the
+// file grew, the executor computes that of its beginning now, after the last byte was read there:
+// bytes that were equal then and now did not change in between, so they are one state of the file.
 func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
 	d.meter.add(d.name, StageChecking, 0)
 	err := sum.read(ctx, d.part.file, d.stat.SizeBytes, d.meter.checker(d.name, StageChecking))
+	length := d.stat.SizeBytes
+	switch {
+	case err != nil:
+	case d.stat.SHA256 == "":
+		d.stat.SHA256, length, err = d.digestOfBeginning(ctx, d.remote, d.stat.SizeBytes)
+		if err == nil {
+			err = d.options.Expect.check(d.stat)
+		}
+	case d.content == nil && time.Since(d.stat.Modified) < stillWritten:
+		if now, err := d.client.Stat(ctx, d.remote, false, 0); err == nil {
+			length = now.SizeBytes
+		}
+	}
+	if length > d.stat.SizeBytes {
+		d.note = grownNote(plain.QuoteName(d.remote), "download", d.stat.SizeBytes)
+	}
 	return sum.String() == d.stat.SHA256, err
+}
+
+// stillWritten is how old a file's last change must be at least so that nobody asks whether it grew
+// after its digest was known.
+const stillWritten = time.Minute
+
+// grownNote says what the copy of a file is that became longer during a transfer.
+func grownNote(quoted, transfer string, size int64) string {
+	return fmt.Sprintf("%s grew during the %s: the copy has its first %d bytes, all that it had at the start", quoted, transfer, size)
 }
 
 // checkSpace fails early if the disk cannot hold the missing bytes.

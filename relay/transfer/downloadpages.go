@@ -54,8 +54,16 @@ func (f *folderDownload) fetchAll(ctx context.Context, tree *remoteTree) error {
 func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) error {
 	var todo []remoteEntry
 	for _, e := range files {
-		if local, ok := f.completed.find(f.root, e); ok {
-			f.skip(e, local)
+		has, ok := f.completed.find(f.root, e, func(file completedFile) bool {
+			_, err := f.client.Prefix(ctx, e.Path, file.ETag, 0, 0)
+			return err == nil
+		})
+		if ok {
+			note := ""
+			if has.Size < e.SizeBytes {
+				note = grownNote(plain.QuoteName(e.Path), "download", has.Size)
+			}
+			f.skip(e, has.Local, note)
 		} else {
 			todo = append(todo, e)
 		}
@@ -108,8 +116,8 @@ func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]re
 		i := queried[k].entry
 		if remote.State == contract.StateSame && !same[i] {
 			same[i] = true
-			f.completed.add(f.root, files[i], queried[k].name)
-			f.skip(files[i], queried[k].name)
+			f.completed.add(f.root, contract.FileStat{File: files[i].File, ETag: remote.ETag}, queried[k].name)
+			f.skip(files[i], queried[k].name, "")
 		}
 	})
 	if err != nil {
@@ -148,18 +156,19 @@ func (f *folderDownload) sameSize(e remoteEntry) []string {
 }
 
 // skip counts a file that already exists as local.
-func (f *folderDownload) skip(e remoteEntry, local string) {
+func (f *folderDownload) skip(e remoteEntry, local, note string) {
 	f.meter.add(e.name, StageMoving, e.SizeBytes)
 	f.meter.finish(e.name)
 	f.tally.addRenamed(e.File, f.top, local)
-	_ = f.tally.add(context.Background(), plain.QuoteName(e.Path), fileResult{skipped: true, done: e.SizeBytes}, nil)
+	_ = f.tally.add(context.Background(), plain.QuoteName(e.Path), fileResult{skipped: true, done: e.SizeBytes, note: note}, nil)
 }
 
 // fetchFile downloads one file and counts it.
 func (f *folderDownload) fetchFile(ctx context.Context, w requestedFile, e remoteEntry) error {
 	got, err := f.downloadFile(ctx, f.root, w)
 	if err == nil {
-		f.completed.add(f.root, e, got.local)
+		got.remote.Path = e.Path
+		f.completed.add(f.root, got.remote, got.local)
 		f.tally.addRenamed(e.File, f.top, got.local)
 	}
 	return f.tally.add(ctx, plain.QuoteName(e.Path), got, err)

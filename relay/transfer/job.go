@@ -78,10 +78,39 @@ func (j *job) untilStable(ctx context.Context, doing, name string, attempt func(
 // digestOf waits until the executor has computed the SHA-256 of the file that st
 // describes. It returns errStale if the file changed.
 func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat) (string, error) {
-	for now := st; ; {
+	return awaitDigest(ctx, remote, st, func() (contract.FileStat, error) {
+		now, err := j.client.Stat(ctx, remote, true, contract.MaxWait)
+		if err == nil && (now.ETag != st.ETag || now.SizeBytes != st.SizeBytes) {
+			err = errStale
+		}
+		return now, err
+	})
+}
+
+// digestOfBeginning returns the SHA-256 of the first size bytes of a file that may grow meanwhile,
+// and how long the file was before they were hashed. It returns errStale if the file changed otherwise.
+func (j *job) digestOfBeginning(ctx context.Context, remote string, size int64) (sum string, length int64, err error) {
+	st, err := j.client.Stat(ctx, remote, false, 0)
+	if err != nil {
+		return "", 0, err
+	}
+	ask := func() (contract.FileStat, error) {
+		return j.client.Prefix(ctx, remote, st.ETag, size, contract.MaxWait)
+	}
+	now, err := ask()
+	if err == nil {
+		sum, err = awaitDigest(ctx, remote, now, ask)
+	}
+	if refusalCode(err) == contract.CodeChanged {
+		err = errStale
+	}
+	return sum, st.SizeBytes, err
+}
+
+// awaitDigest asks again until the executor has computed a SHA-256.
+func awaitDigest(ctx context.Context, remote string, now contract.FileStat, ask func() (contract.FileStat, error)) (string, error) {
+	for {
 		switch {
-		case now.ETag != st.ETag || now.SizeBytes != st.SizeBytes:
-			return "", errStale
 		case contract.SHA256Pattern.MatchString(now.SHA256):
 			return now.SHA256, nil
 		case now.Hashing == nil:
@@ -91,8 +120,7 @@ func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat)
 			return "", context.Cause(ctx)
 		}
 		var err error
-		now, err = j.client.Stat(ctx, remote, true, contract.MaxWait)
-		if err != nil {
+		if now, err = ask(); err != nil {
 			return "", err
 		}
 	}

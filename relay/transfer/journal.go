@@ -40,6 +40,11 @@ func (j *journal) matches(remote string, st contract.FileStat) bool {
 	return j.ETag == st.ETag || j.SHA256 != "" && j.SHA256 == st.SHA256
 }
 
+// mayBeOf reports whether the part has bytes of an earlier, shorter state of that file.
+func (j *journal) mayBeOf(remote string, st contract.FileStat) bool {
+	return len(j.Received) > 0 && j.Remote == remote && j.SizeBytes < st.SizeBytes && j.ETag != st.ETag
+}
+
 func readJournal(root *os.Root, name string) (journal, error) {
 	text, err := readOwn(root, name, maxJournal)
 	if err != nil {

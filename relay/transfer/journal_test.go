@@ -56,7 +56,7 @@ func TestPartsOfOthersAreNotTouched(t *testing.T) {
 			for file, text := range files {
 				must(t, root.WriteFile(file, []byte(text), 0o600))
 			}
-			p, err := openPart(root, "a.part", "/content/a", st)
+			p, err := openPart(root, "a.part", "/content/a", st, nil)
 			must(t, err)
 			must(t, p.write(0, []byte("0123456789")))
 			must(t, p.close())
@@ -84,19 +84,21 @@ func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
 		"another VM, same digest": {"/content/a", func(st *contract.FileStat) { st.ETag = "f" }, 4},
 		"another VM, no digest":   {"/content/a", func(st *contract.FileStat) { st.ETag, st.SHA256 = "f", "" }, 0},
 		"another file":            {"/content/b", func(*contract.FileStat) {}, 0},
-		"another size":            {"/content/a", func(st *contract.FileStat) { st.SizeBytes = 11 }, 0},
+		"it grew":                 {"/content/a", func(st *contract.FileStat) { st.ETag, st.SHA256, st.SizeBytes = "f", "", 11 }, 4},
+		"another file that grew":  {"/content/b", func(st *contract.FileStat) { st.ETag, st.SHA256, st.SizeBytes = "f", "", 11 }, 0},
+		"it is shorter":           {"/content/a", func(st *contract.FileStat) { st.ETag, st.SHA256, st.SizeBytes = "f", "", 9 }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, err := openLocal(t.TempDir())
 			must(t, err)
 			defer root.Close()
-			p, err := openPart(root, "a.part", "/content/a", base)
+			p, err := openPart(root, "a.part", "/content/a", base, nil)
 			must(t, err)
 			must(t, p.write(0, []byte("0123")))
 			must(t, p.close())
 			st := base
 			c.change(&st)
-			again, err := openPart(root, "a.part", c.remote, st)
+			again, err := openPart(root, "a.part", c.remote, st, func(etag string) bool { return etag == "e" })
 			must(t, err)
 			defer again.close()
 			if again.name != "a.part" || again.received() != c.want {

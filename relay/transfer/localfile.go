@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,32 +21,43 @@ type localFile struct {
 	statAgain func() (fs.FileInfo, error) // stats its name again
 }
 
-// changed reports whether the file's bytes may have changed since it was opened, or its
-// name may belong to another file.
-func (f localFile) changed() bool {
+// sinceOpened reports whether the file's bytes may have changed since it was opened, or its
+// name may belong to another file. grew says that it became longer: then a digest tells whether
+// its first bytes changed too.
+func (f localFile) sinceOpened() (changed, grew bool) {
 	open, openErr := f.Stat()
 	named, namedErr := f.statAgain()
-	return openErr != nil || namedErr != nil || !sameState(f.info, open) || !sameState(f.info, named)
+	switch {
+	case openErr != nil || namedErr != nil || !os.SameFile(f.info, named):
+		return true, false
+	case sameState(f.info, open) && sameState(f.info, named):
+		return false, false
+	}
+	grew = named.Size() > f.info.Size()
+	return !grew, grew
 }
 
 // errSizeMismatch means that a file contains more or less than its size, although it did
 // not change.
 var errSizeMismatch = fmt.Errorf("%w: its size differs from its content, as in /proc and /sys", ErrNotRegular)
 
-// endsAtItsSize reports whether the file's last byte is where its size says.
-func (f localFile) endsAtItsSize() bool {
+// check returns errStale if the file changed since it was opened, other than by growing, and
+// errSizeMismatch if it did not and its last byte is not where its size says.
+func (f localFile) check() error {
 	last := max(0, f.info.Size()-1)
 	n, _ := f.ReadAt(make([]byte, 2), last)
-	return int64(n) == f.info.Size()-last
+	changed, grew := f.sinceOpened() // after the read, which may have met a longer file
+	switch {
+	case changed:
+		return errStale
+	case !grew && int64(n) != f.info.Size()-last:
+		return errSizeMismatch
+	}
+	return nil
 }
 
-// sizeError is why a file does not contain as many bytes as it should.
-func (f localFile) sizeError() error {
-	if f.changed() {
-		return errStale
-	}
-	return errSizeMismatch
-}
+// tooShort is why a file has fewer bytes than when it was opened.
+func (f localFile) tooShort() error { return cmp.Or(f.check(), errStale) }
 
 func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())

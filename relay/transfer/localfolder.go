@@ -175,7 +175,11 @@ func placeAt(root *os.Root, part, to string) error {
 		return err
 	}
 	_ = f.Close()
-	return root.Rename(part, to)
+	if err := root.Rename(part, to); err != nil {
+		_ = root.Remove(to)
+		return err
+	}
+	return nil
 }
 
 // findSame looks for a local file that equals the remote one: name or, unless Overwrite is

@@ -38,14 +38,18 @@ const (
 const maxTakenNames = 20
 
 // openPart opens the part file called name or, if another file has that name, the first
-// numbered name that is free. It keeps the bytes in it that are of the same remote file.
-func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
+// numbered name that is free. It keeps the bytes in it that are of the same remote file, also if
+// that grew since it had the ETag that grew is called with.
+func openPart(root *os.Root, name, remote string, st contract.FileStat, grew func(etag string) bool) (*part, error) {
 	for i := range maxTakenNames + 1 {
 		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1)}
 		if ours, err := p.claim(); err != nil {
 			return nil, err
 		} else if !ours {
 			continue
+		}
+		if p.journal.mayBeOf(remote, st) && grew(p.journal.ETag) {
+			p.journal.ETag, p.journal.SizeBytes = st.ETag, st.SizeBytes
 		}
 		if err := p.open(remote, st); err != nil {
 			return nil, err

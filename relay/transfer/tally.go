@@ -36,6 +36,9 @@ func (t *tally) add(ctx context.Context, name string, got fileResult, err error)
 	case err == nil && got.replacesModule():
 		t.r.Replaced++
 	}
+	if err == nil && got.note != "" {
+		t.r.Notes = addNote(t.r.Notes, got.note)
+	}
 	if t.first == nil {
 		t.first = err
 	}

@@ -240,6 +240,9 @@ func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, 
 		Path: one.path, SizeBytes: one.size, DoneBytes: one.done, SHA256: one.sha,
 		ResumedFrom: one.resumed, MovedBytes: j.meter.moved.Load(), Files: 1,
 	}
+	if err == nil && one.note != "" {
+		r.Notes = []string{one.note}
+	}
 	switch {
 	case err != nil:
 		r.Failed = 1
@@ -253,8 +256,10 @@ func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, 
 
 // fileResult is the outcome of the transfer of one file.
 type fileResult struct {
-	path    string // for people
-	local   string // of a download: its path in the root
+	path    string            // for people
+	part    string            // of a download: its part file in the root
+	local   string            // of a download: its path in the root
+	remote  contract.FileStat // of a download: the file that was copied
 	size    int64
 	done    int64
 	resumed int64
@@ -262,6 +267,7 @@ type fileResult struct {
 	skipped bool
 	// replaced: another file was at the destination of an upload.
 	replaced bool
+	note     string // for the caller; may be empty
 }
 
 func (f fileResult) replacesModule() bool { return f.replaced && path.Ext(f.path) == ".py" }

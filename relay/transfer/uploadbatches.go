@@ -83,6 +83,9 @@ func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 		return body, false
 	}
 	defer f.Close()
+	if f.info.Size() != c.size() { // sendFile tells whether it only grew
+		return body, false
+	}
 	at := len(body)
 	longer := append(body, make([]byte, c.size())...)
 	if _, err := io.ReadFull(f, longer[at:]); err != nil {

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,8 +56,9 @@ type upload struct {
 	size   int64
 	record sentFile // for sent; without a digest until the file was read
 	id     string
-	found  bool  // another file at the target
-	hashed int64 // bytes of the file that were hashed while others were sent
+	found  bool   // another file at the target
+	hashed int64  // bytes of the file that were hashed while others were sent
+	note   string // about the file's growth
 	// received is how many bytes of the file the executor confirmed.
 	received atomic.Int64
 }
@@ -69,8 +72,8 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 	u := &upload{job: j, sourceFile: o, file: f, size: f.info.Size()}
 	u.record, _ = o.sent.find(o.key, f.info)
 	got := fileResult{path: o.target, size: u.size}
-	if !f.endsAtItsSize() {
-		return got, f.sizeError()
+	if err := f.check(); err != nil {
+		return got, err
 	}
 	if !o.absent {
 		existing, err := u.findSame(ctx)
@@ -109,11 +112,15 @@ func (u *upload) recordRemote(path, etag string) {
 	u.last.add(u.client.InstanceID(), path, u.record.SHA256, u.name)
 }
 
-// hash returns the file's SHA-256, or errStale if the file changed while it was read.
+// hash returns the file's SHA-256 up to its length when it was opened, or errStale if the file
+// changed while it was read, other than by growing.
 func (u *upload) hash(ctx context.Context, step func(n int64)) (string, error) {
 	sha, err := readDigest(ctx, u.file, u.size, step)
-	if errors.Is(err, errStale) || err == nil && (u.file.changed() || !u.file.endsAtItsSize()) {
-		err = u.file.sizeError()
+	switch {
+	case errors.Is(err, errStale):
+		err = u.file.tooShort()
+	case err == nil:
+		err = u.file.check()
 	}
 	return sha, err
 }
@@ -170,22 +177,25 @@ func (u *upload) checkReplaceable(ctx context.Context, st contract.FileStat) err
 	return nil
 }
 
-// version recognises the unchanged file in a later call, which then resumes the upload. It is
-// a digest, because the path is of no concern to the VM. That another file gets the same
-// version, or a changed one keeps it, is found by its SHA-256 at the commit.
-func (u *upload) version() string {
+// version recognises the unchanged file in a later call, which then resumes the upload, and source
+// the file in any state. They are digests, because the path is of no concern to the VM. That another
+// file gets the same version, or a changed one keeps it, is found by its SHA-256 at the commit.
+func (u *upload) version() (version, source string) {
 	full, err := filepath.Abs(u.name)
 	if err != nil {
 		full = u.name
 	}
+	host, _ := os.Hostname()
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d", full, u.size, u.file.info.ModTime().UnixNano()))
-	return hex.EncodeToString(sum[:])
+	from := sha256.Sum256(fmt.Appendf(nil, "%q %q", host, full))
+	return hex.EncodeToString(sum[:]), hex.EncodeToString(from[:])
 }
 
 // run sends the missing bytes and commits the file.
 func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
+	version, source := u.version()
 	up, err := u.client.StartUpload(ctx, contract.UploadStart{
-		Path: u.target, SizeBytes: u.size, Version: u.version(), Overwrite: u.options.Overwrite, Replaces: u.options.replaces(u.replaces),
+		Path: u.target, SizeBytes: u.size, Version: version, Source: source, Overwrite: u.options.Overwrite, Replaces: u.options.replaces(u.replaces),
 	})
 	if err != nil {
 		return got, err
@@ -201,14 +211,29 @@ func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 		}
 		if err != nil {
 			got.done = u.received.Load()
+			u.dropIfUseless(ctx, asLocal(err))
 			return got, asLocal(err)
 		}
 		done = up.Status == contract.UploadCommitted
 	}
 	u.recordRemote(up.Path, up.ETag)
 	u.addReceived(u.size - u.received.Load())
-	got.path, got.sha, got.done = up.Path, u.record.SHA256, u.size
+	got.path, got.sha, got.done, got.note = up.Path, u.record.SHA256, u.size, u.note
 	return got, nil
+}
+
+// dropTime is how long an upload waits for the executor to delete what nobody will resume.
+const dropTime = 5 * time.Second
+
+// dropIfUseless deletes the upload on the VM if no later call can resume it, because the file
+// changed here or another one is in its place there.
+func (u *upload) dropIfUseless(ctx context.Context, err error) {
+	if !errors.Is(err, errStale) && !errors.Is(err, ErrNotRegular) && !errors.Is(err, ErrExists) {
+		return
+	}
+	ctx, done := context.WithTimeout(ctx, dropTime)
+	defer done()
+	_ = u.client.DropUpload(ctx, u.id) // otherwise the executor deletes it when it is a week old
 }
 
 // sendAndCommit sends the bytes that up misses, computes the digest meanwhile, and requests
@@ -229,8 +254,8 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 	if err := g.Wait(); err != nil {
 		return up, err
 	}
-	if u.file.changed() {
-		return up, errStale
+	if err := u.checkUnchanged(ctx, sum); err != nil {
+		return up, err
 	}
 	for {
 		u.meter.add(u.name, StageChecking, 0)
@@ -242,6 +267,25 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 			return up, context.Cause(ctx)
 		}
 	}
+}
+
+// checkUnchanged returns errStale if the file, of which sum is the digest, changed while it was
+// sent. Of a file that grew, it reads the bytes that were sent again: those that are the same then
+// and now did not change in between.
+func (u *upload) checkUnchanged(ctx context.Context, sum string) error {
+	changed, grew := u.file.sinceOpened()
+	if !grew {
+		if changed {
+			return errStale
+		}
+		return nil
+	}
+	again, err := u.hash(ctx, u.meter.checker(u.name, StageHashing))
+	if err == nil && again != sum {
+		err = errStale
+	}
+	u.note = grownNote(strconv.Quote(u.name), "upload", u.size)
+	return err
 }
 
 // countHashed reports the progress of the digest once it is all that is missing.
@@ -297,7 +341,7 @@ func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 		return n, nil
 	}
 	if errors.Is(err, io.EOF) {
-		err = s.file.sizeError()
+		err = s.file.tooShort()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

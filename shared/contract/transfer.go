@@ -38,6 +38,9 @@ type UploadStart struct {
 	// Version is any text of 1 to MaxUploadVersion bytes that the sender changes when its
 	// file has changed. A wrong one does no harm: the SHA-256 at the commit decides.
 	Version string `json:"version"`
+	// Source names the sender's file, in at most MaxUploadVersion bytes. A start with another
+	// Version of the same Source and Path ends the earlier upload, which nobody can resume.
+	Source string `json:"source,omitempty"`
 	// Overwrite replaces another file at Path. Without it and without Replaces, the upload
 	// gets the first free name of the form "name (1).ext".
 	Overwrite bool `json:"overwrite,omitempty"`
