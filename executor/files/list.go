@@ -227,7 +227,7 @@ func (l *listing) file(e entry) (contract.File, bool) {
 	out.Modified = info.ModTime().UTC()
 	out.Special = !info.Mode().IsRegular() && !info.IsDir()
 	if info.Mode().IsRegular() {
-		out.SizeBytes = info.Size()
+		out.SizeBytes, out.Executable = info.Size(), info.Mode()&0o100 != 0
 	}
 	return out, true
 }

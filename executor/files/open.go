@@ -147,7 +147,8 @@ type Version struct {
 	ETag     string
 	Size     int64
 	Modified time.Time
-	Changed  time.Time // the last change of bytes or attributes
+	Changed  time.Time   // the last change of bytes or attributes
+	mode     fs.FileMode // its permissions
 }
 
 // VersionOf is the version of an open file.
@@ -161,6 +162,7 @@ func VersionOf(f *os.File) (Version, error) {
 		Size:     st.Size,
 		Modified: time.Unix(st.Mtim.Unix()),
 		Changed:  time.Unix(st.Ctim.Unix()),
+		mode:     fs.FileMode(st.Mode) & fs.ModePerm,
 	}, nil
 }
 

@@ -49,8 +49,26 @@ func (r *Roots) stat(path string) (contract.FileStat, *opened, error) {
 	if err != nil {
 		return out, nil, err
 	}
-	out.SizeBytes, out.ETag, out.Modified = o.Size, o.ETag, o.Modified.UTC()
+	out.SizeBytes, out.ETag, out.Modified, out.Executable = o.Size, o.ETag, o.Modified.UTC(), o.mode&0o100 != 0
 	return out, o, nil
+}
+
+// MakeExecutable lets those execute the file at path who may read it, unless its owner may already.
+// It returns the file's path and its new etag.
+func (r *Roots) MakeExecutable(path string) (shown, etag string, err error) {
+	o, err := r.open(path)
+	if err != nil {
+		return "", "", err
+	}
+	defer o.Close()
+	if o.mode&0o100 == 0 {
+		r.user.Do(func() { err = o.Chmod(o.mode | o.mode&0o444>>2) })
+	}
+	now, statErr := VersionOf(o.File)
+	if err = errors.Join(err, statErr); err == nil && now.mode&0o100 == 0 { // as on Drive
+		err = fmt.Errorf("%w: the file system keeps no such permission", ErrForbidden)
+	}
+	return contract.EscapeName(o.real), now.ETag, Classify(err)
 }
 
 // open opens the regular file at path.

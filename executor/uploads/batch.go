@@ -46,10 +46,17 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 		body := bytes[:f.SizeBytes]
 		bytes = bytes[f.SizeBytes:]
 		start := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, Overwrite: m.Overwrite, Replaces: f.Replaces}
+		if isMode(f) {
+			out[i].Path, out[i].ETag, out[i].Err = s.roots.MakeExecutable(start.Path)
+			continue
+		}
 		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, record{UploadStart: start, SHA256: f.SHA256}, body)
 	}
 	return out, nil
 }
+
+// isMode reports whether f is a file that is only to be made executable.
+func isMode(f contract.ManifestFile) bool { return f.Executable && f.SHA256 == "" && f.SizeBytes == 0 }
 
 // checkBatch checks an index against the number of bytes in the batch.
 func checkBatch(m contract.Manifest, bytes int64) error {
@@ -66,7 +73,7 @@ func checkBatch(m contract.Manifest, bytes int64) error {
 			return refuse("file %d has no name", i)
 		case f.SizeBytes < 0 || f.SizeBytes > contract.MaxBatchFile:
 			return refuse("file %d has %d bytes, at most %d", i, f.SizeBytes, contract.MaxBatchFile)
-		case !folder && !contract.SHA256Pattern.MatchString(f.SHA256):
+		case !folder && !isMode(f) && !contract.SHA256Pattern.MatchString(f.SHA256):
 			return refuse("file %d has no SHA-256", i)
 		}
 		if err := checkReplaces(f.Replaces, m.Overwrite); err != nil {

@@ -45,7 +45,21 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 	if got.part != "" && (errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected)) { // nobody can resume it
 		_, _ = root.Remove(got.part), root.Remove(got.part+journalSuffix)
 	}
+	if err == nil {
+		keepExecutable(root, got.local, got.remote.File)
+	}
 	return got, err
+}
+
+// keepExecutable lets those execute a downloaded file who may read it, if its owner may do so on
+// the VM.
+func keepExecutable(root *os.Root, name string, remote contract.File) {
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || !remote.Executable || onWindows {
+		return
+	}
+	mode := info.Mode().Perm()
+	_ = root.Chmod(name, mode|mode&0o444>>2) // some file systems keep no modes
 }
 
 // download is one attempt to download one file.

@@ -30,6 +30,10 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	defer at.unlock()
 	r.Files, r.SizeBytes, r.Notes, r.LeftOut = tree.count, tree.bytes, tree.notes, tree.leftOut
 	if at.same {
+		tree.top = at.name
+		for e := range tree.files() {
+			keepExecutable(root, e.name, e.File)
+		}
 		r.Skipped, r.DoneBytes, r.MovedBytes = r.Files, r.SizeBytes, j.meter.moved.Load()
 		return r, nil
 	}

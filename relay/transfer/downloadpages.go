@@ -157,6 +157,7 @@ func (f *folderDownload) sameSize(e remoteEntry) []string {
 
 // skip counts a file that already exists as local.
 func (f *folderDownload) skip(e remoteEntry, local, note string) {
+	keepExecutable(f.root, local, e.File)
 	f.meter.add(e.name, StageMoving, e.SizeBytes)
 	f.meter.finish(e.name)
 	f.tally.addRenamed(e.File, f.top, local)

@@ -44,6 +44,7 @@ type treeFile struct {
 	size                 int64
 	modified             time.Time
 	isDir, loop, special bool
+	executable           bool
 }
 
 // remoteEntry is a file of a remote tree and its local name.
@@ -105,7 +106,7 @@ func (t *remoteTree) files() iter.Seq[remoteEntry] {
 func (t *remoteTree) entry(d *remoteDir, f *treeFile) remoteEntry {
 	own := f.names()
 	return remoteEntry{
-		File: contract.File{Name: f.name, Path: contract.PathIn(d.path, f.name), SizeBytes: f.size, Modified: f.modified},
+		File: contract.File{Name: f.name, Path: contract.PathIn(d.path, f.name), SizeBytes: f.size, Modified: f.modified, Executable: f.executable},
 		name: path.Join(t.top, d.name, own.name), part: path.Join(t.top, d.name, own.part),
 	}
 }
@@ -180,7 +181,7 @@ func (j *job) listFolder(ctx context.Context, t *remoteTree, limit int) error {
 				return err
 			}
 			d.files = append(d.files, treeFile{
-				name: f.Name, size: f.SizeBytes, modified: f.Modified, isDir: f.IsDir, loop: f.Loop, special: f.Special,
+				name: f.Name, size: f.SizeBytes, modified: f.Modified, isDir: f.IsDir, loop: f.Loop, special: f.Special, executable: f.Executable,
 			})
 		}
 		if len(d.files) > limit {

@@ -221,6 +221,12 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 	j.meter.plan(1, info.Size())
 	sent, err := j.uploadFile(ctx, sourceFile{name: local, target: target, absent: absent, open: func() (localFile, error) { return j.byPath().open(local) }})
 	r, err := j.resultOf(ctx, sent, err)
+	if err == nil && isExecutable(info) {
+		var notes []string
+		folder, name := path.Split(r.Path)
+		notes, err = j.makeExecutable(ctx, folder, []string{name})
+		r.Notes, err = append(r.Notes, notes...), j.annotate(ctx, fmt.Sprintf("uploading %q", local), err)
+	}
 	r.Notes = j.recordUploads(r.Notes)
 	return r, err
 }

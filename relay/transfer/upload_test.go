@@ -92,3 +92,48 @@ func TestAChangeThatKeepsTheTimeOfTheFileIsFoundAtTheCommit(t *testing.T) {
 		t.Errorf("second call: %+v, %d starts", second, v.counts.of(askStart))
 	}
 }
+
+// The bit is no part of the digest: it arrives with new content, and where the same content is.
+func TestTheExecutableBitOfTheOwnerStays(t *testing.T) {
+	v := useVM(t)
+	dir := t.TempDir()
+	sizes := map[string]int64{"s.sh": 100, "tool.bin": 2 * contract.MaxBatchFile}
+	move := func(doing string, get, folder bool) {
+		t.Helper()
+		from, to := filepath.Join(dir, "here"), v.path("there")
+		if get {
+			from, to = to, filepath.Join(dir, "back")
+		}
+		for name, size := range sizes {
+			fill(t, filepath.Join(from, name), size, 1)
+			must(t, os.Chmod(filepath.Join(from, name), 0o755))
+			fill(t, filepath.Join(from, "plain"), 5, 1)
+			var err error
+			switch at := map[bool]string{false: "/" + name}[folder]; {
+			case get:
+				_, err = Download(t.Context(), v.client, from+at, Local{Dir: dir, Name: "back" + at}, Options{Overwrite: true})
+			default:
+				_, err = Upload(t.Context(), v.client, from+at, to+at, Options{})
+			}
+			must(t, err)
+		}
+		for name := range sizes {
+			info, err := os.Stat(filepath.Join(to, name))
+			must(t, err)
+			if info.Mode().Perm() != 0o755 {
+				t.Errorf("%s: %s has the mode %v", doing, name, info.Mode())
+			}
+			must(t, os.Chmod(filepath.Join(to, name), 0o644))
+		}
+		if info, err := os.Stat(filepath.Join(to, "plain")); folder && (err != nil || info.Mode().Perm() != 0o644) {
+			t.Errorf("%s: %v, %v", doing, info, err)
+		}
+	}
+	for _, get := range []bool{false, true} {
+		move("a folder", get, true)
+		move("a folder, same content there", get, true)
+		move("a file, same content there", get, false)
+		must(t, os.RemoveAll(map[bool]string{false: v.path("there"), true: filepath.Join(dir, "back")}[get]))
+		move("a file", get, false)
+	}
+}

@@ -68,12 +68,12 @@ func (s *folderUpload) sendBatch(ctx context.Context, files []candidate) ([]*con
 	return out, nil
 }
 
-func (s *folderUpload) putBatch(ctx context.Context, files []byte, m contract.Manifest) ([]contract.BatchedFile, error) {
+func (j *job) putBatch(ctx context.Context, files []byte, m contract.Manifest) ([]contract.BatchedFile, error) {
 	body, err := contract.AppendIndex(files, m)
 	if err != nil {
 		return nil, err
 	}
-	return s.client.PutBatch(ctx, body, len(m.Files))
+	return j.client.PutBatch(ctx, body, len(m.Files))
 }
 
 // read appends a file's bytes to body if they still have its digest.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -388,6 +389,30 @@ func asLocal(err error) error {
 	}
 	return err
 }
+
+// makeExecutable makes files that are on the VM executable, because they are so here. It returns notes
+// about those that cannot be.
+func (j *job) makeExecutable(ctx context.Context, folder string, names []string) (notes []string, err error) {
+	for group := range groups(names, contract.MaxBatchFiles, batchBytes, lineLen) {
+		m := contract.Manifest{Path: folder}
+		for _, name := range group {
+			m.Files = append(m.Files, contract.ManifestFile{Name: name, Executable: true})
+		}
+		answers, err := j.putBatch(ctx, nil, m)
+		if err != nil {
+			return notes, err
+		}
+		for i, a := range answers {
+			if a.Error != nil && a.Error.Code != contract.CodeNotFound { // one that failed to arrive
+				notes = append(notes, fmt.Sprintf("%s is executable here, but not on the VM: %v", plain.QuoteName(group[i]), a.Error))
+			}
+		}
+	}
+	return notes, nil
+}
+
+// isExecutable reports whether a local file's owner may execute it. On Windows nothing tells.
+func isExecutable(info fs.FileInfo) bool { return !onWindows && info.Mode()&0o100 != 0 }
 
 // replaces returns what the executor is told about the only file that may be replaced.
 // earlier is that file's digest, or "".

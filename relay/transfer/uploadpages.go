@@ -135,7 +135,20 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 			g.Go(func() error { return s.batch(inner, batch) })
 		}
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	var executable []string
+	for _, c := range page {
+		if isExecutable(c.info) {
+			executable = append(executable, c.key)
+		}
+	}
+	notes, err := s.makeExecutable(ctx, s.base, executable)
+	for _, note := range notes {
+		s.tally.r.Notes = addNote(s.tally.r.Notes, note)
+	}
+	return err
 }
 
 // maxTaken bounds how many files the error about existing ones names.

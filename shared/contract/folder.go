@@ -28,12 +28,14 @@ type Manifest struct {
 }
 
 // ManifestFile is one file. In a batch, a Name that ends in a slash, without size and
-// SHA256, is a folder to be created.
+// SHA256, is a folder to be created, and an Executable one without them a file that is there
+// already and is to be made executable.
 type ManifestFile struct {
 	Name      string `json:"name"` // path below the manifest's Path, with slashes
 	SizeBytes int64  `json:"size_bytes"`
 	// SHA256 is optional in a comparison. Without it, a file of this size is StateUnknown.
-	SHA256 string `json:"sha256,omitempty"`
+	SHA256     string `json:"sha256,omitempty"`
+	Executable bool   `json:"executable,omitempty"`
 	// ETag is the etag of these bytes in an earlier answer. If it is unchanged, the file is
 	// not read.
 	ETag string `json:"etag,omitempty"`

@@ -159,6 +159,8 @@ type File struct {
 	IsDir     bool      `json:"is_dir"`
 	SizeBytes int64     `json:"size_bytes"` // 0 unless it is a regular file
 	Modified  time.Time `json:"modified"`
+	// Executable is a regular file that its owner may execute.
+	Executable bool `json:"executable,omitempty"`
 	// Special is a device, FIFO, socket, or a link to something that is not served.
 	Special bool `json:"special,omitempty"`
 	// Loop is a link to a folder that contains it: a program that follows such links never

@@ -54,7 +54,7 @@ func (v *VM) batch(body []byte) (contract.BatchAnswer, error) {
 		files = files[f.SizeBytes:]
 		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, Overwrite: m.Overwrite, Replaces: f.Replaces}
 		switch {
-		case strings.HasSuffix(f.Name, "/"): // a folder exists if a file is in it
+		case strings.HasSuffix(f.Name, "/"), f.Executable && f.SHA256 == "": // a folder exists if a file is in it
 			out.Files = append(out.Files, contract.BatchedFile{Path: at(start.Path)})
 		case Digest(content) != f.SHA256:
 			out.Files = append(out.Files, contract.BatchedFile{Error: &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}})
