@@ -7,14 +7,17 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"colabrelay/executor/account"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/filename"
 )
 
 // Environment variables that the executor reads. config_tunnel.go has those of the
@@ -124,7 +127,32 @@ func noEmptyFlag(flags *flag.FlagSet) error {
 // finish reads the rest from the environment, and checks all of it.
 func (c *config) finish(flags *flag.FlagSet, getenv func(string) string) error {
 	c.inCell = startedInCell(getenv)
+	if err := c.replaceHome(getenv); err != nil {
+		return err
+	}
 	return errors.Join(unknownArgument(flags), c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders(), c.keep(&c.auditFault, c.audit.finish(getenv, c)))
+}
+
+// replaceHome replaces a leading ~ of all paths: a shell does not in --workdir=~/x, nor where the
+// executor is started without one.
+func (c *config) replaceHome(getenv func(string) string) error {
+	c.audit.path = cmp.Or(c.audit.path, getenv(envAudit))
+	c.tunnel.ngrok.CAFile = getenv(envNgrokCA)
+	paths := map[string]*string{
+		"--workdir": &c.workDir, "--state-dir": &c.stateDir, "--python": &c.python, "--ready-file": &c.readyFile, "--audit": &c.audit.path,
+		"--ssh-key": &c.tunnel.ssh.KeyFile, "--ssh-known-hosts": &c.tunnel.ssh.KnownHosts, envNgrokCA: &c.tunnel.ngrok.CAFile,
+	}
+	for i := range c.allow {
+		paths[fmt.Sprintf("--allow-path %d", i+1)] = &c.allow[i]
+	}
+	var faults []error
+	for _, flag := range slices.Sorted(maps.Keys(paths)) {
+		typed, err := filename.Typed(*paths[flag])
+		if *paths[flag] = typed; err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", flag, err))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // keep returns err or, for the doctor, stores it.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,7 +33,6 @@ func (c *auditConfig) addFlags(flags *flag.FlagSet) {
 // finish reads the rest from the environment, and checks all of it. The folders of all are
 // read already.
 func (c *auditConfig) finish(getenv func(string) string, all *config) (err error) {
-	c.path = cmp.Or(c.path, getenv(envAudit))
 	if text := getenv(envAuditCode); text != "" && !c.code {
 		if c.code, err = strconv.ParseBool(text); err != nil {
 			return fmt.Errorf("%s=%q: must be 1 or 0", envAuditCode, text)

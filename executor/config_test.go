@@ -34,6 +34,11 @@ func TestTheSecretIsReadFromItsVariableOrFile(t *testing.T) {
 		if err != nil || c.secret.Reveal() != longSecret || c.generated {
 			t.Errorf("%s: generated %v, %v", name, c.generated, err)
 		}
+		for flag, fails := range map[string]bool{"--ready-file=~/x": false, "--ready-file=$HOME/x": true, "--allow-path=/home/${USER}": true, "--workdir=file:///tmp": true} {
+			if c, err := parseConfig([]string{flag}, getenv, io.Discard); (err != nil) != fails || !fails && !filepath.IsAbs(c.readyFile) || strings.Contains(c.readyFile, "~") {
+				t.Errorf("%s: %q, %v", flag, c.readyFile, err)
+			}
+		}
 		if text := fmt.Sprintf("%v %+v %#v", c, c, c); strings.Contains(text, longSecret) {
 			t.Errorf("%s: printed settings show the secret", name)
 		}

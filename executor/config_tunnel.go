@@ -93,7 +93,6 @@ func (c *tunnelConfig) finish(flags *flag.FlagSet, getenv func(string) string) e
 	c.ngrok.Version = version
 	c.ngrok.Token = strings.TrimSpace(getenv(envNgrokToken))
 	c.ngrok.Server = getenv(envNgrokServer)
-	c.ngrok.CAFile = getenv(envNgrokCA)
 	c.ngrok.Proxy = http.ProxyFromEnvironment
 	c.cloudflared.Getenv = getenv
 	c.ssh.Home, c.ssh.AgentSocket, c.ssh.User = getenv("HOME"), getenv(envSSHAgent), userName()

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 const (
@@ -56,11 +57,17 @@ func (r *Roots) follow(abs string) (location, error) {
 }
 
 // Absolute makes a path of the contract absolute and clean, and unescapes it to its bytes
-// on disk. It refuses "..", because after a link that would mean one folder by its text
+// on disk. ~ at its beginning is the home folder of the kernel's user. It refuses "..", because after a link that would mean one folder by its text
 // and another one on disk.
 func (r *Roots) Absolute(path string) (string, error) {
 	if len(path) > maxPath {
 		return "", fmt.Errorf("%w: longer than %d bytes", ErrBadPath, maxPath)
+	}
+	if rest, ok := filename.InHome(path); ok { // typed as \x7e, it is a name
+		if r.home == "" {
+			return "", fmt.Errorf("path %q: %w: the home folder is not known", path, ErrBadPath)
+		}
+		path = r.home + rest
 	}
 	path = contract.UnescapeName(path)
 	if strings.ContainsRune(path, 0) {

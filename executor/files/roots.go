@@ -31,6 +31,7 @@ type Roots struct {
 	state   string // real path of the state dir, which is never served
 	content bool   // contentDir exists; if not, it stands for the workdir
 	user    *account.User
+	home    string // escaped; empty if it is not known
 
 	snapshots snapshots
 }
@@ -72,6 +73,11 @@ func Open(workdir string, extra []string, stateDir string, user *account.User) (
 	}
 	_, err = os.Stat(contentDir)
 	r.content = err == nil
+	home, _ := os.UserHomeDir()
+	if user != nil {
+		home = user.Home
+	}
+	r.home = contract.EscapeName(home)
 	return r, nil
 }
 

@@ -16,6 +16,7 @@ import (
 func TestResolveKeepsEveryPathInsideTheRoots(t *testing.T) {
 	tr := newTree(t)
 	base := filepath.Dir(tr.Workdir)
+	tr.roots.home = tr.Workdir
 	for _, tc := range []struct {
 		path string
 		want string // real path under base, when allowed
@@ -24,6 +25,11 @@ func TestResolveKeepsEveryPathInsideTheRoots(t *testing.T) {
 		{path: "", want: "work"},
 		{path: "data", want: "work/data"},
 		{path: "/content/data", want: "work/data"},
+		{path: "~", want: "work"},
+		{path: "~/data", want: "work/data"},
+		{path: "~/../secret", err: ErrForbidden},
+		{path: `\x7e`, err: ErrNotFound},
+		{path: "data/~", err: ErrNotFound},
 		{path: os.TempDir(), want: "tmp"},
 		{path: "up-and-in", want: "work/data/deep"},
 		{path: "to-drive/shortcut/model.bin", want: "drive/.targets/abc/model.bin"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 const (
@@ -145,7 +147,8 @@ func OpenNotebook(set *config.Settings, open func(path, lockDir string) (*notebo
 		return nil, nil, config.Config{}, Usagef("%q is not a notebook: its name must end in .ipynb", path)
 	}
 	cfg := config.Load(*set)
-	if err := cfg.Err(); err != nil {
+	path, err := filename.Existing(path)
+	if err = cmp.Or(cfg.Err(), err); err != nil {
 		return nil, nil, cfg, err
 	}
 	file, err := open(path, cfg.CheckpointDir)
@@ -162,6 +165,10 @@ func OpenNotebook(set *config.Settings, open func(path, lockDir string) (*notebo
 // OpenNotebookRun opens the run of a notebook. A wrong argument is an error of the command line.
 func OpenNotebookRun(set *config.Settings, spec nbrun.Spec) (*nbrun.Run, config.Config, error) {
 	_, _, cfg, err := OpenNotebook(set, notebook.OpenFile, spec.Path)
+	if err == nil {
+		spec.Path, _ = filename.Existing(spec.Path)
+		spec.OutputPath, err = filename.Typed(spec.OutputPath)
+	}
 	if err != nil { // which names the file
 		return nil, cfg, err
 	}

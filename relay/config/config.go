@@ -16,6 +16,7 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/relay/toolsets"
 	"colabrelay/relay/transfer"
+	"colabrelay/shared/filename"
 )
 
 // Bounds of RELAY_HOLD. The MCP hosts that give up early do so after 60 s; of those that
@@ -229,13 +230,10 @@ func folder(s Settings, setting string, base func() (string, error), name string
 	return path, err
 }
 
-// expandHome replaces ~/ at the beginning of a path. MCP hosts pass environment values
+// expandHome replaces ~ at the beginning of a path. MCP hosts pass environment values
 // on without a shell that would do so.
 func expandHome(path string) (string, error) {
-	if rest, home := strings.CutPrefix(path, "~/"); home {
-		return under(os.UserHomeDir, rest)
-	}
-	return path, nil
+	return filename.Typed(path)
 }
 
 func under(base func() (string, error), name string) (string, error) {

@@ -16,6 +16,7 @@ import (
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 var (
@@ -53,6 +54,7 @@ var operations = []row{
 	{transfer.ErrBusy, Hint{CodeBusy,
 		"Another call is transferring this file. Wait until it has answered, then call again with the same arguments, or choose another name.",
 		"Wait until the other transfer of this file has ended, or give the file another name."}},
+	{filename.ErrNotation, Hint{Code: CodeBadRequest, Model: "Correct the path that the message names, then call again."}},
 	{transfer.ErrForbiddenName, Hint{forbidden,
 		"Use a relative name without .. or drive letters, which goes below LOCAL_SAVE_DIR, or an absolute path in an allowed folder. For another folder, ask the user to list it in RELAY_DOWNLOAD_DIRS in the relay's environment.",
 		"Give the file another name as the second argument."}},

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"colabrelay/shared/filename"
 )
 
 // ErrForbiddenPath means that Roots do not allow a path. The error's text names the rule and the
@@ -66,6 +68,9 @@ func checkText(path string) error {
 	case !isNotebookName(path):
 		return forbidden("%q does not end in .ipynb", path)
 	}
+	if err := filename.CheckTyped(path); err != nil {
+		return forbidden("%v", err)
+	}
 	return nil
 }
 
@@ -79,8 +84,6 @@ func (r Roots) absolute(path string) (string, error) {
 		return "", forbidden("%q begins with ~, but the home folder is not known: use an absolute path", path)
 	case isHome:
 		return filepath.Join(r.Home, rest), nil
-	case strings.HasPrefix(path, "~"):
-		return "", forbidden("%q names another user's home folder: use an absolute path", path)
 	case filepath.IsAbs(path):
 		return filepath.Clean(path), nil
 	case filepath.VolumeName(path) != "" || strings.HasPrefix(filepath.ToSlash(path), "/"):

@@ -47,7 +47,7 @@ func TestPathsThatToolsMayUse(t *testing.T) {
 		"a.py":             "does not end in .ipynb",
 		"a.ipynb/b":        "does not end in .ipynb",
 		"a\nb.ipynb":       "control characters",
-		"~root/a.ipynb":    "another user's home",
+		"~root/a.ipynb":    "no shell replaces",
 		".ipynb":           `has the hidden part ".ipynb"`,
 		"~/.local/a.ipynb": `has the hidden part ".local"`,
 		"../../a.ipynb":    "add the folder to RELAY_NOTEBOOK_DIRS",

@@ -77,9 +77,9 @@ func shownPath(path string) string {
 // destination returns the place that local_filename names. A relative one is below SaveDir,
 // which the transfer makes sure of. An absolute one is in SaveDir or one of DownloadDirs.
 func (cfg *Config) destination(name string) (transfer.Local, error) {
-	full := name
-	if strings.HasPrefix(name, "~/") {
-		full = localPath("", name)
+	full, err := filename.Typed(name)
+	if err != nil {
+		return transfer.Local{}, err
 	}
 	if !filepath.IsAbs(full) {
 		return cfg.belowSaveDir(name)

@@ -176,6 +176,14 @@ func TestADownloadDoesNotTakeTheFolderOfSavedOutput(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
+	for _, name := range []string{"$HOME/x", "%USERPROFILE%/x", "file:///tmp/x", "~root/x"} {
+		if to, err := cfg.destination(name); !errors.Is(err, filename.ErrNotation) {
+			t.Errorf("%q: %+v, %v", name, to, err)
+		}
+		if from, err := localPath(cfg.SaveDir, name); !errors.Is(err, filename.ErrNotation) {
+			t.Errorf("%q: %q, %v", name, from, err)
+		}
+	}
 	for _, name := range []string{"", "executions.txt", "a/executions", cfg.SaveDir} {
 		if _, err := cfg.destination(name); err != nil {
 			t.Errorf("%q: %v", name, err)

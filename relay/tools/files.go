@@ -12,6 +12,7 @@ import (
 	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 type filesArgs struct {
@@ -39,7 +40,7 @@ func listFiles() tool {
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, *Problem) {
 		got, err := c.target.Client.Files(ctx, args.Path)
 		if err != nil {
-			return nil, problemAbout(hint.RemotePath, err)
+			return nil, problemAbout(hint.RemotePath, filename.Explain(err, args.Path))
 		}
 		listed := &Files{folder: got}
 		for i, used := 0, 0; i < len(got.Files); i++ {

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/transfer"
+	"colabrelay/shared/filename"
 )
 
 type uploadArgs struct {
@@ -31,11 +33,15 @@ func uploadToColab() tool {
 		description: "Copies a file or folder of this computer to the VM, so that code there can read it; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",
 		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
-		local := localPath(c.cfg.SaveDir, args.Local)
+		local, err := localPath(c.cfg.SaveDir, args.Local)
+		remote, remoteErr := transfer.UploadPath(args.Remote, runtime.GOOS)
+		if err = cmp.Or(err, remoteErr); err != nil {
+			return nil, transferProblem(err)
+		}
 		known := c.target.Client.InstanceID()
 		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
 			o.Guard = c.cfg.Guard
-			return transfer.Upload(ctx, c.target.Client, local, transfer.RemotePath(args.Remote, runtime.GOOS), o)
+			return transfer.Upload(ctx, c.target.Client, local, remote, o)
 		})
 		if known != "" && c.target.Client.InstanceID() != known {
 			c.warn("The VM behind this address is a new one, and the upload went there: the old VM's files are gone, except those on Drive.")
@@ -55,16 +61,18 @@ func uploadToColab() tool {
 
 // localPath resolves a path as a model may write it. A relative one begins at dir: the
 // relay's working directory is the host's choice and means nothing to a user.
-func localPath(dir, name string) string {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
+func localPath(dir, name string) (string, error) {
+	below := func(path string) string {
+		if filepath.IsAbs(path) {
+			return path
 		}
+		return filepath.Join(dir, path)
 	}
-	if filepath.IsAbs(name) {
-		return name
+	if _, err := os.Lstat(below(name)); err == nil {
+		return below(name), nil
 	}
-	return filepath.Join(dir, name)
+	path, err := filename.Typed(name)
+	return below(path), err
 }
 
 func (u *Upload) text(b *words) { u.Moved.text(b, "Uploaded", plain.WordName(u.RemotePath)) }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // localFile is a file that is being uploaded, and its state when it was opened.
@@ -152,6 +153,12 @@ func (e missingError) Error() string {
 
 // Unwrap returns the error of the system.
 func (e missingError) Unwrap() error { return e.error }
+
+// UploadPath returns the path on the VM that a person or model typed for an upload on a system, one
+// of Go's GOOS. It is RemotePath, or filename.ErrNotation.
+func UploadPath(typed, system string) (string, error) {
+	return RemotePath(typed, system), filename.CheckTyped(typed)
+}
 
 // RemotePath returns the path on the VM that a person or model typed on a system, one of
 // Go's GOOS. On Windows a backslash separates folders, as in that system's own paths, unless an

@@ -40,10 +40,10 @@ func newOrigin(runtime, remote string) origin {
 }
 
 // ownName returns the local name of a download for which the caller chose none. It depends
-// on the path that the caller typed, never on an answer. A download of / or /content gets
+// on the path that the caller typed, never on an answer. A download of /, /content or ~ gets
 // the runtime's name.
 func (o origin) ownName(root *os.Root) string {
-	if o.Remote == "/" || o.Remote == contentDir {
+	if o.Remote == "/" || o.Remote == contentDir || o.Remote == contentDir+"/~" {
 		return newNamer(root).name(o.Runtime)
 	}
 	return newNamer(root).name(o.Remote)

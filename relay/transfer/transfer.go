@@ -18,6 +18,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // Bounds of a transfer.
@@ -175,7 +176,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	st, err := c.Stat(ctx, remote, true, 0)
 	if err != nil {
 		if refusalCode(err) == contract.CodeNotFound {
-			err = notFoundError{err}
+			err = filename.Explain(notFoundError{err}, remote)
 		}
 		return Result{}, j.annotate(ctx, "downloading "+plain.QuoteName(remote), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/filename"
 )
 
 // maxSecretFile is the maximum size of a secret file, because a wrong path may name any
@@ -17,6 +18,10 @@ var ErrNotFile = errors.New("not a regular file; write the secret to a regular f
 // ReadSecretFile reads a secret from a file. Its errors name the path and wrap those of
 // NewSecret and the file system.
 func ReadSecretFile(path string) (Secret, error) {
+	path, err := filename.Typed(path)
+	if err != nil {
+		return Secret{}, err
+	}
 	text, err := readSmallFile(path)
 	if err != nil {
 		return Secret{}, err

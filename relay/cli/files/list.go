@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 	"colabrelay/shared/memory"
 )
 
@@ -57,7 +58,7 @@ func LsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 func (o lsOptions) list(ctx context.Context, vm cli.LiveVM, path string, std terminal.Streams) error {
 	got, err := listFolder(ctx, vm, path)
 	if err != nil {
-		return fmt.Errorf("listing %q: %w", path, err)
+		return fmt.Errorf("listing %q: %w", path, filename.Explain(err, path))
 	}
 	if o.asJSON {
 		for i := range got.Files {

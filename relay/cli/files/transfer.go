@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/transfer"
+	"colabrelay/shared/filename"
 )
 
 // transferCommand is what get and put have in common.
@@ -172,7 +174,11 @@ func GetCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			if args[0] == "" {
 				return cli.Usagef("REMOTE is empty: name a file or folder on the VM, such as /content/model.bin")
 			}
-			to := localTarget(append(args, "")[1])
+			local, err := filename.Typed(append(args, "")[1])
+			if err != nil {
+				return cli.AsUsage(err)
+			}
+			to := localTarget(local)
 			return c.run(cmd.Context(), args[:1], func(ctx context.Context, _ int, vm runtimes.Runtime, o transfer.Options) (transfer.Result, error) {
 				to.Runtime, to.Dotfiles = vm.Name, dotfiles
 				return transfer.Download(ctx, vm.Client, args[0], to, o)
@@ -261,20 +267,29 @@ const maxPut = 10_000
 // putArguments divides the arguments of put into what is uploaded and its place on the VM,
 // empty for the default one. into is the folder of --to. It refuses what it could only guess.
 func putArguments(args []string, into string, hasInto bool) (sources []string, remote string, err error) {
-	for _, arg := range args {
+	typed := args
+	args = slices.Clone(args)
+	for i, arg := range args {
 		if arg == "" {
 			return nil, "", cli.Usagef("LOCAL is empty: name a file or folder on this computer")
+		}
+		if args[i], err = filename.Existing(arg); err != nil {
+			return nil, "", cli.AsUsage(err)
 		}
 	}
 	if hasInto {
 		if into == "" {
 			return nil, "", cli.Usagef("--to is empty: name a folder on the VM, such as /content/data")
 		}
+		if err := filename.CheckTyped(into); err != nil {
+			return nil, "", cli.AsUsage(err)
+		}
 		return args, asFolder(into), sameNames(args)
 	}
 	last := args[len(args)-1]
-	named := transfer.RemotePath(last, runtime.GOOS)
-	likeFolder := strings.HasPrefix(named, "/") || strings.HasSuffix(named, "/")
+	named := transfer.RemotePath(typed[len(args)-1], runtime.GOOS) // a leading ~ is the VM's home folder
+	_, inHome := filename.InHome(named)
+	likeFolder := inHome || strings.HasPrefix(named, "/") || strings.HasSuffix(named, "/")
 	before := args[:len(args)-1]
 	_, err = os.Stat(last)
 	here := err == nil

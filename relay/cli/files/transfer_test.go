@@ -17,6 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestThePlaceOfAnUploadIsNeverGuessed(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
+	t.Setenv("HOME", dir)
+	t.Setenv("USERPROFILE", dir)
 	for _, name := range []string{"a.py", "b.py", "in/a.py", "c"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -36,6 +38,10 @@ func TestThePlaceOfAnUploadIsNeverGuessed(t *testing.T) {
 		"a.py b.py new/":  {"a.py b.py", "new/", ""},
 		"a.py b.py new":   {"", "", "write `--to new`"},
 		"a.py in/":        {"", "", "write `--to in/`"},
+		"a.py ~/x.py":     {"a.py", "~/x.py", ""},
+		"a.py b.py ~/x":   {"a.py b.py", "~/x/", ""},
+		"a.py $HOME/x.py": {"", "", "no shell replaces"},
+		"~/a.py":          {dir + "/a.py", "", ""},
 		"a.py " + here:    {"", "", "may also name a folder on the VM"},
 		"a.py in/a.py":    {"", "", `would both be uploaded as "a.py"`},
 	} {

@@ -31,6 +31,7 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // runOptions are the flags of `colab-relay run`.
@@ -254,7 +255,11 @@ func (o *runOptions) source(ctx context.Context, args []string) (source, error) 
 	if strings.EqualFold(filepath.Ext(args[0]), ".ipynb") {
 		return o.notebook(args)
 	}
-	f, err := os.Open(args[0])
+	program, err := filename.Existing(args[0])
+	if err != nil {
+		return source{}, cli.AsUsage(err)
+	}
+	f, err := os.Open(program)
 	if err != nil {
 		return source{}, fmt.Errorf("%w: name a file on this computer, or give code with -c", err)
 	}
@@ -263,7 +268,7 @@ func (o *runOptions) source(ctx context.Context, args []string) (source, error) 
 	if err != nil {
 		return source{}, err
 	}
-	return source{code: remoterun.Code{Text: text, Program: args[0], Arguments: args[1:], Timeout: o.timeout}}, nil
+	return source{code: remoterun.Code{Text: text, Program: program, Arguments: args[1:], Timeout: o.timeout}}, nil
 }
 
 // cell reads code that runs like a notebook's cell.

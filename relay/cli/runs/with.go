@@ -21,6 +21,7 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // companion is a file or folder that a run brings along.
@@ -50,6 +51,10 @@ func (o *runOptions) companions(ctx context.Context, file string) (companions, e
 	for _, local := range o.with {
 		if local == "" {
 			return c, cli.Usagef("--with is empty: name a file or folder on this computer")
+		}
+		local, err := filename.Existing(local)
+		if err != nil {
+			return c, cli.AsUsage(fmt.Errorf("--with: %w", err))
 		}
 		remote, err := placeBeside(file, local)
 		if err != nil {

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/filename"
 )
 
 // cellSource describes the release that the cell fetches.
@@ -138,6 +140,9 @@ func SSHCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 }
 
 func (o *sshOptions) run(ctx context.Context, address string, options []string) error {
+	if err := cmp.Or(filename.CheckTyped(o.workDir), filename.CheckTyped(o.python)); err != nil {
+		return cli.AsUsage(err)
+	}
 	if o.name == "" {
 		o.name = pairing.NameOfHost(address)
 	}
