@@ -5,20 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"time"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 )
 
 const (
 	// manyFilesTime is how long a request about many files takes before it returns a
 	// partial answer: files on a mounted Drive are read over the network.
 	manyFilesTime = 5 * time.Second
-	// maxNumbered is how many numbered names are searched for the same content.
-	maxNumbered = 20
 )
 
 // Compare reports which of the first files of m exist, at least of one. Files whose etag
@@ -49,35 +45,15 @@ func (d *Digests) Compare(ctx context.Context, m contract.Manifest) (contract.Co
 // compare is Compare for one file. A file that can't be inspected is absent: an upload of it
 // will report the reason.
 func (d *Digests) compare(ctx context.Context, v *inspector, m contract.Manifest, f contract.ManifestFile) contract.Compared {
-	at := m.Path + "/" + f.Name
-	if f.Replaces != "" {
-		return d.compareExact(ctx, v, at, f)
-	}
-	for n := range maxNumbered {
-		name := numberedPath(at, n)
-		info, err := v.lstat(name)
-		if err != nil {
-			break
-		}
-		if info.Mode().IsRegular() && info.Size() == f.SizeBytes {
-			if one := d.same(ctx, name, info, f); one.State != contract.StateAbsent {
-				return one
-			}
-		}
-		if m.Overwrite {
-			break
-		}
-	}
-	return contract.Compared{State: contract.StateAbsent}
-}
-
-// compareExact is compare for a file that gets this name or none.
-func (d *Digests) compareExact(ctx context.Context, v *inspector, name string, f contract.ManifestFile) contract.Compared {
+	name := m.Path + "/" + f.Name
 	info, err := v.lstat(name)
 	if err != nil {
 		return contract.Compared{State: contract.StateAbsent}
 	}
 	taken := contract.Compared{State: contract.StateTaken}
+	if f.Replaces == "" {
+		taken.State = contract.StateAbsent
+	}
 	if !info.Mode().IsRegular() {
 		return taken
 	}
@@ -86,7 +62,7 @@ func (d *Digests) compareExact(ctx context.Context, v *inspector, name string, f
 			return one
 		}
 	}
-	if f.Replaces == contract.ReplaceNothing {
+	if f.Replaces == "" || f.Replaces == contract.ReplaceNothing {
 		return taken
 	}
 	switch sum, _, err := d.sumIfReady(ctx, name); {
@@ -99,15 +75,6 @@ func (d *Digests) compareExact(ctx context.Context, v *inspector, name string, f
 		return taken
 	}
 	return contract.Compared{State: contract.StateAbsent}
-}
-
-// numberedPath returns an escaped path with filename.Numbered applied to its last name.
-func numberedPath(escaped string, n int) string {
-	if n == 0 {
-		return escaped
-	}
-	dir, name := path.Split(escaped)
-	return dir + contract.EscapeName(filename.Numbered(contract.UnescapeName(name), n))
 }
 
 // same compares the file at name, which has the size of f, with f.

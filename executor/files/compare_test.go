@@ -18,8 +18,6 @@ func digestsOf(t testing.TB, tr tree) *Digests {
 func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 	tr := newTree(t)
 	d := digestsOf(t, tr)
-	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/x (1).csv"), body(30), 0o600))
-	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/x.csv"), body(20), 0o600))
 	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/large"), body(hashedAtOnce+1), 0o600))
 	tag := func(name string) string {
 		st, err := tr.roots.Stat(name)
@@ -29,45 +27,38 @@ func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 	hello := sha([]byte("hello"))
 	cases := []struct {
 		file contract.ManifestFile
-		over contract.CompareState // with overwrite
 		want contract.CompareState
 		path string
 	}{
-		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: hello}, "same", "same", "a.txt"},
-		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: sha([]byte("other"))}, "absent", "absent", ""},
-		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5}, "unknown", "unknown", ""},
-		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: tag("a.txt")}, "same", "same", "a.txt"},
-		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: "old", SHA256: hello}, "same", "same", "a.txt"},
-		{contract.ManifestFile{Name: "data/x.csv", SizeBytes: 30, SHA256: sha(body(30))}, "absent", "same", "data/x (1).csv"},
-		{contract.ManifestFile{Name: "data/large", SizeBytes: hashedAtOnce + 1, SHA256: sha(body(hashedAtOnce + 1)), ETag: tag("data/large")}, "same", "same", "data/large"},
-		{contract.ManifestFile{Name: "none", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: hello}, "same", "a.txt"},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: sha([]byte("other"))}, "absent", ""},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5}, "unknown", ""},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: tag("a.txt")}, "same", "a.txt"},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: "old", SHA256: hello}, "same", "a.txt"},
+		{contract.ManifestFile{Name: "data/large", SizeBytes: hashedAtOnce + 1, SHA256: sha(body(hashedAtOnce + 1)), ETag: tag("data/large")}, "same", "data/large"},
+		{contract.ManifestFile{Name: "none", SizeBytes: 5, SHA256: hello}, "absent", ""},
 		// Files that are not served are absent.
-		{contract.ManifestFile{Name: "out/key", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
-		{contract.ManifestFile{Name: "../secret/key", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
-		{contract.ManifestFile{Name: "to-state/log", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
+		{contract.ManifestFile{Name: "out/key", SizeBytes: 5, SHA256: hello}, "absent", ""},
+		{contract.ManifestFile{Name: "../secret/key", SizeBytes: 5, SHA256: hello}, "absent", ""},
+		{contract.ManifestFile{Name: "to-state/log", SizeBytes: 5, SHA256: hello}, "absent", ""},
 	}
-	for _, overwrite := range []bool{true, false} {
-		m := contract.Manifest{Path: tr.Workdir, Overwrite: overwrite}
-		for _, tc := range cases {
-			m.Files = append(m.Files, tc.file)
+	m := contract.Manifest{Path: tr.Workdir}
+	for _, tc := range cases {
+		m.Files = append(m.Files, tc.file)
+	}
+	got, err := d.Compare(t.Context(), m)
+	must(t, err)
+	for i, one := range got.Files {
+		want, path := cases[i].want, ""
+		if want == contract.StateSame {
+			path = filepath.Join(tr.Workdir, cases[i].path)
 		}
-		got, err := d.Compare(t.Context(), m)
-		must(t, err)
-		for i, one := range got.Files {
-			want, path := cases[i].want, ""
-			if overwrite {
-				want = cases[i].over
-			}
-			if want == contract.StateSame {
-				path = filepath.Join(tr.Workdir, cases[i].path)
-			}
-			if one.State != want || one.Path != path || (one.ETag != "") != (want == contract.StateSame) {
-				t.Errorf("%+v, overwrite %v: %+v, want %q at %q", cases[i].file, overwrite, one, want, path)
-			}
+		if one.State != want || one.Path != path || (one.ETag != "") != (want == contract.StateSame) {
+			t.Errorf("%+v: %+v, want %q at %q", cases[i].file, one, want, path)
 		}
-		if len(got.Files) != len(cases) {
-			t.Errorf("%d answers", len(got.Files))
-		}
+	}
+	if len(got.Files) != len(cases) {
+		t.Errorf("%d answers", len(got.Files))
 	}
 	if _, err := d.Compare(t.Context(), contract.Manifest{Path: "../x", Files: []contract.ManifestFile{{Name: "a"}}}); !errors.Is(err, ErrForbidden) {
 		t.Errorf("below a forbidden folder: %v", err)
@@ -80,7 +71,7 @@ func TestAManifestThatMayReplaceFilesNamesThoseThatAreOthers(t *testing.T) {
 	d.settledAfter = 0
 	runs(t, d.Run)
 	old, large := []byte("old"), body(hashedAtOnce+1)
-	for name, content := range map[string][]byte{"a.py": old, "a (1).py": body(30), "large": large} {
+	for name, content := range map[string][]byte{"a.py": old, "large": large} {
 		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), content, 0o600))
 	}
 	must(t, os.Mkdir(filepath.Join(tr.Workdir, "folder"), 0o755))
@@ -98,7 +89,7 @@ func TestAManifestThatMayReplaceFilesNamesThoseThatAreOthers(t *testing.T) {
 		want     contract.CompareState
 	}{
 		{"a.py", old, contract.ReplaceNothing, contract.StateSame},
-		{"a.py", body(30), contract.ReplaceNothing, contract.StateTaken}, // although "a (1).py" has these bytes
+		{"a.py", body(30), contract.ReplaceNothing, contract.StateTaken},
 		{"a.py", body(30), sha(old), contract.StateAbsent},
 		{"a.py", body(30), other, contract.StateTaken},
 		{"link.py", body(30), sha(old), contract.StateTaken},

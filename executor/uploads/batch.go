@@ -137,7 +137,7 @@ func (b *batch) store(ctx context.Context, rec record, body []byte) (path, etag 
 	if err := p.store(ctx, body); err != nil {
 		return "", "", err
 	}
-	return p.record.shown(abs), p.record.ETag, nil
+	return contract.EscapeName(abs), p.record.ETag, nil
 }
 
 // openFolder opens the folder of t, and records that a part file may be left in it.
@@ -159,7 +159,7 @@ func (b *batch) openFolder(t files.Target) error {
 // replaced has the same content, as in a batch that is sent again.
 func (p *placement) store(ctx context.Context, body []byte) error {
 	name := string(p.record.Name)
-	if existing, err := p.dir.Lstat(name); err == nil && p.exactName() {
+	if existing, err := p.dir.Lstat(name); err == nil {
 		if same, err := p.same(ctx, name, existing); same || err != nil {
 			p.record.Placing = p.record.Name
 			return err

@@ -49,12 +49,11 @@ func (in *inbox) batch(m contract.Manifest, bytes []byte) []BatchResult {
 
 func TestABatchStoresEachFileAndMayBeRepeated(t *testing.T) {
 	in := newInbox(t)
-	must(t, os.WriteFile(filepath.Join(in.Workdir, "data/taken.csv"), []byte("theirs"), 0o600))
 	m, bytes := pack("data", map[string][]byte{
-		"one": body(1000), "zero": {}, "new/deep/two": body(7), "taken.csv": body(9), "empty/": nil, `odd\xff`: body(3),
+		"one": body(1000), "zero": {}, "new/deep/two": body(7), "empty/": nil, `odd\xff`: body(3),
 	})
 	first := in.batch(m, bytes)
-	for i, want := range []string{"empty", "new/deep/two", `odd\xff`, "one", "taken (1).csv", "zero"} {
+	for i, want := range []string{"empty", "new/deep/two", `odd\xff`, "one", "zero"} {
 		if first[i].Err != nil || first[i].Path != filepath.Join(in.Workdir, "data", want) {
 			t.Errorf("%q: %+v", want, first[i])
 		}
@@ -62,8 +61,6 @@ func TestABatchStoresEachFileAndMayBeRepeated(t *testing.T) {
 	in.holds("data/one", body(1000))
 	in.holds("data/new/deep/two", body(7))
 	in.holds("data/odd\xff", body(3))
-	in.holds("data/taken.csv", []byte("theirs"))
-	in.holds("data/taken (1).csv", body(9))
 	before := everything(t, in.Workdir)
 	if again := in.batch(m, bytes); !slices.Equal(again, first) {
 		t.Errorf("again: %+v, first %+v", again, first)
@@ -86,7 +83,7 @@ func TestAHostileFileDoesNotAffectTheOthersInABatch(t *testing.T) {
 	before := strings.Split(everything(t, base), "\n")
 	for name, want := range map[string]error{
 		"../x": files.ErrForbidden, "a/../../x": files.ErrForbidden, "out/x": files.ErrForbidden, "to-state/x": files.ErrForbidden,
-		".x" + files.PartSuffix: files.ErrForbidden, "data": files.ErrIsDir, "fifo": files.ErrNotRegular, "out/": files.ErrForbidden,
+		".x" + files.PartSuffix: files.ErrForbidden, "data": files.ErrIsDir, "fifo": files.ErrNotRegular, "a.txt": ErrTaken, "out/": files.ErrForbidden,
 	} {
 		m, bytes := pack(in.Workdir, map[string][]byte{name: body(10), "good": body(20)})
 		if strings.HasSuffix(name, "/") {

@@ -46,17 +46,6 @@ type record struct {
 	ETag string `json:"etag,omitempty"`
 }
 
-// shown is the path of a placed file for a caller that requested the absolute path abs.
-func (r record) shown(abs string) string {
-	switch {
-	case string(r.Placing) == string(r.Name):
-		return contract.EscapeName(abs)
-	case filepath.Base(abs) == string(r.Name):
-		return contract.EscapeName(filepath.Join(filepath.Dir(abs), string(r.Placing)))
-	}
-	return contract.EscapeName(filepath.Join(string(r.Folder), string(r.Placing))) // abs leads through a link
-}
-
 // journal is the folder of an upload in the state dir. It contains upload.json, which is
 // replaced as a whole, and the received ranges, one in each line: the start and the end. If
 // the executor is killed, at most the last line is incomplete, and its bytes are sent again.

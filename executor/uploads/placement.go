@@ -10,11 +10,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 )
-
-// maxTaken is how many numbered names are tried.
-const maxTaken = 999
 
 // placement gives a complete part file its name in dir.
 type placement struct {
@@ -31,35 +27,22 @@ func (p *placement) run(ctx context.Context) (record, error) {
 		return p.record, err
 	}
 	p.record.Identity = identity(info)
-	for n := range p.names() {
-		name := filename.Numbered(string(p.record.Name), n)
-		done, err := p.try(ctx, name, info)
-		if err != nil {
-			return p.record, fmt.Errorf("%q: %w", filepath.Join(string(p.record.Folder), name), err)
-		}
-		if done {
-			p.record.Placing = []byte(name)
-			return p.record, p.setETag()
-		}
+	name, path := string(p.record.Name), filepath.Join(string(p.record.Folder), string(p.record.Name))
+	switch done, err := p.try(ctx, name, info); {
+	case err != nil:
+		return p.record, fmt.Errorf("%q: %w", path, err)
+	case done:
+		p.record.Placing = []byte(name)
+		return p.record, p.setETag()
+	case p.record.Linked && p.mayReplace():
+		return p.record, fmt.Errorf("%q: %w, because a link is in the path", path, ErrTaken)
 	}
-	if p.record.Linked && p.record.Replaces != contract.ReplaceNothing {
-		return p.record, fmt.Errorf("%q: %w, because a link is in the path", filepath.Join(string(p.record.Folder), string(p.record.Name)), ErrTaken)
-	}
-	if p.exactName() {
-		return p.record, fmt.Errorf("%q: %w", filepath.Join(string(p.record.Folder), string(p.record.Name)), ErrTaken)
-	}
-	return p.record, fmt.Errorf("%w: the names %q to %q are all taken", ErrBadUpload, p.record.Name, filename.Numbered(string(p.record.Name), maxTaken-1))
+	return p.record, fmt.Errorf("%q: %w", path, ErrTaken)
 }
 
-// exactName reports whether the file gets the requested name or none.
-func (p *placement) exactName() bool { return p.record.Overwrite || p.record.Replaces != "" }
-
-// names is how many names are tried.
-func (p *placement) names() int {
-	if p.exactName() {
-		return 1
-	}
-	return maxTaken
+// mayReplace reports whether the upload names a file that it may replace.
+func (p *placement) mayReplace() bool {
+	return p.record.Replaces != "" && p.record.Replaces != contract.ReplaceNothing
 }
 
 // try gives the part file a name. It returns false if another file has that name.
@@ -173,8 +156,7 @@ type inspected struct {
 // inspect hashes an existing file if it may have the uploaded content, or be the one that
 // the upload replaces.
 func (p *placement) inspect(ctx context.Context, name string, existing fs.FileInfo) (inspected, error) {
-	mayReplace := p.record.Replaces != "" && p.record.Replaces != contract.ReplaceNothing
-	if !existing.Mode().IsRegular() || existing.Size() != p.record.SizeBytes && !mayReplace {
+	if !existing.Mode().IsRegular() || existing.Size() != p.record.SizeBytes && !p.mayReplace() {
 		return inspected{}, nil
 	}
 	f, err := files.OpenRegular(p.dir, name, os.O_RDONLY)

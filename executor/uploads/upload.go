@@ -66,16 +66,13 @@ func (o *upload) answerLocked() contract.Upload {
 	return out
 }
 
-// shownLocked is the requested path, made absolute, or the path of the committed file.
+// shownLocked is the requested path, made absolute.
 func (o *upload) shownLocked() string {
 	abs, err := o.roots.Absolute(o.spec.Path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return o.spec.Path // checked when the upload was started
-	case o.status != contract.UploadCommitted:
-		return contract.EscapeName(abs)
 	}
-	return o.record.shown(abs)
+	return contract.EscapeName(abs)
 }
 
 // target is the target in the record. It fails if it is no longer in a root.

@@ -21,8 +21,7 @@ const (
 // and the index of POST PathUploadBatch.
 type Manifest struct {
 	Path string `json:"path"` // the folder
-	// Overwrite is as in UploadStart. Without it, the file may also have the name
-	// "name (1).ext" and so on.
+	// Overwrite is as in UploadStart.
 	Overwrite bool           `json:"overwrite,omitempty"`
 	Files     []ManifestFile `json:"files"`
 }

@@ -41,11 +41,10 @@ type UploadStart struct {
 	// Source names the sender's file, in at most MaxUploadVersion bytes. A start with another
 	// Version of the same Source and Path ends the earlier upload, which nobody can resume.
 	Source string `json:"source,omitempty"`
-	// Overwrite replaces another file at Path. Without it and without Replaces, the upload
-	// gets the first free name of the form "name (1).ext".
+	// Overwrite replaces another file at Path.
 	Overwrite bool `json:"overwrite,omitempty"`
-	// Replaces is the SHA-256 of the only file that the upload may replace, or
-	// ReplaceNothing. If another one has the name at the commit, the commit is refused with
+	// Replaces is the SHA-256 of the only file that the upload may replace. With ReplaceNothing,
+	// and without Overwrite and Replaces, there is none. If another one has the name at the commit, the commit is refused with
 	// CodeConflict, unless that file has the uploaded content already.
 	Replaces string `json:"replaces,omitempty"`
 }

@@ -82,7 +82,7 @@ func (m *mover) partsUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	start := contract.UploadStart{Path: resultName, SizeBytes: size, Version: "1"}
+	start := contract.UploadStart{Path: resultName, SizeBytes: size, Version: "1", Overwrite: true}
 	u, err := m.client.StartUpload(ctx, start)
 	if err != nil {
 		return err

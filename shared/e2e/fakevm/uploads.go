@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,17 +83,10 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 // unless the upload overwrites it or may replace it.
 func (v *VM) placeLocked(start contract.UploadStart, sha string) (string, error) {
 	name := at(start.Path)
-	ext := path.Ext(name)
-	for i := 1; ; i++ {
-		there, taken := v.files[name]
-		switch {
-		case !taken, start.Overwrite, Digest(there) == sha, Digest(there) == start.Replaces:
-			return name, nil
-		case start.Replaces != "":
-			return "", &contract.Error{Code: contract.CodeConflict, Message: "a different file is there"}
-		}
-		name = fmt.Sprintf("%s (%d)%s", strings.TrimSuffix(at(start.Path), ext), i, ext)
+	if there, taken := v.files[name]; taken && !start.Overwrite && Digest(there) != sha && Digest(there) != start.Replaces {
+		return "", &contract.Error{Code: contract.CodeConflict, Message: "a different file is there"}
 	}
+	return name, nil
 }
 
 // missing returns the ranges that have not been received, in order.
