@@ -2,25 +2,11 @@ package api
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
 )
-
-func TestAFileThatChangedIsNotServedUnderItsOldETag(t *testing.T) {
-	s := newFileStand(t)
-	s.write("a", []byte("before"))
-	etag := s.etag("a")
-	s.write("a", []byte("after"))
-	s.call("GET", contentPath("a", etag, 0, 100), nil).want(t, http.StatusPreconditionFailed, contract.CodeChanged)
-	if err := os.Remove(filepath.Join(s.work, "a")); err != nil {
-		t.Fatal(err)
-	}
-	s.call("GET", contentPath("a", etag, 0, 100), nil).want(t, http.StatusNotFound, contract.CodeNotFound)
-}
 
 func TestTheBoundsOfTransferRequestsAreChecked(t *testing.T) {
 	s := newFileStand(t)

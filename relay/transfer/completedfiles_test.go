@@ -27,7 +27,7 @@ func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 		has, ok := m.find(root, entry(file), nil)
 		return ok && has.Local == file
 	}
-	m.add(root, contract.FileStat{File: entry("a").File}, "a")
+	m.add(root, contract.FileStat{File: entry("a").File, ETag: "e"}, "a")
 	_ = m.close(besides(root), errEnough)
 	text, err := root.ReadFile(m.name)
 	must(t, err)
@@ -44,6 +44,12 @@ func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 	must(t, err)
 	if !held("a") || !held("b") {
 		t.Error("a record written after the damage is lost")
+	}
+	for grew, e := range map[bool]remoteEntry{true: entry("a"), false: entry("a")} {
+		e.SizeBytes++
+		if has, ok := m.find(root, e, func(file completedFile) bool { return grew && file.ETag == "e" }); ok != grew || has.Size != 1 {
+			t.Errorf("a longer file, grown %v: %+v, %v", grew, has, ok)
+		}
 	}
 	must(t, os.Chtimes(root.Name()+"/a", when, when))
 	if held("a") {

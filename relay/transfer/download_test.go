@@ -3,11 +3,9 @@ package transfer
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,25 +91,6 @@ func TestADownloadNeverLeavesItsFolder(t *testing.T) {
 	}
 	wantNames(t, out)
 	wantNames(t, base, "dir", "out")
-}
-
-// The file is replaced in the middle of the first attempt.
-func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
-	v := useVM(t)
-	const size = 8*partBytes + 3
-	fill(t, v.path("a.bin"), size, 1)
-	want := fill(t, v.path("new"), size, 2)
-	var asked atomic.Int32
-	v.counts.step(t, func(r *http.Request) {
-		if r.URL.Path == contract.PathContent && asked.Add(1) == 4 {
-			must(t, os.Rename(v.path("new"), v.path("a.bin")))
-		}
-	})
-	r, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: t.TempDir()}, Options{})
-	must(t, err)
-	if got := sha(t, r.Path); got != want || r.SHA256 != want || r.DoneBytes != size {
-		t.Errorf("result is %+v, the file's SHA-256 %s, want %s", r, got, want)
-	}
 }
 
 func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {

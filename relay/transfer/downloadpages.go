@@ -93,7 +93,7 @@ func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) err
 // compare returns the files that must be fetched. The laptop has the others already,
 // under the same name or, if it may not be overwritten, under a numbered one.
 func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]remoteEntry, error) {
-	m := contract.Manifest{Path: "/", Overwrite: true} // compares with this exact name only
+	m := contract.Manifest{Path: "/"}
 	type local struct {
 		entry int
 		name  string

@@ -71,28 +71,6 @@ func TestACancelledUploadIsResumed(t *testing.T) {
 	}
 }
 
-// The version of the file does not tell that its bytes changed between two calls: the SHA-256
-// at the commit does, and all bytes are sent again.
-func TestAChangeThatKeepsTheTimeOfTheFileIsFoundAtTheCommit(t *testing.T) {
-	v := useVM(t)
-	const size = 64 << 20
-	local := filepath.Join(t.TempDir(), "a.bin")
-	fill(t, local, size, 1)
-	info, err := os.Stat(local)
-	must(t, err)
-	ctx, report := stopAfter(t, partBytes)
-	if first, err := Upload(ctx, v.client, local, v.path("a.bin"), Options{Report: report}); !errors.Is(err, errEnough) {
-		t.Fatalf("first call: %+v, %v", first, err)
-	}
-	want := fill(t, local, size, 2)
-	must(t, os.Chtimes(local, info.ModTime(), info.ModTime()))
-	second, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
-	must(t, err)
-	if second.SHA256 != want || sha(t, v.path("a.bin")) != want || second.ResumedFrom != 0 || v.counts.of(askStart) != 3 {
-		t.Errorf("second call: %+v, %d starts", second, v.counts.of(askStart))
-	}
-}
-
 // The bit is no part of the digest: it arrives with new content, and where the same content is.
 func TestTheExecutableBitOfTheOwnerStays(t *testing.T) {
 	v := useVM(t)

@@ -199,9 +199,9 @@ func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 }
 
 // compare compares a page with the files on the VM, and records those that are the same
-// immediately, so that the next call resumes a slow comparison. Only exact names count.
+// immediately, so that the next call resumes a slow comparison.
 func (s *folderUpload) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
-	m := contract.Manifest{Path: s.target, Overwrite: true}
+	m := contract.Manifest{Path: s.target}
 	for _, c := range page {
 		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag, Replaces: s.options.replaces(c.replaces)})
 	}

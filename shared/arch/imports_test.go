@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"executor/variables":             {"executor/jupyter", "shared/contract", "shared/kernelpy"},
 	"executor/probe":                 {"executor/account", "executor/interpreter", "shared/contract", "shared/kernelpy"},
 	"executor/tunnel":                {},
-	"executor/uploads":               {"executor/files", "shared/aside", "shared/bounded", "shared/contract", "shared/filename", "shared/ranges"},
+	"executor/uploads":               {"executor/files", "shared/aside", "shared/bounded", "shared/contract", "shared/ranges"},
 	"executor/tunnel/ngroktest":      {},
 	"relay":                          {"relay/bridge", "relay/browser", "relay/cli", "relay/cli/files", "relay/cli/nb", "relay/cli/page", "relay/cli/runs", "relay/cli/setup", "relay/cli/vm", "relay/config", "relay/notebook", "relay/page", "relay/runtimes", "relay/terminal", "relay/tools", "relay/toolsets", "shared/console"},
 	"relay/cli":                      {"colab-bootstrap", "relay/bridge", "relay/client", "relay/config", "relay/hint", "relay/history", "relay/nbrun", "relay/notebook", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runlist", "relay/runtimes", "relay/suggest", "relay/terminal", "relay/terminal/inline", "relay/toolsets", "relay/vm", "relay/vm/colabapi", "relay/vm/colabcli", "shared/auth", "shared/contract", "shared/filename"},

@@ -39,7 +39,7 @@ type ManifestFile struct {
 	// not read.
 	ETag string `json:"etag,omitempty"`
 	// Replaces is as in UploadStart. A comparison then answers StateTaken for a file that an
-	// upload would not replace, and considers this exact name only.
+	// upload would not replace.
 	Replaces string `json:"replaces,omitempty"`
 }
 
