@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"colabrelay/relay/suggest"
+	"colabrelay/shared/filename"
 )
 
 // CommandName is the name of this program in all texts. The name relay is common: other
@@ -33,6 +34,21 @@ func AddRuntimeFlagFor(cmd *cobra.Command, name *string, usage string) {
 	if err := cmd.RegisterFlagCompletionFunc("runtime", CompleteRuntimes); err != nil {
 		panic(err) // the flag exists
 	}
+}
+
+// FileFlag adds a flag that names a file on this computer. No shell replaces ~ in --flag=~/x.
+func FileFlag(fs *pflag.FlagSet, file *string, name, usage string) {
+	fs.Var((*fileFlag)(file), name, usage)
+}
+
+type fileFlag string
+
+func (f *fileFlag) String() string { return string(*f) }
+func (f *fileFlag) Type() string   { return "string" }
+func (f *fileFlag) Set(text string) error {
+	typed, err := filename.Existing(text)
+	*f = fileFlag(typed)
+	return err
 }
 
 // Arguments accepts from least to most arguments.

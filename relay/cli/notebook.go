@@ -165,10 +165,7 @@ func OpenNotebook(set *config.Settings, open func(path, lockDir string) (*notebo
 // OpenNotebookRun opens the run of a notebook. A wrong argument is an error of the command line.
 func OpenNotebookRun(set *config.Settings, spec nbrun.Spec) (*nbrun.Run, config.Config, error) {
 	_, _, cfg, err := OpenNotebook(set, notebook.OpenFile, spec.Path)
-	if err == nil {
-		spec.Path, _ = filename.Existing(spec.Path)
-		spec.OutputPath, err = filename.Typed(spec.OutputPath)
-	}
+	spec.Path, _ = filename.Existing(spec.Path)
 	if err != nil { // which names the file
 		return nil, cfg, err
 	}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,12 +39,15 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 		return fileResult{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
+	part := ""
 	got, err := j.untilStable(ctx, "downloading "+plain.QuoteName(w.remote), w.name, func() (fileResult, error) {
 		defer func() { w.lastStat, w.content = nil, nil }()
-		return j.downloadOnce(ctx, root, w)
+		got, err := j.downloadOnce(ctx, root, w)
+		part = cmp.Or(got.part, part)
+		return got, err
 	})
-	if got.part != "" && (errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected)) { // nobody can resume it
-		_, _ = root.Remove(got.part), root.Remove(got.part+journalSuffix)
+	if part != "" && (errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected)) { // nobody can resume it
+		_, _ = root.Remove(part), root.Remove(part+journalSuffix)
 	}
 	if err == nil {
 		keepExecutable(root, got.local, got.remote.File)

@@ -53,7 +53,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 
 func (o *runOptions) addFlags(cmd *cobra.Command) {
 	f, s := cmd.Flags(), &o.spec
-	f.StringVar(&s.OutputPath, "output-path", "", "write the outputs into this new `FILE`, a copy, and leave the notebook as it is")
+	cli.FileFlag(f, &s.OutputPath, "output-path", "write the outputs into this new `FILE`, a copy, and leave the notebook as it is")
 	f.StringVar(&s.Cells, "cells", s.Cells, "which `CELLS`: all, dirty (from the first cell that changed or has not succeeded), ids, indexes such as 3-7 (7 is included), from:ID, or several with commas between them")
 	f.StringArrayVarP(&o.values, "parameter", "p", nil, "set a parameter: `NAME=VALUE`, where VALUE is JSON or else a text; may be repeated")
 	f.StringVar(&s.Parameters, "parameters", "", "set parameters: a `JSON` object")

@@ -43,7 +43,7 @@ func BootstrapCommand(std terminal.Streams) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&s.Version, "version", "", "the release `VERSION` (default: this relay's own)")
 	fs.StringVar(&s.Releases, "releases", cli.Releases, "`URL` of the folder that contains a folder for each release")
-	fs.StringVar(&s.sums, "sums", "", "read the release's SHA256SUMS from this `FILE` (- for stdin) instead of fetching it")
+	cli.FileFlag(fs, &s.sums, "sums", "read the release's SHA256SUMS from this `FILE` (- for stdin) instead of fetching it")
 	fs.BoolVar(&s.notebook, "notebook", false, "print a notebook (.ipynb) that contains the cell")
 	return cmd
 }
@@ -134,7 +134,7 @@ func SSHCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	fs.StringVar(&o.name, "name", "", "`NAME` of the runtime (default the machine's name)")
 	fs.StringVar(&o.python, "python", defaultPython, "`PATH` of the Python on the machine that runs the code")
 	fs.StringVar(&o.workDir, "workdir", defaultWorkDir, "`FOLDER` on the machine in which the code runs, from your home folder there")
-	fs.StringVar(&o.executor, "executor", "", "copy this `FILE` instead of the executor of the release")
+	cli.FileFlag(fs, &o.executor, "executor", "copy this `FILE` instead of the executor of the release")
 	fs.BoolVar(&o.stop, "stop", false, "end the executor on the machine")
 	return cmd
 }

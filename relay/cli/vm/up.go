@@ -44,7 +44,7 @@ func upCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	fs.StringVar(&u.Name, "name", u.Name, "`NAME` of the VM and of the runtime")
 	fs.StringVar(&u.Backend, "backend", "", "how the VM is started: `cli` or api (default the one of `colab-relay vm login`)")
 	fs.StringVar(&u.tunnel, "tunnel", "", "how the executor is reached: `proxy`, ngrok or cloudflared (default the first that works)")
-	fs.StringVar(&u.executor, "executor", "", "upload this `FILE` instead of the executor of the release")
+	cli.FileFlag(fs, &u.executor, "executor", "upload this `FILE` instead of the executor of the release")
 	cli.AddJSONFlag(cmd, &u.json)
 	return cmd
 }
@@ -106,7 +106,7 @@ func loginCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&l.backend, "backend", cli.BackendCLI, "how VMs are started: `cli` or api")
-	cmd.Flags().StringVar(&l.client, "client", "", "with --backend api, the JSON `FILE` of your OAuth client")
+	cli.FileFlag(cmd.Flags(), &l.client, "client", "with --backend api, the JSON `FILE` of your OAuth client")
 	cmd.Flags().BoolVar(&l.yes, "yes", false, "accept the rules without being asked")
 	return cmd
 }
