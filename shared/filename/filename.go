@@ -1,8 +1,8 @@
 // Package filename makes file names that are safe on every system: no separators, no
 // Windows device names, no invisible characters, at most 255 bytes.
 //
-// It only works on strings: it never touches the file system, so it cannot know which
-// names are taken. Start reading at Clean, Unique and CheckPath.
+// It only works on strings and cannot know which names are taken, but for Existing. Start reading
+// at Clean, Unique and CheckPath, and at Typed for paths as people and models write them.
 package filename
 
 import (

@@ -30,7 +30,7 @@ func CheckTyped(path string) error {
 	}
 	part := strings.TrimLeft(notation.FindString(path), `/\`)
 	switch {
-	case part == "" || strings.HasPrefix(path, "./"):
+	case part == "" || len(path) > 1 && path[0] == '.' && os.IsPathSeparator(path[1]):
 		return nil
 	case strings.EqualFold(part, "file:"):
 		return fmt.Errorf("%q is a URL, not a path: %w", path, ErrNotation)
