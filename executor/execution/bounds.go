@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ const (
 	maxDisplayID  = 1 << 10
 	maxStreamName = 64
 	maxFrames     = 400 // frames at each end of a traceback
+	maxErrorName  = 4 << 10
+	maxErrorValue = 16 << 10
 	maxCut        = 1 << 10
 )
 
@@ -127,49 +130,82 @@ func encodedSize(raw []byte) int {
 	return n + 3*(bytes.Count(raw, []byte("\u2028"))+bytes.Count(raw, []byte("\u2029")))
 }
 
-// boundError shortens an error to contract.MaxErrorEvent. Of a long traceback it keeps the
-// first and the last frames, because they say most. cut lists what is omitted.
+// failure fills event with an exception. One that is too long for an event is kept whole as a
+// payload, without IPython's colours.
+func (r *run) failure(event *contract.Event, e jupyter.ErrorContent) {
+	bounded, cut := boundError(e.EName, e.EValue, e.Traceback)
+	event.EName, event.EValue, event.Traceback = bounded.EName, bounded.EValue, bounded.Traceback
+	r.displayed = &bounded
+	if cut == "" {
+		return
+	}
+	whole := strings.Join(e.Traceback, "\n")
+	if whole == "" {
+		whole = e.EName + ": " + e.EValue
+	}
+	whole = colours.ReplaceAllString(whole, "")
+	blob, err := r.record.PutBlob(int64(len(whole)), func(w io.Writer) error {
+		_, err := io.WriteString(w, whole)
+		return err
+	})
+	if err != nil {
+		event.Cut = fmt.Sprintf("%s, which could not be kept: %v", cut, err)
+		return
+	}
+	ref, _ := json.Marshal(contract.BlobRef{Blob: blob})
+	event.Data = map[string]json.RawMessage{"text/plain": ref}
+}
+
+// colours are what IPython puts into a traceback.
+var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// boundError shortens an error, and a traceback of more than contract.MaxErrorEvent to its first
+// and last frames, because they say most. cut lists what is omitted.
 func boundError(ename, evalue string, traceback []string) (e contract.ExecutionError, cut string) {
-	const part = contract.MaxErrorEvent / 4
+	const half = contract.MaxErrorEvent / 2
 	var omitted cuts
-	e.EName, e.EValue = journal.Shorten(ename, part/4), journal.Shorten(evalue, part)
+	e.EName, e.EValue = journal.Shorten(ename, maxErrorName), journal.Shorten(evalue, maxErrorValue)
 	if n := len(ename) + len(evalue) - len(e.EName) - len(e.EValue); n > 0 {
 		omitted.add("%s of the error's text", counted(n, "byte"))
 	}
-	head := firstFrames(traceback, part)
-	middle := traceback[len(head):]
-	tail := lastFrames(middle, part)
-	missing, size := len(middle)-len(tail), total(traceback)-total(head)-total(tail)
-	e.Traceback = head
-	if missing > 0 || size > 0 {
-		gap := fmt.Sprintf("%s and %s of the traceback", counted(missing, "frame"), counted(size, "byte"))
-		omitted.add("%s", gap)
-		e.Traceback = append(e.Traceback, "[… "+gap+" are omitted …]")
+	if total(traceback) <= contract.MaxErrorEvent && len(traceback) <= 2*maxFrames {
+		e.Traceback = traceback
+		return e, omitted.String()
 	}
-	e.Traceback = append(e.Traceback, tail...)
+	head := firstFrames(traceback, half)
+	tail := lastFrames(traceback[len(head):], half)
+	missing, size := len(traceback)-len(head)-len(tail), total(traceback)-total(head)-total(tail)
+	gap := counted(size, "byte") + " of the traceback"
+	if missing > 0 {
+		gap = counted(missing, "frame") + " and " + gap
+	}
+	omitted.add("%s", gap)
+	e.Traceback = slices.Concat(head, []string{"[… " + gap + " are left out here …]"}, tail)
 	return e, omitted.String()
 }
 
-// firstFrames returns as many frames from the start as fit into room. The last one may be
-// shortened.
-func firstFrames(all []string, room int) (fit []string) {
-	for i, frame := range all {
-		if room <= 0 || i == maxFrames {
-			break
-		}
-		fit = append(fit, journal.Shorten(frame, room))
-		room -= len(frame)
+// firstFrames returns the frames from the start that fit into room.
+func firstFrames(all []string, room int) []string {
+	n := 0
+	for n < min(len(all), maxFrames) && len(all[n]) <= room {
+		room -= len(all[n])
+		n++
 	}
-	return fit
+	return all[:n]
 }
 
-// lastFrames is firstFrames from the end.
+// lastFrames returns the frames from the end that fit into room, and of a last one that does not
+// its beginning.
 func lastFrames(all []string, room int) []string {
-	reversed := slices.Clone(all)
-	slices.Reverse(reversed)
-	fit := firstFrames(reversed, room)
-	slices.Reverse(fit)
-	return fit
+	n := len(all)
+	for n > max(0, len(all)-maxFrames) && len(all[n-1]) <= room {
+		n--
+		room -= len(all[n])
+	}
+	if n == len(all) && n > 0 {
+		return []string{journal.Shorten(all[n-1], room)}
+	}
+	return all[n:]
 }
 
 func total(frames []string) (bytes int) {

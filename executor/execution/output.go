@@ -63,8 +63,7 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	case jupyter.MsgError:
 		var e jupyter.ErrorContent
 		err := m.Decode(&e)
-		bounded, cut := boundError(e.EName, e.EValue, e.Traceback)
-		event.EName, event.EValue, event.Traceback, event.Cut = bounded.EName, bounded.EValue, bounded.Traceback, cut
+		r.failure(event, e)
 		return err
 	case jupyter.MsgClearOutput:
 		var c jupyter.ClearOutput

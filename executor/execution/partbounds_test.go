@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -111,20 +112,31 @@ func TestThePartsOfADisplayAtTheirBounds(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsCutPastItsBound(t *testing.T) {
+func TestAnErrorPastItsBoundIsKeptAsAPayload(t *testing.T) {
 	t.Parallel()
-	const part = contract.MaxErrorEvent / 4
+	const half = contract.MaxErrorEvent / 2
+	q := unstarted(t)
+	r := unstartedIn(t, q)
 	for over := range 2 {
-		for name, bounded := range map[string]func() (contract.ExecutionError, string){
-			"the name": func() (contract.ExecutionError, string) { return boundError(strings.Repeat("e", part/4+over), "", nil) },
-			"the text": func() (contract.ExecutionError, string) { return boundError("", strings.Repeat("e", part+over), nil) },
-			"the lines": func() (contract.ExecutionError, string) {
-				return boundError("", "", []string{strings.Repeat("a", part), strings.Repeat("b", part+over)})
-			},
+		for name, e := range map[string]jupyter.ErrorContent{
+			"the name":       {EName: strings.Repeat("e", maxErrorName+over), Traceback: []string{"name"}},
+			"the text":       {EValue: strings.Repeat("v", maxErrorValue+over), Traceback: []string{"text"}},
+			"the frames":     {Traceback: []string{strings.Repeat("a", half-1), strings.Repeat("b", half), strings.Repeat("c", 1+over)}},
+			"the last frame": {Traceback: []string{strings.Repeat("d", 2*half+over)}},
+			"all frames":     {Traceback: strings.Split(strings.Repeat("\x1b[31mf", 2*maxFrames-1+over), "f")},
 		} {
-			e, cut := bounded()
-			if size := len(e.EName) + len(e.EValue) + total(e.Traceback); (cut == "") != (over == 0) || size > contract.MaxErrorEvent {
-				t.Errorf("%s, %d past the bound: %d bytes, cut %q", name, over, size, cut)
+			var ev contract.Event
+			r.failure(&ev, e)
+			if size := len(ev.EName) + len(ev.EValue) + total(ev.Traceback); (ev.Data == nil) != (over == 0) || ev.Cut != "" || size > contract.MaxErrorEvent+maxErrorName+maxErrorValue {
+				t.Errorf("%s, %d past the bound: %d bytes, cut %q, data %s", name, over, size, ev.Cut, ev.Data)
+			}
+			if over == 0 {
+				continue
+			}
+			var ref contract.BlobRef
+			want := colours.ReplaceAllString(strings.Join(e.Traceback, "\n"), "")
+			if err := json.Unmarshal(ev.Data["text/plain"], &ref); err != nil || ref.Blob.SHA256 != fmt.Sprintf("%x", sha256.Sum256([]byte(want))) {
+				t.Errorf("%s: kept as %+v, %v", name, ref, err)
 			}
 		}
 	}

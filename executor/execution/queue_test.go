@@ -48,6 +48,10 @@ func TestTheQueueContinuesAfterAFailure(t *testing.T) {
 		if x.Error == nil || x.Error.EName != "ZeroDivisionError" || len(x.Error.Traceback) == 0 {
 			t.Errorf("error = %+v", x.Error)
 		}
+		x = q.run("class R:\n    def __repr__(self): raise KeyError('shown')\nR()") // fails from IPython 9 on
+		if x.Error != nil && x.Error.EName != "KeyError" || x.Events[0].EName != "KeyError" {
+			t.Errorf("the display of a value raised %+v, shown as %+v", x.Error, x.Events)
+		}
 		wantStatus(t, q.settle(second), contract.StatusSucceeded)
 	})
 }

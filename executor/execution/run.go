@@ -44,6 +44,11 @@ type run struct {
 	widgets *comm.Board // of the kernel
 
 	clearNext bool // the next output clears those before it
+	joined    joinedText
+	lost      lostOutput
+	// displayed is the last error on iopub. IPython 9 handles what the display of a value raises,
+	// and then replies with the error that there is not any more: NoneType.
+	displayed *contract.ExecutionError
 }
 
 // start marks the execution as running and returns its timeout.
@@ -82,6 +87,9 @@ func (r *run) result(reply *jupyter.ExecuteReply) {
 		if reply.Status == "error" {
 			bounded, _ := boundError(reply.EName, reply.EValue, reply.Traceback)
 			x.Error = &bounded
+			if reply.EName == "NoneType" && r.displayed != nil {
+				x.Error = r.displayed
+			}
 		}
 	})
 }

@@ -191,6 +191,10 @@ func (c *Cell) failure(ev *contract.Event) {
 		e.EName, e.EValue, e.Traceback, e.size = "", "", []string{"[the exception is not kept: the cell's outputs are too large]"}, 0
 	}
 	c.append(e)
+	if whole := c.content(ev); whole.missing() && whole.size <= c.allowance() { // of a long traceback
+		whole.size += e.size
+		c.show(e, whole)
+	}
 }
 
 // display adds an output. As nbclient and the classic notebook do, it also changes the displays

@@ -78,7 +78,11 @@ func TestOutputsOfEvents(t *testing.T) {
 			`{"data":{"image/png":"Ynl0ZXM=","text/html":["bytes"],"text/plain":["[not kept: image/gif]"]},"metadata":{"isolated":true},"output_type":"display_data"}`,
 		},
 		"an error": {[]contract.Event{{Type: contract.EventError, EName: "E", EValue: "v"}}, `{"ename":"E","evalue":"v","output_type":"error","traceback":["E: v"]}`},
-		"a gap":    {[]contract.Event{{Type: contract.EventGap, Cut: "reason"}}, `{"name":"stderr","output_type":"stream","text":["[output is missing here: reason]\n"]}`},
+		"a long error": {
+			[]contract.Event{{Type: contract.EventError, EName: "E", Traceback: []string{"cut"}, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(blobRef)}}},
+			`{"ename":"E","evalue":"","output_type":"error","traceback":["bytes"]}`,
+		},
+		"a gap": {[]contract.Event{{Type: contract.EventGap, Cut: "reason"}}, `{"name":"stderr","output_type":"stream","text":["[output is missing here: reason]\n"]}`},
 	} {
 		var c Collector
 		if got := joined(t, collect(t, &c, test.events, fetchWord)); got != test.want {

@@ -34,8 +34,14 @@ func (e *entry) output() *Output {
 	if o.Type == Stream {
 		o.Text = string(e.text)
 	}
-	if e.content != nil {
+	switch {
+	case e.content == nil:
+	case o.Type != Error:
 		o.Data, o.Metadata = e.content.bundle(), e.content.metadata
+	case !e.content.missing():
+		if text, ok := e.content.payloads[0].value.(string); ok {
+			o.Traceback = strings.Split(text, "\n")
+		}
 	}
 	return &o
 }

@@ -85,6 +85,9 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		if len(ev.Traceback) == 0 { // of sys.exit with a number
 			return
 		}
+		if raw, ok := ev.Data["text/plain"]; ok && p.text(ctx, id, p.std.Err, raw) == nil {
+			return
+		}
 		text := strings.Join(ev.Traceback, "\n")
 		if !p.colours.On() { // IPython has put them in, not the code
 			text = plain.Text(text)
@@ -242,10 +245,15 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 		p.note("a picture could not be saved: %s", plain.Line(err.Error()))
 	}
 	if raw, ok := ev.Data["text/plain"]; ok {
-		p.endLine(p.std.Out)
-		_ = render.WritePayload(ctx, "text/plain", raw, fetch, writerFunc(func(b []byte) { p.write(p.std.Out, string(b)) }))
-		p.endLine(p.std.Out)
+		_ = p.text(ctx, id, p.std.Out, raw)
 	}
+}
+
+// text prints a text on lines of its own.
+func (p *printer) text(ctx context.Context, id string, w io.Writer, raw json.RawMessage) error {
+	p.endLine(w)
+	defer p.endLine(w)
+	return render.WritePayload(ctx, "text/plain", raw, p.blobs(id), writerFunc(func(b []byte) { p.write(w, string(b)) }))
 }
 
 type writerFunc func(b []byte)

@@ -186,7 +186,7 @@ func (l *log) cut(ev contract.Event) (left contract.Event, ok bool) {
 	case ev.Type == contract.EventError:
 		var rest string
 		rest, ok = afterLines(strings.Join(ev.Traceback, "\n"), skip)
-		ev.Traceback = []string{rest}
+		ev.Traceback, ev.Data = []string{rest}, nil // what is left of it
 	case isPicture:
 		ok = skip == 0
 	default:

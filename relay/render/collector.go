@@ -68,8 +68,11 @@ type Collector struct {
 	headEnd        int64   // offset of the first event that the head does not contain completely
 	complete       bool
 	displays       displays
-	errorText      string
-	hasError       bool
+	errors         int
+	errorText      string  // the last traceback
+	errorWhole     display // all of it, if it is shortened in its event; else without data
+	earlierErrors  string  // the tracebacks before it, which the code displayed, up to maxText
+	errorsLeftOut  int
 	ename, evalue  string
 	prompt         *Prompt
 	cuts           int // events that the executor shortened
@@ -173,7 +176,16 @@ func (c *Collector) Add(ev contract.Event) {
 		lines := strings.Split(strings.TrimSpace(Plain(text(ev.Data["text/plain"]))), "\n")
 		c.widgetLine = lines[len(lines)-1]
 	case contract.EventError:
-		c.hasError, c.ename, c.evalue = true, ev.EName, ev.EValue
+		switch {
+		case c.errors == 0:
+		case len(c.earlierErrors)+len(c.errorText) > maxText:
+			c.errorsLeftOut++
+		default:
+			c.earlierErrors += c.errorText + "\n\n"
+		}
+		c.errors++
+		c.ename, c.evalue = ev.EName, ev.EValue
+		c.errorWhole = display{offset: ev.Offset, data: ev.Data}
 		c.errorText = strings.Join(ev.Traceback, "\n")
 	case contract.EventInputRequest:
 		c.prompt = &Prompt{Text: ev.Prompt, Offset: ev.Offset, Password: ev.Password}

@@ -135,8 +135,23 @@ func TestALongResultAndTracebackAreShortenedAndSaved(t *testing.T) {
 	var l log
 	l.print("stdout", strings.Repeat("out\n", 6000))
 	l.display(contract.EventExecuteResult, "", map[string]string{"text/plain": strings.Repeat("row\n", 15_000)})
-	l.add(contract.Event{Type: contract.EventError, EName: "E", Traceback: []string{strings.Repeat("frame\n", 10_000)}})
-	v := view(t, l, Options{Dir: t.TempDir()})
+	const frames, over = 60_000, 2 << 20
+	l.add(contract.Event{Type: contract.EventError, EName: "First", Traceback: []string{"displayed"}})
+	for size, want := range map[int64]int{frames: len("displayed\n\n") + frames, over: over} {
+		ref, _ := json.Marshal(contract.BlobRef{Blob: contract.Blob{Number: 1, SHA256: "abc", Bytes: size}})
+		c := New(Options{Dir: t.TempDir()})
+		for _, ev := range append(l[:len(l):len(l)], contract.Event{Offset: 9, Type: contract.EventError, EName: "E", Traceback: []string{"cut"}, Data: map[string]json.RawMessage{"text/plain": ref}}) {
+			c.Add(ev)
+		}
+		checkLong(t, want, c.View(t.Context(), func(_ context.Context, _ contract.Blob, w io.Writer) error {
+			_, err := io.WriteString(w, strings.Repeat("frame\n", int(size)/6+1)[:size])
+			return err
+		}))
+	}
+}
+
+func checkLong(t *testing.T, traceback int, v View) {
+	t.Helper()
 	kinds := map[string]int{}
 	for _, f := range v.Files {
 		b, err := os.ReadFile(f.Path)
@@ -145,7 +160,7 @@ func TestALongResultAndTracebackAreShortenedAndSaved(t *testing.T) {
 		}
 		kinds[f.Kind] = len(b)
 	}
-	if kinds["result"] != 60_000 || kinds["traceback"] != 60_000 {
+	if kinds["result"] != 60_000 || kinds["traceback"] != traceback || !strings.HasPrefix(v.Error.Traceback, "displayed\n\nframe") {
 		t.Errorf("saved %v", kinds)
 	}
 	if n := runes(v.Stdout) + runes(v.Result) + runes(v.Error.Traceback); n > 40_000 {

@@ -67,13 +67,16 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 		fit: func(text string) string { return c.fit(&v, "output", text, c.opt.Limit/2) },
 	}
 	p.present(ctx, &c.displays)
-	trace := Plain(c.errorText)
+	trace := Plain(c.earlierErrors) + p.wholeTraceback(ctx, c)
 	room := c.share(&v, trace)
 	c.viewStreams(&v, room)
-	if c.hasError {
+	if c.errors > 0 {
 		most := max(2*leastRunes, c.opt.Limit/6)
 		v.Error = &Raised{EName: clipLine(c.ename, most), EValue: clipLine(Plain(c.evalue), most)}
-		v.Error.Traceback = c.fit(&v, "traceback", trace, room.traceback)
+		v.Error.Traceback = p.traceback(ctx, c, trace, room.traceback)
+	}
+	if c.errorsLeftOut > 0 {
+		p.note("errors that were displayed before the last one and are not shown here: %d", c.errorsLeftOut)
 	}
 	p.thin(room.outputs)
 	if v.HasResult {
@@ -192,6 +195,31 @@ func (c *Collector) fit(v *View, kind, text string, most int) string {
 	path, err := c.keepText(kind, text)
 	v.saved(kind, path, err)
 	return short
+}
+
+// traceback shortens the text of all errors to most runes, or a few more. If that omits something,
+// it saves the whole text, or the last error alone if that is too long for memory.
+func (p *presenter) traceback(ctx context.Context, c *Collector, text string, most int) string {
+	if PayloadBytes(c.errorWhole.data["text/plain"]) <= maxText {
+		return c.fit(p.view, "traceback", text, most)
+	}
+	if _, err := p.original(ctx, &c.errorWhole, "text/plain", "traceback", false); err != nil {
+		p.note("the whole traceback could not be read: %v", err)
+	}
+	short, _ := Clip(text, max(leastRunes, most))
+	return short
+}
+
+// wholeTraceback is the traceback without colours: all of one that was shortened on the VM, if it
+// can be had.
+func (p *presenter) wholeTraceback(ctx context.Context, c *Collector) string {
+	if raw := c.errorWhole.data["text/plain"]; raw != nil {
+		b := &ends{most: maxText}
+		if p.payload(ctx, "text/plain", raw, b) == nil {
+			return Plain(b.text())
+		}
+	}
+	return Plain(c.errorText)
 }
 
 // keepText saves a text under its digest, unless it is saved already.

@@ -136,7 +136,10 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	case problem == nil, r.exec.Status == contract.StatusKernelRestarted: // displayed, not raised, as by a failing __repr__
 		run.displayed = view.Error.Traceback
 	default:
-		problem.EName, problem.EValue, problem.Traceback = view.Error.EName, view.Error.EValue, view.Error.Traceback
+		problem.Traceback = view.Error.Traceback
+		if r.exec.Error == nil || r.exec.Error.EName == view.Error.EName { // else a hook raised after the code
+			problem.EName, problem.EValue = view.Error.EName, view.Error.EValue
+		}
 	}
 	return run, problem
 }
