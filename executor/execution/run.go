@@ -44,8 +44,6 @@ type run struct {
 	widgets *comm.Board // of the kernel
 
 	clearNext bool // the next output clears those before it
-	joined    joinedText
-	lost      lostOutput
 	// displayed is the last error on iopub. IPython 9 handles what the display of a value raises,
 	// and then replies with the error that there is not any more: NoneType.
 	displayed *contract.ExecutionError

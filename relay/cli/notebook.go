@@ -66,11 +66,7 @@ func (l *NotebookLoop) ToEnd(ctx context.Context) (nbrun.Outcome, error) {
 		case o.Status != nbrun.StatusRunning:
 			return o, nil
 		}
-		switch {
-		case errors.Is(err, remoterun.ErrNoInput):
-			o, stopped := l.interrupt(ctx)
-			return o, errors.Join(fmt.Errorf("%w; the run on the VM was interrupted", err), stopped)
-		case err != nil && ctx.Err() == nil:
+		if err != nil && ctx.Err() == nil {
 			return o, l.lost(err)
 		}
 	}

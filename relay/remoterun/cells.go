@@ -39,7 +39,7 @@ func (c *Cells) Note(format string, args ...any) { c.r.out.note(format, args...)
 func (c *Cells) Close() { c.r.out.finish() }
 
 // Answer shows the prompt of an execution that waits for input, and passes a line from the
-// person or from stdin on. The error is ErrNoInput if stdin has none.
+// person or from stdin on, or that stdin has none.
 func (c *Cells) Answer(ctx context.Context, executionID string, prompt contract.Event) error {
 	c.r.answer.ExecutionID = executionID
 	c.r.exec.Status = contract.StatusWaitingForInput

@@ -2,7 +2,6 @@ package remoterun
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"colabrelay/relay/client"
@@ -19,11 +18,6 @@ func (r *run) follow(ctx context.Context) error {
 		case r.exec.End: // also when ctx has ended meanwhile
 		case ctx.Err() != nil:
 			return r.end(ctx)
-		case errors.Is(err, ErrNoInput):
-			if stopped := r.interrupt(ctx); stopped != nil {
-				return errors.Join(err, stopped)
-			}
-			return fmt.Errorf("%w; the run on the VM was interrupted", err)
 		case err != nil:
 			return err
 		}

@@ -11,16 +11,27 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// input passes a line from the person to code that waits for input.
+// endOfInput is the answer of a front end of Jupyter whose input has ended: the kernel raises
+// EOFError.
+const endOfInput = "\x04"
+
+// input passes a line from the person to code that waits for input, or that there is none. Of a
+// run that somebody else may have started, it then answers nothing.
 func (r *run) input(ctx context.Context) error {
 	if r.exec.Status != contract.StatusWaitingForInput {
 		return nil
 	}
-	if r.FromStdin {
-		return ErrNoInput
+	text, err := "", ErrNoInput
+	if !r.FromStdin {
+		text, err = r.out.readInput(ctx)
 	}
-	text, err := r.out.readInput(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNoInput) && r.attached && !terminal.Is(r.out.std.In):
+		return r.leave(err)
+	case errors.Is(err, ErrNoInput):
+		r.out.noteNoInput()
+		text = endOfInput
+	case err != nil:
 		return err
 	}
 	r.out.asked = false
@@ -31,6 +42,14 @@ func (r *run) input(ctx context.Context) error {
 		return nil
 	}
 	return r.explain(err)
+}
+
+// noteNoInput says once that the code asks for input that there is not, unless a person said so.
+func (p *printer) noteNoInput() {
+	if !p.noInput && !terminal.Is(p.std.In) {
+		p.noInput = true
+		p.note("the code asks for input, but stdin has none, so input() raises EOFError; run it in a terminal or pipe the answers")
+	}
 }
 
 // readInput reads a line from the person; a terminal does not show a password. If ctx

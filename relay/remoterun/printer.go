@@ -36,6 +36,7 @@ type printer struct {
 	shown    int       // pictures
 	widgets  []*widget // that the run displayed
 	inView   bool      // the last line is that of the newest widget, and changes
+	noInput  bool      // noteNoInput has said so
 	asked    bool      // the last event was an input request that nobody here has answered yet
 	broken   error     // of a write to stdout; after it nothing more is printed
 	stdin    *bufio.Reader

@@ -32,8 +32,7 @@ const (
 	anewTimeout = time.Minute
 )
 
-// ErrNoInput: the code asks for input, and stdin has none. The run is interrupted, because
-// it would otherwise block the kernel for an hour.
+// ErrNoInput: the code asks for input, and stdin has none.
 var ErrNoInput = errors.New("the code asks for input, but stdin has none: run it in a terminal or pipe the answers")
 
 // VM is where the code runs.
@@ -79,6 +78,7 @@ type run struct {
 	// start.
 	packageMissing bool
 	blockNoted     bool // see noteBlocked
+	attached       bool // by Attach
 }
 
 // Run runs code to its end and prints its output. If ctx ends or stdout breaks, it
@@ -102,7 +102,7 @@ func Start(ctx context.Context, vm VM, code Code) (contract.Execution, error) {
 // be of an earlier kernel, so it says nothing of a new one.
 func Attach(ctx context.Context, vm VM, id string, console Console) error {
 	vm.LastSeen = runtimes.LastSeen{}
-	r := &run{VM: vm, endWait: endWait, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
+	r := &run{VM: vm, attached: true, endWait: endWait, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
 	defer r.out.finish()
 	if err := r.follow(ctx); err != nil {
 		return err
