@@ -37,7 +37,7 @@ func (f *File) Edit(ctx context.Context, expectDigest string, change func(*Docum
 			continue
 		}
 		if err == nil {
-			done.Notes = notesOf(known, done, restless)
+			done.Notes = append(notesOf(known, done, restless), done.After.invalid()...)
 		}
 		return done, err
 	}

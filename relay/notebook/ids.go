@@ -119,6 +119,52 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 	return notes, nil
 }
 
+// invalid returns a sentence if Jupyter's tools call the notebook invalid, because of what programs
+// leave out or keep when they write or convert one.
+func (d *Document) invalid() []string {
+	faults, byUpgrade := d.faults()
+	if len(faults) == 0 {
+		return nil
+	}
+	text := "Jupyter's tools call this file invalid: " + strings.Join(faults, "; ") + "."
+	if byUpgrade {
+		text += " `colab-relay nb upgrade FILE` makes it one of nbformat 4.5, in which each cell has an id."
+	}
+	return []string{text}
+}
+
+// faults says what is invalid, and whether Upgrade mends some of it.
+func (d *Document) faults() (all []string, byUpgrade bool) {
+	count := func(fault string, has func(p *place) bool) {
+		n := 0
+		for i := range d.cells {
+			if has(&d.cells[i]) {
+				n++
+			}
+		}
+		if n > 0 {
+			all = append(all, fmt.Sprintf("%s in %d of %d cells", fault, n, len(d.cells)))
+		}
+	}
+	if d.index.minor.len() == 0 {
+		all = append(all, "it has no nbformat_minor")
+	}
+	if d.minor < minor {
+		count(fmt.Sprintf("an id, which nbformat 4.%d does not have,", d.minor), func(p *place) bool { return p.id.len() > 0 })
+	} else {
+		count("no valid id of its own", func(p *place) bool { return p.own == "" || p.name != p.own })
+	}
+	byUpgrade = len(all) > 0
+	if d.metadata.len() == 0 {
+		all = append(all, "it has no metadata")
+	}
+	count("no metadata", func(p *place) bool { return p.metadata.len() == 0 })
+	count("outputs or an execution count outside code", func(p *place) bool {
+		return p.cellType != Code && p.outputs.len()+p.count.len() > 0
+	})
+	return all, byUpgrade
+}
+
 // fault says what is wrong with a cell's id.
 func (d *Document) fault(i int) string {
 	switch p := &d.cells[i]; {

@@ -90,6 +90,22 @@ func TestIDsAreRepaired(t *testing.T) {
 	}
 }
 
+// The oracle is nbformat.validate.
+func TestWhatMakesANotebookInvalidIsCounted(t *testing.T) {
+	const meta, code = `"metadata": {}, `, `{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null, "source": ""`
+	for file, want := range map[string]int{
+		`{"nbformat": 4, "nbformat_minor": 5, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                              0,
+		`{"nbformat": 4, "nbformat_minor": 4, ` + meta + `"cells": [` + code + `}]}`:                                                         0,
+		`{"nbformat": 4, "nbformat_minor": 4, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                              1,
+		`{"nbformat": 4, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                                                   2,
+		`{"nbformat": 4, "nbformat_minor": 5, "cells": [` + code + `, "id": "a"}, ` + code + `, "id": "a"}, {"source": "", "outputs": []}]}`: 4,
+	} {
+		if faults, _ := parsed(t, file).faults(); len(faults) != want {
+			t.Errorf("%s: %q, want %d", file, faults, want)
+		}
+	}
+}
+
 func TestUpgrade(t *testing.T) {
 	d := named(t, 0, "metadata", "AbC-_1234567", "", "AbC-_1234567")
 	notes, err := d.Upgrade()

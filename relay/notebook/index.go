@@ -18,6 +18,9 @@ const maxKeys = 1000
 // maxName bounds what a language, a kernel, a type or a tag is called, in bytes. The rest is ignored.
 const maxName = 100
 
+// unchosen is the language that VS Code writes while no kernel is chosen.
+const unchosen = "plaintext"
+
 // index says where in a file its parts are. A span is empty if the part is not there; of a key
 // that occurs twice the last one counts, as for Python.
 type index struct {
@@ -96,7 +99,9 @@ func (x *index) topMember(s *scanner, m *member) (err error) {
 			},
 			"language_info": func() error { return passKeys(s, map[string]func() error{"name": textTo(s, &x.language)}) },
 		})
-		x.metadata.end = s.at
+		if x.metadata.end = s.at; x.language == unchosen {
+			x.language = ""
+		}
 	case "nbformat":
 		x.major, err = s.value()
 	case "nbformat_minor":

@@ -32,6 +32,14 @@ func TestTheCellsOfANotebook(t *testing.T) {
 	if d.Len() != len(want) || d.Minor() != 5 || !d.IsPython() || d.Language() != "ipython" || len(d.Digest()) != 64 {
 		t.Errorf("%d cells, 4.%d, %s", d.Len(), d.Minor(), d.Language())
 	}
+	for metadata, python := range map[string]bool{
+		`{"language_info": {"name": "plaintext"}}`: true, `{"language_info": {"name": "plaintext"}, "kernelspec": {"name": "python3"}}`: true,
+		`{"language_info": {"name": "plaintext"}, "kernelspec": {"name": "ir"}}`: false, `{"language_info": {"name": "R"}}`: false,
+	} {
+		if d := parsed(t, `{"nbformat": 4, "metadata": `+metadata+`, "cells": []}`); d.IsPython() != python {
+			t.Errorf("%s: %s", metadata, d.Language())
+		}
+	}
 }
 
 // Python takes the last of two equal keys, and so does an edit.
