@@ -47,7 +47,7 @@ type Contents struct {
 	SkippedCount  int               `json:"skipped_count"`
 	Skipped       []Omission        `json:"skipped"`            // at most 5,000
 	Runs          []RunProgress     `json:"runs,omitempty"`     // chunked runs, at most 1,000
-	Warnings      []string          `json:"warnings,omitempty"` // about variables that were saved and may not load
+	Warnings      []string          `json:"warnings,omitempty"` // about variables that were saved and may not load, or without a part
 	Bytes         int64             `json:"bytes"`              // of the data file
 	SHA256        string            `json:"sha256"`             // of the data file, lower-case hex
 }

@@ -3,7 +3,6 @@ package output
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,28 +63,6 @@ func onlyFile(t *testing.T, dir string) string {
 		return file.Name()
 	}
 	return ""
-}
-
-func TestAMarkerSaysWhyTheWholeTextIsNotThere(t *testing.T) {
-	full := func(string, int64, []byte) (string, error) {
-		return "", &fs.PathError{Op: "write", Path: "/x", Err: errors.New("no space left on device")}
-	}
-	for name, test := range map[string]struct {
-		save SaveText
-		want string
-	}{
-		"no folder":   {nil, "Nothing keeps the whole text."},
-		"a full disk": {full, "The whole text could not be saved: write /x: no space left on device."},
-	} {
-		c := Collector{Save: test.save}
-		cell := c.Begin("k")
-		for range 3 << 4 {
-			cell.Add(t.Context(), []contract.Event{print(strings.Repeat(strings.Repeat("x", 1023)+"\n", 64))}, nil)
-		}
-		if outputs := cell.Outputs(); len(outputs) != 3 || !strings.HasSuffix(outputs[1].Text, " "+test.want+"]\n") {
-			t.Errorf("%s: %d outputs, %q", name, len(outputs), outputs[1].Text)
-		}
-	}
 }
 
 func TestALinkDoesNotLeadASavedTextOutside(t *testing.T) {

@@ -3,7 +3,6 @@ package remoterun
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -50,18 +49,6 @@ type console struct{ out, err harness.Output }
 
 func (c *console) console(t *testing.T) Console {
 	return Console{Streams: terminal.Streams{In: strings.NewReader(""), Out: &c.out, Err: &c.err}, PictureDir: t.TempDir()}
-}
-
-func TestInputMayEndWithoutALineBreak(t *testing.T) {
-	p := newPrinter(nil, Console{Streams: terminal.Streams{In: strings.NewReader("bob\r\neve")}})
-	for _, want := range []string{"bob", "eve"} {
-		if got, err := p.readInput(t.Context()); got != want || err != nil {
-			t.Errorf("%q %v, want %q", got, err, want)
-		}
-	}
-	if _, err := p.readInput(t.Context()); !errors.Is(err, ErrNoInput) {
-		t.Errorf("at the end of stdin: %v", err)
-	}
 }
 
 // A file or pipe gets the last text of each widget, once, and nothing of a closed one.

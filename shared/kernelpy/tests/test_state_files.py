@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -106,6 +108,27 @@ def test_views_are_saved_with_their_owner_only_if_that_is_worth_it():
     assert Sharing([half, other_half]).owner(half) is owner
     assert Sharing([[{"deep": tenth}], owner]).owner(tenth) is owner
     assert Sharing([owner]).owner(owner) is None
+
+
+class Tensor:
+    """As much of one of torch, which no stack has, as its gradient needs."""
+
+    __module__ = "torch"
+    is_leaf, grad = True, None
+
+    def __reduce_ex__(self, protocol):
+        return type(self), ()
+
+
+def test_gradients_are_kept_though_torch_leaves_them_out(tmp_path, monkeypatch):
+    torch = types.ModuleType("torch")
+    torch.Tensor = Tensor
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    x = Tensor()
+    x.grad = Tensor()
+    assert write(tmp_path / "f", x=x, grad=x.grad)[0] == {}
+    loaded, _ = read(tmp_path / "f")
+    assert type(loaded["grad"]) is Tensor and loaded["x"].grad is loaded["grad"]
 
 
 class Says(Exception):

@@ -31,6 +31,9 @@ class Sharing:
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.array = module_dict("numpy").get("ndarray")
+        self.tensor = module_dict("torch").get("Tensor", ())
+        self.module = module_dict("torch.nn.modules.module").get("Module", ())
+        self.storages: dict[int, Any] = {}  # the memory of tensors on the CPU, by address
         self.seen: dict[int, Any] = {}
         self.owners: dict[int, Any] = {}
         self.views: dict[int, list[Any]] = {}
@@ -50,6 +53,12 @@ class Sharing:
                     stack.extend(itertools.islice(value, MAX_SEARCHED))
                 elif cls is dict:
                     stack.extend(itertools.islice(value.values(), MAX_SEARCHED))
+                elif issubclass(cls, self.tensor):
+                    storage = memory_of(value)
+                    if storage is not None:
+                        self.storages[storage.data_ptr()] = storage
+                elif issubclass(cls, self.module):
+                    stack.append(value.__dict__)
             visited.add(id(value))
 
     def choose(self) -> None:
@@ -79,25 +88,50 @@ class Sharing:
             return None
         return owner
 
+    def storage(self, array: Any) -> Any:
+        """The memory of a saved tensor that the array and its owner use, or None."""
+        owner = owner_of(array)
+        found = memory_of(owner.base) if issubclass(type(owner.base), self.tensor) else None
+        if found is not None:
+            return self.storages.get(found.data_ptr())
+        storage = self.storages.get(address(owner))
+        return storage if storage is not None and owner.nbytes <= storage.nbytes() else None
+
+
+def memory_of(tensor: Any) -> Any:
+    """The storage of a tensor on the CPU, None if it has none."""
+    try:
+        storage = tensor.untyped_storage()
+    except Exception:  # of a sparse tensor
+        return None
+    return storage if storage.device.type == "cpu" and storage.nbytes() > 0 else None
+
 
 def address(array: Any) -> int:
     return array.__array_interface__["data"][0]
 
 
 def reduce_array(saver: Saver, array: Any) -> Any:
+    form = array.shape, array.strides, array.dtype, bool(array.flags.writeable)
+    storage = saver.sharing.storage(array)
+    if storage is not None:
+        memory = bytes_of(saver, storage)
+        return rebuild.make_view_of_tensor, (memory, address(array) - storage.data_ptr(), *form)
     owner = saver.sharing.owner(array)
     if owner is None:
         saver.check_space(array.nbytes)
         return array.__reduce_ex__(5)  # dill's own method copies the data
-    offset = address(array) - address(owner)
-    return rebuild.make_view, (
-        owner,
-        offset,
-        array.shape,
-        array.strides,
-        array.dtype,
-        bool(array.flags.writeable),
-    )
+    return rebuild.make_view, (owner, address(array) - address(owner), *form)
+
+
+def reduce_tensor(saver: Saver, tensor: Any) -> Any:
+    """As torch does, and with the gradient of a leaf, which torch leaves out."""
+    made = tensor.__reduce_ex__(5)
+    if not tensor.is_leaf:
+        saver.computed = True
+    elif tensor.grad is not None and len(made) == 2:
+        return (*made, tensor.grad, None, None, rebuild.set_gradient)
+    return made
 
 
 def storage_classes() -> tuple[type, ...]:

@@ -189,6 +189,17 @@ def make_view(
     return view
 
 
+def make_view_of_tensor(storage: Any, *view: Any) -> Any:
+    """An array that uses the memory of a tensor."""
+    import torch
+
+    return make_view(torch.empty(0, dtype=torch.uint8).set_(storage).numpy(), *view)
+
+
+def set_gradient(tensor: Any, gradient: Any) -> None:
+    tensor.grad = gradient
+
+
 def make_storage(device: str, data: Any) -> Any:
     """The bytes of torch tensors, on a GPU if they were on one and this VM has one."""
     import torch

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..safe import class_module, class_name, module_dict
 from . import rebuild
-from .arrays import reduce_array, reduce_storage, storage_classes
+from .arrays import reduce_array, reduce_storage, reduce_tensor, storage_classes
 from .classes import reduce_class
 from .libraries import importable
 from .reasons import CannotSave
@@ -261,6 +261,8 @@ def reduce(saver: Saver, obj: Any) -> Any:
     if module.startswith("torch") and issubclass(cls, storage_classes()):
         return reduce_storage(saver, obj)
     saver.needs_trial = saver.needs_trial or not loads_surely(cls, module)
+    if issubclass(cls, module_dict("torch").get("Tensor", ())):
+        return reduce_tensor(saver, obj)
     return NotImplemented
 
 

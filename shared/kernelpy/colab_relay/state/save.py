@@ -172,7 +172,7 @@ def save_names(
         "modules": [{k: short(v) for k, v in m.items()} for m in modules][:MAX_LISTED],
         "skipped": (skipped + unimportable)[:MAX_LISTED],
         "skipped_count": len(skipped + unimportable),
-        "warnings": trial_warnings(wrong, untried),
+        "warnings": trial_warnings(wrong, untried) + graph_warnings(saver.without_graph),
         "bytes": size,
         "sha256": digest,
     }
@@ -190,6 +190,12 @@ def trial_warnings(wrong: dict[str, str], untried: int) -> list[str]:
             "they are large, or there was not enough time or memory" % untried
         )
     return lines
+
+
+def graph_warnings(names: list[str]) -> list[str]:
+    """The warning about tensors that torch computed from others."""
+    message = 'saved without the computation that made them, so backward() stops there: "%s"'
+    return [message % short('", "'.join(names))] if names else []
 
 
 def places() -> list[str]:

@@ -136,6 +136,8 @@ class Saver:
         self.buffers: list[list[int]] = []
         self.at: type | None = None  # the class of the object being written
         self.needs_trial = False
+        self.computed = False  # it has tensors that torch computed from others, for backward()
+        self.without_graph: list[str] = []
         self.for_trial: list[Segment] = []  # segments that may fail to load
         self.out.write(FIRST_LINE)
         self.start({})
@@ -212,7 +214,7 @@ class Saver:
         """Writes one value and returns its bytes in the file. If that fails, the file is as before,
         and the error is raised."""
         mark, first = self.out.mark(), [value]  # the list is the first object in the memo
-        self.buffers, self.at, self.needs_trial = [], None, False
+        self.buffers, self.at, self.needs_trial, self.computed = [], None, False, False
         self.stream.seek(0)
         self.stream.truncate()
         try:
@@ -226,6 +228,8 @@ class Saver:
             raise
         segment = dict(label, stream=[begin, length], buffers=self.buffers)
         self.segments.append((segment, first))
+        if self.computed and "name" in segment:
+            self.without_graph.append(segment["name"])
         if self.needs_trial and "name" in segment:
             self.for_trial.append(segment)
         return self.out.size - mark[0]
