@@ -170,12 +170,10 @@ func (r *runner) wake(c *run, now time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wakePause)
 	defer cancel()
-	id, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgKernelInfoRequest, nil)
-	if err != nil {
+	if _, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgKernelInfoRequest, nil); err != nil {
 		r.q.log.Warn("waking the kernel", "execution_id", c.record.ID, "err", err)
 	}
 	c.wakeAt, c.woken = now.Add(wakePause), c.woken+1
-	c.wakes = append(c.wakes[max(0, len(c.wakes)+1-maxWakes):], id)
 }
 
 // endIfUnyielding ends, for its readers, a run that does not yield after its deadline.

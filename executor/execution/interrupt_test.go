@@ -50,11 +50,12 @@ func TestOneInterruptEndsCodeHoweverItWaits(t *testing.T) {
 	})
 }
 
-// What threads print after an interrupt may come as output of the request that wakes the kernel.
-func TestOutputOfAWakeBelongsToTheInterruptedRun(t *testing.T) {
+// What threads print may come as output of a request that is no run's, such as one that wakes the
+// kernel or lists variables.
+func TestOutputOfNoRunBelongsToTheNewest(t *testing.T) {
 	q := unstarted(t)
 	c := unstartedIn(t, q)
-	c.msgID, c.wakes = "own", []string{"wake"}
+	c.msgID = "own"
 	r := &runner{q: q, kernel: &kernel.Kernel{}, runs: []*run{c}, current: c}
 	for kind, content := range map[string]string{jupyter.MsgStream: `{"name":"stdout","text":"late"}`, jupyter.MsgStatus: `{"execution_state":"idle"}`} {
 		m := &jupyter.Message{Header: jupyter.Header{MsgType: kind}, ParentHeader: jupyter.Header{MsgID: "wake"}, Content: []byte(content)}

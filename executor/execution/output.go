@@ -57,6 +57,21 @@ func (r *run) output(m *jupyter.Message, now time.Time) {
 	r.emit(event)
 }
 
+// strayOutput is output of a request that is no run's, such as one that lists variables: ipykernel
+// gives the newest request what threads print and show.
+func (r *run) strayOutput(m *jupyter.Message, now time.Time) {
+	var d jupyter.DisplayData
+	switch m.Header.MsgType {
+	case jupyter.MsgDisplayData, jupyter.MsgUpdateDisplayData:
+		if m.Decode(&d) == nil && isMarker(d) {
+			return
+		}
+		fallthrough
+	case jupyter.MsgStream:
+		r.output(m, now)
+	}
+}
+
 // fill puts a message's content into its event.
 func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	switch m.Header.MsgType {

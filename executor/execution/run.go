@@ -34,7 +34,6 @@ type run struct {
 	interrupted  time.Time // when SIGINT was sent
 	wakeAt       time.Time // when the next request is due that wakes the kernel; see wake
 	woken        int       // how many were sent after the last interrupt
-	wakes        []string  // the ids of the last maxWakes
 	inputRequest *jupyter.Message
 	inputSince   time.Time
 	prompt       prompt // of inputRequest

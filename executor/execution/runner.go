@@ -195,7 +195,11 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 		return
 	}
 	parent := m.ParentHeader.MsgID
-	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == parent || slices.Contains(x.wakes, parent) })
+	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == parent })
+	stray := i < 0
+	if stray {
+		i = len(r.runs) - 1
+	}
 	if i < 0 {
 		return
 	}
@@ -209,8 +213,8 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	if r.widgets.Capture(m) {
 		return
 	}
-	if target.msgID != parent { // of a wake: ipykernel gives the newest request what threads print
-		target.output(m, time.Now())
+	if stray {
+		target.strayOutput(m, time.Now())
 		return
 	}
 	switch m.Header.MsgType {
