@@ -29,7 +29,6 @@ const (
 	maxMetadata   = 128 << 10
 	maxDisplayID  = 1 << 10
 	maxStreamName = 64
-	maxFrames     = 400 // frames at each end of a traceback
 	maxErrorName  = 4 << 10
 	maxErrorValue = 16 << 10
 	maxCut        = 1 << 10
@@ -168,44 +167,30 @@ func boundError(ename, evalue string, traceback []string) (e contract.ExecutionE
 	if n := len(ename) + len(evalue) - len(e.EName) - len(e.EValue); n > 0 {
 		omitted.add("%s of the error's text", counted(n, "byte"))
 	}
-	if total(traceback) <= contract.MaxErrorEvent && len(traceback) <= 2*maxFrames {
+	if total(traceback) <= contract.MaxErrorEvent {
 		e.Traceback = traceback
 		return e, omitted.String()
 	}
-	head := firstFrames(traceback, half)
-	tail := lastFrames(traceback[len(head):], half)
-	missing, size := len(traceback)-len(head)-len(tail), total(traceback)-total(head)-total(tail)
+	head, end := 0, len(traceback)
+	for room := half; len(traceback[head]) <= room; head++ {
+		room -= len(traceback[head])
+	}
+	for room := half; end > head && len(traceback[end-1]) <= room; {
+		end--
+		room -= len(traceback[end])
+	}
+	tail, missing := traceback[end:], end-head
+	if len(tail) == 0 { // the message alone is too long
+		tail, missing = []string{journal.Shorten(traceback[end-1], half)}, missing-1
+	}
+	size := total(traceback[head:]) - total(tail)
 	gap := counted(size, "byte") + " of the traceback"
 	if missing > 0 {
 		gap = counted(missing, "frame") + " and " + gap
 	}
 	omitted.add("%s", gap)
-	e.Traceback = slices.Concat(head, []string{"[… " + gap + " are left out here …]"}, tail)
+	e.Traceback = slices.Concat(traceback[:head], []string{"[… " + gap + " are left out here …]"}, tail)
 	return e, omitted.String()
-}
-
-// firstFrames returns the frames from the start that fit into room.
-func firstFrames(all []string, room int) []string {
-	n := 0
-	for n < min(len(all), maxFrames) && len(all[n]) <= room {
-		room -= len(all[n])
-		n++
-	}
-	return all[:n]
-}
-
-// lastFrames returns the frames from the end that fit into room, and of a last one that does not
-// its beginning.
-func lastFrames(all []string, room int) []string {
-	n := len(all)
-	for n > max(0, len(all)-maxFrames) && len(all[n-1]) <= room {
-		n--
-		room -= len(all[n])
-	}
-	if n == len(all) && n > 0 {
-		return []string{journal.Shorten(all[n-1], room)}
-	}
-	return all[n:]
 }
 
 func total(frames []string) (bytes int) {

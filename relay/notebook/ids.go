@@ -159,9 +159,6 @@ func (d *Document) faults() (all []string, byUpgrade bool) {
 		all = append(all, "it has no metadata")
 	}
 	count("no metadata", func(p *place) bool { return p.metadata.len() == 0 })
-	count("outputs or an execution count outside code", func(p *place) bool {
-		return p.cellType != Code && p.outputs.len()+p.count.len() > 0
-	})
 	return all, byUpgrade
 }
 

@@ -98,7 +98,7 @@ func TestWhatMakesANotebookInvalidIsCounted(t *testing.T) {
 		`{"nbformat": 4, "nbformat_minor": 4, ` + meta + `"cells": [` + code + `}]}`:                                                         0,
 		`{"nbformat": 4, "nbformat_minor": 4, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                              1,
 		`{"nbformat": 4, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                                                   2,
-		`{"nbformat": 4, "nbformat_minor": 5, "cells": [` + code + `, "id": "a"}, ` + code + `, "id": "a"}, {"source": "", "outputs": []}]}`: 4,
+		`{"nbformat": 4, "nbformat_minor": 5, "cells": [` + code + `, "id": "a"}, ` + code + `, "id": "a"}, {"source": "", "outputs": []}]}`: 3,
 	} {
 		if faults, _ := parsed(t, file).faults(); len(faults) != want {
 			t.Errorf("%s: %q, want %d", file, faults, want)

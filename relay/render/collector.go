@@ -69,9 +69,9 @@ type Collector struct {
 	complete       bool
 	displays       displays
 	errors         int
-	errorText      string  // the last traceback
-	errorWhole     display // all of it, if it is shortened in its event; else without data
-	earlierErrors  string  // the tracebacks before it, which the code displayed, up to maxText
+	errorText      string          // the last traceback
+	errorWhole     display         // all of it, if it is shortened in its event; else without data
+	earlierErrors  strings.Builder // the tracebacks before it, which the code displayed, up to maxText
 	errorsLeftOut  int
 	ename, evalue  string
 	prompt         *Prompt
@@ -178,14 +178,14 @@ func (c *Collector) Add(ev contract.Event) {
 	case contract.EventError:
 		switch {
 		case c.errors == 0:
-		case len(c.earlierErrors)+len(c.errorText) > maxText:
+		case c.earlierErrors.Len()+len(c.errorText) > maxText:
 			c.errorsLeftOut++
 		default:
-			c.earlierErrors += c.errorText + "\n\n"
+			c.earlierErrors.WriteString(c.errorText + "\n\n")
 		}
 		c.errors++
 		c.ename, c.evalue = ev.EName, ev.EValue
-		c.errorWhole = display{offset: ev.Offset, data: ev.Data}
+		c.errorWhole = display{offset: ev.Offset, typ: ev.Type, data: ev.Data}
 		c.errorText = strings.Join(ev.Traceback, "\n")
 	case contract.EventInputRequest:
 		c.prompt = &Prompt{Text: ev.Prompt, Offset: ev.Offset, Password: ev.Password}

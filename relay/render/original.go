@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"colabrelay/shared/contract"
 )
@@ -44,8 +45,15 @@ func (o *original) discard() {
 // original saves a payload. A file has its digest in its name, so a state that was saved before
 // is neither fetched nor written again, and none replaces another one. A payload that cannot be
 // saved is kept nevertheless if it is to be shown.
-func (p *presenter) original(ctx context.Context, d *display, mime, kind string, show bool) (*original, error) {
+func (p *presenter) original(ctx context.Context, d *display, mime string, show bool) (*original, error) {
 	raw := d.data[mime]
+	kind := "output"
+	switch {
+	case d.typ == contract.EventError:
+		kind = "traceback"
+	case strings.HasPrefix(mime, "image/"):
+		kind = "picture"
+	}
 	blob, isBlob := blobOf(raw)
 	if isBlob && contract.SHA256Pattern.MatchString(blob.SHA256) {
 		path := p.pathOf(d, mime, blob.SHA256)

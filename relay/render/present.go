@@ -136,11 +136,8 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 		if !strings.HasPrefix(mime, "image/") && !isBlob {
 			continue
 		}
-		show, kind := shown && isPicture(mime), "output"
-		if strings.HasPrefix(mime, "image/") {
-			kind = "picture"
-		}
-		o, err := p.original(ctx, d, mime, kind, show)
+		show := shown && isPicture(mime)
+		o, err := p.original(ctx, d, mime, show)
 		if err != nil {
 			p.note("the %s output at offset %d could not be read: %v", plain.Word(clipLine(mime, leastRunes)), d.offset, err)
 			continue

@@ -67,7 +67,7 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 		fit: func(text string) string { return c.fit(&v, "output", text, c.opt.Limit/2) },
 	}
 	p.present(ctx, &c.displays)
-	trace := Plain(c.earlierErrors) + p.wholeTraceback(ctx, c)
+	trace := Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx, c)
 	room := c.share(&v, trace)
 	c.viewStreams(&v, room)
 	if c.errors > 0 {
@@ -203,7 +203,7 @@ func (p *presenter) traceback(ctx context.Context, c *Collector, text string, mo
 	if PayloadBytes(c.errorWhole.data["text/plain"]) <= maxText {
 		return c.fit(p.view, "traceback", text, most)
 	}
-	if _, err := p.original(ctx, &c.errorWhole, "text/plain", "traceback", false); err != nil {
+	if _, err := p.original(ctx, &c.errorWhole, "text/plain", false); err != nil {
 		p.note("the whole traceback could not be read: %v", err)
 	}
 	short, _ := Clip(text, max(leastRunes, most))

@@ -172,30 +172,27 @@ def save_names(
         "modules": [{k: short(v) for k, v in m.items()} for m in modules][:MAX_LISTED],
         "skipped": (skipped + unimportable)[:MAX_LISTED],
         "skipped_count": len(skipped + unimportable),
-        "warnings": trial_warnings(wrong, untried) + graph_warnings(saver.without_graph),
+        "warnings": trial_warnings(wrong, untried, saver.without_graph),
         "bytes": size,
         "sha256": digest,
     }
 
 
-def trial_warnings(wrong: dict[str, str], untried: int) -> list[str]:
-    """The warnings about variables that were saved and may not load."""
+def trial_warnings(wrong: dict[str, str], untried: int, without_graph: list[str]) -> list[str]:
+    """The warnings about variables that were saved and may not load, or not with all they had."""
     message = '"%s" was saved, but loading it was tried and failed: %s'
     lines = [message % (short(name), why) for name, why in sorted(wrong.items())]
     if len(lines) > MAX_WARNINGS:
         lines[MAX_WARNINGS:] = ["loading failed for %d more" % (len(lines) - MAX_WARNINGS)]
+    if without_graph:
+        message = 'saved without the computation that made them, so backward() stops there: "%s"'
+        lines.append(message % short('", "'.join(without_graph)))
     if untried:
         lines.append(
             "loading was not tried for %d of the variables whose classes may fail to load: "
             "they are large, or there was not enough time or memory" % untried
         )
     return lines
-
-
-def graph_warnings(names: list[str]) -> list[str]:
-    """The warning about tensors that torch computed from others."""
-    message = 'saved without the computation that made them, so backward() stops there: "%s"'
-    return [message % short('", "'.join(names))] if names else []
 
 
 def places() -> list[str]:
