@@ -178,7 +178,8 @@ type Event struct {
 	DisplayID      string                     `json:"display_id,omitempty"`
 	ExecutionCount int                        `json:"execution_count,omitempty"` // execute_result
 
-	EName     string   `json:"ename,omitempty"` // error, as in ExecutionError
+	// Error, as in ExecutionError. If it is shortened, Data has all of it as text/plain.
+	EName     string   `json:"ename,omitempty"`
 	EValue    string   `json:"evalue,omitempty"`
 	Traceback []string `json:"traceback,omitempty"`
 
