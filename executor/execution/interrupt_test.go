@@ -63,6 +63,8 @@ func TestOutputOfNoRunBelongsToTheNewest(t *testing.T) {
 			m.Dropped.Messages, m.Dropped.Bytes = 2, 9
 		}
 		r.message(t.Context(), m)
+		m.ParentHeader.MsgID = ""
+		r.message(t.Context(), m)
 	}
 	c.flush(time.Now())
 	x := read(t, q.journal, c.record.ID)

@@ -196,7 +196,7 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	}
 	parent := m.ParentHeader.MsgID
 	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == parent })
-	stray := i < 0
+	stray := i < 0 && parent != "" // without a parent is what the kernel prints while it starts
 	if stray {
 		i = len(r.runs) - 1
 	}
