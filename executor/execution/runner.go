@@ -246,6 +246,9 @@ func (r *runner) reply(target *run, m *jupyter.Message) {
 	reply := &jupyter.ExecuteReply{}
 	if m.Cut > 0 {
 		*reply = hugeReply(m)
+		if reply.Status == "ok" { // what was to be shown in a pager
+			target.gap(1, m.Cut)
+		}
 	} else if err := m.Decode(reply); err != nil {
 		reply.Status = "error"
 		reply.EName, reply.EValue = "BadReply", fmt.Sprintf("the kernel's reply can't be decoded: %v", err)

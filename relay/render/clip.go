@@ -18,9 +18,15 @@ func Clip(s string, max int) (string, bool) {
 	room := max - marker
 	head := headLines(string(runes[:room*2/3]))
 	tail := tailLines(string(runes[len(runes)-room/3:]))
-	left := len(runes) - utf8.RuneCountInString(head) - utf8.RuneCountInString(tail)
-	return join(head, fmt.Sprintf("[… %d characters omitted …]", left), tail), true
+	left, over := len(runes)-utf8.RuneCountInString(head)-utf8.RuneCountInString(tail), ""
+	if strings.Contains(s, lacksMiddle) { // a part of s stands for more
+		over = "over "
+	}
+	return join(head, fmt.Sprintf("[… %s%d characters omitted …]", over, left), tail), true
 }
+
+// lacksMiddle stands in a text for what is not there.
+const lacksMiddle = "\n[… the middle of this text is only in the saved output …]\n"
 
 // headLines drops an incomplete last line, unless it is most of the text.
 func headLines(s string) string {

@@ -225,5 +225,5 @@ func (e *ends) text() string {
 	if !e.cut {
 		return string(e.head) + string(e.tail)
 	}
-	return string(e.head) + "\n[… the middle of this text is only in the saved output …]\n" + string(e.tail)
+	return string(e.head) + lacksMiddle + string(e.tail)
 }

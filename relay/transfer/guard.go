@@ -47,11 +47,12 @@ var keyFiles = []string{
 	"client_secret*.json", "google-login.json", "application_default_credentials.json",
 	".s3cfg", ".boto", "kaggle.json", "ngrok.yml", "*.jks", "*.keystore", "wallet.dat",
 	".claude.json", "claude_desktop_config.json",
+	"*.before-colab-relay", // the relay's copy of such a file
 }
 
 // keyPaths are files with keys, by the end of their path.
 var keyPaths = []string{".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".config/pip/pip.conf", ".terraform.d/credentials.tfrc.json",
-	".gem/credentials", ".config/containers/auth.json", ".config/hub", ".cache/huggingface/token", ".claude/.credentials.json", ".cursor/mcp.json", "code/user/mcp.json"}
+	".gem/credentials", ".config/containers/auth.json", ".config/hub", ".cache/huggingface/token", ".claude/.credentials.json", ".cursor/mcp.json", "code/user/mcp.json", "code - insiders/user/mcp.json", "vscodium/user/mcp.json", "zed/settings.json", "devin/mcp_config.json"}
 
 // isOwn reports whether a folder is one of the Never folders, or in one.
 func (g *Guard) isOwn(dir string) bool {

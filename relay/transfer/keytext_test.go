@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -75,13 +76,16 @@ func TestPrivateKeysAreFoundInEveryForm(t *testing.T) {
 		"SSH2":         []byte("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: x\n"),
 		"JWK":          []byte(`{"keys": [{"kty" : "EC", "crv": "P-256", "d":"` + strings.Repeat("a", 43) + `"}]}`),
 		"JWK, oct":     []byte(`{"k":"c2VjcmV0","kty":"oct"}`),
+		"JWK, escaped": []byte(`{"kty":"EC","crv":"P-256","\u0064":"` + strings.Repeat("a", 43) + `"}`),
 	}
+	keys["with a line break"] = append(slices.Clone(keys["PKCS#1"]), '\n')
+	keys["WireGuard, lower case"] = bytes.ToLower(keys["WireGuard"])
 	certificate := der(x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}},
 		&x509.Certificate{SerialNumber: big.NewInt(1)}, &pair.PublicKey, pair))
 	others := map[string][]byte{
 		"a certificate": certificate, "a request": der(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, pair)),
 		"a public key": der(x509.MarshalPKIXPublicKey(&pair.PublicKey)), "a public key, PKCS#1": x509.MarshalPKCS1PublicKey(&pair.PublicKey),
-		"four numbers": der(asn1.Marshal([]int{0, 1, 2, 3})), "one byte more": append(slices.Clone(keys["PKCS#1"]), 0), "a key that is cut": keys["SEC 1"][:60],
+		"four numbers": der(asn1.Marshal([]int{0, 1, 2, 3})), "a key that is cut": keys["SEC 1"][:60],
 		"text that begins with 0": []byte("0 is the first number of the table\n"), "a public JWK": []byte(`{"kty":"EC","crv":"P-256","x":"` + strings.Repeat("a", 43) + `"}`),
 		"d elsewhere": []byte(`{"d": "` + strings.Repeat("a", 43) + `"}`), "age's public key": []byte("age1" + strings.Repeat("q", 58)), "nothing": nil,
 	}
