@@ -58,6 +58,9 @@ var unreachable = map[client.Kind]bool{
 	client.KindTunnelQuota:   true,
 	client.KindTunnelError:   true,
 	client.KindNotExecutor:   true, // such as the login page of a hotel's network
+	client.KindIntercepted:   true,
+	client.KindProxy:         true,
+	client.KindTooLarge:      false,
 	client.KindBadAnswer:     true,
 	client.KindTimeout:       true,
 	client.KindRateLimited:   true,

@@ -51,6 +51,7 @@ type Client struct {
 	comeback  string
 	recorder  Recorder // nil for none
 	timeouts  timeouts
+	limits    limits
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
 	instance  atomic.Pointer[contract.Instance]
 	maxAnswer int64         // maxAnswerBytes, except in tests

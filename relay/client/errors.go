@@ -22,6 +22,9 @@ const (
 	KindRateLimited   Kind = "rate_limited"   // the executor's own limit on requests without a valid signature
 	KindWrongSecret   Kind = "wrong_secret"   // an executor that does not know our key
 	KindNotExecutor   Kind = "not_executor"   // something else answers there
+	KindIntercepted   Kind = "intercepted"    // something else answers where the executor did before
+	KindProxy         Kind = "proxy_refused"  // a proxy in this computer's settings refuses
+	KindTooLarge      Kind = "proxy_limit"    // a proxy in front of the executor refuses the size of a request
 	KindBadAnswer     Kind = "bad_answer"     // an answer that was changed or forged in transit
 	KindWrongProtocol Kind = "wrong_protocol" // an executor of another release
 	KindTimeout       Kind = "timeout"        // no answer, or only part of one, in time
@@ -30,7 +33,7 @@ const (
 // Kinds lists every kind, for tables that must have all of them.
 var Kinds = []Kind{
 	KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelQuota, KindTunnelError,
-	KindRateLimited, KindWrongSecret, KindNotExecutor, KindBadAnswer, KindWrongProtocol, KindTimeout,
+	KindRateLimited, KindWrongSecret, KindNotExecutor, KindIntercepted, KindProxy, KindTooLarge, KindBadAnswer, KindWrongProtocol, KindTimeout,
 }
 
 // Error is the error of a call that an executor did not answer.
@@ -44,6 +47,10 @@ type Error struct {
 	sent bool
 	// mayRun reports, of a submit, that its code may run.
 	mayRun bool
+	// gaveUp reports that a proxy in front of the executor did not wait for its answer.
+	gaveUp bool
+	// shrinks is the result of Shrinks.
+	shrinks bool
 }
 
 // Error returns the message without the hint.
@@ -63,7 +70,10 @@ var hints = map[Kind]string{
 	KindTunnelError:   "Try again in a minute. If the error persists, " + startAgain,
 	KindRateLimited:   "Wait a minute, then try again. If that does not help, the secret is wrong: run `colab-relay pair` on this computer and paste what the executor printed.",
 	KindWrongSecret:   "This computer and the executor have different secrets: run `colab-relay pair` on this computer and paste what the executor printed, or set COLAB_SECRET to the value that EXECUTOR_SECRET has on the VM. If they are the same, a proxy changes the requests: try another network.",
-	KindNotExecutor:   "Check COLAB_URL, or pair again: " + startAgain,
+	KindNotExecutor:   "If this network has a login page, open any page in a browser and log in. Otherwise check COLAB_URL, or pair again: " + startAgain,
+	KindIntercepted:   "A login page of this network, a filter or a proxy answers in place of the executor: open any page in a browser on this computer and log in, or try another network. If the VM has ended, " + startAgain,
+	KindProxy:         "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the relay's environment.",
+	KindTooLarge:      "Raise the limit of that proxy to 16 MiB (nginx: client_max_body_size 16m), or send less at a time: put data into a file on the VM (`colab-relay put`).",
 	KindBadAnswer:     "A proxy or virus scanner between this computer and the VM changes the traffic: try another network, or an address with https.",
 	KindWrongProtocol: "Use a relay and an executor of the same release.",
 	KindTimeout:       "Try again. If the error persists, look at the executor's output (on Colab: at its cell); if it has ended, " + startAgain,

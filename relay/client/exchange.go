@@ -49,6 +49,7 @@ type answer struct {
 func (c *Client) send(ctx context.Context, r request) (answer, error) {
 	started := time.Now()
 	got, requestID, err := c.exchange(ctx, r)
+	c.noteWait(r, time.Since(started), err)
 	err = c.byProtocol(ctx, err)
 	recordAttempt(ctx, err)
 	if c.log.Enabled(ctx, slog.LevelDebug) {
@@ -85,6 +86,7 @@ func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID
 		return answer{}, "", c.transportError(ctx, err, sent.Load())
 	}
 	defer res.Body.Close()
+	res.Request = req
 	timer.progress(c.timeouts.stall)
 	body := progressReader{res.Body, timer, c.timeouts.stall}
 	requestID = res.Header.Get(contract.HeaderRequestID)

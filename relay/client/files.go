@@ -73,7 +73,7 @@ func (c *Client) Prefix(ctx context.Context, path, etag string, size int64, wait
 
 func (c *Client) statDigest(ctx context.Context, query url.Values, wait time.Duration) (contract.FileStat, error) {
 	return held[contract.FileStat](ctx, c, idempotent, func() request {
-		wait := fitWait(ctx, wait)
+		wait := c.fitWait(ctx, wait)
 		query.Set("digest", "1")
 		query.Set("wait_seconds", decimal(wait))
 		return request{method: http.MethodGet, path: contract.PathStat, query: query, wait: wait}
@@ -166,7 +166,7 @@ func (c *Client) askUpload(ctx context.Context, r request, id string, wait time.
 		return contract.Upload{}, err
 	}
 	return held[contract.Upload](ctx, c, idempotent, func() request {
-		r.wait = fitWait(ctx, wait)
+		r.wait = c.fitWait(ctx, wait)
 		r.query = url.Values{"wait_seconds": {decimal(r.wait)}}
 		return r
 	})

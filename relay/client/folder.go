@@ -13,6 +13,10 @@ import (
 func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.Compared, error) {
 	a := &attempts{client: c, build: c.post(contract.PathCompare, encode(m)), moves: true} // it changes nothing
 	got, err := finishHeld[contract.Comparison](ctx, a, idempotent)
+	if n := len(m.Files) / 2; n > 0 && Shrinks(err) {
+		m.Files = m.Files[:n]
+		return c.Compare(ctx, m)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +46,9 @@ func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.
 func (c *Client) Contents(ctx context.Context, paths []string) (files []contract.Content, bytes [][]byte, err error) {
 	a := &attempts{client: c, build: c.post(contract.PathContents, encode(contract.ReadBatch{Paths: paths})), moves: true} // it changes nothing
 	got, err := a.finish(ctx, idempotent)
+	if n := len(paths) / 2; n > 0 && Shrinks(err) {
+		return c.Contents(ctx, paths[:n])
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -49,7 +49,7 @@ func (c *Client) Job(ctx context.Context, id string, from int, wait time.Duratio
 		return contract.Job{}, err
 	}
 	return held[contract.Job](ctx, c, idempotent, func() request {
-		wait := fitWait(ctx, wait)
+		wait := c.fitWait(ctx, wait)
 		query := url.Values{"from": {strconv.Itoa(from)}, "wait_seconds": {decimal(wait)}}
 		return request{method: http.MethodGet, path: path, query: query, wait: wait}
 	})

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +17,7 @@ import (
 
 // unsignedStatuses are some statuses of answers that come from between, each with an empty body, a
 // page and an error in JSON.
-var unsignedStatuses = []int{200, 204, 302, 401, 404, 409, 429, 502, 530, 999}
+var unsignedStatuses = []int{200, 204, 302, 401, 403, 404, 407, 408, 409, 413, 429, 502, 530, 999}
 
 // A submit that was sent and got no signed answer may run, whatever else answered. Nothing else
 // that a call ends with says so.
@@ -42,26 +43,33 @@ func TestASubmitWithoutASignedAnswerMayRun(t *testing.T) {
 		}
 	}
 	for name, answer := range answers {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e, runs := newRunningExecutor(t)
-			c := e.acquainted(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			e.setAfter(func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool {
-				answer(w)
-				cancel() // some are tried again
-				return true
+		for _, cut := range []bool{false, true} { // the connection, before that answer to the same submit
+			t.Run(fmt.Sprint(name, cut), func(t *testing.T) {
+				t.Parallel()
+				e, runs := newRunningExecutor(t)
+				c := e.acquainted(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				e.setAfter(func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool {
+					if cut {
+						cut = false
+						hangUp(w)
+						return true
+					}
+					answer(w)
+					cancel() // some are tried again
+					return true
+				})
+				_, err := c.Submit(ctx, contract.Submit{RequestID: "once", Code: "1"})
+				if err == nil || !MayRun(err) || neverSent(err) {
+					t.Errorf("%v: may run: %v, never sent: %v", err, MayRun(err), neverSent(err))
+				}
+				e.setAfter(nil)
+				if got, err := c.Submit(t.Context(), contract.Submit{RequestID: "once", Code: "1"}); err != nil || got.RequestID != "once" || len(runs.ran) != 1 {
+					t.Errorf("the repeated submit: %+v, %v, ran %v", got, err, runs.ran)
+				}
 			})
-			_, err := c.Submit(ctx, contract.Submit{RequestID: "once", Code: "1"})
-			if err == nil || !MayRun(err) || neverSent(err) {
-				t.Errorf("%v: may run: %v, never sent: %v", err, MayRun(err), neverSent(err))
-			}
-			e.setAfter(nil)
-			if got, err := c.Submit(t.Context(), contract.Submit{RequestID: "once", Code: "1"}); err != nil || got.RequestID != "once" || len(runs.ran) != 1 {
-				t.Errorf("the repeated submit: %+v, %v, ran %v", got, err, runs.ran)
-			}
-		})
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func (c *Client) tooLongAt(first, next int64, cause error) error {
 
 func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Execution, error) {
 	e, err := c.execution(ctx, idempotent, func() request {
-		wait := fitWait(ctx, r.wait)
+		wait := c.fitWait(ctx, r.wait)
 		query := url.Values{"offset": {strconv.FormatInt(r.offset, 10)}}
 		query.Set("wait_seconds", decimal(wait))
 		if ctx.Value(behindInputKey{}) != nil {

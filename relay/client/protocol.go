@@ -20,7 +20,7 @@ const protocolTime = 5 * time.Second
 func (c *Client) byProtocol(ctx context.Context, err error) error {
 	e, _ := errors.AsType[*Error](err)
 	switch kindOf(err) {
-	case KindWrongSecret, KindNotExecutor, KindWrongProtocol:
+	case KindWrongSecret, KindNotExecutor, KindIntercepted, KindWrongProtocol:
 	default:
 		return err
 	}

@@ -26,7 +26,7 @@ func idempotent(err error, bad int) bool {
 		return passing(refused)
 	}
 	switch kindOf(err) {
-	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindTimeout:
+	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindIntercepted, KindTimeout:
 		return true
 	case KindBadAnswer:
 		return bad < maxBadAnswers && !errors.Is(err, bounded.ErrTooLong) // the next answer would be as long

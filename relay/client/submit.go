@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -36,7 +37,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 	if _, err := json.Marshal(s); err != nil {
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
-	a.build = func() request { return submitRequest(ctx, s) }
+	a.build = func() request { return c.submitRequest(ctx, s) }
 	e, err := finishHeld[contract.Execution](ctx, a, func(err error, bad int) bool {
 		atOnce := ctx.Value(queueFullKey{}) != nil && isFull(err) && !a.arrived
 		return !atOnce && idempotent(err, bad)
@@ -122,9 +123,9 @@ type replacedError struct{ error }
 
 func (e replacedError) Unwrap() error { return e.error }
 
-func submitRequest(ctx context.Context, s contract.Submit) request {
+func (c *Client) submitRequest(ctx context.Context, s contract.Submit) request {
 	seconds := min(s.WaitSeconds, contract.MaxWait.Seconds())
-	wait := fitWait(ctx, time.Duration(seconds*float64(time.Second)))
+	wait := c.fitWait(ctx, time.Duration(seconds*float64(time.Second)))
 	s.WaitSeconds = wait.Seconds()
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -133,10 +134,11 @@ func submitRequest(ctx context.Context, s contract.Submit) request {
 	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
 }
 
-// fitWait limits wait to contract.MaxWait and to the time that ctx leaves, minus time for the
-// answer to arrive: an answer after the end of ctx would lose the execution's id.
-func fitWait(ctx context.Context, wait time.Duration) time.Duration {
-	wait = min(wait, contract.MaxWait)
+// fitWait limits wait to contract.MaxWait, to what proxies wait for, and to the time that ctx
+// leaves, minus time for the answer to arrive: an answer after the end of ctx would lose the
+// execution's id.
+func (c *Client) fitWait(ctx context.Context, wait time.Duration) time.Duration {
+	wait = min(wait, contract.MaxWait, cmp.Or(time.Duration(c.limits.wait.Load()), contract.MaxWait))
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		wait = min(wait, left-min(left/5, time.Second))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -32,10 +33,17 @@ func NewTransport() *http.Transport {
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 		MaxResponseHeaderBytes: 64 << 10,
+		// Of a proxy that refuses, net/http's own error names neither address nor number.
+		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, res *http.Response) error {
+			if res.StatusCode == http.StatusOK {
+				return nil
+			}
+			return &proxyRefusal{proxyAddress(proxy), res.StatusCode}
+		},
 	}
 }
 
-// Proxy returns the proxy that calls to base use, without its password; empty for none.
+// Proxy returns the address of the proxy that calls to base use; empty for none.
 func Proxy(base string) string {
 	req, err := http.NewRequest(http.MethodGet, base, nil)
 	if err != nil {
@@ -45,7 +53,7 @@ func Proxy(base string) string {
 	if err != nil || proxy == nil {
 		return ""
 	}
-	return proxy.Redacted()
+	return proxyAddress(proxy)
 }
 
 // ErrUpgrade is the error of an answer that switches to another protocol. No request asks for

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,7 +43,7 @@ func (c *Client) TransportError(ctx context.Context, err error) *Error {
 
 // transportError classifies err, the error of an attempt that got no complete answer.
 func (c *Client) transportError(ctx context.Context, err error, sent bool) *Error {
-	e := c.classifyTransportError(ctx, err)
+	e := c.classifyTransportError(ctx, err, sent)
 	if c.comeback != "" && e.Kind == KindUnreachable {
 		e.Hint = c.comeback
 	}
@@ -51,8 +52,8 @@ func (c *Client) transportError(ctx context.Context, err error, sent bool) *Erro
 	return e
 }
 
-func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
-	host := c.base.Host
+func (c *Client) classifyTransportError(ctx context.Context, err error, sent bool) *Error {
+	host, proxy := c.base.Host, c.proxy()
 	var (
 		dns         *net.DNSError
 		certificate *tls.CertificateVerificationError
@@ -60,6 +61,7 @@ func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
 		authority   x509.UnknownAuthorityError
 		record      tls.RecordHeaderError
 		op          *net.OpError
+		refused     *proxyRefusal
 		route       *RouteError
 	)
 	switch {
@@ -67,6 +69,8 @@ func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
 		return problem(KindTimeout, fmt.Sprintf("%s stopped answering", host), errStalled)
 	case ctx.Err() != nil:
 		return problem(KindTimeout, fmt.Sprintf("no answer arrived from %s in time", host), context.Cause(ctx))
+	case errors.As(err, &refused):
+		return refusedByProxy(refused.proxy, refused.status, host, err)
 	case errors.As(err, &route):
 		return problemWithHint(KindTunnelOffline, route.Message, route.Hint, route.Err)
 	case errors.Is(err, ErrUpgrade):
@@ -79,8 +83,8 @@ func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
 		return problemWithHint(KindUnreachable, fmt.Sprintf("the name %s could not be resolved", dns.Name),
 			"Check that this computer is online and that its name service (DNS) works.", err)
 	case errors.As(err, &op) && op.Op == "proxyconnect":
-		return problemWithHint(KindUnreachable, "the proxy in this computer's settings refuses the relay's connection",
-			"Check HTTPS_PROXY and HTTP_PROXY in the relay's environment, or add the host to NO_PROXY.", err)
+		return problemWithHint(KindUnreachable, fmt.Sprintf("there is no connection to the proxy %s", cmp.Or(proxy, "in this computer's settings")),
+			"Check HTTPS_PROXY and HTTP_PROXY in the relay's environment. If this network has no proxy, remove them there.", err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return problemWithHint(KindUnreachable, fmt.Sprintf("the TLS certificate of %s is not valid at this computer's time", host),
 			"Set this computer's clock. If it is right, the address is an old one: "+startAgain, err)
@@ -93,6 +97,9 @@ func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
 		return problem(KindUnreachable, fmt.Sprintf("nothing listens at %s", host), err)
 	case errors.As(err, &op) && op.Op == "dial":
 		return problem(KindUnreachable, fmt.Sprintf("no connection to %s", host), err)
+	}
+	if proxy != "" && !sent {
+		host += " through the proxy " + proxy
 	}
 	return problem(KindUnreachable, fmt.Sprintf("the connection to %s broke", host), err)
 }

@@ -76,6 +76,8 @@ func (c *Client) classifyUnverified(res *http.Response, body []byte, cause error
 		return e
 	}
 	host, code := c.base.Host, unsignedCode(res, body)
+	known, proxy := !c.current().IsZero(), c.proxy()
+	proxied := proxy != "" && c.base.Scheme == "http" // with https, a proxy answers CONNECT only
 	switch {
 	case code == contract.CodeUnauthorized && res.StatusCode == http.StatusUnauthorized:
 		return problem(KindWrongSecret, fmt.Sprintf("the executor at %s does not know this computer's secret", host), cause)
@@ -83,8 +85,20 @@ func (c *Client) classifyUnverified(res *http.Response, body []byte, cause error
 		return problem(KindRateLimited, fmt.Sprintf("the executor at %s accepts no more requests with a wrong secret from this address for a minute", host), cause)
 	case res.StatusCode == http.StatusTooManyRequests:
 		return problem(KindTunnelError, fmt.Sprintf("too many requests to %s", host), cause)
-	case res.StatusCode == http.StatusBadGateway, res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:
+	case res.StatusCode == http.StatusRequestEntityTooLarge && res.Request != nil:
+		return c.tooLarge(res.Request.ContentLength)
+	case proxied && (res.StatusCode == http.StatusProxyAuthRequired || !known && res.StatusCode >= 400):
+		return refusedByProxy(proxy, res.StatusCode, host, cause)
+	case res.StatusCode == http.StatusGatewayTimeout, res.StatusCode == http.StatusRequestTimeout:
+		e := problem(KindTunnelError, fmt.Sprintf("a proxy at %s gave up waiting (HTTP %d)", host, res.StatusCode), cause)
+		e.gaveUp = res.StatusCode == http.StatusGatewayTimeout
+		return e
+	case res.StatusCode == http.StatusBadGateway, res.StatusCode == http.StatusServiceUnavailable:
 		return problem(KindTunnelError, fmt.Sprintf("a proxy at %s cannot reach the executor (HTTP %d)", host, res.StatusCode), cause)
+	case known:
+		return problem(KindIntercepted, fmt.Sprintf("something else answers at %s, where the executor answered before (HTTP %d, %s)", host, res.StatusCode, contentType(res)), cause)
+	case res.StatusCode == http.StatusNetworkAuthenticationRequired:
+		return problem(KindNotExecutor, fmt.Sprintf("this network asks for a login before it lets the relay reach %s (HTTP 511)", host), cause)
 	case res.StatusCode/100 == 3:
 		return problem(KindNotExecutor, fmt.Sprintf("%s redirects (HTTP %d), which no executor does", host, res.StatusCode), cause)
 	case res.StatusCode/100 == 2 && len(body) == 0:
@@ -117,7 +131,9 @@ func recogniseTunnelError(res *http.Response, body []byte) *Error {
 	if res.StatusCode < 500 {
 		return nil
 	}
-	return problem(KindTunnelError, fmt.Sprintf("Cloudflare cannot reach the executor (HTTP %d)", res.StatusCode), nil)
+	e := problem(KindTunnelError, fmt.Sprintf("Cloudflare cannot reach the executor (HTTP %d)", res.StatusCode), nil)
+	e.gaveUp = res.StatusCode == http.StatusGatewayTimeout || res.StatusCode == 524
+	return e
 }
 
 func named(service, code string, pages map[string]tunnelError) *Error {

@@ -91,11 +91,12 @@ func Run(ctx context.Context, vm VM, code Code, console Console) error {
 // Start starts code and does not wait for it. Its input() waits for an Attach or an Answer.
 func Start(ctx context.Context, vm VM, code Code) (contract.Execution, error) {
 	r := &run{VM: vm, Code: code}
-	e, err := vm.Client.Submit(ctx, r.submission(true))
+	s := r.submission(true)
+	e, err := vm.Client.Submit(ctx, s)
 	if err != nil && ctx.Err() != nil {
 		return e, errUnanswered
 	}
-	return e, unsubmitted(r.explain(err))
+	return e, unsubmitted(r.explain(err), s.RequestID)
 }
 
 // Attach prints the output of the run id from its beginning and goes on like Run. The run may

@@ -2,6 +2,7 @@ package remoterun
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -41,7 +42,7 @@ func (r *run) submit(ctx context.Context, withPackage bool) error {
 		return errUnanswered
 	}
 	if err != nil {
-		return unsubmitted(r.explain(err))
+		return unsubmitted(r.explain(err), s.RequestID)
 	}
 	r.instance = r.Client.InstanceID()
 	r.answer = e
@@ -71,9 +72,9 @@ func ImportAnew(ctx context.Context, vm VM, wait time.Duration) error {
 func NotRun(err error) error { return fmt.Errorf("the code was not run: %w", err) }
 
 // unsubmitted adds to the error of a submit whether the code was run.
-func unsubmitted(err error) error {
+func unsubmitted(err error, requestID string) error {
 	if client.MayRun(err) {
-		return fmt.Errorf("the code may have been submitted, and it is unknown whether it ran (%w); check `colab-relay ps` before you run it again", err)
+		return fmt.Errorf("the code may have been submitted, and it is unknown whether it ran (%w); check `colab-relay ps --json` for request_id %s before you run it again", err, requestID)
 	}
 	if _, unanswered := errors.AsType[*client.Error](err); unanswered {
 		return NotRun(err)
@@ -84,7 +85,7 @@ func unsubmitted(err error) error {
 // submission is the submit of the code. A program is an argument of our function in the
 // kernel, which knows the file's name and arguments.
 func (r *run) submission(withPackage bool) contract.Submit {
-	s := contract.Submit{Code: r.Text, TimeoutSeconds: r.Timeout.Seconds()}
+	s := contract.Submit{RequestID: rand.Text(), Code: r.Text, TimeoutSeconds: r.Timeout.Seconds()}
 	if r.Program == "" {
 		return s
 	}

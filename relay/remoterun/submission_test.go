@@ -52,13 +52,13 @@ func TestAnUnansweredSubmitSaysWhetherTheCodeWasRun(t *testing.T) {
 			ctx, cancel := context.WithTimeout(client.WithReachLimit(t.Context()), time.Minute)
 			defer cancel()
 			_, err = c.Submit(ctx, contract.Submit{Code: "1"})
-			if err := unsubmitted(err); err == nil || !strings.HasPrefix(err.Error(), want) {
+			if err := unsubmitted(err, "r1"); err == nil || !strings.HasPrefix(err.Error(), want) || client.MayRun(err) != strings.Contains(err.Error(), "request_id r1") {
 				t.Errorf("%v, want %q", err, want)
 			}
 		})
 	}
 	refusal := &contract.Error{Code: contract.CodeQueueFull, Message: "full"}
-	if got := unsubmitted(refusal); got != error(refusal) {
+	if got := unsubmitted(refusal, "r1"); got != error(refusal) {
 		t.Errorf("a refusal: %v", got)
 	}
 }

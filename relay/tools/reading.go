@@ -196,7 +196,7 @@ func (r *reading) explain(followed error) *Problem {
 }
 
 // disconnected are the kinds of error of a broken connection.
-var disconnected = []client.Kind{client.KindUnreachable, client.KindNoSuchHost, client.KindTunnelOffline, client.KindTunnelError, client.KindTunnelQuota}
+var disconnected = []client.Kind{client.KindUnreachable, client.KindNoSuchHost, client.KindTunnelOffline, client.KindTunnelError, client.KindTunnelQuota, client.KindIntercepted, client.KindProxy}
 
 // unread returns the error of a call whose run was not read to its end. rest says what a later
 // call does.
