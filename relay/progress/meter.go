@@ -22,18 +22,25 @@ type Meter struct {
 	mu   sync.Mutex
 	rate rate
 	last transfer.Progress
-	at   time.Time // of last; zero before the first
+	at   time.Time // of the last sign of the VM; zero before the first
+	left time.Time // when bytes left for it last
 }
 
 // Report records a report. It can serve as the Report of transfer.Options.
 func (m *Meter) Report(p transfer.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last, m.at = p, time.Now()
+	leaving := p.Left != m.last.Left
+	if m.last = p; leaving {
+		m.left = time.Now()
+		return
+	}
+	m.at = time.Now()
 	m.rate.record(p.Done, p.Total, m.at)
 }
 
-// Last returns the newest report and its time, which is zero before the first one.
+// Last returns the newest report and the time of the last one but of bytes that left, which is zero
+// before the first one.
 func (m *Meter) Last() (transfer.Progress, time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,6 +68,8 @@ func (m *Meter) Describe(now time.Time) string {
 		return "verifying the checksum: " + hashed(p)
 	case still && p.Done >= p.Total:
 		return line + ", the VM is verifying the checksum"
+	case still && now.Sub(m.left) <= stalled:
+		return fmt.Sprintf("%s, sending, nothing confirmed for %s", line, Duration(now.Sub(at)))
 	case still:
 		return fmt.Sprintf("%s, nothing moved for %s", line, Duration(now.Sub(at)))
 	}

@@ -26,6 +26,9 @@ func (m *meter) add(name string, stage Stage, n int64) {
 	m.update(func() { m.now.Name, m.now.Stage, m.now.Done = name, stage, m.now.Done+n })
 }
 
+// leave counts bytes that leave this computer. Nobody has confirmed that they arrived.
+func (m *meter) leave(n int) { m.update(func() { m.now.Left += int64(n) }) }
+
 // checker returns a function to call with the size of each piece of a file that was hashed.
 func (m *meter) checker(name string, stage Stage) func(n int64) {
 	var sum int64

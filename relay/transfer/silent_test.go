@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,7 @@ type badLine struct {
 	vm     *fakevm.VM
 	breaks func(r *http.Request) (after int64, broken bool)
 	took   time.Duration // by each request that breaks
+	most   int64         // bytes of a request that a proxy in between accepts; 0 for no limit
 }
 
 func (l badLine) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -30,6 +32,9 @@ func (l badLine) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()
 		body = req.Body
+	}
+	if l.most > 0 && req.ContentLength > l.most {
+		return &http.Response{StatusCode: http.StatusRequestEntityTooLarge, Header: http.Header{}, Body: http.NoBody}, nil
 	}
 	after, broken := l.breaks(req)
 	if broken {
@@ -133,3 +138,29 @@ func TestATransferGoesOnWhileBytesArrive(t *testing.T) {
 		}
 	})
 }
+
+// Parts and batches fit what a proxy in front of the executor accepts. One that accepts less than
+// any should is named.
+func TestUploadsFitAProxysLimit(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
+	fill(t, filepath.Join(dir, "file"), 9<<20+5, 1)
+	for i := range 9 {
+		fill(t, filepath.Join(dir, "folder", fmt.Sprint(i)), 250_000+int64(i), byte(i))
+	}
+	for most, fits := range map[int64]bool{4 << 20: true, 1 << 20: true, 300_000: true, 100_000: false} {
+		for _, name := range []string{"file", "folder"} {
+			vm := fakevm.New()
+			c, err := client.New(client.Config{BaseURL: "http://vm.test", Secret: vm.Secret, Transport: badLine{vm: vm, most: most, breaks: onNothing}})
+			must(t, err)
+			_, err = Upload(t.Context(), c, filepath.Join(dir, name), fakevm.Root+"/"+name, Options{})
+			lost, _ := errors.AsType[*client.Error](err)
+			if fits && err != nil || !fits && (lost == nil || lost.Kind != client.KindTooLarge) {
+				t.Errorf("%s through a limit of %d bytes: %v", name, most, err)
+			}
+			c.Close()
+		}
+	}
+}
+
+func onNothing(*http.Request) (int64, bool) { return 0, false }

@@ -133,6 +133,9 @@ type Progress struct {
 	// Hashed is how many bytes of Name were read while Stage is hashing, or checking on
 	// the laptop.
 	Hashed int64
+	// Left is how many bytes left this computer, confirmed or not. A report in which it is
+	// all that changed is no sign of the VM.
+	Left int64
 }
 
 // Result is the outcome of a transfer, including one that ended early.

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
 
@@ -17,6 +19,9 @@ const batchBytes = partBytes
 // on its own.
 func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 	answers, err := s.sendBatch(ctx, files)
+	if client.Shrinks(err) {
+		return s.splitBatch(ctx, files)
+	}
 	if err != nil {
 		return err
 	}
@@ -35,6 +40,25 @@ func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 		}
 	}
 	return nil
+}
+
+// splitBatch sends the files of a batch that a proxy did not accept in smaller ones.
+func (s *folderUpload) splitBatch(ctx context.Context, files []candidate) error {
+	if len(files) == 1 {
+		return s.sendFile(ctx, files[0], true)
+	}
+	for batch := range s.batches(files) {
+		if err := s.batch(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batches groups files so that each group makes one batch.
+func (s *folderUpload) batches(files []candidate) iter.Seq[[]candidate] {
+	most := min(batchBytes, s.client.MostBody())
+	return groups(files, contract.MaxBatchFiles, most, func(c candidate) int64 { return c.size() + lineLen(c.name) })
 }
 
 // sendBatch returns the executor's answer about each file, nil if it was not sent.

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
@@ -298,7 +299,8 @@ func (u *upload) countHashed(n int64) {
 }
 
 // sendPart is the partFunc of an upload. After an interruption it first queries which bytes
-// of the piece arrived, because the executor keeps the beginning of an interrupted part.
+// of the piece arrived, because the executor keeps the beginning of an interrupted part. Of a piece
+// that a proxy in front of the executor does not accept, the next attempt sends less.
 func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool) (ranges.Set, error) {
 	rest := ranges.Set(nil)
 	if again {
@@ -312,40 +314,52 @@ func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool)
 		}
 		piece, rest = left.Front(contract.MaxFilePart)
 	}
-	from := &partSource{file: u.file}
-	_, err := u.client.PutPart(ctx, u.id, from, piece)
-	if err := cmp.Or(from.failure(), err); err != nil {
-		return rest.Add(piece), err
+	first, later := ranges.Set{piece}.Front(u.client.MostBody())
+	for _, r := range later {
+		rest = rest.Add(r)
 	}
-	u.addSent(piece.Length)
+	from := &partSource{file: u.file, leave: u.meter.leave}
+	_, err := u.client.PutPart(ctx, u.id, from, first)
+	switch err := cmp.Or(from.failure(), err); {
+	case client.Shrinks(err):
+		return rest.Add(first), nil
+	case err != nil:
+		return rest.Add(first), err
+	}
+	u.addSent(first.Length)
 	return rest, nil
 }
 
 // partSource reads a part of a file. err is why it could not be read, which an error of the
 // request does not tell.
 type partSource struct {
-	file localFile
-	mu   sync.Mutex // a transport may still read after the request has ended
-	err  error
+	file  localFile
+	mu    sync.Mutex  // a transport may still read after the request has ended
+	leave func(n int) // is told of the bytes that leave; nil after the request has ended
+	err   error
 }
 
 func (s *partSource) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leave = nil
 	return s.err
 }
 
 // ReadAt implements io.ReaderAt.
 func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 	n, err := s.file.ReadAt(b, at)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n == len(b) && s.leave != nil {
+		s.leave(n)
+	}
 	if n == len(b) {
 		return n, nil
 	}
 	if errors.Is(err, io.EOF) {
 		err = s.file.tooShort()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.err = err
 	return n, err
 }

@@ -130,7 +130,7 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 			g.Go(func() error { return s.sendFile(inner, c, remote[i].State == contract.StateAbsent) })
 		}
 	}
-	for batch := range groups(small, contract.MaxBatchFiles, batchBytes, func(c candidate) int64 { return c.size() + lineLen(c.name) }) {
+	for batch := range s.batches(small) {
 		if inner.Err() == nil {
 			g.Go(func() error { return s.batch(inner, batch) })
 		}
