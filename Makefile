@@ -41,7 +41,7 @@ TEST = $(PROGRAMS) go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load steady bench interop hosts browser fuzz programs release verify clean
+.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load steady bench interop hosts proxies browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -127,6 +127,10 @@ interop: build python ## check the relay with the official MCP clients and Jupyt
 hosts: build python ## check what the models of Claude Code, Codex, Gemini CLI and OpenCode get of the relay's answers; installs them in .hosts, 4 minutes; HOSTS_ONLY=codex a part
 	@shared/e2e/hosts/setup.sh .hosts
 	@$(PROGRAMS) go run ./shared/e2e/hosts $(if $(HOSTS_ONLY),-only '$(HOSTS_ONLY)')
+
+proxies: build python ## check the relay with nginx, haproxy, squid and tinyproxy between it and an executor; installs them if it may, 6 minutes; PROXIES_ONLY=nginx a part
+	@shared/e2e/proxies/setup.sh
+	@$(PROGRAMS) go run ./shared/e2e/proxies $(if $(PROXIES_ONLY),-only '$(PROXIES_ONLY)')
 
 browser: build python ## check the relay with a stand-in of Colab's page in a real Chromium, which it installs if it may, 1 minute
 	@shared/e2e/browser/setup.sh

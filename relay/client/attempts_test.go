@@ -29,6 +29,22 @@ var changing = map[string]struct {
 		_, err := c.StartUpload(ctx, contract.UploadStart{Path: "a"})
 		return err
 	}, true, true},
+	"job": {func(ctx context.Context, c *Client) error {
+		_, err := c.SubmitJob(ctx, contract.JobSubmit{JobID: "j"})
+		return err
+	}, true, true},
+	"job to one instance": {func(ctx context.Context, c *Client) error {
+		_, err := c.SubmitJobTo(ctx, "instance-1", contract.JobSubmit{JobID: "j"})
+		return err
+	}, false, true},
+	"patch of a job": {func(ctx context.Context, c *Client) error {
+		_, err := c.PatchJob(ctx, "instance-1", "j", contract.JobPatch{PatchID: "p"})
+		return err
+	}, false, true},
+	"end of a job": {func(ctx context.Context, c *Client) error {
+		_, err := c.DeleteJob(ctx, "instance-1", "j", true)
+		return err
+	}, false, true},
 	"part": {func(ctx context.Context, c *Client) error {
 		_, err := c.PutPart(ctx, "u", strings.NewReader("x"), contract.Range{Length: 1})
 		return err

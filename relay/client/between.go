@@ -45,8 +45,8 @@ func (c *Client) proxy() string {
 func refusedByProxy(proxy string, status int, host string, cause error) *Error {
 	const direct = "If this network reaches the host without a proxy, add it to NO_PROXY in the relay's environment."
 	switch {
-	case status == http.StatusProxyAuthRequired:
-		return problemWithHint(KindProxy, fmt.Sprintf("the proxy %s asks for a user name and a password, or refuses those it got (HTTP 407)", proxy),
+	case status == http.StatusProxyAuthRequired, status == http.StatusUnauthorized: // tinyproxy says 401 of a wrong password
+		return problemWithHint(KindProxy, fmt.Sprintf("the proxy %s asks for a user name and a password, or refuses those it got (HTTP %d)", proxy, status),
 			"Set HTTPS_PROXY (HTTP_PROXY for an address with http) in the relay's environment to http://USER:PASSWORD@PROXY:PORT. "+direct, cause)
 	case status >= 500 || status == http.StatusTooManyRequests:
 		return problemWithHint(KindUnreachable, fmt.Sprintf("the proxy %s does not reach %s at this moment (HTTP %d)", proxy, host, status),

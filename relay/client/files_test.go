@@ -187,21 +187,3 @@ func TestAnErrorOfTheDestinationIsReturned(t *testing.T) {
 type iotestWriter struct{ err error }
 
 func (w iotestWriter) Write([]byte) (int, error) { return 0, w.err }
-
-func TestTransientIsWhatMayPass(t *testing.T) {
-	for name, tc := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"nothing":        {nil, false},
-		"broken":         {problem(KindUnreachable, "m", nil), true},
-		"quota":          {problem(KindTunnelQuota, "m", nil), false},
-		"changed answer": {problem(KindBadAnswer, "m", nil), false},
-		"rate":           {&contract.Error{Code: contract.CodeRateLimited}, true},
-		"changed file":   {&contract.Error{Code: contract.CodeChanged}, false},
-	} {
-		if got := Transient(tc.err); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}

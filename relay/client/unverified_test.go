@@ -116,22 +116,6 @@ func TestAnswerToAnEarlierRequestIsRefused(t *testing.T) {
 	wantKind(t, err, KindBadAnswer)
 }
 
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	reached := false
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
-	defer other.Close()
-	e, _ := newRunningExecutor(t)
-	e.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
-		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
-		return true
-	})
-	_, err := e.client(t).Kernel(t.Context())
-	wantKind(t, err, KindNotExecutor)
-	if reached {
-		t.Error("the redirect was followed")
-	}
-}
-
 // Whatever a stranger answers, naming it does not panic, is not taken as signed and
 // says nothing of the answer but a known code.
 func FuzzForeign(f *testing.F) {
