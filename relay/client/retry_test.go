@@ -11,36 +11,11 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// refusing refuses the first n requests with code.
-func refusing(n int32, code contract.Code) func(seen) (int, any) {
-	var count atomic.Int32
-	return func(seen) (int, any) {
-		if count.Add(1) <= n {
-			return http.StatusServiceUnavailable, refusalBody(code)
-		}
-		return http.StatusOK, struct{}{}
-	}
-}
-
-func TestEachAttemptIsSignedAgain(t *testing.T) {
-	e := newExecutor(t, refusing(2, contract.CodeKernelStarting))
-	if _, err := e.client(t).Kernel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	signatures := map[string]bool{}
-	for _, r := range e.all() {
-		signatures[r.header.Get("Signature")] = true
-	}
-	if len(signatures) != 3 {
-		t.Errorf("%d signatures in 3 tries", len(signatures))
-	}
-}
-
 // Something on the way sent the request twice and lost the first answer.
 func TestReplayedInputIsNotSentAgain(t *testing.T) {
 	e, _ := newRunningExecutor(t)
 	c := e.acquainted(t)
-	e.respond = refusing(1, contract.CodeReplayed)
+	e.respond = func(seen) (int, any) { return http.StatusServiceUnavailable, refusalBody(contract.CodeReplayed) }
 	_, err := c.Input(t.Context(), "e", contract.Input{Text: "x"})
 	wantCode(t, err, contract.CodeReplayed)
 	if got := len(e.all()); got != 1 {

@@ -76,30 +76,3 @@ func TestNewInstanceOnARetryIsReturnedAndNothingRuns(t *testing.T) {
 		t.Errorf("submits %+v", submits)
 	}
 }
-
-func TestNewInstanceAfterAReplayIsReturned(t *testing.T) {
-	e, runs := newRunningExecutor(t)
-	c := e.client(t)
-	if _, err := c.Kernel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	refuseOnce(e, contract.CodeReplayed)
-	_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
-	wantCode(t, err, contract.CodeNewInstance)
-	if len(runs.ran) != 0 {
-		t.Errorf("ran %v", runs.ran)
-	}
-}
-
-// refuseOnce refuses the next request with code, signed, and becomes instance-2.
-func refuseOnce(e *executor, code contract.Code) {
-	respond, refused := e.respond, false
-	e.respond = func(s seen) (int, any) {
-		if refused {
-			return respond(s)
-		}
-		refused = true
-		e.becomes("instance-2/start-9")
-		return http.StatusServiceUnavailable, refusalBody(code)
-	}
-}

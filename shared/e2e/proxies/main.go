@@ -7,7 +7,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -152,12 +151,7 @@ func (t *trial) check(ctx context.Context, name string, f func(context.Context) 
 
 // start starts the proxy and waits until it listens.
 func (t *trial) start(ctx context.Context) error {
-	var out bytes.Buffer
-	t.process = exec.Command("/usr/sbin/"+t.name, t.args...)
-	if t.name == "tinyproxy" {
-		t.process = exec.Command(t.name, t.args...)
-	}
-	t.process.Stdout, t.process.Stderr = &out, &out
+	t.process = exec.Command(t.program, t.args...)
 	t.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := t.process.Start(); err != nil {
 		return err
@@ -173,9 +167,8 @@ func (t *trial) start(ctx context.Context) error {
 	})
 	if err != nil {
 		t.stop()
-		return fmt.Errorf("%s does not listen: %s", t.name, out.String())
 	}
-	return nil
+	return err
 }
 
 // stop ends the proxy with all its processes.
