@@ -51,7 +51,7 @@ func (c *Client) send(ctx context.Context, r request) (answer, error) {
 	got, requestID, err := c.exchange(ctx, r)
 	c.noteWait(r, time.Since(started), err)
 	err = c.byProtocol(ctx, err)
-	recordAttempt(ctx, err)
+	recordAttempt(ctx, r.method, err)
 	if c.log.Enabled(ctx, slog.LevelDebug) {
 		c.logAttempt(ctx, r, requestID, len(got.body), time.Since(started), err)
 	}

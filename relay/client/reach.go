@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,10 +70,10 @@ func (s *Silence) End() {
 }
 
 // recordAttempt records the result of an attempt.
-func recordAttempt(ctx context.Context, err error) {
+func recordAttempt(ctx context.Context, method string, err error) {
 	if seen, found := ctx.Value(reachKey{}).(*reach); found {
 		seen.tries.Add(1)
-		if !absent(err) {
+		if page := method == http.MethodGet && kindOf(err) == KindIntercepted; !page && !absent(err) {
 			seen.reached.Store(true)
 		}
 	}

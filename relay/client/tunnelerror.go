@@ -95,7 +95,7 @@ func (c *Client) classifyUnverified(res *http.Response, body []byte, cause error
 		return e
 	case res.StatusCode == http.StatusBadGateway, res.StatusCode == http.StatusServiceUnavailable:
 		return problem(KindTunnelError, fmt.Sprintf("a proxy at %s cannot reach the executor (HTTP %d)", host, res.StatusCode), cause)
-	case known:
+	case known && (res.StatusCode/100 != 2 || contentType(res) != `"application/json"`): // no login page is an answer of success in JSON
 		return problem(KindIntercepted, fmt.Sprintf("something else answers at %s, where the executor answered before (HTTP %d, %s)", host, res.StatusCode, contentType(res)), cause)
 	case res.StatusCode == http.StatusNetworkAuthenticationRequired:
 		return problem(KindNotExecutor, fmt.Sprintf("this network asks for a login before it lets the relay reach %s (HTTP 511)", host), cause)
