@@ -16,14 +16,13 @@ import (
 )
 
 const (
-	// Most is what the relay takes, in bytes, whatever is asked of it. A test adds up that
-	// what follows is not more.
+	// Most is what the relay takes, in bytes, whatever is asked of it. What follows adds up to it.
 	Most = 300 << 20
 	// Program is the part of Most for the program itself: its code, connections, stacks, and
 	// what takes no turn because it is small. An idle relay takes 15 MB.
-	Program = 40 << 20
+	Program = 32 << 20
 	// History is what waits to be written into the history.
-	History = 8 << 20
+	History = 16 << 20
 	// Small is the size in bytes of what needs no turn: nearly all answers are smaller, so that a
 	// crowd of large ones does not delay them.
 	Small = 256 << 10
