@@ -31,6 +31,8 @@ cuda = types.SimpleNamespace(
 
 
 class Tensor:
+    is_leaf, grad = True, None
+
     def __init__(self, memory, kind, device, offset=0, size=None):
         self.memory, self.dtype, self.device = memory, kind, device
         self.offset = offset
