@@ -63,7 +63,7 @@ func (p *page) output(name string, o *output.Output) {
 			return
 		}
 	}
-	if text, ok := o.Data["text/plain"].(string); ok {
+	if text, ok := o.Data["text/plain"].(string); ok && text != "" { // a closed widget shows nothing
 		p.fence("", render.Plain(text))
 	}
 }

@@ -80,7 +80,9 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 		out := p.output(ctx, &d.all[i], i >= shown.from)
 		if i == result {
 			p.view.Result, p.view.HasResult = p.plain(ctx, &d.all[i]), true
-		} else if text := p.plain(ctx, &d.all[i]); d.all[i].widget {
+		} else if text := p.plain(ctx, &d.all[i]); d.all[i].widget && text == "" { // it is closed
+			continue
+		} else if d.all[i].widget {
 			out.MIMETypes, out.Text = []string{"text/plain"}, p.fit(text)
 		} else {
 			out.Text, _ = Clip(text, textRunes)
