@@ -93,6 +93,18 @@ func picture(t *testing.T, edge int) string {
 	return base64.StdEncoding.EncodeToString([]byte(b.String()))
 }
 
+// wants checks the code and the next step of a call that must fail.
+func (d desk) wants(code, hint, tool string, arguments object) {
+	d.t.Helper()
+	r := d.call(tool, arguments)
+	if p := r.outcome(d.t).Error; p == nil || p.Code != code || !strings.Contains(p.Message+" "+p.Hint, hint) {
+		d.t.Errorf("%s: %.600s, want %s with %q", tool, r.Structured, code, hint)
+	}
+	if r.bytes > 20_000 {
+		d.t.Errorf("%s: a refusal of %d bytes", tool, r.bytes)
+	}
+}
+
 func TestGetCellsShowsWhatACellHas(t *testing.T) {
 	d := newDesk(t)
 	d.put("n.ipynb", 5,

@@ -243,28 +243,6 @@ func TestAllBadArgumentsAreReportedTogether(t *testing.T) {
 	}
 }
 
-func TestArgumentsMayBeSpelledInCamelOrSnakeCase(t *testing.T) {
-	type args struct {
-		Cell  string `json:"cellId"`
-		Index int64  `json:"cell_index" default:"-1"`
-		target
-	}
-	for _, raw := range []string{`{"cellId":"a","cell_index":3}`, `{"cell_id":"a","cellIndex":3}`, `{"CellID":"a","CELL_INDEX":3,"Runtime":""}`} {
-		if got, p := parsed[args](raw); p != nil || got.Cell != "a" || got.Index != 3 {
-			t.Errorf("%s: %+v %v", raw, got, p)
-		}
-	}
-	for raw, want := range map[string]string{
-		`{"cellId":"a","cell_id":"b"}`:   `"cellId" is given twice, also as "cell_id"`,
-		`{"cell id":"a"}`:                `"cellId" is missing; there is no argument "cell id"`,
-		`{"cellId":"a","cellindex":1.5}`: `"cell_index" must be a whole number`,
-	} {
-		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {
-			t.Errorf("%s: %v, want %q", raw, p, want)
-		}
-	}
-}
-
 func FuzzParseArguments(f *testing.F) {
 	f.Add([]byte(`{"code":"x","timeout_seconds":1e3,"runtime":null}`))
 	f.Add([]byte(`{"code":1e999}`))

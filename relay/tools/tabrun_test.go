@@ -1,19 +1,15 @@
 package tools
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
 
 func TestRunInTheTabsOwnKernel(t *testing.T) {
@@ -55,39 +51,6 @@ func TestRunInTheTabsOwnKernel(t *testing.T) {
 	}
 }
 
-func TestASecondCallJoinsTheRunInTheTab(t *testing.T) {
-	tier.Long(t)
-	var runs atomic.Int64
-	release := make(chan struct{})
-	d := newTabDesk(t, standin.Options{Notebook: standin.NewNotebook(cell("slow", "1")), Execute: standin.Fake(func(context.Context, string) []map[string]any {
-		runs.Add(1)
-		<-release
-		return []map[string]any{standin.Stream("done\n")}
-	})}, Config{Hold: time.Second})
-	d.connect()
-	var r result
-	var got Run
-	within.Until(t, "a call that ends while the cell runs", func() bool {
-		r = d.ask("run_code_cell", "cellId", "slow", "timeout_seconds", 5)
-		got = r.run(t)
-		return got.Status == "running"
-	})
-	if r.IsError || got.Status != "running" || got.NextCommand != `run_code_cell(cellId="slow")` || !strings.Contains(r.Content[0].Text, "Still running in Colab's tab") {
-		t.Errorf("%s", r.Structured)
-	}
-	if cells := d.cells(); cells.Cells[0].State != "running" {
-		t.Errorf("%+v", cells.Cells[0])
-	}
-	close(release)
-	r = d.untilEnd("run_code_cell", "cellId", "slow")
-	if got := r.run(t); got.Status != "succeeded" || got.Stdout != "done\n" {
-		t.Errorf("%s", r.Structured)
-	}
-	if n := runs.Load(); n != 1 {
-		t.Errorf("the cell ran %d times", n)
-	}
-}
-
 func TestRunsInTheTabThatCannotWork(t *testing.T) {
 	text := standin.Cell{Type: "markdown", ID: "text", Source: []string{"# T"}}
 	for name, test := range map[string]struct {
@@ -106,29 +69,5 @@ func TestRunsInTheTabThatCannotWork(t *testing.T) {
 				t.Errorf("%+v", cells.Cells[0])
 			}
 		})
-	}
-}
-
-func TestATabThatIsLost(t *testing.T) {
-	running, release := make(chan struct{}), make(chan struct{})
-	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("a", "1")), Execute: standin.Fake(func(context.Context, string) []map[string]any {
-		close(running)
-		<-release
-		return nil
-	})})
-	_, ch := d.begin("tools/call", map[string]any{"name": "run_code_cell", "arguments": object{"cellId": "a"}})
-	<-running
-	first := d.url()
-	go d.tab().Drop()
-	d.refused(d.result("run_code_cell", d.await(ch)), "tab_lost", "may still be running", "open_colab_browser_connection")
-	close(release)
-	within.Until(t, "the end of the tab", func() bool { _, there := d.page.Tab(); return !there })
-	d.refused(d.ask("run_code_cell", "cellId", "a"), "no_tab", "open_colab_browser_connection first")
-	d.connect()
-	if d.url() == first {
-		t.Error("the lost tab's URL is used again")
-	}
-	if got := d.cells(); got.CellCount != 1 || got.Cells[0].State != "" {
-		t.Errorf("%+v", got)
 	}
 }

@@ -94,36 +94,6 @@ func write(t *testing.T, path string, content []byte) string {
 	return path
 }
 
-func TestAFolderIsTransferredWithItsTree(t *testing.T) {
-	h, vm, dir := serveVM(t)
-	tree := map[string]string{"a.txt": "a", "sub/b.txt": "b", "sub/deep/it's \"c\".txt": "c", "empty.txt": ""}
-	for name, content := range tree {
-		vm.Put("out/"+name, []byte(content))
-	}
-	for _, skipped := range []int{0, len(tree)} {
-		got := decode[Download](t, h.call("download_from_colab", map[string]any{"remote_path": "/content/out"}).Structured)
-		sameFields(t, Moved{Files: len(tree), Skipped: skipped}, got.Moved, "Files", "Skipped", "SHA256")
-		if got.LocalPath != filepath.Join(dir, "out") {
-			t.Errorf("down: %+v", got)
-		}
-	}
-	for name, content := range tree {
-		mustHold(t, filepath.Join(dir, "out", name), []byte(content))
-	}
-	for _, skipped := range []int{0, len(tree)} {
-		got := decode[Upload](t, h.call("upload_to_colab", map[string]any{"local_path": "out", "remote_path": "/content/back"}).Structured)
-		sameFields(t, Moved{Files: len(tree), Skipped: skipped}, got.Moved, "Files", "Skipped")
-		if got.RemotePath != "/content/back" {
-			t.Errorf("up: %+v", got)
-		}
-	}
-	for name, content := range tree {
-		if got, ok := vm.File("back/" + name); !ok || string(got) != content {
-			t.Errorf("%q holds %q on the VM", name, got)
-		}
-	}
-}
-
 func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
 	content := randomBytes(large)
 	for _, c := range []struct {

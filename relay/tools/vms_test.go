@@ -78,28 +78,3 @@ func TestVMToolsSayHowToEnableThem(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
-
-func TestErrorsOfVMToolsSayWhatToDo(t *testing.T) {
-	d := newVMDesk(t, true)
-	d.cloud.Add(vm.Machine{ID: "a-notebook's", Ready: true})
-	if text := d.problem(codeBadRequest, "start_colab_vm", "accelerators", "T5"); !strings.Contains(text, "T4, L4, G4, A100, H100, V5E1, V6E1 and CPU") {
-		t.Error(text)
-	}
-	for reason, code := range map[error]string{vm.ErrQuota: "quota", vm.ErrDenied: "denied", vm.ErrNoneFree: "busy"} {
-		d.cloud.Refuse(reason)
-		if text := d.problem(code, "start_colab_vm", "accelerators", "A100"); !strings.Contains(text, reason.Error()) {
-			t.Error(text)
-		}
-	}
-	d.problem("not_found", "stop_colab_vm", "id", "none")
-	if text := d.problem("forbidden_path", "stop_colab_vm", "id", "a-notebook's"); !strings.Contains(text, "force=true") {
-		t.Error(text)
-	}
-	if r := d.call("stop_colab_vm", named("id", "a-notebook's", "force", true)); r.IsError || len(d.cloud.Running()) > 0 {
-		t.Errorf("%s", r.Structured)
-	}
-	d.cloud.Break()
-	if text := d.problem(codeInternal, "start_colab_vm"); strings.Contains(text, "executor") || !strings.Contains(text, "connection refused") {
-		t.Error(text)
-	}
-}
