@@ -7,13 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 var placeholder = regexp.MustCompile(`@[A-Z0-9_]+@`)
@@ -150,63 +147,6 @@ func TestTheMarketplaceNamesThePlugin(t *testing.T) {
 	if !json.Valid(made["marketplace.json"]) {
 		t.Errorf("marketplace.json is not JSON:\n%s", made["marketplace.json"])
 	}
-}
-
-// The official schemas are part of the Go module of the library that writes the list.
-func TestTheBillOfMaterialsFollowsItsSchema(t *testing.T) {
-	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiler := jsonschema.NewCompiler()
-	for _, name := range []string{"bom-1.6.schema.json", "spdx.schema.json", "jsf-0.82.schema.json"} {
-		file := filepath.Join(strings.TrimSpace(string(folder)), "schema", strings.Replace(name, "jsf-0.82.schema.json", "jsf-0.82.schemax.json", 1))
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		document, err := jsonschema.UnmarshalJSON(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := compiler.AddResource("http://cyclonedx.org/schema/"+name, document); err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
-	}
-	schema, err := compiler.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := listOfThisTest(t)
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(list))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := schema.Validate(document); err != nil {
-		t.Errorf("%v\n%s", err, list)
-	}
-	if !strings.Contains(string(list), `"pkg:golang/stdlib@1.`) || !strings.Contains(string(list), `"pkg:golang/github.com/CycloneDX/cyclonedx-go@v`) {
-		t.Errorf("it lacks Go's library or a module:\n%s", list)
-	}
-}
-
-// listOfThisTest returns the list for a release whose every program is this test, a Go
-// program with modules.
-func listOfThisTest(t *testing.T) []byte {
-	t.Helper()
-	test := thisTest(t)
-	r := sample("v1.2.3", "")
-	for _, programs := range []map[string][]byte{r.relay, r.executor} {
-		for platform := range programs {
-			programs[platform] = test
-		}
-	}
-	files, err := billOfMaterials(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files[0].data
 }
 
 // thisTest returns the program that runs this test.

@@ -166,32 +166,6 @@ func awaitOther(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
 	}
 }
 
-func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
-	tier.Long(t)
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		k, kernel := running(t, Config{Python: find(t, s)})
-		stubborn := "import signal\nfor s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, signal.SIG_IGN)\nwhile True: pass"
-		if _, err := kernel.Client.Send(t.Context(), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: stubborn}); err != nil {
-			t.Fatal(err)
-		}
-		for { // until it runs
-			m, err := kernel.Client.Receive(within.Context(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m.Header.MsgType == jupyter.MsgExecuteInput {
-				break
-			}
-		}
-		if err := k.Restart(within.Context(t), kernel.ID); err != nil {
-			t.Fatal(err)
-		}
-		if next, err := k.Ready(); err != nil || next.ID == kernel.ID || !kernel.EndedOnRequest() {
-			t.Errorf("after the restart: %v %v", next, err)
-		}
-	})
-}
-
 func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	t.Parallel()
 	python := find(t, stacks.Old(t))

@@ -1,20 +1,15 @@
 package client
 
 import (
-	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"colabrelay/shared/bounded"
-	"colabrelay/shared/contract"
 )
 
 // Of an answer that no executor signed, only its beginning is read.
@@ -75,36 +70,4 @@ func TestStalledAnswerTimesOut(t *testing.T) {
 			wantKind(t, err, KindTimeout)
 		})
 	}
-}
-
-func TestHTTP2AndTLS(t *testing.T) {
-	e, _ := newRunningExecutor(t)
-	secure := httptest.NewUnstartedServer(e)
-	secure.EnableHTTP2 = true
-	secure.Config.ErrorLog = e.Config.ErrorLog
-	secure.StartTLS()
-	defer secure.Close()
-
-	transport := NewTransport()
-	pool := x509.NewCertPool()
-	pool.AddCert(secure.Certificate())
-	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
-	c := newClient(t, Config{BaseURL: secure.URL, Secret: testSecret(t, testKey), Transport: transport})
-	var proto string
-	e.setBefore(func(_ http.ResponseWriter, r *http.Request) bool { proto = r.Proto; return false })
-	if _, err := c.Submit(t.Context(), contract.Submit{Code: "1"}); err != nil {
-		t.Fatal(err)
-	}
-	if proto != "HTTP/2.0" {
-		t.Errorf("spoke %s", proto)
-	}
-	// The answer arrives before the part was sent. The call must still end.
-	e.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
-		w.WriteHeader(http.StatusUnauthorized)
-		return true
-	})
-	if _, err := c.PutPart(t.Context(), "u-1", bytes.NewReader(make([]byte, 8<<20)), contract.Range{Length: 8 << 20}); err == nil {
-		t.Error("the part was accepted")
-	}
-	e.setBefore(nil)
 }

@@ -90,12 +90,6 @@ func (d *tabDesk) tab() *standin.Tab {
 	return d.tabs[len(d.tabs)-1]
 }
 
-func (d *tabDesk) url() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.opened[len(d.opened)-1]
-}
-
 // ask calls a tool without notebook_path, with arguments in pairs.
 func (d *tabDesk) ask(tool string, pairs ...any) result {
 	d.t.Helper()

@@ -46,30 +46,6 @@ func TestMoreCharactersMayBeEscaped(t *testing.T) {
 	}
 }
 
-// All names of up to four of the bytes that occur in escapes.
-func TestEveryShortNameIsUnescapedToItself(t *testing.T) {
-	const letters = "\\x05cf8\xff\xc3\xbc/"
-	seen := map[string]string{}
-	var grow func(name string)
-	grow = func(name string) {
-		e := EscapeName(name)
-		if other, ok := seen[e]; ok {
-			t.Fatalf("%q and %q both become %q", name, other, e)
-		}
-		seen[e] = name
-		if got := UnescapeName(e); got != name {
-			t.Fatalf("UnescapeName(%q) = %q, want %q", e, got, name)
-		}
-		if len(name) == 4 {
-			return
-		}
-		for i := range len(letters) {
-			grow(name + letters[i:i+1])
-		}
-	}
-	grow("")
-}
-
 // Unescaping restores every name, so different names stay different.
 func FuzzEscapeName(f *testing.F) {
 	for _, seed := range []string{"a\xffb", `\xff`, `\x5cxff`, "\\\xff", `\x5`, "\xed\xa0\x80", "a/\\x5c/\xc3"} {
