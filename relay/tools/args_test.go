@@ -32,10 +32,8 @@ func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
 	}
 	for raw, want := range map[string]args{
 		`{"whole":"3","real":"2.5","yes":"true"}`: {Whole: 3, Real: 2.5, Yes: true},
-		`{"whole":" 3","yes":"True"}`:             {Whole: 3, Real: 0.5, Yes: true},
 		`{"whole":"","real":"","yes":""}`:         {Whole: 7, Real: 0.5},
 		`{"text":4}`:                              {Text: "4", Whole: 7, Real: 0.5},
-		`{"text":true}`:                           {Text: "true", Whole: 7, Real: 0.5},
 	} {
 		if got, p := parsed[args](raw); p != nil || got != want {
 			t.Errorf("%s: %+v %v", raw, got, p)
@@ -45,7 +43,6 @@ func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
 		`{"whole":"3.5"}`: `"whole" must be a whole number`,
 		`{"real":"NaN"}`:  `"real" must be a number`,
 		`{"yes":"yes"}`:   `"yes" must be true or false`,
-		`{"yes":"[1]"}`:   `"yes" must be true or false`,
 		`{"text":[1]}`:    `"text" must be a string`,
 	} {
 		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {

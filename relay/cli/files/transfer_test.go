@@ -31,11 +31,8 @@ func TestThePlaceOfAnUploadIsNeverGuessed(t *testing.T) {
 	for line, want := range map[string]struct {
 		sources, remote, refused string
 	}{
-		"a.py":            {"a.py", "", ""},
 		"a.py b.py":       {"a.py b.py", "", ""},
 		"a.py new.py":     {"a.py", "new.py", ""},
-		"a.py /content/x": {"a.py", "/content/x", ""},
-		"a.py b.py new/":  {"a.py b.py", "new/", ""},
 		"a.py b.py new":   {"", "", "write `--to new`"},
 		"a.py in/":        {"", "", "write `--to in/`"},
 		"a.py ~/x.py":     {"a.py", "~/x.py", ""},
