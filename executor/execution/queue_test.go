@@ -200,3 +200,30 @@ func TestAnInterruptCanBeRepeated(t *testing.T) {
 }
 
 func doNothing(context.Context, *kernel.Kernel) error { return nil }
+
+func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := newBench(t, s, settings{ownKernel: true})
+		first := q.run("1")
+		dying := q.submit("print('before', flush=True)\nimport os, time\ntime.sleep(.3)\nos.kill(os.getpid(), 9)", 0)
+		waiting := q.submit("'never'", 0)
+		x := q.settle(dying)
+		wantStatus(t, x, contract.StatusKernelDied)
+		if !strings.Contains(x.Reason, "SIGKILL") || text(x, contract.Stdout) != "before\n" {
+			t.Errorf("reason %q, stdout %q", x.Reason, text(x, contract.Stdout))
+		}
+		cancelled := q.settle(waiting)
+		wantStatus(t, cancelled, contract.StatusCancelled)
+		// So what is submitted while the dead kernel's output is read is not cancelled.
+		if cancelled.FinishedAt.After(*x.FinishedAt) {
+			t.Errorf("the queue was emptied at %s, after the dead kernel's output was read at %s", cancelled.FinishedAt, x.FinishedAt)
+		}
+		next := q.run("2")
+		wantStatus(t, next, contract.StatusSucceeded)
+		if next.KernelID == first.KernelID {
+			t.Error("the new kernel has the id of the old one")
+		}
+	})
+}

@@ -3,6 +3,7 @@ package tools
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,4 +43,9 @@ func TestADamagedCheckpointSaysWhatToDo(t *testing.T) {
 			t.Errorf("%.80s: %s", data, text)
 		}
 	}
+}
+
+// unfenced returns a text without the random words at the ends of lines.
+func unfenced(text string) string {
+	return regexp.MustCompile(`(?m)^(--- .*) \[[a-z2-7]{6}\]$`).ReplaceAllString(text, "$1")
 }
