@@ -338,12 +338,9 @@ func (b *Board) Clear(run string) {
 // unknown is the text of a view that was not told yet.
 const unknown = "\x00"
 
-// Due is when Views should be asked; zero if no text can have changed.
-func (b *Board) Due() time.Time {
-	if !b.changed || len(b.views) == 0 {
-		return time.Time{}
-	}
-	return b.asked.Add(b.pause)
+// Due is when Views should be asked. ok is false if no text can have changed.
+func (b *Board) Due() (at time.Time, ok bool) {
+	return b.asked.Add(b.pause), b.changed && len(b.views) > 0
 }
 
 // Views returns the displays whose text has changed since it was asked last.

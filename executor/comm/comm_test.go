@@ -45,6 +45,9 @@ func TestOutputOfABlockBelongsToItsWidget(t *testing.T) {
 	b := &comm.Board{}
 	output(b, "outer")
 	output(b, "inner")
+	if due, ok := b.Due(); !ok || time.Now().Before(due) {
+		t.Errorf("the first texts are due at %s, %t", due, ok)
+	}
 	if b.Capture(stream("before")) {
 		t.Error("output before the block was captured")
 	}

@@ -54,7 +54,7 @@ func (r *runner) untilDue() time.Duration {
 			add(recent.joined.since.Add(joinTime))
 		}
 	}
-	if due := r.widgets.Due(); !due.IsZero() && len(r.runs) > 0 {
+	if due, ok := r.widgets.Due(); ok && len(r.runs) > 0 {
 		add(due)
 	}
 	if r.current != nil {
@@ -119,7 +119,7 @@ func (r *runner) tick(now time.Time) {
 			recent.flush(now)
 		}
 	}
-	if due := r.widgets.Due(); !due.IsZero() && !now.Before(due) && len(r.runs) > 0 {
+	if due, ok := r.widgets.Due(); ok && !now.Before(due) && len(r.runs) > 0 {
 		r.showWidgets(r.runs[len(r.runs)-1], now) // the present run, or what it left running
 	}
 	c := r.current

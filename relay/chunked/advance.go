@@ -174,6 +174,9 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 	if err != nil || !ready {
 		return false, err
 	}
+	if r.Superseded && r.Done > 0 && r.Done < r.N { // what ran with the old code is known now
+		run.noteNewCode(r)
+	}
 	r.Placed, r.Status, r.Failure, r.Superseded = place, StatusRunning, nil, false
 	content := run.content()
 	t := jobs.New(instance, content)

@@ -221,16 +221,30 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 		return nil, fmt.Errorf("%q: %s changed after %d of %d iterations: %w",
 			r.spec.Name, strings.Join(changes, " and "), recorded.Done, recorded.N, ErrChanged)
 	}
-	switch {
-	case recorded.Done > r.spec.N:
+	if recorded.Done > r.spec.N {
 		r.addNote("%d iterations were done; those from %d on no longer count, and their values were dropped", recorded.Done, r.spec.N)
-	case recorded.Done < r.spec.N && !unstarted:
-		r.addNote("the run continues at iteration %d with the new %s; the iterations before still count", recorded.Done, strings.Join(changes, " and "))
+	}
+	if recorded.Setup != r.spec.Setup || recorded.Loop != r.spec.Loop {
+		recorded.CodeFrom = codePending
+	}
+	if recorded.Job == nil && recorded.Done < r.spec.N && !unstarted {
+		r.noteNewCode(recorded)
 	}
 	// What carried variables had is the new code's to continue with, so it stays.
 	recorded.setCode(r.spec)
 	recorded.Status, recorded.FinishedAt, recorded.Ending, recorded.Superseded = StatusRunning, nil, false, recorded.Job != nil
 	return recorded, nil
+}
+
+// codePending is Record.CodeFrom until it is known how far the job with the earlier code came.
+const codePending = -1
+
+// noteNewCode says from which iteration on the changed arguments count.
+func (r *Run) noteNewCode(recorded *Record) {
+	if recorded.CodeFrom == codePending {
+		recorded.CodeFrom = recorded.Done
+	}
+	r.addNote("the run continues at iteration %d as it is asked for now; the iterations before still count", recorded.Done)
 }
 
 // restarts reports whether Restart applies to this run. It does not apply to a run that was

@@ -218,6 +218,10 @@ func Peek(ctx context.Context, vm VM, recorded *Record, until time.Time) (*Recor
 	}
 	r, t := *recorded, *recorded.Job
 	r.Job = &t
+	if r.Failure != nil {
+		failure := *r.Failure
+		r.Failure = &failure
+	}
 	r.Ranges, r.Results = append([]Range{}, r.Ranges...), r.Results[:len(r.Results):len(r.Results)]
 	job, err := vm.Job(ctx, t.JobID, t.Entry, 0)
 	if err != nil {
@@ -232,8 +236,16 @@ func Peek(ctx context.Context, vm VM, recorded *Record, until time.Time) (*Recor
 		Visit: func(e jobs.Entry, x contract.Execution) bool { run.visit(x); return e.Status != "running" },
 		Done:  run.done,
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return recorded, err
+	case !t.Ended() || job.Entries > t.Entry:
+	case r.Ending:
+		r.finish()
+	case t.State != contract.JobFinished:
+		run.recordStop(&t)
+	case r.Failure != nil && Status(r.Failure.Status).asks():
+		run.ask()
 	}
 	return &r, nil
 }

@@ -208,23 +208,27 @@ func (run *runner) applyRound(m marker) {
 // noteJump adds a note if the next marker does not continue at iteration Done.
 func (run *runner) noteJump(m marker) {
 	first, done := m.first(), run.record.Done
+	if from := run.record.CodeFrom; first < from && first < done {
+		run.record.CodeFrom = first
+		run.addNote("%s had run with the earlier code, and run again with the present one", Iterations(first, min(from, done)-1))
+	}
 	switch {
 	case first < done && m.Event == eventStart && m.Fresh && run.record.Placed != nil:
 		run.reached = done // the copy is restored next, and the note about that has all
 	case first < done && m.Event == eventStart && m.Fresh:
-		run.addNote("the kernel is new, and the VM repeats %s, because what the old kernel left was not recorded", iterations(first, done-1))
+		run.addNote("the kernel is new, and the VM repeats %s, because what the old kernel left was not recorded", Iterations(first, done-1))
 	case m.Event == eventRestored && first < max(done, run.reached):
-		run.addNote("the variables (%s) were restored as they were before iteration %d: the VM repeats %s", run.record.carried(), first, iterations(first, max(done, run.reached)-1))
+		run.addNote("the variables (%s) were restored as they were before iteration %d: the VM repeats %s", run.record.carried(), first, Iterations(first, max(done, run.reached)-1))
 		run.reached = 0
 	case first < done:
-		run.addNote("the kernel is at iteration %d, because a state saved then was restored: the VM repeats %s, although confirmed before", first, iterations(first, done-1))
+		run.addNote("the kernel is at iteration %d, because a state saved then was restored: the VM repeats %s, although confirmed before", first, Iterations(first, done-1))
 	case first > done:
-		run.addNote("%s ran, but no confirmation arrived, and any values are lost", iterations(done, first-1))
+		run.addNote("%s ran, but no confirmation arrived, and any values are lost", Iterations(done, first-1))
 	}
 }
 
-// iterations names one iteration or several for a message.
-func iterations(first, last int64) string {
+// Iterations names one iteration or several for a message.
+func Iterations(first, last int64) string {
 	if first == last {
 		return fmt.Sprintf("iteration %d", first)
 	}

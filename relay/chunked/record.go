@@ -55,6 +55,7 @@ type Record struct {
 	LoopSHA256  string `json:"loop_sha256"`
 	Restarted   bool   `json:"restarted"` // the run was started by Restart
 
+	CodeFrom int64   `json:"code_from"` // earlier iterations ran with other code
 	Done     int64   `json:"completed"` // iterations 0 to Done-1 are done
 	Recorded int64   `json:"recorded"`  // those that count in a new kernel: their round has ended
 	Ranges   []Range `json:"ranges"`

@@ -234,8 +234,16 @@ func TestChangedCodeStopsTheJobAndGoesOnOrStartsAnew(t *testing.T) {
 			if b := call(t, dir, s, f, time.Second); !errors.Is(b.err, ErrChanged) {
 				t.Fatalf("%v", b.err)
 			}
+			for range 3 { // the VM goes on without a call
+				if err := f.step(); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s.OnChange = change
 			b := call(t, dir, s, f, time.Hour)
+			if said := strings.Contains(strings.Join(b.Notes, "\n"), fmt.Sprintf("continues at iteration %d ", b.CodeFrom)); said != done || done && b.CodeFrom <= a.Done {
+				t.Errorf("%s: the new code begins at %d, after %d: %q", change, b.CodeFrom, a.Done, b.Notes)
+			}
 			if b.err != nil || b.Status != StatusFinished || len(f.submits) != 2 || b.Abandoned != nil {
 				t.Fatalf("%s: %+v %v", change, b.Record, b.err)
 			}
@@ -258,6 +266,9 @@ func TestANewKernelIsGivenTheCopyOfARunThatPassesNothingOn(t *testing.T) {
 		s.BatchSize = 5
 		a := call(t, dir, s, f, time.Second)
 		f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
+		if now, err := Peek(t.Context(), f, &a.Record, time.Now().Add(time.Minute)); err != nil || now.Status != Status(contract.StatusKernelDied) || a.Record.Status != StatusRunning {
+			t.Errorf("the stopped run is said to be %s, %v", now.Status, err)
+		}
 		f.newKernel()
 		b := call(t, dir, s, f, time.Hour)
 		last := orderOf(t, f.submits[len(f.submits)-1])

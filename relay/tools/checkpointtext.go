@@ -104,7 +104,7 @@ func liveText(b *words, saved, live *chunked.Record, err error) {
 	case err != nil:
 		fmt.Fprintf(b, "If the VM is alive, it continues the run by itself; its present state could not be read (%s).\n", plain.Line(clipTo(err.Error(), maxLineShown)))
 	case live.Done > saved.Done:
-		fmt.Fprintf(b, "The VM has just confirmed iterations %d to %d; their values and output are read by run_chunked_operation.\n", saved.Done, live.Done-1)
+		fmt.Fprintf(b, "The VM has just confirmed %s; their values and output are read by run_chunked_operation.\n", chunked.Iterations(saved.Done, live.Done-1))
 	}
 }
 
