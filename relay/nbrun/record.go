@@ -205,5 +205,6 @@ const (
 	Clean    State = "clean"
 	Dirty    State = "dirty" // it has not succeeded in this kernel, or with another source
 	Failed   State = "failed"
-	Running  State = "running" // or queued
+	Queued   State = "queued" // it is sent, and has not begun
+	Running  State = "running"
 )

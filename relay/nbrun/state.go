@@ -16,8 +16,12 @@ func (r *Record) ran(c *CellRecord, step Step, s CellStatus) {
 
 // state is the state of a cell, whatever other cells did.
 func (r *Record) state(c *cell) State {
-	if r.isRunning(c.handle) {
+	planned := r.Run.cell(c.handle)
+	switch {
+	case r.ofCell(c.handle) != nil, r.Run.Job != nil && planned != nil && planned.Status == CellRunning:
 		return Running
+	case r.Run.Job != nil && planned != nil && planned.pending():
+		return Queued
 	}
 	return r.stateOfLast(c.handle, c.source)
 }
@@ -44,12 +48,6 @@ func (r *Record) Meet(kernelID string, since time.Time) {
 	if kernelID != "" && since.After(r.UpdatedAt) {
 		r.KernelID = kernelID
 	}
-}
-
-// isRunning reports whether a cell runs, or is sent to run.
-func (r *Record) isRunning(handle string) bool {
-	c := r.Run.cell(handle)
-	return r.Run.Job != nil && c != nil && c.pending() || r.ofCell(handle) != nil
 }
 
 // ofCell returns the run of a single cell that has not been answered; nil for none.
