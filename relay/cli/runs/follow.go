@@ -46,7 +46,7 @@ func LogsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   "logs [ID]",
 		Short: "Print a run's output",
 		Long: "Print the output of a run so far, without changing anything. To answer its input() or to interrupt it, use `colab-relay attach`.\n" +
-			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, it is the newest run.\n" +
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, it is the newest run, and not a round of a loop or a call of the relay itself.\n" +
 			"The output comes from the VM. If the VM does not answer or no longer has the run, the output comes from this computer's history; so do parts that the VM has lost.",
 		Example: "  colab-relay logs\n  colab-relay logs -f 3f2a\n  colab-relay logs -f --tail 20\n  colab-relay logs --json 3f2a | jq -r 'select(.type==\"stream\").text'",
 		Args:    cli.Arguments(0, 1),
