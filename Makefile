@@ -54,7 +54,7 @@ python: ## set up the Python environments of all tests, in .python
 	@shared/stacks/setup.sh .python
 
 python-short: # those of make test and make check
-	@shared/stacks/setup.sh .python old tools
+	@shared/stacks/setup.sh .python old tools notebook
 
 demo: build ## show an MCP host driving a real kernel through both programs
 	@shared/stacks/setup.sh .python old
