@@ -23,7 +23,7 @@ import (
 const (
 	maxModels   = 20_000
 	maxBytes    = 16 << 20  // of all states; beyond either bound the oldest models are forgotten
-	maxModel    = 512 << 10 // of one state, and of one message; a larger one is not kept
+	maxModel    = 512 << 10 // of one state, and of one message; a larger state is emptied
 	maxCaptured = 256 << 10 // of what an Output widget holds; the rest is output of the run itself
 	maxViews    = 100       // displays whose text is kept up to date: the newest
 	maxTraits   = 2000      // of one message
@@ -56,8 +56,8 @@ type model struct {
 	widgets.Model
 	size     int
 	open     bool
-	msgID    string          // of the request whose output it captures
-	given    json.RawMessage // outputs that the kernel itself has set, before those captured
+	msgID    string // of the request whose output it captures
+	given    []byte // the inside of the list of outputs that the kernel itself has set, before those captured
 	captured []*output
 	held     int      // bytes of captured
 	clear    bool     // before the next output
@@ -115,8 +115,16 @@ type content struct {
 
 // Message takes in a message about a widget.
 func (b *Board) Message(m *jupyter.Message) {
+	size := len(m.Content)
+	for _, buffer := range m.Buffers() {
+		size += len(buffer)
+	}
+	if size > maxModel {
+		b.tooLarge(m)
+		return
+	}
 	var c content
-	if m.Cut > 0 || len(m.Content) > maxModel || m.Decode(&c) != nil || len(c.CommID) > 100 || len(c.Data.State) > maxTraits {
+	if m.Cut > 0 || m.Decode(&c) != nil || len(c.CommID) > widgets.MaxID || len(c.Data.State) > maxTraits {
 		return
 	}
 	w := b.models[c.CommID]
@@ -140,6 +148,26 @@ func (b *Board) Message(m *jupyter.Message) {
 	}
 }
 
+// tooLarge empties the state of a model about which a message is too large: what is known of it is not
+// true any more.
+func (b *Board) tooLarge(m *jupyter.Message) {
+	var c struct {
+		CommID string `json:"comm_id"`
+	}
+	if m.Decode(&c) == nil && b.models[c.CommID] != nil {
+		b.forget(b.models[c.CommID])
+	}
+}
+
+// forget empties a state.
+func (b *Board) forget(w *model) {
+	b.size -= w.size
+	w.State, w.Buffers, w.size = map[string]json.RawMessage{}, nil, 0
+	w.fresh, b.changed = true, true
+	w.empty()
+	b.capture(w, "")
+}
+
 // update changes the state of a model.
 func (b *Board) update(w *model, c *content, buffers [][]byte) {
 	for trait, value := range c.Data.State {
@@ -151,9 +179,10 @@ func (b *Board) update(w *model, c *content, buffers [][]byte) {
 	}
 	w.Name, w.Module, w.Version = w.text("_model_name"), w.text("_model_module"), w.text("_model_module_version")
 	w.fresh, b.changed = true, true
-	if _, has := c.Data.State["outputs"]; has {
+	if given := bytes.TrimSpace(c.Data.State["outputs"]); w.Name == "OutputModel" && bytes.HasPrefix(given, []byte("[")) {
 		w.empty()
-		w.given = w.State["outputs"]
+		w.given = bytes.TrimSpace(given[1 : len(given)-1])
+		w.State["outputs"] = nil // made when it is asked for
 	}
 	if _, has := c.Data.State["msg_id"]; has && w.Name == "OutputModel" {
 		b.capture(w, w.text("msg_id"))
@@ -167,22 +196,19 @@ func (w *model) text(trait string) (text string) {
 	return text
 }
 
-// measure counts the bytes of a state again. One that is too large is emptied: no part of it is true.
+// measure counts the bytes of a state again. One that is too large is emptied.
 func (b *Board) measure(w *model) {
 	b.size -= w.size
-	w.size = w.held
+	w.size = w.held + len(w.given)
 	for trait, value := range w.State {
 		w.size += len(trait) + len(value) + 64
 	}
 	for _, buffer := range w.Buffers {
 		w.size += len(buffer.Data) + len(buffer.Path)
 	}
-	if w.size > maxModel {
-		w.State, w.Buffers, w.size = map[string]json.RawMessage{}, nil, 0
-		w.empty()
-		b.capture(w, "")
+	if b.size += w.size; w.size > maxModel {
+		b.forget(w)
 	}
-	b.size += w.size
 }
 
 // shrink forgets the oldest models beyond the bounds.
@@ -229,8 +255,9 @@ func (b *Board) Capture(m *jupyter.Message) bool {
 		if w.clear && m.Header.MsgType != jupyter.MsgUpdateDisplayData {
 			w.empty()
 			w.clear = false
+			b.measure(w)
 		}
-		if w.held+len(m.Content) > maxCaptured || !w.add(m) {
+		if more := len(m.Content) + perOutput; w.held+more > maxCaptured || w.size+more > maxModel || !w.add(m) {
 			return false
 		}
 	default:
@@ -279,8 +306,8 @@ func (w *model) add(m *jupyter.Message) bool {
 func (w *model) state() *widgets.Model {
 	if outputs, has := w.State["outputs"]; has && outputs == nil {
 		var list [][]byte
-		if given := bytes.Trim(w.given, " \t\r\n"); len(given) > len("[]") {
-			list = append(list, given[1:len(given)-1])
+		if len(w.given) > 0 {
+			list = append(list, w.given)
 		}
 		for _, o := range w.captured {
 			text, _ := json.Marshal(o) // which was read from JSON
@@ -396,9 +423,13 @@ func (b *Board) States() map[string]json.RawMessage {
 		return nil
 	})
 	for id := range reached {
-		if w := b.models[id]; w != nil && w.fresh {
-			w.fresh = false
-			states[id], _ = json.Marshal(w.state()) // which was read from JSON
+		w := b.models[id]
+		if w == nil || !w.fresh {
+			continue
+		}
+		w.fresh = false
+		if text, err := json.Marshal(w.state()); err == nil {
+			states[id] = text
 		}
 	}
 	return states

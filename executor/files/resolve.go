@@ -57,8 +57,8 @@ func (r *Roots) follow(abs string) (location, error) {
 }
 
 // Absolute makes a path of the contract absolute and clean, and unescapes it to its bytes
-// on disk. ~ at its beginning is the home folder of the kernel's user. It refuses "..", because after a link that would mean one folder by its text
-// and another one on disk.
+// on disk. ~ at its beginning is the home folder of the kernel's user. It refuses "..", because
+// after a link that would mean one folder by its text and another one on disk.
 func (r *Roots) Absolute(path string) (string, error) {
 	if len(path) > maxPath {
 		return "", fmt.Errorf("%w: longer than %d bytes", ErrBadPath, maxPath)

@@ -244,7 +244,7 @@ func (r *Run) noteNewCode(recorded *Record) {
 	if recorded.CodeFrom == codePending {
 		recorded.CodeFrom = recorded.Done
 	}
-	r.addNote("the run continues at iteration %d as it is asked for now; the iterations before still count", recorded.Done)
+	r.addNote("the run continues at iteration %d with the new arguments; the iterations before it still count", recorded.Done)
 }
 
 // restarts reports whether Restart applies to this run. It does not apply to a run that was

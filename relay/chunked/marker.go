@@ -221,7 +221,7 @@ func (run *runner) noteJump(m marker) {
 		run.addNote("the variables (%s) were restored as they were before iteration %d: the VM repeats %s", run.record.carried(), first, Iterations(first, max(done, run.reached)-1))
 		run.reached = 0
 	case first < done:
-		run.addNote("the kernel is at iteration %d, because a state saved then was restored: the VM repeats %s, although confirmed before", first, Iterations(first, done-1))
+		run.addNote("the kernel is at iteration %d, because a state saved then was restored: the VM repeats %s, although they were confirmed before", first, Iterations(first, done-1))
 	case first > done:
 		run.addNote("%s ran, but no confirmation arrived, and any values are lost", Iterations(done, first-1))
 	}

@@ -81,7 +81,7 @@ func (c *Client) MostBody() int64 { return cmp.Or(c.limits.body.Load(), contract
 
 // tooLarge returns the error for a request of which a proxy refused the size, and remembers that.
 func (c *Client) tooLarge(size int64) *Error {
-	e := problem(KindTooLarge, fmt.Sprintf("a proxy at %s accepts no request of %d bytes (HTTP %d)", c.base.Host, size, http.StatusRequestEntityTooLarge), nil)
+	e := problem(KindTooLarge, fmt.Sprintf("a proxy at %s refuses a request of %d bytes as too large (HTTP %d)", c.base.Host, size, http.StatusRequestEntityTooLarge), nil)
 	if e.shrinks = size > leastBody+leastBody/8; e.shrinks { // a sealed body is a little longer than its text
 		lower(&c.limits.body, max(size/2, leastBody))
 	}

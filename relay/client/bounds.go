@@ -210,6 +210,17 @@ func possibleOffsets(e *contract.Execution) bool {
 	return possible(e.NextOffset)
 }
 
+// checkExecution refuses what no executor answers about an execution.
+func checkExecution(e *contract.Execution) error {
+	switch {
+	case !possibleOffsets(e):
+		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
+	case errorBytes(e.Error) > maxError:
+		return breaksBounds("the executor's answer has a longer error than an executor keeps of a run", nil)
+	}
+	return checkAsked(e, contract.MaxReadBytes)
+}
+
 // eventBytes is about how many bytes the events of an answer take.
 func eventBytes(events []contract.Event) (n int64) {
 	for i := range events {

@@ -20,6 +20,8 @@ const (
 	maxSpacing  = 2 * time.Second
 	// crowdPause is how long a call waits while others hold too many events.
 	crowdPause = 100 * time.Millisecond
+	// largestEvent is more than an executor puts into one event, which must always find room.
+	largestEvent = 600 << 10
 	// maxEndPages bounds the answers that Follow reads after the execution has finished. An
 	// executor keeps 256 MiB of events, which pages of 64 KiB read in so many.
 	maxEndPages = 4096
@@ -180,7 +182,7 @@ func (f *follower) left() time.Duration {
 // of memory.Events.
 func (f *follower) hasRoom(events []contract.Event) bool {
 	size := eventBytes(events)
-	if f.taken > 0 || size <= 2*memory.Small {
+	if f.taken > 0 || size <= largestEvent {
 		return true
 	}
 	if !memory.Events.Take(size) {

@@ -92,10 +92,13 @@ func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Executi
 		}
 		return request{method: http.MethodGet, path: r.path, query: query, wait: wait}
 	})
-	if err == nil && checkAsked(&e, cmp.Or(r.maxBytes, contract.DefaultReadBytes)) != nil {
-		return contract.Execution{}, checkAsked(&e, r.maxBytes)
+	if err == nil {
+		err = checkAsked(&e, cmp.Or(r.maxBytes, contract.DefaultReadBytes))
 	}
-	return e, err
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	return e, nil
 }
 
 // submitted reads the execution of a submit whose answer was too long. The code was accepted,

@@ -161,14 +161,10 @@ func read(ctx context.Context, body []byte, into any) error {
 	case err != nil:
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
-	if e, ok := into.(*contract.Execution); ok && !possibleOffsets(e) {
-		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
-	}
-	if e, ok := into.(*contract.Execution); ok && checkAsked(e, contract.MaxReadBytes) != nil {
-		return checkAsked(e, contract.MaxReadBytes)
-	}
-	if e, ok := into.(*contract.Execution); ok && errorBytes(e.Error) > maxError {
-		return breaksBounds("the executor's answer has a longer error than an executor keeps of a run", nil)
+	if e, ok := into.(*contract.Execution); ok {
+		if err := checkExecution(e); err != nil {
+			return err
+		}
 	}
 	clean(into)
 	return nil

@@ -128,7 +128,7 @@ func (d *Document) invalid() []string {
 	}
 	text := "Jupyter's tools call this file invalid: " + strings.Join(faults, "; ") + "."
 	if byUpgrade {
-		text += " `colab-relay nb upgrade FILE` makes it one of nbformat 4.5, in which each cell has an id."
+		text += " `colab-relay nb upgrade FILE` converts it to nbformat 4.5, in which each cell has an id."
 	}
 	return []string{text}
 }

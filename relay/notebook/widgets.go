@@ -10,12 +10,15 @@ import (
 )
 
 // SetWidgets adds the states of widgets to the notebook's metadata, and removes those that no output
-// shows any more, as front ends do when they save.
+// shows any more, as front ends do when they save. Metadata of another form stays as it is.
 func (d *Document) SetWidgets(states map[string]output.JSON) error {
 	if d.part(d.metadata) == nil || len(states) == 0 && !bytes.Contains(d.part(d.metadata), []byte(widgets.StateMIME)) {
 		return nil
 	}
-	all := d.widgets()
+	all, others, err := d.widgets()
+	if err != nil {
+		return nil
+	}
 	maps.Copy(all, states)
 	var shown []string
 	for i := range d.cells {
@@ -23,12 +26,15 @@ func (d *Document) SetWidgets(states map[string]output.JSON) error {
 	}
 	reached := widgets.Reachable(shown, func(id string) []string { return widgets.References(all[id]) })
 	maps.DeleteFunc(all, func(id string, _ output.JSON) bool { return !reached[id] })
+	if len(all) > 0 {
+		maps.Copy(others, widgetMetadata(all))
+	}
 	c := d.changingAt(d.metadata)
-	if len(all) == 0 {
+	if len(others) == 0 {
 		c.drop("widgets")
 		return c.apply()
 	}
-	text, err := c.write(nil, widgetMetadata(all), c.indent)
+	text, err := c.write(nil, others, c.indent)
 	if err != nil {
 		return err
 	}
@@ -52,8 +58,9 @@ func (d *Document) WidgetText(view []byte) (text string, ok bool) {
 	if id == "" {
 		return "", false
 	}
+	states, _, _ := d.widgets()
 	models := widgets.Models{}
-	for id, state := range d.widgets() {
+	for id, state := range states {
 		var m widgets.Model
 		if json.Unmarshal(state, &m) == nil {
 			models[id] = &m
@@ -62,17 +69,36 @@ func (d *Document) WidgetText(view []byte) (text string, ok bool) {
 	return models.Text(id)
 }
 
-// widgets returns the states of widgets in the notebook's metadata.
-func (d *Document) widgets() map[string]output.JSON {
+// widgets returns the states of widgets in the notebook's metadata, and what else is with them. Colab
+// writes the states without the object around them.
+func (d *Document) widgets() (states map[string]output.JSON, others map[string]any, err error) {
 	var metadata struct {
-		Widgets map[string]widgets.Document `json:"widgets"`
+		Widgets map[string]json.RawMessage `json:"widgets"`
 	}
-	_ = json.Unmarshal(d.part(d.metadata), &metadata)
-	all := map[string]output.JSON{}
-	for id, state := range metadata.Widgets[widgets.StateMIME].State {
-		if value, err := output.ParseJSON(state); err == nil {
-			all[id] = value
+	if err = json.Unmarshal(d.part(d.metadata), &metadata); err != nil {
+		return nil, nil, err
+	}
+	states, others = map[string]output.JSON{}, map[string]any{}
+	for mime, value := range metadata.Widgets {
+		if mime == widgets.StateMIME {
+			continue
+		}
+		if others[mime], err = output.ParseJSON(value); err != nil {
+			return nil, nil, err
 		}
 	}
-	return all
+	var models map[string]json.RawMessage
+	if document := metadata.Widgets[widgets.StateMIME]; document != nil {
+		err = json.Unmarshal(document, &models)
+	}
+	if inner, has := models["state"]; err == nil && has {
+		models = nil
+		err = json.Unmarshal(inner, &models)
+	}
+	for id, state := range models {
+		if states[id], err = output.ParseJSON(state); err != nil {
+			return nil, nil, err
+		}
+	}
+	return states, others, err
 }

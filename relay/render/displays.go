@@ -125,7 +125,7 @@ func (d *displays) update(ev contract.Event) {
 func (d *displays) view(ev contract.Event) {
 	found := false
 	for i := range d.all {
-		if each := &d.all[i]; each.id == ev.DisplayID {
+		if each := &d.all[i]; ev.DisplayID != "" && each.id == ev.DisplayID {
 			d.release(*each)
 			data := maps.Clone(each.data)
 			data["text/plain"] = ev.Data["text/plain"]

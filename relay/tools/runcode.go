@@ -92,7 +92,7 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	e, err := c.submitFor(ctx, earlier, s)
 	if earlier.requestID != "" && isNewInstance(err) {
 		return nil, &Problem{
-			Code: string(contract.CodeNewInstance), Message: "an earlier call may have run this code on a VM that another one has replaced; the code was not run here",
+			Code: string(contract.CodeNewInstance), Message: "an earlier call may have run this code on a VM that has been replaced since; it was not run on the new one",
 			Hint: "Find out whether the code did its work. Run the setup code again, then call again to run this code on the new VM.",
 		}
 	}

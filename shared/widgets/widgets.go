@@ -50,12 +50,17 @@ type Document struct {
 // NewDocument returns the document of these models.
 func NewDocument(models map[string]json.RawMessage) Document { return Document{2, 0, models} }
 
+// MaxID bounds a model's id, in bytes. ipywidgets' have 32.
+const MaxID = 100
+
 // View returns the model that a display shows; empty if the display is not that of a widget.
 func View(data map[string]json.RawMessage) (model string) {
 	var view struct {
 		ModelID string `json:"model_id"`
 	}
-	_ = json.Unmarshal(data[ViewMIME], &view)
+	if json.Unmarshal(data[ViewMIME], &view) != nil || len(view.ModelID) > MaxID {
+		return ""
+	}
 	return view.ModelID
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,6 +14,9 @@ import (
 
 	sdk "golang.ngrok.com/ngrok/v2"
 )
+
+// maxProxyAnswer bounds what is read of a proxy's answer to CONNECT, in bytes.
+const maxProxyAnswer = 64 << 10
 
 // dialer connects to ngrok, by CONNECT if there is a proxy. The SDK itself knows SOCKS only.
 type dialer struct {
@@ -72,7 +76,7 @@ func (d *dialer) connect(conn net.Conn, address string) error {
 	if err := req.Write(conn); err != nil {
 		return err
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxProxyAnswer)), req)
 	if err != nil {
 		return err
 	}

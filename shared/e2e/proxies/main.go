@@ -62,7 +62,7 @@ func run(ctx context.Context) error {
 	}
 	running.Wait()
 	var failed error
-	fmt.Print("\n| proxy | status | silent for 150 s | a line after 70 s | 20 MB of output | put and get of 50 MB | a new start during a run | another port |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Print("\n| proxy | status | silent for 150 s | a line after 70 s | 20 MB of output | put and get of 50 MB | a restart during a run | another port |\n|---|---|---|---|---|---|---|---|\n")
 	for _, t := range trials {
 		fmt.Printf("| %s | %s |\n", t.name, strings.Join(t.outcomes, " | "))
 		failed = errors.Join(failed, t.err)
@@ -124,7 +124,7 @@ func (t *trial) run(ctx context.Context, executor string) error {
 		t.check(ctx, "a line after 70 s", t.prints("import time; time.sleep(70); print('one')", "one\n")),
 		t.check(ctx, "20 MB of output", t.prints("for n in range(200_000): print('x' * 99)", strings.Repeat(strings.Repeat("x", 99)+"\n", 200_000))),
 		t.check(ctx, "put and get of 50 MB", t.transfer),
-		t.check(ctx, "a new start during a run", t.restart),
+		t.check(ctx, "a restart during a run", t.restart),
 		t.check(ctx, "another port", another),
 	)
 }
