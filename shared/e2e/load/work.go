@@ -16,11 +16,11 @@ import (
 // chunkedRun runs a loop in batches, until it is done.
 func chunkedRun(ctx context.Context, w *worker) error {
 	id, code := w.mark()
-	args := map[string]any{
-		"setup_code": code + "squares_" + w.name + " = []", "loop_code": fmt.Sprintf("squares_%s.append(i * i)  # %s", w.name, id),
-		"n_iterations": 6, "batch_size": 3, "checkpoint_name": w.name, "on_change": "restart",
-	}
-	a, err := w.untilDone(ctx, "run_chunked_operation", args)
+	list := "squares_" + strings.ReplaceAll(id, ".", "_")
+	a, err := w.untilDone(ctx, "run_chunked_operation", map[string]any{
+		"setup_code": code + list + " = []", "loop_code": list + ".append(i * i)",
+		"n_iterations": 6, "batch_size": 3, "checkpoint_name": list,
+	})
 	if err != nil {
 		return err
 	}
@@ -28,10 +28,10 @@ func chunkedRun(ctx context.Context, w *worker) error {
 	return errors.Join(differs(a, "success", true), differs(a, "completed", 6))
 }
 
-// untilDone calls a tool again while it can continue.
+// untilDone calls a tool again while it can continue. A refusal ends it, although what was submitted
+// before goes on: no later operation may use the same name.
 func (w *worker) untilDone(ctx context.Context, tool string, args map[string]any) (harness.Answer, error) {
 	a, err := w.ask(ctx, tool, args)
-	delete(args, "on_change") // it would start again
 	for err == nil && a.Fields["can_continue"] == true && a.Fields["success"] == true {
 		a, err = w.ask(ctx, tool, args)
 	}
@@ -40,7 +40,7 @@ func (w *worker) untilDone(ctx context.Context, tool string, args map[string]any
 
 // runNotebook writes a notebook of three cells, runs it and reads their outputs in the file.
 func runNotebook(ctx context.Context, w *worker) error {
-	path := filepath.Join(w.relay.dir, w.name+".ipynb")
+	path := filepath.Join(w.relay.dir, fmt.Sprintf("%s.%d.ipynb", w.name, w.serial))
 	var ids []string
 	var cells []map[string]any
 	for n := range 3 {
