@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"colabrelay/executor/statedir"
+	"colabrelay/shared/keep"
 )
 
 // readyInfo is the content of --ready-file. Pairing holds the secret.
@@ -39,7 +39,7 @@ func (f *readyFile) write(info readyInfo) error {
 	if _, err := os.Stat(f.path); f.written && errors.Is(err, fs.ErrNotExist) {
 		return nil // its reader removed it because it holds the secret
 	}
-	err := statedir.WriteJSON(f.path, info)
+	err := keep.WriteJSON(f.path, info)
 	f.written = f.written || err == nil
 	return err
 }

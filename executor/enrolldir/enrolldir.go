@@ -26,9 +26,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gofrs/flock"
-
-	"colabrelay/executor/statedir"
+	"colabrelay/shared/keep"
 )
 
 // poll is how often AwaitGrant looks for the grant.
@@ -50,8 +48,8 @@ var all = []string{"cell", pidFile, keyFile, "tunnel", grantFile, grantFile + ".
 
 // Dir is a folder that this process has locked.
 type Dir struct {
-	path string
-	lock *flock.Flock
+	path   string
+	unlock func()
 }
 
 // Open locks the folder and records this process in it. It refuses a folder that other
@@ -60,17 +58,14 @@ func Open(path string) (*Dir, error) {
 	if err := checkPrivate(path); err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, lock: flock.New(filepath.Join(path, lockFile), flock.SetPermissions(0o600))}
-	ok, err := d.lock.TryLock()
-	if err == nil && !ok {
-		err = errors.New("another executor waits there")
-	}
-	if err == nil {
-		err = d.write(pidFile, os.Getpid())
-	}
+	unlock, err := keep.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
-		d.lock.Close()
-		return nil, fmt.Errorf("use the enrollment folder %q: %w", path, err)
+		return nil, fmt.Errorf("use the enrollment folder: %w", err)
+	}
+	d := &Dir{path, unlock}
+	if err := d.write(pidFile, os.Getpid()); err != nil {
+		unlock()
+		return nil, fmt.Errorf("use the enrollment folder: %w", err)
 	}
 	return d, nil
 }
@@ -95,7 +90,7 @@ func (d *Dir) WriteKey(key string) error { return d.write(keyFile, key) }
 func (d *Dir) WriteAnswer(answer any) error { return d.write(answerFile, answer) }
 
 func (d *Dir) write(name string, v any) error {
-	return statedir.WriteJSON(filepath.Join(d.path, name), v)
+	return keep.WriteJSON(filepath.Join(d.path, name), v)
 }
 
 // AwaitGrant waits for the grant and returns its text, of at most limit bytes. It fails
@@ -143,5 +138,5 @@ func (d *Dir) Close(reason string) {
 		os.Remove(filepath.Join(d.path, name))
 	}
 	os.Remove(d.path) // fails if it holds the reason, or files of others
-	d.lock.Close()
+	d.unlock()
 }

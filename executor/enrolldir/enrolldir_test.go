@@ -5,9 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
+
+	"colabrelay/shared/keep"
 
 	"github.com/gofrs/flock"
 )
@@ -33,7 +34,7 @@ func open(t *testing.T, path string) *Dir {
 func TestAFolderBelongsToOneExecutor(t *testing.T) {
 	path := folder(t)
 	d := open(t, path)
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "another executor waits there") {
+	if _, err := Open(path); !errors.Is(err, keep.ErrLocked) {
 		t.Errorf("a second executor: %v", err)
 	}
 	lock := flock.New(filepath.Join(path, lockFile))

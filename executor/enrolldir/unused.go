@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gofrs/flock"
+	"colabrelay/shared/keep"
 )
 
 // Pattern matches the names of the folders that cells make.
@@ -59,16 +59,7 @@ func end(ctx context.Context, folder string) {
 }
 
 // held reports whether a process has locked the folder.
-func held(folder string) bool {
-	file := filepath.Join(folder, lockFile)
-	if _, err := os.Lstat(file); err != nil {
-		return false
-	}
-	lock := flock.New(file)
-	defer lock.Close()
-	free, err := lock.TryRLock()
-	return err == nil && !free
-}
+func held(folder string) bool { return keep.IsLocked(filepath.Join(folder, lockFile)) }
 
 // holder returns the process that has locked the folder, or 0.
 func holder(folder string) (pid int) {

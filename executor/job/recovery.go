@@ -15,16 +15,16 @@ import (
 	"time"
 
 	"colabrelay/executor/journal"
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // Open reads what earlier executors left in cfg.Dir. Their unfinished jobs ended with them.
 func Open(cfg Config) (*Jobs, error) {
 	js := &Jobs{cfg: cfg, log: cfg.Log.With("component", "job"), byID: map[string]*Job{}}
 	if found, err := os.Lstat(cfg.Dir); err == nil && !found.IsDir() {
-		kept, err := aside.Move(cfg.Dir)
+		kept, err := keep.Aside(cfg.Dir)
 		js.log.Warn("what stood in the place of the folder of jobs is kept under another name; earlier jobs are lost", "kept", kept, "err", err)
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -81,7 +81,7 @@ func (js *Jobs) recoverLocked(path string, executions map[string][]contract.Exec
 		err = fmt.Errorf("%w: another file has the same job", errDamaged)
 	}
 	if err != nil {
-		kept, moved := aside.Move(path)
+		kept, moved := keep.Aside(path)
 		js.log.Warn("the record of a job is damaged and kept under another name; what can't be read of it is not known any more",
 			"path", path, "kept", kept, "err", errors.Join(err, moved))
 		if j.id == "" || js.byID[j.id] != nil {

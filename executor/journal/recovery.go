@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // recover reads all executions in the journal's folder, and those in the reserve that
@@ -89,7 +89,7 @@ func (j *Journal) readFolder(dir string) (line stateLine, ok bool) {
 
 // setAside renames something damaged and logs that.
 func (j *Journal) setAside(path string, why error) bool {
-	kept, err := aside.Move(path)
+	kept, err := keep.Aside(path)
 	j.log.Warn("a damaged file of the execution log is kept under another name", "err", errors.Join(why, err), "path", path, "kept", kept)
 	return err == nil
 }

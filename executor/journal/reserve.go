@@ -14,8 +14,8 @@ import (
 	"sync"
 	"syscall"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -111,7 +111,7 @@ func (r *reserve) readLines() (map[string]stateLine, error) {
 
 // replace renames a damaged reserve.
 func (r *reserve) replace(why error) {
-	kept, err := aside.Move(r.path)
+	kept, err := keep.Aside(r.path)
 	r.log.Warn("the reserve of the execution log is damaged and kept under another name", "err", errors.Join(why, err), "kept", kept)
 	r.used = 0
 }

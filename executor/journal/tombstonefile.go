@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // tombstoneFile is one of the two files. A nil one does nothing.
@@ -31,7 +31,7 @@ func openTombstoneFile(path string, flag int, log *slog.Logger) (*tombstoneFile,
 	if !errors.Is(err, errDamaged) && !errors.Is(err, bounded.ErrNotFile) {
 		return f, err
 	}
-	kept, moved := aside.Move(path)
+	kept, moved := keep.Aside(path)
 	log.Warn("the outcomes of old executions are damaged; the file is kept under another name, and requests whose lines cannot be read would run again", "path", path, "kept", kept, "err", errors.Join(err, moved))
 	if moved != nil {
 		f.close()

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"colabrelay/executor/statedir"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/within"
 )
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func startKernel(t testing.TB, s stacks.Stack, info ConnectionInfo) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kernel.json")
-	if err := statedir.WriteJSON(file, info); err != nil {
+	if err := keep.WriteJSON(file, info); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(s.Python, "-m", "ipykernel_launcher", "-f", file,

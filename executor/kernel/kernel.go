@@ -15,8 +15,8 @@ import (
 
 	"colabrelay/executor/account"
 	"colabrelay/executor/jupyter"
-	"colabrelay/executor/statedir"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/kernelpy"
 )
 
@@ -117,7 +117,7 @@ func connection(dir string) (jupyter.ConnectionInfo, error) {
 	if err != nil {
 		return conn, fmt.Errorf("choosing the kernel's sockets: %w", err)
 	}
-	return conn, statedir.WriteJSON(connectionFile(dir), conn)
+	return conn, keep.WriteJSON(connectionFile(dir), conn)
 }
 
 // connect waits until the kernel answers. The wait ends with the process.

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"syscall"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // maxRecord bounds kernel.json, in bytes.
@@ -57,7 +57,7 @@ func readRecord(path string) (old record, err error) {
 	if err == nil && old.PID > 1 && old.BootID != "" {
 		return old, os.Remove(path)
 	}
-	kept, moved := aside.Move(path)
+	kept, moved := keep.Aside(path)
 	return record{}, errors.Join(fmt.Errorf("the record %q of the last kernel is damaged, and is kept as %q; programs that the kernel started may still run (%w)", path, kept, cmp.Or(err, errNoKernel)), moved)
 }
 

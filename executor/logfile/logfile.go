@@ -9,8 +9,8 @@ import (
 	"os"
 	"sync"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // maxBytes bounds the file. The previous file is kept next to it as PATH.1, so at
@@ -42,7 +42,7 @@ func Open(path string) (*File, error) {
 }
 
 func (l *File) replace(why error) error {
-	kept, err := aside.Move(l.path)
+	kept, err := keep.Aside(l.path)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (l *File) renameLocked(previous string) error {
 	if info, statErr := os.Lstat(previous); err == nil || statErr != nil || info.Mode().IsRegular() {
 		return err
 	}
-	if _, err := aside.Move(previous); err != nil { // a folder
+	if _, err := keep.Aside(previous); err != nil { // a folder
 		return err
 	}
 	return os.Rename(l.path, previous)

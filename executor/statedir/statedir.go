@@ -13,11 +13,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/google/uuid"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -37,8 +36,8 @@ type Dir struct {
 	instance instance
 	damage   error
 	copied   bool
-	lock     *flock.Flock
-	locked   os.FileInfo // the file that lock holds
+	unlock   func()
+	locked   os.FileInfo // the file of the lock
 }
 
 // instance is the content of instance.json. The id is made once per state
@@ -65,7 +64,7 @@ func Open(path string) (*Dir, error) {
 	if d.place, err = placeOf(path); err != nil {
 		return nil, err
 	}
-	if d.lock, d.locked, err = lock(path); err != nil {
+	if d.unlock, d.locked, err = lock(path); err != nil {
 		return nil, err
 	}
 	d.instance, err = readInstance(d.Path(instanceFile))
@@ -128,7 +127,7 @@ func placeOf(path string) (string, error) {
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
 // Close unlocks the directory.
-func (d *Dir) Close() { d.lock.Close() }
+func (d *Dir) Close() { d.unlock() }
 
 // Deleted says whether instance.json is missing, or the lock file is not the one that this
 // process holds.
@@ -157,58 +156,44 @@ func (d *Dir) Restore(refill func() error) error {
 		return nil
 	}
 	d.instance.Born = birth(d.path)
-	return WriteJSON(file, d.instance)
+	return keep.WriteJSON(file, d.instance)
 }
 
 func (d *Dir) lockAgain() error {
 	if !d.unlocked() {
 		return nil
 	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
-		return err
-	}
-	lock, locked, err := lock(d.path)
+	unlock, locked, err := lock(d.path)
 	if err != nil {
 		return err
 	}
-	d.lock.Close()
-	d.lock, d.locked = lock, locked
+	d.unlock()
+	d.unlock, d.locked = unlock, locked
 	return nil
 }
 
 // InUse says whether an executor has locked the directory.
-func InUse(path string) bool {
-	file := filepath.Join(path, lockFile)
-	if _, err := os.Stat(file); err != nil {
-		return false
-	}
-	lock := flock.New(file)
-	defer lock.Close()
-	free, err := lock.TryLock()
-	return err != nil || !free
-}
+func InUse(path string) bool { return keep.IsLocked(filepath.Join(path, lockFile)) }
 
-func lock(path string) (*flock.Flock, os.FileInfo, error) {
+func lock(path string) (unlock func(), locked os.FileInfo, err error) {
 	file := filepath.Join(path, lockFile)
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait
 		return nil, nil, fmt.Errorf("lock the state folder %q: %q is %w: remove it", path, file, bounded.ErrNotFile)
 	}
-	lock := flock.New(file, flock.SetPermissions(0o600))
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 	defer cancel()
-	ok, err := lock.TryLockContext(ctx, lockTime/50)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil, fmt.Errorf("lock the state folder %q: %w", path, err)
-	}
-	if !ok {
+	unlock, err = keep.Lock(ctx, file)
+	switch {
+	case errors.Is(err, keep.ErrLocked):
 		return nil, nil, fmt.Errorf("another executor uses the state folder %q: stop it, or start this one with another --state-dir and --listen", path)
+	case err != nil:
+		return nil, nil, fmt.Errorf("the state folder: %w", err)
 	}
-	info, err := os.Stat(file)
-	if err != nil {
-		lock.Close()
-		return nil, nil, fmt.Errorf("lock the state folder %q: %w", path, err)
+	if locked, err = os.Stat(file); err != nil {
+		unlock()
+		return nil, nil, fmt.Errorf("lock the state folder: %w", err)
 	}
-	return lock, info, nil
+	return unlock, locked, nil
 }
 
 var errDamaged = errors.New("the file is damaged")
@@ -235,46 +220,17 @@ func readInstance(file string) (found instance, err error) {
 
 func newInstance(file string) (instance, error) {
 	made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC(), Born: birth(filepath.Dir(file))}
-	return made, WriteJSON(file, made)
+	return made, keep.WriteJSON(file, made)
 }
 
 // replaceInstance keeps a damaged file under another name and makes a new id. Relays then
 // take this for another VM: they report what they had submitted before as lost, and never
 // submit it again.
 func replaceInstance(file string, why error) (damage error, made instance, err error) {
-	kept, err := aside.Move(file)
+	kept, err := keep.Aside(file)
 	if err != nil {
 		return nil, made, errors.Join(why, err)
 	}
 	made, err = newInstance(file)
 	return fmt.Errorf("%w; it is kept as %q. This executor has a new instance_id: relays treat it as a new VM", why, kept), made, err
-}
-
-// WriteJSON writes v to a file for this user only. It replaces the file
-// atomically, so a reader never sees a partial one.
-func WriteJSON(file string, v any) error {
-	raw, err := json.MarshalIndent(v, "", "  ")
-	if err == nil {
-		err = replace(file, append(raw, '\n'))
-	}
-	if err != nil {
-		return fmt.Errorf("write %q: %w", file, err)
-	}
-	return nil
-}
-
-func replace(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".tmp-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // no longer exists after the rename
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
 }

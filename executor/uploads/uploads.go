@@ -28,8 +28,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"colabrelay/executor/files"
-	"colabrelay/shared/aside"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -119,7 +119,7 @@ func (s *Store) addLocked(one *usedUpload) {
 
 // setAside renames what is damaged and logs that.
 func setAside(log *slog.Logger, path string, why error) {
-	kept, err := aside.Move(path)
+	kept, err := keep.Aside(path)
 	log.Warn("a damaged record of uploads is kept under another name; its file is sent again", "err", errors.Join(why, err), "kept", kept)
 }
 

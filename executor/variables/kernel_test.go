@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/jupyter"
-	"colabrelay/executor/statedir"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/within"
 )
@@ -37,7 +37,7 @@ func startKernel(t *testing.T, s stacks.Stack) *kernel {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "kernel.json")
-	if err := statedir.WriteJSON(file, info); err != nil {
+	if err := keep.WriteJSON(file, info); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(s.Python, "-m", "ipykernel_launcher", "-f", file,

@@ -18,10 +18,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/natefinch/atomic"
-
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/keep"
 )
 
 // MaxBytes bounds the file of a checkpoint.
@@ -51,15 +50,8 @@ func Save(dir, name string, v any) (string, error) {
 	if len(body) > MaxBytes {
 		return "", fmt.Errorf("saving checkpoint %q: %w", name, ErrTooLarge)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("creating the checkpoint folder: %w", err)
-	}
 	path := Path(dir, name)
-	if err := atomic.WriteFile(path, bytes.NewReader(body)); err != nil {
-		return "", fmt.Errorf("saving checkpoint %q: %w", name, err)
-	}
-	// The new file has the mode of the one that it replaced, which may have been wider.
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := keep.WriteFile(path, body); err != nil {
 		return "", fmt.Errorf("saving checkpoint %q: %w", name, err)
 	}
 	return path, nil

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // pruneShare: a prune that deletes runs leaves this share of a bound free. At least so much is
@@ -44,11 +43,11 @@ func (w *writer) prune() {
 	if w.written < w.nextBytes && w.created < w.nextRuns {
 		return
 	}
-	lock := flock.New(filepath.Join(w.dir, lockName), flock.SetPermissions(0o600))
-	if got, err := lock.TryLock(); err != nil || !got {
+	unlock, err := keep.TryLock(filepath.Join(w.dir, lockName))
+	if err != nil {
 		return
 	}
-	defer lock.Close()
+	defer unlock()
 	bytes, runs, err := pruneTo(w.dir, w.maxBytes, maxRuns, time.Now())
 	w.written, w.created = 0, 0
 	w.nextBytes = max(w.maxBytes/pruneShare, (w.maxBytes-bytes)/spareShare)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
+	"colabrelay/shared/keep"
 )
 
 // lockWait is how long an install waits for another one.
@@ -73,20 +73,13 @@ func (u User) or(variable, folder string) string { return cmp.Or(u.Getenv(variab
 // half a minute.
 func (u User) Lock(ctx context.Context) (unlock func(), err error) {
 	path := filepath.Join(u.Cache, "colab-relay", "install.lock")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("lock %q: %v", path, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	lock := flock.New(path)
-	_, err = lock.TryLockContext(ctx, 50*time.Millisecond)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	unlock, err = keep.Lock(waiting, path)
+	if errors.Is(err, keep.ErrLocked) && ctx.Err() == nil {
 		return nil, fmt.Errorf("another colab-relay is installing or uninstalling (it holds %q): try again when it has ended", path)
-	case err != nil:
-		return nil, fmt.Errorf("lock %q: %w", path, err)
 	}
-	return func() { lock.Unlock() }, nil
+	return unlock, err
 }
 
 // place is a file that one version of a host reads.

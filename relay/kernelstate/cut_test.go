@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
 )
@@ -122,7 +123,7 @@ func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
 		t.Fatal("no work is pending")
 	}
 	p.Touched = p.Touched.Add(-resumable - time.Minute)
-	must(t, writeJSON(file, p))
+	must(t, keep.WriteJSON(file, p))
 	second.run("x = 'later'")
 	s = second.save(dir, "n")
 	if len(s.Warnings) != 1 || s.Execution.RequestID == p.Work.RequestID {

@@ -1,7 +1,6 @@
 package kernelstate
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,10 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/natefinch/atomic"
-
 	"colabrelay/relay/kernelcall"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // Files of unfinished work, in the folder of the name.
@@ -110,7 +108,7 @@ func (j *job) readPending(file string) (pending, bool) {
 // savePending writes the file of unfinished work.
 func (j *job) savePending(file string, p *pending) error {
 	p.Touched = time.Now().UTC()
-	return writeJSON(filepath.Join(j.folder, file), p)
+	return keep.WriteJSON(filepath.Join(j.folder, file), p)
 }
 
 // removePending ends the work: the next call starts new work.
@@ -131,19 +129,4 @@ func (j *job) removeIncoming() error {
 func (j *job) shouldRestart(err error) bool {
 	_, ended := errors.AsType[*kernelcall.EndedError](err)
 	return j.resumed && isFinal(err) && !ended
-}
-
-// writeJSON replaces a file in one step, so that it has either the old content or the new.
-func writeJSON(path string, v any) error {
-	text, err := json.MarshalIndent(v, "", " ")
-	if err == nil {
-		err = atomic.WriteFile(path, bytes.NewReader(text))
-	}
-	if err == nil {
-		err = os.Chmod(path, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %q: %w", filepath.Base(path), err)
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // maxAge is how old saved variables may be before the answer says so.
@@ -172,7 +173,7 @@ func (j *job) checkDownload(p *pending, s *Saved, err error) error {
 
 // publish makes the folder a version. It is complete and on disk before it is renamed.
 func publish(folder, version string, m *Manifest) error {
-	if err := writeJSON(filepath.Join(folder, manifestFile), m); err != nil {
+	if err := keep.WriteJSON(filepath.Join(folder, manifestFile), m); err != nil {
 		return err
 	}
 	if err := syncFile(filepath.Join(folder, dataFile)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"colabrelay/shared/filename"
+	"colabrelay/shared/keep"
 )
 
 // writeVersion writes a version with that data and returns its folder.
@@ -20,7 +21,7 @@ func writeVersion(t testing.TB, dir, name string, number int, data string) strin
 	must(t, os.MkdirAll(folder, 0o700))
 	must(t, os.WriteFile(filepath.Join(folder, dataFile), []byte(data), 0o600))
 	m := Manifest{Schema: schema, Name: name, Version: filepath.Base(folder), Contents: Contents{Pickler: "dill", Bytes: int64(len(data)), SHA256: digestOf(data)}}
-	must(t, writeJSON(filepath.Join(folder, manifestFile), m))
+	must(t, keep.WriteJSON(filepath.Join(folder, manifestFile), m))
 	return folder
 }
 

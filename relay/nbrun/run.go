@@ -14,9 +14,9 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // Run is the run of a notebook that belongs to this process alone until Close.
@@ -77,7 +77,7 @@ func openRecord(dir, path string, replaceDamaged bool) (*Run, error) {
 	r.record, err = loadRecord(dir, file.Path())
 	kept := ""
 	if errors.Is(err, ErrDamaged) && replaceDamaged {
-		if kept, err = aside.Move(checkpoint.Path(dir, Name(file.Path()))); err == nil {
+		if kept, err = keep.Aside(checkpoint.Path(dir, Name(file.Path()))); err == nil {
 			err = checkpoint.ErrNotFound
 		}
 	}

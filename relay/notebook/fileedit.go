@@ -7,13 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
-	"github.com/gofrs/flock"
+	"colabrelay/shared/keep"
 )
 
 // Edit changes the file: it locks it, reads it again, calls change with that document, and writes
@@ -107,20 +105,14 @@ func lockPath(path, lockDir string) string {
 
 // acquire takes the lock. Its file stays, because deleting it would let two callers have it.
 func (f *File) acquire(ctx context.Context) (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(f.lock), 0o700); err != nil {
-		return nil, fmt.Errorf("creating the folder of the notebook's lock: %w", err)
-	}
-	lock := flock.New(f.lock, flock.SetPermissions(0o600))
 	waiting, done := context.WithTimeout(ctx, maxLockWait)
 	defer done()
-	got, err := lock.TryLockContext(waiting, 10*time.Millisecond)
+	unlock, err = keep.Lock(waiting, f.lock)
 	switch {
-	case got:
-		return func() { _ = lock.Close() }, nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && err != nil:
 		return nil, ctx.Err()
-	case waiting.Err() != nil:
+	case errors.Is(err, keep.ErrLocked):
 		return nil, fmt.Errorf("%q: %w for over %.0f s: wait until it has ended, then try again", f.path, ErrBusy, maxLockWait.Seconds())
 	}
-	return nil, fmt.Errorf("locking the notebook: %w", err)
+	return unlock, err
 }

@@ -5,35 +5,17 @@ package pairing
 // takes the choice back.
 func (s *Store) Choose(name string) error {
 	if name != "" {
-		if _, err := s.Get(name); err != nil { // creates no folder
-			return err
-		}
+		return s.changeOf(name, func(l *list, _ Runtime) error {
+			l.Chosen = name
+			return nil
+		})
 	}
-	unlock, err := s.lockForChange()
-	if err != nil {
+	if _, err := s.list.Read(); err != nil { // a damaged list stays
 		return err
 	}
-	defer unlock()
-	all, err := s.readLocked()
-	if err != nil {
-		return err
-	}
-	if _, found := all[name]; !found && name != "" {
-		return unknown(name, all)
-	}
-	for each, r := range all {
-		r.Chosen = each == name
-		all[each] = r
-	}
-	return s.writeLocked(all)
-}
-
-// chosen returns the runtime that Choose named.
-func chosen(all map[string]Runtime) (Runtime, bool) {
-	for _, r := range all {
-		if r.Chosen {
-			return r, true
-		}
-	}
-	return Runtime{}, false
+	_, err := s.list.Change(func(l *list) error {
+		l.Version, l.Chosen = listVersion, ""
+		return nil
+	})
+	return err
 }

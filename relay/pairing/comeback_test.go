@@ -1,6 +1,7 @@
 package pairing
 
 import (
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ func TestTheCommandThatComesBackHasItsArguments(t *testing.T) {
 	r := Runtime{Name: "gpu", URL: "http://127.0.0.1:20000", Secret: auth.GenerateSecret(), SSHHost: "me@lab",
 		SSHArguments: []string{"--python", "~/my env/bin/python", "--", "-F", "/etc/lab's", "-p", "22"}}
 	put(t, s, r)
-	read, err := Open(s.dir).Get("gpu")
+	read, err := Open(filepath.Dir(s.Path())).Get("gpu")
 	if want := `me@lab --stop --name gpu --python '~/my env/bin/python' -- -F '/etc/lab'\''s' -p 22`; err != nil || runtime.GOOS != "windows" && read.SSHCommand("--stop") != "colab-relay ssh "+want {
 		t.Errorf("it is %s, want %s (%v)", read.SSHCommand("--stop"), want, err)
 	}

@@ -40,7 +40,7 @@ func TestDamagedListsAreKeptAndReported(t *testing.T) {
 			return found, fmt.Sprint(errors.Join(err, before.Damage))
 		},
 		Damage:    []string{"runtimes.json", "lives.json"},
-		Rewritten: []string{"runtimes.json", "lives.json", "runtimes.lock"},
+		Rewritten: []string{"runtimes.json", "lives.json", "runtimes.lock", "lives.lock"},
 		Worthless: []string{"lives.json"}, // only serves hints
 	}.Test(t)
 }

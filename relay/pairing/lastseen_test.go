@@ -14,7 +14,7 @@ func TestLastSeenIsKeptForTheNextRelay(t *testing.T) {
 	if s.LastSeen("a") != (LastSeen{}) {
 		t.Error("something was seen before the first SaveLastSeen")
 	}
-	if _, err := os.Stat(filepath.Join(dir, lockName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "lives.lock")); err == nil {
 		t.Error("reading created files")
 	}
 	seen := LastSeen{InstanceID: "i", KernelID: "k", Since: time.Unix(1e9, 0).UTC()}
@@ -24,7 +24,7 @@ func TestLastSeenIsKeptForTheNextRelay(t *testing.T) {
 	if got := Open(dir).LastSeen("a"); got != seen {
 		t.Errorf("%+v", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, lastSeenName), []byte("{rubbish"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "lives.json"), []byte("{rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if s.LastSeen("a") != (LastSeen{}) {

@@ -25,16 +25,16 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 		}
 		return r.connected()
 	}
-	all, err := store.load()
+	l, err := store.list.Read()
 	if err != nil {
 		return Runtime{}, err
 	}
-	if r, ok := chosen(all); ok {
-		return r.connected()
+	for _, usual := range []string{l.Chosen, DefaultName} {
+		if r, ok := l.get(usual); ok {
+			return r.connected()
+		}
 	}
-	if r, ok := all[DefaultName]; ok {
-		return r.connected()
-	}
+	all := l.all()
 	if len(all) > 1 { // a runtime without an address is used only if there is no other
 		maps.DeleteFunc(all, func(_ string, r Runtime) bool { return r.URL == "" })
 	}

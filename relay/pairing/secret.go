@@ -20,40 +20,27 @@ const (
 
 // Own returns the runtime of that name. It generates the runtime's secret if there is
 // none, and replaces it if rotate is true. The runtime has no address until a Put sets one.
-func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
-	fail := func(err error) (Runtime, Origin, Before, error) { return Runtime{}, Kept, Before{}, err }
+func (s *Store) Own(name string, rotate bool) (r Runtime, origin Origin, before Before, err error) {
 	if err := CheckName(name); err != nil {
-		return fail(err)
+		return r, origin, before, err
 	}
-	unlock, err := s.lockForChange()
-	if err != nil {
-		return fail(err)
-	}
-	defer unlock()
-	all, before, err := s.readForChangeLocked()
-	if err != nil {
-		return fail(err)
-	}
-	r, found := all[name]
-	shown := found && r.FromPage // from now on the person may keep its secret, as in Colab's Secrets
-	r.FromPage = false
-	if found && !rotate {
-		if shown {
-			all[name] = r
-			err = s.writeLocked(all)
+	before.Damage, err = s.list.Change(func(l *list) error {
+		found := false
+		r, found = l.get(name)
+		switch {
+		case !found:
+			r.Name, origin = name, Made
+		case rotate:
+			origin = Replaced
 		}
-		return r, Kept, before, err
-	}
-	origin := Made
-	if found {
-		origin = Replaced
-	}
-	r.Name, r.Secret = name, auth.GenerateSecret()
-	all[name] = r
-	if err := s.writeLocked(all); err != nil {
-		return fail(err)
-	}
-	return r, origin, before, nil
+		if origin != Kept {
+			r.Secret = auth.GenerateSecret()
+		}
+		r.FromPage = false // from now on the person may keep its secret, as in Colab's Secrets
+		l.put(r)
+		return nil
+	})
+	return r, origin, before, err
 }
 
 // SecretOf returns the secret of the runtime of that name, or ErrNoSecret. An invalid

@@ -47,13 +47,13 @@ func TestOwnMakesAPairingOfAPageThePersons(t *testing.T) {
 		r := made(t, "a")
 		r.FromPage = true
 		put(t, s, r)
-		if got, err := Open(s.dir).Get("a"); err != nil || !got.FromPage {
+		if got, err := Open(filepath.Dir(s.Path())).Get("a"); err != nil || !got.FromPage {
 			t.Fatalf("stored as %+v, %v", got, err)
 		}
 		if got, _, _, err := s.Own("a", rotate); err != nil || got.FromPage || got.Secret.Equal(r.Secret) == rotate {
 			t.Errorf("rotate %t: Own returned %+v, %v", rotate, got, err)
 		}
-		if got, err := Open(s.dir).Get("a"); err != nil || got.FromPage {
+		if got, err := Open(filepath.Dir(s.Path())).Get("a"); err != nil || got.FromPage {
 			t.Errorf("rotate %t: still a page's: %+v, %v", rotate, got, err)
 		}
 	}

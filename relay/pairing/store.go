@@ -8,26 +8,15 @@
 package pairing
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/gofrs/flock"
-	"github.com/natefinch/atomic"
-
-	"colabrelay/shared/aside"
 	"colabrelay/shared/auth"
-	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -36,13 +25,6 @@ const (
 	// EnvName names the runtime that COLAB_URL and COLAB_SECRET describe. It is
 	// never stored.
 	EnvName = "env"
-
-	fileName = "runtimes.json"
-	lockName = "runtimes.lock"
-	// lockLimit bounds the wait for another relay's lock. Relays hold the lock for
-	// milliseconds, so one that holds it longer hangs.
-	lockLimit = 5 * time.Second
-	lockRetry = 10 * time.Millisecond
 )
 
 // Errors that callers distinguish.
@@ -51,7 +33,7 @@ var (
 	// ErrUnknownName means ErrNotPaired for one name, while other runtimes are paired.
 	ErrUnknownName = fmt.Errorf("%w", ErrNotPaired)
 	ErrAmbiguous   = errors.New("several runtimes are paired")
-	ErrDamaged     = errors.New("the list of paired runtimes is damaged")
+	ErrDamaged     = keep.ErrDamaged // the list cannot be read; Put keeps it under another name
 	ErrBadName     = errors.New("invalid runtime name")
 	ErrNoAddress   = errors.New("not connected yet")
 )
@@ -75,23 +57,20 @@ type Runtime struct {
 	SSHArguments []string
 }
 
-// Store is the file of paired runtimes in a folder. Any number of programs may
-// use it at the same time.
+// Store is the list of paired runtimes in a folder. Any number of programs may use it at the
+// same time.
 type Store struct {
-	dir string
-
-	mu   sync.Mutex
-	info fs.FileInfo        // of the list as last read; nil if it must be read again
-	all  map[string]Runtime // its content
+	list keep.File[list]
+	seen keep.File[map[string]LastSeen]
 }
 
-// sureAge is how long ago a list must have changed before it is kept in memory. File systems
-// record the time of a change in steps of up to two seconds, so a second change soon after
-// the first may not show.
-const sureAge = 3 * time.Second
-
 // Open returns the store in dir. It reads and creates nothing.
-func Open(dir string) *Store { return &Store{dir: dir} }
+func Open(dir string) *Store {
+	return &Store{
+		list: keep.File[list]{Path: filepath.Join(dir, "runtimes.json"), What: "the list of paired runtimes", Max: maxFile, Check: (*list).check},
+		seen: keep.File[map[string]LastSeen]{Path: filepath.Join(dir, "lives.json"), What: "what was last seen of the runtimes", Max: maxFile},
+	}
+}
 
 // OpenDefault returns this user's store.
 func OpenDefault() (*Store, error) {
@@ -112,7 +91,7 @@ func DefaultDir() (string, error) {
 }
 
 // Path returns the path of the store's file.
-func (s *Store) Path() string { return filepath.Join(s.dir, fileName) }
+func (s *Store) Path() string { return s.list.Path }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
@@ -130,32 +109,25 @@ func (s *Store) Put(r Runtime) (Before, error) {
 
 // PutIf is Put, unless allow returns an error for the runtime that has the name now. Nobody
 // can change that one in between.
-func (s *Store) PutIf(r Runtime, allow func(old Runtime) error) (Before, error) {
+func (s *Store) PutIf(r Runtime, allow func(old Runtime) error) (before Before, err error) {
 	if err := r.check(); err != nil {
-		return Before{}, err
+		return before, err
 	}
 	r.URL = strings.TrimRight(r.URL, "/")
-	unlock, err := s.lockForChange()
-	if err != nil {
-		return Before{}, err
-	}
-	defer unlock()
-	all, before, err := s.readForChangeLocked()
-	if err != nil {
-		return Before{}, err
-	}
-	old, found := all[r.Name]
-	if found {
-		if err := allow(old); err != nil {
-			return before, err
+	before.Damage, err = s.list.Change(func(l *list) error {
+		old, found := l.get(r.Name)
+		if found {
+			if err := allow(old); err != nil {
+				return err
+			}
 		}
-	}
-	if old.URL != r.URL {
-		before.URL = old.URL
-	}
-	r.Chosen = old.Chosen
-	all[r.Name] = r
-	return before, s.writeLocked(all)
+		if old.URL != r.URL {
+			before.URL = old.URL
+		}
+		l.put(r)
+		return nil
+	})
+	return before, err
 }
 
 // CheckName returns ErrBadName and the rule for a name that no runtime may have.
@@ -191,184 +163,51 @@ func (s *Store) Remove(name string) error {
 
 // RemoveIf is Remove, unless allow returns an error for that runtime.
 func (s *Store) RemoveIf(name string, allow func(Runtime) error) error {
-	if _, err := s.Get(name); err != nil { // creates no folder
-		return err
-	}
-	unlock, err := s.lockForChange()
+	err := s.changeOf(name, func(l *list, r Runtime) error {
+		if err := allow(r); err != nil {
+			return err
+		}
+		delete(l.Runtimes, name)
+		if l.Chosen == name {
+			l.Chosen = ""
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	all, err := s.readLocked()
-	if err != nil {
-		return err
-	}
-	old, found := all[name]
-	if !found {
-		return unknown(name, all)
-	}
-	if err := allow(old); err != nil {
-		return err
-	}
-	delete(all, name)
-	if err := s.writeLocked(all); err != nil {
-		return err
-	}
-	return s.forgetLocked(name)
+	return s.forget(name)
 }
 
-// lockForChange creates the folder and takes the exclusive lock.
-func (s *Store) lockForChange() (unlock func(), err error) {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the config folder: %v", err)
+// changeOf changes the list, which must have a runtime of that name. A damaged list stays.
+func (s *Store) changeOf(name string, change func(*list, Runtime) error) error {
+	if _, err := s.Get(name); err != nil { // creates no folder, and moves no damaged file
+		return err
 	}
-	return s.lock((*flock.Flock).TryLockContext)
+	_, err := s.list.Change(func(l *list) error {
+		r, found := l.get(name)
+		if !found {
+			return unknown(name, l.all())
+		}
+		return change(l, r)
+	})
+	return err
 }
 
 // Get returns the runtime of that name, or ErrNotPaired.
 func (s *Store) Get(name string) (Runtime, error) {
-	all, err := s.load()
+	l, err := s.list.Read()
 	if err != nil {
 		return Runtime{}, err
 	}
-	if r, ok := all[name]; ok {
+	if r, ok := l.get(name); ok {
 		return r, nil
 	}
-	return Runtime{}, unknown(name, all)
+	return Runtime{}, unknown(name, l.all())
 }
 
 // List returns all runtimes, sorted by name.
 func (s *Store) List() ([]Runtime, error) {
-	all, err := s.load()
-	if err != nil {
-		return nil, err
-	}
-	var sorted []Runtime
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		sorted = append(sorted, all[name])
-	}
-	return sorted, nil
-}
-
-func (s *Store) load() (map[string]Runtime, error) {
-	info, err := os.Stat(s.Path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]Runtime{}, nil
-	}
-	if err == nil {
-		if all, ok := s.unchanged(info); ok {
-			return all, nil
-		}
-	}
-	unlock, err := s.readLock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	return s.readLocked()
-}
-
-// unchanged returns the list as last read, if info says that it is still the same.
-func (s *Store) unchanged(info fs.FileInfo) (map[string]Runtime, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.info == nil || !os.SameFile(s.info, info) || !s.info.ModTime().Equal(info.ModTime()) || s.info.Size() != info.Size() {
-		return nil, false
-	}
-	return maps.Clone(s.all), true
-}
-
-// keep remembers the list that was read from f.
-func (s *Store) keep(f *os.File, all map[string]Runtime) {
-	info, err := f.Stat()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.info = nil
-	if err == nil && time.Since(info.ModTime()) > sureAge {
-		s.info, s.all = info, maps.Clone(all)
-	}
-}
-
-// readLock takes the shared lock, because on Windows a file that is being read cannot be
-// replaced. If the lock file cannot be created, as in a read-only folder, no program
-// can replace the file either, and unlock does nothing.
-func (s *Store) readLock() (unlock func(), err error) {
-	unlock, err = s.lock((*flock.Flock).TryRLockContext)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return func() {}, nil
-	}
-	return unlock, err
-}
-
-// lock takes the lock with acquire. Each call opens its own file handle, so the lock also
-// works between goroutines of one program.
-func (s *Store) lock(acquire func(*flock.Flock, context.Context, time.Duration) (bool, error)) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
-	defer cancel()
-	l := flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600))
-	if _, err := acquire(l, ctx, lockRetry); err != nil {
-		return nil, fmt.Errorf("lock %q: %w", l.Path(), err)
-	}
-	return func() { _ = l.Close() }, nil // closing the file releases the lock
-}
-
-func (s *Store) readLocked() (map[string]Runtime, error) {
-	f, err := bounded.Open(s.Path())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return map[string]Runtime{}, nil
-	case errors.Is(err, bounded.ErrNotFile):
-		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the paired runtimes: %v", err)
-	}
-	defer f.Close()
-	all, err := decode(f)
-	if err != nil {
-		return nil, fmt.Errorf("%w (file %q)", err, s.Path())
-	}
-	s.keep(f, all)
-	return all, nil
-}
-
-// readForChangeLocked reads the list for a caller that will write it. It renames a
-// damaged file.
-func (s *Store) readForChangeLocked() (map[string]Runtime, Before, error) {
-	var before Before
-	all, err := s.readLocked()
-	if errors.Is(err, ErrDamaged) {
-		all = map[string]Runtime{}
-		before.Damage, err = s.setAsideLocked(err)
-	}
-	return all, before, err
-}
-
-func (s *Store) writeLocked(all map[string]Runtime) error {
-	text, err := encode(all)
-	if err != nil {
-		return err
-	}
-	if err := replace(s.Path(), text); err != nil {
-		return fmt.Errorf("write the paired runtimes: %v", err)
-	}
-	return nil
-}
-
-// replace writes a file atomically, readable by this user only.
-func replace(path string, text io.Reader) error {
-	// WriteFile keeps the mode of the old file.
-	if err := os.Chmod(path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return atomic.WriteFile(path, text)
-}
-
-// setAsideLocked renames the damaged file and reports its new name.
-func (s *Store) setAsideLocked(damage error) (report, err error) {
-	kept, err := aside.Move(s.Path())
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Errorf("%w; the damaged file is kept as %q, and a new list was started", damage, kept), nil
+	l, err := s.list.Read()
+	return l.sorted(), err
 }

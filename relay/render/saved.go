@@ -1,6 +1,7 @@
 package render
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,10 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gofrs/flock"
-
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // saved describes the text in an execution's folder: one contiguous part of the log, which
@@ -56,14 +56,11 @@ func (c *Collector) extend() (*saved, error) {
 	if c.opt.Dir == "" {
 		return nil, errNoFolder
 	}
-	if err := os.MkdirAll(c.opt.Dir, 0o700); err != nil {
+	unlock, err := keep.Lock(context.Background(), filepath.Join(c.opt.Dir, "saved.lock")) // its owner only copies a file
+	if err != nil {
 		return nil, err
 	}
-	lock := flock.New(filepath.Join(c.opt.Dir, "saved.lock"), flock.SetPermissions(0o600))
-	if err := lock.Lock(); err != nil { // its owner only copies a file
-		return nil, err
-	}
-	defer lock.Close()
+	defer unlock()
 	removeAbandoned(c.opt.Dir)
 	now := loadSaved(c.opt.Dir, c.opt.Instance)
 	if now == nil {
@@ -83,7 +80,7 @@ func (c *Collector) extend() (*saved, error) {
 		now.Bytes[name] = size
 	}
 	now.To, now.Ended = max(now.To, c.next), c.ended
-	_, err := SaveFile(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
+	_, err = SaveFile(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
 	return now, err
 }
 

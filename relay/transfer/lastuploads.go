@@ -15,8 +15,8 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -162,7 +162,7 @@ func (l *lastUploads) merge() error {
 	defer lock.Close()
 	record, err := l.read()
 	if err != nil {
-		if _, moveErr := aside.Move(l.path()); moveErr != nil {
+		if _, moveErr := keep.Aside(l.path()); moveErr != nil {
 			return errors.Join(err, moveErr)
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/natefinch/atomic"
-
 	"colabrelay/shared/damage"
 )
 
@@ -14,14 +12,14 @@ func TestADamagedListOfVMsIsKeptAndReported(t *testing.T) {
 	record := Record{ID: NewID(), Name: "a", Backend: "api", Accelerators: []string{"T4"}, Step: Paired}
 	damage.Files{
 		Make: func(t testing.TB, dir string) {
-			s := store{dir: dir, writeFile: atomic.WriteFile}
+			s := newStore(dir)
 			_, err := s.change(func([]Record) ([]Record, error) { return []Record{record}, nil })
 			if err := errors.Join(err, SaveLogin(dir, Login{Backend: "api"})); err != nil {
 				t.Fatal(err)
 			}
 		},
 		Use: func(t testing.TB, dir string) (found, said string) {
-			s := store{dir: dir, writeFile: atomic.WriteFile}
+			s := newStore(dir)
 			all, readErr := s.read()
 			login, loginErr := LoadLogin(dir)
 			damaged, err := s.change(func(all []Record) ([]Record, error) {

@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/suggest"
+	"colabrelay/shared/keep"
 )
 
 // Down stops a VM and returns after it was seen to be gone. A VM that this computer did not
@@ -21,7 +22,7 @@ func (m *Manager) Down(ctx context.Context, idOrName string, force bool) (VM, er
 	if errors.Is(err, ErrUnknown) {
 		return m.downForeign(ctx, idOrName, force, err)
 	}
-	if err != nil && !errors.Is(err, errNotWritten) { // a full disk must not keep a VM running
+	if err != nil && !errors.Is(err, keep.ErrNotWritten) { // a full disk must not keep a VM running
 		return VM{}, err
 	}
 	v := m.status(rec)

@@ -2,7 +2,6 @@ package vm
 
 import (
 	"errors"
-	"io"
 	"time"
 )
 
@@ -13,7 +12,7 @@ func (m *Manager) Hurry(appear, answer time.Duration) {
 
 // FillDisk makes every change of the record fail.
 func (m *Manager) FillDisk() {
-	m.store.writeFile = func(string, io.Reader) error { return errors.New("no space left on device") }
+	m.store.file.Write = func(string, []byte) error { return errors.New("no space left on device") }
 }
 
 // DigestOf returns the digest of a program.

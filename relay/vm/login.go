@@ -1,23 +1,12 @@
 package vm
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/natefinch/atomic"
-
-	"colabrelay/shared/bounded"
-)
-
-const (
-	loginName = "login.json"
-	maxLogin  = 64 << 10 // bytes
+	"colabrelay/shared/keep"
 )
 
 // Login says that a person has read the rules and which backend starts VMs. It contains no
@@ -27,33 +16,34 @@ type Login struct {
 	Accepted time.Time `json:"accepted"` // when the person accepted Rules
 }
 
+func loginFile(dir string) keep.File[Login] {
+	return keep.File[Login]{Path: filepath.Join(dir, "login.json"), What: "the record of the program that starts VMs", Max: 64 << 10, Check: (*Login).check}
+}
+
+func (l *Login) check() error {
+	if l.Backend == "" {
+		return errors.New("it names no program")
+	}
+	return nil
+}
+
 // LoadLogin returns what SaveLogin stored in the folder, or ErrNotEnabled.
 func LoadLogin(dir string) (Login, error) {
-	var l Login
-	text, err := bounded.ReadFile(filepath.Join(dir, loginName), maxLogin)
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, ErrNotEnabled
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &l)
-	}
-	if err != nil || l.Backend == "" {
-		return Login{}, fmt.Errorf("%w: %q cannot be read (%v)", ErrNotEnabled, filepath.Join(dir, loginName), err)
+	l, err := loginFile(dir).Read()
+	switch {
+	case err != nil:
+		return Login{}, fmt.Errorf("%w: %w", ErrNotEnabled, err)
+	case l.Backend == "":
+		return Login{}, ErrNotEnabled
 	}
 	return l, nil
 }
 
-// SaveLogin stores a login, readable by this user only.
+// SaveLogin stores a login, readable by this user only. A damaged one is kept under another name.
 func SaveLogin(dir string, l Login) error {
-	text, err := json.Marshal(l)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err == nil {
-		err = atomic.WriteFile(filepath.Join(dir, loginName), bytes.NewReader(append(text, '\n')))
-	}
-	if err != nil {
-		return fmt.Errorf("store which program starts VMs: %v", err)
-	}
-	return nil
+	_, err := loginFile(dir).Change(func(kept *Login) error {
+		*kept = l
+		return nil
+	})
+	return err
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/natefinch/atomic"
-
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
@@ -65,7 +63,7 @@ func New(cfg Config) *Manager {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = cfg.Log.With("component", "vm")
-	m := &Manager{cfg: cfg, store: store{cfg.Dir, atomic.WriteFile}, limits: usual, jobs: map[string]*job{}}
+	m := &Manager{cfg: cfg, store: newStore(cfg.Dir), limits: usual, jobs: map[string]*job{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }

@@ -1,20 +1,17 @@
 package vm
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
-
-	"github.com/natefinch/atomic"
 
 	bootstrap "colabrelay/colab-bootstrap"
 	"colabrelay/relay/client"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // maxProgram bounds the executor, in bytes. It has about 20 MB.
@@ -75,9 +72,7 @@ func ReleaseProgram(r bootstrap.Release, arch, cache string) (Program, error) {
 		if digestOf(content) != digest {
 			return nil, fmt.Errorf("fetch the executor: %s of release %q is not the file that SHA256SUMS names (its SHA-256 differs)", name, r.Version)
 		}
-		if err := os.MkdirAll(cache, 0o700); err == nil {
-			_ = atomic.WriteFile(kept, bytes.NewReader(content)) // without a copy it is fetched again
-		}
+		_ = keep.WriteFile(kept, content) // without a copy it is fetched again
 		return content, nil
 	}}, nil
 }

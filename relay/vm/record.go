@@ -1,11 +1,11 @@
 package vm
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"colabrelay/shared/keep"
 )
 
 // Step is how far the start of a VM has come. It is on disk before the next step begins.
@@ -51,7 +51,7 @@ const (
 )
 
 // ErrDamaged means that the record of VMs cannot be read. It is renamed, never deleted.
-var ErrDamaged = errors.New("the record of VMs is damaged")
+var ErrDamaged = keep.ErrDamaged
 
 // recordFile is vms.json.
 type recordFile struct {
@@ -59,39 +59,20 @@ type recordFile struct {
 	VMs     []Record `json:"vms"`
 }
 
-// decodeRecords reads vms.json. It returns ErrDamaged if the content is unusable. A newer
-// version is another error, because a newer relay can still read it.
-func decodeRecords(text []byte) ([]Record, error) {
-	var f recordFile
-	if err := json.Unmarshal(text, &f); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
+// check says why a file that was read cannot be used.
+func (f *recordFile) check() error {
 	switch {
 	case f.Version > recordVersion:
-		return nil, fmt.Errorf("the record of VMs has version %d, but this relay reads only version %d: use the newer relay", f.Version, recordVersion)
+		return fmt.Errorf("%w (it has version %d, and this one knows up to %d)", keep.ErrNewer, f.Version, recordVersion)
 	case f.Version < 1:
-		return nil, fmt.Errorf("%w: version %d", ErrDamaged, f.Version)
+		return fmt.Errorf("its version is %d", f.Version)
 	}
 	for _, r := range f.VMs {
 		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
-			return nil, fmt.Errorf("%w: the VM %q", ErrDamaged, clip(r.ID))
+			return fmt.Errorf("the VM %q", clip(r.ID))
 		}
 	}
-	return f.VMs, nil
-}
-
-func encodeRecords(all []Record) ([]byte, error) {
-	if all == nil {
-		all = []Record{}
-	}
-	text, err := json.MarshalIndent(recordFile{Version: recordVersion, VMs: all}, "", " ")
-	if err != nil {
-		return nil, fmt.Errorf("write the record of VMs: %v", err)
-	}
-	if len(text) >= maxRecordFile {
-		return nil, fmt.Errorf("the record of VMs would be larger than %d bytes: remove old entries with `colab-relay vm down`", maxRecordFile)
-	}
-	return append(text, '\n'), nil
+	return nil
 }
 
 // leaveFuture corrects times that a clock which was ahead has written. Otherwise the VM would

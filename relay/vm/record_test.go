@@ -1,13 +1,14 @@
 package vm_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/within"
 )
 
@@ -42,7 +43,7 @@ func TestARecordOfANewerRelayIsLeftAlone(t *testing.T) {
 	_, listError := l.process().List(t.Context())
 	_, upError := l.process().Up(within.Context(t), vm.Request{}, l.say)
 	for _, err := range []error{listError, upError} {
-		if err == nil || !strings.Contains(err.Error(), "use the newer relay") {
+		if !errors.Is(err, keep.ErrNewer) {
 			t.Errorf("%v", err)
 		}
 	}

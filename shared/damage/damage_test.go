@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // careful is a program that does everything right with a file.
@@ -21,7 +21,7 @@ func careful(_ testing.TB, dir string) (found, said string) {
 	if err == nil || errors.Is(err, os.ErrNotExist) && look(path).info == nil {
 		return string(text), ""
 	}
-	kept, moved := aside.Move(path)
+	kept, moved := keep.Aside(path)
 	return "", errors.Join(err, moved).Error() + kept
 }
 

@@ -1,7 +1,6 @@
 package colabapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +9,10 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/natefinch/atomic"
-
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -80,23 +78,7 @@ func loadCredentials(dir string, s site) (credentials, error) {
 // save writes the login file, readable by this user only.
 func (l login) save(dir string) error {
 	l.Version = loginVersion
-	text, err := json.MarshalIndent(l, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	path := filepath.Join(dir, loginName)
-	if err == nil { // WriteFile keeps the mode of an old file, and makes new ones 0600
-		if err = os.Chmod(path, 0o600); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	if err == nil {
-		err = atomic.WriteFile(path, bytes.NewReader(append(text, '\n')))
-	}
-	if err != nil {
-		return fmt.Errorf("save the Google login: %v", err)
-	}
-	return nil
+	return keep.WriteJSON(filepath.Join(dir, loginName), l)
 }
 
 // defaultsFile returns the path of application default credentials: the one that the

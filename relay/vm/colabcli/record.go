@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"colabrelay/relay/vm"
-	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // record is what the relay remembers of a VM that it asked the program for. The program
@@ -131,7 +131,7 @@ func (r records) setAside(id string, damage error) error {
 	if file != nil {
 		defer file.Close()
 	}
-	kept, err := aside.Move(r.path(id))
+	kept, err := keep.Aside(r.path(id))
 	if err != nil {
 		return errors.Join(damage, err)
 	}

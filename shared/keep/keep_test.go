@@ -1,4 +1,4 @@
-package aside
+package keep
 
 import (
 	"errors"
@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-func TestMoveKeepsTheFileUnderAnotherName(t *testing.T) {
+func TestAsideKeepsTheFileUnderAnotherName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.json")
 	kept := map[string]bool{}
 	for _, content := range []string{"first", "second"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		to, err := Move(path)
+		to, err := Aside(path)
 		if err != nil || !strings.HasPrefix(to, path+".damaged-") || kept[to] {
 			t.Fatalf("moved to %q, %v", to, err)
 		}
@@ -30,8 +30,8 @@ func TestMoveKeepsTheFileUnderAnotherName(t *testing.T) {
 	}
 }
 
-func TestMoveOfNothingIsAnError(t *testing.T) {
-	if kept, err := Move(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) || kept != "" {
+func TestAsideOfNothingIsAnError(t *testing.T) {
+	if kept, err := Aside(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) || kept != "" {
 		t.Errorf("%q, %v", kept, err)
 	}
 }
