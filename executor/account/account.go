@@ -8,13 +8,20 @@
 package account
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // User is a user other than root.
@@ -99,4 +106,171 @@ func (u *User) Environ(base []string, workDir string) []string {
 		home = workDir
 	}
 	return append(environ, "HOME="+home, "USER="+u.Name, "LOGNAME="+u.Name, "SHELL=/bin/sh")
+}
+
+// marks are two supplementary group ids that no other programs have: one for the kernel
+// and what it starts, one for the executor's scripts. A process can't leave its groups, so
+// they tell which processes are the kernel's, whatever these do: fork, setsid, change
+// their name or environment, or outlive their executor.
+type marks struct{ kernel, script int }
+
+const (
+	kernelMark = iota
+	scriptMark
+)
+
+// For returns u for one executor, known by the place of its state folder. What it starts is marked.
+func (u *User) For(place string) *User {
+	if u == nil {
+		return nil
+	}
+	marked := *u
+	sum := sha256.Sum256([]byte(place))
+	first := firstMark(binary.BigEndian.Uint32(sum[:]))
+	marked.marks = marks{first, first + 1}
+	return &marked
+}
+
+// mark is a group id, or 0 before For.
+func (u *User) mark(which int) int {
+	switch {
+	case u == nil:
+		return 0
+	case which == kernelMark:
+		return u.marks.kernel
+	}
+	return u.marks.script
+}
+
+// Where marks lie on a machine that has all group ids: above those of any distribution,
+// container tool or directory service by default, and below those that some programs take
+// for negative numbers.
+const (
+	lowestMark = 1 << 30
+	markPairs  = 1 << 28
+)
+
+// firstMark is the first of two group ids, chosen by a random number. In a container whose
+// groups are few, they are near the upper end.
+func firstMark(random uint32) int {
+	if highest := highestGroup(); highest < lowestMark+2*markPairs {
+		pairs := min(highest/4, 1000)
+		return highest - 2 - 2*(1+int(random)%pairs) // the uppermost may be nogroup
+	}
+	return lowestMark + 2*int(random%markPairs)
+}
+
+// maxOutput bounds what Output returns: packages may run code in a script of the executor,
+// and must not fill its memory.
+const maxOutput = 16 << 20
+
+// ErrOutput means that a program wrote more than Output returns.
+var ErrOutput = fmt.Errorf("it wrote more than %d bytes", maxOutput)
+
+// Output runs a program with the rights of u, as Start does, and returns what it wrote to
+// stdout. What it wrote to stderr is in the *exec.ExitError, up to 64 KiB.
+func (u *User) Output(cmd *exec.Cmd) ([]byte, error) {
+	out, errs := &limited{left: maxOutput}, &limited{left: 64 << 10}
+	cmd.Stdout, cmd.Stderr = out, errs
+	started := make(chan error)
+	go func() {
+		if u != nil {
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		}
+		started <- u.start(cmd, u.mark(scriptMark))
+	}()
+	err := <-started
+	if err == nil {
+		err = cmd.Wait()
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		exit.Stderr = errs.kept.Bytes()
+	}
+	if err == nil && out.over {
+		err = ErrOutput
+	}
+	return out.kept.Bytes(), err
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct {
+	kept bytes.Buffer
+	left int
+	over bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	kept := p[:min(len(p), l.left)]
+	l.left -= len(kept)
+	l.over = l.over || len(kept) < len(p)
+	l.kept.Write(kept)
+	return len(p), nil
+}
+
+const (
+	maxRemoved = 100_000 // entries that RemoveAll removes
+	maxDepth   = 32      // folders in each other that it enters
+)
+
+// ErrTooMuch means that a folder holds more than the executor removes.
+var ErrTooMuch = errors.New("it holds too many or too deeply nested files; remove it by hand")
+
+// RemoveAll is os.RemoveAll with the rights of u. It is bounded, because code of u may have
+// filled the folder so that its removal never ends, or needs all memory.
+func (u *User) RemoveAll(path string) (err error) {
+	if u == nil {
+		return os.RemoveAll(path)
+	}
+	u.Do(func() {
+		left := maxRemoved
+		err = remove(path, maxDepth, &left)
+	})
+	if err != nil {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return nil
+}
+
+// remove removes what is at path, of at most left entries.
+func remove(path string, depth int, left *int) error {
+	err := os.Remove(path)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		*left--
+		return nil
+	}
+	if !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+		return err
+	}
+	if depth == 0 {
+		return ErrTooMuch
+	}
+	for {
+		names, err := firstNames(path)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			return os.Remove(path)
+		}
+		for _, name := range names {
+			if *left <= 0 {
+				return ErrTooMuch
+			}
+			if err := remove(filepath.Join(path, name), depth-1, left); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// firstNames reads some names in a folder.
+func firstNames(path string) ([]string, error) {
+	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	names, _ := folder.Readdirnames(256) // without names, the error shows when the folder is removed
+	return names, nil
 }

@@ -1,7 +1,12 @@
 package execution
 
 import (
+	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io"
+	"strings"
 	"time"
 
 	"colabrelay/executor/journal"
@@ -201,4 +206,94 @@ func (r *run) gap(messages, size int64) {
 	now := time.Now()
 	r.flush(now)
 	r.emit(contract.Event{Time: now.UTC(), Type: contract.EventGap, Bytes: size, Events: messages})
+}
+
+// decodePayload writes the decoded form of a payload: the text of a JSON string, or its
+// bytes if the MIME type is binary and so in base64; any other JSON as it is.
+func decodePayload(w io.Writer, mime string, raw json.RawMessage) error {
+	if raw[0] != '"' {
+		_, err := w.Write(raw)
+		return err
+	}
+	if !isBase64(mime) {
+		return writeText(w, raw)
+	}
+	read, write := io.Pipe()
+	go func() { write.CloseWithError(writeText(write, raw)) }()
+	_, err := io.Copy(w, base64.NewDecoder(base64.StdEncoding, read))
+	read.CloseWithError(err)
+	return err
+}
+
+func writeText(w io.Writer, raw json.RawMessage) error {
+	var failed error
+	err := jupyter.Text(raw, contract.MaxStreamEvent, func(chunk []byte) {
+		if failed == nil {
+			_, failed = w.Write(chunk)
+		}
+	})
+	return errors.Join(err, failed)
+}
+
+// isBase64 reports whether Jupyter encodes payloads of a MIME type in base64.
+func isBase64(mime string) bool {
+	kind, rest, _ := strings.Cut(mime, "/")
+	switch kind {
+	case "image":
+		return rest != "svg+xml"
+	case "audio", "video":
+		return true
+	}
+	return mime == "application/pdf" || mime == "application/octet-stream"
+}
+
+// maxStates is how many bytes of widgets' states one event has.
+const maxStates = 512 << 10
+
+// showWidgets writes the texts of widgets that have changed. A widget of an earlier run is shown by
+// the run during which it changes.
+func (r *runner) showWidgets(c *run, now time.Time) {
+	for _, view := range r.widgets.Views(now) {
+		text, _ := json.Marshal(view.Text) // a string
+		c.flush(now)
+		c.emit(contract.Event{
+			Time: now.UTC(), Type: contract.EventWidgetView, DisplayID: view.DisplayID, Data: map[string]json.RawMessage{"text/plain": text},
+		})
+	}
+}
+
+// keepWidgets writes the states of widgets that have changed, for a notebook's metadata.
+func (r *run) keepWidgets(now time.Time) {
+	states, size := map[string]json.RawMessage{}, 0
+	write := func() {
+		text, err := json.Marshal(widgets.NewDocument(states))
+		if err != nil || len(states) == 0 {
+			return
+		}
+		r.flush(now)
+		r.emit(contract.Event{Time: now.UTC(), Type: contract.EventWidgetState, Data: map[string]json.RawMessage{widgets.StateMIME: text}})
+		states, size = map[string]json.RawMessage{}, 0
+	}
+	for id, state := range r.widgets.States() {
+		n := len(id) + encodedSize(state)
+		if n > maxStates {
+			r.gap(1, int64(n))
+			continue
+		}
+		if size += n; size > maxStates {
+			write()
+			size = n
+		}
+		states[id] = state
+	}
+	write()
+}
+
+// tellKernel sends the kernel what Output widgets have captured, before the next run begins.
+func (r *runner) tellKernel(ctx context.Context) {
+	for _, update := range r.widgets.Updates() {
+		if _, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgComm, update); err != nil {
+			r.q.log.Warn("telling the kernel what a widget shows", "err", err)
+		}
+	}
 }

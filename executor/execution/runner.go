@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"colabrelay/executor/comm"
@@ -321,4 +322,194 @@ func (r *runner) interruptAsked() error {
 	}
 	r.tick(now)
 	return nil
+}
+
+const (
+	// drainQuiet without a message ends the reading of what a dead kernel had sent.
+	drainQuiet = 100 * time.Millisecond
+	drainTime  = 2 * time.Second
+	// stopTime bounds the wait for the running execution at shutdown.
+	stopTime = 4 * time.Second
+)
+
+// died ends all executions that depended on the kernel. What is submitted while the kernel's
+// last output is read waits for the next kernel.
+func (r *runner) died(ctx context.Context) {
+	r.q.cancelAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
+	r.drain(ctx)
+	if r.current != nil {
+		if !r.current.ended {
+			r.end(r.deathOutcome())
+		}
+		r.release()
+	}
+}
+
+// deathOutcome is how the running execution ends with the kernel.
+func (r *runner) deathOutcome() (contract.Status, string) {
+	switch {
+	case !r.kernel.RestartBegan().IsZero():
+		return contract.StatusKernelRestarted, restartReason
+	case r.kernel.EndedOnRequest():
+		return contract.StatusInterrupted, r.kernel.Reason()
+	}
+	return contract.StatusKernelDied, "the kernel died: " + r.kernel.Reason() + "; its variables are gone"
+}
+
+// drain handles what the kernel had sent before it died.
+func (r *runner) drain(ctx context.Context) {
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
+	quiet := time.NewTimer(drainQuiet)
+	defer quiet.Stop()
+	for {
+		quiet.Reset(drainQuiet)
+		select {
+		case <-r.kernel.Client.Arrived():
+			r.receive(ctx)
+		case <-quiet.C:
+			return
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// stop interrupts the running execution because the executor shuts down, and waits up
+// to stopTime for its end.
+func (r *runner) stop() {
+	r.q.close()
+	if r.current == nil || r.current.ended {
+		return
+	}
+	r.current.interrupt(causeShutdown, time.Now())
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for r.current != nil {
+		r.tick(time.Now())
+		timer.Reset(r.untilDue())
+		select {
+		case <-r.kernel.Client.Arrived():
+			r.receive(ctx)
+		case <-timer.C:
+		case <-r.kernel.Done():
+			r.drain(ctx)
+			cancel()
+		case <-ctx.Done():
+			if r.current != nil {
+				r.end(contract.StatusInterrupted, causeShutdown.reason())
+				r.release()
+			}
+		}
+	}
+}
+
+// restartReason is the reason of an execution that ended as kernel_restarted.
+const restartReason = "someone restarted the kernel while this was running; its variables are gone"
+
+// sentAfterRestart reports whether the kernel sent m after a restart began to end it.
+// The kernel's own time decides, because m may have waited in the inbox.
+func (r *runner) sentAfterRestart(m *jupyter.Message) bool {
+	began := r.kernel.RestartBegan()
+	if began.IsZero() {
+		return false
+	}
+	sent, err := time.Parse(time.RFC3339Nano, m.Header.Date)
+	return err != nil || sent.After(began)
+}
+
+// causedByRestart reports whether m shows an effect of the restart rather than of the
+// code. Errors do: the KeyboardInterrupt, or what the code makes of it and of the
+// processes that the interrupt ended too. So do markers of the relay's own code: an
+// iteration that caught the interrupt is not done. All that it confirms later runs
+// again in the next kernel, as after any loss of a kernel.
+func (r *runner) causedByRestart(m *jupyter.Message) bool {
+	switch m.Header.MsgType {
+	case jupyter.MsgError:
+		return r.sentAfterRestart(m)
+	case jupyter.MsgDisplayData:
+		var d jupyter.DisplayData
+		return r.sentAfterRestart(m) && m.Decode(&d) == nil && isMarker(d)
+	}
+	return false
+}
+
+// isMarker reports whether the relay's own code sent the display to the relay.
+func isMarker(d jupyter.DisplayData) bool {
+	for mime := range d.Data {
+		if strings.HasPrefix(mime, contract.OwnMIME) {
+			return true
+		}
+	}
+	return false
+}
+
+// cause is why a run is interrupted.
+type cause int
+
+const (
+	causeNone cause = iota
+	causeAsked
+	causeDeadline
+	causeInputWait
+	causeShutdown
+)
+
+func (c cause) reason() string {
+	switch c {
+	case causeAsked:
+		return "it was interrupted on request; variables are kept"
+	case causeDeadline:
+		return "it took longer than its timeout and was interrupted; variables are kept"
+	case causeInputWait:
+		return fmt.Sprintf("it was interrupted because it waited %s for input; variables are kept", contract.MaxInputWait)
+	case causeShutdown:
+		return "it was interrupted because the executor shut down; its variables are gone"
+	}
+	return ""
+}
+
+func (c cause) status() contract.Status {
+	if c == causeDeadline || c == causeInputWait {
+		return contract.StatusTimedOut
+	}
+	return contract.StatusInterrupted
+}
+
+// outcome is the status and reason that follow from the reply and the interrupt.
+func (r *run) outcome() (contract.Status, string) {
+	switch {
+	case r.restarted:
+		return contract.StatusKernelRestarted, restartReason
+	case r.reply == nil && !r.interrupted.IsZero(): // it came between the code and the reply
+		return r.cause.status(), r.cause.reason()
+	case r.reply == nil:
+		return contract.StatusFailed, "the kernel ended the run without a reply, because it can't encode what the code raised or returned; variables are kept"
+	case r.interrupted.IsZero() && r.reply.Status == "ok":
+		return contract.StatusSucceeded, ""
+	case r.interrupted.IsZero():
+		return contract.StatusFailed, ""
+	case r.cause == causeAsked && r.reply.Status == "ok":
+		return contract.StatusInterrupted, "it was interrupted on request, and the code then ended without an error; variables are kept"
+	case r.cause == causeAsked && r.reply.EName != "KeyboardInterrupt" && r.reply.EName != "CancelledError": // the last of code that awaited
+		return contract.StatusInterrupted, "it was interrupted on request, and the code then raised an error of its own; variables are kept"
+	}
+	return r.cause.status(), r.cause.reason()
+}
+
+// explain adds to a reason what the disk could not take.
+func (r *run) explain(reason string) string {
+	var more string
+	switch {
+	case r.lost.totalBytes > 0:
+		more = fmt.Sprintf("%s of its output could not be written to the log: %v", counted(r.lost.totalBytes, "byte"), r.lost.err)
+	case r.record.InMemory():
+		more = journal.InMemoryReason
+	}
+	if reason == "" || more == "" {
+		return reason + more
+	}
+	return reason + "; " + more
 }

@@ -1,10 +1,13 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -102,3 +105,129 @@ func (p location) open() (*opened, error) {
 	}
 	return &opened{File: f, Version: v, real: p.path()}, nil
 }
+
+// Content describes one file of many that were read, or why it could not be read.
+type Content struct {
+	Size     int64
+	ETag     string
+	Modified time.Time
+	Err      error
+}
+
+// ReadMany reads small files, each as a Part is read, and returns their bytes one after the
+// other. It reads at least one of paths, and stops when the bytes would exceed
+// contract.MaxBatchRead or when it takes too long. A file that can't be read has an error
+// and no bytes, and does not affect the others.
+func (r *Roots) ReadMany(ctx context.Context, paths []string) ([]byte, []Content, error) {
+	if len(paths) > contract.MaxBatchFiles {
+		return nil, nil, fmt.Errorf("reading files: %w: %d, at most %d", ErrTooMany, len(paths), contract.MaxBatchFiles)
+	}
+	var bytes []byte
+	out := make([]Content, 0, len(paths))
+	end := time.Now().Add(manyFilesTime)
+	for i, path := range paths {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if i > 0 && time.Now().After(end) {
+			break
+		}
+		longer, one := r.readWhole(path, bytes)
+		if i > 0 && len(longer) > contract.MaxBatchRead {
+			break
+		}
+		bytes, out = longer, append(out, one)
+	}
+	return bytes, out, nil
+}
+
+// readWhole appends the bytes of a file to before.
+func (r *Roots) readWhole(path string, before []byte) ([]byte, Content) {
+	o, err := r.open(path)
+	if err != nil {
+		return before, Content{Err: err}
+	}
+	defer o.Close()
+	one := Content{Size: o.Size, ETag: o.ETag, Modified: o.Modified}
+	if o.Size > contract.MaxBatchFile {
+		return before, Content{Err: fmt.Errorf("path %q: %w", path, ErrTooLarge)}
+	}
+	longer := append(before, make([]byte, o.Size)...)
+	if _, err := io.ReadFull(&Part{file: o, path: path, end: o.Size}, longer[len(before):]); err != nil {
+		return before, Content{Err: err}
+	}
+	return longer, one
+}
+
+// Part is a piece of one version of a file, read from its first byte to its last.
+type Part struct {
+	file    *opened
+	path    string // as requested
+	etag    string // of the version, since which the file may grow; empty if it may not
+	at, end int64
+}
+
+// Part opens length bytes of the file at path from offset on, fewer at the end that the file
+// had when its etag was etag. It fails with ErrChanged if the file changed since, other than by
+// growing. The caller closes the part.
+func (r *Roots) Part(path, etag string, offset, length int64) (*Part, error) {
+	o, err := r.open(path)
+	if err != nil {
+		return nil, err
+	}
+	size, err := o.lengthAt(etag)
+	p := &Part{file: o, path: path, etag: etag, at: offset, end: offset + min(length, size-offset)}
+	switch {
+	case err != nil:
+	case offset < 0 || offset > size:
+		err = fmt.Errorf("%w: offset %d, size %d", ErrBadRange, offset, size)
+	default:
+		return p, nil
+	}
+	o.Close()
+	return nil, p.error(err)
+}
+
+// Length is how many bytes Read has not returned yet.
+func (p *Part) Length() int64 { return p.end - p.at }
+
+// Read implements io.Reader. If the file has changed since it was opened, the Read that
+// would return the last byte fails with ErrChanged and returns none. So a part that was
+// read to its end is of one version of the file, unless the file grew. The beginning of another
+// part need not be.
+func (p *Part) Read(b []byte) (int, error) {
+	b = b[:min(int64(len(b)), p.Length())]
+	if p.Length() == 0 {
+		return 0, io.EOF
+	}
+	n, err := p.file.ReadAt(b, p.at)
+	if err == io.EOF && n < len(b) {
+		return 0, p.error(ErrChanged) // it is shorter now
+	}
+	if err != nil && err != io.EOF {
+		return 0, p.error(err)
+	}
+	if p.at+int64(n) == p.end {
+		if err := p.unchanged(); err != nil {
+			return 0, p.error(err)
+		}
+	}
+	p.at += int64(n)
+	return n, nil
+}
+
+func (p *Part) unchanged() error {
+	if p.etag == "" {
+		return p.file.Unchanged(p.file.File)
+	}
+	now, err := VersionOf(p.file.File)
+	if err == nil {
+		_, err = now.lengthAt(p.etag)
+	}
+	return err
+}
+
+// Close closes the file.
+func (p *Part) Close() error { return p.file.Close() }
+
+func (p *Part) error(err error) error { return fmt.Errorf("path %q: %w", p.path, err) }

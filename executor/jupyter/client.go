@@ -8,12 +8,15 @@
 package jupyter
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,4 +196,283 @@ func (c *Client) header(msgType string) Header {
 		Date:    time.Now().UTC().Format(time.RFC3339Nano),
 		Version: protocolVersion,
 	}
+}
+
+const (
+	// firstProbe and lastProbe bound the delay between two kernel_info_requests. The
+	// first reply may arrive before the kernel has received the subscription, so that
+	// its idle status is not sent to us. Only another request shows that it works.
+	firstProbe = 50 * time.Millisecond
+	lastProbe  = time.Second
+)
+
+// probe shows Dial that requests are answered and broadcasts arrive. The effects of its
+// requests are never returned by Receive, however late they arrive.
+type probe struct {
+	mu      sync.Mutex
+	sent    map[string]bool // msg_ids; one a second while a kernel starts
+	replied chan struct{}
+	idle    chan struct{}
+}
+
+func (p *probe) add(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent[id] = true
+}
+
+// handle reports whether m is an effect of the probe's requests.
+func (p *probe) handle(m *Message) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.sent[m.ParentHeader.MsgID] {
+		return false
+	}
+	switch m.Header.MsgType {
+	case MsgKernelInfoReply:
+		offer(p.replied)
+	case MsgStatus:
+		var status Status
+		if json.Unmarshal(m.Content, &status) == nil && status.ExecutionState == "idle" {
+			offer(p.idle)
+		}
+	}
+	return true
+}
+
+// offer fills a channel of one element, unless it is full.
+func offer(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// awaitReady sends requests until a reply and an idle status have arrived.
+func (c *Client) awaitReady(ctx context.Context) error {
+	if err := c.awaitConnected(ctx); err != nil {
+		return err
+	}
+	replied, idle := false, false
+	for delay := firstProbe; !replied || !idle; delay = min(2*delay, lastProbe) {
+		header := c.header(MsgKernelInfoRequest)
+		c.probe.add(header.MsgID)
+		if err := c.write(ctx, Shell, header, struct{}{}, nil); err != nil {
+			return err
+		}
+		again := time.NewTimer(delay)
+		for waiting := true; waiting && (!replied || !idle); {
+			select {
+			case <-c.probe.replied:
+				replied = true
+			case <-c.probe.idle:
+				idle = true
+			case <-again.C:
+				waiting = false
+			case <-ctx.Done():
+				again.Stop()
+				return fmt.Errorf("it is connected, but answers no kernel_info_request: %w", ctx.Err())
+			}
+		}
+		again.Stop()
+	}
+	return nil
+}
+
+func (c *Client) awaitConnected(ctx context.Context) error {
+	for _, s := range c.sockets {
+		if _, err := s.await(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calls are the Requests that wait for their replies.
+type calls struct {
+	mu      sync.Mutex
+	waiting map[string]chan *Message // by the request's msg_id
+}
+
+func (c *calls) add(id string) <-chan *Message {
+	reply := make(chan *Message, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[id] = reply
+	return reply
+}
+
+// remove ends a wait. A reply that arrived nevertheless is released.
+func (c *calls) remove(id string, reply <-chan *Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, id)
+	select {
+	case late := <-reply:
+		late.Release()
+	default:
+	}
+}
+
+// handle reports whether a Request waits for m, and passes m to it.
+func (c *calls) handle(m *Message) bool {
+	if m.Channel != Shell && m.Channel != Control || !strings.HasSuffix(m.Header.MsgType, "_reply") {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reply, ok := c.waiting[m.ParentHeader.MsgID]
+	if ok {
+		delete(c.waiting, m.ParentHeader.MsgID)
+		reply <- m
+	}
+	return ok
+}
+
+// Send sends a message and returns its id, which all effects of it have as their parent.
+// It waits while the channel is being reconnected. Content may be nil.
+func (c *Client) Send(ctx context.Context, channel Channel, msgType string, content any) (msgID string, err error) {
+	header := c.header(msgType)
+	return header.MsgID, c.write(ctx, channel, header, struct{}{}, content)
+}
+
+// Request sends a message on shell or control and returns its reply, which the caller
+// releases. Receive returns a reply that arrives after ctx has ended.
+func (c *Client) Request(ctx context.Context, channel Channel, msgType string, content any) (*Message, error) {
+	header := c.header(msgType)
+	reply := c.calls.add(header.MsgID)
+	defer c.calls.remove(header.MsgID, reply)
+	if err := c.write(ctx, channel, header, struct{}{}, content); err != nil {
+		return nil, err
+	}
+	select {
+	case m := <-reply:
+		return m, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for the reply to %s: %w", msgType, ctx.Err())
+	case <-c.ended:
+		return nil, ErrClosed
+	}
+}
+
+// Reply answers parent on stdin: an input_request, or a broadcast whose sender waits on
+// stdin, as google.colab's calls do.
+func (c *Client) Reply(ctx context.Context, parent *Message, msgType string, content any) error {
+	return c.write(ctx, Stdin, c.header(msgType), parent.rawHeader, content)
+}
+
+func (c *Client) write(ctx context.Context, channel Channel, header Header, parent, content any) error {
+	s := c.sockets[channel]
+	if s == nil || s.kind != dealer {
+		return fmt.Errorf("channel %q is not for sending", channel)
+	}
+	frames, err := encodeMessage(header, parent, content, c.key)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", header.MsgType, err)
+	}
+	return s.send(ctx, appendMessage(nil, frames...))
+}
+
+// Bounds of what is decoded of one reply or error: code in the kernel can write these messages
+// itself, and an item of two bytes of JSON takes a hundred times as much when it is decoded.
+const (
+	maxExpressions = 100
+	maxPayloads    = 100
+	// maxTraceback bounds the traceback that is decoded, in bytes of JSON.
+	maxTraceback      = 32 << 20
+	maxTracebackItems = 10_000
+)
+
+// Expressions is the values of user_expressions, the first maxExpressions. The executor asks
+// for one or two and shows none of them, so the rest are not counted.
+type Expressions map[string]json.RawMessage
+
+// UnmarshalJSON copies the values: they outlive raw.
+func (e *Expressions) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	*e = Expressions{}
+	return fields(raw, func(key string, value json.RawMessage) {
+		if len(*e) < maxExpressions {
+			(*e)[key] = bytes.Clone(value)
+		}
+	})
+}
+
+// Payload is a request of an execute_reply to the front end. The source page asks it to
+// show data.
+type Payload struct {
+	Source  string
+	Display DisplayData // only what the payload has under data
+}
+
+// UnmarshalJSON copies the data: it outlives raw.
+func (p *Payload) UnmarshalJSON(raw []byte) error {
+	*p = Payload{Display: DisplayData{Data: map[string]json.RawMessage{}}}
+	var failed error
+	keep := func(err error) { failed = cmp.Or(failed, err) }
+	err := fields(bytes.Clone(raw), func(key string, value json.RawMessage) {
+		switch key {
+		case "source":
+			keep(json.Unmarshal(value, &p.Source))
+		case "data":
+			keep(fields(value, p.Display.add))
+		}
+	})
+	return cmp.Or(err, failed)
+}
+
+// Payloads is the payloads of a reply, the first maxPayloads.
+type Payloads struct {
+	Items        []Payload
+	Omitted      int
+	OmittedBytes int64 // of JSON
+}
+
+// UnmarshalJSON decodes the first maxPayloads and counts the rest.
+func (p *Payloads) UnmarshalJSON(raw []byte) error {
+	*p = Payloads{}
+	var failed error
+	err := items(raw, func(item json.RawMessage) {
+		if len(p.Items) >= maxPayloads {
+			p.Omitted++
+			p.OmittedBytes += int64(len(item))
+			return
+		}
+		var one Payload
+		failed = cmp.Or(failed, one.UnmarshalJSON(item))
+		p.Items = append(p.Items, one)
+	})
+	return cmp.Or(err, failed)
+}
+
+// Traceback is the frames of a traceback as texts.
+type Traceback []string
+
+// UnmarshalJSON replaces a traceback over maxTraceback by one line that states its size, and
+// the middle of one over maxTracebackItems by one that states how many frames it had.
+func (t *Traceback) UnmarshalJSON(raw []byte) error {
+	if len(raw) > maxTraceback {
+		*t = Traceback{fmt.Sprintf("[… a traceback of %d bytes is omitted …]", len(raw))}
+		return nil
+	}
+	*t = nil
+	total := 0
+	if err := items(raw, func(json.RawMessage) { total++ }); err != nil {
+		return err
+	}
+	omitted, n := max(total-maxTracebackItems, 0), 0
+	var failed error
+	_ = items(raw, func(item json.RawMessage) {
+		if first := maxTracebackItems / 2; n < first || n >= first+omitted {
+			var frame string
+			failed = cmp.Or(failed, json.Unmarshal(item, &frame))
+			*t = append(*t, frame)
+		} else if n == first {
+			*t = append(*t, fmt.Sprintf("[… %d frames of the traceback are omitted …]", omitted))
+		}
+		n++
+	})
+	return failed
 }

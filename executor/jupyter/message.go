@@ -2,6 +2,10 @@ package jupyter
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,4 +212,332 @@ func encodeMessage(header Header, parent any, content any, key signer) ([][]byte
 	metadata := []byte("{}")
 	signature := key.sign(rawHeader, rawParent, metadata, rawContent)
 	return [][]byte{delimiter, signature, rawHeader, rawParent, metadata, rawContent}, nil
+}
+
+// signatureScheme is the only scheme that kernels use.
+const signatureScheme = "hmac-sha256"
+
+// signer signs and verifies messages. With an empty key, the signature is empty and every
+// message is accepted, as the protocol requires.
+type signer []byte
+
+func (s signer) sign(parts ...[]byte) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	mac := hmac.New(sha256.New, s)
+	for _, part := range parts {
+		mac.Write(part)
+	}
+	return hex.AppendEncode(nil, mac.Sum(nil))
+}
+
+func (s signer) verify(signature []byte, parts ...[]byte) bool {
+	return len(s) == 0 || hmac.Equal(signature, s.sign(parts...))
+}
+
+// Types of messages (Jupyter message protocol 5.3). Other types can be sent and received too.
+const (
+	MsgExecuteRequest    = "execute_request"
+	MsgExecuteReply      = "execute_reply"
+	MsgExecuteInput      = "execute_input"
+	MsgExecuteResult     = "execute_result"
+	MsgStream            = "stream"
+	MsgDisplayData       = "display_data"
+	MsgUpdateDisplayData = "update_display_data"
+	MsgClearOutput       = "clear_output"
+	MsgError             = "error"
+	MsgStatus            = "status"
+	MsgInputRequest      = "input_request"
+	MsgInputReply        = "input_reply"
+	MsgKernelInfoRequest = "kernel_info_request"
+	MsgKernelInfoReply   = "kernel_info_reply"
+	MsgShutdownRequest   = "shutdown_request"
+	MsgComm              = "comm_msg"
+)
+
+const (
+	// maxMIMETypes bounds the types that are decoded of one display: a map of millions
+	// of empty payloads would take gigabytes.
+	maxMIMETypes = 1000
+)
+
+// ExecuteRequest is the content of execute_request.
+type ExecuteRequest struct {
+	Code            string            `json:"code"`
+	Silent          bool              `json:"silent"`
+	StoreHistory    bool              `json:"store_history"`
+	UserExpressions map[string]string `json:"user_expressions"`
+	AllowStdin      bool              `json:"allow_stdin"`
+	StopOnError     bool              `json:"stop_on_error"`
+}
+
+// MarshalJSON writes an empty object if there are no user expressions: IPython iterates
+// over them, and null would end the request with a traceback.
+func (r ExecuteRequest) MarshalJSON() ([]byte, error) {
+	type plain ExecuteRequest
+	if r.UserExpressions == nil {
+		r.UserExpressions = map[string]string{}
+	}
+	return json.Marshal(plain(r))
+}
+
+// ExecuteReply is the content of execute_reply.
+type ExecuteReply struct {
+	Status          string      `json:"status"` // "ok", "error" or "aborted"
+	ExecutionCount  int         `json:"execution_count"`
+	EName           string      `json:"ename"`
+	EValue          string      `json:"evalue"`
+	Traceback       Traceback   `json:"traceback"`
+	UserExpressions Expressions `json:"user_expressions"`
+	Payload         Payloads    `json:"payload"`
+}
+
+// ErrorContent is the content of error.
+type ErrorContent struct {
+	EName     string    `json:"ename"`
+	EValue    string    `json:"evalue"`
+	Traceback Traceback `json:"traceback"`
+}
+
+// ClearOutput is the content of clear_output.
+type ClearOutput struct {
+	Wait bool `json:"wait"`
+}
+
+// Status is the content of status.
+type Status struct {
+	ExecutionState string `json:"execution_state"` // "starting", "busy" or "idle"
+}
+
+// InputRequest is the content of input_request.
+type InputRequest struct {
+	Prompt   string `json:"prompt"`
+	Password bool   `json:"password"`
+}
+
+// InputReply is the content of input_reply. Value is a text for input().
+type InputReply struct {
+	Value any `json:"value"`
+}
+
+// ShutdownRequest is the content of shutdown_request.
+type ShutdownRequest struct {
+	Restart bool `json:"restart"`
+}
+
+// Stream is the content of stream. Text is a JSON string, part of the Message's frame;
+// the function Text decodes it.
+type Stream struct {
+	Name string // "stdout" or "stderr"
+	Text json.RawMessage
+}
+
+// UnmarshalJSON copies nothing: s is valid as long as raw.
+func (s *Stream) UnmarshalJSON(raw []byte) error {
+	*s = Stream{}
+	var failed error
+	err := fields(raw, func(key string, value json.RawMessage) {
+		switch key {
+		case "name":
+			failed = json.Unmarshal(value, &s.Name)
+		case "text":
+			s.Text = value
+		}
+	})
+	return cmp.Or(err, failed)
+}
+
+// DisplayData is the content of display_data, update_display_data and
+// execute_result. Data and Metadata are parts of the Message's frame.
+type DisplayData struct {
+	Data           map[string]json.RawMessage // by MIME type, the first maxMIMETypes
+	OmittedTypes   int                        // that are not in Data
+	OmittedBytes   int64                      // names and payloads of those
+	Metadata       json.RawMessage
+	Transient      Transient
+	ExecutionCount int // execute_result only
+}
+
+// Transient is the part of a display_data message that is not to be stored.
+type Transient struct {
+	DisplayID string `json:"display_id"`
+}
+
+// UnmarshalJSON copies no payload: d is valid as long as raw.
+func (d *DisplayData) UnmarshalJSON(raw []byte) error {
+	*d = DisplayData{Data: map[string]json.RawMessage{}}
+	var failed error
+	keep := func(err error) { failed = cmp.Or(failed, err) }
+	err := fields(raw, func(key string, value json.RawMessage) {
+		switch key {
+		case "data":
+			keep(fields(value, d.add))
+		case "metadata":
+			d.Metadata = value
+		case "transient":
+			keep(json.Unmarshal(value, &d.Transient))
+		case "execution_count":
+			keep(json.Unmarshal(value, &d.ExecutionCount))
+		}
+	})
+	return cmp.Or(err, failed)
+}
+
+// add adds a payload, or counts it if there are too many.
+func (d *DisplayData) add(mime string, payload json.RawMessage) {
+	if len(d.Data) >= maxMIMETypes {
+		d.OmittedTypes++
+		d.OmittedBytes += int64(len(mime) + len(payload))
+		return
+	}
+	d.Data[mime] = payload
+}
+
+var (
+	errSyntax = errors.New("not a JSON object")
+	errArray  = errors.New("not a JSON array")
+)
+
+// fields calls each with the members of a JSON object. A value is a part of raw. It checks
+// only as much syntax as it needs to find the ends of values; decoding a value checks the
+// rest.
+func fields(raw []byte, each func(key string, value json.RawMessage)) error {
+	s := scanner{rest: raw}
+	if !s.take('{') {
+		return errSyntax
+	}
+	for more := !s.take('}'); more; {
+		key, ok := s.key()
+		if !ok || !s.take(':') {
+			return errSyntax
+		}
+		value, ok := s.value()
+		if !ok {
+			return errSyntax
+		}
+		each(key, value)
+		if more = s.take(','); !more && !s.take('}') {
+			return errSyntax
+		}
+	}
+	s.space()
+	if len(s.rest) > 0 {
+		return errSyntax
+	}
+	return nil
+}
+
+// items calls each with the items of a JSON array, as fields does with an object's members.
+// Null has none.
+func items(raw []byte, each func(item json.RawMessage)) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	s := scanner{rest: raw}
+	if !s.take('[') {
+		return errArray
+	}
+	for more := !s.take(']'); more; {
+		item, ok := s.value()
+		if !ok {
+			return errArray
+		}
+		each(item)
+		if more = s.take(','); !more && !s.take(']') {
+			return errArray
+		}
+	}
+	return nil
+}
+
+// scanner reads JSON text.
+type scanner struct {
+	rest []byte
+}
+
+func (s *scanner) space() { s.rest = bytes.TrimLeft(s.rest, " \t\r\n") }
+
+// take skips white space and, if it follows, c.
+func (s *scanner) take(c byte) bool {
+	s.space()
+	if len(s.rest) == 0 || s.rest[0] != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+func (s *scanner) key() (string, bool) {
+	s.space()
+	n, ok := stringEnd(s.rest)
+	if !ok {
+		return "", false
+	}
+	var key string
+	err := json.Unmarshal(s.rest[:n], &key)
+	s.rest = s.rest[n:]
+	return key, err == nil
+}
+
+// value reads one value, up to the end of the string or until all brackets are closed.
+func (s *scanner) value() (json.RawMessage, bool) {
+	s.space()
+	start, depth := s.rest, 0
+	for n := 0; n < len(start); n++ {
+		switch c := start[n]; c {
+		case '"':
+			size, ok := stringEnd(start[n:])
+			if !ok {
+				return nil, false
+			}
+			n += size - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			if depth--; depth < 0 {
+				return s.cut(start, n)
+			}
+		case ',', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return s.cut(start, n)
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return s.cut(start, n+1)
+		}
+	}
+	return nil, false // the bracket of the object is missing
+}
+
+func (s *scanner) cut(start []byte, n int) (json.RawMessage, bool) {
+	s.rest = start[n:]
+	return start[:n:n], n > 0
+}
+
+// stringEnd returns the length of the JSON string that b begins with, quotes included.
+func stringEnd(b []byte) (int, bool) {
+	if len(b) == 0 || b[0] != '"' {
+		return 0, false
+	}
+	for n := 1; n < len(b); {
+		quote := bytes.IndexByte(b[n:], '"')
+		if quote < 0 {
+			return 0, false
+		}
+		end := n + quote
+		escapes := 0
+		for b[end-1-escapes] == '\\' {
+			escapes++ // the opening quote ends the loop
+		}
+		n = end + 1
+		if escapes%2 == 0 {
+			return n, true
+		}
+	}
+	return 0, false
 }

@@ -1,17 +1,22 @@
 package kernel
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"colabrelay/executor/account"
+	"colabrelay/executor/interpreter"
 	"colabrelay/shared/contract"
 )
 
@@ -155,4 +160,146 @@ func (p *process) withOutput(reason string) string {
 		return reason + ": " + last
 	}
 	return reason
+}
+
+// withheld are variables that the kernel's code must not see: secrets of the platform,
+// addresses of agents that hold keys, and references to another notebook.
+var withheld = []string{
+	"NGROK_API_KEY", "KAGGLE_USER_SECRETS_TOKEN", "TUNNEL_TOKEN",
+	"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO",
+	"GNOME_KEYRING_CONTROL", "DBUS_SESSION_BUS_ADDRESS", // of key rings
+	"JPY_PARENT_PID", "JPY_SESSION_NAME",
+}
+
+// withheldPrefixes begin the names of the executor's own secrets. The name of a runtime
+// and _FILE may follow.
+var withheldPrefixes = []string{"EXECUTOR_SECRET", "NGROK_AUTHTOKEN"}
+
+// Withheld reports whether the kernel's code must not see an environment variable.
+func Withheld(name string) bool {
+	return slices.Contains(withheld, name) ||
+		slices.ContainsFunc(withheldPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// Environ returns the environment of the kernel and of all scripts that its interpreter
+// runs: base without what is withheld.
+func Environ(base []string, workDir string) []string {
+	env := slices.DeleteFunc(slices.Clone(base), func(entry string) bool {
+		name, value, _ := strings.Cut(entry, "=")
+		// A backend inherited from a notebook may exist only in its kernel.
+		inherited := name == "MPLBACKEND" && strings.HasPrefix(value, "module://")
+		return inherited || Withheld(name)
+	})
+	return interpreter.Environ(env, workDir)
+}
+
+const (
+	// tailBytes is how much of a process's stdout and stderr is kept, to explain its
+	// end. ipykernel captures nearly everything that the code prints.
+	tailBytes = 4 << 10
+	// lastWords is how shortly before the end a process must have written something
+	// for that to explain the end.
+	lastWords = 2 * time.Second
+	// lastRead is how long a process's output is read after its end.
+	lastRead = 100 * time.Millisecond
+	// maxLine bounds a line in a reason, in runes.
+	maxLine = 300
+)
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	data []byte
+	at   time.Time // of the last piece
+}
+
+// follow reads r until its end or, because a child that outlives the kernel may keep the
+// pipe open, until its deadline.
+func (t *tail) follow(r *os.File) {
+	defer r.Close()
+	buf := make([]byte, tailBytes)
+	for {
+		n, err := r.Read(buf)
+		t.add(buf[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (t *tail) add(b []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(b) > 0 {
+		t.at = time.Now()
+	}
+	t.data = append(t.data, b...)
+	if over := len(t.data) - tailBytes; over > 0 {
+		t.data = append(t.data[:0], t.data[over:]...)
+	}
+}
+
+// forget drops everything: what a kernel printed while it started, such as warnings, does not
+// explain the end of one that was ready.
+func (t *tail) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = nil
+}
+
+func (t *tail) recent() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.at) < lastWords
+}
+
+// lastLine returns the last line. After a traceback it is Python's own summary.
+func (t *tail) lastLine() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.TrimSpace(string(t.data))
+	line := []rune(strings.ToValidUTF8(text[strings.LastIndexByte(text, '\n')+1:], "�"))
+	return string(line[:min(len(line), maxLine)])
+}
+
+// oomSources are the files that count processes killed because memory ran out: in the
+// cgroup (v2) and on the machine.
+var oomSources = []string{"/sys/fs/cgroup/memory.events", "/proc/vmstat"}
+
+// oomCounter holds the counts of oomSources at its start.
+type oomCounter map[string]uint64
+
+func newOOMCounter() oomCounter {
+	c := oomCounter{}
+	for _, path := range oomSources {
+		if n, ok := oomKills(path); ok {
+			c[path] = n
+		}
+	}
+	return c
+}
+
+// rose reports whether the system has killed a process because memory ran out.
+func (c oomCounter) rose() bool {
+	for path, before := range c {
+		if now, ok := oomKills(path); ok && now > before {
+			return true
+		}
+	}
+	return false
+}
+
+func oomKills(path string) (uint64, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if rest, found := strings.CutPrefix(lines.Text(), "oom_kill "); found {
+			n, err := strconv.ParseUint(rest, 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }

@@ -3,25 +3,29 @@
 // describes in plain words what is wrong with the connection.
 //
 // Except for relay/vm/colabapi, which calls Google, it is the only package that makes HTTP
-// calls (release.go makes the only one here that does not go to an executor). It must not log or keep code, output, headers or keys, must not parse
-// what an executor has not signed (except /health), and must not follow redirects of an
-// executor.
+// calls (and ReleaseFile, which fetches a release). It must not log or keep code, output, headers or
+// keys, must not parse what an executor has not signed (except /health), and must not follow
+// redirects of an executor.
 //
-// Start reading at calls.go (what can be called), then exchange.go (one attempt), retry.go
-// (which calls are retried), attempts.go (for which executor they are signed), submit.go (why
-// code never runs twice) and follow.go (how an execution is read to its end).
+// Start reading at calls.go (what can be called, and why code never runs twice), then
+// exchange.go (one attempt, and which calls are retried) and follow.go (how an execution is read
+// to its end). errors.go says what answers that no executor signed mean.
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -139,3 +143,158 @@ func (c *Client) ClockOffset() time.Duration { return time.Duration(c.offset.Loa
 func (c *Client) now() time.Time { return time.Now().Add(c.ClockOffset()) }
 
 func (c *Client) setClock(server time.Time) { c.offset.Store(int64(time.Until(server))) }
+
+// releaseTime bounds the download of a release's file of at most limit bytes: 30 seconds, and
+// what the bytes take at 2 Mbit/s.
+func releaseTime(limit int64) time.Duration {
+	return 30*time.Second + time.Duration(limit/(256<<10))*time.Second
+}
+
+// maxRedirects bounds the redirects of a release's host: GitHub redirects to a separate store.
+const maxRedirects = 5
+
+// ReleaseFile fetches a file of a release, at most limit bytes. The server is not an
+// executor: nothing is signed and no secret is involved, so it follows redirects, but never
+// from https to http.
+func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTime(limit))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %q: the URL cannot be parsed", url)
+	}
+	req.Header.Set("User-Agent", "colab-relay")
+	transport := NewTransport()
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: EndingWithContext(transport), CheckRedirect: onward}).Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("fetch %q: HTTP %s", url, res.Status)
+	}
+	text, err := bounded.ReadAll(res.Body, limit)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %q: %w", url, err)
+	}
+	return text, nil
+}
+
+func onward(req *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return errors.New("too many redirects")
+	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
+		return errors.New("a redirect leads from https to http")
+	}
+	return nil
+}
+
+// Recorder is told of the executions that a Client submits or reads, after the executor's
+// answer was verified, cleaned and bounded. It is told nothing of answers that failed.
+//
+// Its methods may be called concurrently. They must return at once, because a caller waits for
+// the answer, and must not change what they get. instanceID is the executor that answered.
+// Everything but a Submit comes from the executor: names and numbers may be invented.
+type Recorder interface {
+	// Submitted reports that the executor accepted s. The answer e has the events from 0 on,
+	// as far as they exist. A repeated submit is reported again.
+	Submitted(instanceID string, s contract.Submit, e contract.Execution)
+	// Answered reports an answer about one execution, with events or without. The answer to
+	// a List is not reported.
+	Answered(instanceID string, e contract.Execution)
+	// Fetched reports the verified bytes of a blob of at most contract.MaxBlobPart.
+	Fetched(instanceID, executionID string, blob contract.Blob, content []byte)
+}
+
+// execution makes a call that answers with one execution, and reports the answer.
+func (c *Client) execution(ctx context.Context, again policy, build func() request) (contract.Execution, error) {
+	a := &attempts{client: c, build: build}
+	e, err := finishHeld[contract.Execution](ctx, a, again)
+	if err == nil && c.recorder != nil {
+		c.recorder.Answered(a.answered.ID, e)
+	}
+	return e, err
+}
+
+// protocolTime bounds the request for the executor's protocol, which follows a call that has
+// failed.
+const protocolTime = 5 * time.Second
+
+// byProtocol returns err, or a clearer error if the executor uses another protocol than this
+// relay. Such an executor can't check our signature, so it answers as it does to a stranger,
+// or signs in a form that we don't know. Only the unsigned /health reveals the protocol;
+// nothing else is read from there, and it decides only which words the user reads.
+func (c *Client) byProtocol(ctx context.Context, err error) error {
+	e, _ := errors.AsType[*Error](err)
+	switch kindOf(err) {
+	case KindWrongSecret, KindNotExecutor, KindIntercepted, KindWrongProtocol:
+	default:
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, protocolTime)
+	defer cancel()
+	_, unhealthy := c.Health(ctx)
+	other, ok := errors.AsType[*Error](unhealthy)
+	if !ok || other.Kind != KindWrongProtocol {
+		return err
+	}
+	other.sent, other.Err = e.sent, e.Err
+	return other
+}
+
+// otherProtocol returns the error for an executor that uses another protocol.
+func otherProtocol(theirs int) *Error {
+	message := fmt.Sprintf("the executor uses protocol %d and this relay protocol %d: the relay on this computer is older", theirs, contract.Protocol)
+	hint := "Update the relay on this computer to the executor's release, then start the MCP host again."
+	if theirs < contract.Protocol {
+		message = fmt.Sprintf("the executor uses protocol %d and this relay protocol %d: the executor on the VM is older", theirs, contract.Protocol)
+		hint = "Update the executor to this relay's release (on Colab: run the cell that `colab-relay bootstrap` prints; by SSH: `colab-relay ssh HOST --stop`, then start it again)."
+	}
+	return problemWithHint(KindWrongProtocol, message, hint, nil)
+}
+
+type behindInputKey struct{}
+
+// WithBehindInput makes reads of executions return as soon as the execution is queued behind
+// one that waits for input, as Submit.BehindInput does for a submit. A caller that goes on
+// reading then must use another context, or its reads follow each other without a pause.
+func WithBehindInput(ctx context.Context) context.Context {
+	return context.WithValue(ctx, behindInputKey{}, true)
+}
+
+// BehindInput returns the run that waits for input while e is queued behind it; nil for none.
+func BehindInput(e contract.Execution) *contract.Behind {
+	return WaitsForInput(Behind(e))
+}
+
+// Behind returns the run that has the kernel while e is queued; nil for none.
+func Behind(e contract.Execution) *contract.Behind {
+	if e.Status != contract.StatusQueued || e.Behind == nil || !validID(e.Behind.ExecutionID) {
+		return nil
+	}
+	return e.Behind
+}
+
+// WaitsForInput returns b if that run waits for input and its id is one that an executor may
+// have created, so that it can stand in a command; otherwise nil.
+func WaitsForInput(b *contract.Behind) *contract.Behind {
+	if b == nil || b.Status != contract.StatusWaitingForInput || !validID(b.ExecutionID) {
+		return nil
+	}
+	return b
+}
+
+// validID reports whether an executor may have created the id.
+func validID(id string) bool {
+	return contract.RequestIDPattern.MatchString(id) && strings.Trim(id, ".") != ""
+}
+
+// promptLine is a prompt as one plain line. An executor may send more than the contract allows.
+func promptLine(s string) string {
+	if len(s) > contract.MaxBehindPrompt {
+		s = strings.ToValidUTF8(s[:contract.MaxBehindPrompt], "") + "…"
+	}
+	return plain.Line(s)
+}

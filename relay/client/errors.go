@@ -1,11 +1,26 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -135,4 +150,353 @@ func ended(ctx context.Context, last error) error {
 		return &fresh
 	}
 	return problem(KindTimeout, "no answer arrived in time", cause)
+}
+
+// RouteError is the error of a Config.Transport that knows why no executor got the request.
+type RouteError struct {
+	Message string // what happened; no secret
+	Hint    string // the next step
+	Err     error  // the cause; may be nil
+}
+
+// Error returns the message without the hint.
+func (e *RouteError) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *RouteError) Unwrap() error { return e.Err }
+
+// arrivedError is an error that Arrived marked.
+type arrivedError struct{ error }
+
+func (e arrivedError) Unwrap() error { return e.error }
+
+// Arrived marks err, the error of a Config.Transport that had sent the request before, and got an
+// answer that no executor signed: an executor may have received it.
+func Arrived(err error) error { return arrivedError{err} }
+
+// TransportError classifies err, the error of a look-up or connection that the caller itself
+// made to this executor.
+func (c *Client) TransportError(ctx context.Context, err error) *Error {
+	return c.transportError(ctx, err, false)
+}
+
+// transportError classifies err, the error of an attempt that got no complete answer.
+func (c *Client) transportError(ctx context.Context, err error, sent bool) *Error {
+	e := c.classifyTransportError(ctx, err, sent)
+	if c.comeback != "" && e.Kind == KindUnreachable {
+		e.Hint = c.comeback
+	}
+	_, arrived := errors.AsType[arrivedError](err)
+	e.sent = sent || arrived
+	return e
+}
+
+func (c *Client) classifyTransportError(ctx context.Context, err error, sent bool) *Error {
+	host, proxy := c.base.Host, c.proxy()
+	var (
+		dns         *net.DNSError
+		certificate *tls.CertificateVerificationError
+		invalid     x509.CertificateInvalidError
+		authority   x509.UnknownAuthorityError
+		record      tls.RecordHeaderError
+		op          *net.OpError
+		refused     *proxyRefusal
+		route       *RouteError
+	)
+	switch {
+	case errors.Is(context.Cause(ctx), errStalled):
+		return problem(KindTimeout, fmt.Sprintf("%s stopped answering", host), errStalled)
+	case ctx.Err() != nil:
+		return problem(KindTimeout, fmt.Sprintf("no answer arrived from %s in time", host), context.Cause(ctx))
+	case errors.As(err, &refused):
+		return refusedByProxy(refused.proxy, refused.status, host, err)
+	case errors.As(err, &route):
+		return problemWithHint(KindTunnelOffline, route.Message, route.Hint, route.Err)
+	case errors.Is(err, ErrUpgrade):
+		return problem(KindNotExecutor, fmt.Sprintf("the program that answers at %s switches to another protocol (HTTP 101), which no executor does", host), err)
+	case errors.Is(err, bounded.ErrTooLong):
+		return problem(KindBadAnswer, fmt.Sprintf("the answer from %s is longer than an executor's can be", host), err)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return problem(KindNoSuchHost, fmt.Sprintf("there is no host %s", dns.Name), err)
+	case errors.As(err, &dns):
+		return problemWithHint(KindUnreachable, fmt.Sprintf("the name %s could not be resolved", dns.Name),
+			"Check that this computer is online and that its name service (DNS) works.", err)
+	case errors.As(err, &op) && op.Op == "proxyconnect":
+		return problemWithHint(KindUnreachable, fmt.Sprintf("there is no connection to the proxy %s", cmp.Or(proxy, "in this computer's settings")),
+			"Check HTTPS_PROXY and HTTP_PROXY in the relay's environment. If this network has no proxy, remove them there.", err)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return problemWithHint(KindUnreachable, fmt.Sprintf("the TLS certificate of %s is not valid at this computer's time", host),
+			"Set this computer's clock. If it is right, the address is an old one: "+startAgain, err)
+	case errors.As(err, &certificate), errors.As(err, &authority):
+		return problemWithHint(KindUnreachable, fmt.Sprintf("the TLS certificate of %s is not trusted", host),
+			"Something in between, such as a company's proxy, decrypts TLS: try another network, or add its certificate to this computer's trusted ones.", err)
+	case errors.As(err, &record):
+		return problem(KindUnreachable, fmt.Sprintf("%s does not use TLS; its address may have to begin with http://", host), err)
+	case errors.As(err, &op) && op.Op == "dial" && errors.Is(err, syscall.ECONNREFUSED):
+		return problem(KindUnreachable, fmt.Sprintf("nothing listens at %s", host), err)
+	case errors.As(err, &op) && op.Op == "dial":
+		return problem(KindUnreachable, fmt.Sprintf("no connection to %s", host), err)
+	}
+	if proxy != "" && !sent {
+		host += " through the proxy " + proxy
+	}
+	return problem(KindUnreachable, fmt.Sprintf("the connection to %s broke", host), err)
+}
+
+// maxErrorPage bounds how much of an unsigned answer is searched for an error code.
+const maxErrorPage = 64 << 10
+
+var (
+	ngrokCode      = regexp.MustCompile(`ERR_NGROK_[0-9]{1,6}`)
+	cloudflareCode = regexp.MustCompile(`(?i)error(?: code)?:?\s*(1[0-9]{3})\b`)
+)
+
+// tunnelError is the meaning of a tunnel's error code.
+type tunnelError struct {
+	kind    Kind
+	meaning string
+	hint    string // empty for the kind's usual one
+}
+
+// slower is the hint after too many requests in a minute.
+const slower = "Wait a minute; ngrok counts all programs that use this account or address."
+
+// allowAddress is the hint when --allow-cidr excludes the visitor's address.
+const allowAddress = "Start the executor with an --allow-cidr that contains this network's public address, or without --allow-cidr."
+
+// ngrokErrors are the codes in answers of ngrok's edge that say more than that something is
+// wrong (https://ngrok.com/docs/errors).
+var ngrokErrors = map[string]tunnelError{
+	"ERR_NGROK_3200": {KindTunnelOffline, "no executor is online at this address", ""},
+	"ERR_NGROK_334":  {KindTunnelOffline, "the address still belongs to a VM that is gone", ""},
+	"ERR_NGROK_8012": {KindTunnelOffline, "the tunnel is up but the executor behind it is not", ""},
+	"ERR_NGROK_725":  {KindTunnelQuota, "the account's bandwidth for this month is used up", ""},
+	"ERR_NGROK_727":  {KindTunnelQuota, "the account's requests for this month are used up", ""},
+	"ERR_NGROK_6008": {KindTunnelQuota, "the account is suspended for lack of payment", "Correct this at https://dashboard.ngrok.com/billing, or start the executor with another account or --tunnel."},
+	"ERR_NGROK_6032": {KindTunnelQuota, "the account's plan does not allow the endpoint's traffic policy", "Start the executor without --allow-cidr, or use a plan that includes it."},
+	"ERR_NGROK_702":  {KindTunnelError, "too many connections a minute", slower},
+	"ERR_NGROK_734":  {KindTunnelError, "too many requests a minute", slower},
+	"ERR_NGROK_3203": {KindTunnelError, "this network's address is not allowed", allowAddress},
+	"ERR_NGROK_3205": {KindTunnelError, "this network's address is not allowed", allowAddress},
+	"ERR_NGROK_6024": {KindTunnelError, "ngrok shows its warning page instead of the executor", "Something between this computer and ngrok drops the relay's headers: try another network."},
+}
+
+// cloudflareErrors are the same for Cloudflare, by the code in the page.
+var cloudflareErrors = map[string]tunnelError{
+	"1033": {KindTunnelOffline, "no executor is online at this address", ""},
+	"1016": {KindTunnelOffline, "the address leads nowhere", ""},
+	"1015": {KindTunnelError, "too many requests a minute", "Wait a minute."},
+}
+
+// unverified returns the error for an answer that no executor signed for this request.
+// Nothing in the answer is trusted: it decides only which words the user reads, and whether
+// the request is tried again with the same request_id.
+func (c *Client) unverified(res *http.Response, body []byte, cause error) *Error {
+	e := c.classifyUnverified(res, body, cause)
+	e.sent, e.Err = true, cause
+	return e
+}
+
+func (c *Client) classifyUnverified(res *http.Response, body []byte, cause error) *Error {
+	if errors.Is(cause, auth.ErrBadSignature) {
+		return problem(KindBadAnswer, "the answer's signature is not the executor's", cause)
+	}
+	if e := recogniseTunnelError(res, body); e != nil {
+		return e
+	}
+	host, code := c.base.Host, unsignedCode(res, body)
+	known, proxy := !c.current().IsZero(), c.proxy()
+	proxied := proxy != "" && c.base.Scheme == "http" // with https, a proxy answers CONNECT only
+	switch {
+	case code == contract.CodeUnauthorized && res.StatusCode == http.StatusUnauthorized:
+		return problem(KindWrongSecret, fmt.Sprintf("the executor at %s does not know this computer's secret", host), cause)
+	case code == contract.CodeRateLimited && res.StatusCode == http.StatusTooManyRequests:
+		return problem(KindRateLimited, fmt.Sprintf("the executor at %s accepts no more requests with a wrong secret from this address for a minute", host), cause)
+	case res.StatusCode == http.StatusTooManyRequests:
+		return problem(KindTunnelError, fmt.Sprintf("too many requests to %s", host), cause)
+	case res.StatusCode == http.StatusRequestEntityTooLarge && res.Request != nil:
+		return c.tooLarge(res.Request.ContentLength)
+	case proxied && (res.StatusCode == http.StatusProxyAuthRequired || !known && res.StatusCode >= 400):
+		return refusedByProxy(proxy, res.StatusCode, host, cause)
+	case res.StatusCode == http.StatusGatewayTimeout, res.StatusCode == http.StatusRequestTimeout:
+		e := problem(KindTunnelError, fmt.Sprintf("a proxy at %s gave up waiting (HTTP %d)", host, res.StatusCode), cause)
+		e.gaveUp = res.StatusCode == http.StatusGatewayTimeout
+		return e
+	case res.StatusCode == http.StatusBadGateway, res.StatusCode == http.StatusServiceUnavailable:
+		return problem(KindTunnelError, fmt.Sprintf("a proxy at %s cannot reach the executor (HTTP %d)", host, res.StatusCode), cause)
+	case known && (res.StatusCode/100 != 2 || contentType(res) != `"application/json"`): // no login page is an answer of success in JSON
+		return problem(KindIntercepted, fmt.Sprintf("something else answers at %s, where the executor answered before (HTTP %d, %s)", host, res.StatusCode, contentType(res)), cause)
+	case res.StatusCode == http.StatusNetworkAuthenticationRequired:
+		return problem(KindNotExecutor, fmt.Sprintf("this network asks for a login before it lets the relay reach %s (HTTP 511)", host), cause)
+	case res.StatusCode/100 == 3:
+		return problem(KindNotExecutor, fmt.Sprintf("%s redirects (HTTP %d), which no executor does", host, res.StatusCode), cause)
+	case res.StatusCode/100 == 2 && len(body) == 0:
+		return problemWithHint(KindBadAnswer, fmt.Sprintf("the answer from %s is empty (HTTP %d): it is that of a proxy, or of a tunnel without an executor", host, res.StatusCode),
+			"Try again in a minute. If the error persists, "+startAgain, cause)
+	}
+	return problem(KindNotExecutor, fmt.Sprintf("the program that answers at %s is not an executor (HTTP %d, %s)", host, res.StatusCode, contentType(res)), cause)
+}
+
+// recogniseTunnelError returns the error for an error page of a tunnel's service; nil for any
+// other answer.
+func recogniseTunnelError(res *http.Response, body []byte) *Error {
+	head := body[:min(len(body), maxErrorPage)]
+	code := res.Header.Get("Ngrok-Error-Code")
+	if code == "" && res.StatusCode >= 400 {
+		code = string(ngrokCode.Find(head))
+	}
+	if ngrokCode.MatchString(code) {
+		return named("ngrok", ngrokCode.FindString(code), ngrokErrors)
+	}
+	if !strings.EqualFold(res.Header.Get("Server"), "cloudflare") || res.StatusCode < 400 {
+		return nil
+	}
+	if match := cloudflareCode.FindSubmatch(head); match != nil {
+		return named("Cloudflare", string(match[1]), cloudflareErrors)
+	}
+	if res.StatusCode == 530 { // accompanies 1033 or 1016, which the page may not show
+		return named("Cloudflare", "1033", cloudflareErrors)
+	}
+	if res.StatusCode < 500 {
+		return nil
+	}
+	e := problem(KindTunnelError, fmt.Sprintf("Cloudflare cannot reach the executor (HTTP %d)", res.StatusCode), nil)
+	e.gaveUp = res.StatusCode == http.StatusGatewayTimeout || res.StatusCode == 524
+	return e
+}
+
+func named(service, code string, pages map[string]tunnelError) *Error {
+	known, ok := pages[code]
+	if !ok {
+		known = tunnelError{kind: KindTunnelError, meaning: "its tunnel does not work"}
+		if service == "ngrok" {
+			known.hint = "See https://ngrok.com/docs/errors/" + strings.ToLower(code) + ". If the error persists, " + startAgain
+		}
+	}
+	e := problem(known.kind, fmt.Sprintf("%s says %s: %s", service, code, known.meaning), nil)
+	e.Hint = cmp.Or(known.hint, e.Hint)
+	return e
+}
+
+// unsignedCode returns the code of an unsigned error body. An executor sends these before it
+// has verified the request. The code may only choose a message and a hint.
+func unsignedCode(res *http.Response, body []byte) contract.Code {
+	if res.StatusCode < 400 || len(body) > maxErrorPage {
+		return ""
+	}
+	var claimed contract.ErrorBody
+	if json.Unmarshal(body, &claimed) != nil {
+		return ""
+	}
+	return claimed.Error.Code
+}
+
+// contentType returns the media type that an answer claims, for a message.
+func contentType(res *http.Response) string {
+	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	quoted := strconv.Quote(kind) // an unusual byte takes four
+	if kind == "" || len(quoted) > 42 {
+		return "of unknown type"
+	}
+	return quoted
+}
+
+// proxyRefusal is the error of a connection that a proxy in this computer's settings does not make.
+type proxyRefusal struct {
+	proxy  string
+	status int
+}
+
+func (e *proxyRefusal) Error() string {
+	return fmt.Sprintf("the proxy %s answers CONNECT with HTTP %d", e.proxy, e.status)
+}
+
+// proxyAddress is a proxy's address without user name and password.
+func proxyAddress(proxy *url.URL) string {
+	return (&url.URL{Scheme: proxy.Scheme, Host: proxy.Host}).String()
+}
+
+// proxy returns the address of the proxy that calls to this executor use; empty for none.
+func (c *Client) proxy() string {
+	t, ok := c.transport.RoundTripper.(*http.Transport)
+	if !ok || t.Proxy == nil {
+		return ""
+	}
+	proxy, err := t.Proxy(&http.Request{URL: &c.base})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxyAddress(proxy)
+}
+
+// refusedByProxy returns the error for a status with which a proxy in this computer's settings
+// answers in place of the host.
+func refusedByProxy(proxy string, status int, host string, cause error) *Error {
+	const direct = "If this network reaches the host without a proxy, add it to NO_PROXY in the relay's environment."
+	switch {
+	case status == http.StatusProxyAuthRequired, status == http.StatusUnauthorized: // tinyproxy says 401 of a wrong password
+		return problemWithHint(KindProxy, fmt.Sprintf("the proxy %s asks for a user name and a password, or refuses those it got (HTTP %d)", proxy, status),
+			"Set HTTPS_PROXY (HTTP_PROXY for an address with http) in the relay's environment to http://USER:PASSWORD@PROXY:PORT. "+direct, cause)
+	case status >= 500 || status == http.StatusTooManyRequests:
+		return problemWithHint(KindUnreachable, fmt.Sprintf("the proxy %s does not reach %s at this moment (HTTP %d)", proxy, host, status),
+			"The executor or the VM may have ended: "+startAgain+" If they run, ask who runs the proxy. "+direct, cause)
+	}
+	return problemWithHint(KindProxy, fmt.Sprintf("the proxy %s refuses connections to %s (HTTP %d)", proxy, host, status),
+		"Ask who runs the proxy to allow this host and port, or start the executor with another --tunnel. "+direct, cause)
+}
+
+// leastBody is the size below which requests are not made smaller: any proxy accepts it.
+const leastBody = 256 << 10
+
+// limits are those of proxies in front of an executor, as far as its client has met them.
+type limits struct {
+	body  atomic.Int64 // bytes of a request; 0 for none known
+	wait  atomic.Int64 // nanoseconds until an answer; 0 for none known
+	ended atomic.Int64 // nanoseconds after which the last attempt was cut off
+}
+
+// lower sets a limit unless a lower one is known.
+func lower(limit *atomic.Int64, to int64) {
+	for known := limit.Load(); known == 0 || to < known; known = limit.Load() {
+		if limit.CompareAndSwap(known, to) {
+			return
+		}
+	}
+}
+
+// MostBody is how many bytes the body of a request to this executor should have at most: half of
+// what a proxy has refused.
+func (c *Client) MostBody() int64 { return cmp.Or(c.limits.body.Load(), contract.MaxBodyBytes) }
+
+// tooLarge returns the error for a request of which a proxy refused the size, and remembers that.
+func (c *Client) tooLarge(size int64) *Error {
+	e := problem(KindTooLarge, fmt.Sprintf("a proxy at %s refuses a request of %d bytes as too large (HTTP %d)", c.base.Host, size, http.StatusRequestEntityTooLarge), nil)
+	if e.shrinks = size > leastBody+leastBody/8; e.shrinks { // a sealed body is a little longer than its text
+		lower(&c.limits.body, max(size/2, leastBody))
+	}
+	return e
+}
+
+// Shrinks reports whether a call ended with err because a proxy refused the size of its request,
+// and one of at most MostBody may pass.
+func Shrinks(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.shrinks
+}
+
+// leastPoll is the shortest wait that a proxy's patience reduces long polls to. An attempt that was
+// cut off sooner says nothing about that.
+const leastPoll = 5 * time.Second
+
+// noteWait shortens the waits for answers if a proxy has given up waiting for one, or has cut the
+// connection twice after the same time, within a tenth.
+func (c *Client) noteWait(r request, took time.Duration, err error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || !e.sent || took < leastPoll || r.part != nil || r.into != nil || e.Kind != KindUnreachable && !e.gaveUp {
+		return
+	}
+	before := time.Duration(c.limits.ended.Swap(int64(took)))
+	if e.gaveUp || (took-before).Abs() <= took/10 {
+		lower(&c.limits.wait, int64(max(took/2, leastPoll)))
+	}
 }

@@ -7,19 +7,32 @@
 // is bounded, whatever an executor sends. It must not delay or fail a run: it writes from its
 // own goroutine, and a full disk costs only history. It knows neither terminals nor MCP.
 //
-// Start reading at Store; queue.go takes what a client reports, writer.go makes lines of it,
-// append.go appends them, file.go has the format, read.go and contents.go read it, prune.go
-// deletes the oldest runs, complete.go fetches what is missing.
+// Start reading at Store, with the format; writer.go takes what a client reports and appends it,
+// read.go reads it and fetches what is missing, prune.go deletes the oldest runs.
 package history
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"colabrelay/relay/client"
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 // DefaultBytes is the usual bound of a history.
@@ -119,4 +132,204 @@ func (o *once) do(f func()) {
 		f()
 	}
 	o.said = true
+}
+
+// A run's files, in the folder of the history. KEY is keyOf.
+//
+//	KEY.ndjson         a line with the head, then events and states; at most half of a run's bytes
+//	KEY.tail.ndjson    later events and states; at most a quarter
+//	KEY.tail-1.ndjson  what KEY.tail.ndjson contained when it was full
+//	KEY.SHA256.blob    a payload that was fetched
+const (
+	headSuffix = ".ndjson"
+	tailSuffix = ".tail.ndjson"
+	oldSuffix  = ".tail-1.ndjson"
+	blobSuffix = ".blob"
+)
+
+// suffixes lists a run's text files in the order of their contents.
+var suffixes = []string{headSuffix, oldSuffix, tailSuffix}
+
+// keyOf names the files of an execution. An execution's id is unique on its instance only.
+func keyOf(instance, id string) string {
+	sum := sha256.Sum256([]byte(instance + "\x00" + id))
+	return hex.EncodeToString(sum[:12])
+}
+
+var keyPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
+
+// Bounds of a line and its parts. A longer event is not kept; longer texts of a state lose
+// their end, because the event of an error has them too.
+const (
+	maxLine      = 12 << 20 // a head with contract.MaxBodyBytes of code that JSON escapes
+	maxEventLine = 2 << 20
+	maxStateText = 2000    // bytes
+	maxOffset    = 1 << 53 // exact in JSON of any program
+	maxTitle     = 200     // bytes of what is kept of code that a relay submitted for itself
+)
+
+// line is one line of a file. Exactly one field is set.
+type line struct {
+	Head  *head               `json:"run,omitempty"`
+	Event *contract.Event     `json:"event,omitempty"`
+	State *contract.Execution `json:"state,omitempty"`
+}
+
+// head is what is known of a run from its start.
+type head struct {
+	Version     int       `json:"version"`
+	Runtime     string    `json:"runtime"`
+	InstanceID  string    `json:"instance_id"`
+	ExecutionID string    `json:"execution_id"`
+	RequestID   string    `json:"request_id"`
+	Recorded    time.Time `json:"recorded_at"` // by this laptop's clock
+	// Internal marks a run of the relay's own code, such as a round of a chunked run. Its Code
+	// is the first line only: the rest is a Python package.
+	Internal bool   `json:"internal,omitempty"`
+	Name     string `json:"name,omitempty"` // of the code, such as its file's
+	Code     string `json:"code"`
+	CodeCut  bool   `json:"code_cut,omitempty"` // Code is only its beginning
+}
+
+const version = 1
+
+func headOf(r *report) head {
+	h := head{
+		Version: version, Runtime: r.runtime, InstanceID: r.instance, ExecutionID: r.e.ExecutionID,
+		RequestID: r.submit.RequestID, Recorded: time.Now().UTC(), Name: shorten(r.submit.SourceName, maxTitle), Code: r.submit.Source,
+	}
+	if h.Code == "" {
+		h.Code, h.Internal = r.submit.Code, r.submit.Unstored
+	}
+	if h.Internal {
+		first, _, _ := bytes.Cut([]byte(h.Code), []byte("\n"))
+		h.Code = shorten(string(first), maxTitle)
+	}
+	return h
+}
+
+// stateOf returns what a state line contains of an answer.
+func stateOf(e contract.Execution) contract.Execution {
+	e.Events, e.SessionMinutesLeft, e.Behind = nil, nil, nil
+	e.Reason, e.CodePreview, e.SourceName = shorten(e.Reason, maxStateText), shorten(e.CodePreview, maxStateText), shorten(e.SourceName, maxTitle)
+	if e.Error != nil {
+		e.Error = &contract.ExecutionError{EName: shorten(e.Error.EName, maxStateText), EValue: shorten(e.Error.EValue, maxStateText)}
+	}
+	return e
+}
+
+// shorten returns at most most bytes of s, cut at a character.
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+// encode returns l with a line break, or nil if it cannot be encoded, as a time beyond the
+// year 9999.
+func encode(l line) []byte {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return nil
+	}
+	return append(text, '\n')
+}
+
+// rangeOf returns the offsets that an event stands for; ok is false for impossible ones.
+func rangeOf(ev *contract.Event) (r contract.Range, ok bool) {
+	r = contract.Range{Offset: ev.Offset, Length: 1}
+	if ev.Type == contract.EventGap {
+		r.Length = max(ev.Events, 1)
+	}
+	return r, r.Offset >= 0 && r.Offset < maxOffset && r.Length < maxOffset
+}
+
+// extend returns have with r. It may change have: unlike Add, it copies nothing for an r that
+// follows the last range, as nearly all do.
+func extend(have ranges.Set, r contract.Range) ranges.Set {
+	if n := len(have); n > 0 && have[n-1].End() == r.Offset && r.Length > 0 {
+		have[n-1].Length += r.Length
+		return have
+	}
+	return have.Add(r)
+}
+
+// edgeBytes is how much of the beginning and of the end of a run's files a summary reads. The
+// last state is there unless a program was killed while it wrote.
+const edgeBytes = 64 << 10
+
+// summary returns a run without reading all of it.
+func summary(dir, key string) (Run, error) {
+	c := &contents{}
+	first, size, err := edge(filepath.Join(dir, key+headSuffix), false)
+	if err != nil {
+		return Run{}, err
+	}
+	beginning, rest, _ := bytes.Cut(first, []byte("\n"))
+	c.addLine(beginning)
+	found := false
+	for _, suffix := range []string{tailSuffix, oldSuffix} {
+		last, _, err := edge(filepath.Join(dir, key+suffix), true)
+		if err == nil && !found {
+			found = c.addStates(last)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Run{}, err
+		}
+	}
+	if !found && size > int64(len(first)) {
+		if rest, _, err = edge(filepath.Join(dir, key+headSuffix), true); err != nil {
+			return Run{}, err
+		}
+	}
+	if c.head.Version != version || !found && !c.addStates(rest) {
+		all, err := read(dir, key)
+		if err != nil {
+			return Run{}, err
+		}
+		c = all
+	}
+	return c.run(key), nil
+}
+
+// edge reads the first or last edgeBytes of a file.
+func edge(path string, last bool) (text []byte, size int64, err error) {
+	f, err := bounded.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	from := int64(0)
+	if last {
+		from = max(0, info.Size()-edgeBytes)
+	}
+	text, err = io.ReadAll(io.NewSectionReader(f, from, edgeBytes))
+	return text, info.Size(), err
+}
+
+func (c *contents) addLine(text []byte) bool {
+	var l line
+	if decode(append(slices.Clip(text), '\n'), &l) != nil {
+		return false
+	}
+	c.add(l)
+	return l.State != nil
+}
+
+// addStates adds the complete state lines of text, and reports whether there is one.
+func (c *contents) addStates(text []byte) (found bool) {
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	for each := range bytes.Lines(text) {
+		if bytes.HasPrefix(each, []byte(`{"state"`)) && c.addLine(bytes.TrimSuffix(each, []byte("\n"))) {
+			found = true
+		}
+	}
+	return found
 }

@@ -2,6 +2,8 @@ package hostconfig
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,4 +136,207 @@ func set(text []byte, value any, path ...string) ([]byte, error) {
 	}
 	at.Value = style.encode(value, style.indentAt(at.StartOffset))
 	return root.Pack(), nil
+}
+
+// removeJSON deletes the relay's entry. Comments outside the entry stay.
+func removeJSON(text []byte, h Host) ([]byte, error) {
+	bare := bytes.TrimPrefix(text, byteOrderMark)
+	root, err := parse(bare)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := find(&root, h.list).Value.(*hujson.Object)
+	if !ok {
+		return nil, fmt.Errorf("%q is not an object", h.list)
+	}
+	for i, m := range slices.Backward(list.Members) {
+		if m.Name.Value.(hujson.Literal).String() != serverName {
+			continue
+		}
+		program := cmp.Or(find(&m.Value, "command"), &hujson.Value{})
+		if text, ok := program.Value.(hujson.Literal); !ok || !IsRelay(text.String()) {
+			return nil, fmt.Errorf("%q occurs twice in %q, once for another program", serverName, h.list)
+		}
+		removeMember(list, i)
+	}
+	return slices.Concat(text[:len(text)-len(bare)], root.Pack()), nil
+}
+
+// removeMember deletes a member and keeps the comments around it.
+func removeMember(o *hujson.Object, i int) {
+	gone := o.Members[i]
+	last := i == len(o.Members)-1
+	o.Members = slices.Delete(o.Members, i, i+1)
+	between := join(gone.Name.BeforeExtra, gone.Value.AfterExtra)
+	switch {
+	case !last:
+		next := &o.Members[i].Name
+		next.BeforeExtra = join(between, next.BeforeExtra)
+		return
+	case i > 0 && gone.Value.AfterExtra == nil: // no comma may follow what is now the last member
+		before := &o.Members[i-1].Value
+		between, before.AfterExtra = join(before.AfterExtra, between), nil
+	case i > 0 && o.Members[i-1].Value.AfterExtra == nil:
+		o.Members[i-1].Value.AfterExtra = hujson.Extra{} // keeps its comma
+	}
+	o.AfterExtra = join(between, o.AfterExtra)
+	if i == 0 && len(bytes.TrimSpace(o.AfterExtra)) == 0 {
+		o.AfterExtra = nil
+	}
+}
+
+// join puts two texts of spaces and comments together. Spaces at the end of the first go
+// unless they end a comment.
+func join(a, b hujson.Extra) hujson.Extra {
+	comments := bytes.TrimRight(a, " \t\r\n")
+	spaces := b[:len(b)-len(bytes.TrimLeft(b, " \t\r\n"))]
+	if len(comments) > 0 && !bytes.Contains(spaces, []byte("\n")) {
+		return slices.Concat(a, b)
+	}
+	return slices.Concat(comments, b)
+}
+
+// style is how a JSON text is laid out.
+type style struct {
+	text    []byte
+	newline string
+	unit    string // of indentation: that of the first indented line
+}
+
+func styleOf(text []byte) style {
+	s := style{text, newlineOf(text), "  "}
+	for line := range bytes.Lines(text) {
+		if indent := leadingSpace(line); indent != "" && len(indent) < len(bytes.TrimRight(line, "\r\n")) {
+			s.unit = indent
+			break
+		}
+	}
+	return s
+}
+
+func newlineOf(text []byte) string {
+	if bytes.Contains(text, []byte("\r\n")) {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+func leadingSpace(line []byte) string {
+	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
+}
+
+// indentAt is the indentation of the line that contains an offset.
+func (s style) indentAt(offset int) string {
+	return leadingSpace(s.text[bytes.LastIndexByte(s.text[:offset], '\n')+1:])
+}
+
+// encode lays a value out below a line with that indentation.
+func (s style) encode(value any, indent string) hujson.ValueTrimmed {
+	encoded := bytes.ReplaceAll(marshal(value, indent, s.unit), []byte("\n"), []byte(s.newline))
+	parsed, err := hujson.Parse(encoded)
+	if err != nil {
+		panic(err) // our own JSON
+	}
+	return parsed.Value
+}
+
+func marshal(value any, indent, unit string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // a path may contain &
+	e.SetIndent(indent, unit)
+	if err := e.Encode(value); err != nil {
+		panic(err) // strings and lists and maps of them always encode
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
+
+// insert adds a member to the end of the object that begins at open, laid out like the
+// other members. Comments before the closing brace stay before the new member.
+func (s style) insert(o *hujson.Object, open int, key string, value any) {
+	outer := s.indentAt(open)
+	inner := outer + s.unit
+	before, after := s.newline+inner, s.newline+outer
+	comments := bytes.TrimRight(o.AfterExtra, " \t\r\n")
+	trailingComma := false
+	if n := len(o.Members); n > 0 {
+		after = string(o.AfterExtra[len(comments):])
+		trailingComma = o.Members[n-1].Value.AfterExtra != nil
+		first := o.Members[0].Name
+		switch {
+		case bytes.ContainsRune(first.BeforeExtra, '\n'):
+			inner = s.indentAt(first.StartOffset)
+			before = s.newline + inner
+		case len(comments) == 0:
+			inner, before = outer, " "
+		}
+	}
+	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(key)}, Value: hujson.Value{Value: s.encode(value, inner)}}
+	m.Name.BeforeExtra = append(bytes.Clone(comments), before...)
+	m.Value.BeforeExtra = hujson.Extra(" ")
+	if trailingComma {
+		m.Value.AfterExtra = hujson.Extra{}
+	}
+	o.Members = append(o.Members, m)
+	o.AfterExtra = hujson.Extra(after)
+}
+
+// Bounds of a JSON text beside its size. The parser calls itself at each level, and Go
+// ends a program whose stack outgrows its limit. Each value takes some hundred bytes.
+const (
+	maxDepth  = 1000
+	maxValues = 1_000_000
+)
+
+// checkSize returns an error for a JSON text that is too deep or has too many values. It
+// does not parse the text.
+func checkSize(text []byte) error {
+	depth, values := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '{', '[':
+			depth++
+			values++
+		case '}', ']':
+			depth--
+		case ',':
+			values++
+		case '"', '/':
+			i += skipped(text[i:]) - 1
+		}
+		if depth > maxDepth {
+			return fmt.Errorf("it is nested more than %d levels deep", maxDepth)
+		}
+		if values > maxValues {
+			return fmt.Errorf("it has more than %d values", maxValues)
+		}
+	}
+	return nil
+}
+
+// skipped returns the length of the string or comment at the beginning of a text, or 1.
+func skipped(text []byte) int {
+	end := ""
+	switch {
+	case text[0] == '"':
+		for i := 1; i < len(text); i++ {
+			switch text[i] {
+			case '\\':
+				i++
+			case '"':
+				return i + 1
+			}
+		}
+		return len(text)
+	case bytes.HasPrefix(text, []byte("//")):
+		end = "\n"
+	case bytes.HasPrefix(text, []byte("/*")):
+		end = "*/"
+	default:
+		return 1
+	}
+	if i := bytes.Index(text[2:], []byte(end)); i >= 0 {
+		return 2 + i + len(end)
+	}
+	return len(text)
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"colabrelay/relay/client"
@@ -135,4 +137,147 @@ func (r Record) pairedAs(p pairing.Runtime) bool {
 		}
 	}
 	return false
+}
+
+// Way is how the relay reaches the executor on a VM.
+type Way string
+
+// Ways.
+const (
+	AnyWay      Way = ""            // the first that works
+	Proxy       Way = "proxy"       // Google's proxy, if the backend offers it
+	Ngrok       Way = "ngrok"       // a tunnel of the user's account
+	Cloudflared Way = "cloudflared" // a tunnel without an account, by a program on the VM
+)
+
+// Ways are all that a person may ask for.
+var Ways = []Way{Proxy, Ngrok, Cloudflared}
+
+// ParseWay reads one of Ways; empty is AnyWay.
+func ParseWay(text string) (Way, error) {
+	if w := Way(text); w == AnyWay || slices.Contains(Ways, w) {
+		return w, nil
+	}
+	return AnyWay, fmt.Errorf("tunnel %q: use proxy, ngrok or cloudflared", clip(text))
+}
+
+// checkWay returns an error before a VM is asked for that nothing could reach.
+func (m *Manager) checkWay(b Backend, w Way) error {
+	_, proxied := b.(Proxied)
+	switch {
+	case w == Proxy && !proxied:
+		return fmt.Errorf("%w: the backend %s offers no proxy", ErrNoTunnel, b.Name())
+	case w == Ngrok && m.cfg.NgrokToken == "":
+		return fmt.Errorf("%w: NGROK_AUTHTOKEN is not set", ErrNoTunnel)
+	case w == AnyWay && !proxied && m.cfg.NgrokToken == "":
+		return fmt.Errorf("%w: NGROK_AUTHTOKEN is not set, and the backend %s offers no proxy", ErrNoTunnel, b.Name())
+	}
+	return nil
+}
+
+// ways returns what to try in turn on a VM.
+func (a *creation) ways(v vmReport) ([]Way, error) {
+	if a.request.Way != AnyWay {
+		if a.request.Way == Cloudflared && !v.Cloudflared {
+			return nil, fmt.Errorf("%w: the VM has no program cloudflared", ErrNoTunnel)
+		}
+		return []Way{a.request.Way}, nil
+	}
+	var ways []Way
+	if _, ok := a.b.(Proxied); ok {
+		ways = append(ways, Proxy)
+	}
+	if a.cfg.NgrokToken != "" {
+		ways = append(ways, Ngrok)
+	}
+	if v.Cloudflared {
+		ways = append(ways, Cloudflared)
+	}
+	return ways, nil
+}
+
+// flags are the executor's, for this way.
+func (m *Manager) flags(w Way) []string {
+	switch {
+	case w == Proxy:
+		return []string{"--tunnel", "none"}
+	case w == Ngrok && m.cfg.NgrokDomain != "":
+		return []string{"--tunnel", "ngrok", "--domain", m.cfg.NgrokDomain}
+	}
+	return []string{"--tunnel", string(w)}
+}
+
+// acceleratorsText names what a accelerators asks for.
+func acceleratorsText(accelerators []string, highRAM bool) string {
+	text := strings.Join(accelerators, ",")
+	if highRAM {
+		text += " with high RAM"
+	}
+	return text
+}
+
+// Transport returns what makes the connections to a runtime that is reached through a
+// backend's proxy; nil for all others. It opens nothing before the first request.
+func (m *Manager) Transport(r pairing.Runtime) http.RoundTripper {
+	name, ok := strings.CutPrefix(r.Provider, providerPrefix)
+	if !ok {
+		return nil
+	}
+	return &proxied{m: m, backend: name, id: r.VMID}
+}
+
+// proxied reaches the port of one VM's executor.
+type proxied struct {
+	m           *Manager
+	backend, id string
+
+	mu    sync.Mutex
+	inner http.RoundTripper // nil until the proxy is known
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *proxied) RoundTrip(r *http.Request) (*http.Response, error) {
+	inner, err := p.proxy(r)
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	return inner.RoundTrip(r)
+}
+
+func (p *proxied) proxy(r *http.Request) (http.RoundTripper, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inner != nil {
+		return p.inner, nil
+	}
+	b, err := p.m.cfg.Open(p.backend)
+	if err != nil {
+		return nil, err
+	}
+	proxy, ok := b.(Proxied)
+	if !ok {
+		return nil, fmt.Errorf("the backend %s offers no proxy", p.backend)
+	}
+	all, err := p.m.store.read()
+	if err != nil {
+		return nil, err
+	}
+	rec := find(all, p.id)
+	if rec == nil {
+		return nil, errors.New("the VM is not on record")
+	}
+	_, p.inner, err = proxy.Proxy(r.Context(), p.id, rec.Port)
+	return p.inner, err
+}
+
+// CloseIdleConnections closes those of the proxy.
+func (p *proxied) CloseIdleConnections() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.inner.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"colabrelay/shared/keep"
 )
@@ -75,4 +76,105 @@ func (s store) remove(id string) error {
 	})
 	_ = os.Remove(s.ownPath(id))
 	return err
+}
+
+// Step is how far the start of a VM has come. It is on disk before the next step begins.
+type Step string
+
+// Steps.
+const (
+	Asked     Step = "asked"     // Google was asked for the VM, or is about to be
+	Created   Step = "created"   // the VM exists
+	Uploading Step = "uploading" // the executor is being copied to the VM
+	Started   Step = "started"   // the executor runs, or is about to
+	Paired    Step = "paired"    // the runtime is stored under the VM's name
+	Stopping  Step = "stopping"  // somebody asked for its end
+)
+
+var steps = []Step{Asked, Created, Uploading, Started, Paired, Stopping}
+
+// Record is what this computer knows of a VM that it started. It contains no secret.
+type Record struct {
+	ID           string    `json:"id"`
+	Name         string    `json:"name"` // of the runtime
+	Backend      string    `json:"backend"`
+	Accelerators []string  `json:"accelerators"` // accelerators in the order in which they are tried
+	Accelerator  string    `json:"accelerator"`  // the one that was asked for last, CPU for none
+	HighRAM      bool      `json:"high_ram,omitempty"`
+	Step         Step      `json:"step"`
+	Asked        time.Time `json:"asked"`                 // when Google was asked for the VM last; zero before that
+	Touched      time.Time `json:"touched,omitzero"`      // when a keep-alive was last sent for it
+	KeyIDs       []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
+	Port         int       `json:"port,omitempty"`        // of the executor on the VM
+	Via          Way       `json:"via,omitempty"`         // how the executor is reached
+	Unconfirmed  bool      `json:"unconfirmed,omitempty"` // it is stopped before it was known to exist
+	Failure      string    `json:"failure,omitempty"`     // why the last start ended
+}
+
+const (
+	recordVersion = 1
+	maxRecordFile = 1 << 20 // bytes
+	// MaxRecords bounds the VMs of which this computer keeps a record.
+	MaxRecords = 1000
+	// maxFailure bounds the text of an error that is kept, in characters.
+	maxFailure = 500
+)
+
+// ErrDamaged means that the record of VMs cannot be read. It is renamed, never deleted.
+var ErrDamaged = keep.ErrDamaged
+
+// recordFile is vms.json.
+type recordFile struct {
+	Version int      `json:"version"`
+	VMs     []Record `json:"vms"`
+}
+
+// check says why a file that was read cannot be used.
+func (f *recordFile) check() error {
+	switch {
+	case f.Version > recordVersion:
+		return fmt.Errorf("%w (it has version %d, and this one knows up to %d)", keep.ErrNewer, f.Version, recordVersion)
+	case f.Version < 1:
+		return fmt.Errorf("its version is %d", f.Version)
+	}
+	for _, r := range f.VMs {
+		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
+			return fmt.Errorf("the VM %q", clip(r.ID))
+		}
+	}
+	return nil
+}
+
+// leaveFuture corrects times that a clock which was ahead has written. Otherwise the VM would
+// seem just asked for until then, and could not be confirmed as gone.
+func leaveFuture(all []Record) {
+	now := time.Now().UTC()
+	for i, r := range all {
+		if r.Asked.After(now) {
+			all[i].Asked = now
+		}
+	}
+}
+
+// findID returns the record with that id, nil if there is none.
+func findID(all []Record, id string) *Record {
+	return findRecord(all, func(r Record) bool { return r.ID == id })
+}
+
+// findName returns the record of that name, nil if there is none.
+func findName(all []Record, name string) *Record {
+	return findRecord(all, func(r Record) bool { return r.Name == name })
+}
+
+func findRecord(all []Record, matches func(Record) bool) *Record {
+	i := slices.IndexFunc(all, matches)
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// find returns the record with that id or name, nil if there is none.
+func find(all []Record, idOrName string) *Record {
+	return findRecord(all, func(r Record) bool { return r.ID == idOrName || r.Name == idOrName })
 }

@@ -8,8 +8,18 @@ package vm
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
+
+	"colabrelay/shared/keep"
 )
 
 // Bounds that every backend keeps.
@@ -73,4 +83,275 @@ type Proxied interface {
 	// Proxy returns the base URL of the VM's port, without a path, and a transport that adds
 	// what the proxy demands and renews it.
 	Proxy(ctx context.Context, id string, port int) (baseURL string, rt http.RoundTripper, err error)
+}
+
+// CPU names a VM without an accelerator in a list of accelerators.
+const CPU = "CPU"
+
+// Accelerators are the ones that Colab names, from the smallest GPU to the largest, then TPUs.
+var Accelerators = []string{"T4", "L4", "G4", "A100", "H100", "V5E1", "V6E1"}
+
+// idPattern matches the ids of VMs that a relay started.
+var idPattern = regexp.MustCompile(`^colab-relay-[0-9a-f]{16}$`)
+
+// NewID returns the id of a new VM: lower-case letters, digits and dashes, 28 characters.
+func NewID() string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return "colab-relay-" + hex.EncodeToString(random[:])
+}
+
+// ParseAccelerators reads accelerators that are separated by commas, in the order in which they
+// are tried. An empty text is a VM without an accelerator. CPU is tried only where the text
+// names it: whoever asks for a GPU gets a GPU or an error.
+func ParseAccelerators(text string) ([]string, error) {
+	if strings.TrimSpace(text) == "" {
+		return []string{CPU}, nil
+	}
+	var accelerators []string
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.ToUpper(strings.TrimSpace(name))
+		if name != CPU && !slices.Contains(Accelerators, name) {
+			return nil, fmt.Errorf("unknown accelerator %q: use some of %s and %s, separated by commas", clip(name), strings.Join(Accelerators, ", "), CPU)
+		}
+		if !slices.Contains(accelerators, name) {
+			accelerators = append(accelerators, name)
+		}
+	}
+	return accelerators, nil
+}
+
+// spec returns what to ask for to get an accelerator.
+func spec(accelerator string, highRAM bool) Spec {
+	if accelerator == CPU {
+		accelerator = ""
+	}
+	return Spec{Accelerator: accelerator, HighRAM: highRAM}
+}
+
+// String names a kind of VM for people.
+func (s Spec) String() string {
+	name := s.Accelerator
+	if name == "" {
+		name = CPU
+	}
+	if s.HighRAM {
+		name += " with high RAM"
+	}
+	return name
+}
+
+// clip shortens what somebody typed for an error.
+func clip(s string) string { return s[:min(len(s), 60)] }
+
+// askInTurn asks for the accelerators in turn until there is a VM. A relay that was killed may
+// have asked already: the id is the same, so it gets that VM.
+func (a *creation) askInTurn(ctx context.Context) error {
+	if there, err := a.askedBefore(ctx); there || err != nil {
+		return err
+	}
+	offered, err := a.b.Specs(ctx)
+	if err != nil {
+		return a.without(fmt.Errorf("look up what the account may start: %w", err))
+	}
+	var refused []string
+	var last error
+	for _, accelerator := range a.remaining() {
+		s := spec(accelerator, a.rec.HighRAM)
+		err := ErrNotEligible
+		if offered == nil || slices.Contains(offered, s) {
+			err = a.ask(ctx, accelerator, s)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrNoneFree), errors.Is(err, ErrNotEligible):
+			refused, last = append(refused, fmt.Sprintf("%s: %s", s, shown(err))), err
+		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
+			return a.without(fmt.Errorf("%w; %s", err, a.runningText(ctx)))
+		case errors.Is(err, ErrNotLoggedIn):
+			return a.without(err)
+		default: // the VM may exist
+			return fmt.Errorf("ask for a VM with %s: %w", s, err)
+		}
+	}
+	return a.without(&refusals{refused, last})
+}
+
+// refusals is the error of a start whose every accelerator was refused. It matches the last one.
+type refusals struct {
+	all  []string
+	last error
+}
+
+func (r *refusals) Error() string {
+	return "no VM could be started: " + strings.Join(r.all, "; ")
+}
+
+func (r *refusals) Unwrap() error { return r.last }
+
+// askedBefore reports whether the VM exists because an earlier start asked for it. Google may
+// refuse to create what exists, and not say that it exists.
+func (a *creation) askedBefore(ctx context.Context) (there bool, err error) {
+	if a.rec.Asked.IsZero() {
+		a.absent = true
+		return false, nil
+	}
+	all, err := machines(ctx, a.b)
+	if err != nil {
+		return false, err
+	}
+	if _, there = machineWith(all, a.rec.ID); there {
+		return true, a.update(func(r *Record) { r.Step = Created })
+	}
+	a.absent = time.Since(a.rec.Asked) > a.limits.appear
+	return false, nil
+}
+
+// without returns err, after which there is no VM, unless an earlier start's request is still
+// on its way: then the record stays.
+func (a *creation) without(err error) error {
+	if a.absent {
+		err = errors.Join(err, a.remove())
+	}
+	return err
+}
+
+// remaining are the accelerators to try: all of them, or those that an earlier start has left.
+func (a *creation) remaining() []string {
+	if a.absent {
+		return a.rec.Accelerators
+	}
+	return a.rec.Accelerators[max(0, slices.Index(a.rec.Accelerators, a.rec.Accelerator)):]
+}
+
+// ask asks for a VM.
+func (a *creation) ask(ctx context.Context, accelerator string, s Spec) error {
+	a.say("asking Google for a VM with " + s.String())
+	if err := a.update(func(r *Record) { r.Accelerator, r.Asked = accelerator, time.Now().UTC() }); err != nil {
+		return err
+	}
+	if _, err := a.b.Create(ctx, a.rec.ID, s); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	return a.update(func(r *Record) { r.Step = Created })
+}
+
+// runningText says what the account runs.
+func (a *creation) runningText(ctx context.Context) string {
+	all, err := machines(ctx, a.b)
+	if err != nil {
+		return "what runs is unknown: " + shown(err)
+	}
+	if len(all) == 0 {
+		return "no VM of the account is visible"
+	}
+	var texts []string
+	for _, m := range all[:min(len(all), 10)] {
+		texts = append(texts, fmt.Sprintf("%s (%s)", shownID(m.ID), shownSpec(m.Spec)))
+	}
+	if len(all) > len(texts) {
+		texts = append(texts, fmt.Sprintf("and %d more", len(all)-len(texts)))
+	}
+	return "these VMs run: " + strings.Join(texts, ", ")
+}
+
+// Rules is what people must read before they let the relay start VMs. README.md contains the
+// same text, and a test compares them.
+const Rules = `The relay can start and stop Colab VMs with your Google account. Read this first:
+
+- Google's rules. Colab's FAQ lists what it forbids to users without a positive balance of compute units: remote control of a VM, such as by SSH, and using a VM mainly without the notebook page. Using an executor from your laptop is remote control. For all users, paid or not, the FAQ forbids connections to remote proxies; whether a tunnel such as ngrok or cloudflared counts as one is not said. (Read in the FAQ in October 2026; the FAQ may have changed. Decide for yourself whether your use is allowed.)
+- Your account is at risk. Users have reported that Google blocked their accounts for forbidden use of Colab (googlecolab/colabtools, issues 5562 and 6035). How Google detects such use is not known. Do not use an account that you cannot afford to lose.
+- VMs end. Google may end a VM at any time, and everything on it is lost. The published limits are about 12 hours without a subscription and up to 24 hours with Colab Pro+. When an idle VM ends is not published.
+- Money. A VM with a paid accelerator uses compute units from its start until it is stopped, also while nothing runs on it. The relay does not stop VMs by itself: ` + "`colab-relay vm list`" + ` shows what runs, and ` + "`colab-relay vm down`" + ` stops it.
+- What the relay does. It keeps a VM alive only while code runs there, for at most 24 hours per VM. For that it sends one small request every 5 minutes; with Google's command line, it runs a comment in the VM's Jupyter kernel. It does not imitate a user at the page. The relay uses Google's own command line, or Google's official API, and no private interfaces. Google's command line itself uses interfaces that Google has not documented.
+- What was not tested. Both ways were tested against imitations on one computer, never against Google's servers.`
+
+// Errors of backends. For ErrNoneFree and ErrNotEligible the next accelerator is tried.
+// ErrQuota, ErrDenied and ErrTooMany end the attempt.
+var (
+	ErrNoneFree    = errors.New("no VM of this kind is free")
+	ErrNotEligible = errors.New("this account may not start a VM of this kind")
+	ErrQuota       = errors.New("the account's usage limit is reached")
+	ErrDenied      = errors.New("this account is not allowed to start VMs")
+	ErrTooMany     = errors.New("the account has reached its limit of running VMs")
+	ErrNotLoggedIn = errors.New("not logged in to Google")
+	ErrExists      = errors.New("a VM with this id exists already")
+	ErrGone        = errors.New("the VM does not exist")
+)
+
+// Errors of the Manager.
+var (
+	ErrNotEnabled   = errors.New("starting VMs is not enabled on this computer")
+	ErrUnknown      = errors.New("unknown VM")
+	ErrNotOurs      = errors.New("this computer did not start the VM")
+	ErrNameTaken    = errors.New("the name is in use")
+	ErrOther        = errors.New("a VM of another kind runs under this name")
+	ErrTooManyKept  = errors.New("too many VMs are on record")
+	ErrNoTunnel     = errors.New("no way to reach the VM's executor is set up")
+	ErrLaunch       = errors.New("the executor is not running on the VM")
+	ErrUnreachable  = errors.New("the VM's executor does not answer")
+	ErrNotConfirmed = errors.New("it is not certain yet that the VM is gone")
+	ErrBadRequest   = errors.New("wrong argument")
+	ErrInterrupted  = errors.New("the VM may exist")
+	ErrStopped      = errors.New("the VM is being stopped")
+)
+
+// StartingError means that the caller stopped waiting. The start continues as long as this
+// process runs; the same request waits for it again.
+type StartingError struct {
+	Name, Step string
+}
+
+func (e *StartingError) Error() string {
+	return fmt.Sprintf("VM %q is still starting: %s", e.Name, e.Step)
+}
+
+// ExecError is an exception of the code that Exec ran.
+type ExecError struct {
+	Name  string // the exception's class
+	Value string // its text, clipped by the backend to 1,000 bytes
+}
+
+func (e *ExecError) Error() string {
+	return fmt.Sprintf("the code on the VM raised %s: %s", e.Name, e.Value)
+}
+
+// Login says that a person has read the rules and which backend starts VMs. It contains no
+// credentials: each backend keeps its own.
+type Login struct {
+	Backend  string    `json:"backend"`
+	Accepted time.Time `json:"accepted"` // when the person accepted Rules
+}
+
+func loginFile(dir string) keep.File[Login] {
+	return keep.File[Login]{Path: filepath.Join(dir, "login.json"), What: "the record of the program that starts VMs", Max: 64 << 10, Check: (*Login).check}
+}
+
+func (l *Login) check() error {
+	if l.Backend == "" {
+		return errors.New("it names no program")
+	}
+	return nil
+}
+
+// LoadLogin returns what SaveLogin stored in the folder, or ErrNotEnabled.
+func LoadLogin(dir string) (Login, error) {
+	l, err := loginFile(dir).Read()
+	switch {
+	case err != nil:
+		return Login{}, fmt.Errorf("%w: %w", ErrNotEnabled, err)
+	case l.Backend == "":
+		return Login{}, ErrNotEnabled
+	}
+	return l, nil
+}
+
+// SaveLogin stores a login, readable by this user only. A damaged one is kept under another name.
+func SaveLogin(dir string, l Login) error {
+	_, err := loginFile(dir).Change(func(kept *Login) error {
+		*kept = l
+		return nil
+	})
+	return err
 }

@@ -1,17 +1,23 @@
 package auth
 
 import (
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 	"colabrelay/shared/seal"
 )
 
@@ -41,7 +47,7 @@ type Secret struct{ hidden **key }
 type key struct {
 	bytes []byte
 	id    string
-	prk   []byte // see keys.go
+	prk   []byte // see derive
 	sign  []byte // the HMAC key
 }
 
@@ -143,4 +149,82 @@ func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails: it ends the program instead
 	return b
+}
+
+// maxSecretFile is the maximum size of a secret file, because a wrong path may name any
+// file. A secret with the newlines after it is much shorter.
+const maxSecretFile = 2 * maxSecretBytes
+
+// ErrNotFile means that a path does not name a regular file.
+var ErrNotFile = errors.New("not a regular file; write the secret to a regular file")
+
+// ReadSecretFile reads a secret from a file. Its errors name the path and wrap those of
+// NewSecret and the file system.
+func ReadSecretFile(path string) (Secret, error) {
+	path, err := filename.Typed(path)
+	if err != nil {
+		return Secret{}, err
+	}
+	text, err := readSmallFile(path)
+	if err != nil {
+		return Secret{}, err
+	}
+	secret, err := NewSecret(string(text))
+	if err != nil {
+		return Secret{}, fmt.Errorf("%q: %w", path, err)
+	}
+	return secret, nil
+}
+
+func readSmallFile(path string) ([]byte, error) {
+	text, err := bounded.ReadFile(path, maxSecretFile)
+	switch {
+	case errors.Is(err, bounded.ErrNotFile):
+		return nil, fmt.Errorf("%q: %w", path, ErrNotFile)
+	case errors.Is(err, bounded.ErrTooLong):
+		return nil, fmt.Errorf("%q does not contain a secret: %w", path, err)
+	}
+	return text, err
+}
+
+// The key schedule. The secret itself signs and seals nothing:
+//
+//	prk = HKDF-Extract(SHA-256, salt = "colab-relay v" and contract.Protocol, secret)
+//	key(label, fields…) = HKDF-Expand(prk, label ‖ 0x00 ‖ length(field) ‖ field …, 32)
+//
+// A length has four bytes in big-endian order (HKDF: RFC 5869). The fields bind a key to
+// one query, one body of a request or one head of an answer, so that a sealed text opens
+// nowhere else.
+const (
+	labelSign    = "sign"    // no fields; the HMAC key of RFC 9421
+	labelQuery   = "query"   // method, path, nonce
+	labelRequest = "request" // nonce
+	labelAnswer  = "answer"  // the raw bytes of the answer's MAC, which covers the request's
+)
+
+// keySalt has the protocol's number, so that programs of two protocols do not verify each other.
+var keySalt = "colab-relay v" + strconv.Itoa(contract.Protocol)
+
+// pseudorandomKey is the prk of secret.
+func pseudorandomKey(secret []byte) []byte {
+	prk, err := hkdf.Extract(sha256.New, secret, []byte(keySalt))
+	if err != nil {
+		panic(err) // only in FIPS mode with a short key; a secret is long enough
+	}
+	return prk
+}
+
+// derive is the key of label and fields.
+func derive(prk []byte, label string, fields ...string) seal.Key {
+	info := append(make([]byte, 0, 128), label...)
+	info = append(info, 0)
+	for _, field := range fields {
+		info = binary.BigEndian.AppendUint32(info, uint32(len(field)))
+		info = append(info, field...)
+	}
+	key, err := hkdf.Expand(sha256.New, prk, string(info), len(seal.Key{}))
+	if err != nil {
+		panic(err) // 32 bytes are always available
+	}
+	return seal.Key(key)
 }

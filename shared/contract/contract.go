@@ -8,7 +8,13 @@
 // another unit.
 package contract
 
-import "time"
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
 
 // Protocol is the version of the protocol that this build supports. It is part of the key
 // schedule of shared/auth, so that programs of two versions understand nothing of each other: a
@@ -129,3 +135,180 @@ const (
 type Shutdown struct {
 	Status string `json:"status"`
 }
+
+// Code is the kind of an error, for programs.
+type Code string
+
+// Error codes.
+const (
+	CodeUnauthorized   Code = "unauthorized"
+	CodeClockSkew      Code = "clock_skew"
+	CodeReplayed       Code = "replayed"
+	CodeBadRequest     Code = "bad_request"
+	CodeNotFound       Code = "not_found"
+	CodeConflict       Code = "conflict"
+	CodeTooLarge       Code = "too_large"
+	CodeRateLimited    Code = "rate_limited"
+	CodeQueueFull      Code = "queue_full"
+	CodeKernelDead     Code = "kernel_dead"
+	CodeKernelStarting Code = "kernel_starting"
+	CodeLowMemory      Code = "low_memory"
+	CodeForbiddenPath  Code = "forbidden_path"
+	CodeChanged        Code = "changed"
+	CodeKernelBusy     Code = "kernel_busy"
+	CodeNewInstance    Code = "new_instance" // the request is intended for another executor
+	CodeNewStart       Code = "new_start"    // the executor was restarted: the request must be signed again
+	CodeDiskFull       Code = "disk_full"
+	CodePasswordPrompt Code = "password_prompt" // the code asks for a password, and the sender did not say that it is one
+	CodeShuttingDown   Code = "shutting_down"
+	CodeNotSupported   Code = "not_supported"
+	CodeInternal       Code = "internal"
+)
+
+// Codes lists all codes, for tables that must cover each of them.
+var Codes = []Code{
+	CodeUnauthorized, CodeClockSkew, CodeReplayed, CodeBadRequest, CodeNotFound,
+	CodeConflict, CodeTooLarge, CodeRateLimited, CodeQueueFull, CodeKernelDead,
+	CodeKernelStarting, CodeLowMemory, CodeForbiddenPath, CodeChanged,
+	CodeKernelBusy, CodeNewInstance, CodeNewStart, CodeDiskFull, CodeShuttingDown,
+	CodeNotSupported, CodePasswordPrompt, CodeInternal,
+}
+
+// Error is the answer to a failed request, inside ErrorBody.
+type Error struct {
+	Code      Code   `json:"code"`
+	Message   string `json:"message"`   // what happened
+	Hint      string `json:"hint"`      // what to do next
+	Retryable bool   `json:"retryable"` // the same request may succeed later
+	RequestID string `json:"request_id"`
+	// ServerTime is the executor's time in Unix seconds. It is set for clock_skew, and for a
+	// rate_limited that replaces any refusal of an unverified request: clock_skew,
+	// new_instance, new_start, or replayed.
+	ServerTime int64 `json:"server_time,omitempty"`
+	// Behind is the execution that has the kernel; only for kernel_busy.
+	Behind *Behind `json:"behind,omitempty"`
+}
+
+// Error is the code and the message.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// ErrorBody is the JSON body of a failed request.
+type ErrorBody struct {
+	Error Error `json:"error"`
+}
+
+// Instance identifies one executor process. It is the value of HeaderInstance: in a signed
+// answer the executor that sent it, in a request other than GET the executor that it is
+// intended for. It is signed, so that a captured request is not valid for another executor
+// or after a restart.
+type Instance struct {
+	ID    string // instance_id: created with the state dir, so each VM has its own
+	Start string // random, created by each executor process
+}
+
+// MaxInstancePart is how many bytes each of the two parts may have. The programs' ids have
+// 36 and 26.
+const MaxInstancePart = 64
+
+// String is the header's value.
+func (i Instance) String() string { return i.ID + "/" + i.Start }
+
+// IsZero reports whether i is the zero Instance.
+func (i Instance) IsZero() bool { return i == Instance{} }
+
+// ParseInstance reads the header's value: two parts of 1 to MaxInstancePart characters
+// of A-Z a-z 0-9 . _ - with a slash between them. The error does not quote text, which may
+// come from anybody.
+func ParseInstance(text string) (Instance, error) {
+	if !instancePattern.MatchString(text) {
+		return Instance{}, fmt.Errorf("%s is not of the form <instance id>/<start id>", HeaderInstance)
+	}
+	id, start, _ := strings.Cut(text, "/")
+	return Instance{ID: id, Start: start}, nil
+}
+
+var instancePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}/[A-Za-z0-9._-]{1,64}$`)
+
+// EscapeName escapes a file name, or a path with slashes, so that JSON can represent it and
+// different names stay different. A byte that is not UTF-8 becomes \xNN in lower-case hex,
+// and a backslash that would start such a sequence becomes \x5c. Other names are unchanged.
+// All paths on the wire are escaped in this way.
+func EscapeName(name string) string {
+	return EscapeNameAlso(name, func(int) bool { return false })
+}
+
+// EscapeNameAlso is EscapeName that also writes each byte of some characters as \xNN: of those
+// for whose offset in the name also returns true. They must be spaces, control characters but
+// NUL, or not ASCII.
+func EscapeNameAlso(name string, also func(at int) bool) string {
+	var b strings.Builder
+	for i := 0; i < len(name); {
+		r, n := utf8.DecodeRuneInString(name[i:])
+		_, escape := escapedByte(name[i:])
+		if also(i) || escape || r == utf8.RuneError && n == 1 {
+			for _, c := range []byte(name[i : i+n]) {
+				fmt.Fprintf(&b, `\x%02x`, c)
+			}
+		} else {
+			b.WriteString(name[i : i+n])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// UnescapeName reverses EscapeName and EscapeNameAlso. Sequences that neither of them writes,
+// such as \x41 or \xFF, are unchanged, so unescaping never produces a slash, a NUL or a dot.
+func UnescapeName(name string) string {
+	if !strings.Contains(name, `\x`) {
+		return name
+	}
+	var b strings.Builder
+	for len(name) > 0 {
+		c, ok := escapedByte(name)
+		if ok {
+			name = name[len(`\xNN`):]
+		} else {
+			c, name = name[0], name[1:]
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// escapedByte is the byte that name starts with, if it is escaped: a backslash, a space, a
+// control character, or a byte of a character that is not ASCII.
+func escapedByte(name string) (byte, bool) {
+	if len(name) < len(`\xNN`) || name[:2] != `\x` {
+		return 0, false
+	}
+	high, low := hexDigit(name[2]), hexDigit(name[3])
+	if high < 0 || low < 0 {
+		return 0, false
+	}
+	c := byte(high<<4 | low)
+	return c, c == '\\' || c > 0 && c <= ' ' || c >= 0x7f
+}
+
+// hexDigit is the value of a lower-case hex digit, -1 for any other byte.
+func hexDigit(c byte) int {
+	return strings.IndexByte("0123456789abcdef", c)
+}
+
+// Names in the VM's temp folder that both the executor and the relay's Python in the kernel
+// use. The executor deletes files with these names that a killed kernel has left.
+const (
+	// EnvOwner is an environment variable of the kernel. Its value, after the prefix, is in
+	// the names of its executor's folders, and differs between executors on one machine.
+	EnvOwner = "COLAB_RELAY_OWNER"
+	// EnvTemp is an environment variable of the kernel. Its value is the executor's temp
+	// folder, from which it serves files. Code in the kernel may have set TMPDIR to another.
+	EnvTemp = "COLAB_RELAY_TEMP"
+	// MemoryFolder is where such folders are if the temp folder's disk is full.
+	MemoryFolder = "/dev/shm"
+	// StateFolderPrefix is the prefix of the folders that contain a kernel state.
+	StateFolderPrefix = "colab-relay-state-"
+	// StateUnfinished is the file in such a folder that a save is writing. When it is
+	// complete, it is renamed, and the relay fetches it.
+	StateUnfinished = "data.unfinished"
+)

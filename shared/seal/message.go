@@ -169,3 +169,160 @@ func decompress(member []byte, max int64, room func(bytes int64) error) ([]byte,
 }
 
 var errGzip = fmt.Errorf("%w: not a text compressed by gzip", ErrInvalid)
+
+// NewSealer returns a reader of what src yields, sealed: Size(n) bytes for n bytes of src.
+// It reads src straight into its records and holds one of 64 KiB at most. An error of src
+// ends it with that error, and without a last record.
+func NewSealer(key Key, src io.Reader) io.Reader {
+	return newSealer(newSalt(), key, src)
+}
+
+func newSealer(salt [saltSize]byte, key Key, src io.Reader) *sealer {
+	s := &sealer{salt: salt, records: newRecords(key[:], salt[:], recordSize), src: source{r: src}}
+	s.next = s.seal
+	return s
+}
+
+type sealer struct {
+	stream
+	salt    [saltSize]byte
+	started bool // the header was made
+	records *records
+	src     source
+
+	// held is the byte that was read after the last full record, to learn whether that is
+	// the last one.
+	held    byte
+	holding bool
+}
+
+func (s *sealer) seal(buf []byte) ([]byte, error) {
+	from := 0
+	if !s.started {
+		s.started = true
+		putHeader(buf, s.salt)
+		if len(buf) < bufferSize {
+			return buf[:headerSize], nil
+		}
+		from = headerSize
+	}
+	n, last, err := s.text(buf[from:])
+	if err != nil {
+		return nil, err
+	}
+	return buf[:from+s.records.seal(buf[from:], n, 0, last)], nil
+}
+
+// text reads the text of a record, and whether it is the last one.
+func (s *sealer) text(buf []byte) (n int, last bool, err error) {
+	if s.src.err == io.EOF && !s.holding && s.records.number > 0 {
+		return 0, false, io.EOF
+	}
+	most := s.records.most()
+	if s.holding {
+		buf[0], s.holding, n = s.held, false, 1
+	}
+	n += s.src.fill(buf[n : most+1])
+	if n > most {
+		s.held, s.holding = buf[most], true
+		return most, false, nil
+	}
+	if s.src.err != io.EOF {
+		return 0, false, s.src.err
+	}
+	return n, true, nil
+}
+
+// NewOpener returns a reader of the text that src holds sealed. It yields whole records
+// only, each after it was authenticated, and io.EOF only after the last one and the end of
+// src. Other errors are ErrInvalid, ErrCut, and those of src as they are. It holds one
+// record of 64 KiB at most.
+func NewOpener(key Key, src io.Reader) io.Reader { return newOpener(key, src) }
+
+func newOpener(key Key, src io.Reader) *opener {
+	o := &opener{key: key, src: source{r: src}}
+	o.next = o.open
+	return o
+}
+
+type opener struct {
+	stream
+	key     Key
+	src     source
+	records *records // nil until the header was read
+	last    bool     // the last record was opened
+
+	// led says that the text begins with the leading byte of a part, until it was read.
+	led bool
+}
+
+func (o *opener) open(buf []byte) ([]byte, error) {
+	if o.records == nil {
+		if err := o.header(buf); err != nil {
+			return nil, err
+		}
+	}
+	for !o.last {
+		text, err := o.record(buf)
+		if err != nil || len(text) > 0 {
+			return text, err
+		}
+	}
+	return nil, o.end(buf)
+}
+
+func (o *opener) header(buf []byte) error {
+	if n := o.src.fill(buf[:headerSize]); n < headerSize {
+		return o.cut()
+	}
+	if err := checkHeader(buf); err != nil {
+		return err
+	}
+	o.records = newRecords(o.key[:], buf[:saltSize], recordSize)
+	return nil
+}
+
+// record opens the next record. Its text may be empty.
+func (o *opener) record(buf []byte) ([]byte, error) {
+	n := o.src.fill(buf[:o.records.size])
+	if n < o.records.size && o.src.err != io.EOF {
+		return nil, o.src.err
+	}
+	text, last, err := o.records.open(buf[:n])
+	if err != nil {
+		return nil, err
+	}
+	o.last = last
+	if !o.led || len(text) == 0 {
+		return text, nil
+	}
+	o.led = false
+	if text[0] != uncompressed {
+		return nil, errCompressedPart
+	}
+	return text[:copy(text, text[1:])], nil
+}
+
+// end returns io.EOF if nothing follows the last record.
+func (o *opener) end(buf []byte) error {
+	if o.src.fill(buf[:1]) > 0 {
+		return errAfterLast
+	}
+	if o.src.err == io.EOF && o.led {
+		return errNoLeadingByte
+	}
+	return o.src.err
+}
+
+// cut returns the error of a source that ended too early.
+func (o *opener) cut() error {
+	if o.src.err == io.EOF {
+		return ErrCut
+	}
+	return o.src.err
+}
+
+var (
+	errCompressedPart = fmt.Errorf("%w: a part of a file is compressed", ErrInvalid)
+	errNoLeadingByte  = fmt.Errorf("%w: the leading byte is missing", ErrInvalid)
+)

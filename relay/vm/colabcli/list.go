@@ -2,7 +2,14 @@ package colabcli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +17,8 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // row is a line of `colab sessions`: a VM that Google lists for the account.
@@ -196,4 +205,196 @@ func (b *Backend) awaitEnd(ctx context.Context, r identifiedRow) error {
 		case <-time.After(endInterval):
 		}
 	}
+}
+
+// record is what the relay remembers of a VM that it asked the program for. The program
+// forgets a VM's name when an answer looks as if the VM were gone, and never learns it if it
+// is killed while it creates the VM. With the record the VM is still recognised.
+type record struct {
+	Endpoint string   `json:"endpoint,omitempty"` // Google's name of the VM; empty until it was listed
+	Spec     vm.Spec  `json:"spec"`
+	Before   []string `json:"before,omitempty"` // the endpoints that were listed before the VM was asked for
+}
+
+// records is a folder with a file for each record, named after the VM's id.
+type records struct {
+	dir string
+	log *slog.Logger
+}
+
+// maxRecord bounds a record's file in bytes: vm.MaxMachines endpoints.
+const maxRecord = 256 << 10
+
+type recordsByID map[string]record
+
+// path returns a record's file. The id has been checked: see usable.
+func (r records) path(id string) string { return filepath.Join(r.dir, id+".json") }
+
+// lockInterval is how often a lock is tried that somebody else has.
+const lockInterval = time.Second
+
+// lock opens and locks a record's file, and creates it if it does not exist. It waits for a
+// relay, or a `colab new` of one that was killed, which has the lock.
+func (r records) lock(ctx context.Context, id string) (*os.File, error) {
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return nil, err
+	}
+	for {
+		file, err := r.tryLock(id)
+		if err != nil || file != nil {
+			return file, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lockInterval):
+		}
+	}
+}
+
+// tryLock returns nil if somebody else has the lock, or has just removed the file.
+func (r records) tryLock(id string) (*os.File, error) {
+	file, err := os.OpenFile(r.path(id), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	locked, err := tryLock(file)
+	if err == nil && locked {
+		opened, openedError := file.Stat()
+		named, namedError := os.Stat(r.path(id))
+		if openedError == nil && namedError == nil && os.SameFile(opened, named) {
+			return file, nil
+		}
+	}
+	file.Close()
+	return nil, err
+}
+
+// write replaces the content of a record's open file. A reader that comes in between sees the
+// old record, the new one, or none.
+func write(f *os.File, rec record) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// read returns a record; none if there is no file or nothing in it yet.
+func (r records) read(id string) (record, bool, error) {
+	data, err := bounded.ReadFile(r.path(id), maxRecord)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+		return record{}, false, nil
+	}
+	var rec struct {
+		record
+		Spec *vm.Spec `json:"spec"`
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &rec)
+	}
+	if err == nil && rec.Spec == nil {
+		err = errors.New("it has no spec")
+	}
+	if err != nil {
+		return record{}, false, fmt.Errorf("read what the relay remembers of VM %q in %q: %w", id, r.path(id), err)
+	}
+	rec.record.Spec = *rec.Spec
+	return rec.record, true, nil
+}
+
+// setAside renames a damaged record, unless a relay has locked it: with it, no VM could be listed
+// or deleted.
+func (r records) setAside(id string, damage error) error {
+	file, err := r.tryLock(id)
+	if err == nil && file == nil {
+		return damage
+	}
+	if file != nil {
+		defer file.Close()
+	}
+	kept, err := keep.Aside(r.path(id))
+	if err != nil {
+		return errors.Join(damage, err)
+	}
+	r.log.Warn("what the relay remembers of a VM is damaged and is kept under another name", "vm", id, "err", damage, "kept", kept)
+	return nil
+}
+
+// setAsideBefore returns the path of a record that setAside has renamed, or "".
+func (r records) setAsideBefore(id string) string {
+	entries, _ := os.ReadDir(r.dir) // one that cannot be read has no records
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), filepath.Base(r.path(id))+".damaged-") {
+			return filepath.Join(r.dir, entry.Name())
+		}
+	}
+	return ""
+}
+
+// all returns the records of at most vm.MaxMachines VMs.
+func (r records) all() (recordsByID, error) {
+	all := recordsByID{}
+	entries, err := os.ReadDir(r.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries[:min(len(entries), vm.MaxMachines)] {
+		id, isRecord := strings.CutSuffix(entry.Name(), ".json")
+		if !isRecord || usable(id) != nil {
+			continue
+		}
+		rec, found, err := r.read(id)
+		if err != nil {
+			err = r.setAside(id, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			all[id] = rec
+		}
+	}
+	return all, nil
+}
+
+// remove deletes a record. One that stays is harmless: its VM is not listed again.
+func (r records) remove(id string) {
+	if usable(id) == nil {
+		_ = os.Remove(r.path(id))
+	}
+}
+
+// idOf returns the id of a VM without a name: that of the record with its endpoint, or else of
+// a record that still lacks its VM and fits, or else the endpoint.
+func (known recordsByID) idOf(r row, all []row) string {
+	fitting := ""
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		rec := known[id]
+		if rec.Endpoint == r.endpoint {
+			return id
+		}
+		if fitting == "" && rec.mayBe(r) && !slices.ContainsFunc(all, func(other row) bool { return other.name == id }) {
+			fitting = id
+		}
+	}
+	if fitting != "" {
+		return fitting
+	}
+	return r.endpoint
+}
+
+// mayBe reports whether a VM without a name may be the one that the record still lacks: it
+// has the right kind and was not there before.
+func (rec record) mayBe(r row) bool {
+	return r.name == unnamed && rec.Endpoint == "" && rec.Spec.Accelerator == r.spec.Accelerator && !slices.Contains(rec.Before, r.endpoint)
 }
