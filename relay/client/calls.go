@@ -239,7 +239,8 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		return !atOnce && idempotent(err, bad)
 	})
 	if errors.Is(err, bounded.ErrTooLong) {
-		e, err = c.submitted(ctx, s.RequestID, err)
+		err = problemWithHint(KindBadAnswer, fmt.Sprintf("the executor's answer to this run %s, so it was not read; the code has run or is still running", excess(err, c.maxAnswer)),
+			fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", s.RequestID), err)
 	}
 	if err != nil {
 		return e, a.unsettled(ctx, err)
