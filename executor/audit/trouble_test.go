@@ -5,9 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -17,56 +15,30 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// messages is a log for a test to read.
-type messages struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (m *messages) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.buf.Write(p)
-}
-
-func (m *messages) String() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.buf.String()
-}
-
-func ended(i int) contract.Execution {
-	return contract.Execution{ExecutionID: strconv.Itoa(i), Status: contract.StatusSucceeded}
-}
-
-// inTrouble returns a configuration whose file can be taken away and given back.
-func inTrouble(t *testing.T) (cfg Config, said *messages, take, give func()) {
-	cfg, said = config(t), &messages{}
-	cfg.Log = slog.New(slog.NewTextHandler(said, nil))
-	dir := filepath.Dir(cfg.Path)
-	return cfg, said, func() { must(t, os.Rename(dir, dir+".gone")) }, func() { must(t, os.Rename(dir+".gone", dir)) }
-}
-
 func TestAFileThatCannotBeWrittenStopsNothingAndWhatItCostIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, said, take, give := inTrouble(t)
+		cfg := config(t)
+		dir := filepath.Dir(cfg.Path)
+		var said bytes.Buffer
+		cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
 		l := opened(t, cfg)
 		defer running(l)()
-		l.Ended(ended(0), "")
-		take()
+		l.Ended(contract.Execution{}, "")
+		must(t, os.Rename(dir, dir+".gone"))
 		began := time.Now()
-		for i := range 100 {
-			l.Ended(ended(i), "")
+		for range 100 {
+			l.Ended(contract.Execution{}, "")
 		}
 		l.Submitted(from, submit("s", "1"))
 		if took := time.Since(began); took > 0 {
 			t.Errorf("101 records took %v", took)
 		}
 		<-time.After(3 * time.Second)
-		give()
+		must(t, os.Rename(dir+".gone", dir))
 		<-time.After(2 * time.Second) // nobody asks for anything any more
+		synctest.Wait()
 		if n := strings.Count(said.String(), "\n"); n != 2 || !strings.Contains(said.String(), "cannot be written") || !strings.Contains(said.String(), "written again") {
-			t.Errorf("the executor's log says %s", said)
+			t.Errorf("the executor's log says %s", &said)
 		}
 		got := lines(t, cfg.Path)
 		last := got[len(got)-1]
