@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,6 +17,8 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/logfile"
 	"colabrelay/executor/statedir"
+	"colabrelay/shared/keep"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/console"
 )
 
@@ -57,7 +61,7 @@ func serveOn(ctx context.Context, cfg config, environ []string, out, errs *conso
 		return err
 	}
 	defer state.Close()
-	file, err := logfile.Open(state.Path("executor.log"))
+	file, damage, err := openLog(state.Path("executor.log"))
 	if err != nil {
 		return err
 	}
@@ -69,7 +73,7 @@ func serveOn(ctx context.Context, cfg config, environ []string, out, errs *conso
 	if notPrivate != nil {
 		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", notPrivate)
 	}
-	adoptState(state, file, log)
+	adoptState(state, damage, log)
 	untilEnd, end := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
 	defer end()
 	if !cfg.inCell {
@@ -82,7 +86,7 @@ func serveOn(ctx context.Context, cfg config, environ []string, out, errs *conso
 	notice := newNotice(cfg, state.InstanceID(), out, log)
 	notice.restarted = hasRun(state)
 	defer notice.ready.remove()
-	x := &executor{cfg: cfg, state: state, file: file, audit: records, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
+	x := &executor{cfg: cfg, state: state, audit: records, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
 	done := make(chan error, 1)
 	go func() { done <- x.run(ctx) }()
 	select {
@@ -99,8 +103,8 @@ func serveOn(ctx context.Context, cfg config, environ []string, out, errs *conso
 
 // adoptState logs what is unusual about the state folder. The kernel that the record in a copied
 // folder names belongs to another executor, so it is left alone.
-func adoptState(state *statedir.Dir, file *logfile.File, log *slog.Logger) {
-	for _, damage := range []error{state.Damage(), file.Damage()} {
+func adoptState(state *statedir.Dir, logDamage error, log *slog.Logger) {
+	for _, damage := range []error{state.Damage(), logDamage} {
 		if damage != nil {
 			log.Warn("a damaged file of the state folder was set aside", "component", "executor", "err", damage)
 		}
@@ -113,6 +117,34 @@ func adoptState(state *statedir.Dir, file *logfile.File, log *slog.Logger) {
 	if err := kernel.ForgetLeftover(folder); err != nil {
 		log.Warn("the copied record of the other executor's kernel can't be deleted; delete kernel.json in the state folder", "component", "executor", "err", err)
 	}
+}
+
+// openLog opens the executor's log, up to 4 MiB with the file before it as PATH.1. What has its
+// name and is not a file is kept under another one, of which damage tells.
+func openLog(path string) (file *logfile.File, damage, err error) {
+	cfg := logfile.Config{
+		Path: path, MaxBytes: 4 << 20, Old: 1, Omitted: omittedLines,
+		Open: func() (logfile.Disk, error) { return bounded.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR) },
+	}
+	if file, _, err = logfile.Open(cfg); errors.Is(err, bounded.ErrNotFile) {
+		kept, moveErr := keep.Aside(path)
+		if moveErr != nil {
+			return nil, nil, moveErr
+		}
+		damage = fmt.Errorf("open the log: %w; it is kept as %q, and a new log was started", err, kept)
+		file, _, err = logfile.Open(cfg)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the log: %w", err)
+	}
+	return file, damage, nil
+}
+
+// omittedLines is the line of the executor's log for lines that are not in it.
+func omittedLines(count int, since time.Time, cause error) []byte {
+	var line bytes.Buffer
+	slog.New(slog.NewJSONHandler(&line, nil)).Warn("lines of this log are missing", "component", "executor", "count", count, "since", since, "err", cause)
+	return line.Bytes()
 }
 
 // newLog logs everything to the file, where a person can later look up the

@@ -18,7 +18,6 @@ import (
 	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
-	"colabrelay/executor/logfile"
 	"colabrelay/executor/probe"
 	"colabrelay/executor/statedir"
 	"colabrelay/executor/tunnel"
@@ -53,7 +52,6 @@ var limits = contract.Limits{
 type executor struct {
 	cfg     config
 	state   *statedir.Dir
-	file    *logfile.File
 	audit   *audit.Log // nil: none
 	environ []string
 	started time.Time

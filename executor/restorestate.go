@@ -45,7 +45,7 @@ func (x *executor) restoreState(ctx context.Context, b api.Backend) error {
 			return errors.Join(err, jobsErr)
 		})
 		if deleted && err == nil {
-			err = errors.Join(x.file.Reopen(), b.Kernel.Record())
+			err = b.Kernel.Record()
 		}
 		if again = nil; deleted || missing > 0 || err != nil {
 			again = time.After(settleTime)

@@ -16,7 +16,7 @@ func (a *API) auditRequest(r *http.Request, w middleware.WrapResponseWriter, too
 	a.Audit.Request(audit.Request{
 		Source: a.sourceOf(r), Method: r.Method, Path: r.URL.EscapedPath(),
 		ExecutionID: c.execution, Status: w.Status(), Error: c.failure,
-		Received: c.received, Sent: int64(w.BytesWritten()), Duration: took, Admitted: c.admitted,
+		Received: c.received, Sent: int64(w.BytesWritten()), DurationMS: new(took.Milliseconds()), Admitted: c.admitted,
 	})
 }
 

@@ -4,47 +4,44 @@
 //
 // It must not record what users typed, except code if Config.Code is set: no queries,
 // bodies, outputs, answers to input() or names of files. It must not stop executions: a file
-// that cannot be written, or only slowly, costs records, which are counted. Its file and its
-// memory are bounded. Start reading at Log; file.go is what is on disk, queue.go what waits
-// to be written.
+// that cannot be written, or only slowly, costs records, which are counted. Its files and its
+// memory are bounded. Start reading at Log; record.go is what a line holds.
 package audit
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"colabrelay/executor/logfile"
 	"colabrelay/shared/contract"
 )
 
+// Bounds on what one holder of the secret, or whoever repeats their requests, can write.
 const (
-	// maxDelay is how long a submission waits for its record to be in the file. After one
-	// that waited in vain, none waits until the file can be written again.
-	maxDelay = time.Second
-	// retryPause is the time between two attempts to write to a file that fails.
-	retryPause = time.Second
-	// closeTime is how long Run goes on writing after its context has ended.
-	closeTime = time.Second
-	// summaryEvery is how often turned-away requests beyond their limit are summed up, and
-	// whenever their number since then has doubled: a kill costs less than half of the count.
-	summaryEvery = time.Minute
+	fileBytes = 64 << 20
+	oldFiles  = 4 // with the current one, 320 MiB
+	// maxTurnedAway is how many lines the requests of a minute get that were signed but turned
+	// away. The others are counted.
+	maxTurnedAway = 60
+	// codePerMinute is how much code is recorded in a minute.
+	codePerMinute = 4 << 20
 	// maxOpen is how many unfinished executions are remembered with their source. The queue
 	// accepts fewer.
 	maxOpen = 1024
 )
 
-// Limits on what one holder of the secret, or whoever repeats their requests, can write.
-const (
-	turnedAwayBurst     = 60 // lines of requests that were signed but turned away
-	turnedAwayPerSecond = 1
-	codeBurst           = 16 << 20 // bytes of code
-	codePerSecond       = 64 << 10
-)
+var errTurnedAway = errors.New("too many signed requests that were turned away: repeated, outdated or over the rate limit")
+
+// stopped matches the end of a log whose executor recorded its end.
+var stopped = regexp.MustCompile(`"event":"executor_stopped","key_id":"[^"]*"}\n$`)
 
 // Config says what is recorded and where.
 type Config struct {
@@ -54,131 +51,162 @@ type Config struct {
 	InstanceID string
 	Version    string
 	Log        *slog.Logger // learns when the file cannot be written
-	Limits     Limits
 }
 
 // Log is an audit log. The methods of a nil Log do nothing.
 type Log struct {
-	cfg     Config
-	file    *file
-	queue   *queue
-	delay   time.Duration // see maxDelay
-	stalled atomic.Bool   // a record is overdue: nobody waits for the next ones
+	cfg  Config
+	file *logfile.File
+	// unclean: the executor before did not record its end, and no start of this one says so.
+	unclean bool
 
 	mu         sync.Mutex
 	open       map[string]Source // by submit id: unfinished executions
-	code       bucket
-	turnedAway bucket
-	unrecorded omission // turned-away requests beyond the limit that no line counts yet
-	counted    int      // such requests that lines count, since the last summary
+	turnedAway int               // requests in this minute
+	code       int               // bytes in this minute
 }
 
 // Open opens or creates the file; its folder must exist. It fails for anything but a regular
-// file of this user that no other executor uses. A torn last line is removed.
+// file of this user that no other executor uses.
 func Open(cfg Config) (*Log, error) {
-	limits := cfg.Limits.withDefaults()
-	f, was, err := openFile(cfg.Path, limits, cfg.Log)
+	return open(cfg, func() (logfile.Disk, error) { return openFile(cfg.Path) })
+}
+
+func open(cfg Config, disk func() (logfile.Disk, error)) (*Log, error) {
+	l := &Log{cfg: cfg, open: map[string]Source{}}
+	_, err := os.Lstat(cfg.Path)
+	exists := err == nil // also an empty file is one to which an executor could write nothing
+	file, tail, err := logfile.Open(logfile.Config{Path: cfg.Path, MaxBytes: fileBytes, Old: oldFiles, Open: disk, Omitted: l.omitted})
 	if err != nil {
 		return nil, fmt.Errorf("audit log %q: %w", cfg.Path, err)
 	}
-	l := &Log{
-		cfg:        cfg,
-		file:       f,
-		queue:      newQueue(limits.QueueBytes),
-		delay:      maxDelay,
-		open:       map[string]Source{},
-		code:       bucket{most: codeBurst, perSecond: codePerSecond},
-		turnedAway: bucket{most: turnedAwayBurst, perSecond: turnedAwayPerSecond},
+	l.file = file
+	r := record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid(), AfterUncleanEnd: exists && !stopped.Match(tail)}
+	if r.AfterUncleanEnd {
+		r.Cause = "the executor before recorded no end: what it could not write is missing, and the last omitted records may not be counted"
 	}
-	l.put(record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid(), TornBytes: was.torn, AfterUncleanEnd: was.unclean, Cause: was.cause()})
+	l.unclean = l.put(r) != nil && r.AfterUncleanEnd
 	return l, nil
+}
+
+// Run counts minutes until ctx ends, and records each second what is missing; then it records the
+// executor's end.
+func (l *Log) Run(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	defer l.file.Close()
+	minute, second := time.NewTicker(time.Minute), time.NewTicker(time.Second)
+	defer minute.Stop()
+	defer second.Stop()
+	for failing := false; ; {
+		select {
+		case <-minute.C:
+			l.mu.Lock()
+			l.turnedAway, l.code = 0, 0
+			l.mu.Unlock()
+		case <-second.C:
+			if _, err := l.file.Write(nil); failing != (err != nil) {
+				failing = !failing
+				l.report(err)
+			}
+		case <-ctx.Done():
+			l.put(record{Event: eventStopped})
+			return nil
+		}
+	}
+}
+
+// report tells the executor's own log when the file begins to fail and when it works again.
+func (l *Log) report(err error) {
+	if err != nil {
+		l.cfg.Log.Warn("the audit log cannot be written; executions continue, and records are omitted and counted", "component", "audit", "path", l.cfg.Path, "err", err)
+	} else {
+		l.cfg.Log.Warn("the audit log is written again", "component", "audit", "path", l.cfg.Path)
+	}
 }
 
 // Request records a signed request that was answered.
 func (l *Log) Request(r Request) {
-	if l == nil {
-		return
+	if l != nil && (r.Admitted || l.tellsTurnedAway()) {
+		l.put(record{Event: eventRequest, Request: r})
 	}
-	if !r.Admitted && !l.admitTurnedAway() {
-		return
-	}
-	l.put(r.record())
 }
 
-// admitTurnedAway reports whether one more turned-away request may be recorded. Whoever
-// carries the traffic can repeat captured requests as fast as they like.
-func (l *Log) admitTurnedAway() bool {
+// tellsTurnedAway reports whether a request that was turned away has a line. Whoever carries the
+// traffic can repeat captured requests as fast as they like. The others are told each second, and
+// when their number has doubled, so that a kill costs less than half of it.
+func (l *Log) tellsTurnedAway() bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if l.turnedAway.take(1, now) {
+	l.turnedAway++
+	beyond := l.turnedAway - maxTurnedAway
+	l.mu.Unlock()
+	if beyond <= 0 {
 		return true
 	}
-	l.unrecorded.add(now)
-	if l.unrecorded.count >= l.counted {
-		l.countLocked()
+	l.file.Omit(errTurnedAway)
+	if beyond&(beyond-1) == 0 {
+		l.file.Write(nil)
 	}
 	return false
 }
 
-// Submitted records that s is about to be submitted, and waits a moment for the record to be
-// in the file, so that code which ends the executor does not hide itself.
+// Submitted records that s is about to be submitted. The record is in the file before the code
+// runs, so that code which ends the executor does not hide itself.
 func (l *Log) Submitted(from Source, s contract.Submit) {
 	if l == nil {
 		return
 	}
 	sum := sha256.Sum256([]byte(s.Code))
-	r := record{Event: eventSubmitted, Source: from, SubmitID: s.RequestID, CodeSHA256: hex.EncodeToString(sum[:]), CodeBytes: len(s.Code)}
+	r := record{Event: eventSubmitted, Request: Request{Source: from}, SubmitID: s.RequestID, CodeSHA256: hex.EncodeToString(sum[:]), CodeBytes: len(s.Code)}
 	l.mu.Lock()
 	if len(l.open) < maxOpen {
 		l.open[s.RequestID] = from
 	}
 	if l.cfg.Code {
-		r.addCode(s.Code, &l.code)
+		r.Code = cut(s.Code, maxCode)
+		if l.code += len(r.Code); l.code > codePerMinute {
+			r.Code = ""
+		}
+		r.CodeCut = len(r.Code) < len(s.Code)
 	}
 	l.mu.Unlock()
-	l.await(l.put(r))
-}
-
-// await waits until a record is in the file, unless the file is known to be in trouble.
-func (l *Log) await(written <-chan struct{}) {
-	if l.stalled.Load() {
-		return
-	}
-	timer := time.NewTimer(l.delay)
-	defer timer.Stop()
-	select {
-	case <-written:
-	case <-timer.C:
-		l.stalled.Store(true)
-	}
+	l.put(r)
 }
 
 // Refused forgets a submission that was not accepted.
 func (l *Log) Refused(submitID string) {
-	if l == nil {
-		return
+	if l != nil {
+		l.forget(submitID)
 	}
+}
+
+// Ended records how an execution ended.
+func (l *Log) Ended(x contract.Execution, codeSHA256 string) {
+	if l != nil {
+		l.put(endOf(x, l.forget(x.RequestID), codeSHA256))
+	}
+}
+
+func (l *Log) forget(submitID string) Source {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	from := l.open[submitID]
 	delete(l.open, submitID)
+	return from
 }
 
-// Ended records how an execution ended. It never waits.
-func (l *Log) Ended(x contract.Execution, codeSHA256 string) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	from := l.open[x.RequestID]
-	delete(l.open, x.RequestID)
-	l.mu.Unlock()
-	l.put(endOf(x, from, codeSHA256))
+func (l *Log) put(r record) error {
+	_, err := l.file.Write(l.line(r))
+	return err
 }
 
-// put queues a record. The channel is closed when the record is in the file or dropped.
-func (l *Log) put(r record) (written <-chan struct{}) {
-	r.Time = time.Now().UTC()
-	r.KeyID = l.cfg.KeyID
-	return l.queue.put(r.line(), r.Time)
+// omitted is the line for records that are not in the log.
+func (l *Log) omitted(count int, since time.Time, cause error) []byte {
+	return l.line(record{Event: eventOmitted, Count: count, Since: &since, Cause: cause.Error(), AfterUncleanEnd: l.unclean})
+}
+
+func (l *Log) line(r record) []byte {
+	r.Time, r.KeyID = time.Now().UTC(), l.cfg.KeyID
+	return r.line()
 }

@@ -20,7 +20,6 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,13 +28,17 @@ func config(t *testing.T) Config {
 	return Config{Path: filepath.Join(t.TempDir(), "audit.log"), KeyID: "0123456789abcdef", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
-func open(t *testing.T, cfg Config) *Log {
+func must(t *testing.T, err error) {
 	t.Helper()
-	l, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.delay = within.Limit
+}
+
+func opened(t *testing.T, cfg Config) *Log {
+	t.Helper()
+	l, err := Open(cfg)
+	must(t, err)
 	return l
 }
 
@@ -57,9 +60,7 @@ func running(l *Log) (stop func()) {
 func lines(t *testing.T, path string) (records []record) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	s := bufio.NewScanner(f)
 	s.Buffer(nil, maxLine)
@@ -89,7 +90,7 @@ func submit(id, code string) contract.Submit { return contract.Submit{RequestID:
 
 func TestAnExecutionIsRecordedWithItsSourceWhenItIsSubmittedAndWhenItEnds(t *testing.T) {
 	cfg := config(t)
-	l := open(t, cfg)
+	l := opened(t, cfg)
 	stop := running(l)
 	l.Submitted(from, submit("s1", "print(42)"))
 	if got := lines(t, cfg.Path); len(of(eventSubmitted, got)) != 1 {
@@ -128,23 +129,48 @@ func TestAnExecutionIsRecordedWithItsSourceWhenItIsSubmittedAndWhenItEnds(t *tes
 func TestTurnedAwayRequestsAreLimitedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(t)
-		l := open(t, cfg)
+		l := opened(t, cfg)
 		stop := running(l)
 		const sent = 10_000
 		for range sent {
 			l.Request(Request{Source: from, Error: contract.CodeReplayed})
 		}
 		l.Request(Request{Source: from, Admitted: true})
-		<-time.After(summaryEvery)
+		<-time.After(time.Minute + time.Second)
 		l.Request(Request{Source: from, Error: contract.CodeReplayed})
 		stop()
 		got := lines(t, cfg.Path)
 		requests, omitted := of(eventRequest, got), of(eventOmitted, got)
-		if len(requests) != turnedAwayBurst+2 || counted(omitted) != sent-turnedAwayBurst {
+		if len(requests) != maxTurnedAway+2 || counted(omitted) != sent-maxTurnedAway {
 			t.Errorf("%d requests recorded, %d omitted", len(requests), counted(omitted))
 		}
 		if len(omitted) > bits.Len(sent)+1 {
 			t.Errorf("%d lines count what was omitted", len(omitted))
+		}
+	})
+}
+
+func TestTheCodeOfAMinuteIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(t)
+		cfg.Code = true
+		l := opened(t, cfg)
+		stop := running(l)
+		const most = codePerMinute / maxCode
+		for range most + 1 {
+			l.Submitted(from, submit("s", strings.Repeat("x", maxCode+1)))
+		}
+		<-time.After(time.Minute + time.Second)
+		l.Submitted(from, submit("s", "short"))
+		stop()
+		got := of(eventSubmitted, lines(t, cfg.Path))
+		for i, r := range got[:most+1] {
+			if whole := len(r.Code) == maxCode; whole != (i < most) || !r.CodeCut {
+				t.Errorf("of the code of execution %d, %d bytes are recorded", i, len(r.Code))
+			}
+		}
+		if last := got[most+1]; last.Code != "short" || last.CodeCut {
+			t.Errorf("a minute later, the code is recorded as %q", last.Code)
 		}
 	})
 }
@@ -156,32 +182,40 @@ func counted(omitted []record) (n int) {
 	return n
 }
 
+// killed stores the file as it would be if its executor was killed now.
+func killed(t *testing.T, cfg *Config) {
+	t.Helper()
+	raw, err := os.ReadFile(cfg.Path)
+	must(t, err)
+	cfg.Path += ".killed"
+	must(t, os.WriteFile(cfg.Path, raw, 0o600))
+}
+
 // A kill leaves no time to sum up, so the log must already have at least half of the count.
 func TestAKillLosesAtMostHalfOfTheCountOfOmittedRecords(t *testing.T) {
 	for _, beyond := range []int{0, 3, 1000} {
-		t.Run(strconv.Itoa(beyond), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cfg := config(t)
-				l := open(t, cfg)
-				stop := running(l)
-				defer stop()
-				for range turnedAwayBurst + beyond {
-					l.Request(Request{Source: from, Error: contract.CodeReplayed})
-				}
-				synctest.Wait() // until all is written that is to be
-				raw, err := os.ReadFile(cfg.Path)
-				must(t, err)
-				cfg.Path += ".killed" // the file as a kill leaves it
-				must(t, os.WriteFile(cfg.Path, raw, 0o600))
-				running(open(t, cfg))()
-				got := lines(t, cfg.Path)
-				if n := counted(of(eventOmitted, got)); n > beyond || 2*n < beyond {
-					t.Errorf("%d of %d omitted records are counted", n, beyond)
-				}
-				if next := of(eventStarted, got)[1]; !next.AfterUncleanEnd || !strings.Contains(next.Cause, "are missing") {
-					t.Errorf("the next executor does not say that records may be missing: %+v", next)
-				}
+		for _, after := range []time.Duration{0, 1500 * time.Millisecond} { // until the kill
+			t.Run(strconv.Itoa(beyond)+" "+after.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cfg := config(t)
+					l := opened(t, cfg)
+					stop := running(l)
+					defer stop()
+					for range maxTurnedAway + beyond {
+						l.Request(Request{Source: from, Error: contract.CodeReplayed})
+					}
+					<-time.After(after)
+					killed(t, &cfg)
+					running(opened(t, cfg))()
+					got := lines(t, cfg.Path)
+					if n := counted(of(eventOmitted, got)); n > beyond || 2*n < beyond || after > 0 && n < beyond {
+						t.Errorf("%d of %d omitted records are counted", n, beyond)
+					}
+					if next := of(eventStarted, got)[1]; !next.AfterUncleanEnd || !strings.Contains(next.Cause, "is missing") {
+						t.Errorf("the next executor does not say that records may be missing: %+v", next)
+					}
+				})
 			})
-		})
+		}
 	}
 }

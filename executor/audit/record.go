@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"colabrelay/shared/contract"
 )
@@ -18,9 +17,6 @@ const (
 	maxField  = 128
 	maxCode   = 64 << 10
 )
-
-// maxLine is the length of the longest line: each byte of code may become six.
-const maxLine = 6*(maxCode+maxPath+maxMethod+8*maxField) + 1024
 
 // event is what a line tells.
 type event string
@@ -44,47 +40,37 @@ type Source struct {
 // Request is a request with a correct signature, and its answer.
 type Request struct {
 	Source
-	Method      string
-	Path        string // without the query
-	ExecutionID string // that a submit created or repeated
-	Status      int    // of HTTP
-	Error       contract.Code
-	Received    int64 // bytes of the sealed body
-	Sent        int64 // bytes of the sealed answer
-	Duration    time.Duration
+	Method      string        `json:"method,omitempty"`
+	Path        string        `json:"path,omitempty"`   // without the query
+	Status      int           `json:"status,omitempty"` // of HTTP
+	Error       contract.Code `json:"error,omitempty"`
+	Received    int64         `json:"bytes_received,omitempty"` // of the sealed body
+	Sent        int64         `json:"bytes_sent,omitempty"`     // of the sealed answer
+	DurationMS  *int64        `json:"duration_ms,omitempty"`
+	ExecutionID string        `json:"execution_id,omitempty"` // that a submit created or repeated
 	// Admitted is false if the request was turned away: its time, executor or nonce was
 	// wrong, it did not open, or it was over the rate limit.
-	Admitted bool
+	Admitted bool `json:"-"`
 }
 
-// record is one line.
+// record is one line. That of an execution has some of a request's fields, too.
 type record struct {
 	Time  time.Time `json:"time"`
 	Event event     `json:"event"`
 	KeyID string    `json:"key_id"`
-	Source
+	Request
 
-	Method     string        `json:"method,omitempty"`
-	Path       string        `json:"path,omitempty"`
-	Status     int           `json:"status,omitempty"`
-	Error      contract.Code `json:"error,omitempty"`
-	Received   int64         `json:"bytes_received,omitempty"`
-	Sent       int64         `json:"bytes_sent,omitempty"`
-	DurationMS *int64        `json:"duration_ms,omitempty"`
-
-	ExecutionID string          `json:"execution_id,omitempty"`
-	SubmitID    string          `json:"submit_id,omitempty"`
-	KernelID    string          `json:"kernel_id,omitempty"`
-	Outcome     contract.Status `json:"outcome,omitempty"`
-	CodeSHA256  string          `json:"code_sha256,omitempty"`
-	CodeBytes   int             `json:"code_bytes,omitempty"`
-	Code        string          `json:"code,omitempty"`
-	CodeCut     bool            `json:"code_cut,omitempty"` // Code is not all of it
+	SubmitID   string          `json:"submit_id,omitempty"`
+	KernelID   string          `json:"kernel_id,omitempty"`
+	Outcome    contract.Status `json:"outcome,omitempty"`
+	CodeSHA256 string          `json:"code_sha256,omitempty"`
+	CodeBytes  int             `json:"code_bytes,omitempty"`
+	Code       string          `json:"code,omitempty"`
+	CodeCut    bool            `json:"code_cut,omitempty"` // Code is not all of it
 
 	Version    string `json:"version,omitempty"`
 	InstanceID string `json:"instance_id,omitempty"`
 	PID        int    `json:"pid,omitempty"`
-	TornBytes  int64  `json:"torn_bytes,omitempty"` // of a torn last line, which was removed
 	// AfterUncleanEnd: the executor before did not record its end, because it was killed or the
 	// disk was full. What it had not written yet is missing.
 	AfterUncleanEnd bool `json:"after_unclean_end,omitempty"`
@@ -94,39 +80,17 @@ type record struct {
 	Cause string     `json:"cause,omitempty"`
 }
 
-func (r Request) record() record {
-	return record{
-		Event: eventRequest, Source: r.Source,
-		Method: r.Method, Path: r.Path, Status: r.Status, Error: r.Error,
-		Received: r.Received, Sent: r.Sent, DurationMS: milliseconds(r.Duration), ExecutionID: r.ExecutionID,
-	}
-}
-
 // endOf is the record of an execution's end. Its duration counts from its start in the
 // kernel; an execution that never started has none.
 func endOf(x contract.Execution, from Source, codeSHA256 string) record {
 	r := record{
-		Event: eventEnded, Source: from,
-		ExecutionID: x.ExecutionID, SubmitID: x.RequestID, KernelID: x.KernelID, Outcome: x.Status, CodeSHA256: codeSHA256,
+		Event: eventEnded, Request: Request{Source: from, ExecutionID: x.ExecutionID},
+		SubmitID: x.RequestID, KernelID: x.KernelID, Outcome: x.Status, CodeSHA256: codeSHA256,
 	}
 	if x.StartedAt != nil && x.FinishedAt != nil {
-		r.DurationMS = milliseconds(x.FinishedAt.Sub(*x.StartedAt))
+		r.DurationMS = new(x.FinishedAt.Sub(*x.StartedAt).Milliseconds())
 	}
 	return r
-}
-
-func milliseconds(d time.Duration) *int64 {
-	ms := d.Milliseconds()
-	return &ms
-}
-
-// addCode adds the code, or as much as its bound and the budget allow.
-func (r *record) addCode(code string, budget *bucket) {
-	kept := cut(code, maxCode)
-	if !budget.take(float64(len(kept)), time.Now()) {
-		kept = ""
-	}
-	r.Code, r.CodeCut = kept, len(kept) < len(code)
 }
 
 // line is the record as it is written: one line of ASCII, whatever its fields contain.
@@ -154,18 +118,13 @@ func cut(s string, n int) string {
 // U+009F for commands, and other characters reverse or hide text.
 func ascii(raw []byte) []byte {
 	out := make([]byte, 0, len(raw)+1)
-	for len(raw) > 0 {
-		if raw[0] < 0x7f {
-			out, raw = append(out, raw[0]), raw[1:]
+	for _, r := range string(raw) {
+		if r < 0x7f {
+			out = append(out, byte(r))
 			continue
 		}
-		r, size := utf8.DecodeRune(raw)
-		raw = raw[size:]
-		if r > 0xffff {
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		} else {
-			out = fmt.Appendf(out, `\u%04x`, r)
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
 		}
 	}
 	return out

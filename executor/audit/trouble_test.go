@@ -4,153 +4,82 @@ import (
 	"bytes"
 	"log/slog"
 	"os"
-	"strconv"
+	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"colabrelay/executor/logfile"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
 
-// messages is a log for a test to read.
-type messages struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (m *messages) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.buf.Write(p)
-}
-
-func (m *messages) String() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.buf.String()
-}
-
-// count checks that n records were put: each of them is in the file once and in order, or is
-// counted as omitted.
-func count(t *testing.T, records []record, n int) (omitted int) {
-	t.Helper()
-	next := 0
-	for _, r := range records {
-		switch r.Event {
-		case eventEnded:
-			if r.ExecutionID != strconv.Itoa(next) {
-				t.Fatalf("execution %s, want %d", r.ExecutionID, next)
-			}
-			next++
-		case eventOmitted:
-			if r.Since == nil || r.Cause == "" {
-				t.Errorf("%+v", r)
-			}
-			omitted += r.Count
-			next += r.Count
+func TestAFileThatCannotBeWrittenStopsNothingAndWhatItCostIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(t)
+		dir := filepath.Dir(cfg.Path)
+		var said bytes.Buffer
+		cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
+		l := opened(t, cfg)
+		defer running(l)()
+		l.Ended(contract.Execution{}, "")
+		must(t, os.Rename(dir, dir+".gone"))
+		began := time.Now()
+		for range 100 {
+			l.Ended(contract.Execution{}, "")
 		}
-	}
-	if next != n {
-		t.Errorf("%d records are accounted for, %d were made", next, n)
-	}
-	return omitted
-}
-
-func ended(i int) contract.Execution {
-	return contract.Execution{ExecutionID: strconv.Itoa(i), Status: contract.StatusSucceeded}
-}
-
-// A FIFO stands for a disk on which a write hangs: the writer waits until somebody reads.
-func TestAHangingDiskStopsNothingAndWhatItCostIsCounted(t *testing.T) {
-	tier.Long(t)
-	cfg := config(t)
-	must(t, syscall.Mkfifo(cfg.Path, 0o600))
-	fifo, err := os.OpenFile(cfg.Path, os.O_RDWR, 0)
-	must(t, err)
-	fill(t, cfg.Path)
-	reader, err := os.Open(cfg.Path) // the writer closes its own
-	must(t, err)
-	defer reader.Close()
-	limits := Limits{QueueBytes: 16 << 10}
-	l := &Log{cfg: cfg, file: &file{path: cfg.Path, limits: limits.withDefaults(), f: fifo}, queue: newQueue(limits.QueueBytes), delay: time.Millisecond, open: map[string]Source{}}
-	stop := running(l)
-	for range 2 { // returns, and only the first one waits
 		l.Submitted(from, submit("s", "1"))
-		if !l.stalled.Load() {
-			t.Error("the next submission would wait too")
+		if took := time.Since(began); took > 0 {
+			t.Errorf("101 records took %v", took)
 		}
-	}
-	const n = 5000 // more than the queue holds
-	for i := range n {
-		l.Ended(ended(i), "")
-	}
-	l.queue.mu.Lock()
-	if l.queue.bytes > limits.QueueBytes || l.queue.dropped.count == 0 {
-		t.Errorf("%d bytes wait, %d records dropped", l.queue.bytes, l.queue.dropped.count)
-	}
-	l.queue.mu.Unlock()
-	stop() // returns although the write still hangs
-
-	got := make(chan []byte)
-	go func() { got <- read(reader, `"executor_stopped"`) }()
-	path := cfg.Path + ".read"
-	must(t, os.WriteFile(path, <-got, 0o600))
-	records := lines(t, path)
-	dropped := 0
-	for _, r := range of(eventOmitted, records) {
-		dropped += r.Count
-	}
-	if kept := len(of(eventEnded, records)) + len(of(eventSubmitted, records)); dropped == 0 || kept+dropped != n+2 {
-		t.Errorf("%d kept and %d omitted of %d", kept, dropped, n+2)
-	}
+		<-time.After(3 * time.Second)
+		must(t, os.Rename(dir+".gone", dir))
+		<-time.After(2 * time.Second) // nobody asks for anything any more
+		synctest.Wait()
+		if n := strings.Count(said.String(), "\n"); n != 2 || !strings.Contains(said.String(), "cannot be written") || !strings.Contains(said.String(), "written again") {
+			t.Errorf("the executor's log says %s", &said)
+		}
+		got := lines(t, cfg.Path)
+		last := got[len(got)-1]
+		if len(got) != 3 || last.Event != eventOmitted || last.Count != 101 || !last.Since.Equal(began) || last.KeyID != cfg.KeyID || !strings.Contains(last.Cause, "no such file") {
+			t.Errorf("the log ends with %+v", last)
+		}
+	})
 }
 
-// fill fills a FIFO with spaces, which mean nothing before a line of JSON.
-func fill(t *testing.T, path string) {
-	t.Helper()
-	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
-	must(t, err)
-	defer syscall.Close(fd)
-	for _, piece := range []int{4 << 10, 1} {
-		for err = nil; err == nil; _, err = syscall.Write(fd, []byte(strings.Repeat(" ", piece))) {
-		}
-	}
-}
+// fullDisk is a file on a disk without room.
+type fullDisk struct{ *os.File }
 
-// read reads from f until it has read the text and the rest of its line.
-func read(f *os.File, text string) []byte {
-	var all []byte
-	piece := make([]byte, 64<<10)
-	for !strings.Contains(string(all), text) || all[len(all)-1] != '\n' {
-		n, err := f.Read(piece)
-		if err != nil {
-			return all
-		}
-		all = append(all, piece[:n]...)
-	}
-	return all
-}
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// fails records n executions while the file cannot be written, and mends it.
-func fails(t *testing.T, cfg Config, n int, break_, mend func()) []record {
-	t.Helper()
-	said := &messages{}
-	cfg.Log = slog.New(slog.NewTextHandler(said, nil))
-	l := open(t, cfg)
-	stop := running(l)
-	l.Submitted(from, submit("before", "1"))
-	break_()
-	for i := range n {
-		l.Ended(ended(i), "")
-	}
-	within.Until(t, "the failure is logged", func() bool { return strings.Contains(said.String(), "cannot be written") })
-	l.Submitted(from, submit("during", "1"))
-	mend()
-	within.Until(t, "the log is written again", func() bool { return strings.Contains(said.String(), "written again") })
-	stop()
-	return lines(t, cfg.Path)
+func TestAKillIsToldAlsoIfTheNextExecutorCanWriteNothingAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(t)
+		running(opened(t, cfg))()
+		running(opened(t, cfg))()
+		if got := of(eventStarted, lines(t, cfg.Path)); got[0].AfterUncleanEnd || got[1].AfterUncleanEnd {
+			t.Errorf("after an executor that stopped, the log says that it did not: %+v", got)
+		}
+		for _, content := range []string{"", string(hostile("x").line()), string(record{Event: eventStopped}.line()) + "{"} {
+			must(t, os.WriteFile(cfg.Path, []byte(content), 0o600))
+			first := true
+			l, err := open(cfg, func() (logfile.Disk, error) {
+				f, err := openFile(cfg.Path)
+				if first {
+					first = false
+					return fullDisk{f}, err
+				}
+				return f, err
+			})
+			must(t, err)
+			stop := running(l)
+			must(t, os.Rename(cfg.Path, cfg.Path+".moved")) // the next file has room
+			<-time.After(2 * time.Second)
+			stop()
+			if got := lines(t, cfg.Path); len(got) != 2 || got[0].Event != eventOmitted || !got[0].AfterUncleanEnd {
+				t.Errorf("after a kill that left %q, the log has %+v", content, got)
+			}
+		}
+	})
 }

@@ -59,7 +59,7 @@ type Config struct {
 	Limits Limits
 	Log    *slog.Logger
 	// Finished is called once for each execution that finishes, also one that a killed
-	// executor left. It must not block. Nil is not called.
+	// executor left. It may wait a moment for a slow disk, as the journal does. Nil is not called.
 	Finished func(x contract.Execution, codeSHA256 string)
 }
 

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,9 +66,6 @@ func openReserve(dir string, log *slog.Logger) (*reserve, map[string]stateLine) 
 		r.replace(err)
 	}
 	r.allocateLocked() // no other goroutine has it yet
-	if err != nil {
-		r.putAll(lines)
-	}
 	return r, lines
 }
 
@@ -109,24 +105,12 @@ func (r *reserve) readLines() (map[string]stateLine, error) {
 	return found, nil
 }
 
-// replace renames a damaged reserve.
+// replace renames a damaged reserve. What could be read of it is written to the folders of its
+// executions; a new reserve would have no room where they have none.
 func (r *reserve) replace(why error) {
 	kept, err := keep.Aside(r.path)
 	r.log.Warn("the reserve of the execution log is damaged and kept under another name", "err", errors.Join(why, err), "kept", kept)
 	r.used = 0
-}
-
-// putAll writes the lines that were read from a damaged reserve into the new one.
-func (r *reserve) putAll(lines map[string]stateLine) {
-	for id, line := range lines {
-		data, err := json.Marshal(line)
-		if err == nil {
-			err = r.put(append(data, '\n'))
-		}
-		if err != nil {
-			r.log.Warn("writing a state into the reserve", "execution_id", id, "err", err)
-		}
-	}
 }
 
 // allocateLocked makes the file, again if it was deleted, and allocates its blocks.

@@ -1,125 +1,221 @@
-// Package logfile appends a log to a file of bounded size and keeps the file
-// before it. It must not know what is logged. Start reading at Open.
+// Package logfile appends lines to a file of bounded size and keeps the full ones beside it: the
+// executor's log and the audit log are such files. A disk that is slow, full or gone must not
+// stop whoever writes to it, so it costs lines; they are counted, and a line at their place says
+// so. It must not know what is logged. Start reading at Write.
 package logfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"sync"
-
-	"colabrelay/shared/bounded"
-	"colabrelay/shared/keep"
+	"time"
 )
 
-// maxBytes bounds the file. The previous file is kept next to it as PATH.1, so at
-// most twice as much is on disk.
-const maxBytes = 4 << 20
+// patience is how long whoever writes a line waits for it to be in the file.
+const patience = time.Second
 
-// File is an open log file.
+var errSlow = errors.New("the file could not be written fast enough")
+
+// Config says where lines go.
+type Config struct {
+	Path     string
+	MaxBytes int64 // of the file
+	Old      int   // full files that are kept, as PATH.1 (the newest) and so on
+	// Open opens or creates the file at Path, to read it and to append to it.
+	Open func() (Disk, error)
+	// Omitted is the line that stands for missing ones. The cause is that of the last one.
+	Omitted func(count int, since time.Time, cause error) []byte
+}
+
+// Disk is an *os.File. In a test, it fails as a disk does.
+type Disk interface {
+	io.ReaderAt
+	io.WriteCloser
+	Stat() (fs.FileInfo, error)
+}
+
+// File is a log file.
 type File struct {
-	path   string
-	damage error
+	cfg Config
 
-	mu   sync.Mutex
-	f    *os.File
+	// turn guards the rest. While somebody waits for it, a test's fake clock goes on, which it
+	// does not do for a mutex.
+	turn    chan struct{}
+	missing int        // lines that are not in the file and that no line tells
+	since   time.Time  // when the first of them came
+	cause   error      // of the last one
+	done    chan error // of the write that is under way; nil if there is none
+	tells   int        // how many are not missing any more when it succeeds
+
+	// The write that is under way has these.
+	disk Disk        // nil: to be opened
+	is   fs.FileInfo // what it was when it was opened
 	size int64
+	torn bool // its last line has no end
 }
 
-// Open opens or creates the file, readable by its user only. What has its name and is not a
-// file is renamed.
-func Open(path string) (*File, error) {
-	l := &File{path: path}
-	err := l.openLocked()
-	if errors.Is(err, bounded.ErrNotFile) {
-		err = l.replace(err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the log: %w", err)
-	}
-	return l, nil
+// Open opens or creates the file. tail is how it ends, at most 256 bytes.
+func Open(cfg Config) (l *File, tail []byte, err error) {
+	l = &File{cfg: cfg, turn: make(chan struct{}, 1)}
+	tail, err = l.open()
+	return l, tail, err
 }
 
-func (l *File) replace(why error) error {
-	kept, err := keep.Aside(l.path)
-	if err != nil {
-		return err
+// Write adds a line, and takes a second at most: a write that lasts longer is left behind. Until
+// it has ended, further lines are omitted at once. An empty line only tells what is missing.
+func (l *File) Write(line []byte) (n int, err error) {
+	until := time.Now().Add(patience)
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	l.lookBehind()
+	switch {
+	case l.done != nil || time.Now().After(until):
+		err = errSlow
+	case l.missing > 0:
+		err = l.write(l.cfg.Omitted(l.missing, l.since, l.cause), l.missing, until)
 	}
-	l.damage = fmt.Errorf("open the log: %w; it is kept as %q, and a new log was started", why, kept)
-	return l.openLocked()
+	if len(line) == 0 {
+		return 0, err
+	}
+	l.omit(err)
+	if err == nil {
+		err = l.write(bytes.Clone(line), 1, until) // the caller may use its own again before this ends
+	}
+	if err != nil {
+		l.cause = err
+		return 0, err
+	}
+	return len(line), nil
 }
 
-// Damage says that the log's name was that of something else, and what became of that. It is
-// nil if all was well.
-func (l *File) Damage() error { return l.damage }
-
-func (l *File) openLocked() error {
-	f, err := bounded.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return err
-	}
-	l.f, l.size = f, info.Size()
-	return nil
+// Omit counts a line that is not to be written.
+func (l *File) Omit(cause error) {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	l.omit(cause)
 }
 
-// Write implements io.Writer.
-func (l *File) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.size+int64(len(p)) > maxBytes {
-		if err := l.rotateLocked(); err != nil {
-			return 0, err
+func (l *File) omit(cause error) {
+	if l.missing == 0 {
+		l.since = time.Now()
+	}
+	l.missing++
+	l.cause = cause
+}
+
+// write writes text, after which so many lines are not missing any more.
+func (l *File) write(text []byte, tells int, until time.Time) error {
+	done := make(chan error, 1)
+	l.done, l.tells = done, tells
+	go func() { done <- l.put(text) }()
+	select {
+	case err := <-done:
+		return l.ended(err)
+	case <-time.After(time.Until(until)):
+		return errSlow
+	}
+}
+
+func (l *File) ended(err error) error {
+	l.done = nil
+	if err != nil {
+		l.cause = err
+	} else {
+		l.missing -= l.tells
+	}
+	return err
+}
+
+// lookBehind looks whether the write that was left behind has ended.
+func (l *File) lookBehind() {
+	select {
+	case err := <-l.done:
+		l.ended(err)
+	default:
+	}
+}
+
+// Close closes the file, unless a write hangs. No line is written any more.
+func (l *File) Close() {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	if l.lookBehind(); l.done == nil {
+		l.close()
+		l.done = make(chan error) // as if a write hung
+	}
+}
+
+// put appends text, to a new file if this one is full, or was deleted or replaced.
+func (l *File) put(text []byte) error {
+	if now, err := os.Stat(l.cfg.Path); err != nil || !os.SameFile(now, l.is) {
+		l.close()
+	}
+	if l.disk == nil {
+		if _, err := l.open(); err != nil {
+			return err
 		}
 	}
-	n, err := l.f.Write(p)
-	l.size += int64(n)
-	return n, err
+	if l.size > 0 && l.size+int64(len(text)) > l.cfg.MaxBytes {
+		if err := l.rotate(); err != nil {
+			return err
+		}
+	}
+	if l.torn {
+		text = append([]byte{'\n'}, text...)
+	}
+	n, err := l.disk.Write(text)
+	if n > 0 {
+		l.size += int64(n)
+		l.torn = text[n-1] != '\n'
+	}
+	return err
 }
 
-// rotateLocked keeps the old file open until the new one is, so that a fault costs no more
-// than this line: the next one tries again.
-func (l *File) rotateLocked() error {
-	if err := l.renameLocked(l.path + ".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// open opens the file. A kill may have left a part of a line at its end.
+func (l *File) open() (tail []byte, err error) {
+	disk, err := l.cfg.Open()
+	if err != nil {
+		return nil, err
 	}
-	old := l.f
-	if err := l.openLocked(); err != nil {
-		return err
+	info, err := disk.Stat()
+	if err == nil {
+		tail = make([]byte, min(info.Size(), 256))
+		_, err = disk.ReadAt(tail, info.Size()-int64(len(tail)))
 	}
-	return old.Close()
+	if err != nil {
+		return nil, errors.Join(err, disk.Close())
+	}
+	l.disk, l.is, l.size = disk, info, info.Size()
+	l.torn = l.size > 0 && !bytes.HasSuffix(tail, []byte{'\n'})
+	return tail, nil
 }
 
-func (l *File) renameLocked(previous string) error {
-	err := os.Rename(l.path, previous)
-	if info, statErr := os.Lstat(previous); err == nil || statErr != nil || info.Mode().IsRegular() {
-		return err
+// rotate renames the full files and starts a new one.
+func (l *File) rotate() error {
+	for n := l.cfg.Old; n > 0; n-- {
+		if err := os.Rename(l.old(n-1), l.old(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	if _, err := keep.Aside(previous); err != nil { // a folder
-		return err
-	}
-	return os.Rename(l.path, previous)
+	l.close()
+	_, err := l.open()
+	return err
 }
 
-// Reopen continues in the file at the same path, and creates it if it was deleted.
-func (l *File) Reopen() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := l.f
-	if err := l.openLocked(); err != nil {
-		return fmt.Errorf("open the log again: %w", err)
+// old is the path of the n-th full file.
+func (l *File) old(n int) string {
+	if n == 0 {
+		return l.cfg.Path
 	}
-	return old.Close()
+	return fmt.Sprintf("%s.%d", l.cfg.Path, n)
 }
 
-// Close closes the file.
-func (l *File) Close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.f.Close()
+func (l *File) close() {
+	if l.disk != nil {
+		l.disk.Close()
+		l.disk = nil
+	}
 }

@@ -14,9 +14,9 @@ var allowed = map[string][]string{
 	"executor/tunnel/ssh":         {"executor/tunnel"},
 	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/freeport", "shared/within"},
 	"executor/account":            {},
-	"executor/audit":              {"shared/contract"},
+	"executor/audit":              {"executor/logfile", "shared/contract"},
 	"executor/enrolldir":          {"shared/keep"},
-	"executor/logfile":            {"shared/keep", "shared/bounded"},
+	"executor/logfile":            {},
 	"executor/statedir":           {"shared/bounded", "shared/keep"},
 
 	"config/packaging":           {"colab-bootstrap"},
@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 
 	"colab-bootstrap":                {"shared/enrollment"},
 	"config":                         {},
-	"executor":                       {"executor/account", "executor/api", "executor/audit", "executor/enrolldir", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/console", "shared/contract", "shared/enrollment", "shared/filename", "shared/keep"},
+	"executor":                       {"executor/account", "executor/api", "executor/audit", "executor/enrolldir", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/bounded", "shared/console", "shared/contract", "shared/enrollment", "shared/filename", "shared/keep"},
 	"executor/api":                   {"executor/audit", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"executor/comm":                  {"executor/jupyter", "shared/widgets"},
 	"executor/execution":             {"executor/comm", "executor/journal", "executor/jupyter", "executor/kernel", "shared/contract", "shared/widgets"},
