@@ -26,6 +26,7 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
+	"colabrelay/shared/console"
 )
 
 // version and releases are set by the linker: -ldflags "-X main.version=… -X main.releases=…".
@@ -48,6 +49,9 @@ const memoryGoal = 150 << 20
 func run(ctx context.Context, args []string, getenv func(string) string, std terminal.Streams) int {
 	if getenv("GOMEMLIMIT") == "" { // which a user may set, as for any Go program
 		debug.SetMemoryLimit(memoryGoal)
+	}
+	if !terminal.Is(std.Out) {
+		std.Out = console.Until(ctx, std.Out)
 	}
 	root := rootCommand(getenv, std)
 	cli.ShowName(root, cli.CalledAs(args[0]))

@@ -62,6 +62,17 @@ func TestCallsAreAnsweredAsTheSDKAnswers(t *testing.T) {
 }
 
 // A host may close stdin while a call waits. Nothing may be written after Serve has returned.
+// A host that reads nothing must not keep the relay alive after it has closed stdin.
+func TestAHostThatReadsNoAnswersDoesNotKeepTheRelay(t *testing.T) {
+	r := New(Config{Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("none") }, Hold: time.Second, Version: "1.2"})
+	out, stdout := io.Pipe() // a write blocks until it is read
+	defer out.Close()        // lets the goroutine of the write that hangs end
+	calls := strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n", 20)
+	if err := r.Serve(t.Context(), strings.NewReader(calls), stdout); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTheEndOfStdinEndsCallsInProgress(t *testing.T) {
 	f := newFake(t)
 	rt, arrived := f.runtime(t), make(chan bool)

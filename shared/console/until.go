@@ -1,0 +1,55 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// ErrUnread means that nobody reads what is written.
+var ErrUnread = errors.New("nobody reads it")
+
+// unreadLimit is how long a write may last after the end of the context.
+const unreadLimit = time.Second
+
+// Until returns a writer to w that gives up once ctx has ended: from then on, a write that lasts
+// over a second fails with ErrUnread, and so do all later ones. Otherwise a program whose output
+// waits for a reader, such as a pager, would not heed Ctrl-C.
+func Until(ctx context.Context, w io.Writer) io.Writer { return &until{ctx: ctx, w: w} }
+
+type until struct {
+	ctx    context.Context
+	w      io.Writer
+	unread atomic.Bool
+}
+
+// Write implements io.Writer.
+func (u *until) Write(p []byte) (int, error) {
+	if u.unread.Load() {
+		return 0, ErrUnread
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	text, done := bytes.Clone(p), make(chan result, 1) // the caller may use p again while a write hangs
+	go func() {
+		n, err := u.w.Write(text)
+		done <- result{n, err}
+	}()
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-u.ctx.Done():
+	}
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-time.After(unreadLimit):
+		u.unread.Store(true)
+		return 0, ErrUnread
+	}
+}
