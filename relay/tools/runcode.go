@@ -21,7 +21,7 @@ import (
 const quickTimeout = 120 * time.Second
 
 type quickArgs struct {
-	Code string `json:"code" min:"1" doc:"Python; lines with ! or % work as in a notebook."`
+	Code string `json:"code" min:"1" doc:"Python; lines with ! or % work as in notebooks."`
 	target
 }
 
@@ -29,7 +29,7 @@ func runQuick() tool {
 	return define(spec{
 		name: "run_code_quick", title: "Run Python (up to 2 minutes)",
 		summary:     "runs code for up to 120 s",
-		description: "Use it to run Python on the remote VM for up to two minutes: look at data, compute, plot, install a package. It answers with stdout, stderr, the value of the last expression, pictures and errors. Variables persist between calls. After 120 s the code is interrupted and variables are kept.",
+		description: "Runs Python on the remote VM for up to two minutes: look at data, compute, plot. It answers with stdout, stderr, the last expression's value, pictures and errors. Variables persist between calls. After 120 s the code is interrupted; variables are kept.",
 		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args quickArgs) (*Run, *Problem) {
 		return c.submit(ctx, args.Code, quickTimeout)
@@ -37,9 +37,9 @@ func runQuick() tool {
 }
 
 type longArgs struct {
-	Code       string  `json:"code" min:"1" doc:"Python; lines with ! or % work as in a notebook."`
+	Code       string  `json:"code" min:"1" doc:"Python; lines with ! or % work as in notebooks."`
 	Checkpoint string  `json:"checkpoint_name" default:"" max:"200" doc:"Also save the answer on this computer under this name."`
-	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"The code is interrupted after this time; variables are kept."`
+	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"The code is interrupted then; variables are kept."`
 	target
 }
 
@@ -47,7 +47,7 @@ func runLong() tool {
 	return define(spec{
 		name: "run_code_long", title: "Run Python (long)",
 		summary:     "runs code for up to 24 h and answers within `RELAY_HOLD` with the output so far; with `checkpoint_name`, keeps the answer on the laptop",
-		description: "Use it to run Python on the remote VM that takes minutes to hours: training, downloads, large computations. It answers early with status running and the output so far; the run continues on the VM whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
+		description: "Runs Python on the remote VM for minutes to hours: training, downloads, large computations. It answers early with status running and the output so far; the run continues on the VM whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
 		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
 		timeout := time.Duration(args.Timeout * float64(time.Second))

@@ -114,7 +114,7 @@ type Outcome struct {
 
 // target is embedded in every tool's arguments.
 type target struct {
-	Runtime string `json:"runtime" default:"" doc:"Omit for the default VM."`
+	Runtime string `json:"runtime_name" was:"runtime" default:"" doc:"Omit for the default."`
 }
 
 func (t target) runtime() string { return t.Runtime }
@@ -150,11 +150,11 @@ func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, 
 		},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
 			value := reflect.New(args).Elem()
-			unknown, problem := parseArguments(arguments, raw, value)
+			notes, problem := parseArguments(arguments, raw, value)
 			if problem != nil {
 				return nil, problem
 			}
-			c.warnOfUnknown(unknown)
+			c.warnings = append(c.warnings, notes...)
 			given := value.Interface().(targeted)
 			local := s.local
 			if n, ok := given.(interface{ emptyPath() bool }); ok {
