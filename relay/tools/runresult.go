@@ -150,10 +150,10 @@ func (r *Run) text(b *words) {
 
 // quoted adds what the code printed and showed.
 func (r *Run) quoted(b *words) {
-	b.quote("stdout", r.Stdout)
-	b.quote("stderr", r.Stderr)
+	b.say("stdout", r.Stdout)
+	b.say("stderr", r.Stderr)
 	if r.Result != nil {
-		b.head("result", *r.Result)
+		b.say("result", *r.Result)
 	}
 	for _, o := range r.Outputs {
 		isResult := o.Text == "" && o.Path == "" && len(o.MIMETypes) == 1
