@@ -254,7 +254,7 @@ func (r *Chunked) text(b *words) {
 		fmt.Fprintf(&results, "%d: %s\n", v.Iteration, value)
 	}
 	for _, f := range r.SavedFiles {
-		fmt.Fprintf(b, "Saved %s: %s\n", f.Kind, f.Path)
+		fmt.Fprintf(b, "Saved %s: %s\n", f.Kind, f)
 	}
 	b.notes(r.Notes)
 	fmt.Fprintf(b, "Checkpoint: %s\n", r.CheckpointPath)

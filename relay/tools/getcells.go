@@ -136,7 +136,9 @@ func (c *call) oneCell(got *Cells, r *cellReader, id string) (*Cells, *Problem) 
 	if err := c.held.Take(r.ctx, memory.Answering); err != nil {
 		return nil, problemOf(err)
 	}
-	shown := readOutputs(r.ctx, r.doc, outputs, wholeOutputs)
+	whole := wholeOutputs
+	whole.largest = c.largestPicture()
+	shown := readOutputs(r.ctx, r.doc, outputs, whole)
 	v.Outputs, c.pictures = shown.outputs, shown.pictures
 	v.omit(shown.omitted)
 	got.Cells, got.Notes = []CellView{v}, notePlain(nil, r.hidden)

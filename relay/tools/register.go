@@ -49,6 +49,7 @@ type Config struct {
 	Hold          time.Duration      // how long a call may wait
 	LongWait      time.Duration      // how long one may wait in a host that works on meanwhile; less than Hold means Hold
 	TextLimit     int                // characters of a run's text; 0 means render.DefaultTextLimit
+	Pictures      int                // bytes of the largest picture that an answer has; -1 for none; 0 leaves it to what is known of the client
 	Structured    bool               // answers have JSON too, and the list of tools its schemas
 	Keep          chunked.Keep       // bounds of what is saved of chunked runs
 	Notebooks     notebook.Roots     // where notebooks may be

@@ -128,7 +128,7 @@ func (r *Run) text(b *words) {
 	}
 	for _, o := range r.Outputs {
 		if o.Path != "" {
-			fmt.Fprintf(b, "Output %s is saved in %s\n", inlineList(o.MIMETypes), o.Path)
+			fmt.Fprintf(b, "Output %s is saved in %s\n", inlineList(o.MIMETypes), render.File{Path: o.Path, Pixels: o.Pixels})
 		}
 	}
 	for _, f := range r.SavedFiles {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -238,9 +239,7 @@ type asker struct {
 	turn     *turn             // nil if stdio did not make the call
 	progress *progressNotifier // nil if it wants none
 	forms    *forms            // nil if it shows none
-	// background reports that the host works on while a call lasts, and wakes the model with
-	// the answer.
-	background bool
+	client   string            // the name of the host
 }
 
 // perform makes a call. It handles time limits, progress and panics, and turns every outcome
@@ -249,7 +248,7 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 	hold, limit, release := r.takeHold(by.turn)
 	defer release()
 	most := hold
-	if by.background && hold == r.cfg.Hold {
+	if by.client == backgroundHost && hold == r.cfg.Hold {
 		most = max(hold, r.cfg.LongWait)
 	}
 	if t.patient {
@@ -340,6 +339,7 @@ func (c *call) answer(got payload, problem *Problem) answer {
 	}
 	text := b.text(limit)
 	a := answer{content: []mcp.Content{mcp.NewTextContent(text)}, structured: structured}
+	c.pictures = slices.DeleteFunc(c.pictures, func(p render.Picture) bool { return len(p.Data) > c.largestPicture() })
 	if len(c.pictures) > 0 {
 		c.addPictures(&a, len(structured)+jsonLen(text))
 	}
@@ -352,6 +352,21 @@ func (c *call) answer(got payload, problem *Problem) answer {
 func isImage(c mcp.Content) bool {
 	_, is := c.(mcp.ImageContent)
 	return is
+}
+
+// readsPicturesAsText are the clients that give their model the base64 of a picture as text.
+var readsPicturesAsText = []string{"google-adk", "ai-sdk-mcp-client"}
+
+// largestPicture is how many bytes of a picture the call's answer may have. Of larger ones the text
+// names the files.
+func (c *call) largestPicture() int {
+	switch {
+	case c.cfg.Pictures != 0:
+		return c.cfg.Pictures
+	case slices.Contains(readsPicturesAsText, c.client):
+		return -1
+	}
+	return math.MaxInt
 }
 
 // addPictures appends the pictures that still fit. It prefers the newest ones, and appends
