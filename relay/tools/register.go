@@ -79,6 +79,7 @@ type Relay struct {
 	vmEnds  vmEnds
 	saves   pendingSaves
 	unsure  unanswered
+	givenUp givenUpCalls
 	tabRuns tabRuns
 	// tabEditing holds an element while a call edits the notebook in the tab.
 	tabEditing chan struct{}
@@ -98,6 +99,7 @@ func New(cfg Config) *Relay {
 	r := &Relay{
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
 		turns: turns{of: map[string]*runtimeTurns{}}, kernels: lastKernels{stored: cfg.LastSeen},
+		givenUp:    givenUpCalls{dir: givenUpDir(cfg.CheckpointDir)},
 		tabEditing: make(chan struct{}, 1),
 	}
 	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide(cfg.Toolsets)),

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -20,6 +21,7 @@ type request struct {
 	refusal string          // why the request is not valid, if stdio found it
 	cost    int64           // what it holds of maxHeld
 	out     *lineWriter
+	arrived time.Time
 
 	cancelled atomic.Bool
 	stop      context.CancelFunc // nil until the answer begins; guarded by inFlight

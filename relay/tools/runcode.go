@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"colabrelay/relay/checkpoint"
@@ -83,6 +84,16 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	}
 	wait := c.waitBudget()
 	earlier := c.unsure.take(unansweredSubmit{runtime: c.target.Name, code: sha256.Sum256([]byte(s.Code)), timeout: inSeconds(s.TimeoutSeconds)})
+	var left givenUpCall // whose run this call waits for
+	if earlier.requestID == "" {
+		g, underWay, err := c.leftRun(ctx, s.Code)
+		if err != nil {
+			return nil, unsubmitted(err, false, "")
+		}
+		if earlier.requestID, earlier.instance = g.RequestID, g.Instance; underWay {
+			left = g
+		}
+	}
 	s.RequestID, s.WaitSeconds, s.BehindInput = cmp.Or(earlier.requestID, rand.Text()), wait.Seconds(), true
 	if c.progress != nil { // it shows lines of output before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
@@ -90,7 +101,10 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	until := time.Now().Add(wait)
 	sentTo := c.target.Client.InstanceID()
 	e, err := c.submitFor(ctx, earlier, s)
+	sentTo = cmp.Or(earlier.instance, sentTo, c.target.Client.InstanceID())
+	c.left = &givenUpCall{Runtime: c.target.Name, Code: codeSum(s.Code), RequestID: s.RequestID, Instance: sentTo}
 	if earlier.requestID != "" && isNewInstance(err) {
+		c.markGivenUp(left.RequestID, true)
 		return nil, &Problem{
 			Code: string(contract.CodeNewInstance), Message: "an earlier call may have run this code on a VM that has been replaced since; it was not run on the new one",
 			Hint: "Find out whether the code did its work. Run the setup code again, then call again to run this code on the new VM.",
@@ -98,17 +112,24 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	}
 	if err != nil {
 		mayRun := (earlier.requestID != "" || client.MayRun(err)) && !isNewInstance(err)
-		// After a call that the host cancelled, the same call means a run of its own.
-		if mayRun && (earlier.requestID != "" || !errors.Is(err, context.Canceled)) {
-			earlier.requestID, earlier.instance = s.RequestID, cmp.Or(earlier.instance, sentTo, c.target.Client.InstanceID())
+		if !mayRun {
+			c.left = nil
+		}
+		// A call that the host cancelled is remembered as given up.
+		if mayRun && left.RequestID == "" && (earlier.requestID != "" || !errors.Is(err, context.Canceled)) {
+			earlier.requestID, earlier.instance = s.RequestID, sentTo
 			c.unsure.put(earlier)
 		}
 		return nil, unsubmitted(err, mayRun, s.RequestID)
 	}
-	if earlier.requestID != "" {
+	switch {
+	case left.RequestID != "":
+		c.reminders = slices.DeleteFunc(c.reminders, func(r reminder) bool { return r.requestID == left.RequestID })
+		c.warn("An earlier call with this code was given up after %.0f s. This is its run: nothing was submitted. To run the code once more on purpose, change it, for example by a comment.", left.After.Seconds())
+	case earlier.requestID != "":
 		c.warn("An earlier call with the same code got no answer. This is its run: the code was not run a second time. To run it once more, call again.")
 	}
-	r := c.read(e.ExecutionID, render.Options{New: true})
+	r := c.read(e.ExecutionID, render.Options{New: earlier.requestID == ""})
 	r.watch = watch
 	defer r.col.Close()
 	followed := r.followAsking(ctx, e, until, client.FollowOptions{MaxBytes: contract.MaxReadBytes})
@@ -162,7 +183,11 @@ func (c *call) waitBudget() time.Duration { return c.budget(c.hold) }
 
 // budget is what a call that may last so long has left to wait.
 func (c *call) budget(most time.Duration) time.Duration {
-	return most - min(most/10, 2*time.Second) - time.Since(c.started)
+	rest := min(most/10, 2*time.Second)
+	if most == c.clientLimit {
+		rest = beforeLimit
+	}
+	return most - rest - time.Since(c.started)
 }
 
 // savedAnswer is the data of a checkpoint of run_code_long.

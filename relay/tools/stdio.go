@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/semaphore"
@@ -143,7 +144,7 @@ func (s *stdio) next(ctx context.Context) *request {
 			s.forms.initialize(m.Params)
 			s.initialize(m.Params)
 		}
-		q := &request{id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
+		q := &request{arrived: time.Now(), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
 		if s.held.Acquire(ctx, q.cost) != nil {
 			return nil
 		}
@@ -256,8 +257,11 @@ func (s *stdio) call(ctx context.Context, q *request) {
 	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
 	defer a.release()
 	line := q.call.encode(q.id, a, s.relay.modern)
-	if ctx.Err() == nil { // else the host has cancelled the call, and gets no answer
+	switch {
+	case ctx.Err() == nil:
 		a.beforeSending()
+	case q.cancelled.Load(), a.call.left != nil: // also a host that ended the relay
+		s.relay.gaveUp(by.client, time.Since(q.arrived), a.call.left)
 	}
 	_, _ = q.Write(line) // if the host is gone, the end of stdin ends the relay
 }

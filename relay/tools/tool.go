@@ -184,6 +184,10 @@ type call struct {
 	displayed  int64          // bytes of pictures that count against memory.Displays
 	held       memory.Holding // until the host has the answer
 	sending    func()         // see answer.sending
+	left       *givenUpCall   // what it submitted, for when it is given up
+	reminders  []reminder
+	// clientLimit is after how long the client gives up its calls; 0 if that is not known.
+	clientLimit time.Duration
 }
 
 // free returns bytes of pictures that are not needed any more.
@@ -254,12 +258,16 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 	if t.patient {
 		limit = max(limit, most)
 	}
+	clientLimit := r.givenUp.limit(by.client)
+	if clientLimit > 0 {
+		hold, most, limit = min(hold, clientLimit), min(most, clientLimit), min(limit, clientLimit-beforeLimit/2)
+	}
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
 	if t.bulk {
 		defer r.cfg.UseAllProcessors()()
 	}
-	c := &call{Relay: r, hold: hold, most: most, started: time.Now(), asker: by}
+	c := &call{Relay: r, hold: hold, most: most, started: time.Now(), asker: by, clientLimit: clientLimit}
 	defer c.progress.stop()
 	defer func() {
 		if p := recover(); p != nil {
@@ -270,6 +278,7 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 	}()
 	got, problem := payload(nil), cancelledProblem
 	if ctx.Err() == nil {
+		c.remind(ctx)
 		got, problem = t.handle(client.WithReachLimit(ctx), c, arguments)
 	}
 	if problem != nil {
@@ -310,6 +319,9 @@ func (a answer) beforeSending() {
 	if a.sending != nil {
 		a.sending()
 	}
+	for _, r := range a.call.reminders {
+		a.call.markGivenUp(r.requestID, r.ended)
+	}
 }
 
 // answer assembles an answer: text and pictures, and JSON if a person's setting asks for it. A
@@ -328,6 +340,9 @@ func (c *call) answer(got payload, problem *Problem) answer {
 		}
 	}
 	var b words
+	for _, r := range c.reminders {
+		b.WriteString(r.text)
+	}
 	out.text(&b)
 	if got != nil {
 		got.text(&b)
