@@ -6,9 +6,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,6 +43,9 @@ func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 // serve runs the MCP server until the host closes stdin or ctx ends. It starts even if
 // settings are wrong, so that the tools can report them.
 func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
+	// A host that goes away closes all streams. A line of the log must not end the relay then, before
+	// it has kept what the next one needs: with a receiver, the write fails instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	errs := console.New(std.Err) // which a host may never read
 	defer errs.Close()
 	log := slog.New(slog.NewTextHandler(errs, nil)).With("component", "relay")

@@ -40,10 +40,12 @@ type givenUpCall struct {
 	Instance  string `json:"instance,omitempty"` // of the executor to which it was sent
 	Told      bool   `json:"told,omitempty"`     // an answer said that the run goes on
 	Ended     bool   `json:"ended,omitempty"`    // the same code means a run of its own
+
+	Kept bool `json:"kept"` // for later relays, too
 }
 
-// givenUpCalls remembers them, also for the relays after this one: some clients start one for every
-// call. What two relays remember at the same moment, the later one overwrites.
+// givenUpCalls remembers them. Some clients start a relay for every call, so what was a relay's first
+// call is kept for the next ones. What two relays keep at the same moment, the later one overwrites.
 type givenUpCalls struct {
 	dir   string // empty for none
 	mu    sync.Mutex
@@ -59,13 +61,19 @@ func (g *givenUpCalls) use(save bool, f func()) (err error) {
 		_, _ = checkpoint.Load(g.dir, "calls", &g.calls) // a damaged file has none
 	}
 	g.read = true
-	g.calls = slices.DeleteFunc(g.calls, func(c givenUpCall) bool { return time.Since(c.At).Abs() > keepGivenUp })
+	g.trim()
 	f()
-	g.calls = slices.Delete(g.calls, 0, max(0, len(g.calls)-maxGivenUp))
-	if save && g.dir != "" {
-		_, err = checkpoint.Save(g.dir, "calls", g.calls)
+	g.trim()
+	kept := slices.DeleteFunc(slices.Clone(g.calls), func(c givenUpCall) bool { return !c.Kept })
+	if save && g.dir != "" && len(kept) > 0 {
+		_, err = checkpoint.Save(g.dir, "calls", kept)
 	}
 	return err
+}
+
+func (g *givenUpCalls) trim() {
+	g.calls = slices.DeleteFunc(g.calls, func(c givenUpCall) bool { return time.Since(c.At).Abs() > keepGivenUp })
+	g.calls = slices.Delete(g.calls, 0, max(0, len(g.calls)-maxGivenUp))
 }
 
 // limit returns after how long a client gives up its calls; 0 if that is not known. Two calls that it
@@ -97,10 +105,11 @@ func (g *givenUpCalls) runs(client string, match func(givenUpCall) bool) (found 
 	return found
 }
 
-// gaveUp remembers that a client gave up a call. run is what the call had submitted; nil for nothing.
-func (r *Relay) gaveUp(client string, after time.Duration, run *givenUpCall) {
+// gaveUp remembers that a client gave up a call, which may have been the first one of this relay. run
+// is what the call had submitted; nil for nothing.
+func (r *Relay) gaveUp(client string, after time.Duration, first bool, run *givenUpCall) {
 	c := *cmp.Or(run, &givenUpCall{})
-	c.Client, c.At, c.After = client, time.Now(), after
+	c.Client, c.At, c.After, c.Kept = client, time.Now(), after, first
 	r.changeGivenUp(func(all []givenUpCall) []givenUpCall { return append(all, c) })
 }
 

@@ -34,7 +34,6 @@ func (h *host) giveUp(after time.Duration, name string, args any) {
 	id, _ := h.begin("tools/call", params(name, args))
 	time.Sleep(after) // on the test's clock
 	h.cancel(id)
-	synctest.Wait()
 }
 
 // distinct is the number of runs that the submits of r are.
@@ -161,7 +160,7 @@ func TestTheCallsThatWereGivenUpAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	r := New(Config{CheckpointDir: dir})
 	for i := range 2 * maxGivenUp {
-		r.gaveUp(fmt.Sprintf("%d %s", i, clipTo(strings.Repeat("x", 1<<20), maxClient)), time.Second, &givenUpCall{Runtime: "test", Code: codeSum(strings.Repeat("x", i)), RequestID: fmt.Sprint(i)})
+		r.gaveUp(fmt.Sprintf("%d %s", i, clipTo(strings.Repeat("x", 1<<20), maxClient)), time.Second, true, &givenUpCall{Runtime: "test", Code: codeSum(strings.Repeat("x", i)), RequestID: fmt.Sprint(i)})
 	}
 	files, size := 0, int64(0)
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

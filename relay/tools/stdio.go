@@ -54,6 +54,7 @@ type stdio struct {
 	maxHeld  int64
 
 	client atomic.Pointer[string] // the host's name, as initialize says
+	calls  atomic.Int64           // of tools, so far
 }
 
 // newStdio makes a stdio that holds at most the given bytes of requests.
@@ -144,7 +145,7 @@ func (s *stdio) next(ctx context.Context) *request {
 			s.forms.initialize(m.Params)
 			s.initialize(m.Params)
 		}
-		q := &request{arrived: time.Now(), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
+		q := &request{arrived: time.Now(), done: make(chan struct{}), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
 		if s.held.Acquire(ctx, q.cost) != nil {
 			return nil
 		}
@@ -248,6 +249,8 @@ func (s *stdio) clientOf(c *callParams) string {
 // call makes a tool call. A call that ends before its turn gets no answer: it was cancelled,
 // or stdin has ended.
 func (s *stdio) call(ctx context.Context, q *request) {
+	first := s.calls.Add(1) == 1
+	q.afterCancelled(ctx)
 	turn, ok := s.relay.turnFor(ctx, q.call.Arguments)
 	if !ok {
 		return
@@ -261,7 +264,7 @@ func (s *stdio) call(ctx context.Context, q *request) {
 	case ctx.Err() == nil:
 		a.beforeSending()
 	case q.cancelled.Load(), a.call.left != nil: // also a host that ended the relay
-		s.relay.gaveUp(by.client, time.Since(q.arrived), a.call.left)
+		s.relay.gaveUp(by.client, time.Since(q.arrived), first, a.call.left)
 	}
 	_, _ = q.Write(line) // if the host is gone, the end of stdin ends the relay
 }
