@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -197,12 +196,4 @@ func (c *call) leftRun(ctx context.Context, code string) (left givenUpCall, unde
 func codeSum(code string) string {
 	sum := sha256.Sum256([]byte(code))
 	return hex.EncodeToString(sum[:])
-}
-
-// givenUpDir is where relays keep what they remember of such calls.
-func givenUpDir(checkpoints string) string {
-	if checkpoints == "" {
-		return ""
-	}
-	return filepath.Join(checkpoints, "given-up")
 }

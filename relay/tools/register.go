@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -99,8 +100,10 @@ func New(cfg Config) *Relay {
 	r := &Relay{
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
 		turns: turns{of: map[string]*runtimeTurns{}}, kernels: lastKernels{stored: cfg.LastSeen},
-		givenUp:    givenUpCalls{dir: givenUpDir(cfg.CheckpointDir)},
 		tabEditing: make(chan struct{}, 1),
+	}
+	if cfg.CheckpointDir != "" {
+		r.givenUp.dir = filepath.Join(cfg.CheckpointDir, "given-up")
 	}
 	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide(cfg.Toolsets)),
 		server.WithToolCapabilities(false), // the list never changes while a relay runs

@@ -353,11 +353,8 @@ func (c *call) answer(got payload, problem *Problem) answer {
 		limit = short.maxText()
 	}
 	text := b.text(limit)
-	a := answer{content: []mcp.Content{mcp.NewTextContent(text)}, structured: structured}
 	c.pictures = slices.DeleteFunc(c.pictures, func(p render.Picture) bool { return len(p.Data) > c.largestPicture() })
-	if len(c.pictures) > 0 {
-		c.addPictures(&a, len(structured)+jsonLen(text))
-	}
+	a := answer{content: c.content(text, len(structured)), structured: structured}
 	// Some hosts drop the pictures of an error, or show them to the model as base64. So an answer
 	// with a picture is no error to the host; its text still begins with the error.
 	a.isError = out.Error != nil && !slices.ContainsFunc(a.content, isImage)
@@ -384,10 +381,13 @@ func (c *call) largestPicture() int {
 	return math.MaxInt
 }
 
-// addPictures appends the pictures that still fit. It prefers the newest ones, and appends
-// them in order.
-func (c *call) addPictures(a *answer, used int) {
+// content is one text, as some frameworks read the first part only, and the pictures that still fit,
+// in order. It prefers the newest ones.
+func (c *call) content(text string, used int) []mcp.Content {
 	first := len(c.pictures)
+	if first > 0 {
+		used += jsonLen(text)
+	}
 	for first > 0 {
 		size := len(c.pictures[first-1].Data)*4/3 + 200
 		if used+size > maxResultBytes {
@@ -397,11 +397,13 @@ func (c *call) addPictures(a *answer, used int) {
 		first--
 	}
 	if first > 0 {
-		a.content = append(a.content, mcp.NewTextContent(plain.Count(first, "picture")+" did not fit into this result; the files are named above."))
+		text = plain.Count(first, "picture") + " did not fit into this result; the files are named below.\n" + text
 	}
+	all := []mcp.Content{mcp.NewTextContent(text)}
 	for _, p := range c.pictures[first:] {
-		a.content = append(a.content, mcp.NewImageContent(p.Base64(), p.MIMEType))
+		all = append(all, mcp.NewImageContent(p.Base64(), p.MIMEType))
 	}
+	return all
 }
 
 // merge encodes the outcome and the payload as one JSON object.
