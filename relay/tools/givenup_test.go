@@ -72,6 +72,9 @@ func TestAClientThatGivesUpEarlySubmitsARunOnce(t *testing.T) {
 				t.Errorf("%q", text)
 			}
 		}
+		if text := h.call("get_execution", map[string]any{"execution_id": "e1", "wait_seconds": 45}).Content[0].Text; !strings.HasPrefix(text, "Status: running") || !strings.Contains(text, "wait_seconds=4)") {
+			t.Errorf("after an answer with the run: %q", text)
+		}
 		if n := run.distinct(); n != 1 {
 			t.Errorf("%d runs of one code", n)
 		}

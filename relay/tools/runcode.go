@@ -124,7 +124,7 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	}
 	switch {
 	case left.RequestID != "":
-		c.reminders = slices.DeleteFunc(c.reminders, func(r reminder) bool { return r.requestID == left.RequestID })
+		c.reminders = append(slices.DeleteFunc(c.reminders, func(r reminder) bool { return r.requestID == left.RequestID }), reminder{requestID: left.RequestID})
 		c.warn("An earlier call with this code was given up after %.0f s. This is its run: nothing was submitted. To run the code once more on purpose, change it, for example by a comment.", left.After.Seconds())
 	case earlier.requestID != "":
 		c.warn("An earlier call with the same code got no answer. This is its run: the code was not run a second time. To run it once more, call again.")
@@ -175,7 +175,12 @@ const quietFor = 2 * time.Second
 const maxCodeBytes = 4 << 20
 
 // waitSeconds is the wait_seconds of a call that this answer recommends.
-func (c *call) waitSeconds() int { return int(max(c.cfg.Hold, c.most).Seconds()) }
+func (c *call) waitSeconds() int {
+	if c.clientLimit > 0 {
+		return int((min(c.cfg.Hold, c.clientLimit) - beforeLimit).Seconds())
+	}
+	return int(max(c.cfg.Hold, c.most).Seconds())
+}
 
 // waitBudget is how long a call may wait for a run: its time less what the answer itself
 // needs (fetching pictures, writing files).
