@@ -32,7 +32,7 @@ func (f *fakeExecutor) list(r *fakeRun) {
 // giveUp begins a call and cancels it after some time.
 func (h *host) giveUp(after time.Duration, name string, args any) {
 	id, _ := h.begin("tools/call", params(name, args))
-	time.Sleep(after) // on the test's clock
+	<-time.After(after) // on the test's clock
 	h.cancel(id)
 }
 
@@ -122,7 +122,7 @@ func TestARunIsRememberedForTheNextRelay(t *testing.T) {
 		for range 2 {
 			h := startHost(t, cfg)
 			h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
-			time.Sleep(30 * time.Second)
+			<-time.After(30 * time.Second)
 			h.stdin.Close()
 			synctest.Wait()
 		}
