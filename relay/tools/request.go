@@ -83,6 +83,9 @@ const (
 
 // afterCancelled waits until what cancelled calls left is known.
 func (q *request) afterCancelled(ctx context.Context) {
+	if len(q.after) == 0 {
+		return
+	}
 	ctx, stop := context.WithTimeout(ctx, leavingTime)
 	defer stop()
 	for _, done := range q.after {

@@ -82,7 +82,6 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	if len(s.Code) > maxCodeBytes {
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
-	wait := c.waitBudget()
 	earlier := c.unsure.take(unansweredSubmit{runtime: c.target.Name, code: sha256.Sum256([]byte(s.Code)), timeout: inSeconds(s.TimeoutSeconds)})
 	var left givenUpCall // whose run this call waits for
 	if earlier.requestID == "" {
@@ -94,6 +93,7 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 			left = g
 		}
 	}
+	wait := c.waitBudget()
 	s.RequestID, s.WaitSeconds, s.BehindInput = cmp.Or(earlier.requestID, rand.Text()), wait.Seconds(), true
 	if c.progress != nil { // it shows lines of output before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
