@@ -82,7 +82,7 @@ var allowed = map[string][]string{
 	"relay/terminal/inline":          {},
 	"relay/kernelcall":               {"relay/client", "shared/contract", "shared/kernelpy"},
 	"relay/kernelstate":              {"relay/checkpoint", "relay/client", "relay/kernelcall", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/keep", "shared/kernelpy"},
-	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/runlist", "relay/runtimes", "relay/toolsets", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy", "shared/memory", "relay/vm", "shared/widgets"},
+	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/runlist", "relay/runtimes", "relay/toolsets", "relay/transfer", "relay/vm", "shared/bounded", "shared/console", "shared/contract", "shared/filename", "shared/kernelpy", "shared/memory", "shared/widgets"},
 	"relay/toolsets":                 {},
 	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded", "shared/keep"},
 	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "relay/vm/vmtest", "shared/e2e/harness", "shared/freeport", "shared/stacks"},

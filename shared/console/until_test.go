@@ -16,9 +16,9 @@ func TestAWriteWaitsForAReaderUntilItsTimeIsOver(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := Until(ctx, w)
 		go func() {
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			_, _ = io.ReadFull(r, make([]byte, 4))
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			cancel()
 		}()
 		if n, err := out.Write([]byte("late")); n != 4 || err != nil {
@@ -29,7 +29,7 @@ func TestAWriteWaitsForAReaderUntilItsTimeIsOver(t *testing.T) {
 				t.Errorf("not read: %v", err)
 			}
 		}
-		if time.Sleep(time.Second); ctx.Err() == nil {
+		if ctx.Err() == nil {
 			t.Error("it gave up before the end")
 		}
 	})
