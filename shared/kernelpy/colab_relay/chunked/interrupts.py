@@ -7,7 +7,7 @@ import threading
 import types
 from typing import Any
 
-from .body import Loop, Setup
+from .body import Body
 
 # So long an interrupt waits for the end of an iteration, if iterations are at most half as long:
 # the round then ends between two iterations, and nothing is left half done.
@@ -20,7 +20,7 @@ class Interrupts:
     again. After an interrupt the round ends, even if the code caught the exception."""
 
     def __init__(self) -> None:
-        self.running: Setup | Loop | None = None
+        self.running: Body | None = None
         self.seen = False
         self.short = False  # iterations are
         self.timer: threading.Timer | None = None

@@ -8,13 +8,12 @@ iteration binds, or that is the target of a for statement, and that nothing read
 
 from __future__ import annotations
 
-import types
 from typing import Any, Iterable
 
 from ..code.bindings import used_by
 from ..state.save import IPYTHON_NAMES, is_module
-from .body import Loop, Setup
-from .digest import Look, guess, is_spent
+from .body import Body
+from .digest import SLOW, Look, guess, is_spent
 from .result import NAME as RESULT
 from .result import Result
 
@@ -22,7 +21,7 @@ from .result import Result
 class Names:
     """The names of a run."""
 
-    def __init__(self, shell: Any, setup: Setup, loop: Loop, result: Result) -> None:
+    def __init__(self, shell: Any, setup: Body, loop: Body, result: Result) -> None:
         self.shell = shell
         uses, flow = loop.uses, loop.flow
         self.of_loop, self.of_setup, self.opaque = uses.all, setup.uses.all, uses.opaque
@@ -34,7 +33,6 @@ class Names:
             self.temporary.add(RESULT)
         self.refused: dict[str, str] = {}  # variables without a digest from now on, and why
         self.costs: dict[str, float] = {}
-        self.functions: dict[int, tuple[types.CodeType, set[str]]] = {}
 
     def look(self, seconds: float, added: Iterable[str]) -> Look:
         """Looks at the run's variables: first at those that an iteration can reach. What only the
@@ -47,7 +45,7 @@ class Names:
         self.follow(look, others, aside=True)
         look.finish()
         self.costs.update(look.costs)
-        self.refused.update({name: look.reasons[name] for name in look.slow})
+        self.refused.update({name: why for name, why in look.reasons.items() if why == SLOW})
         return look
 
     def follow(self, look: Look, wanted: set[str], aside: bool) -> None:
@@ -61,9 +59,15 @@ class Names:
                 look.add(name, self.refused.get(name, ""))
                 if (aside or name in self.unread) and not look.digests[name]:
                     look.drop(name)  # it passes nothing on
-            wanted = {n for f in look.functions[found:] for n in self.used_by_function(f)}
+            wanted = {n for f in look.functions[found:] for n in used_by(f.__code__)}
             wanted -= look.candidates | {"i"}
             found = len(look.functions)
+
+    def variables(self, but: set[str]) -> dict[str, Any]:
+        """All variables of the notebook but for some."""
+        but = but | {"i"}
+        names = [name for name in self.shell.user_ns if type(name) is str and name not in but]
+        return {name: self.shell.user_ns[name] for name in names if self.is_variable(name)}
 
     def is_variable(self, name: str) -> bool:
         names, hidden = self.shell.user_ns, self.shell.user_ns_hidden
@@ -72,9 +76,3 @@ class Names:
         if is_spent(names[name], type(names[name])):
             return False
         return not (name in hidden and hidden[name] is names[name])
-
-    def used_by_function(self, f: types.FunctionType) -> set[str]:
-        code = f.__code__
-        if id(code) not in self.functions:
-            self.functions[id(code)] = code, used_by(code)
-        return self.functions[id(code)][1]

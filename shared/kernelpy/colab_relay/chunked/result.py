@@ -10,35 +10,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from .body import Loop, Setup
+from .body import Body
 
 NAME = "result"
 NOTHING = object()
 
 
 class Result:
-    def __init__(self, shell: Any, setup: Setup, loop: Loop) -> None:
+    def __init__(self, shell: Any, setup: Body, loop: Body) -> None:
         self.names = shell.user_ns
         self.old = NOTHING
-        self.set = NAME in loop.uses.stores
+        self.always = NAME in loop.flow.certain
+        self.sometimes = NAME in loop.uses.stores and not self.always
         # A string may be in globals()["result"].
         self.read = any(NAME in u.reads | u.strings for u in (setup.uses, loop.uses))
-        sometimes = self.set and NAME not in loop.flow.certain
-        self.compared = sometimes and self.read
-        self.taken_out = sometimes and not self.read
 
     def before(self) -> None:
-        if self.taken_out:
-            self.old = self.names.pop(NAME, NOTHING)
-        elif self.compared:
+        if self.sometimes:
             self.old = self.names.get(NAME, NOTHING)
+            if not self.read:
+                self.names.pop(NAME, None)
 
     def after(self) -> Any:
         """The value that the iteration gave, or NOTHING."""
         old, self.old = self.old, NOTHING
         now = self.names.get(NAME, NOTHING)
-        if not self.set or (self.compared and now is old):
-            return NOTHING
-        if now is NOTHING and old is not NOTHING and self.taken_out:
+        if now is NOTHING and old is not NOTHING and not self.read:
             self.names[NAME] = old
-        return now
+        given = self.always or self.sometimes and not (self.read and now is old)
+        return now if given else NOTHING

@@ -20,9 +20,9 @@ from .. import registry
 from ..safe import short
 from ..state.reasons import reason
 from . import randoms
-from .body import Loop, Setup
+from .body import Body
 from .copies import Copies, delete_all, load
-from .digest import Look, differs, names_of
+from .digest import Look, differs
 from .interrupts import GRACE, Interrupts, hide_frames
 from .markers import Markers
 from .names import Names
@@ -43,7 +43,8 @@ lives: dict[str, Life] = {}  # the runs that were prepared in this kernel, by th
 def prepare(order: dict[str, Any]) -> None:
     """Makes a run ready for its rounds, or reports why it can't go on."""
     shell, key = get_ipython(), order["key"]
-    setup, loop = Setup(shell, order["setup"]), Loop(shell, order["loop"])
+    setup = Body(shell, "setup_code", order["setup"])
+    loop = Body(shell, "loop_code", order["loop"])
     if order["replaces"]:
         registry.runs().pop(order["replaces"], None)
         delete_all(order["replaces"])
@@ -78,7 +79,7 @@ class Life:
         self.inside = False  # an iteration runs
         self.seconds = 0.0  # of the last body
 
-    def take(self, order: dict[str, Any], setup: Setup, loop: Loop) -> None:
+    def take(self, order: dict[str, Any], setup: Body, loop: Body) -> None:
         """Takes what a job is to do."""
         self.order, self.setup, self.loop = order, setup, loop
         self.result = Result(self.shell, setup, loop)
@@ -105,7 +106,8 @@ class Life:
     # Preparation
 
     def prepare(self, interrupts: Interrupts) -> None:
-        self.copies.adopt(self.order["copy"]["path"] if self.order["copy"] else "")
+        if self.order["copy"]:
+            self.copies.adopt(self.order["copy"]["path"])
         self.markers.report("start", fresh=self.entry["setup"] != self.order["setup_sha256"])
         self.get_ready(interrupts)
         self.on_stop = ""
@@ -183,7 +185,7 @@ class Life:
         kept = {name: names[name] for name in keeping or () if name in names}
         states = entry["random"] if keeping else None
         entry["setup"] = ""
-        before = dict(names)
+        before = self.names.variables(set())
         try:
             with randoms.own(None, self.key, lambda now: entry.update(random=now)):
                 seconds = self.step(self.setup, interrupts)
@@ -193,15 +195,13 @@ class Life:
         names.update(kept)
         if keeping and states:
             entry["random"] = states
-        added = [n for n in names if type(n) is str and names[n] is not before.get(n, before)]
-        entry["added"] = sorted(n for n in added if n != "i" and self.names.is_variable(n))
+        entry["added"] = rebound(before, self.names.variables(set()))
         entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
         self.markers.report("setup", seconds=seconds)
 
     def take_setup_values(self) -> None:
         """Nothing is carried, but the setup need not make the same values again."""
-        mine = self.copies.setup == self.order["setup_sha256"]
-        copy = self.copies.newest if mine else self.order["copy"]
+        copy = self.order["copy"]
         if copy and self.is_bound() and self.entry["done"]:
             try:
                 found = load(self.shell, copy, self.key)
@@ -265,7 +265,7 @@ class Life:
         if seconds is None:
             left = FIRST_SECONDS + self.order["keep"]["share"] * self.worked - self.spent
             seconds = max(MIN_SECONDS, left) if self.last else FIRST_SECONDS
-        look = self.names.look(seconds, self.entry["added"])
+        look = self.names.look(seconds, {*self.entry["added"], *(self.entry["carried"] or ())})
         self.spent += look.seconds
         return look
 
@@ -276,7 +276,8 @@ class Life:
         if self.entry.get("ran"):
             self.entry["ran"] = True
         if self.last.reasons and not self.independent:
-            self.markers.report("variables", unkept=names_of(self.last.reasons, MAX_REASONS))
+            unkept = [{"name": short(n), "reason": w} for n, w in sorted(self.last.reasons.items())]
+            self.markers.report("variables", unkept=unkept[:MAX_REASONS])
 
     def note(self, look: Look) -> None:
         carried = self.entry["carried"] or []
@@ -350,7 +351,8 @@ class Life:
         entry = self.entry
         self.last = None  # it may hold large values
         self.before = self.snapshot = (entry["done"], self.start, entry["random"])
-        known = {name: id(value) for name, value in self.shell.user_ns.items()}
+        mentioned = self.start.candidates | self.names.temporary
+        others = self.names.variables(mentioned)  # which iterations may bind all the same, by exec
         self.inside, began, failed = False, monotonic(), True
         try:
             with randoms.own(entry["random"], self.key, lambda now: entry.update(random=now)):
@@ -359,23 +361,13 @@ class Life:
         finally:
             entry["ran"] = True
             self.worked += monotonic() - began
-            self.note_added(known)
+            added = rebound(others, self.names.variables(mentioned))
+            entry["added"] = sorted({*added, *entry["added"]})
             self.markers.flush()
             if failed and self.inside:
                 self.fail()
             else:  # also after an interrupt between two iterations
                 self.end()
-
-    def note_added(self, known: dict[str, int]) -> None:
-        """Names that iterations bound without mentioning them, such as by exec."""
-        names, temporary = self.shell.user_ns, self.names.temporary
-        added = {
-            n for n, value in names.items()
-            if type(n) is str and known.get(n) != id(value) and n != "i"
-            and n not in temporary and self.names.is_variable(n)
-        }  # fmt: skip
-        if not added <= set(self.entry["added"]):
-            self.entry["added"] = sorted(added.union(self.entry["added"]))
 
     def fail(self) -> None:
         """Reports the iteration that did not end, and what it has changed, as far as that can be
@@ -410,7 +402,7 @@ class Life:
         if not self.independent and entry["done"] < self.order["n"]:
             kept, unkept = self.copies.keep(entry, now, self.order["keep"], self.worked)
             if kept or unkept:
-                self.unkept = unkept
+                self.unkept, self.order["copy"] = unkept, kept or self.order["copy"]
         carried = listed(entry["carried"])
         self.markers.report("round", carried=carried, unkept=self.unkept, kept=kept)
 
@@ -448,7 +440,7 @@ class Life:
         self.entry["done"] = i + 1
         self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
 
-    def step(self, body: Setup | Loop, interrupts: Interrupts) -> float:
+    def step(self, body: Body, interrupts: Interrupts) -> float:
         """Runs a body in the user's namespace and returns the seconds it took."""
         began = monotonic()
         try:
@@ -470,6 +462,10 @@ def complete(entry: registry.Entry) -> None:
         entry.setdefault(field, [])
     for field in ("carried", "random"):
         entry.setdefault(field, None)
+
+
+def rebound(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return sorted(name for name in after if after[name] is not before.get(name, before))
 
 
 def listed(names: list[str]) -> list[str]:
