@@ -12,7 +12,6 @@ from colab_relay.chunked import interrupts, markers
 from colab_relay.chunked import run as rounds
 from colab_relay.chunked.body import Body
 from colab_relay.chunked.names import Names
-from colab_relay.chunked.result import Result
 from colab_relay.state import operate
 from conftest import new_ipython
 
@@ -363,5 +362,5 @@ TEMPORARY = {
 @pytest.mark.parametrize("code", TEMPORARY)
 def test_a_name_that_nothing_reads_before_it_is_bound_is_temporary(shell, code):
     setup, loop = Body(shell.ipython, "setup_code", ""), Body(shell.ipython, "loop_code", code)
-    names = Names(shell.ipython, setup, loop, Result(shell.ipython, setup, loop))
+    names = Names(shell.ipython, setup, loop)
     assert sorted(names.temporary - {"result"}) == TEMPORARY[code].split()

@@ -28,7 +28,6 @@ NEWEST = 2  # copies that a run has on the disk
 FIRST_SECONDS = 2.0  # for a copy, whatever the share
 SETUP_BYTES = 8 << 20  # of a copy with the values of the setup
 MAX_REASONS = 20
-KEPT = ("setup", "done", "carried", "names", "absent", "added", "random")  # of the entry
 
 
 class Unkept(Exception):
@@ -83,9 +82,10 @@ class Copies:
     ) -> dict[str, Any]:
         """Writes a copy that has all that is needed, or none."""
         values = [(name, self.shell.user_ns[name]) for name in names]
-        record = {self.key: {field: entry[field] for field in KEPT if field in entry}}
         with Ticker(self.shell.display_pub.publish) as ticker:
-            found = write_file(self.shell, (values, record), ticker, bounds, label_of(self.key))
+            found = write_file(
+                self.shell, (values, {self.key: entry}), ticker, bounds, label_of(self.key)
+            )
         path, manifest = found["path"], found["manifest"]
         unkept = manifest["skipped"] + unnamed(*manifest["warnings"])
         missing = [u for u in unkept if not u["name"] or u["name"] in needed]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import builtins
 import functools
 import hashlib
-import io
 import pickle
 import sys
 import threading
@@ -41,7 +40,6 @@ FIXED = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, ra
 CACHES = frozenset(
     "__slotnames__ __annotations_cache__ __annotate_func__ __annotate__ __abstractmethods__".split()
 )
-FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 
 
 class Slow(Exception):
@@ -227,7 +225,7 @@ def is_spent(obj: Any, cls: type) -> bool:
     """Whether an object that can't be compared has nothing left to give."""
     if cls is types.GeneratorType:
         return obj.gi_frame is None
-    return is_any(cls, FILES) and obj.closed
+    return class_module(cls) == "_io" and getattr(obj, "closed", False)
 
 
 # How to reduce objects: a tuple stands for the object, and its state may refer to the object.
@@ -338,3 +336,9 @@ def differs(a: Look, b: Look, name: str) -> bool:
     """Whether a variable differs between two looks. One without a digest counts as changed."""
     first, second = a.digests.get(name), b.digests.get(name)
     return first != second or first == ""
+
+
+def replaced(a: Look, b: Look, name: str) -> bool:
+    """The same for other code: it has changed one without a digest if that is another object."""
+    unknown = "" in (a.digests.get(name), b.digests.get(name))
+    return a.ids.get(name) != b.ids.get(name) if unknown else differs(a, b, name)

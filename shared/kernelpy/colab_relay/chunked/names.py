@@ -14,22 +14,23 @@ from ..code.bindings import used_by
 from ..state.save import IPYTHON_NAMES, is_module
 from .body import Body
 from .digest import SLOW, Look, guess, is_spent
-from .result import NAME as RESULT
-from .result import Result
+
+RESULT = "result"
+NOTHING = object()
 
 
 class Names:
     """The names of a run."""
 
-    def __init__(self, shell: Any, setup: Body, loop: Body, result: Result) -> None:
-        self.shell = shell
+    def __init__(self, shell: Any, setup: Body, loop: Body) -> None:
+        self.shell, self.result = shell, Result(shell, setup, loop)
         uses, flow = loop.uses, loop.flow
         self.of_loop, self.of_setup, self.opaque = uses.all, setup.uses.all, uses.opaque
         read = self.of_loop if self.opaque else flow.exposed | uses.later | uses.texts
         self.temporary = flow.temporary - read
         # Only what they are in the end may matter.
         self.unread = flow.stored - read - self.temporary
-        if not result.read:
+        if not self.result.read:
             self.temporary.add(RESULT)
         self.refused: dict[str, str] = {}  # variables without a digest from now on, and why
         self.costs: dict[str, float] = {}
@@ -76,3 +77,35 @@ class Names:
         if is_spent(names[name], type(names[name])):
             return False
         return not (name in hidden and hidden[name] is names[name])
+
+
+class Result:
+    """Finds the value that an iteration left in the user's variable `result`.
+
+    An iteration that did not set the variable gives no value, although the variable may still have
+    the value of an earlier one. Code that always sets it is recognised by its syntax. For other
+    code the old value is removed during the iteration. If the code may read the old value, it is
+    not removed, and only a different object counts as a new value."""
+
+    def __init__(self, shell: Any, setup: Body, loop: Body) -> None:
+        self.names = shell.user_ns
+        self.old = NOTHING
+        self.always = RESULT in loop.flow.certain
+        self.sometimes = RESULT in loop.uses.stores and not self.always
+        # A string may be in globals()["result"].
+        self.read = any(RESULT in u.reads | u.strings for u in (setup.uses, loop.uses))
+
+    def before(self) -> None:
+        if self.sometimes:
+            self.old = self.names.get(RESULT, NOTHING)
+            if not self.read:
+                self.names.pop(RESULT, None)
+
+    def after(self) -> Any:
+        """The value that the iteration gave, or NOTHING."""
+        old, self.old = self.old, NOTHING
+        now = self.names.get(RESULT, NOTHING)
+        if now is NOTHING and old is not NOTHING and not self.read:
+            self.names[RESULT] = old
+        given = self.always or self.sometimes and not (self.read and now is old)
+        return now if given else NOTHING

@@ -22,11 +22,10 @@ from ..state.reasons import reason
 from . import randoms
 from .body import Body
 from .copies import Copies, delete_all, load
-from .digest import Look, differs
-from .interrupts import GRACE, Interrupts, hide_frames
+from .digest import Look, differs, replaced
+from .interrupts import GRACE, Interrupts, Stopped, hide_frames
 from .markers import Markers
-from .names import Names
-from .result import NOTHING, Result
+from .names import NOTHING, Names
 from .values import encode
 
 FIRST_SECONDS = 0.5  # for the first look at the variables, whatever the share
@@ -76,32 +75,34 @@ class Life:
         self.last: Look | None = None
         self.iterations = 0
         self.worked = 0.0  # seconds of iterations
-        self.inside = False  # an iteration runs
         self.seconds = 0.0  # of the last body
 
     def take(self, order: dict[str, Any], setup: Body, loop: Body) -> None:
         """Takes what a job is to do."""
         self.order, self.setup, self.loop = order, setup, loop
-        self.result = Result(self.shell, setup, loop)
-        self.names = Names(self.shell, setup, loop, self.result)
+        self.names = Names(self.shell, setup, loop)
         self.independent = bool(order["independent"])
         self.on_stop: str = order["on_stop"]  # "" as soon as it has answered
         self.spent = 0.0  # seconds of looks
         self.stopped = False  # no iteration may run until the next job
-        self.unkept: list[dict[str, str]] = []
         self.copied: set[str] = set()  # variables that were loaded from a copy
+        self.markers = Markers(self.shell, self.key, lambda: self.entry["done"])
         start = order["marked"] if self.independent else order["done"]
-        entry = registry.runs().get(self.key)
-        if entry is not self.entry:  # a restored state replaced it
-            self.last = None
-        new = not entry or not entry.get("ran")
-        self.entry = registry.entry_of(self.key, start)
-        if new:
+        self.take_entry(start)
+        if not self.entry.get("ran"):
             self.entry.update(done=start, carried=order["carried"])
         elif self.independent:
             self.entry["done"] = max(self.entry["done"], start)
-        complete(self.entry)
-        self.markers = Markers(self.shell, self.key, self.entry)
+
+    def take_entry(self, start: int) -> None:
+        """Goes on where the registry says: a restored state may have taken the run elsewhere, or
+        other code may have deleted its entry."""
+        carried, entry = self.entry.get("carried"), registry.entry_of(self.key, start)
+        if entry is not self.entry:
+            self.entry, self.last = entry, None
+        lists: registry.Entry = {field: [] for field in ("names", "absent", "added")}
+        lists.update(incomplete=[], lost=[], carried=carried, random=None)
+        entry.update({**lists, **entry})
 
     # Preparation
 
@@ -234,19 +235,13 @@ class Life:
         found.update(setup=setup, ran=True)
         self.copied = set(found.pop("copied"))
         registry.update({self.key: found})
-        self.use(found)
+        self.take_entry(found["done"])
         self.names.refused.clear()
         self.markers.report("restored")
 
     def load(self) -> registry.Entry:
         self.entry["setup"] = ""
         return load(self.shell, self.order["copy"], self.key)
-
-    def use(self, entry: registry.Entry) -> None:
-        """Goes on with another entry."""
-        complete(entry)
-        self.entry = self.markers.entry = entry
-        self.last = None
 
     def tell_anew(self) -> None:
         """Names what iterations use as this kernel's setup made it, because no copy had it. A
@@ -308,13 +303,7 @@ class Life:
         return changed
 
     def changes(self, last: Look, now: Look) -> list[str]:
-        """What differs. Of a variable without a digest, another object does."""
-        found = [n for n in sorted(last.reached) if differs(last, now, n)]
-        return [
-            n for n in found
-            if "" not in (last.digests.get(n), now.digests.get(n))
-            or last.ids.get(n) != now.ids.get(n)
-        ]  # fmt: skip
+        return [name for name in sorted(last.reached) if replaced(last, now, name)]
 
     def audit(self) -> list[str]:
         """What other code has changed up to now, for a state that is saved now."""
@@ -328,8 +317,7 @@ class Life:
     # Rounds
 
     def round(self, interrupts: Interrupts) -> None:
-        if registry.runs().get(self.key) is not self.entry:
-            self.follow_registry()
+        self.take_entry(self.entry["done"])
         self.entry["again"] = False
         if self.stopped or not self.get_ready(interrupts):
             return
@@ -341,33 +329,30 @@ class Life:
             self.markers.report("finished")
         entry["again"] = entry["done"] < self.order["n"]
 
-    def follow_registry(self) -> None:
-        """Goes on where a restored state has taken the run, or other code has deleted its entry."""
-        entry = registry.entry_of(self.key, self.entry["done"])
-        entry.setdefault("carried", self.entry["carried"])
-        self.use(entry)
-
     def iterate_and_compare(self, interrupts: Interrupts) -> None:
         entry = self.entry
         self.last = None  # it may hold large values
         self.before = self.snapshot = (entry["done"], self.start, entry["random"])
         mentioned = self.start.candidates | self.names.temporary
         others = self.names.variables(mentioned)  # which iterations may bind all the same, by exec
-        self.inside, began, failed = False, monotonic(), True
+        began, between = monotonic(), False
         try:
             with randoms.own(entry["random"], self.key, lambda now: entry.update(random=now)):
                 self.iterate(interrupts)
-            failed = False
+            between = True
+        except Stopped:
+            between = True
+            raise
         finally:
             entry["ran"] = True
             self.worked += monotonic() - began
             added = rebound(others, self.names.variables(mentioned))
             entry["added"] = sorted({*added, *entry["added"]})
             self.markers.flush()
-            if failed and self.inside:
-                self.fail()
-            else:  # also after an interrupt between two iterations
+            if between:
                 self.end()
+            else:
+                self.fail()
 
     def fail(self) -> None:
         """Reports the iteration that did not end, and what it has changed, as far as that can be
@@ -398,13 +383,13 @@ class Life:
         self.note(now)
         if not report:
             return
-        kept = None
+        kept: dict[str, Any] | None = None
+        unkept: list[dict[str, str]] = []
         if not self.independent and entry["done"] < self.order["n"]:
             kept, unkept = self.copies.keep(entry, now, self.order["keep"], self.worked)
-            if kept or unkept:
-                self.unkept, self.order["copy"] = unkept, kept or self.order["copy"]
+            self.order["copy"] = kept or self.order["copy"]
         carried = listed(entry["carried"])
-        self.markers.report("round", carried=carried, unkept=self.unkept, kept=kept)
+        self.markers.report("round", carried=carried, unkept=unkept, kept=kept)
 
     def iterate(self, interrupts: Interrupts) -> None:
         began, first = monotonic(), self.entry["done"]
@@ -418,9 +403,7 @@ class Life:
             interrupts.short = self.iterations > 0 and mean < GRACE / 2
             if i > first and self.may_look(mean):
                 self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
-            self.inside = True
             self.once(i, interrupts)
-            self.inside = False
             self.iterations += 1
         interrupts.check()
 
@@ -432,11 +415,11 @@ class Life:
 
     def once(self, i: int, interrupts: Interrupts) -> None:
         self.shell.user_ns["i"] = i
-        self.result.before()
+        self.names.result.before()
         try:
             seconds = self.step(self.loop, interrupts)
         finally:
-            given = self.result.after()
+            given = self.names.result.after()
         self.entry["done"] = i + 1
         self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
 
@@ -454,14 +437,6 @@ class Life:
             interrupts.running = None
             self.seconds = monotonic() - began
         return self.seconds
-
-
-def complete(entry: registry.Entry) -> None:
-    """Adds the fields that an entry lacks."""
-    for field in ("names", "absent", "added", "incomplete", "lost"):
-        entry.setdefault(field, [])
-    for field in ("carried", "random"):
-        entry.setdefault(field, None)
 
 
 def rebound(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
