@@ -127,9 +127,9 @@ def unnamed(*reasons: str) -> list[dict[str, str]]:
     return [{"name": "", "reason": why} for why in reasons]
 
 
-def load(shell: Any, copy: dict[str, Any], key: str) -> registry.Entry:
+def load(shell: Any, copy: dict[str, Any], key: str) -> tuple[registry.Entry, set[str]]:
     """Loads the variables of a copy into the namespace, all or none, and returns the run's entry in
-    it. An error says why that failed."""
+    it and their names. An error says why that failed."""
     with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
         work = load_file(shell, copy["path"], copy["bytes"], copy["sha256"], ticker)
     entry = work.runs.get(key)
@@ -139,4 +139,4 @@ def load(shell: Any, copy: dict[str, Any], key: str) -> registry.Entry:
         raise ValueError(short("; ".join(failed) or "the file is not a copy of this run"))
     for name in entry.get("absent") or ():
         shell.user_ns.pop(name, None)
-    return dict(entry, copied=[variable["name"] for variable in work.restored])
+    return entry, {variable["name"] for variable in work.restored}

@@ -9,6 +9,7 @@ changed something. What another kernel recorded, it goes on from: see Life.get_r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import types
 from time import monotonic  # bound here: code may replace time.monotonic
@@ -131,7 +132,10 @@ class Life:
                 self.stop("variables_lost", passed)
         elif fresh:
             self.run_setup(interrupts)
-            self.take_setup_values()
+            if self.order["copy"] and self.is_bound() and done:
+                # Nothing is carried, but the setup need not make the same values again.
+                with contextlib.suppress(Exception):  # as if there were no copy
+                    entry["random"] = self.load()["random"]
         if self.stopped:
             return False
         if self.last is None:
@@ -200,16 +204,6 @@ class Life:
         entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
         self.markers.report("setup", seconds=seconds)
 
-    def take_setup_values(self) -> None:
-        """Nothing is carried, but the setup need not make the same values again."""
-        copy = self.order["copy"]
-        if copy and self.is_bound() and self.entry["done"]:
-            try:
-                found = load(self.shell, copy, self.key)
-                self.entry["random"], self.copied = found["random"], set(found["copied"])
-            except Exception:  # as if there were no copy
-                pass
-
     def restore(self, why: str, names: list[str], interrupts: Interrupts) -> None:
         """Loads the copy, after the setup code in a new kernel, or stops."""
         copy, setup = self.order["copy"], self.order["setup_sha256"]
@@ -222,26 +216,24 @@ class Life:
                 self.run_setup(interrupts)
             found = self.load()
             wanted = {n for n in names if n.isidentifier()}
-            if here and not wanted <= {*found["copied"], *found.get("absent", ())}:
+            if here and not wanted <= self.copied.union(found.get("absent", ())):
                 self.run_setup(interrupts)
                 found = self.load()
         except (KeyboardInterrupt, Exception) as e:  # damaged, or what the file's code raises
-            if here:  # as before, because loading is undone if it fails
-                self.entry["setup"] = setup
+            self.entry["setup"] = setup if here else ""  # loading is undone if it fails
             if isinstance(e, KeyboardInterrupt):
                 raise
             self.stop(why, names, detail=short(reason(e, "loading the copy")))
             return
         found.update(setup=setup, ran=True)
-        self.copied = set(found.pop("copied"))
         registry.update({self.key: found})
         self.take_entry(found["done"])
         self.names.refused.clear()
         self.markers.report("restored")
 
     def load(self) -> registry.Entry:
-        self.entry["setup"] = ""
-        return load(self.shell, self.order["copy"], self.key)
+        found, self.copied = load(self.shell, self.order["copy"], self.key)
+        return found
 
     def tell_anew(self) -> None:
         """Names what iterations use as this kernel's setup made it, because no copy had it. A
