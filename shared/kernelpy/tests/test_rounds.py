@@ -24,7 +24,7 @@ class Run:
         self.events, self.results, self.unkept, self.anew = [], [], [], []
         self.spec = {
             "key": key, "setup": setup, "loop": loop, "setup_sha256": "of " + setup,
-            "loop_sha256": loop, "n": n, "batch_size": 4, "seconds": 10, "done": 0, "marked": 0,
+            "n": n, "batch_size": 4, "seconds": 10, "done": 0, "marked": 0,
             "carried": None, "independent": False, "replaces": "", "copy": None,
             "keep": {"every": 0, "share": 1e9, "bytes": 64 << 20},
         }  # fmt: skip

@@ -71,11 +71,11 @@ class Look:
         self.alive: list[Any] = []
         self.sharers: dict[int, dict[str, int]] = {}  # by object: its place in each variable
 
-    def add(self, name: str, refused: str = "") -> None:
-        """Looks at a variable, unless its digest is refused for a reason."""
+    def add(self, name: str, refused: str, optional: bool) -> None:
+        """Looks at a variable, unless its digest is refused for a reason. An optional one without
+        a digest counts as absent."""
         value, began = self.names[name], thread_time()
         self.end = max(self.end, began + EACH_SECONDS)
-        self.ids[name] = id(value)
         digest, why = "", refused
         if not refused:
             try:
@@ -84,15 +84,11 @@ class Look:
                 why = SLOW
             except Exception as e:  # also of the user's __reduce__
                 why = reason(e, "comparing it")
-        self.digests[name] = digest
-        if not digest:
-            self.reasons[name], self.values[name] = why, value
         self.costs[name] = thread_time() - began
-
-    def drop(self, name: str) -> None:
-        """Has the variable count as absent."""
-        for found in (self.digests, self.values, self.reasons, self.ids):
-            found.pop(name, None)
+        if digest or not optional:
+            self.digests[name], self.ids[name] = digest, id(value)
+        if not (digest or optional):
+            self.reasons[name], self.values[name] = why, value
 
     def finish(self) -> None:
         """Adds to the digests what variables share, and lets go of everything else. Whether one

@@ -26,10 +26,7 @@ class Interrupts:
         self.timer: threading.Timer | None = None
 
     def __enter__(self) -> Interrupts:
-        try:
-            self.previous = signal.signal(signal.SIGINT, self.handle)
-        except ValueError:  # not in the main thread, so no interrupt arrives
-            self.previous = None
+        self.previous = signal.signal(signal.SIGINT, self.handle)
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -57,9 +57,8 @@ class Names:
             present = [name for name in wanted if self.is_variable(name)]
             costs = {n: self.costs.get(n) or guess(self.shell.user_ns[n]) for n in present}
             for name in sorted(present, key=lambda name: (costs[name], name)):
-                look.add(name, self.refused.get(name, ""))
-                if (aside or name in self.unread) and not look.digests[name]:
-                    look.drop(name)  # it passes nothing on
+                passes_on = not aside and name not in self.unread
+                look.add(name, self.refused.get(name, ""), optional=not passes_on)
             wanted = {n for f in look.functions[found:] for n in used_by(f.__code__)}
             wanted -= look.candidates | {"i"}
             found = len(look.functions)

@@ -126,7 +126,8 @@ class Life:
         if fresh and here:
             self.run_setup(interrupts, keeping=passed)
         elif fresh and passed and done and self.is_bound():
-            if not entry.get("ran") or self.on_stop == "restore" or self.copy_done() == done:
+            whole = self.order["copy"] and self.order["copy"]["done"] == done
+            if not entry.get("ran") or self.on_stop == "restore" or whole:
                 self.restore("variables_lost", passed, interrupts)
             else:
                 self.stop("variables_lost", passed)
@@ -147,9 +148,6 @@ class Life:
     def is_bound(self) -> bool:
         """Whether the run may go on only with what its iterations passed on."""
         return not (self.independent or self.on_stop == "continue")
-
-    def copy_done(self) -> int:
-        return self.order["copy"]["done"] if self.order["copy"] else -1
 
     def answer(self, interrupts: Interrupts) -> bool:
         """Does what the order says about variables that are not as they should be. Returns whether
