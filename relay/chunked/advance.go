@@ -243,7 +243,6 @@ type order struct {
 	Setup       string    `json:"setup"`
 	Loop        string    `json:"loop"`
 	SetupSHA256 string    `json:"setup_sha256"`
-	LoopSHA256  string    `json:"loop_sha256"`
 	Replaces    string    `json:"replaces"` // the key of a run whose copies the VM deletes
 	N           int64     `json:"n"`
 	BatchSize   int64     `json:"batch_size"`
@@ -271,7 +270,7 @@ func (run *runner) content() contract.JobSubmit {
 	r, b := run.record, run.opt.Keep
 	title := func(part string) string { return fmt.Sprintf("# chunked run %q: %s\n", run.spec.Name, part) }
 	prepare := kernelpy.Call{Function: "chunked.run.prepare", MIME: markerMIME, Delivery: kernelpy.Display, Arguments: []any{order{
-		Key: r.Key, Setup: r.Setup, Loop: r.Loop, SetupSHA256: r.SetupSHA256, LoopSHA256: r.LoopSHA256,
+		Key: r.Key, Setup: r.Setup, Loop: r.Loop, SetupSHA256: r.SetupSHA256,
 		Replaces: r.Replaces, N: r.N, BatchSize: r.BatchSize, Seconds: roundTime.Seconds(),
 		Done: r.Recorded, Marked: r.Done, Carried: r.Carried, Independent: r.Independent, OnStop: r.Answer, Copy: r.Placed,
 		Keep: keepOrder{Every: b.Every.Seconds(), Share: b.Share, Bytes: b.MaxBytes},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,21 +50,19 @@ type VariableRecord struct {
 
 // Copy is a copy of the carried variables.
 type Copy struct {
-	Path       string   `json:"path"` // on the VM's disk
-	Bytes      int64    `json:"bytes"`
-	SHA256     string   `json:"sha256"`
-	Done       int64    `json:"done"`              // the iterations whose results it contains
-	Absent     []string `json:"absent"`            // carried names that did not exist
-	InstanceID string   `json:"instance_id"`       // of the VM that made it
-	Version    string   `json:"version,omitempty"` // of a copy on this computer
+	Path       string `json:"path"` // on the VM's disk
+	Bytes      int64  `json:"bytes"`
+	SHA256     string `json:"sha256"`
+	Done       int64  `json:"done"`              // the iterations whose results it contains
+	InstanceID string `json:"instance_id"`       // of the VM that made it
+	Version    string `json:"version,omitempty"` // of a copy on this computer
 }
 
 // fits reports whether a copy is one that a job may be told to load: of iterations that count.
 // Their values are also those of corrected code, if the person keeps the iterations.
 func (c *Copy) fits(done int64) bool {
 	return c != nil && c.Path != "" && len(c.Path) <= maxPath && c.Bytes > 0 && c.Done >= 0 && c.Done <= done &&
-		contract.SHA256Pattern.MatchString(c.SHA256) && len(c.Absent) <= maxNames &&
-		!slices.ContainsFunc(c.Absent, func(name string) bool { return len(name) > maxText })
+		contract.SHA256Pattern.MatchString(c.SHA256)
 }
 
 // dropLaterCopies forgets copies of iterations that no longer count.
@@ -190,7 +187,7 @@ func (run *runner) isCopyDue() bool {
 	case run.opt.Keeper == nil, b.MaxBytes == 0, b.NoFetch, r.Ending, !r.OnVM.fits(r.Recorded):
 	case r.OnVM.InstanceID != run.vm.InstanceID(), r.OnVM.Bytes > b.MaxBytes:
 	case r.Kept != nil && r.Kept.SHA256 == r.OnVM.SHA256:
-		r.Kept.Done, r.Kept.Absent = r.OnVM.Done, r.OnVM.Absent // the same values at a later iteration
+		r.Kept.Done = r.OnVM.Done // the same values at a later iteration
 	case time.Since(r.KeepTried) < b.Every, b.RunBytes > 0 && r.KeepBytes+r.OnVM.Bytes > b.RunBytes:
 	default:
 		return time.Until(run.opt.Until).Seconds() > float64(r.OnVM.Bytes)/guessedRate

@@ -14,7 +14,6 @@ because every release reads it. A saved kernel state has a copy. By key, each en
     ran         True if an iteration ran, RESTORED if the entry came with a state: its done is right
     incomplete  what an iteration that did not end has changed; [] if nothing stands in the way
     lost        variables that a restored state did not bring, or that had been changed before
-    stopped     why no iteration may run; "" if they may
     again       the answer of the last round, which the executor takes away
 
 A restored state replaces the entry by another object. Digests belong to this kernel and are not

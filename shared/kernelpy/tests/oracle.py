@@ -208,7 +208,7 @@ class Trial:
     def order(self, answer):
         return {
             "key": "key", "setup": self.program.setup, "loop": self.program.loop,
-            "setup_sha256": "1" + self.program.setup, "loop_sha256": "2", "n": self.program.n,
+            "setup_sha256": "1" + self.program.setup, "n": self.program.n,
             "batch_size": self.program.batch, "seconds": 10, "done": self.recorded,
             "marked": self.marked, "carried": self.carried, "independent": False, "replaces": "",
             "on_stop": answer, "copy": self.copy,

@@ -23,7 +23,6 @@ KEEP = {"every": 0, "share": 1, "bytes": 0}
 def order(setup, code, **more):
     spec = {"key": "run", "setup": setup, "setup_sha256": "sha of " + setup, "loop": code}
     rest = {
-        "loop_sha256": code,
         "n": 3,
         "batch_size": 10_000,
         "seconds": 30,

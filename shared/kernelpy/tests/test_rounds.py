@@ -10,9 +10,8 @@ import pytest
 from colab_relay import cleanup, registry
 from colab_relay.chunked import interrupts, markers
 from colab_relay.chunked import run as rounds
-from colab_relay.chunked.body import Loop, Setup
+from colab_relay.chunked.body import Body
 from colab_relay.chunked.names import Names
-from colab_relay.chunked.result import Result
 from colab_relay.state import operate
 from conftest import new_ipython
 
@@ -25,7 +24,7 @@ class Run:
         self.events, self.results, self.unkept, self.anew = [], [], [], []
         self.spec = {
             "key": key, "setup": setup, "loop": loop, "setup_sha256": "of " + setup,
-            "loop_sha256": loop, "n": n, "batch_size": 4, "seconds": 10, "done": 0, "marked": 0,
+            "n": n, "batch_size": 4, "seconds": 10, "done": 0, "marked": 0,
             "carried": None, "independent": False, "replaces": "", "copy": None,
             "keep": {"every": 0, "share": 1e9, "bytes": 64 << 20},
         }  # fmt: skip
@@ -362,6 +361,6 @@ TEMPORARY = {
 
 @pytest.mark.parametrize("code", TEMPORARY)
 def test_a_name_that_nothing_reads_before_it_is_bound_is_temporary(shell, code):
-    setup, loop = Setup(shell.ipython, ""), Loop(shell.ipython, code)
-    names = Names(shell.ipython, setup, loop, Result(shell.ipython, setup, loop))
+    setup, loop = Body(shell.ipython, "setup_code", ""), Body(shell.ipython, "loop_code", code)
+    names = Names(shell.ipython, setup, loop)
     assert sorted(names.temporary - {"result"}) == TEMPORARY[code].split()

@@ -19,27 +19,18 @@ from IPython.core.inputtransformer2 import TransformerManager
 from ..code.bindings import deferred, used_by, uses_of
 from ..code.flow import Flow
 
-MAX_CHARS = 8 << 20  # characters of all sources
 MAX_SECONDS = 20.0  # for all cells; of those after that nothing is known
 MAX_NAMES = 2000  # of one cell
-MAX_LENGTH = 200  # of one name
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
-DEFINITIONS = (
-    ast.Import,
-    ast.ImportFrom,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-)
 # The names in {name} and $name of a command or a magic.
 EMBEDDED = re.compile(r"(?<![{\w])(?:\{|\$\{?)([A-Za-z_]\w*)")
 
 
 def of_packed(packed: str) -> dict[str, dict[str, Any]]:
     """The names in sources, which are a JSON object as base64 of zlib, by their keys."""
-    text = zlib.decompressobj().decompress(base64.b64decode(packed), 8 * MAX_CHARS)
-    sources = json.loads(text.decode("utf-8", "surrogatepass"))
+    text = zlib.decompress(base64.b64decode(packed)).decode("utf-8", "surrogatepass")
+    sources = json.loads(text)
     return dict(zip(sources, facts(list(sources.values()))))
 
 
@@ -63,7 +54,7 @@ def facts(sources: list[str], seconds: float = MAX_SECONDS) -> list[dict[str, An
         *(cell.binds for cell in cells)
     )
     # Values that only imports, functions and classes make do not change when they are used.
-    constant = set().union(*(cell.defined for cell in cells))
+    constant = set().union(*(cell.binds for cell in cells))
     constant.difference_update(*(cell.assigned for cell in cells))
     return [cell.plain(common, constant) for cell in cells]
 
@@ -84,14 +75,12 @@ class Cell:
         self.sure = flow.certain & self.binds
         self.reads = (flow.exposed | later.union(embedded(tree)) - flow.certain) - caught
         self.uses = set(used(tree))
-        self.assigned = {
-            n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        self.defined = {name for n in nodes if isinstance(n, DEFINITIONS) for name in defined_by(n)}
+        stores = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        self.assigned = {n.id for n in stores}
 
     def plain(self, common: set[str], constant: set[str]) -> dict[str, list[str]]:
         known = self.reads | self.binds
-        if len(known) > MAX_NAMES or any(len(name) > MAX_LENGTH for name in known):
+        if len(known) > MAX_NAMES:
             return {}
         found = {
             "reads": self.reads - common,
@@ -99,13 +88,6 @@ class Cell:
             "sure": self.sure,
         }
         return {key: sorted(value) for key, value in found.items() if value}
-
-
-def defined_by(node: Any) -> list[str]:
-    """The names that an import, a function or a class binds."""
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
-    return [node.name]
 
 
 def used(tree: ast.AST) -> Iterator[str]:

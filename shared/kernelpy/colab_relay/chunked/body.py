@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 import copy
+import hashlib
 import linecache
 import re
-import types
 from typing import Any
 
 from ..code.flow import Flow
@@ -42,81 +42,46 @@ class Refused(Exception):
 Refused.__name__ = Refused.__qualname__ = "SyntaxError"
 
 
-class Setup:
-    """setup_code, which runs once in each kernel."""
+class Body:
+    """setup_code, which runs once in each kernel, or loop_code, the body of `for i in range(n)`."""
 
-    def __init__(self, shell: Any, source: str) -> None:
-        tree, label = parse(shell, "setup_code", source)
-        self.code = compiled(tree, label)
+    def __init__(self, shell: Any, kind: str, source: str) -> None:
+        label = "<%s>" % kind
+        try:
+            text = shell.transform_cell(source)
+            # Tracebacks and inspect find its lines under this file name, also those of functions
+            # of an older text.
+            digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+            label = "<%s %s>" % (kind, digest[:8])
+            linecache.cache[label] = (len(text), None, text.splitlines(True), label)
+            tree = ast.parse(text, label)
+            self.flow = Flow(tree.body)
+            runs = tree if kind == "setup_code" else self.repeated(tree, label)
+            self.code = compile(runs, label, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:  # ValueError: a NUL, before Python 3.12
+            raise refused(label, error) from None
         self.uses = Uses(shell, tree, self.code)
 
-
-class Loop:
-    """loop_code, the body of `for i in range(n)`."""
-
-    def __init__(self, shell: Any, source: str) -> None:
-        tree, label = parse(shell, "loop_code", source)
-        self.flow = Flow(tree.body)
+    def repeated(self, tree: ast.Module, label: str) -> ast.Module:
+        """The tree of one iteration, inside a for statement, so that continue works."""
         for node in self.flow.breaks:
-            raise refused(label, BREAK, node.lineno)
-        # Inside a for statement, so that continue works.
+            raise SyntaxError(BREAK, (label, node.lineno, 0, ""))
         name, once = ast.Name("i", ast.Store()), ast.List([ast.Name("i", ast.Load())], ast.Load())
         wrapped = Braces().visit(copy.deepcopy(tree))
         wrapped.body = [ast.For(name, once, wrapped.body or [ast.Pass()], [])]
-        self.code = compiled(ast.fix_missing_locations(wrapped), label)
-        self.uses = Uses(shell, tree, self.code)
+        return ast.fix_missing_locations(wrapped)
 
 
-def parse(shell: Any, kind: str, source: str) -> tuple[ast.Module, str]:
-    label = "<" + kind + ">"
-    try:
-        text = shell.transform_cell(source)
-        label = remember(kind, text)
-        return ast.parse(text, label), label
-    except (SyntaxError, ValueError) as error:  # ValueError: a NUL, before Python 3.12
-        raise refused(label, message_of(error), getattr(error, "lineno", None)) from None
-
-
-def compiled(tree: ast.Module, label: str) -> types.CodeType:
-    try:
-        return compile(tree, label, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        message = message_of(error)
-        if "await" in message or "async" in message:
-            message = AWAIT
-        raise refused(label, message, getattr(error, "lineno", None)) from None
-
-
-def message_of(error: Exception) -> str:
-    return getattr(error, "msg", None) or str(error)
-
-
-def refused(label: str, message: str, line: int | None) -> Refused:
-    text = linecache.getline(label, line).strip() if line else ""
-    linecache.cache.pop(label, None)  # no code of this text exists
-    name = "<%s>" % label[1:-1].partition(" ")[0]
-    lines = ["SyntaxError: " + message]
-    if line:
-        lines = ["  File %s, line %d\n    %s\n" % (name, line, text)] + lines
-        message += " (%s, line %d)" % (name, line)
-    return Refused(message, ["".join(lines)])
-
-
-def remember(kind: str, text: str) -> str:
-    """Gives the text a file name under which tracebacks and inspect find its lines. Names are never
-    reused, because functions of an older text may still exist."""
-    lines = text.splitlines(True)
-    number, label = 1, "<" + kind + ">"
-    while label in linecache.cache and remembered_lines(label) != lines:
-        number += 1
-        label = "<%s %d>" % (kind, number)
-    linecache.cache[label] = (len(text), None, lines, label)
-    return label
-
-
-def remembered_lines(label: str) -> list[str]:
-    entry: Any = linecache.cache[label]
-    return entry[2]
+def refused(label: str, error: Exception) -> Refused:
+    message: str = getattr(error, "msg", None) or str(error)
+    if "await" in message or "async" in message:
+        message = AWAIT
+    line: int | None = getattr(error, "lineno", None)
+    if not line:
+        return Refused(message, ["SyntaxError: " + message])
+    where = "<%s>, line %d" % (label[1:-1].partition(" ")[0], line)
+    lines = "  File %s\n    %s\n" % (where, linecache.getline(label, line).strip())
+    return Refused("%s (%s)" % (message, where), [lines + "SyntaxError: " + message])
 
 
 class Braces(ast.NodeTransformer):

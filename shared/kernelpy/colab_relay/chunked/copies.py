@@ -27,20 +27,20 @@ from .digest import Look
 NEWEST = 2  # copies that a run has on the disk
 FIRST_SECONDS = 2.0  # for a copy, whatever the share
 SETUP_BYTES = 8 << 20  # of a copy with the values of the setup
-MAX_ABSENT = 100
 MAX_REASONS = 20
-KEPT = ("setup", "done", "carried", "names", "absent", "added", "random")  # of the entry
+
+
+class Unkept(Exception):
+    """Something that a copy needs can't be saved."""
 
 
 class Copies:
     def __init__(self, shell: Any, key: str) -> None:
         self.shell, self.key = shell, key
-        self.folders: list[str] = []
+        self.paths: list[str] = []
         self.began: float | None = None  # the last copy
         self.spent = self.last = 0.0  # seconds on all copies, and on the last
         self.without_setup = False
-        self.newest: dict[str, Any] | None = None
-        self.setup = ""  # the hash of the setup code that it belongs to
 
     def keep(
         self, entry: registry.Entry, look: Look, bounds: dict[str, Any], worked: float
@@ -55,79 +55,71 @@ class Copies:
         remove_old_folders()
         try:
             with rebuild.importable():
-                kept, unkept = self.write(entry, look, bounds["bytes"], max(FIRST_SECONDS, left))
+                return self.write(entry, look, bounds["bytes"], max(FIRST_SECONDS, left)), []
+        except Unkept as e:
+            return None, e.args[0][:MAX_REASONS]
         except OutOfTime:
-            kept, unkept = None, unnamed("writing a copy takes longer than its share of the time")
+            return None, unnamed("writing a copy takes longer than its share of the time")
         except OSError as e:
-            kept, unkept = None, unnamed(reason(e, "writing a copy"))
-        self.last = monotonic() - now
-        self.spent += self.last
-        return kept, unkept[:MAX_REASONS]
+            return None, unnamed(reason(e, "writing a copy"))
+        finally:
+            self.last = monotonic() - now
+            self.spent += self.last
 
-    def write(
-        self, entry: registry.Entry, look: Look, most: int, seconds: float
-    ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
+    def write(self, entry: registry.Entry, look: Look, most: int, seconds: float) -> dict[str, Any]:
         end = monotonic() + seconds
         needed = look.together(name for name in entry["carried"] if name in look.digests)
         if not self.without_setup and len(needed) < len(look.digests):
             bounds = Bounds(min(most, SETUP_BYTES), end - monotonic())
-            kept, unkept = self.attempt(entry, sorted(look.digests), needed, bounds)
-            if kept is not None:
-                return kept, []
-            self.without_setup = True
+            try:
+                return self.attempt(entry, sorted(look.digests), needed, bounds)
+            except Unkept:
+                self.without_setup = True
         return self.attempt(entry, needed, needed, Bounds(most, end - monotonic()))
 
     def attempt(
         self, entry: registry.Entry, names: list[str], needed: list[str], bounds: Bounds
-    ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
+    ) -> dict[str, Any]:
         """Writes a copy that has all that is needed, or none."""
         values = [(name, self.shell.user_ns[name]) for name in names]
-        record = {self.key: {field: entry[field] for field in KEPT if field in entry}}
         with Ticker(self.shell.display_pub.publish) as ticker:
-            found = write_file(self.shell, (values, record), ticker, bounds, label_of(self.key))
+            found = write_file(
+                self.shell, (values, {self.key: entry}), ticker, bounds, label_of(self.key)
+            )
         path, manifest = found["path"], found["manifest"]
         unkept = manifest["skipped"] + unnamed(*manifest["warnings"])
         missing = [u for u in unkept if not u["name"] or u["name"] in needed]
         if missing:
             remove(path)
-            return None, missing
-        copy = {"path": path, "bytes": manifest["bytes"], "sha256": manifest["sha256"]}
-        return self.take(copy, entry), []
-
-    def take(self, copy: dict[str, Any], entry: registry.Entry) -> dict[str, Any]:
-        """Makes a copy the newest."""
-        self.folders.append(os.path.dirname(copy["path"]))
-        while len(self.folders) > NEWEST:
-            shutil.rmtree(self.folders.pop(0), ignore_errors=True)
-        absent = [name for name in entry["absent"] if name in entry["carried"]]
-        self.newest = dict(copy, done=entry["done"], absent=absent[:MAX_ABSENT])
-        self.setup = entry["setup"]
-        return self.newest
+            raise Unkept(missing)
+        self.paths.append(path)
+        while len(self.paths) > NEWEST:
+            remove(self.paths.pop(0))
+        copy = {field: manifest[field] for field in ("bytes", "sha256")}
+        return dict(copy, path=path, done=entry["done"])
 
     def adopt(self, path: str) -> None:
-        """Counts a copy of an earlier kernel among ours, and deletes the others."""
-        mine = os.path.dirname(os.path.abspath(path)) if path else ""
-        if mine:
-            delete_all(self.key, [mine, *self.folders])
-        if mine and mine not in self.folders and os.path.basename(mine).startswith(PREFIX):
-            if os.path.dirname(mine) in places():
-                self.folders.insert(0, mine)
+        """Keeps the copy that the relay names, and no other."""
+        self.delete(path)
+        self.paths = [path]
 
-    def delete(self) -> None:
-        while self.folders:
-            shutil.rmtree(self.folders.pop(), ignore_errors=True)
+    def delete(self, but: str = "") -> None:
+        for path in self.paths:
+            if path != but:
+                remove(path)
+        delete_all(self.key, but)
 
 
 def label_of(key: str) -> str:
     return "run%s-" % hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def delete_all(key: str, but: list[str] | None = None) -> None:
-    """Deletes all copies of a run, also those of an earlier kernel, but for some folders."""
+def delete_all(key: str, but: str = "") -> None:
+    """Deletes all copies of a run, also those of an earlier kernel, but for one."""
     for place in places():
         pattern = os.path.join(glob.escape(place), PREFIX + "*" + label_of(key) + "*")
         for folder in glob.glob(pattern):
-            if folder not in (but or ()):
+            if folder != os.path.dirname(os.path.abspath(but)):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -135,9 +127,9 @@ def unnamed(*reasons: str) -> list[dict[str, str]]:
     return [{"name": "", "reason": why} for why in reasons]
 
 
-def load(shell: Any, copy: dict[str, Any], key: str) -> registry.Entry:
+def load(shell: Any, copy: dict[str, Any], key: str) -> tuple[registry.Entry, set[str]]:
     """Loads the variables of a copy into the namespace, all or none, and returns the run's entry in
-    it. An error says why that failed."""
+    it and their names. An error says why that failed."""
     with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
         work = load_file(shell, copy["path"], copy["bytes"], copy["sha256"], ticker)
     entry = work.runs.get(key)
@@ -147,4 +139,4 @@ def load(shell: Any, copy: dict[str, Any], key: str) -> registry.Entry:
         raise ValueError(short("; ".join(failed) or "the file is not a copy of this run"))
     for name in entry.get("absent") or ():
         shell.user_ns.pop(name, None)
-    return dict(entry, copied=[variable["name"] for variable in work.restored])
+    return entry, {variable["name"] for variable in work.restored}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import builtins
 import functools
 import hashlib
-import io
 import pickle
 import sys
 import threading
@@ -22,21 +21,12 @@ import weakref
 from time import thread_time  # bound here: code may replace time.thread_time
 from typing import Any, Callable, Iterable
 
-from ..safe import class_module, class_name, is_any, known, module_dict, short
+from ..safe import class_module, class_name, is_any, known, module_dict
 from ..state.arrays import owner_of
 from ..state.classes import attributes, is_generated
 from ..state.libraries import importable
 from ..state.reasons import reason
-from ..state.reduce import (
-    reduce_cached_property,
-    reduce_method,
-    reduce_property,
-    reduce_view_of_dict,
-    reduce_weak,
-    reduce_wrapped,
-    refuse,
-    scope_of,
-)
+from ..state.reduce import BY_TYPE, content_of, refuse, scope_of
 from ..state.save import kernel_objects
 
 SLICE = 16 << 20  # bytes hashed before the time is checked again
@@ -47,14 +37,9 @@ SLOW = "comparing it takes too long"
 # Whether two variables have the same one of these does not matter.
 FIXED = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice,
          types.CodeType, types.ModuleType, types.BuiltinFunctionType)  # fmt: skip
-CACHES = (
-    "__slotnames__",
-    "__annotations_cache__",
-    "__annotate_func__",
-    "__annotate__",
-    "__abstractmethods__",
+CACHES = frozenset(
+    "__slotnames__ __annotations_cache__ __annotate_func__ __annotate__ __abstractmethods__".split()
 )
-FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 
 
 class Slow(Exception):
@@ -74,7 +59,6 @@ class Look:
         self.ids: dict[str, int] = {}
         self.large: set[str] = set()  # too large to tell what they share with others
         self.shared: dict[str, set[str]] = {}  # by variable: those that share objects with it
-        self.slow: set[str] = set()
         self.reasons: dict[str, str] = {}
         self.costs: dict[str, float] = {}
         self.functions: list[types.FunctionType] = []  # of the notebook
@@ -82,36 +66,29 @@ class Look:
         self.machinery = list({id(obj): obj for obj in machinery}.values())
         # By the memory of arrays: a list that stands for it in the digests of all that share it.
         self.memory: dict[Any, list[Any]] = {}
-        self.hashed: dict[Any, tuple[bytes, Any]] = {}
         self.named: set[int] = set()
         self.plain: set[type] = set()
         self.alive: list[Any] = []
         self.sharers: dict[int, dict[str, int]] = {}  # by object: its place in each variable
 
-    def add(self, name: str, refused: str = "") -> None:
-        """Looks at a variable, unless its digest is refused for a reason."""
+    def add(self, name: str, refused: str, optional: bool) -> None:
+        """Looks at a variable, unless its digest is refused for a reason. An optional one without
+        a digest counts as absent."""
         value, began = self.names[name], thread_time()
         self.end = max(self.end, began + EACH_SECONDS)
-        self.ids[name] = id(value)
         digest, why = "", refused
         if not refused:
             try:
                 digest = Writer(self, name).digest(value)
             except Slow:
-                why = describe(value) or SLOW
-                self.slow.add(name)
+                why = SLOW
             except Exception as e:  # also of the user's __reduce__
                 why = reason(e, "comparing it")
-        self.digests[name] = digest
-        if not digest:
-            self.reasons[name], self.values[name] = why, value
         self.costs[name] = thread_time() - began
-
-    def drop(self, name: str) -> None:
-        """Has the variable count as absent."""
-        for found in (self.digests, self.values, self.reasons, self.ids):
-            found.pop(name, None)
-        self.slow.discard(name)
+        if digest or not optional:
+            self.digests[name], self.ids[name] = digest, id(value)
+        if not (digest or optional):
+            self.reasons[name], self.values[name] = why, value
 
     def finish(self) -> None:
         """Adds to the digests what variables share, and lets go of everything else. Whether one
@@ -130,7 +107,7 @@ class Look:
                 text = repr(sorted(shared)).encode("utf-8", "backslashreplace")
                 self.digests[name] += hashlib.blake2b(text, digest_size=8).hexdigest()
         self.seconds = thread_time() - self.started
-        del self.sharers, self.alive, self.memory, self.hashed, self.machinery
+        del self.sharers, self.alive, self.memory, self.machinery
 
     def together(self, names: Iterable[str]) -> list[str]:
         """The names and all that share objects with them, directly or not."""
@@ -148,17 +125,11 @@ class Look:
 
     def bytes_of(self, array: Any) -> bytes:
         """The digest of an array's bytes, which are not copied as a whole."""
-        key = (array.__array_interface__["data"][0], array.nbytes, array.shape, array.strides)
-        if key not in self.hashed:
-            digest = hashlib.blake2b(digest_size=16)
-            for piece in pieces(array):
-                self.check()
-                digest.update(piece)
-            self.hashed[key] = (
-                digest.digest(),
-                array,
-            )  # which stays alive, so that no other has its key
-        return self.hashed[key][0]
+        digest = hashlib.blake2b(digest_size=16)
+        for piece in pieces(array):
+            self.check()
+            digest.update(piece)
+        return digest.digest()
 
     def by_name(self, obj: Any, name: str) -> str:
         """An object that is pickled by its name. That two variables refer to it means nothing."""
@@ -185,17 +156,11 @@ def guess(value: Any) -> float:
     return len(value) * 1e-7 if cls in (list, dict, tuple, set, str, bytes) else 1e-3
 
 
-def describe(value: Any) -> str:
-    """The size of an array or tensor."""
-    size = getattr(value, "nbytes", None) if type(value).__module__ in ("numpy", "torch") else None
-    return "it has %d MB, too much to compare" % (size >> 20) if type(size) is int else ""
-
-
 class Writer(pickle.Pickler):
     """Pickles one variable into a hash."""
 
     def __init__(self, look: Look, name: str) -> None:
-        super().__init__(self, 5, buffer_callback=self.buffer)
+        super().__init__(self, 5)
         self.look, self.name = look, name
         self.hash = hashlib.blake2b(digest_size=16)
         self.memo = {id(obj): (at, obj) for at, obj in enumerate(look.machinery)}
@@ -229,14 +194,6 @@ class Writer(pickle.Pickler):
         self.written += len(data)
         return len(data)
 
-    def buffer(self, buffer: pickle.PickleBuffer) -> bool:
-        with buffer.raw() as data:
-            self.hash.update(b"%d" % data.nbytes)
-            for at in range(0, data.nbytes, SLICE):
-                self.look.check()
-                self.hash.update(data[at : at + SLICE])
-        return False
-
     def reducer_override(self, obj: Any) -> Any:
         look, cls = self.look, type(obj)
         if cls in look.plain:
@@ -264,7 +221,7 @@ def is_spent(obj: Any, cls: type) -> bool:
     """Whether an object that can't be compared has nothing left to give."""
     if cls is types.GeneratorType:
         return obj.gi_frame is None
-    return is_any(cls, FILES) and obj.closed
+    return class_module(cls) == "_io" and getattr(obj, "closed", False)
 
 
 # How to reduce objects: a tuple stands for the object, and its state may refer to the object.
@@ -286,26 +243,6 @@ def reduce_code(look: Look, code: types.CodeType) -> Any:
     table = getattr(code, "co_exceptiontable", b"")
     state = (code.co_name, counts, names, code.co_code, table, code.co_consts)
     return tuple, (("code",),), state
-
-
-def reduce_cell(look: Look, cell: types.CellType) -> Any:
-    try:
-        return tuple, (("cell",),), (cell.cell_contents,)
-    except ValueError:  # empty
-        return tuple, (("cell",),)
-
-
-def reduce_module(look: Look, module: types.ModuleType) -> Any:
-    name = types.ModuleType.__getattribute__(module, "__dict__").get("__name__")
-    return tuple, (("module", name if type(name) is str else ""),)
-
-
-def reduce_lock(look: Look, lock: Any) -> Any:
-    return tuple, (("lock", class_name(type(lock))),)
-
-
-def reduce_reference(look: Look, reference: Any) -> Any:
-    return tuple, (("weak",),), (reference(),)
 
 
 def reduce_cached(look: Look, f: Any) -> Any:
@@ -377,29 +314,17 @@ def reduce_tensor(look: Look, tensor: Any) -> Any:
     return tuple, (("tensor", shape, where, token, look.bytes_of(flat)),), state
 
 
-def with_saver(how: Callable[[Any, Any], Any]) -> Callable[[Look, Any], Any]:
-    """A reduction of saved states that does not need the saver."""
-    return lambda look, obj: how(None, obj)
-
-
-HOW: dict[Any, Callable[[Look, Any], Any]] = {
+# Other objects have their reduction of saved states, which needs no saver.
+HOW: dict[Any, Callable[[Any, Any], Any]] = {
+    **BY_TYPE,
     types.FunctionType: reduce_function,
     types.CodeType: reduce_code,
-    types.CellType: reduce_cell,
-    types.MethodType: with_saver(reduce_method),
-    types.ModuleType: reduce_module,
-    type(threading.Lock()): reduce_lock,
-    type(threading.RLock()): reduce_lock,
-    types.MappingProxyType: with_saver(reduce_view_of_dict),
-    staticmethod: with_saver(reduce_wrapped),
-    classmethod: with_saver(reduce_wrapped),
-    property: with_saver(reduce_property),
-    functools.cached_property: with_saver(reduce_cached_property),
+    types.CellType: lambda look, cell: (tuple, (("cell",),), content_of(cell)),
+    types.ModuleType: lambda look, module: (tuple, (("module", vars(module).get("__name__")),)),
+    type(threading.Lock()): lambda look, lock: (tuple, (("lock",),)),
+    type(threading.RLock()): lambda look, lock: (tuple, (("reentrant lock",),)),
     type(functools.lru_cache(None)(abs)): reduce_cached,
-    weakref.ref: reduce_reference,
-    weakref.WeakKeyDictionary: with_saver(reduce_weak),
-    weakref.WeakValueDictionary: with_saver(reduce_weak),
-    weakref.WeakSet: with_saver(reduce_weak),
+    weakref.ref: lambda look, reference: (tuple, (("weak",),), (reference(),)),
 }
 
 
@@ -409,5 +334,7 @@ def differs(a: Look, b: Look, name: str) -> bool:
     return first != second or first == ""
 
 
-def names_of(reasons: dict[str, str], most: int) -> list[dict[str, str]]:
-    return [{"name": short(n), "reason": why} for n, why in sorted(reasons.items())][:most]
+def replaced(a: Look, b: Look, name: str) -> bool:
+    """The same for other code: it has changed one without a digest if that is another object."""
+    unknown = "" in (a.digests.get(name), b.digests.get(name))
+    return a.ids.get(name) != b.ids.get(name) if unknown else differs(a, b, name)

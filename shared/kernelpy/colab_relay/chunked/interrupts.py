@@ -7,7 +7,7 @@ import threading
 import types
 from typing import Any
 
-from .body import Loop, Setup
+from .body import Body
 
 # So long an interrupt waits for the end of an iteration, if iterations are at most half as long:
 # the round then ends between two iterations, and nothing is left half done.
@@ -20,16 +20,13 @@ class Interrupts:
     again. After an interrupt the round ends, even if the code caught the exception."""
 
     def __init__(self) -> None:
-        self.running: Setup | Loop | None = None
+        self.running: Body | None = None
         self.seen = False
         self.short = False  # iterations are
         self.timer: threading.Timer | None = None
 
     def __enter__(self) -> Interrupts:
-        try:
-            self.previous = signal.signal(signal.SIGINT, self.handle)
-        except ValueError:  # not in the main thread, so no interrupt arrives
-            self.previous = None
+        self.previous = signal.signal(signal.SIGINT, self.handle)
         return self
 
     def __exit__(self, *_: Any) -> None:

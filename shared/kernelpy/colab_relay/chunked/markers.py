@@ -9,9 +9,7 @@ MAX_SECONDS together, run again in another kernel.
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from ..registry import Entry
+from typing import Any, Callable
 
 MIME = "application/vnd.colab-relay.iteration+json"
 MAX_SECONDS = 0.05  # of iterations that are not reported
@@ -20,10 +18,10 @@ MAX_BYTES = 48 << 10  # of values as JSON; a larger value is sent alone
 
 
 class Markers:
-    def __init__(self, shell: Any, key: str, entry: Entry) -> None:
+    def __init__(self, shell: Any, key: str, now: Callable[[], int]) -> None:
         # Read now, because code may capture outputs later, and markers must not be captured.
         self.publish = shell.display_pub.publish
-        self.key, self.entry = key, entry
+        self.key, self.now = key, now  # completed iterations
         self.clear()
 
     def clear(self) -> None:
@@ -33,7 +31,7 @@ class Markers:
 
     def report(self, event: str, **fields: Any) -> None:
         self.flush()
-        self.send(event, self.entry["done"], fields)
+        self.send(event, self.now(), fields)
 
     def done(self, i: int, seconds: float, value: dict[str, Any]) -> None:
         """Records the end of iteration i. value is what values.encode returned, or empty."""

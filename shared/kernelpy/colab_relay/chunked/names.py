@@ -8,33 +8,32 @@ iteration binds, or that is the target of a for statement, and that nothing read
 
 from __future__ import annotations
 
-import types
 from typing import Any, Iterable
 
 from ..code.bindings import used_by
 from ..state.save import IPYTHON_NAMES, is_module
-from .body import Loop, Setup
-from .digest import Look, guess, is_spent
-from .result import NAME as RESULT
-from .result import Result
+from .body import Body
+from .digest import SLOW, Look, guess, is_spent
+
+RESULT = "result"
+NOTHING = object()
 
 
 class Names:
     """The names of a run."""
 
-    def __init__(self, shell: Any, setup: Setup, loop: Loop, result: Result) -> None:
-        self.shell = shell
+    def __init__(self, shell: Any, setup: Body, loop: Body) -> None:
+        self.shell, self.result = shell, Result(shell, setup, loop)
         uses, flow = loop.uses, loop.flow
         self.of_loop, self.of_setup, self.opaque = uses.all, setup.uses.all, uses.opaque
         read = self.of_loop if self.opaque else flow.exposed | uses.later | uses.texts
         self.temporary = flow.temporary - read
         # Only what they are in the end may matter.
         self.unread = flow.stored - read - self.temporary
-        if not result.read:
+        if not self.result.read:
             self.temporary.add(RESULT)
         self.refused: dict[str, str] = {}  # variables without a digest from now on, and why
         self.costs: dict[str, float] = {}
-        self.functions: dict[int, tuple[types.CodeType, set[str]]] = {}
 
     def look(self, seconds: float, added: Iterable[str]) -> Look:
         """Looks at the run's variables: first at those that an iteration can reach. What only the
@@ -47,7 +46,7 @@ class Names:
         self.follow(look, others, aside=True)
         look.finish()
         self.costs.update(look.costs)
-        self.refused.update({name: look.reasons[name] for name in look.slow})
+        self.refused.update({name: why for name, why in look.reasons.items() if why == SLOW})
         return look
 
     def follow(self, look: Look, wanted: set[str], aside: bool) -> None:
@@ -58,12 +57,17 @@ class Names:
             present = [name for name in wanted if self.is_variable(name)]
             costs = {n: self.costs.get(n) or guess(self.shell.user_ns[n]) for n in present}
             for name in sorted(present, key=lambda name: (costs[name], name)):
-                look.add(name, self.refused.get(name, ""))
-                if (aside or name in self.unread) and not look.digests[name]:
-                    look.drop(name)  # it passes nothing on
-            wanted = {n for f in look.functions[found:] for n in self.used_by_function(f)}
+                passes_on = not aside and name not in self.unread
+                look.add(name, self.refused.get(name, ""), optional=not passes_on)
+            wanted = {n for f in look.functions[found:] for n in used_by(f.__code__)}
             wanted -= look.candidates | {"i"}
             found = len(look.functions)
+
+    def variables(self, but: set[str]) -> dict[str, Any]:
+        """All variables of the notebook but for some."""
+        but = but | {"i"}
+        names = [name for name in self.shell.user_ns if type(name) is str and name not in but]
+        return {name: self.shell.user_ns[name] for name in names if self.is_variable(name)}
 
     def is_variable(self, name: str) -> bool:
         names, hidden = self.shell.user_ns, self.shell.user_ns_hidden
@@ -73,8 +77,34 @@ class Names:
             return False
         return not (name in hidden and hidden[name] is names[name])
 
-    def used_by_function(self, f: types.FunctionType) -> set[str]:
-        code = f.__code__
-        if id(code) not in self.functions:
-            self.functions[id(code)] = code, used_by(code)
-        return self.functions[id(code)][1]
+
+class Result:
+    """Finds the value that an iteration left in the user's variable `result`.
+
+    An iteration that did not set the variable gives no value, although the variable may still have
+    the value of an earlier one. Code that always sets it is recognised by its syntax. For other
+    code the old value is removed during the iteration. If the code may read the old value, it is
+    not removed, and only a different object counts as a new value."""
+
+    def __init__(self, shell: Any, setup: Body, loop: Body) -> None:
+        self.names = shell.user_ns
+        self.old = NOTHING
+        self.always = RESULT in loop.flow.certain
+        self.sometimes = RESULT in loop.uses.stores and not self.always
+        # A string may be in globals()["result"].
+        self.read = any(RESULT in u.reads | u.strings for u in (setup.uses, loop.uses))
+
+    def before(self) -> None:
+        if self.sometimes:
+            self.old = self.names.get(RESULT, NOTHING)
+            if not self.read:
+                self.names.pop(RESULT, None)
+
+    def after(self) -> Any:
+        """The value that the iteration gave, or NOTHING."""
+        old, self.old = self.old, NOTHING
+        now = self.names.get(RESULT, NOTHING)
+        if now is NOTHING and old is not NOTHING and not self.read:
+            self.names[RESULT] = old
+        given = self.always or self.sometimes and not (self.read and now is old)
+        return now if given else NOTHING

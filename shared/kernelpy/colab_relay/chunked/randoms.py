@@ -60,13 +60,10 @@ def seed(kinds: Any, salt: str) -> None:
     number = int.from_bytes(digest[:4], "little")
     if "random" in kinds:
         random.seed(digest)
-    seeds: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
-        "numpy.random": ("numpy.random", lambda module: module["seed"](number)),
-        "torch": ("torch", lambda module: module["manual_seed"](number)),
-    }
-    for kind, (name, how) in seeds.items():
-        if kind in kinds:
-            how(module_dict(name))
+    if "numpy.random" in kinds:
+        module_dict("numpy.random")["seed"](number)
+    if "torch" in kinds:
+        module_dict("torch")["manual_seed"](number)
 
 
 @contextlib.contextmanager

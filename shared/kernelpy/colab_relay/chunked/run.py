@@ -9,6 +9,7 @@ changed something. What another kernel recorded, it goes on from: see Life.get_r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import types
 from time import monotonic  # bound here: code may replace time.monotonic
@@ -20,13 +21,12 @@ from .. import registry
 from ..safe import short
 from ..state.reasons import reason
 from . import randoms
-from .body import Loop, Setup
+from .body import Body
 from .copies import Copies, delete_all, load
-from .digest import Look, differs, names_of
-from .interrupts import GRACE, Interrupts, hide_frames
+from .digest import Look, differs, replaced
+from .interrupts import GRACE, Interrupts, Stopped, hide_frames
 from .markers import Markers
-from .names import Names
-from .result import NOTHING, Result
+from .names import NOTHING, Names
 from .values import encode
 
 FIRST_SECONDS = 0.5  # for the first look at the variables, whatever the share
@@ -43,7 +43,8 @@ lives: dict[str, Life] = {}  # the runs that were prepared in this kernel, by th
 def prepare(order: dict[str, Any]) -> None:
     """Makes a run ready for its rounds, or reports why it can't go on."""
     shell, key = get_ipython(), order["key"]
-    setup, loop = Setup(shell, order["setup"]), Loop(shell, order["loop"])
+    setup = Body(shell, "setup_code", order["setup"])
+    loop = Body(shell, "loop_code", order["loop"])
     if order["replaces"]:
         registry.runs().pop(order["replaces"], None)
         delete_all(order["replaces"])
@@ -75,37 +76,40 @@ class Life:
         self.last: Look | None = None
         self.iterations = 0
         self.worked = 0.0  # seconds of iterations
-        self.inside = False  # an iteration runs
         self.seconds = 0.0  # of the last body
 
-    def take(self, order: dict[str, Any], setup: Setup, loop: Loop) -> None:
+    def take(self, order: dict[str, Any], setup: Body, loop: Body) -> None:
         """Takes what a job is to do."""
         self.order, self.setup, self.loop = order, setup, loop
-        self.result = Result(self.shell, setup, loop)
-        self.names = Names(self.shell, setup, loop, self.result)
+        self.names = Names(self.shell, setup, loop)
         self.independent = bool(order["independent"])
         self.on_stop: str = order["on_stop"]  # "" as soon as it has answered
         self.spent = 0.0  # seconds of looks
         self.stopped = False  # no iteration may run until the next job
-        self.unkept: list[dict[str, str]] = []
         self.copied: set[str] = set()  # variables that were loaded from a copy
+        self.markers = Markers(self.shell, self.key, lambda: self.entry["done"])
         start = order["marked"] if self.independent else order["done"]
-        entry = registry.runs().get(self.key)
-        if entry is not self.entry:  # a restored state replaced it
-            self.last = None
-        new = not entry or not entry.get("ran")
-        self.entry = registry.entry_of(self.key, start)
-        if new:
+        self.take_entry(start)
+        if not self.entry.get("ran"):
             self.entry.update(done=start, carried=order["carried"])
         elif self.independent:
             self.entry["done"] = max(self.entry["done"], start)
-        complete(self.entry)
-        self.markers = Markers(self.shell, self.key, self.entry)
+
+    def take_entry(self, start: int) -> None:
+        """Goes on where the registry says: a restored state may have taken the run elsewhere, or
+        other code may have deleted its entry."""
+        carried, entry = self.entry.get("carried"), registry.entry_of(self.key, start)
+        if entry is not self.entry:
+            self.entry, self.last = entry, None
+        lists: registry.Entry = {field: [] for field in ("names", "absent", "added")}
+        lists.update(incomplete=[], lost=[], carried=carried, random=None)
+        entry.update({**lists, **entry})
 
     # Preparation
 
     def prepare(self, interrupts: Interrupts) -> None:
-        self.copies.adopt(self.order["copy"]["path"] if self.order["copy"] else "")
+        if self.order["copy"]:
+            self.copies.adopt(self.order["copy"]["path"])
         self.markers.report("start", fresh=self.entry["setup"] != self.order["setup_sha256"])
         self.get_ready(interrupts)
         self.on_stop = ""
@@ -122,13 +126,17 @@ class Life:
         if fresh and here:
             self.run_setup(interrupts, keeping=passed)
         elif fresh and passed and done and self.is_bound():
-            if not entry.get("ran") or self.on_stop == "restore" or self.copy_done() == done:
+            whole = self.order["copy"] and self.order["copy"]["done"] == done
+            if not entry.get("ran") or self.on_stop == "restore" or whole:
                 self.restore("variables_lost", passed, interrupts)
             else:
                 self.stop("variables_lost", passed)
         elif fresh:
             self.run_setup(interrupts)
-            self.take_setup_values()
+            if self.order["copy"] and self.is_bound() and done:
+                # Nothing is carried, but the setup need not make the same values again.
+                with contextlib.suppress(Exception):  # as if there were no copy
+                    entry["random"] = self.load()["random"]
         if self.stopped:
             return False
         if self.last is None:
@@ -140,9 +148,6 @@ class Life:
     def is_bound(self) -> bool:
         """Whether the run may go on only with what its iterations passed on."""
         return not (self.independent or self.on_stop == "continue")
-
-    def copy_done(self) -> int:
-        return self.order["copy"]["done"] if self.order["copy"] else -1
 
     def answer(self, interrupts: Interrupts) -> bool:
         """Does what the order says about variables that are not as they should be. Returns whether
@@ -183,7 +188,7 @@ class Life:
         kept = {name: names[name] for name in keeping or () if name in names}
         states = entry["random"] if keeping else None
         entry["setup"] = ""
-        before = dict(names)
+        before = self.names.variables(set())
         try:
             with randoms.own(None, self.key, lambda now: entry.update(random=now)):
                 seconds = self.step(self.setup, interrupts)
@@ -193,21 +198,9 @@ class Life:
         names.update(kept)
         if keeping and states:
             entry["random"] = states
-        added = [n for n in names if type(n) is str and names[n] is not before.get(n, before)]
-        entry["added"] = sorted(n for n in added if n != "i" and self.names.is_variable(n))
+        entry["added"] = rebound(before, self.names.variables(set()))
         entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
         self.markers.report("setup", seconds=seconds)
-
-    def take_setup_values(self) -> None:
-        """Nothing is carried, but the setup need not make the same values again."""
-        mine = self.copies.setup == self.order["setup_sha256"]
-        copy = self.copies.newest if mine else self.order["copy"]
-        if copy and self.is_bound() and self.entry["done"]:
-            try:
-                found = load(self.shell, copy, self.key)
-                self.entry["random"], self.copied = found["random"], set(found["copied"])
-            except Exception:  # as if there were no copy
-                pass
 
     def restore(self, why: str, names: list[str], interrupts: Interrupts) -> None:
         """Loads the copy, after the setup code in a new kernel, or stops."""
@@ -221,32 +214,24 @@ class Life:
                 self.run_setup(interrupts)
             found = self.load()
             wanted = {n for n in names if n.isidentifier()}
-            if here and not wanted <= {*found["copied"], *found.get("absent", ())}:
+            if here and not wanted <= self.copied.union(found.get("absent", ())):
                 self.run_setup(interrupts)
                 found = self.load()
         except (KeyboardInterrupt, Exception) as e:  # damaged, or what the file's code raises
-            if here:  # as before, because loading is undone if it fails
-                self.entry["setup"] = setup
+            self.entry["setup"] = setup if here else ""  # loading is undone if it fails
             if isinstance(e, KeyboardInterrupt):
                 raise
             self.stop(why, names, detail=short(reason(e, "loading the copy")))
             return
         found.update(setup=setup, ran=True)
-        self.copied = set(found.pop("copied"))
         registry.update({self.key: found})
-        self.use(found)
+        self.take_entry(found["done"])
         self.names.refused.clear()
         self.markers.report("restored")
 
     def load(self) -> registry.Entry:
-        self.entry["setup"] = ""
-        return load(self.shell, self.order["copy"], self.key)
-
-    def use(self, entry: registry.Entry) -> None:
-        """Goes on with another entry."""
-        complete(entry)
-        self.entry = self.markers.entry = entry
-        self.last = None
+        found, self.copied = load(self.shell, self.order["copy"], self.key)
+        return found
 
     def tell_anew(self) -> None:
         """Names what iterations use as this kernel's setup made it, because no copy had it. A
@@ -265,7 +250,7 @@ class Life:
         if seconds is None:
             left = FIRST_SECONDS + self.order["keep"]["share"] * self.worked - self.spent
             seconds = max(MIN_SECONDS, left) if self.last else FIRST_SECONDS
-        look = self.names.look(seconds, self.entry["added"])
+        look = self.names.look(seconds, {*self.entry["added"], *(self.entry["carried"] or ())})
         self.spent += look.seconds
         return look
 
@@ -276,7 +261,8 @@ class Life:
         if self.entry.get("ran"):
             self.entry["ran"] = True
         if self.last.reasons and not self.independent:
-            self.markers.report("variables", unkept=names_of(self.last.reasons, MAX_REASONS))
+            unkept = [{"name": short(n), "reason": w} for n, w in sorted(self.last.reasons.items())]
+            self.markers.report("variables", unkept=unkept[:MAX_REASONS])
 
     def note(self, look: Look) -> None:
         carried = self.entry["carried"] or []
@@ -307,13 +293,7 @@ class Life:
         return changed
 
     def changes(self, last: Look, now: Look) -> list[str]:
-        """What differs. Of a variable without a digest, another object does."""
-        found = [n for n in sorted(last.reached) if differs(last, now, n)]
-        return [
-            n for n in found
-            if "" not in (last.digests.get(n), now.digests.get(n))
-            or last.ids.get(n) != now.ids.get(n)
-        ]  # fmt: skip
+        return [name for name in sorted(last.reached) if replaced(last, now, name)]
 
     def audit(self) -> list[str]:
         """What other code has changed up to now, for a state that is saved now."""
@@ -327,8 +307,7 @@ class Life:
     # Rounds
 
     def round(self, interrupts: Interrupts) -> None:
-        if registry.runs().get(self.key) is not self.entry:
-            self.follow_registry()
+        self.take_entry(self.entry["done"])
         self.entry["again"] = False
         if self.stopped or not self.get_ready(interrupts):
             return
@@ -340,42 +319,30 @@ class Life:
             self.markers.report("finished")
         entry["again"] = entry["done"] < self.order["n"]
 
-    def follow_registry(self) -> None:
-        """Goes on where a restored state has taken the run, or other code has deleted its entry."""
-        entry = registry.entry_of(self.key, self.entry["done"])
-        entry.setdefault("carried", self.entry["carried"])
-        self.use(entry)
-
     def iterate_and_compare(self, interrupts: Interrupts) -> None:
         entry = self.entry
         self.last = None  # it may hold large values
         self.before = self.snapshot = (entry["done"], self.start, entry["random"])
-        known = {name: id(value) for name, value in self.shell.user_ns.items()}
-        self.inside, began, failed = False, monotonic(), True
+        mentioned = self.start.candidates | self.names.temporary
+        others = self.names.variables(mentioned)  # which iterations may bind all the same, by exec
+        began, between = monotonic(), False
         try:
             with randoms.own(entry["random"], self.key, lambda now: entry.update(random=now)):
                 self.iterate(interrupts)
-            failed = False
+            between = True
+        except Stopped:
+            between = True
+            raise
         finally:
             entry["ran"] = True
             self.worked += monotonic() - began
-            self.note_added(known)
+            added = rebound(others, self.names.variables(mentioned))
+            entry["added"] = sorted({*added, *entry["added"]})
             self.markers.flush()
-            if failed and self.inside:
-                self.fail()
-            else:  # also after an interrupt between two iterations
+            if between:
                 self.end()
-
-    def note_added(self, known: dict[str, int]) -> None:
-        """Names that iterations bound without mentioning them, such as by exec."""
-        names, temporary = self.shell.user_ns, self.names.temporary
-        added = {
-            n for n, value in names.items()
-            if type(n) is str and known.get(n) != id(value) and n != "i"
-            and n not in temporary and self.names.is_variable(n)
-        }  # fmt: skip
-        if not added <= set(self.entry["added"]):
-            self.entry["added"] = sorted(added.union(self.entry["added"]))
+            else:
+                self.fail()
 
     def fail(self) -> None:
         """Reports the iteration that did not end, and what it has changed, as far as that can be
@@ -406,13 +373,13 @@ class Life:
         self.note(now)
         if not report:
             return
-        kept = None
+        kept: dict[str, Any] | None = None
+        unkept: list[dict[str, str]] = []
         if not self.independent and entry["done"] < self.order["n"]:
             kept, unkept = self.copies.keep(entry, now, self.order["keep"], self.worked)
-            if kept or unkept:
-                self.unkept = unkept
+            self.order["copy"] = kept or self.order["copy"]
         carried = listed(entry["carried"])
-        self.markers.report("round", carried=carried, unkept=self.unkept, kept=kept)
+        self.markers.report("round", carried=carried, unkept=unkept, kept=kept)
 
     def iterate(self, interrupts: Interrupts) -> None:
         began, first = monotonic(), self.entry["done"]
@@ -426,9 +393,7 @@ class Life:
             interrupts.short = self.iterations > 0 and mean < GRACE / 2
             if i > first and self.may_look(mean):
                 self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
-            self.inside = True
             self.once(i, interrupts)
-            self.inside = False
             self.iterations += 1
         interrupts.check()
 
@@ -440,15 +405,15 @@ class Life:
 
     def once(self, i: int, interrupts: Interrupts) -> None:
         self.shell.user_ns["i"] = i
-        self.result.before()
+        self.names.result.before()
         try:
             seconds = self.step(self.loop, interrupts)
         finally:
-            given = self.result.after()
+            given = self.names.result.after()
         self.entry["done"] = i + 1
         self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
 
-    def step(self, body: Setup | Loop, interrupts: Interrupts) -> float:
+    def step(self, body: Body, interrupts: Interrupts) -> float:
         """Runs a body in the user's namespace and returns the seconds it took."""
         began = monotonic()
         try:
@@ -464,12 +429,8 @@ class Life:
         return self.seconds
 
 
-def complete(entry: registry.Entry) -> None:
-    """Adds the fields that an entry lacks."""
-    for field in ("names", "absent", "added", "incomplete", "lost"):
-        entry.setdefault(field, [])
-    for field in ("carried", "random"):
-        entry.setdefault(field, None)
+def rebound(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return sorted(name for name in after if after[name] is not before.get(name, before))
 
 
 def listed(names: list[str]) -> list[str]:

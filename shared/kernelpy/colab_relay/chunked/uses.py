@@ -15,7 +15,6 @@ RUNNERS = ("exec", "eval", "run_cell", "run_cell_magic", "run_line_magic", *SHEL
 OPAQUE = frozenset("exec eval compile globals locals vars __import__ importlib".split())
 OPAQUE_ATTRIBUTES = frozenset("user_ns user_module modules f_globals f_locals __globals__".split())
 WORD = re.compile(r"[^\W\d]\w*")
-MAX_TEXT = 200_000
 MAX_DEPTH = 4  # of magics within magics
 
 
@@ -33,7 +32,7 @@ class Uses:
         self.later = {name for inner in deferred(code) for name in used_by(inner)}
         self.analyse(tree, code, 0)
         if self.opaque:
-            self.texts.update(word for text in self.strings for word in words(text))
+            self.texts.update(word for text in self.strings for word in WORD.findall(text))
         self.all = self.stores | self.reads | self.texts
 
     def analyse(self, tree: ast.AST, code: types.CodeType, depth: int) -> None:
@@ -54,19 +53,15 @@ class Uses:
                 self.opaque = self.opaque or is_opaque(node)
 
     def run_text(self, text: str, depth: int) -> None:
-        self.texts.update(words(text))
+        self.texts.update(WORD.findall(text))
         try:
             tree = ast.parse(self.shell.transform_cell(text))
             code = compile(tree, "<text>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError):
-            self.reads.update(words(text))
+            self.reads.update(WORD.findall(text))
             return
         if depth < MAX_DEPTH:
             self.analyse(tree, code, depth)
-
-
-def words(text: str) -> list[str]:
-    return WORD.findall(text[:MAX_TEXT])
 
 
 def runs_text(node: ast.Call) -> bool:

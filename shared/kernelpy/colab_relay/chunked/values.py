@@ -49,18 +49,12 @@ class PlainConverter:
             return int(value)
         if depth < MAX_DEPTH:
             if isinstance(value, dict):
-                return {self.key(k): self.to_plain(v, depth + 1) for k, v in value.items()}
+                keys = [k if isinstance(k, str) else repr(k)[:MAX_REPR] for k in value]
+                return dict(zip(keys, self.to_plain(list(value.values()), depth)))
             if isinstance(value, (list, tuple)):
                 return [self.to_plain(v, depth + 1) for v in value]
             if type(value).__module__.partition(".")[0] in ARRAYS and hasattr(value, "tolist"):
-                return self.array(value, depth)
+                if (value.numel() if hasattr(value, "numel") else value.size) > self.left:
+                    raise Large
+                return self.to_plain(value.tolist(), depth + 1)
         return repr(value)[:MAX_REPR]
-
-    def key(self, key: Any) -> str:
-        return key if isinstance(key, str) else repr(key)[:MAX_REPR]
-
-    def array(self, value: Any, depth: int) -> Any:
-        size = value.numel() if hasattr(value, "numel") else value.size
-        if size > self.left:
-            raise Large
-        return self.to_plain(value.tolist(), depth + 1)

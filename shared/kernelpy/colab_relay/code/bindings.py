@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import functools
 import types
 from typing import Iterator
 
@@ -27,6 +28,7 @@ def uses_of(code: types.CodeType, top: bool = True) -> tuple[set[str], set[str]]
     return stores, reads
 
 
+@functools.lru_cache(1000)  # each look at a run's variables asks again
 def used_by(code: types.CodeType) -> set[str]:
     """The global names that a function uses."""
     return set.union(*uses_of(code, False))

@@ -112,24 +112,19 @@ class Flow(ast.NodeVisitor):
         self.either(lambda: self.parts(node.body), lambda: self.parts(node.orelse))
 
     def visit_For(self, node: Any) -> None:
-        self.visit(node.iter)
+        self.parts(getattr(node, "iter", None), getattr(node, "test", None))
 
         def body() -> None:
             before = set(self.assigned)
-            self.visit(node.target)
+            self.parts(getattr(node, "target", None))
             self.assigned = before
-            self.loop(node.body)
+            self.loops += 1
+            self.parts(node.body)
+            self.loops -= 1
 
         self.maybe(body, lambda: self.parts(node.orelse))
 
-    def visit_While(self, node: ast.While) -> None:
-        self.visit(node.test)
-        self.maybe(lambda: self.loop(node.body), lambda: self.parts(node.orelse))
-
-    def loop(self, nodes: list[ast.stmt]) -> None:
-        self.loops += 1
-        self.parts(nodes)
-        self.loops -= 1
+    visit_While = visit_AsyncFor = visit_For
 
     def visit_Try(self, node: Any) -> None:
         start = self.bound
