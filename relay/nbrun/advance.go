@@ -86,6 +86,7 @@ func (a *advance) begin(ctx context.Context) error {
 		}
 		a.enter(k.KernelID)
 		return a.plan(ctx)
+	case run.Status == StatusNewKernel && a.comeBack(k.KernelID):
 	case run.Status == StatusNewKernel && a.spec.OnNewKernel == StopOnNewKernel:
 		return nil
 	case run.Status == StatusNewKernel, run.Job == nil && run.KernelID != k.KernelID:

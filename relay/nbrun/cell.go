@@ -2,10 +2,12 @@ package nbrun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"colabrelay/relay/jobs"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
 	"colabrelay/shared/contract"
@@ -84,8 +86,8 @@ func (a *advance) attach(now *cell) error {
 	switch one := a.record.ofCell(now.handle); {
 	case one == nil:
 	case one.Job.InstanceID != a.vm.InstanceID():
-		a.forget(one)
-		a.addNote("cell %d (id %s) was running on a VM that was replaced: its end is not known", now.index, now.handle)
+		err := a.loseCell(one, jobs.ErrReplaced)
+		return errors.Join(err, a.save())
 	default:
 		a.run = one
 	}
@@ -142,6 +144,18 @@ func (a *advance) forget(one *RunRecord) {
 	a.record.Cells = slices.DeleteFunc(a.record.Cells, func(r *RunRecord) bool { return r == one })
 }
 
+// loseCell gives up a run of a single cell, and returns the error that says so.
+func (a *advance) loseCell(one *RunRecord, why error) error {
+	c := &one.Plan[0]
+	a.record.ran(c, Step{Source: c.Source, Sent: c.Sent}, CellLost)
+	a.forget(one)
+	code, what := contract.CodeNewInstance, "was sent to a VM that another one has replaced: whether it ran to its end there is unknown"
+	if !errors.Is(why, jobs.ErrReplaced) {
+		code, what = contract.CodeNotFound, "was sent to the VM, which no longer knows how it ended"
+	}
+	return &contract.Error{Code: code, Message: fmt.Sprintf("cell %d (id %s) %s", c.Index, c.Handle, what), Hint: "The same call runs the cell again, on the VM that answers now."}
+}
+
 // followCell follows the cell to its end, or until the call's time is over.
 func (a *advance) followCell(ctx context.Context) error {
 	one := a.run
@@ -151,8 +165,7 @@ func (a *advance) followCell(ctx context.Context) error {
 	j, err := a.follow(ctx)
 	switch {
 	case isGone(err):
-		a.forget(one)
-		return fmt.Errorf("cell %d (id %s): how it ended is unknown; the same call runs it again: %w", one.Plan[0].Index, one.Plan[0].Handle, err)
+		return a.loseCell(one, err)
 	case err != nil && one.Job == nil: // the VM refused it
 		a.forget(one)
 		return err

@@ -108,3 +108,49 @@ func TestAKernelReplacedBeforeTheJobArrivesRunsNoCellTwice(t *testing.T) {
 		}
 	})
 }
+
+// Another VM answers before the end of the cells was read: none of them counts as not run. When the
+// address leads back, the run goes on where it was.
+func TestCellsOfAReplacedVMAreLostUntilItAnswersAgain(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		other := start(t, oldStack(t), t.TempDir())
+		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")+"\nprint('out')"))
+		b.reach(m, b.spec(), vm, "c1")
+		vm.VM = other
+		for range 2 {
+			got := b.advance(b.spec(), vm, long)
+			if got.err != nil || got.Status() != StatusNewKernel || got.cells() != "c0:succeeded c1:lost c2:lost" {
+				t.Fatalf("%v %s %s", got.err, got.Status(), got.cells())
+			}
+		}
+		other.ranIs()
+		m.touch("go")
+		vm.VM = m
+		got := b.finish(b.spec(), vm, StatusSucceeded)
+		if got.cells() != "c0:succeeded c1:succeeded c2:succeeded" || b.outputs("c2") != "out\n" {
+			t.Errorf("%s %q", got.cells(), b.outputs("c2"))
+		}
+		m.ranIs("c0", "c1", "c2")
+	})
+}
+
+// A single cell whose VM was replaced is lost, and runs on the new VM only when it is asked for again.
+func TestACellOfAReplacedVMIsLost(t *testing.T) {
+	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
+		other := start(t, oldStack(t), t.TempDir())
+		b := write(t, src(says("c0")+slow))
+		b.beginCell(m, "c0")
+		vm.VM = other
+		_, err := b.runCell(vm, "c0", long)
+		if !refusedAs(err, contract.CodeNewInstance) || !strings.Contains(err.Error(), "unknown") {
+			t.Errorf("on another VM: %v", err)
+		}
+		other.ranIs()
+		other.touch("go")
+		if got, err := b.runCell(vm, "c0", long); err != nil || got.Status != contract.StatusSucceeded {
+			t.Errorf("asked for again: %v %s", err, got.Status)
+		}
+		other.ranIs("c0")
+		m.touch("go")
+	})
+}

@@ -31,12 +31,14 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 		return err
 	}
 	run := a.run
-	begun := run.Job != nil && (run.Job.Accepted || run.Job.MayRun) || slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return len(c.Attempts) > 0 })
-	if run.Job != nil && !run.Job.Accepted && run.Job.MayRun {
-		a.addNote("the VM was replaced before it confirmed the run: which cells ran there is unknown")
+	sent := run.Job != nil && (run.Job.Accepted || run.Job.MayRun)
+	begun := sent || slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return len(c.Attempts) > 0 })
+	if run.Left = nil; sent {
+		a.addNote("the VM was replaced before the end of the run was read: cells that are called lost may have run there")
+		run.Left = run.Job
 	}
+	a.abandonCells()
 	run.Status, run.Job, run.Saving, a.now = StatusRunning, nil, 0, reading{}
-	a.abandonCell()
 	a.enter(kernelID)
 	switch {
 	case run.Saved != nil && a.savesStates():
@@ -59,15 +61,49 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 	return errEnough
 }
 
-// abandonCell gives up the cell that ran in a kernel that has ended.
-func (a *advance) abandonCell() {
+// abandonCells gives up the cell that ran in a kernel that has ended, and with the VM's own end all
+// that it was sent: any of them may have run.
+func (a *advance) abandonCells() {
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
-		if at := c.Last(); c.Status == CellRunning && at != nil && at.Status == "" {
-			at.Status, at.Error = contract.StatusLost, &Failure{Reason: "the kernel or the VM was replaced before its end was read"}
-			c.Status = CellLost
+		at := c.Last()
+		switch running := c.Status == CellRunning && at != nil && at.Status == ""; {
+		case !running && (!c.pending() || !a.run.Left.has(c.Key)):
+			continue
+		case !running:
+			at = c.attempt("") // which execution it was is not known
+		}
+		at.Status, at.Error = contract.StatusLost, &Failure{Reason: "the kernel or the VM was replaced before its end was read"}
+		c.Status = CellLost
+	}
+}
+
+// comeBack goes on with the job of a VM that seemed to be replaced, if that VM answers again. It
+// reports whether there is such a job.
+func (a *advance) comeBack(kernelID string) bool {
+	run := a.run
+	if run.Left == nil || run.Left.InstanceID != a.vm.InstanceID() {
+		return false
+	}
+	for i := range run.Plan {
+		c := &run.Plan[i]
+		switch at := c.Last(); {
+		case c.Status != CellLost || !run.Left.has(c.Key):
+		case at.ExecutionID == "":
+			c.Status, c.Attempts = CellNotRun, c.Attempts[:len(c.Attempts)-1]
+		default:
+			c.Status, at.Status, at.Error = CellRunning, "", nil
 		}
 	}
+	run.Status, run.Job, run.Left = StatusRunning, run.Left, nil
+	a.enter(kernelID)
+	a.addNote("the VM that had the run answers again")
+	return true
+}
+
+// has reports whether the job has a step of the cell with that key.
+func (j *JobRecord) has(key int) bool {
+	return j != nil && slices.ContainsFunc(j.Steps, func(s Step) bool { return s.Cell == key })
 }
 
 // noteRerun says which cells run for another time.
