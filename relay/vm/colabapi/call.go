@@ -107,8 +107,13 @@ func (b *Backend) send(ctx context.Context, c call, login access) (*http.Respons
 	}
 	began := time.Now()
 	res, text, err := exchange(b.transport, req, maxAnswer)
-	b.log.DebugContext(ctx, "called the Colab API", "method", c.method, "path", c.path, "bytes", len(text), "dur", time.Since(began), "err", err)
-	return res, text, err
+	log := b.log.With("method", c.method, "path", c.path, "dur", time.Since(began))
+	if err != nil {
+		log.DebugContext(ctx, "called the Colab API", "err", err)
+		return nil, nil, err
+	}
+	log.DebugContext(ctx, "called the Colab API", "status", res.StatusCode, "bytes", len(text))
+	return res, text, nil
 }
 
 // newRequest returns a request whose body is JSON; nil for none.

@@ -157,7 +157,7 @@ func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer closeBody(req)
 	at, err := t.backend.address(req.Context(), t.id, address{})
 	if err != nil {
-		return nil, t.unreached(err)
+		return nil, t.noToken(err)
 	}
 	res, err := t.send(req, at)
 	if err != nil || !refuses(res) {
@@ -166,7 +166,7 @@ func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	fresh, err := t.backend.address(req.Context(), t.id, at)
 	if err != nil {
 		discard(res)
-		return nil, client.Arrived(t.unreached(err))
+		return nil, client.Arrived(t.noToken(err))
 	}
 	if fresh != at && (req.Body == nil || req.Body == http.NoBody || req.GetBody != nil) {
 		discard(res)
@@ -188,14 +188,8 @@ func (t *portTransport) refused(res *http.Response) (*http.Response, error) {
 		return res, nil
 	}
 	discard(res)
-	return nil, &client.RouteError{
-		Message: fmt.Sprintf("Google's proxy does not pass requests on to the executor on VM %q (HTTP %d): the executor or the VM may have ended", t.id, res.StatusCode),
-		Hint:    listHint,
-	}
+	return nil, unreached(nil, "Google's proxy does not pass requests on to the executor on VM %q (HTTP %d): the executor or the VM may have ended", t.id, res.StatusCode)
 }
-
-// listHint is the next step when a VM is not reached.
-const listHint = "Run `colab-relay vm list` to see which VMs run; `colab-relay vm up` starts another one."
 
 // send sends a copy of req, as a RoundTripper must not change its request.
 func (t *portTransport) send(req *http.Request, at address) (*http.Response, error) {
@@ -220,13 +214,17 @@ func refuses(res *http.Response) bool {
 	return (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusNotFound) && res.Header.Get("Signature") == ""
 }
 
-// unreached returns the error of a request that could not be sent because Google gives no
-// token for it.
-func (t *portTransport) unreached(err error) error {
+// noToken returns the error of a request for which Google gives no token.
+func (t *portTransport) noToken(err error) error {
 	if gone(err) {
-		return &client.RouteError{Message: fmt.Sprintf("VM %q does not exist any more", t.id), Hint: listHint, Err: err}
+		return unreached(err, "VM %q does not exist any more", t.id)
 	}
-	return &client.RouteError{Message: fmt.Sprintf("no connection to VM %q through Google's proxy: %v", t.id, err), Hint: listHint, Err: err}
+	return unreached(err, "no connection to VM %q through Google's proxy: %v", t.id, err)
+}
+
+func unreached(cause error, format string, args ...any) error {
+	const hint = "Run `colab-relay vm list` to see which VMs run; `colab-relay vm up` starts another one."
+	return &client.RouteError{Message: fmt.Sprintf(format, args...), Hint: hint, Err: cause}
 }
 
 // discard ends an answer so that its connection can be used again.

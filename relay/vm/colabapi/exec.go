@@ -68,13 +68,11 @@ type jupyterError struct {
 }
 
 func (e *jupyterError) Error() string {
-	switch {
-	case e.status == http.StatusNotFound || e.status == http.StatusUnauthorized:
-		return fmt.Sprintf("VM %q answered HTTP %d, also to a fresh token: what was asked for is missing there, or Google's proxy does not reach the VM", e.id, e.status)
-	case e.status/100 == 3:
-		return fmt.Sprintf("VM %q answered with a redirect (HTTP %d), which is not followed", e.id, e.status)
+	text := fmt.Sprintf("VM %q answered HTTP %d", e.id, e.status)
+	if e.status == http.StatusNotFound || e.status == http.StatusUnauthorized {
+		text += ", also to a fresh token: what was asked for is missing there, or Google's proxy does not reach the VM"
 	}
-	return fmt.Sprintf("VM %q answered HTTP %d", e.id, e.status)
+	return text
 }
 
 // Touch implements vm.Backend. It lists the kernels. Whether that counts as use of the VM is
