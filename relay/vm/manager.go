@@ -91,35 +91,15 @@ type Request struct {
 	Way          Way    // empty for the first that works
 }
 
-// job is a start in progress, or one whose result nobody has collected.
+// job is a start in progress, or one whose result nobody has collected. The Manager's mu guards
+// all but the request.
 type job struct {
 	request Request
-	done    chan struct{} // closed at the end
-	vm      VM            // valid after done, like all below
-	err     error
-	ended   time.Time
-
-	mu      sync.Mutex
 	steps   []string      // a start has few: at most some for each accelerator and way
-	changed chan struct{} // closed when there is another one
-}
-
-func (j *job) say(step string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if n := len(j.steps); n > 0 && j.steps[n-1] == step {
-		return
-	}
-	j.steps = append(j.steps, step)
-	close(j.changed)
-	j.changed = make(chan struct{})
-}
-
-// after returns the steps from the nth on.
-func (j *job) after(n int) (steps []string, changed <-chan struct{}) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.steps[n:]), j.changed
+	changed chan struct{} // closed when there is another one, and at the end
+	ended   time.Time     // zero before the end
+	vm      VM
+	err     error
 }
 
 // Up starts a VM with an executor and pairs it, or continues a start that a killed relay
@@ -138,31 +118,32 @@ func (m *Manager) Up(ctx context.Context, r Request, say func(step string)) (VM,
 	}
 	seen, step := 0, ""
 	for {
-		steps, changed := j.after(seen)
+		m.mu.Lock()
+		steps, changed, ended := slices.Clone(j.steps[seen:]), j.changed, !j.ended.IsZero()
+		if ended && m.jobs[r.Name] == j {
+			delete(m.jobs, r.Name) // this caller has the result
+		}
+		m.mu.Unlock()
 		for _, step = range steps {
 			say(step)
 		}
-		seen += len(steps)
+		if seen += len(steps); ended {
+			return j.vm, j.err
+		}
 		select {
 		case <-changed:
-		case <-j.done:
-			rest, _ := j.after(seen)
-			for _, step := range rest {
-				say(step)
-			}
-			m.collect(r.Name, j)
-			return j.vm, j.err
 		case <-ctx.Done():
 			return VM{}, &StartingError{Name: r.Name, Step: step}
 		}
 	}
 }
 
-// job returns the start of that name, and begins it if there is none.
+// job returns the start of that name, and begins it if there is none, or one that ended so long
+// ago that its result may no longer be true.
 func (m *Manager) job(r Request) (*job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j := m.jobs[r.Name]; j != nil && !m.isStale(j) {
+	if j := m.jobs[r.Name]; j != nil && (j.ended.IsZero() || time.Since(j.ended) <= m.limits.result) {
 		if !slices.Equal(j.request.Accelerators, r.Accelerators) || j.request.HighRAM != r.HighRAM {
 			return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, acceleratorsText(j.request.Accelerators, j.request.HighRAM))
 		}
@@ -171,47 +152,34 @@ func (m *Manager) job(r Request) (*job, error) {
 	if m.ctx.Err() != nil {
 		return nil, errors.New("the relay is ending")
 	}
-	j := &job{request: r, done: make(chan struct{}), changed: make(chan struct{})}
+	j := &job{request: r, changed: make(chan struct{})}
 	m.jobs[r.Name] = j
 	m.work.Go(func() {
-		defer close(j.done)
-		j.vm, j.err = m.start(m.ctx, r, j.say)
-		j.ended = time.Now()
-		if j.err != nil {
-			m.cfg.Log.Warn("a VM was not started", "name", r.Name, "err", j.err)
+		got, err := m.start(m.ctx, r, func(step string) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if n := len(j.steps); n == 0 || j.steps[n-1] != step {
+				j.steps = append(j.steps, step)
+				close(j.changed)
+				j.changed = make(chan struct{})
+			}
+		})
+		if err != nil {
+			m.cfg.Log.Warn("a VM was not started", "name", r.Name, "err", err)
 		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		j.vm, j.err, j.ended = got, err, time.Now()
+		close(j.changed)
 	})
 	return j, nil
-}
-
-// isStale reports whether the start ended so long ago that its result may no longer be true.
-func (m *Manager) isStale(j *job) bool {
-	return j.isDone() && time.Since(j.ended) > m.limits.result
-}
-
-func (j *job) isDone() bool {
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // forgetResult drops the result of a start whose VM was stopped.
 func (m *Manager) forgetResult(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j := m.jobs[name]; j != nil && j.isDone() {
-		delete(m.jobs, name)
-	}
-}
-
-// collect forgets a start whose result a caller has.
-func (m *Manager) collect(name string, j *job) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.jobs[name] == j {
+	if j := m.jobs[name]; j != nil && !j.ended.IsZero() {
 		delete(m.jobs, name)
 	}
 }

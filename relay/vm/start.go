@@ -163,7 +163,7 @@ func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err
 		if len(all) >= MaxRecords {
 			return nil, fmt.Errorf("%w: %d", ErrTooManyKept, len(all))
 		}
-		if err := errors.Join(m.nameIsFree(r.Name), m.checkWay(b, r.Way)); err != nil {
+		if err := errors.Join(m.nameIsFree(r.Name), m.mayReach(b, r.Way)); err != nil {
 			return nil, err
 		}
 		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Accelerators: r.Accelerators, Accelerator: r.Accelerators[0], HighRAM: r.HighRAM, Step: Asked}
@@ -339,7 +339,7 @@ func Architecture(machine string) string { return architectures[machine] }
 
 // launch brings the executor onto the VM, starts it, and pairs it.
 func (a *creation) launch(ctx context.Context) error {
-	if err := a.update(func(r *Record) { r.Step = Uploading }); err != nil {
+	if err := a.update(func(r *Record) { r.Step = Created }); err != nil { // no longer Paired
 		return err
 	}
 	a.say("preparing the VM")
@@ -350,7 +350,7 @@ func (a *creation) launch(ctx context.Context) error {
 	if !strings.HasPrefix(v.Folder, "/") || !strings.HasSuffix(v.Folder, "/"+a.rec.ID) {
 		return fmt.Errorf("prepare on the VM: the folder %q is not as expected", plain.Line(v.Folder))
 	}
-	ways, err := a.ways(v)
+	ways, err := a.ways(a.b, a.request.Way, v.Cloudflared)
 	if err != nil {
 		return err
 	}
@@ -366,9 +366,6 @@ func (a *creation) launch(ctx context.Context) error {
 		}
 		a.say(fmt.Sprintf("not reached by %s: %s", w, shown(err)))
 		failures = append(failures, fmt.Errorf("by %s: %w", w, err))
-	}
-	if len(failures) == 0 {
-		return ErrNoTunnel
 	}
 	return errors.Join(failures...)
 }
@@ -399,7 +396,7 @@ func (a *creation) upload(ctx context.Context, v vmReport) (sha256 string, err e
 func (a *creation) try(ctx context.Context, v vmReport, sha256 string, w Way) error {
 	secret := auth.GenerateSecret()
 	err := a.update(func(r *Record) {
-		r.Step, r.KeyIDs = Started, append(r.KeyIDs, secret.KeyID())
+		r.KeyIDs = append(r.KeyIDs, secret.KeyID())
 		r.KeyIDs = slices.Clone(r.KeyIDs[max(0, len(r.KeyIDs)-maxKeyIDs):])
 	})
 	if err != nil {
