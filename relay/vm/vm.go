@@ -61,7 +61,7 @@ type Backend interface {
 	Specs(ctx context.Context) ([]Spec, error)
 	// Create starts a VM with an id of NewID's form, and returns once it exists. If it
 	// returns ErrExists, that VM exists already. After another error the VM may exist.
-	Create(ctx context.Context, id string, s Spec) (Machine, error)
+	Create(ctx context.Context, id string, s Spec) error
 	// List returns all VMs of the account that the backend can see.
 	List(ctx context.Context) ([]Machine, error)
 	// Delete stops a VM and returns after it was seen to be gone. It is no error if the VM
@@ -231,7 +231,7 @@ func (a *creation) ask(ctx context.Context, accelerator string, s Spec) error {
 	if err := a.update(func(r *Record) { r.Accelerator, r.Asked = accelerator, time.Now().UTC() }); err != nil {
 		return err
 	}
-	if _, err := a.b.Create(ctx, a.rec.ID, s); err != nil && !errors.Is(err, ErrExists) {
+	if err := a.b.Create(ctx, a.rec.ID, s); err != nil && !errors.Is(err, ErrExists) {
 		return err
 	}
 	return a.update(func(r *Record) { r.Step = Created })

@@ -42,7 +42,7 @@ func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 			if all, err := b.List(within.Context(t)); err == nil && name != "another's VM" {
 				t.Errorf("list: %+v", all)
 			}
-			if _, err := b.Create(within.Context(t), vm.NewID(), vm.Spec{}); err == nil || errors.Is(err, vm.ErrExists) || errors.Is(err, vm.ErrGone) {
+			if err := b.Create(within.Context(t), vm.NewID(), vm.Spec{}); err == nil || errors.Is(err, vm.ErrExists) || errors.Is(err, vm.ErrGone) {
 				t.Errorf("create: %v", err)
 			}
 		})

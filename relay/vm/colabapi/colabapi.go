@@ -166,17 +166,17 @@ func (b *Backend) Specs(ctx context.Context) ([]vm.Spec, error) {
 }
 
 // Create implements vm.Backend.
-func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) (vm.Machine, error) {
+func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 	if err := checkID(id); err != nil {
-		return vm.Machine{}, err
+		return err
 	}
 	offers, err := b.offers(ctx)
 	if err != nil {
-		return vm.Machine{}, err
+		return err
 	}
 	key, ok := offers[s]
 	if !ok {
-		return vm.Machine{}, fmt.Errorf("%w: %s is not among those that Google lists for it", vm.ErrNotEligible, s)
+		return fmt.Errorf("%w: %s is not among those that Google lists for it", vm.ErrNotEligible, s)
 	}
 	// One requestId for all attempts: a second one finds the Operation of the first.
 	query := url.Values{"requestId": {uuid.NewString()}, "runtimeId": {id}}
@@ -193,7 +193,7 @@ func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) (vm.Machine,
 	case key.Accelerator != noAccelerator && errors.Is(err, errInvalidArgument):
 		err = fmt.Errorf("%w: %v", vm.ErrNotEligible, err)
 	}
-	return vm.Machine{ID: id, Spec: key.spec()}, err
+	return err
 }
 
 // runtime returns a VM with a fresh token. It returns ErrGone only if the account's list lacks

@@ -19,7 +19,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"colabrelay/relay/plain"
@@ -45,9 +44,6 @@ type Config struct {
 type Backend struct {
 	cfg     Config
 	records records
-
-	mu        sync.Mutex
-	creations map[string]*creation // by id; those whose colab new is running
 }
 
 var _ vm.Backend = (*Backend)(nil)
@@ -60,7 +56,7 @@ func New(cfg Config) *Backend {
 	if cfg.Environ == nil {
 		cfg.Environ = os.Environ()
 	}
-	return &Backend{cfg: cfg, records: records{cfg.Dir, cfg.Log}, creations: map[string]*creation{}}
+	return &Backend{cfg: cfg, records: records{cfg.Dir, cfg.Log}}
 }
 
 // Name implements vm.Backend.
