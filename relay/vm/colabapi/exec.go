@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -19,6 +20,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -186,7 +188,7 @@ func (b *Backend) Exec(ctx context.Context, id, code string, timeout time.Durati
 	over := fmt.Errorf("the code ran for more than %s and was interrupted: %w", timeout, context.DeadlineExceeded)
 	running, cancel := context.WithTimeoutCause(ctx, timeout, over)
 	defer cancel()
-	e := execution{code: code, session: uuid.NewString(), id: uuid.NewString()}
+	e := execution{code: code, session: uuid.NewString(), id: uuid.NewString(), output: bounded.Tail{Max: vm.MaxOutput}}
 	err = j.execute(running, kernelPath, &e)
 	after, cancelAfter := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancelAfter()
@@ -201,7 +203,7 @@ func (b *Backend) Exec(ctx context.Context, id, code string, timeout time.Durati
 	case e.raised != nil:
 		err = e.raised
 	}
-	return e.output.String(), err
+	return strings.ToValidUTF8(e.output.String(), ""), err // from a whole character on
 }
 
 var (
@@ -297,7 +299,7 @@ type content struct {
 type execution struct {
 	code, session, id string
 
-	output        tail
+	output        bounded.Tail
 	raised        *vm.ExecError
 	replied, idle bool // both have come when it has ended, over two sockets, in any order
 }
@@ -358,7 +360,7 @@ func (e *execution) receive(frame []byte) error {
 	}
 	switch m.Header.Type {
 	case "stream":
-		e.output.write(m.Content.Text)
+		_, _ = io.WriteString(&e.output, m.Content.Text)
 	case "error":
 		e.raised = &vm.ExecError{Name: shortened(m.Content.Name), Value: shortened(m.Content.Value)}
 	case "execute_reply":
@@ -373,20 +375,4 @@ func (e *execution) receive(frame []byte) error {
 func shortened(text string) string {
 	text = plain.Line(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxErrorText)], "")
-}
-
-// tail keeps the end of what was printed, at most vm.MaxOutput bytes.
-type tail struct{ kept []byte }
-
-func (t *tail) write(text string) {
-	t.kept = append(t.kept, text...)
-	// Cutting at twice the bound keeps the cost of many small texts linear.
-	if len(t.kept) > 2*vm.MaxOutput {
-		t.kept = append(t.kept[:0], t.kept[len(t.kept)-vm.MaxOutput:]...)
-	}
-}
-
-// String returns what is kept, from a whole character on.
-func (t *tail) String() string {
-	return strings.ToValidUTF8(string(t.kept[max(0, len(t.kept)-vm.MaxOutput):]), "")
 }

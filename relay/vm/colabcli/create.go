@@ -79,20 +79,20 @@ func newArguments(id string, s vm.Spec) ([]string, error) {
 	if err := usable(id); err != nil {
 		return nil, err
 	}
-	settings := []setting{{session, id}}
+	words := []string{"-s", id}
 	switch {
 	case s.Accelerator == "":
 	case !slices.Contains(vm.Accelerators, s.Accelerator): // the program would choose another one
 		return nil, fmt.Errorf("unknown accelerator %q", clip(plain.Line(s.Accelerator)))
 	case strings.HasPrefix(s.Accelerator, "V"):
-		settings = append(settings, setting{tpu, strings.ToLower(s.Accelerator)})
+		words = append(words, "--tpu", strings.ToLower(s.Accelerator))
 	default:
-		settings = append(settings, setting{gpu, s.Accelerator})
+		words = append(words, "--gpu", s.Accelerator)
 	}
 	if s.HighRAM {
-		settings = append(settings, setting{option: highMem})
+		words = append(words, "--high-mem")
 	}
-	return create.argv(settings), nil
+	return create.argv(words...), nil
 }
 
 // earlier returns an error if an earlier attempt created the VM. A second `colab new` with
@@ -210,7 +210,7 @@ func (b *Backend) Exec(ctx context.Context, id, code string, limit time.Duration
 	mark := "colab-relay-" + rand.Text() + ":"
 	seconds := max(1, math.Ceil(limit.Seconds()))
 	res, err := b.run(ctx, call{
-		argv:  execute.argv([]setting{{session, id}, {timeout, strconv.FormatFloat(seconds, 'f', 0, 64)}}),
+		argv:  execute.argv("-s", id, "--timeout", strconv.FormatFloat(seconds, 'f', 0, 64)),
 		stdin: program(code, mark),
 		limit: limit + execMargin,
 	})

@@ -40,7 +40,7 @@ const noRows = "[colab] No active sessions found on server."
 
 // rows asks the program for all VMs.
 func (b *Backend) rows(ctx context.Context) ([]row, error) {
-	res, err := b.run(ctx, call{argv: sessions.argv(nil), limit: listLimit})
+	res, err := b.run(ctx, call{argv: sessions.argv(), limit: listLimit})
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (b *Backend) Delete(ctx context.Context, id string) error {
 	if err := usable(id); err != nil {
 		return err
 	}
-	res, err := b.run(ctx, call{argv: stop.argv([]setting{{session, id}}), limit: stopLimit})
+	res, err := b.run(ctx, call{argv: stop.argv("-s", id), limit: stopLimit})
 	if err != nil {
 		return err
 	}
