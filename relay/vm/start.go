@@ -29,7 +29,6 @@ type creation struct {
 	*Manager
 	b       Backend
 	rec     Record // as on disk
-	absent  bool   // Google knows of no VM with this id, so a refusal means that there is none
 	removed bool   // from disk
 	request Request
 	say     func(string)

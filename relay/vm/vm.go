@@ -145,18 +145,35 @@ func (s Spec) String() string {
 func clip(s string) string { return s[:min(len(s), 60)] }
 
 // askInTurn asks for the accelerators in turn until there is a VM. A relay that was killed may
-// have asked already: the id is the same, so it gets that VM.
+// have asked already: the id is the same, so it gets that VM. Google may refuse to create what
+// exists, and not say that it exists, so the list is read first.
 func (a *creation) askInTurn(ctx context.Context) error {
-	if there, err := a.askedBefore(ctx); there || err != nil {
+	remaining, absent := a.rec.Accelerators, true // absent: Google knows of no VM with this id
+	if !a.rec.Asked.IsZero() {
+		all, err := machines(ctx, a.b)
+		if err != nil {
+			return err
+		}
+		if _, there := machineWith(all, a.rec.ID); there {
+			return a.update(func(r *Record) { r.Step = Created })
+		}
+		// An earlier start's request may still be on its way: then a refusal proves nothing.
+		if absent = time.Since(a.rec.Asked) > a.limits.appear; !absent {
+			remaining = remaining[max(0, slices.Index(remaining, a.rec.Accelerator)):]
+		}
+	}
+	without := func(err error) error { // there is no VM
+		if absent {
+			err = errors.Join(err, a.remove())
+		}
 		return err
 	}
 	offered, err := a.b.Specs(ctx)
 	if err != nil {
-		return a.without(fmt.Errorf("look up what the account may start: %w", err))
+		return without(fmt.Errorf("look up what the account may start: %w", err))
 	}
-	var refused []string
-	var last error
-	for _, accelerator := range a.remaining() {
+	var refused refusals
+	for _, accelerator := range remaining {
 		s := spec(accelerator, a.rec.HighRAM)
 		err := ErrNotEligible
 		if offered == nil || slices.Contains(offered, s) {
@@ -166,16 +183,16 @@ func (a *creation) askInTurn(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrNoneFree), errors.Is(err, ErrNotEligible):
-			refused, last = append(refused, fmt.Sprintf("%s: %s", s, shown(err))), err
+			refused.all, refused.last = append(refused.all, fmt.Sprintf("%s: %s", s, shown(err))), err
 		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
-			return a.without(fmt.Errorf("%w; %s", err, a.runningText(ctx)))
+			return without(fmt.Errorf("%w; %s", err, a.runningText(ctx)))
 		case errors.Is(err, ErrNotLoggedIn):
-			return a.without(err)
+			return without(err)
 		default: // the VM may exist
 			return fmt.Errorf("ask for a VM with %s: %w", s, err)
 		}
 	}
-	return a.without(&refusals{refused, last})
+	return without(&refused)
 }
 
 // refusals is the error of a start whose every accelerator was refused. It matches the last one.
@@ -189,41 +206,6 @@ func (r *refusals) Error() string {
 }
 
 func (r *refusals) Unwrap() error { return r.last }
-
-// askedBefore reports whether the VM exists because an earlier start asked for it. Google may
-// refuse to create what exists, and not say that it exists.
-func (a *creation) askedBefore(ctx context.Context) (there bool, err error) {
-	if a.rec.Asked.IsZero() {
-		a.absent = true
-		return false, nil
-	}
-	all, err := machines(ctx, a.b)
-	if err != nil {
-		return false, err
-	}
-	if _, there = machineWith(all, a.rec.ID); there {
-		return true, a.update(func(r *Record) { r.Step = Created })
-	}
-	a.absent = time.Since(a.rec.Asked) > a.limits.appear
-	return false, nil
-}
-
-// without returns err, after which there is no VM, unless an earlier start's request is still
-// on its way: then the record stays.
-func (a *creation) without(err error) error {
-	if a.absent {
-		err = errors.Join(err, a.remove())
-	}
-	return err
-}
-
-// remaining are the accelerators to try: all of them, or those that an earlier start has left.
-func (a *creation) remaining() []string {
-	if a.absent {
-		return a.rec.Accelerators
-	}
-	return a.rec.Accelerators[max(0, slices.Index(a.rec.Accelerators, a.rec.Accelerator)):]
-}
 
 // ask asks for a VM.
 func (a *creation) ask(ctx context.Context, accelerator string, s Spec) error {
