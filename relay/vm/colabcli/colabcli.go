@@ -236,14 +236,14 @@ func (b *Backend) failed(ctx context.Context, id string, c command, res result) 
 	if noLogin(refused) {
 		return refused
 	}
-	r, found, err := b.find(ctx, id)
+	r, err := b.find(ctx, id)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; whether VM %q still runs is unknown: %w", refused, id, err)
-	case !found:
+	case r == nil:
 		return fmt.Errorf("%w: %q", vm.ErrGone, id)
 	case r.name == unnamed:
-		return errUnnamed(r.row)
+		return errUnnamed(*r)
 	}
 	return refused
 }
