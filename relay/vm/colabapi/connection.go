@@ -56,10 +56,11 @@ func (e *expiring[T]) get(ctx context.Context, refused T, renew func(context.Con
 	if known && now.Before(e.until) {
 		return e.value, nil
 	}
-	if e.value != none && !known {
-		if now.Sub(e.asked) > renewEvery {
-			e.renewals = 0
-		}
+	isRefused := e.value != none && e.value == refused
+	if !isRefused || now.Sub(e.asked) > renewEvery {
+		e.renewals = 0
+	}
+	if isRefused {
 		if e.renewals++; e.renewals > freeRenewals {
 			return e.value, nil
 		}
