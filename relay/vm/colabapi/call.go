@@ -82,7 +82,7 @@ func (b *Backend) attempt(ctx context.Context, c call) ([]byte, error) {
 			continue
 		}
 		err, again := refusal(res.StatusCode, text, login.project)
-		pause, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+		pause, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as none
 		switch {
 		case !again || pause > maxRetryAfter:
 			return nil, backoff.Permanent(err)
