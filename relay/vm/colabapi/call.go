@@ -84,8 +84,10 @@ func (b *Backend) attempt(ctx context.Context, c call) ([]byte, error) {
 		err, again := refusal(res.StatusCode, text, login.project)
 		pause, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as none
 		switch {
-		case !again || pause > maxRetryAfter:
+		case !again:
 			return nil, backoff.Permanent(err)
+		case pause > maxRetryAfter:
+			return nil, backoff.Permanent(fmt.Errorf("%w; Google asks to wait %d s", err, pause))
 		case pause > 0:
 			return nil, fmt.Errorf("%w (%w)", err, backoff.RetryAfter(pause))
 		}
