@@ -85,17 +85,16 @@ const (
 
 // Backends opens each backend once: they keep tokens and connections.
 type Backends struct {
-	getenv func(string) string
-	dir    string
-	log    *slog.Logger
+	dir string
+	log *slog.Logger
 
 	mu   sync.Mutex
 	open map[string]vm.Backend
 }
 
 // NewBackends returns backends whose files are below dir.
-func NewBackends(getenv func(string) string, dir string, log *slog.Logger) *Backends {
-	return &Backends{getenv: getenv, dir: dir, log: log, open: map[string]vm.Backend{}}
+func NewBackends(dir string, log *slog.Logger) *Backends {
+	return &Backends{dir: dir, log: log, open: map[string]vm.Backend{}}
 }
 
 // Open returns the backend of that name.
@@ -110,11 +109,7 @@ func (b *Backends) Open(name string) (vm.Backend, error) {
 	case BackendCLI:
 		opened = colabcli.New(colabcli.Config{Dir: filepath.Join(b.dir, "cli"), Log: b.log})
 	case BackendAPI:
-		api, err := colabapi.New(colabapi.Config{Dir: b.dir, Getenv: b.getenv, Log: b.log})
-		if err != nil {
-			return nil, err
-		}
-		opened = api
+		opened = colabapi.New(colabapi.Config{Dir: b.dir, Log: b.log})
 	default:
 		return nil, fmt.Errorf("%w: backend %q: use %s or %s", vm.ErrBadRequest, name, BackendCLI, BackendAPI)
 	}
@@ -127,7 +122,7 @@ func (b *Backends) Open(name string) (vm.Backend, error) {
 func NewVMs(set config.Settings, cfg config.Config, file string, log *slog.Logger) *vm.Manager {
 	ngrok, _ := config.LoadNgrok(set) // cfg.Problems has its error
 	return vm.New(vm.Config{
-		Dir: cfg.VMDir, Pairings: cfg.Pairings, Open: NewBackends(set.Get, cfg.VMDir, log).Open,
+		Dir: cfg.VMDir, Pairings: cfg.Pairings, Open: NewBackends(cfg.VMDir, log).Open,
 		NgrokToken: string(ngrok.Token), NgrokDomain: ngrok.Domain, Log: log,
 		Program: ExecutorProgram(set.Get, file),
 	})

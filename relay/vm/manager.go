@@ -2,23 +2,16 @@ package vm
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	bootstrap "colabrelay/colab-bootstrap"
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
-	"colabrelay/shared/bounded"
-	"colabrelay/shared/keep"
 )
 
 // DefaultName is the name of a VM, and of its runtime, that is started without one.
@@ -91,35 +84,15 @@ type Request struct {
 	Way          Way    // empty for the first that works
 }
 
-// job is a start in progress, or one whose result nobody has collected.
+// job is a start in progress, or one whose result nobody has collected. The Manager's mu guards
+// all but the request.
 type job struct {
 	request Request
-	done    chan struct{} // closed at the end
-	vm      VM            // valid after done, like all below
-	err     error
-	ended   time.Time
-
-	mu      sync.Mutex
 	steps   []string      // a start has few: at most some for each accelerator and way
-	changed chan struct{} // closed when there is another one
-}
-
-func (j *job) say(step string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if n := len(j.steps); n > 0 && j.steps[n-1] == step {
-		return
-	}
-	j.steps = append(j.steps, step)
-	close(j.changed)
-	j.changed = make(chan struct{})
-}
-
-// after returns the steps from the nth on.
-func (j *job) after(n int) (steps []string, changed <-chan struct{}) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.steps[n:]), j.changed
+	changed chan struct{} // closed when there is another one, and at the end
+	ended   time.Time     // zero before the end
+	vm      VM
+	err     error
 }
 
 // Up starts a VM with an executor and pairs it, or continues a start that a killed relay
@@ -138,31 +111,32 @@ func (m *Manager) Up(ctx context.Context, r Request, say func(step string)) (VM,
 	}
 	seen, step := 0, ""
 	for {
-		steps, changed := j.after(seen)
+		m.mu.Lock()
+		steps, changed, ended := slices.Clone(j.steps[seen:]), j.changed, !j.ended.IsZero()
+		if ended && m.jobs[r.Name] == j {
+			delete(m.jobs, r.Name) // this caller has the result
+		}
+		m.mu.Unlock()
 		for _, step = range steps {
 			say(step)
 		}
-		seen += len(steps)
+		if seen += len(steps); ended {
+			return j.vm, j.err
+		}
 		select {
 		case <-changed:
-		case <-j.done:
-			rest, _ := j.after(seen)
-			for _, step := range rest {
-				say(step)
-			}
-			m.collect(r.Name, j)
-			return j.vm, j.err
 		case <-ctx.Done():
 			return VM{}, &StartingError{Name: r.Name, Step: step}
 		}
 	}
 }
 
-// job returns the start of that name, and begins it if there is none.
+// job returns the start of that name, and begins it if there is none, or one that ended so long
+// ago that its result may no longer be true.
 func (m *Manager) job(r Request) (*job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j := m.jobs[r.Name]; j != nil && !m.isStale(j) {
+	if j := m.jobs[r.Name]; j != nil && (j.ended.IsZero() || time.Since(j.ended) <= m.limits.result) {
 		if !slices.Equal(j.request.Accelerators, r.Accelerators) || j.request.HighRAM != r.HighRAM {
 			return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, acceleratorsText(j.request.Accelerators, j.request.HighRAM))
 		}
@@ -171,47 +145,34 @@ func (m *Manager) job(r Request) (*job, error) {
 	if m.ctx.Err() != nil {
 		return nil, errors.New("the relay is ending")
 	}
-	j := &job{request: r, done: make(chan struct{}), changed: make(chan struct{})}
+	j := &job{request: r, changed: make(chan struct{})}
 	m.jobs[r.Name] = j
 	m.work.Go(func() {
-		defer close(j.done)
-		j.vm, j.err = m.start(m.ctx, r, j.say)
-		j.ended = time.Now()
-		if j.err != nil {
-			m.cfg.Log.Warn("a VM was not started", "name", r.Name, "err", j.err)
+		got, err := m.start(m.ctx, r, func(step string) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if n := len(j.steps); n == 0 || j.steps[n-1] != step {
+				j.steps = append(j.steps, step)
+				close(j.changed)
+				j.changed = make(chan struct{})
+			}
+		})
+		if err != nil {
+			m.cfg.Log.Warn("a VM was not started", "name", r.Name, "err", err)
 		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		j.vm, j.err, j.ended = got, err, time.Now()
+		close(j.changed)
 	})
 	return j, nil
-}
-
-// isStale reports whether the start ended so long ago that its result may no longer be true.
-func (m *Manager) isStale(j *job) bool {
-	return j.isDone() && time.Since(j.ended) > m.limits.result
-}
-
-func (j *job) isDone() bool {
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // forgetResult drops the result of a start whose VM was stopped.
 func (m *Manager) forgetResult(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j := m.jobs[name]; j != nil && j.isDone() {
-		delete(m.jobs, name)
-	}
-}
-
-// collect forgets a start whose result a caller has.
-func (m *Manager) collect(name string, j *job) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.jobs[name] == j {
+	if j := m.jobs[name]; j != nil && !j.ended.IsZero() {
 		delete(m.jobs, name)
 	}
 }
@@ -259,72 +220,4 @@ func machineWith(all []Machine, id string) (Machine, bool) {
 func shown(err error) string {
 	text := []rune(plain.Line(err.Error()))
 	return string(text[:min(len(text), maxFailure)])
-}
-
-// maxProgram bounds the executor, in bytes. It has about 20 MB.
-const maxProgram = 128 << 20
-
-// Program is an executor for VMs.
-type Program struct {
-	SHA256 string // in hex
-	// Content returns the program, with this digest.
-	Content func(context.Context) ([]byte, error)
-}
-
-// elfMachines are the values of e_machine in ELF's header, by Go's names of the processors.
-var elfMachines = map[string]uint16{"amd64": 62, "arm64": 183}
-
-// elfMachine returns e_machine of a 64-bit, little-endian ELF file, 0 for any other content.
-// (The package debug/elf would make the relay 90 KB larger.)
-func elfMachine(content []byte) uint16 {
-	if len(content) < 64 || string(content[:6]) != "\x7fELF\x02\x01" {
-		return 0
-	}
-	return binary.LittleEndian.Uint16(content[18:])
-}
-
-// FileProgram returns the executor in a file, which must be for Linux and the processor; for
-// any if arch is empty.
-func FileProgram(path, arch string) (Program, error) {
-	content, err := bounded.ReadFile(path, maxProgram)
-	if err != nil {
-		return Program{}, fmt.Errorf("read the executor: %w", err)
-	}
-	switch machine := elfMachine(content); {
-	case machine == 0:
-		return Program{}, fmt.Errorf("%w: %q is not an executor for Linux", ErrBadRequest, path)
-	case arch != "" && machine != elfMachines[arch]:
-		return Program{}, fmt.Errorf("%w: %q is for another processor than the VM's, linux/%s", ErrBadRequest, path, arch)
-	}
-	return Program{digestOf(content), func(context.Context) ([]byte, error) { return content, nil }}, nil
-}
-
-// ReleaseProgram returns the executor of a release. Its content is fetched once and kept in
-// the folder cache; a copy with another digest is fetched again.
-func ReleaseProgram(r bootstrap.Release, arch, cache string) (Program, error) {
-	digest := map[string]string{"amd64": r.SHA256AMD64, "arm64": r.SHA256ARM64}[arch]
-	if digest == "" {
-		return Program{}, fmt.Errorf("release %q has no executor for the VM's processor, linux/%s", r.Version, arch)
-	}
-	name := "executor-linux-" + arch
-	kept := filepath.Join(cache, name+"-"+digest[:min(16, len(digest))])
-	return Program{digest, func(ctx context.Context) ([]byte, error) {
-		if content, err := bounded.ReadFile(kept, maxProgram); err == nil && digestOf(content) == digest {
-			return content, nil
-		}
-		content, err := client.ReleaseFile(ctx, r.Releases+"/"+r.Version+"/"+name, maxProgram)
-		if err != nil {
-			return nil, fmt.Errorf("fetch the executor: %w", err)
-		}
-		if digestOf(content) != digest {
-			return nil, fmt.Errorf("fetch the executor: %s of release %q is not the file that SHA256SUMS names (its SHA-256 differs)", name, r.Version)
-		}
-		_ = keep.WriteFile(kept, content) // without a copy it is fetched again
-		return content, nil
-	}}, nil
-}
-
-func digestOf(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
 }

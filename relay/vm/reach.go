@@ -161,39 +161,38 @@ func ParseWay(text string) (Way, error) {
 	return AnyWay, fmt.Errorf("tunnel %q: use proxy, ngrok or cloudflared", clip(text))
 }
 
-// checkWay returns an error before a VM is asked for that nothing could reach.
-func (m *Manager) checkWay(b Backend, w Way) error {
+// ways returns what to try in turn. cloudflared says whether the VM has that program.
+func (m *Manager) ways(b Backend, asked Way, cloudflared bool) (ways []Way, err error) {
 	_, proxied := b.(Proxied)
-	switch {
-	case w == Proxy && !proxied:
-		return fmt.Errorf("%w: the backend %s offers no proxy", ErrNoTunnel, b.Name())
-	case w == Ngrok && m.cfg.NgrokToken == "":
-		return fmt.Errorf("%w: NGROK_AUTHTOKEN is not set", ErrNoTunnel)
-	case w == AnyWay && !proxied && m.cfg.NgrokToken == "":
-		return fmt.Errorf("%w: NGROK_AUTHTOKEN is not set, and the backend %s offers no proxy", ErrNoTunnel, b.Name())
-	}
-	return nil
-}
-
-// ways returns what to try in turn on a VM.
-func (a *creation) ways(v vmReport) ([]Way, error) {
-	if a.request.Way != AnyWay {
-		if a.request.Way == Cloudflared && !v.Cloudflared {
-			return nil, fmt.Errorf("%w: the VM has no program cloudflared", ErrNoTunnel)
+	var lacks []string
+	for _, way := range []struct {
+		Way
+		works bool
+		lack  string
+	}{
+		{Proxy, proxied, fmt.Sprintf("the backend %s offers no proxy", b.Name())},
+		{Ngrok, m.cfg.NgrokToken != "", "NGROK_AUTHTOKEN is not set"},
+		{Cloudflared, cloudflared, "no program cloudflared is known to be on the VM"},
+	} {
+		switch {
+		case asked != AnyWay && asked != way.Way:
+		case way.works:
+			ways = append(ways, way.Way)
+		default:
+			lacks = append(lacks, way.lack)
 		}
-		return []Way{a.request.Way}, nil
 	}
-	var ways []Way
-	if _, ok := a.b.(Proxied); ok {
-		ways = append(ways, Proxy)
-	}
-	if a.cfg.NgrokToken != "" {
-		ways = append(ways, Ngrok)
-	}
-	if v.Cloudflared {
-		ways = append(ways, Cloudflared)
+	if len(ways) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNoTunnel, strings.Join(lacks, ", and "))
 	}
 	return ways, nil
+}
+
+// mayReach returns an error before a VM is asked for that nothing could reach. Whether the VM
+// will have cloudflared is a guess, on which one is started only for a person who asks for it.
+func (m *Manager) mayReach(b Backend, asked Way) error {
+	_, err := m.ways(b, asked, asked == Cloudflared)
+	return err
 }
 
 // flags are the executor's, for this way.

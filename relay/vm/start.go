@@ -2,9 +2,6 @@ package vm
 
 import (
 	"context"
-	"crypto/rand"
-	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,23 +10,16 @@ import (
 	"time"
 
 	"colabrelay/relay/pairing"
-	"colabrelay/relay/plain"
-	"colabrelay/shared/auth"
 )
 
-const (
-	// watchEvery is how often a start looks whether somebody stops the VM.
-	watchEvery = 300 * time.Millisecond
-	// maxKeyIDs bounds the secrets of a VM that are remembered. Each start of its executor has one.
-	maxKeyIDs = 8
-)
+// watchEvery is how often a start looks whether somebody stops the VM.
+const watchEvery = 300 * time.Millisecond
 
 // creation is the start of one VM, from the request for an accelerator to its pairing.
 type creation struct {
 	*Manager
 	b       Backend
 	rec     Record // as on disk
-	absent  bool   // Google knows of no VM with this id, so a refusal means that there is none
 	removed bool   // from disk
 	request Request
 	say     func(string)
@@ -163,7 +153,7 @@ func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err
 		if len(all) >= MaxRecords {
 			return nil, fmt.Errorf("%w: %d", ErrTooManyKept, len(all))
 		}
-		if err := errors.Join(m.nameIsFree(r.Name), m.checkWay(b, r.Way)); err != nil {
+		if err := errors.Join(m.nameIsFree(r.Name), m.mayReach(b, r.Way)); err != nil {
 			return nil, err
 		}
 		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Accelerators: r.Accelerators, Accelerator: r.Accelerators[0], HighRAM: r.HighRAM, Step: Asked}
@@ -236,6 +226,100 @@ func (a *creation) up(ctx context.Context) error {
 	return a.launch(ctx)
 }
 
+// askInTurn asks for the accelerators in turn until there is a VM. A relay that was killed may
+// have asked already: the id is the same, so it gets that VM. Google may refuse to create what
+// exists, and not say that it exists, so the list is read first.
+func (a *creation) askInTurn(ctx context.Context) error {
+	remaining, absent := a.rec.Accelerators, true // absent: Google knows of no VM with this id
+	if !a.rec.Asked.IsZero() {
+		all, err := machines(ctx, a.b)
+		if err != nil {
+			return err
+		}
+		if _, there := machineWith(all, a.rec.ID); there {
+			return a.update(func(r *Record) { r.Step = Created })
+		}
+		// An earlier start's request may still be on its way: then a refusal proves nothing.
+		if absent = time.Since(a.rec.Asked) > a.limits.appear; !absent {
+			remaining = remaining[max(0, slices.Index(remaining, a.rec.Accelerator)):]
+		}
+	}
+	without := func(err error) error { // there is no VM
+		if absent {
+			err = errors.Join(err, a.remove())
+		}
+		return err
+	}
+	offered, err := a.b.Specs(ctx)
+	if err != nil {
+		return without(fmt.Errorf("look up what the account may start: %w", err))
+	}
+	var refused refusals
+	for _, accelerator := range remaining {
+		s := spec(accelerator, a.rec.HighRAM)
+		err := ErrNotEligible
+		if offered == nil || slices.Contains(offered, s) {
+			err = a.ask(ctx, accelerator, s)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrNoneFree), errors.Is(err, ErrNotEligible):
+			refused.all, refused.last = append(refused.all, fmt.Sprintf("%s: %s", s, shown(err))), err
+		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
+			return without(fmt.Errorf("%w; %s", err, a.runningText(ctx)))
+		case errors.Is(err, ErrNotLoggedIn):
+			return without(err)
+		default: // the VM may exist
+			return fmt.Errorf("ask for a VM with %s: %w", s, err)
+		}
+	}
+	return without(&refused)
+}
+
+// refusals is the error of a start whose every accelerator was refused. It matches the last one.
+type refusals struct {
+	all  []string
+	last error
+}
+
+func (r *refusals) Error() string {
+	return "no VM could be started: " + strings.Join(r.all, "; ")
+}
+
+func (r *refusals) Unwrap() error { return r.last }
+
+// ask asks for a VM.
+func (a *creation) ask(ctx context.Context, accelerator string, s Spec) error {
+	a.say("asking Google for a VM with " + s.String())
+	if err := a.update(func(r *Record) { r.Accelerator, r.Asked = accelerator, time.Now().UTC() }); err != nil {
+		return err
+	}
+	if err := a.b.Create(ctx, a.rec.ID, s); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	return a.update(func(r *Record) { r.Step = Created })
+}
+
+// runningText says what the account runs.
+func (a *creation) runningText(ctx context.Context) string {
+	all, err := machines(ctx, a.b)
+	if err != nil {
+		return "what runs is unknown: " + shown(err)
+	}
+	if len(all) == 0 {
+		return "no VM of the account is visible"
+	}
+	var texts []string
+	for _, m := range all[:min(len(all), 10)] {
+		texts = append(texts, fmt.Sprintf("%s (%s)", shownID(m.ID), shownSpec(m.Spec)))
+	}
+	if len(all) > len(texts) {
+		texts = append(texts, fmt.Sprintf("and %d more", len(all)-len(texts)))
+	}
+	return "these VMs run: " + strings.Join(texts, ", ")
+}
+
 // awaitReady waits until the VM can be used. Two lists in a row without the VM prove that it has
 // ended: after one alone, a second VM would be started beside it if the service only omitted it.
 func (a *creation) awaitReady(ctx context.Context) error {
@@ -265,203 +349,4 @@ func (a *creation) awaitReady(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// LaunchSource is the source of launch.py.
-//
-//go:embed launch.py
-var LaunchSource string
-
-const (
-	// callLimit bounds a call of launch.py, beside what it waits for itself.
-	callLimit = 90 * time.Second
-	// pollWait is how long one call waits on the VM for the executor.
-	pollWait = 15 * time.Second
-	// executorLimit bounds the time from the executor's start until it is ready.
-	executorLimit = 3 * time.Minute
-)
-
-// vmReport is what launch.py's prepare says.
-type vmReport struct {
-	Folder      string `json:"folder"`
-	Machine     string `json:"machine"`
-	SHA256      string `json:"sha256"` // of the executor that is there; empty for none
-	Cloudflared bool   `json:"cloudflared"`
-}
-
-// executorReport is what launch.py's poll says.
-type executorReport struct {
-	Running bool           `json:"running"`
-	Ready   *readyExecutor `json:"ready"`
-	Log     string         `json:"log"`
-}
-
-type readyExecutor struct {
-	URL        string `json:"url"`
-	LocalURL   string `json:"local_url"`
-	InstanceID string `json:"instance_id"`
-}
-
-// call calls a function of launch.py on the VM. The arguments are no secrets: kernels keep
-// the code that they run.
-func (a *creation) call(ctx context.Context, report any, function string, arguments ...any) error {
-	marker := "colab-relay " + rand.Text() + " "
-	given, err := json.Marshal(arguments)
-	if err != nil {
-		return err
-	}
-	var code strings.Builder
-	code.WriteString("functions = {'__name__': 'colab_relay_launch'}\n")
-	fmt.Fprintf(&code, "exec(compile(%s, 'colab_relay_launch', 'exec'), functions)\n", pythonString(LaunchSource))
-	fmt.Fprintf(&code, "functions['call'](%s, %s, %s)\n", pythonString(marker), pythonString(function), pythonString(string(given)))
-	out, err := a.b.Exec(ctx, a.rec.ID, code.String(), callLimit)
-	if err != nil {
-		return fmt.Errorf("%s on the VM: %w", function, err)
-	}
-	_, text, found := strings.Cut(out, marker)
-	if text, _, _ = strings.Cut(text, "\n"); !found || json.Unmarshal([]byte(text), report) != nil {
-		return fmt.Errorf("%s on the VM: its answer is not as expected", function)
-	}
-	return nil
-}
-
-// pythonString returns a literal of Python: JSON's are.
-func pythonString(s string) string {
-	text, _ := json.Marshal(s) // a string can always be encoded
-	return string(text)
-}
-
-// architectures are Go's names of the processors that Linux names so.
-var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
-
-// Architecture returns Go's name of a processor for which there are executors, else "".
-func Architecture(machine string) string { return architectures[machine] }
-
-// launch brings the executor onto the VM, starts it, and pairs it.
-func (a *creation) launch(ctx context.Context) error {
-	if err := a.update(func(r *Record) { r.Step = Uploading }); err != nil {
-		return err
-	}
-	a.say("preparing the VM")
-	var v vmReport
-	if err := a.call(ctx, &v, "prepare", a.rec.ID); err != nil {
-		return err
-	}
-	if !strings.HasPrefix(v.Folder, "/") || !strings.HasSuffix(v.Folder, "/"+a.rec.ID) {
-		return fmt.Errorf("prepare on the VM: the folder %q is not as expected", plain.Line(v.Folder))
-	}
-	ways, err := a.ways(v)
-	if err != nil {
-		return err
-	}
-	program, err := a.upload(ctx, v)
-	if err != nil {
-		return err
-	}
-	var failures []error
-	for _, w := range ways {
-		err := a.try(ctx, v, program, w)
-		if err == nil || !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrLaunch) {
-			return err
-		}
-		a.say(fmt.Sprintf("not reached by %s: %s", w, shown(err)))
-		failures = append(failures, fmt.Errorf("by %s: %w", w, err))
-	}
-	if len(failures) == 0 {
-		return ErrNoTunnel
-	}
-	return errors.Join(failures...)
-}
-
-// upload copies the executor to the VM, unless it is there. It returns its digest.
-func (a *creation) upload(ctx context.Context, v vmReport) (sha256 string, err error) {
-	arch := Architecture(v.Machine)
-	if arch == "" {
-		return "", fmt.Errorf("%w: there is no executor for the VM's processor %q", ErrLaunch, plain.Line(v.Machine))
-	}
-	program, err := a.cfg.Program(ctx, arch)
-	if err != nil || program.SHA256 == v.SHA256 {
-		return program.SHA256, err
-	}
-	a.say("fetching the executor")
-	content, err := program.Content(ctx)
-	if err != nil {
-		return "", err
-	}
-	a.say(fmt.Sprintf("uploading the executor, %d MB", (len(content)+1e6-1)/1e6))
-	if err := a.b.Upload(ctx, a.rec.ID, v.Folder+"/upload", content); err != nil {
-		return "", fmt.Errorf("upload the executor: %w", err)
-	}
-	return program.SHA256, nil
-}
-
-// try starts the executor so that it can be reached in this way, and pairs it if it answers.
-func (a *creation) try(ctx context.Context, v vmReport, sha256 string, w Way) error {
-	secret := auth.GenerateSecret()
-	err := a.update(func(r *Record) {
-		r.Step, r.KeyIDs = Started, append(r.KeyIDs, secret.KeyID())
-		r.KeyIDs = slices.Clone(r.KeyIDs[max(0, len(r.KeyIDs)-maxKeyIDs):])
-	})
-	if err != nil {
-		return err
-	}
-	a.say("starting the executor, to be reached by " + string(w))
-	settings := map[string]string{"EXECUTOR_SECRET": secret.Reveal()}
-	if w == Ngrok {
-		settings["NGROK_AUTHTOKEN"] = a.cfg.NgrokToken
-	}
-	text, err := json.Marshal(settings)
-	if err != nil {
-		return err
-	}
-	if err := a.b.Upload(ctx, a.rec.ID, v.Folder+"/settings/start.json", text); err != nil {
-		return fmt.Errorf("upload the executor's settings: %w", err)
-	}
-	var started struct{ PID int }
-	if err := a.call(ctx, &started, "start", a.rec.ID, sha256, a.flags(w)); err != nil {
-		if raised, ok := errors.AsType[*ExecError](err); ok {
-			err = fmt.Errorf("%w: %s", ErrLaunch, a.redacted(raised.Error(), secret))
-		}
-		return err
-	}
-	ready, err := a.awaitExecutor(ctx, secret)
-	if err != nil {
-		return err
-	}
-	return a.reach(ctx, w, ready, secret)
-}
-
-// awaitExecutor waits until the executor is ready.
-func (a *creation) awaitExecutor(ctx context.Context, secret auth.Secret) (readyExecutor, error) {
-	a.say("waiting for the executor")
-	pace := time.NewTicker(time.Second) // in case the VM answers at once
-	defer pace.Stop()
-	for deadline := time.Now().Add(executorLimit); ; {
-		var e executorReport
-		if err := a.call(ctx, &e, "poll", a.rec.ID, pollWait.Seconds()); err != nil {
-			return readyExecutor{}, err
-		}
-		switch {
-		case e.Ready != nil && e.Running:
-			return *e.Ready, nil
-		case !e.Running:
-			return readyExecutor{}, fmt.Errorf("%w: it ended; its last output: %s", ErrLaunch, a.redacted(e.Log, secret))
-		case time.Now().After(deadline):
-			return readyExecutor{}, fmt.Errorf("%w: it was not ready after %s; its last output: %s", ErrLaunch, executorLimit, a.redacted(e.Log, secret))
-		}
-		select {
-		case <-pace.C:
-		case <-ctx.Done():
-			return readyExecutor{}, ctx.Err()
-		}
-	}
-}
-
-// redacted makes text of the VM safe to show.
-func (a *creation) redacted(text string, secret auth.Secret) string {
-	text = strings.ReplaceAll(text, secret.Reveal(), "[secret]")
-	if a.cfg.NgrokToken != "" {
-		text = strings.ReplaceAll(text, a.cfg.NgrokToken, "[token]")
-	}
-	return plain.Line(text)
 }

@@ -78,20 +78,17 @@ func (s store) remove(id string) error {
 	return err
 }
 
-// Step is how far the start of a VM has come. It is on disk before the next step begins.
+// Step is how far the start of a VM has come. It is on disk before what follows begins, which
+// can be done again.
 type Step string
 
 // Steps.
 const (
-	Asked     Step = "asked"     // Google was asked for the VM, or is about to be
-	Created   Step = "created"   // the VM exists
-	Uploading Step = "uploading" // the executor is being copied to the VM
-	Started   Step = "started"   // the executor runs, or is about to
-	Paired    Step = "paired"    // the runtime is stored under the VM's name
-	Stopping  Step = "stopping"  // somebody asked for its end
+	Asked    Step = "asked"    // Google was asked for the VM, or is about to be
+	Created  Step = "created"  // the VM exists; so does that of a record with any other step
+	Paired   Step = "paired"   // the runtime is stored under the VM's name
+	Stopping Step = "stopping" // somebody asked for its end
 )
-
-var steps = []Step{Asked, Created, Uploading, Started, Paired, Stopping}
 
 // Record is what this computer knows of a VM that it started. It contains no secret.
 type Record struct {
@@ -138,7 +135,7 @@ func (f *recordFile) check() error {
 		return fmt.Errorf("its version is %d", f.Version)
 	}
 	for _, r := range f.VMs {
-		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
+		if !idPattern.MatchString(r.ID) || r.Step == "" || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
 			return fmt.Errorf("the VM %q", clip(r.ID))
 		}
 	}

@@ -135,6 +135,29 @@ func (b *Buffer) Write(p []byte) (int, error) {
 // Bytes returns what was written.
 func (b *Buffer) Bytes() []byte { return b.buf.Bytes() }
 
+// Tail keeps the last Max bytes that are written to it.
+type Tail struct {
+	Max  int
+	kept []byte
+	size int64
+}
+
+// Write implements io.Writer. It never fails.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.size += int64(len(p))
+	t.kept = append(t.kept, p[max(0, len(p)-t.Max):]...)
+	if len(t.kept) > 2*t.Max { // rarely, so that each byte is copied once on average
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.Max:]...)
+	}
+	return len(p), nil
+}
+
+// String returns what is kept, which may begin inside a character.
+func (t *Tail) String() string { return string(t.kept[max(0, len(t.kept)-t.Max):]) }
+
+// Dropped reports whether more was written than is kept.
+func (t *Tail) Dropped() bool { return t.size > int64(t.Max) }
+
 // Depth returns how deep the arrays and objects of a JSON text are nested.
 func Depth(raw []byte) (deepest int) {
 	level, quoted := 0, false

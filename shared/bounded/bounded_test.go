@@ -111,6 +111,21 @@ func TestLinesUpToTheBoundAreRead(t *testing.T) {
 	}
 }
 
+func TestATailKeepsTheEnd(t *testing.T) {
+	for _, size := range []int{1, 3, 10, 100} {
+		tail := Tail{Max: 10}
+		var all string
+		for i := 0; len(all) < 100; i++ {
+			piece := strings.Repeat(string(rune('a'+i%26)), size)
+			all += piece
+			_, _ = tail.Write([]byte(piece))
+			if want := all[max(0, len(all)-10):]; tail.String() != want || tail.Dropped() != (len(all) > 10) || len(tail.kept) > 20 {
+				t.Fatalf("after %d bytes in pieces of %d: %q, want %q", len(all), size, tail.String(), want)
+			}
+		}
+	}
+}
+
 func TestDepthCountsTheLevelsOfJSON(t *testing.T) {
 	for text, want := range map[string]int{
 		"1": 0, `"[[{\"["`: 0, "[]": 1, `{"a":[1,{"b":"]}"}],"c":[]}`: 3,

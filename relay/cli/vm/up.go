@@ -156,7 +156,7 @@ func (l *login) logIn(ctx context.Context, dir string) error {
 			},
 		})
 	}
-	opened, err := cli.NewBackends(l.set.Get, dir, nil).Open(cli.BackendCLI)
+	opened, err := cli.NewBackends(dir, nil).Open(cli.BackendCLI)
 	if err != nil {
 		return err
 	}

@@ -10,16 +10,16 @@
 // follow redirects, and must not report a VM as gone unless the API itself says so: a proxy
 // answers 404 also to a token that has expired.
 //
-// Start reading at Backend, then call.go (one call of the API), connection.go (the proxy's
-// token), exec.go (Upload and Exec) and login.go.
+// Start reading at Backend, then call.go (one call of the API), connection.go (tokens in memory,
+// and the proxy), exec.go (Upload and Exec) and login.go.
 package colabapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -35,26 +35,22 @@ import (
 	"colabrelay/relay/vm"
 )
 
-// TestVariable names the environment variable with the address of a stand-in for Google on
-// this computer. Addresses elsewhere are refused, so that nobody is led to send tokens away.
-const TestVariable = "RELAY_TEST_COLAB_API"
-
 // Config is what a Backend needs.
 type Config struct {
-	Dir    string              // folder of the login file
-	Getenv func(string) string // only TestVariable is read
-	Log    *slog.Logger        // nil for none; never gets tokens, code, or what VMs send
+	Dir       string            // folder of the login file
+	Transport http.RoundTripper // nil for the relay's usual one
+	Log       *slog.Logger      // nil for none; never gets tokens, code, or what VMs send
 }
 
 // Backend is a vm.Backend, and a vm.Proxied. It is safe for concurrent use.
 type Backend struct {
-	site      site
-	transport *http.Transport
-	tokens    *tokens
+	transport http.RoundTripper
+	dir       string // of the login file
+	access    *expiring[access]
 	log       *slog.Logger
 
-	mu          sync.Mutex
-	connections map[string]*connection // by the VM's id
+	mu        sync.Mutex
+	addresses map[string]*expiring[address] // by the VM's id
 }
 
 var (
@@ -63,24 +59,21 @@ var (
 )
 
 // New returns a Backend. It sends nothing, and reads the login at the first call.
-func New(cfg Config) (*Backend, error) {
-	google, err := siteOf(cfg.Getenv)
-	if err != nil {
-		return nil, err
+func New(cfg Config) *Backend {
+	if cfg.Transport == nil {
+		cfg.Transport = client.NewTransport()
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Backend{
-		site: google, transport: google.newTransport(), log: cfg.Log.With("component", "colabapi"),
-		connections: map[string]*connection{},
+	return &Backend{
+		transport: cfg.Transport, dir: cfg.Dir, access: newExpiring[access](),
+		log: cfg.Log.With("component", "colabapi"), addresses: map[string]*expiring[address]{},
 	}
-	b.tokens = newTokens(func() (credentials, error) { return loadCredentials(cfg.Dir, google) }, b.transport)
-	return b, nil
 }
 
 // Close closes idle connections.
-func (b *Backend) Close() { b.transport.CloseIdleConnections() }
+func (b *Backend) Close() { (&http.Client{Transport: b.transport}).CloseIdleConnections() }
 
 // Name implements vm.Backend.
 func (b *Backend) Name() string { return "api" }
@@ -95,33 +88,15 @@ func checkID(id string) error {
 	return nil
 }
 
-// newTransport returns the transport for the API, the login and the proxies. On a stand-in's
-// computer, names below .localhost are that computer (RFC 6761), which not every resolver knows.
-func (s site) newTransport() *http.Transport {
-	t := client.NewTransport()
-	if s.test != nil {
-		t.Proxy = nil
-		t.DialContext = localDial(t.DialContext)
-	}
-	return t
-}
-
 const (
 	// maxPages bounds the pages of a list. The API's reference has no pages today.
 	maxPages = 50
-	// readyLimit is how long Create waits for the connection of a VM that exists.
-	readyLimit = 60 * time.Second
 	// goneLimit is how long Delete waits until a VM is gone.
 	goneLimit = 90 * time.Second
 )
 
 // noAccelerator is the accelerator of a VM without one.
 const noAccelerator = "NONE"
-
-const (
-	shapeStandard = "SHAPE_STANDARD"
-	shapeHighRAM  = "SHAPE_HIGHMEM"
-)
 
 // specKey is RuntimeSpec.Key.
 type specKey struct {
@@ -135,7 +110,7 @@ func (k specKey) spec() vm.Spec {
 	if accelerator == noAccelerator {
 		accelerator = ""
 	}
-	return vm.Spec{Accelerator: accelerator, HighRAM: k.Shape == shapeHighRAM}
+	return vm.Spec{Accelerator: accelerator, HighRAM: k.Shape == "SHAPE_HIGHMEM"}
 }
 
 // runtimeResource is Runtime.
@@ -152,182 +127,116 @@ type connectionInfo struct {
 	ExpireTime time.Time `json:"expireTime"` // of the token
 }
 
-// machine converts an answer. The API tells neither a state nor when the VM ends.
-func (r runtimeResource) machine() vm.Machine {
-	return vm.Machine{ID: strings.TrimPrefix(r.Name, "runtimes/"), Spec: r.Spec.spec(), Ready: r.Connection != nil && r.Connection.Token != ""}
-}
-
-// eligibleKey is RuntimeSpec.
-type eligibleKey struct {
-	Key      specKey `json:"key"`
-	Eligible bool    `json:"eligible"`
-}
-
-func (b *Backend) specKeys(ctx context.Context) ([]eligibleKey, error) {
-	var page struct {
-		Specs []eligibleKey `json:"runtimeSpecs"`
-	}
-	_, err := b.do(ctx, call{doing: "ask which VMs the account may start", method: http.MethodGet, path: "/v1beta/runtimespecs"}, &page)
-	if len(page.Specs) > vm.MaxMachines {
-		return nil, fmt.Errorf("ask which VMs the account may start: Google lists more than %d kinds", vm.MaxMachines)
-	}
-	return page.Specs, err
-}
-
 var acceleratorPattern = regexp.MustCompile(`^[A-Z0-9]{0,20}$`)
+
+// offers returns what the account may start, each with the key that asks for it.
+func (b *Backend) offers(ctx context.Context) (map[vm.Spec]specKey, error) {
+	const doing = "ask which VMs the account may start"
+	var page struct {
+		Specs []struct { // RuntimeSpec
+			Key      specKey `json:"key"`
+			Eligible bool    `json:"eligible"`
+		} `json:"runtimeSpecs"`
+	}
+	if err := b.do(ctx, call{doing: doing, method: http.MethodGet, path: "/v1beta/runtimespecs"}, &page); err != nil {
+		return nil, err
+	}
+	if len(page.Specs) > vm.MaxMachines {
+		return nil, fmt.Errorf("%s: Google lists more than %d kinds", doing, vm.MaxMachines)
+	}
+	offers := map[vm.Spec]specKey{}
+	for _, k := range page.Specs {
+		if s := k.Key.spec(); k.Eligible && acceleratorPattern.MatchString(s.Accelerator) {
+			offers[s] = k.Key
+		}
+	}
+	// What has high RAM only is also what somebody gets who does not ask for high RAM.
+	for s, key := range maps.Clone(offers) {
+		if s.HighRAM = false; offers[s] == (specKey{}) {
+			offers[s] = key
+		}
+	}
+	return offers, nil
+}
 
 // Specs implements vm.Backend.
 func (b *Backend) Specs(ctx context.Context) ([]vm.Spec, error) {
-	keys, err := b.specKeys(ctx)
-	if err != nil || len(keys) == 0 {
-		return nil, err
-	}
-	specs := []vm.Spec{}
-	for _, k := range keys {
-		s := k.Key.spec()
-		if !k.Eligible || !acceleratorPattern.MatchString(s.Accelerator) {
-			continue
-		}
-		// What has high RAM only is also what somebody gets who does not ask for high RAM.
-		for _, s := range []vm.Spec{s, {Accelerator: s.Accelerator}} {
-			if !slices.Contains(specs, s) {
-				specs = append(specs, s)
-			}
-		}
-	}
-	return specs, nil
-}
-
-// chooseKey returns the key for s among those that Google lists. If the only kind with that
-// accelerator has high RAM, it is used also for a VM without. If Google lists none at all, the
-// key is made.
-func chooseKey(keys []eligibleKey, s vm.Spec) (specKey, error) {
-	accelerator, shape := cmp.Or(s.Accelerator, noAccelerator), shapeStandard
-	if s.HighRAM {
-		shape = shapeHighRAM
-	}
-	if len(keys) == 0 {
-		return specKey{variantOf(accelerator), accelerator, shape}, nil
-	}
-	var other specKey
-	for _, k := range keys {
-		switch {
-		case !k.Eligible || k.Key.Accelerator != accelerator:
-		case k.Key.Shape == shape:
-			return k.Key, nil
-		default:
-			other = k.Key
-		}
-	}
-	if other.Accelerator == "" || s.HighRAM {
-		return specKey{}, fmt.Errorf("%w: %s is not among those that Google lists for it", vm.ErrNotEligible, s)
-	}
-	return other, nil
-}
-
-// variantOf tells TPUs by Google's names for them, V5E1 and V6E1.
-func variantOf(accelerator string) string {
-	switch {
-	case accelerator == noAccelerator:
-		return "VARIANT_CPU"
-	case strings.HasPrefix(accelerator, "V"):
-		return "VARIANT_TPU"
-	}
-	return "VARIANT_GPU"
+	offers, err := b.offers(ctx)
+	return slices.AppendSeq([]vm.Spec{}, maps.Keys(offers)), err // not nil: an empty list is an answer
 }
 
 // Create implements vm.Backend.
-func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) (vm.Machine, error) {
+func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 	if err := checkID(id); err != nil {
-		return vm.Machine{}, err
+		return err
 	}
-	keys, err := b.specKeys(ctx)
+	offers, err := b.offers(ctx)
 	if err != nil {
-		return vm.Machine{}, err
+		return err
 	}
-	key, err := chooseKey(keys, s)
-	if err != nil {
-		return vm.Machine{}, err
+	key, ok := offers[s]
+	if !ok {
+		return fmt.Errorf("%w: %s is not among those that Google lists for it", vm.ErrNotEligible, s)
 	}
 	// One requestId for all attempts: a second one finds the Operation of the first.
 	query := url.Values{"requestId": {uuid.NewString()}, "runtimeId": {id}}
 	var op operation
-	if _, err := b.do(ctx, call{doing: "start a VM", method: http.MethodPost, path: "/v1beta/runtimes", query: query, body: runtimeResource{Spec: key}}, &op); err != nil {
-		return vm.Machine{}, refusedSpec(err, key)
+	err = b.do(ctx, call{doing: "start a VM", method: http.MethodPost, path: "/v1beta/runtimes", query: query, body: runtimeResource{Spec: key}}, &op)
+	if err == nil {
+		err = b.wait(ctx, op)
 	}
-	if err := b.wait(ctx, op, key.Accelerator); err != nil {
-		return vm.Machine{}, err
+	// Google may refuse an accelerator in its answer (unverified) or in the Operation. Then the
+	// next one has its turn.
+	switch {
+	case key.Accelerator != noAccelerator && errors.Is(err, errPrecondition):
+		err = fmt.Errorf("%w: %v", vm.ErrNoneFree, err)
+	case key.Accelerator != noAccelerator && errors.Is(err, errInvalidArgument):
+		err = fmt.Errorf("%w: %v", vm.ErrNotEligible, err)
 	}
-	return b.whenReady(ctx, id)
+	return err
 }
 
-// whenReady returns a VM that exists, with its connection if that comes in time.
-func (b *Backend) whenReady(ctx context.Context, id string) (vm.Machine, error) {
-	pending := errors.New("the VM has no connection yet")
-	var got vm.Machine
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		found, _, err := b.runtime(ctx, id)
-		if err != nil {
-			return struct{}{}, backoff.Permanent(err)
-		}
-		if got = found.machine(); !got.Ready {
-			return struct{}{}, pending
-		}
-		return struct{}{}, nil
-	}, backoff.WithMaxElapsedTime(readyLimit))
-	if errors.Is(err, pending) {
-		return got, nil
-	}
-	return got, err
-}
-
-// runtime returns a VM with a fresh token, and Google's time. It returns ErrGone only if the
-// account's list lacks the VM too: 404 is also the answer to a call that the API no longer has.
-func (b *Backend) runtime(ctx context.Context, id string) (runtimeResource, time.Time, error) {
+// runtime returns a VM with a fresh token. It returns ErrGone only if the account's list lacks
+// the VM too: 404 is also the answer to a call that the API no longer has.
+func (b *Backend) runtime(ctx context.Context, id string) (found runtimeResource, err error) {
 	if err := checkID(id); err != nil {
-		return runtimeResource{}, time.Time{}, err
+		return found, err
 	}
-	var found runtimeResource
-	date, err := b.do(ctx, call{doing: fmt.Sprintf("look up VM %q", id), method: http.MethodGet, path: "/v1beta/runtimes/" + id}, &found)
+	err = b.do(ctx, call{doing: fmt.Sprintf("look up VM %q", id), method: http.MethodGet, path: "/v1beta/runtimes/" + id}, &found)
 	switch {
-	case errors.Is(err, errNotFound):
-		err = b.missing(ctx, id, err)
 	case err == nil && found.Name != "runtimes/"+id:
-		err = fmt.Errorf("look up VM %q: Google answered with another VM", id)
+		return found, fmt.Errorf("look up VM %q: Google answered with another VM", id)
+	case !errors.Is(err, errNotFound):
+		return found, err
 	}
-	return found, date, err
-}
-
-// missing returns ErrGone for a VM that a lookup did not find if it is not listed either.
-func (b *Backend) missing(ctx context.Context, id string, notFound error) error {
-	all, err := b.List(ctx)
+	all, listErr := b.List(ctx)
 	switch {
-	case err != nil:
-		return fmt.Errorf("%v; whether the VM still exists is unknown: %v", notFound, err)
+	case listErr != nil:
+		return found, fmt.Errorf("%v; whether the VM still exists is unknown: %v", err, listErr)
 	case slices.ContainsFunc(all, func(m vm.Machine) bool { return m.ID == id }):
-		return fmt.Errorf("%w; the VM is still listed: try again in a minute", notFound)
+		return found, fmt.Errorf("%w; the VM is still listed: try again in a minute", err)
 	}
-	return fmt.Errorf("%w: %q", vm.ErrGone, id)
+	return found, fmt.Errorf("%w: %q", vm.ErrGone, id)
 }
 
-// List implements vm.Backend.
+// gone reports whether err is the API's own answer that there is no such VM.
+func gone(err error) bool { return errors.Is(err, vm.ErrGone) }
+
+// List implements vm.Backend. The API tells neither a VM's state nor when it ends.
 func (b *Backend) List(ctx context.Context) ([]vm.Machine, error) {
 	const doing = "list the account's VMs"
-	all, token := []vm.Machine{}, ""
+	all, query := []vm.Machine{}, url.Values{}
 	for range maxPages {
-		query := url.Values{}
-		if token != "" {
-			query.Set("pageToken", token)
-		}
 		var page struct {
 			Runtimes []runtimeResource `json:"runtimes"`
 			Next     string            `json:"nextPageToken"`
 		}
-		if _, err := b.do(ctx, call{doing: doing, method: http.MethodGet, path: "/v1beta/runtimes", query: query}, &page); err != nil {
+		if err := b.do(ctx, call{doing: doing, method: http.MethodGet, path: "/v1beta/runtimes", query: query}, &page); err != nil {
 			return nil, err
 		}
 		for _, r := range page.Runtimes {
-			all = append(all, r.machine())
+			ready := r.Connection != nil && r.Connection.Token != ""
+			all = append(all, vm.Machine{ID: strings.TrimPrefix(r.Name, "runtimes/"), Spec: r.Spec.spec(), Ready: ready})
 		}
 		if len(all) > vm.MaxMachines {
 			return nil, fmt.Errorf("%s: there are more than %d", doing, vm.MaxMachines)
@@ -335,7 +244,7 @@ func (b *Backend) List(ctx context.Context) ([]vm.Machine, error) {
 		if page.Next == "" {
 			return all, nil
 		}
-		token = page.Next
+		query.Set("pageToken", page.Next)
 	}
 	return nil, fmt.Errorf("%s: Google's list does not end after %d pages", doing, maxPages)
 }
@@ -345,20 +254,22 @@ func (b *Backend) Delete(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	_, err := b.do(ctx, call{doing: fmt.Sprintf("stop VM %q", id), method: http.MethodDelete, path: "/v1beta/runtimes/" + id, query: url.Values{"allowMissing": {"true"}}}, nil)
+	err := b.do(ctx, call{doing: fmt.Sprintf("stop VM %q", id), method: http.MethodDelete, path: "/v1beta/runtimes/" + id, query: url.Values{"allowMissing": {"true"}}}, nil)
 	if err != nil && !errors.Is(err, errNotFound) {
 		return err
 	}
-	b.forget(id)
+	b.mu.Lock()
+	delete(b.addresses, id)
+	b.mu.Unlock()
 	still := fmt.Errorf("stop VM %q: Google accepted that, but the VM still exists: look at `colab-relay vm list`, and stop it at https://colab.research.google.com if it stays", id)
-	_, err = backoff.Retry(ctx, func() (struct{}, error) {
-		switch _, _, err := b.runtime(ctx, id); {
+	_, err = backoff.Retry(ctx, func() (none struct{}, err error) {
+		switch _, err := b.runtime(ctx, id); {
 		case gone(err):
-			return struct{}{}, nil
+			return none, nil
 		case err != nil && !errors.Is(err, errNotFound):
-			return struct{}{}, backoff.Permanent(err)
+			return none, backoff.Permanent(err)
 		}
-		return struct{}{}, still
+		return none, still
 	}, backoff.WithMaxElapsedTime(goneLimit))
 	return err
 }

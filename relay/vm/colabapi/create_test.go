@@ -24,9 +24,9 @@ func TestACreationWhoseAnswerIsLostStartsOneVM(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	id := vm.NewID()
-	m, err := b.Create(within.Context(t), id, vm.Spec{})
-	if err != nil || m.ID != id || !slices.Equal(g.Running(), []string{id}) {
-		t.Errorf("%+v, %v; runs: %q", m, err, g.Running())
+	err := b.Create(within.Context(t), id, vm.Spec{})
+	if err != nil || !slices.Equal(g.Running(), []string{id}) {
+		t.Errorf("%v; runs: %q", err, g.Running())
 	}
 	if n := g.Requests("POST /v1beta/runtimes"); n != 3 {
 		t.Errorf("asked %d times", n)

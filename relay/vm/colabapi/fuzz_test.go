@@ -1,13 +1,14 @@
 package colabapi
 
 import (
+	"encoding/json"
 	"errors"
 	"net/url"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/bounded"
 )
 
 // A kernel on the VM is not trusted.
@@ -16,13 +17,13 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte(`{"header":{"msg_type":"error"},"parent_header":{"msg_id":"r"},"content":{"ename":"E","evalue":"v"}}`))
 	f.Add([]byte(`{"header":{"msg_type":"status"},"content":{"execution_state":"dead"}}`))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		e := execution{id: "r"}
+		e := execution{id: "r", output: bounded.Tail{Max: vm.MaxOutput}}
 		for range 3 {
 			if err := e.receive(frame); err != nil && !errors.Is(err, errKernelDied) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if out := e.output.String(); len(out) > vm.MaxOutput || !utf8.ValidString(out) {
+		if out := e.output.String(); len(out) > vm.MaxOutput {
 			t.Errorf("%d bytes of output", len(out))
 		}
 		if e.raised != nil && (len(e.raised.Name) > maxErrorText || len(e.raised.Value) > maxErrorText) {
@@ -49,13 +50,13 @@ func FuzzReadRedirect(f *testing.F) {
 }
 
 // An answer of the API decides which error people see, and whether a VM counts as gone.
-func FuzzParseFailure(f *testing.F) {
+func FuzzRefusal(f *testing.F) {
 	f.Add(404, []byte(`{"error":{"code":404,"message":"m","details":[{"reason":"R"}]}}`))
 	f.Add(404, []byte(`{"error":{"code":403}}`))
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		failure := parseFailure(status, body)
-		err := failure.meaning("p")
-		if errors.Is(err, vm.ErrGone) || errors.Is(err, errNotFound) && (status != 404 || failure.rpc.Code != 404) || len(err.Error()) > 2000 || strings.ContainsAny(err.Error(), "\n\x1b") {
+		err, _ := refusal(status, body, "p")
+		var page struct{ Error struct{ Code int } }
+		if errors.Is(err, vm.ErrGone) || errors.Is(err, errNotFound) && (json.Unmarshal(body, &page) != nil || page.Error.Code != status) || len(err.Error()) > 2000 || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("HTTP %d, %q: %v", status, body, err)
 		}
 	})
@@ -74,12 +75,12 @@ func TestAddressesOfProxies(t *testing.T) {
 		"https://evil.example#8080-abc.prod.colab.dev":   "",
 		"https://evil.example?x=8080-abc.prod.colab.dev": "",
 		"https://evil.example/8080-abc.prod.colab.dev":   "",
-		"http://8080-abc.localhost:1":                    "", // only beside a stand-in
-		"":                                               "",
+		"": "",
 	} {
-		base, err := site{}.checkProxyURL(text)
+		at, err := proxyAddress(text)
+		var base *url.URL
 		if err == nil {
-			base, err = address{base: base}.ofPort(8000)
+			base, err = at.ofPort(8000)
 		}
 		if (err == nil) != (port != "") || err == nil && base.String() != port {
 			t.Errorf("%q: %v, %v", text, base, err)

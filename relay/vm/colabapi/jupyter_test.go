@@ -17,26 +17,6 @@ import (
 	"colabrelay/shared/within"
 )
 
-func TestAFileThatArrivesChangedIsAnError(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	g, b, id := started(t)
-	content := bytes.Repeat([]byte("x"), 100_000)
-	g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.HasPrefix(r.URL.Path, "/files/") {
-			_, _ = w.Write(append(bytes.Clone(content[1:]), 'y'))
-			return true
-		}
-		return r.Method == http.MethodPut // and keeps nothing
-	})
-	if err := b.Upload(within.Context(t), id, "/tmp/file", content); err == nil {
-		t.Error("the upload succeeded")
-	}
-	if n := g.Requests("GET /files/"); n > 3 {
-		t.Errorf("read back %d times", n)
-	}
-}
-
 // The code blocks until the test has broken the connection, so it surely runs meanwhile.
 func TestCodeRunsOnWhileTheConnectionIsBroken(t *testing.T) {
 	tier.Long(t)

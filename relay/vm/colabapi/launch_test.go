@@ -46,11 +46,8 @@ func newLaptop(t *testing.T, g *colabapitest.Google) *laptop {
 	t.Helper()
 	l := &laptop{dir: g.Login(t), pairs: pairing.Open(t.TempDir()), log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	b, err := colabapi.New(colabapi.Config{Dir: l.dir, Getenv: g.Getenv, Log: log})
-	if err == nil {
-		err = vm.SaveLogin(l.dir, vm.Login{Backend: "api", Accepted: time.Now()})
-	}
-	if err != nil {
+	b := colabapi.New(colabapi.Config{Dir: l.dir, Transport: g, Log: log})
+	if err := vm.SaveLogin(l.dir, vm.Login{Backend: "api", Accepted: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	l.manager = vm.New(vm.Config{
@@ -100,7 +97,7 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 		t.Fatalf("up: %v (%q); runs: %q\n%s", err, l.steps, g.Running(), l.log.String())
 	}
 	r, err := l.pairs.Get(got.Name)
-	if err != nil || r.VMID != got.ID || !strings.Contains(r.URL, "-"+got.ID+".localhost:") {
+	if err != nil || r.VMID != got.ID || !strings.Contains(r.URL, "-"+got.ID+".prod.colab.dev") {
 		t.Fatalf("paired %+v, %v", r, err)
 	}
 	c, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret, Transport: l.manager.Transport(r)})

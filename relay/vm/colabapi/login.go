@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/endpoints"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
@@ -45,6 +46,7 @@ type LoginRequest struct {
 	// Google Cloud console gives it. Empty uses application default credentials.
 	ClientFile string
 	Getenv     func(string) string
+	Transport  http.RoundTripper // nil for the relay's usual one
 	// Open opens the page where the person allows access. Show prints its address, for a
 	// person whose browser did not open; it contains no secret. Both may be nil.
 	Open func(ctx context.Context, url string) error
@@ -54,131 +56,89 @@ type LoginRequest struct {
 // Login lets a person log in and saves the login, or saves that application default
 // credentials are to be used, after it has seen that they work.
 func Login(ctx context.Context, r LoginRequest) error {
-	google, err := siteOf(r.Getenv)
-	if err != nil {
-		return err
+	if r.Transport == nil {
+		t := client.NewTransport()
+		defer t.CloseIdleConnections()
+		r.Transport = t
 	}
-	transport := google.newTransport()
-	defer transport.CloseIdleConnections()
-	client := oauthClient(transport)
+	logIn := browserLogin
 	if r.ClientFile == "" {
-		return loginByDefaults(ctx, r, google, client)
+		logIn = defaultLogin
 	}
-	c, err := readClientFile(r.ClientFile, google)
+	login, err := logIn(ctx, r)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, loginLimit, fmt.Errorf("log in to Google: no answer from the browser in %s: run the command again", loginLimit))
-	defer cancel()
-	refreshToken, err := c.authorize(ctx, client, r)
-	if err != nil {
-		return err
-	}
-	return login{ClientID: c.ID, ClientSecret: c.Secret, TokenURI: c.TokenURI, RefreshToken: refreshToken, Project: c.Project}.save(r.Dir)
+	login.Version = loginVersion
+	return keep.WriteJSON(filepath.Join(r.Dir, loginName), login) // readable by this user only
 }
 
-func loginByDefaults(ctx context.Context, r LoginRequest, s site, client *http.Client) error {
+// defaultLogin returns the login that names the application default credentials.
+func defaultLogin(ctx context.Context, r LoginRequest) (credentials, error) {
 	path, err := defaultsFile(r.Getenv)
 	if err != nil {
-		return fmt.Errorf("find the application default credentials: %v", err)
+		return credentials{}, fmt.Errorf("find the application default credentials: %v", err)
 	}
-	c, err := readDefaults(path, s)
-	if err != nil {
-		return err
+	c, err := readDefaults(path)
+	if err == nil {
+		_, err = c.newToken(ctx, r.Transport)
 	}
-	if _, err := renew(ctx, client, c); err != nil {
-		return err
-	}
-	return login{DefaultsFile: path}.save(r.Dir)
+	return credentials{DefaultsFile: path}, err
 }
 
-// clientFile is the part of the console's JSON file that matters.
-type clientFile struct {
-	ID       string `json:"client_id"`
-	Secret   string `json:"client_secret"` // which Google does not treat as a secret in Desktop clients
-	Project  string `json:"project_id"`
-	AuthURI  string `json:"auth_uri"`
-	TokenURI string `json:"token_uri"`
-}
-
-func readClientFile(path string, s site) (clientFile, error) {
-	fail := func(format string, args ...any) (clientFile, error) {
-		return clientFile{}, fmt.Errorf("OAuth client file %q: %w", path, fmt.Errorf(format, args...))
-	}
-	text, err := bounded.ReadInput(path, maxLogin)
+// browserLogin sends the person to Google and returns the login (RFC 8252: loopback redirect;
+// RFC 7636: PKCE).
+func browserLogin(ctx context.Context, r LoginRequest) (credentials, error) {
+	const doing = "log in to Google"
+	ctx, cancel := context.WithTimeoutCause(ctx, loginLimit, fmt.Errorf("%s: no answer from the browser in %s: run the command again", doing, loginLimit))
+	defer cancel()
+	c, err := readClientFile(r.ClientFile)
 	if err != nil {
-		return fail("%w", err)
+		return c, err
 	}
-	var file struct {
-		Installed *clientFile     `json:"installed"`
-		Web       json.RawMessage `json:"web"`
-	}
-	const how = "create an OAuth client of type Desktop app at https://console.cloud.google.com/auth/clients and download its JSON file"
-	if err := json.Unmarshal(text, &file); err != nil {
-		return fail("it is not JSON: %s", how)
-	}
-	c := file.Installed
-	switch {
-	case c == nil && file.Web != nil:
-		return fail("the client has type Web application: %s", how)
-	case c == nil:
-		return fail("it has no object \"installed\": %s", how)
-	case c.ID == "" || c.AuthURI == "" || c.TokenURI == "":
-		return fail("it lacks a client_id, auth_uri or token_uri: %s", how)
-	}
-	if err := s.checkOAuthURL(c.AuthURI, authHosts); err != nil {
-		return fail("auth_uri: %w", err)
-	}
-	if err := s.checkOAuthURL(c.TokenURI, tokenHosts); err != nil {
-		return fail("token_uri: %w", err)
-	}
-	return *c, nil
-}
-
-// authorize sends the person to Google and returns the refresh token (RFC 8252: loopback
-// redirect; RFC 7636: PKCE).
-func (c clientFile) authorize(ctx context.Context, client *http.Client, r LoginRequest) (string, error) {
-	state := rand.Text()
-	back, err := listenForRedirect(state)
+	back, err := listenForRedirect(rand.Text())
 	if err != nil {
-		return "", err
+		return c, err
 	}
 	defer back.close()
 	verifier := oauth2.GenerateVerifier()
-	config := &oauth2.Config{
-		ClientID: c.ID, ClientSecret: c.Secret, RedirectURL: back.url, Scopes: []string{Scope},
-		Endpoint: oauth2.Endpoint{AuthURL: c.AuthURI, TokenURL: c.TokenURI, AuthStyle: oauth2.AuthStyleInParams},
-	}
+	config := c.config()
+	config.RedirectURL, config.Scopes = "http://"+back.host+"/", []string{Scope}
 	// Without prompt=consent Google gives a refresh token only at a person's first login.
-	page := config.AuthCodeURL(state, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"), oauth2.S256ChallengeOption(verifier))
+	page := config.AuthCodeURL(back.state, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"), oauth2.S256ChallengeOption(verifier))
 	if r.Show != nil {
 		r.Show(page)
 	}
 	if r.Open != nil {
 		if err := r.Open(ctx, page); err != nil && r.Show == nil {
-			return "", fmt.Errorf("open the browser: %w", err)
+			return c, fmt.Errorf("open the browser: %w", err)
 		}
 	}
-	authorization, err := back.wait(ctx)
-	if err != nil {
-		return "", err
+	var got outcome
+	select {
+	case got = <-back.answered:
+	case <-ctx.Done():
+		got.err = context.Cause(ctx)
 	}
-	const doing = "log in to Google"
-	token, err := config.Exchange(context.WithValue(ctx, oauth2.HTTPClient, client), authorization, oauth2.VerifierOption(verifier))
-	if err != nil {
-		return "", tokenError(ctx, doing, "the login again", err)
+	if got.err != nil {
+		return c, got.err
 	}
-	if err := checkToken(token); err != nil {
-		return "", fmt.Errorf("%s: %w", doing, err)
+	token, err := config.Exchange(withClient(ctx, r.Transport), got.code, oauth2.VerifierOption(verifier))
+	if err == nil {
+		err = checkToken(token)
+	}
+	if err != nil {
+		return c, tokenError(ctx, doing, "the login again", err)
 	}
 	// A person can untick permissions on Google's page.
 	if granted, ok := token.Extra("scope").(string); ok && !slices.Contains(strings.Fields(granted), Scope) {
-		return "", fmt.Errorf("%w: access to Colab was not allowed on Google's page: run the login again and leave it ticked", vm.ErrNotLoggedIn)
+		return c, fmt.Errorf("%w: access to Colab was not allowed on Google's page: run the login again and leave it ticked", vm.ErrNotLoggedIn)
 	}
 	if token.RefreshToken == "" {
-		return "", errors.New("log in to Google: the answer has no refresh token: check that the OAuth client has type Desktop app")
+		return c, fmt.Errorf("%s: the answer has no refresh token: check that the OAuth client has type Desktop app", doing)
 	}
-	return token.RefreshToken, nil
+	c.RefreshToken = token.RefreshToken
+	return c, nil
 }
 
 const (
@@ -189,23 +149,16 @@ const (
 	maxLogin     = 64 << 10 // bytes of a login file, a client file or default credentials
 )
 
-// credentials are what gets access tokens.
+// credentials are what gets access tokens. A client file of the Google Cloud console,
+// application default credentials and the login file have some of the fields each. The login
+// file holds either the result of a login, or the path of application default credentials.
 type credentials struct {
-	clientID, clientSecret, refreshToken, tokenURL string
-	quotaProject                                   string // empty unless the token's own project does not count
-	project                                        string // for errors; may be empty
-	again                                          string // the command that makes them anew
-}
-
-// login is the login file. It holds either the result of a login, or the path of application
-// default credentials.
-type login struct {
-	Version      int    `json:"version"`
+	Version      int    `json:"version"` // of the login file
 	ClientID     string `json:"client_id,omitempty"`
-	ClientSecret string `json:"client_secret,omitempty"`
-	TokenURI     string `json:"token_uri,omitempty"`
+	ClientSecret string `json:"client_secret,omitempty"` // which Google does not treat as a secret in Desktop clients
 	RefreshToken string `json:"refresh_token,omitempty"`
-	Project      string `json:"project_id,omitempty"`
+	Project      string `json:"project_id,omitempty"`       // for errors
+	QuotaProject string `json:"quota_project_id,omitempty"` // empty unless the token's own project does not count
 	DefaultsFile string `json:"application_default_credentials,omitempty"`
 }
 
@@ -213,38 +166,57 @@ type login struct {
 const loginCommand = "`colab-relay vm login --backend api`"
 
 // loadCredentials reads the login file, and the file that it names.
-func loadCredentials(dir string, s site) (credentials, error) {
+func loadCredentials(dir string) (credentials, error) {
 	path := filepath.Join(dir, loginName)
-	text, err := bounded.ReadFile(path, maxLogin)
-	if errors.Is(err, fs.ErrNotExist) {
-		return credentials{}, fmt.Errorf("%w: run %s", vm.ErrNotLoggedIn, loginCommand)
+	c, err := keep.File[credentials]{Path: path, What: "the Google login", Max: maxLogin, Check: (*credentials).check}.Read()
+	switch {
+	case errors.Is(err, keep.ErrDamaged):
+		return c, fmt.Errorf("%w: %v: run %s", vm.ErrNotLoggedIn, err, loginCommand)
+	case err != nil:
+		return c, fmt.Errorf("%w, or run %s", err, loginCommand)
+	case c.Version == 0:
+		return c, fmt.Errorf("%w: run %s", vm.ErrNotLoggedIn, loginCommand)
+	case c.DefaultsFile != "":
+		return readDefaults(c.DefaultsFile)
 	}
-	if err != nil {
-		return credentials{}, fmt.Errorf("read the Google login %q: %v", path, err)
-	}
-	var l login
-	if err := json.Unmarshal(text, &l); err != nil || l.Version < 1 {
-		return credentials{}, fmt.Errorf("%w: the login file %q is damaged: run %s", vm.ErrNotLoggedIn, path, loginCommand)
-	}
-	if l.Version > loginVersion {
-		return credentials{}, fmt.Errorf("the login file %q is one of a newer relay: use that, or run %s", path, loginCommand)
-	}
-	if l.DefaultsFile != "" {
-		return readDefaults(l.DefaultsFile, s)
-	}
-	if err := s.checkOAuthURL(l.TokenURI, tokenHosts); err != nil {
-		return credentials{}, fmt.Errorf("%w: the token address in %q is wrong: %v", vm.ErrNotLoggedIn, path, err)
-	}
-	return credentials{
-		clientID: l.ClientID, clientSecret: l.ClientSecret, refreshToken: l.RefreshToken, tokenURL: l.TokenURI,
-		project: l.Project, again: loginCommand + " with --client FILE",
-	}, nil
+	return c, nil
 }
 
-// save writes the login file, readable by this user only.
-func (l login) save(dir string) error {
-	l.Version = loginVersion
-	return keep.WriteJSON(filepath.Join(dir, loginName), l)
+func (c *credentials) check() error {
+	switch {
+	case c.Version < 1:
+		return errors.New("it has no version")
+	case c.Version > loginVersion:
+		return keep.ErrNewer
+	}
+	return nil
+}
+
+// readClientFile reads the JSON file of an OAuth client, as the console gives it.
+func readClientFile(path string) (credentials, error) {
+	fail := func(format string, args ...any) (credentials, error) {
+		return credentials{}, fmt.Errorf("OAuth client file %q: %w", path, fmt.Errorf(format, args...))
+	}
+	text, err := bounded.ReadInput(path, maxLogin)
+	if err != nil {
+		return fail("%w", err)
+	}
+	var file struct {
+		Installed credentials     `json:"installed"`
+		Web       json.RawMessage `json:"web"`
+	}
+	const how = "create an OAuth client of type Desktop app at https://console.cloud.google.com/auth/clients and download its JSON file"
+	err = json.Unmarshal(text, &file)
+	c := file.Installed
+	switch {
+	case err != nil:
+		return fail("it is not JSON: %s", how)
+	case file.Web != nil:
+		return fail("the client has type Web application: %s", how)
+	case c.ClientID == "":
+		return fail("it has no object \"installed\" with a client_id: %s", how)
+	}
+	return credentials{ClientID: c.ClientID, ClientSecret: c.ClientSecret, Project: c.Project}, nil
 }
 
 // defaultsFile returns the path of application default credentials: the one that the
@@ -268,34 +240,33 @@ func defaultsFile(getenv func(string) string) (string, error) {
 const defaultsCommand = "`gcloud auth application-default login --scopes=openid,https://www.googleapis.com/auth/userinfo.email,https://www.googleapis.com/auth/cloud-platform,https://www.googleapis.com/auth/colaboratory`"
 
 // readDefaults reads application default credentials.
-func readDefaults(path string, s site) (credentials, error) {
+func readDefaults(path string) (credentials, error) {
+	fail := func(format string, args ...any) (credentials, error) {
+		why := fmt.Sprintf(format, args...)
+		return credentials{}, fmt.Errorf("%w: the application default credentials at %q %s: run %s, or log in with your own OAuth client: %s with --client FILE", vm.ErrNotLoggedIn, path, why, defaultsCommand, loginCommand)
+	}
 	text, err := bounded.ReadFile(path, maxLogin)
 	if errors.Is(err, fs.ErrNotExist) {
-		return credentials{}, fmt.Errorf("%w: there are no application default credentials at %q: run %s, or log in with your own OAuth client: %s with --client FILE", vm.ErrNotLoggedIn, path, defaultsCommand, loginCommand)
+		return fail("do not exist")
 	}
 	if err != nil {
 		return credentials{}, fmt.Errorf("read the application default credentials %q: %v", path, err)
 	}
 	var file struct {
-		Type         string `json:"type"`
-		ClientID     string `json:"client_id"`
-		ClientSecret string `json:"client_secret"`
-		RefreshToken string `json:"refresh_token"`
-		QuotaProject string `json:"quota_project_id"`
+		Type string `json:"type"`
+		credentials
 	}
-	if err := json.Unmarshal(text, &file); err != nil {
-		return credentials{}, fmt.Errorf("%w: the application default credentials at %q are not JSON", vm.ErrNotLoggedIn, path)
+	switch err := json.Unmarshal(text, &file); {
+	case err != nil:
+		return fail("are not JSON")
+	case file.Type != "authorized_user":
+		return fail("have type %q, but Colab's VMs belong to a person: only authorized_user works", plain.Line(file.Type))
+	case file.ClientID == "" || file.RefreshToken == "":
+		return fail("lack a client_id or refresh_token")
 	}
-	if file.Type != "authorized_user" {
-		return credentials{}, fmt.Errorf("%w: the application default credentials at %q have type %q, but Colab's VMs belong to a person: only authorized_user works; run %s, or log in with your own OAuth client: %s with --client FILE", vm.ErrNotLoggedIn, path, plain.Line(file.Type), defaultsCommand, loginCommand)
-	}
-	if file.ClientID == "" || file.RefreshToken == "" {
-		return credentials{}, fmt.Errorf("%w: the application default credentials at %q lack a client_id or refresh_token: run %s", vm.ErrNotLoggedIn, path, defaultsCommand)
-	}
-	return credentials{
-		clientID: file.ClientID, clientSecret: file.ClientSecret, refreshToken: file.RefreshToken, tokenURL: s.tokenURL(),
-		quotaProject: file.QuotaProject, project: file.QuotaProject, again: defaultsCommand,
-	}, nil
+	c := file.credentials
+	c.Project, c.DefaultsFile = c.QuotaProject, path
+	return c, nil
 }
 
 const (
@@ -306,94 +277,54 @@ const (
 	tokenTimeout = 30 * time.Second
 )
 
-// access is an access token, which lives for about an hour, and the project whose quota counts.
-type access struct {
-	token        string
-	quotaProject string
-}
+// access is an access token, which lives for about an hour, and the projects of its login.
+type access struct{ token, project, quotaProject string }
 
-// tokens keeps the access token of a login in memory.
-type tokens struct {
-	load func() (credentials, error)
-	http *http.Client
-	turn chan struct{} // contains one element while a call reads or renews what follows
-
-	// Only the owner of turn changes these.
-	from    credentials
-	current access
-	until   time.Time // by this computer's clock; only durations are compared with Google's
-
-	mu   sync.Mutex
-	name string // of the project, for errors
-}
-
-func newTokens(load func() (credentials, error), transport http.RoundTripper) *tokens {
-	return &tokens{load: load, http: oauthClient(transport), turn: make(chan struct{}, 1)}
-}
-
-// oauthClient follows no redirects, which would carry a code or token elsewhere.
-func oauthClient(transport http.RoundTripper) *http.Client {
-	return &http.Client{
-		Transport: client.EndingWithContext(transport), Timeout: tokenTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// get returns an access token other than stale, renewed if needed. Many callers of an
-// expired one cause one renewal.
-func (t *tokens) get(ctx context.Context, stale string) (access, error) {
-	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-	case <-ctx.Done():
-		return access{}, context.Cause(ctx)
-	}
-	if t.current.token != "" && t.current.token != stale && time.Until(t.until) > tokenReserve {
-		return t.current, nil
-	}
-	if t.from.refreshToken == "" || stale != "" { // a new login may have replaced the old one
-		from, err := t.load()
-		if err != nil {
-			return access{}, err
-		}
-		t.from = from
-		t.setProject(from.project)
-	}
-	fresh, err := renew(ctx, t.http, t.from)
+// renewAccess reads the login, which may be a new one, and gets an access token.
+func (b *Backend) renewAccess(ctx context.Context) (fresh access, until time.Time, err error) {
+	c, err := loadCredentials(b.dir)
 	if err != nil {
-		t.from = credentials{} // the next call reads the login again
-		return access{}, err
+		return fresh, until, err
 	}
-	t.current, t.until = access{fresh.AccessToken, t.from.quotaProject}, fresh.Expiry
-	return t.current, nil
+	t, err := c.newToken(ctx, b.transport)
+	if err != nil {
+		return fresh, until, err
+	}
+	return access{t.AccessToken, c.Project, c.QuotaProject}, t.Expiry.Add(-tokenReserve), nil
 }
 
-func (t *tokens) setProject(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.name = name
-}
-
-// project returns the login's project, for errors; empty if unknown.
-func (t *tokens) project() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.name
-}
-
+// config sends secrets to Google's own addresses, whatever a file names: it may come from a
+// stranger, who would get the person's login.
 func (c credentials) config() *oauth2.Config {
-	return &oauth2.Config{ClientID: c.clientID, ClientSecret: c.clientSecret, Endpoint: oauth2.Endpoint{TokenURL: c.tokenURL, AuthStyle: oauth2.AuthStyleInParams}}
+	google := endpoints.Google
+	google.AuthStyle = oauth2.AuthStyleInParams
+	return &oauth2.Config{ClientID: c.ClientID, ClientSecret: c.ClientSecret, Endpoint: google}
 }
 
-// renew gets an access token for a refresh token. A refresh token that comes with it is not
-// kept: Google's stay valid.
-func renew(ctx context.Context, client *http.Client, from credentials) (*oauth2.Token, error) {
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, client)
-	got, err := from.config().TokenSource(ctx, &oauth2.Token{RefreshToken: from.refreshToken}).Token()
-	if err != nil {
-		return nil, tokenError(ctx, "renew the Google login", from.again, err)
+// withClient lets oauth2 send requests by a client that follows no redirects, which would carry
+// a code or token elsewhere.
+func withClient(ctx context.Context, t http.RoundTripper) context.Context {
+	return context.WithValue(ctx, oauth2.HTTPClient, &http.Client{
+		Transport: client.EndingWithContext(t), Timeout: tokenTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	})
+}
+
+// newToken gets an access token. A refresh token that comes with it is not kept: Google's stay
+// valid.
+func (c credentials) newToken(ctx context.Context, t http.RoundTripper) (*oauth2.Token, error) {
+	got, err := c.config().TokenSource(withClient(ctx, t), &oauth2.Token{RefreshToken: c.RefreshToken}).Token()
+	if err == nil {
+		err = checkToken(got)
 	}
-	return got, checkToken(got)
+	if err != nil {
+		again := loginCommand + " with --client FILE"
+		if c.DefaultsFile != "" {
+			again = defaultsCommand
+		}
+		return nil, tokenError(ctx, "renew the Google login", again, err)
+	}
+	return got, nil
 }
 
 // tokenPattern is what RFC 6750 allows in a header, and maxToken its length in bytes.
@@ -403,10 +334,12 @@ const maxToken = 8 << 10
 
 func isToken(text string) bool { return len(text) <= maxToken && tokenPattern.MatchString(text) }
 
-// checkToken refuses tokens that cannot be sent, and ones that say nothing about their end.
+var errTokenForm = errors.New("the login service answered with a token of unknown form")
+
+// checkToken refuses tokens that cannot be sent, and bounds what is believed about their end.
 func checkToken(t *oauth2.Token) error {
 	if t.Type() != "Bearer" || !isToken(t.AccessToken) {
-		return errors.New("the login service answered with a token of unknown form")
+		return errTokenForm
 	}
 	if t.Expiry.IsZero() || time.Until(t.Expiry) > 24*time.Hour {
 		t.Expiry = time.Now().Add(30 * time.Minute)
@@ -421,11 +354,13 @@ func tokenError(ctx context.Context, doing, again string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	case errors.Is(err, errTokenForm):
+		return fmt.Errorf("%s: %w", doing, err)
 	case !ok:
 		return fmt.Errorf("%s: no usable answer from Google's login service: check that this computer is online, and try again", doing)
 	case refused.ErrorCode == "invalid_grant":
 		return fmt.Errorf("%w: Google does not accept the saved login any more: it was revoked, not used for six months, or is older than 7 days while the Google Cloud project's publishing status is Testing; run %s", vm.ErrNotLoggedIn, again)
-	case refused.ErrorCode == "invalid_client", refused.ErrorCode == "unauthorized_client", refused.ErrorCode == "deleted_client":
+	case slices.Contains([]string{"invalid_client", "unauthorized_client", "deleted_client"}, refused.ErrorCode):
 		return fmt.Errorf("%w: Google does not know the OAuth client any more (%s): make a new one and run %s", vm.ErrNotLoggedIn, refused.ErrorCode, again)
 	case refused.ErrorCode != "":
 		return fmt.Errorf("%s: Google's login service says %q: try again, or run %s", doing, code(refused.ErrorCode), again)
@@ -444,14 +379,11 @@ const maxVisitors = 16
 // program on this computer, and every web page, can send requests there: only one with the
 // state of this login counts, and all others change nothing.
 type redirect struct {
-	url      string // that Google sends the browser to
 	host     string
 	state    string
 	server   *http.Server
 	answered chan outcome // of size one: one answer only
-	served   chan struct{}
-
-	once sync.Once
+	served   sync.WaitGroup
 }
 
 type outcome struct {
@@ -464,16 +396,16 @@ func listenForRedirect(state string) (*redirect, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log in to Google: listen on this computer: %v", err)
 	}
-	host := l.Addr().String()
-	r := &redirect{url: "http://" + host + "/", host: host, state: state, answered: make(chan outcome, 1), served: make(chan struct{})}
+	r := &redirect{host: l.Addr().String(), state: state, answered: make(chan outcome, 1)}
+	// Another host is another name for this address: a page that rebinds its DNS name.
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET 127.0.0.1/{$}", r.answer)
 	r.server = &http.Server{
-		Handler: r, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: time.Second,
+		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0),
 	}
-	go func() {
-		defer close(r.served)
-		_ = r.server.Serve(netutil.LimitListener(l, maxVisitors))
-	}()
+	r.server.SetKeepAlivesEnabled(false)
+	r.served.Go(func() { _ = r.server.Serve(netutil.LimitListener(l, maxVisitors)) })
 	return r, nil
 }
 
@@ -484,46 +416,20 @@ func (r *redirect) close() {
 	if r.server.Shutdown(ctx) != nil {
 		_ = r.server.Close()
 	}
-	<-r.served
+	r.served.Wait()
 }
 
-// wait returns the authorization code.
-func (r *redirect) wait(ctx context.Context) (string, error) {
-	select {
-	case got := <-r.answered:
-		return got.code, got.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}
-
-// ServeHTTP implements http.Handler. What it refuses, it refuses before it looks further.
-func (r *redirect) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Content-Security-Policy", "default-src 'none'")
-	h.Set("Connection", "close")
-	if req.Host != r.host { // another name for this address: a page that rebinds its DNS name
-		http.Error(w, "wrong host", http.StatusMisdirectedRequest)
-		return
-	}
-	if req.Method != http.MethodGet {
-		http.Error(w, "only GET is answered", http.StatusMethodNotAllowed)
-		return
-	}
-	if req.URL.Path != "/" {
-		http.NotFound(w, req)
-		return
-	}
+// answer is what the browser gets.
+func (r *redirect) answer(w http.ResponseWriter, req *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
 	got, err := readRedirect(req.URL.RawQuery, r.state)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	first := false
-	r.once.Do(func() { first = true; r.answered <- got })
-	if !first {
+	select {
+	case r.answered <- got:
+	default:
 		http.Error(w, "the login has been answered already", http.StatusGone)
 		return
 	}
@@ -531,7 +437,7 @@ func (r *redirect) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if got.err != nil {
 		message = "Access was not allowed. Close this page and look at the terminal."
 	}
-	h.Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = fmt.Fprintln(w, message)
 }
 

@@ -24,7 +24,7 @@ func TestALoginIsKeptInAFileOfThisUserOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	var shown string
-	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve, Show: func(url string) { shown = url }})
+	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Transport: g, Open: g.Approve, Show: func(url string) { shown = url }})
 	if err != nil {
 		t.Fatalf("login: %v", err)
 	}
@@ -37,53 +37,27 @@ func TestALoginIsKeptInAFileOfThisUserOnly(t *testing.T) {
 			t.Error("the address that people see contains a secret")
 		}
 	}
-	b, err := colabapi.New(colabapi.Config{Dir: dir, Getenv: g.Getenv})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := colabapi.New(colabapi.Config{Dir: dir, Transport: g})
 	defer b.Close()
 	if specs, err := b.Specs(within.Context(t)); err != nil || len(specs) != 6 {
 		t.Errorf("%v, %v", specs, err)
 	}
 }
 
-func TestLoginsThatGoogleOrThePersonRefuse(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*colabapitest.Google, *colabapi.LoginRequest)
-		want   string
-	}{
-		"declined": {func(g *colabapitest.Google, r *colabapi.LoginRequest) { r.Open = g.Decline }, "declined"},
-		"not on loopback": {func(_ *colabapitest.Google, r *colabapi.LoginRequest) {
-			r.Getenv = env(colabapi.TestVariable, "http://example.com:80")
-		}, "for tests"},
-		"Google's service": {func(_ *colabapitest.Google, r *colabapi.LoginRequest) { r.Getenv = env("", "") }, "is not Google's"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := colabapitest.Start(t)
-			r := colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve}
-			test.change(g, &r)
-			err := colabapi.Login(within.Context(t), r)
-			if err == nil || !strings.Contains(err.Error(), test.want) || strings.ContainsRune(err.Error(), '\x1b') {
-				t.Errorf("got %q", err)
-			}
-			if _, err := os.Stat(filepath.Join(r.Dir, loginFile)); err == nil {
-				t.Error("a login was saved")
-			}
-			for _, secret := range g.Secrets() {
-				if err != nil && strings.Contains(err.Error(), secret) {
-					t.Errorf("the error contains a secret: %v", err)
-				}
-			}
-		})
+func TestALoginThatThePersonDeclines(t *testing.T) {
+	g := colabapitest.Start(t)
+	r := colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Transport: g, Open: g.Decline}
+	err := colabapi.Login(within.Context(t), r)
+	if err == nil || !strings.Contains(err.Error(), "declined") || strings.ContainsRune(err.Error(), '\x1b') {
+		t.Errorf("got %q", err)
 	}
-}
-
-func env(name, value string) func(string) string {
-	return func(asked string) string {
-		if asked == name {
-			return value
+	if _, err := os.Stat(filepath.Join(r.Dir, loginFile)); err == nil {
+		t.Error("a login was saved")
+	}
+	for _, secret := range g.Secrets() {
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error contains a secret: %v", err)
 		}
-		return ""
 	}
 }
 
@@ -94,8 +68,9 @@ func TestApplicationDefaultCredentials(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			g, dir := colabapitest.Start(t), t.TempDir()
-			getenv := both(g.Getenv, env("GOOGLE_APPLICATION_CREDENTIALS", g.DefaultsFile(t, kind)))
-			err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, Getenv: getenv})
+			path := g.DefaultsFile(t, kind)
+			getenv := func(name string) string { return map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": path}[name] }
+			err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, Getenv: getenv, Transport: g})
 			if want != "" {
 				if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, vm.ErrNotLoggedIn) {
 					t.Errorf("got %v", err)
@@ -111,23 +86,11 @@ func TestApplicationDefaultCredentials(t *testing.T) {
 					t.Error("the login file repeats a secret of the credentials")
 				}
 			}
-			b, err := colabapi.New(colabapi.Config{Dir: dir, Getenv: g.Getenv})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := colabapi.New(colabapi.Config{Dir: dir, Transport: g})
 			defer b.Close()
 			if _, err := b.List(within.Context(t)); err != nil {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func both(first, second func(string) string) func(string) string {
-	return func(name string) string {
-		if v := first(name); v != "" {
-			return v
-		}
-		return second(name)
 	}
 }

@@ -43,7 +43,7 @@ func started(t *testing.T) (*colabapitest.Google, *colabapi.Backend, string) {
 	t.Helper()
 	g := colabapitest.Start(t)
 	b, id := g.Backend(t), vm.NewID()
-	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
+	if err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	return g, b, id

@@ -28,7 +28,7 @@ func onVM(t *testing.T, b vm.Proxied, id string, h http.HandlerFunc) (base strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(base, "http://"+u.Port()+"-"+id+".localhost:") {
+	if !strings.HasPrefix(base, "https://"+u.Port()+"-"+id+".prod.colab.dev") {
 		t.Errorf("base URL %q", base)
 	}
 	return base, rt

@@ -38,7 +38,7 @@ func stranger(t *testing.T, method, target, host string) int {
 func attack(t *testing.T, do func(g *colabapitest.Google, redirect, state string)) error {
 	t.Helper()
 	g := colabapitest.Start(t)
-	return colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
+	return colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Transport: g, Open: func(ctx context.Context, page string) error {
 		u, err := url.Parse(page)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func TestStrangersOnThisComputerChangeNothing(t *testing.T) {
 			{"GET", "?error=access_denied&state=wrong", "", 400},
 			{"POST", "?code=x&state=" + state, "", 405},
 			{"GET", "favicon.ico?code=x&state=" + state, "", 404},
-			{"GET", "?code=x&state=" + state, "evil.example", 421},
+			{"GET", "?code=x&state=" + state, "evil.example", 404},
 		} {
 			if got := stranger(t, test.method, redirect+test.path, test.host); got != test.want {
 				t.Errorf("%s %.80s, host %q: HTTP %d, want %d", test.method, test.path, test.host, got, test.want)
@@ -77,7 +77,7 @@ func TestStrangersOnThisComputerChangeNothing(t *testing.T) {
 func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 	g := colabapitest.Start(t)
 	answered := make(chan int, 1)
-	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: func(ctx context.Context, page string) error {
+	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Transport: g, Open: func(ctx context.Context, page string) error {
 		if err := g.Approve(ctx, page); err != nil {
 			return err
 		}

@@ -17,9 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"colabrelay/relay/plain"
@@ -45,9 +43,6 @@ type Config struct {
 type Backend struct {
 	cfg     Config
 	records records
-
-	mu        sync.Mutex
-	creations map[string]*creation // by id; those whose colab new is running
 }
 
 var _ vm.Backend = (*Backend)(nil)
@@ -60,7 +55,7 @@ func New(cfg Config) *Backend {
 	if cfg.Environ == nil {
 		cfg.Environ = os.Environ()
 	}
-	return &Backend{cfg: cfg, records: records{cfg.Dir, cfg.Log}, creations: map[string]*creation{}}
+	return &Backend{cfg: cfg, records: records{cfg.Dir, cfg.Log}}
 }
 
 // Name implements vm.Backend.
@@ -100,7 +95,7 @@ func (b *Backend) Upload(ctx context.Context, id, remotePath string, content []b
 	if err := os.WriteFile(local, content, 0o600); err != nil {
 		return err
 	}
-	res, err := b.run(ctx, call{argv: upload.argv([]setting{{session, id}}, local, remotePath), limit: uploadLimit})
+	res, err := b.run(ctx, call{argv: upload.argv("-s", id, local, remotePath), limit: uploadLimit})
 	if err != nil {
 		return err
 	}
@@ -122,17 +117,11 @@ const touchTime = 20 * time.Second
 // Everything that Google's program may be called with. A test compares it with the source of
 // the program's released package, and argv passes nothing else.
 var (
-	session = option{flag: "-s", value: true}
-	gpu     = option{flag: "--gpu", value: true}
-	tpu     = option{flag: "--tpu", value: true}
-	highMem = option{flag: "--high-mem"}
-	timeout = option{flag: "--timeout", value: true} // seconds
-
-	create   = command{name: "new", options: []option{session, gpu, tpu, highMem}}
+	create   = command{name: "new", options: map[string]bool{"-s": true, "--gpu": true, "--tpu": true, "--high-mem": false}}
 	sessions = command{name: "sessions"}
-	upload   = command{name: "upload", options: []option{session}, arguments: 2}
-	execute  = command{name: "exec", options: []option{session, timeout}} // the code is its stdin
-	stop     = command{name: "stop", options: []option{session}}
+	upload   = command{name: "upload", options: map[string]bool{"-s": true}, arguments: 2}
+	execute  = command{name: "exec", options: map[string]bool{"-s": true, "--timeout": true}} // the code is its stdin
+	stop     = command{name: "stop", options: map[string]bool{"-s": true}}
 
 	commands = []command{create, sessions, upload, execute, stop}
 )
@@ -140,38 +129,25 @@ var (
 // command is a command of Google's program.
 type command struct {
 	name      string
-	options   []option
-	arguments int // how many it is always given
-}
-
-// option is an option of a command; value says that a value follows it.
-type option struct {
-	flag  string
-	value bool
-}
-
-// setting is an option with its value.
-type setting struct {
-	option
-	to string
+	options   map[string]bool // true for those that a value follows
+	arguments int             // how many it is always given
 }
 
 // argv returns the arguments of the program. It panics if they are not in the table above.
-func (c command) argv(settings []setting, arguments ...string) []string {
-	argv := []string{c.name}
-	for _, s := range settings {
-		if !slices.Contains(c.options, s.option) {
-			panic(fmt.Sprintf("colabcli: colab %s is not called with %s", c.name, s.flag))
-		}
-		argv = append(argv, s.flag)
-		if s.value {
-			argv = append(argv, s.to)
+func (c command) argv(words ...string) []string {
+	arguments := 0
+	for i := 0; i < len(words); i++ {
+		switch value, found := c.options[words[i]]; {
+		case value:
+			i++
+		case !found:
+			arguments++
 		}
 	}
-	if len(arguments) != c.arguments {
-		panic(fmt.Sprintf("colabcli: colab %s is called with %d arguments, not %d", c.name, c.arguments, len(arguments)))
+	if arguments != c.arguments {
+		panic(fmt.Sprintf("colabcli: colab %s is not called with %q", c.name, words))
 	}
-	return append(argv, arguments...)
+	return append([]string{c.name}, words...)
 }
 
 // Login lets Google's program ask the person to log in: it runs `colab sessions` on the
@@ -182,7 +158,7 @@ func (b *Backend) Login(ctx context.Context, in io.Reader, out, errs io.Writer) 
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, program, sessions.argv(nil)...)
+	cmd := exec.CommandContext(ctx, program, sessions.argv()...)
 	cmd.Env = environment(b.cfg.Environ)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errs
 	cmd.WaitDelay = pipeDelay
@@ -260,14 +236,14 @@ func (b *Backend) failed(ctx context.Context, id string, c command, res result) 
 	if noLogin(refused) {
 		return refused
 	}
-	r, found, err := b.find(ctx, id)
+	r, err := b.find(ctx, id)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; whether VM %q still runs is unknown: %w", refused, id, err)
-	case !found:
+	case r == nil:
 		return fmt.Errorf("%w: %q", vm.ErrGone, id)
 	case r.name == unnamed:
-		return errUnnamed(r.row)
+		return errUnnamed(*r)
 	}
 	return refused
 }

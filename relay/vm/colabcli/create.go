@@ -19,98 +19,80 @@ import (
 	"colabrelay/relay/vm"
 )
 
-// creation is a Create that is going on.
-type creation struct {
-	done    chan struct{} // closed when the fields below are set
-	machine vm.Machine
-	err     error
-}
-
 // Create implements vm.Backend. When ctx ends it returns, but `colab new` continues, even if
 // the relay is killed: a program that is interrupted there leaves a VM that has no name, which
-// nobody but Colab's page can stop. A repeated Create waits for it.
-func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) (vm.Machine, error) {
+// nobody but Colab's page can stop. The VM's record is locked while any relay creates it, and as
+// long as a `colab new` for it runs, which inherits the lock: a repeated Create waits for it.
+func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 	argv, err := newArguments(id, s)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return vm.Machine{}, fmt.Errorf("create VM %q: %w", clip(plain.Line(id)), err)
+		return fmt.Errorf("create VM %q: %w", clip(plain.Line(id)), err)
 	}
-	c := b.creation(ctx, id, s, argv)
+	file, err := b.records.lock(ctx, id)
+	if err != nil {
+		return fmt.Errorf("lock what the relay remembers of VM %q: %w", id, err)
+	}
+	rec, err := b.begin(ctx, id, s, file)
+	if err != nil {
+		file.Close()
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer file.Close()
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
+		defer cancel()
+		res, err := b.run(detached, call{argv: argv, limit: createLimit, keep: file})
+		if err == nil && res.code != 0 {
+			err = refusal(create, res)
+		}
+		done <- b.created(detached, id, file, rec, err)
+	}()
 	select {
-	case <-c.done:
-		return c.machine, c.err
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return vm.Machine{}, fmt.Errorf("create VM %q: %w; `colab new` continues, and the VM is listed when it exists", id, ctx.Err())
+		return fmt.Errorf("create VM %q: %w; `colab new` continues, and the VM is listed when it exists", id, ctx.Err())
 	}
 }
 
-// creation starts to create a VM, or returns the attempt that is going on.
-func (b *Backend) creation(ctx context.Context, id string, s vm.Spec, argv []string) *creation {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c := b.creations[id]; c != nil {
-		return c
+// begin records that a VM is asked for, unless an earlier attempt created it.
+func (b *Backend) begin(ctx context.Context, id string, s vm.Spec, file *os.File) (record, error) {
+	before, err := b.rows(ctx)
+	if err != nil {
+		return record{}, err
 	}
-	c := &creation{done: make(chan struct{})}
-	b.creations[id] = c
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
-	go func() {
-		defer cancel()
-		c.machine, c.err = b.create(ctx, id, s, argv)
-		b.mu.Lock()
-		delete(b.creations, id)
-		b.mu.Unlock()
-		close(c.done)
-	}()
-	return c
+	if err := b.earlier(id, before); err != nil {
+		return record{}, err
+	}
+	rec := record{Spec: s, Before: endpoints(before)}
+	if err := write(file, rec); err != nil {
+		return record{}, fmt.Errorf("record VM %q before it is asked for: %w", id, err)
+	}
+	return rec, nil
 }
 
 func newArguments(id string, s vm.Spec) ([]string, error) {
 	if err := usable(id); err != nil {
 		return nil, err
 	}
-	settings := []setting{{session, id}}
+	words := []string{"-s", id}
 	switch {
 	case s.Accelerator == "":
 	case !slices.Contains(vm.Accelerators, s.Accelerator): // the program would choose another one
 		return nil, fmt.Errorf("unknown accelerator %q", clip(plain.Line(s.Accelerator)))
 	case strings.HasPrefix(s.Accelerator, "V"):
-		settings = append(settings, setting{tpu, strings.ToLower(s.Accelerator)})
+		words = append(words, "--tpu", strings.ToLower(s.Accelerator))
 	default:
-		settings = append(settings, setting{gpu, s.Accelerator})
+		words = append(words, "--gpu", s.Accelerator)
 	}
 	if s.HighRAM {
-		settings = append(settings, setting{option: highMem})
+		words = append(words, "--high-mem")
 	}
-	return create.argv(settings), nil
-}
-
-// create starts a VM. Its record is locked while any relay creates it, and as long as a
-// `colab new` for it runs, which inherits the lock.
-func (b *Backend) create(ctx context.Context, id string, s vm.Spec, argv []string) (vm.Machine, error) {
-	file, err := b.records.lock(ctx, id)
-	if err != nil {
-		return vm.Machine{}, fmt.Errorf("lock what the relay remembers of VM %q: %w", id, err)
-	}
-	defer file.Close()
-	before, err := b.rows(ctx)
-	if err != nil {
-		return vm.Machine{}, err
-	}
-	if err := b.earlier(id, before); err != nil {
-		return vm.Machine{}, err
-	}
-	rec := record{Spec: s, Before: endpoints(before)}
-	if err := write(file, rec); err != nil {
-		return vm.Machine{}, fmt.Errorf("record VM %q before it is asked for: %w", id, err)
-	}
-	res, err := b.run(ctx, call{argv: argv, limit: createLimit, keep: file})
-	if err == nil && res.code != 0 {
-		err = refusal(create, res)
-	}
-	return b.created(ctx, id, file, rec, err)
+	return create.argv(words...), nil
 }
 
 // earlier returns an error if an earlier attempt created the VM. A second `colab new` with
@@ -134,29 +116,29 @@ func (b *Backend) earlier(id string, rows []row) error {
 
 // created finds out what `colab new`, which ended with failure, has left. A VM may exist
 // although the program failed.
-func (b *Backend) created(ctx context.Context, id string, file *os.File, rec record, failure error) (vm.Machine, error) {
+func (b *Backend) created(ctx context.Context, id string, file *os.File, rec record, failure error) error {
 	if noLogin(failure) {
 		b.records.remove(id)
-		return vm.Machine{}, failure
+		return failure
 	}
 	rows, err := b.rows(ctx)
 	if err != nil {
-		return vm.Machine{}, errors.Join(failure, fmt.Errorf("whether VM %q exists is unknown: %w", id, err))
+		return errors.Join(failure, fmt.Errorf("whether VM %q exists is unknown: %w", id, err))
 	}
 	if i := slices.IndexFunc(rows, func(r row) bool { return r.name == id }); i >= 0 {
 		rec.Endpoint = rows[i].endpoint
-		return identifiedRow{rows[i], id}.machine(), write(file, rec)
+		return write(file, rec)
 	}
 	if i := slices.IndexFunc(rows, rec.mayBe); i >= 0 {
-		return vm.Machine{}, fmt.Errorf("`colab new` left a VM that is probably %q: %w (%v)", id, errUnnamed(rows[i]), failure)
+		return fmt.Errorf("`colab new` left a VM that is probably %q: %w (%v)", id, errUnnamed(rows[i]), failure)
 	}
 	if failure == nil {
-		return vm.Machine{}, fmt.Errorf("`colab new` ended without an error, but `colab sessions` does not list VM %q", id)
+		return fmt.Errorf("`colab new` ended without an error, but `colab sessions` does not list VM %q", id)
 	}
 	if isRefusal(failure) {
 		b.records.remove(id)
 	}
-	return vm.Machine{}, failure
+	return failure
 }
 
 // isRefusal reports whether Google refused to start a VM. After other errors, such as a lost
@@ -228,7 +210,7 @@ func (b *Backend) Exec(ctx context.Context, id, code string, limit time.Duration
 	mark := "colab-relay-" + rand.Text() + ":"
 	seconds := max(1, math.Ceil(limit.Seconds()))
 	res, err := b.run(ctx, call{
-		argv:  execute.argv([]setting{{session, id}, {timeout, strconv.FormatFloat(seconds, 'f', 0, 64)}}),
+		argv:  execute.argv("-s", id, "--timeout", strconv.FormatFloat(seconds, 'f', 0, 64)),
 		stdin: program(code, mark),
 		limit: limit + execMargin,
 	})

@@ -33,7 +33,7 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 		awaitAsked(t, program)
 		cancel()
 	}()
-	if _, err := b.Create(ctx, id, vm.Spec{}); !errors.Is(err, context.Canceled) {
+	if err := b.Create(ctx, id, vm.Spec{}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if err := New(b.cfg).Delete(within.Context(t), id); err == nil || !strings.Contains(err.Error(), "still starting it") {
@@ -41,7 +41,7 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 	}
 	program.Fault("hold_new", nil)
 	other := New(b.cfg) // such as the next relay, after this one was killed
-	if _, err := other.Create(within.Context(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+	if err := other.Create(within.Context(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
 		t.Errorf("the next Create: %v", err)
 	}
 	if len(program.Endpoints()) != 1 {
@@ -58,7 +58,7 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 	program.Start("-s", "mine")
 	program.Fault("kill_new", true)
 	id := vm.NewID()
-	_, err := b.Create(within.Context(t), id, vm.Spec{Accelerator: "T4"})
+	err := b.Create(within.Context(t), id, vm.Spec{Accelerator: "T4"})
 	if err == nil || !strings.Contains(err.Error(), "Manage sessions") {
 		t.Fatalf("a killed `colab new`: %v", err)
 	}
@@ -66,7 +66,7 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 	if err != nil || len(all) != 2 || !slices.Contains(all, vm.Machine{ID: id, Spec: vm.Spec{Accelerator: "T4"}}) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if _, err := b.Create(within.Context(t), id, vm.Spec{Accelerator: "T4"}); err == nil || errors.Is(err, vm.ErrExists) || len(program.Endpoints()) != 2 {
+	if err := b.Create(within.Context(t), id, vm.Spec{Accelerator: "T4"}); err == nil || errors.Is(err, vm.ErrExists) || len(program.Endpoints()) != 2 {
 		t.Errorf("created again: %v", err)
 	}
 	if err := b.Delete(within.Context(t), id); err == nil || !strings.Contains(err.Error(), "Manage sessions") {
@@ -91,7 +91,7 @@ func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
 	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
-	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
+	if err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	program.Fault("lost", true)

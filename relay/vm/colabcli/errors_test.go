@@ -48,7 +48,7 @@ func TestContentIsNeverAnArgumentAndLeavesNoFile(t *testing.T) {
 	b, program := open(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	id := vm.NewID()
-	if _, err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
+	if err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	remote := filepath.Join(t.TempDir(), "secret")

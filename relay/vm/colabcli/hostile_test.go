@@ -89,7 +89,7 @@ func TestAForgedOutcomeIsNotTaken(t *testing.T) {
 func TestNamesThatCouldBeOptionsAreNotPassed(t *testing.T) {
 	b := hostile(t, "echo \"$*\" >&2; exit 1")
 	for _, id := range []string{"", "--gpu", "a b", "../a", strings.Repeat("a", 101)} {
-		_, createError := b.Create(t.Context(), id, vm.Spec{})
+		createError := b.Create(t.Context(), id, vm.Spec{})
 		_, execError := b.Exec(t.Context(), id, "1", time.Second)
 		for call, err := range map[string]error{"create": createError, "exec": execError, "upload": b.Upload(t.Context(), id, "/tmp/x", nil), "touch": b.Touch(t.Context(), id)} {
 			if !errors.Is(err, vm.ErrUnknown) {

@@ -23,6 +23,7 @@ import (
 
 // row is a line of `colab sessions`: a VM that Google lists for the account.
 type row struct {
+	id       string // of the VM; empty in what rows returns
 	name     string // as given to `colab new`; unnamed if the program does not know the VM
 	endpoint string // Google's own name of the VM
 	spec     vm.Spec
@@ -40,7 +41,7 @@ const noRows = "[colab] No active sessions found on server."
 
 // rows asks the program for all VMs.
 func (b *Backend) rows(ctx context.Context) ([]row, error) {
-	res, err := b.run(ctx, call{argv: sessions.argv(nil), limit: listLimit})
+	res, err := b.run(ctx, call{argv: sessions.argv(), limit: listLimit})
 	if err != nil {
 		return nil, err
 	}
@@ -98,23 +99,13 @@ func (b *Backend) List(ctx context.Context) ([]vm.Machine, error) {
 	}
 	machines := make([]vm.Machine, len(rows))
 	for i, r := range rows {
-		machines[i] = r.machine()
+		machines[i] = vm.Machine{ID: r.id, Spec: r.spec, Ready: r.name != unnamed}
 	}
 	return machines, nil
 }
 
-// identifiedRow is a row with the VM's id.
-type identifiedRow struct {
-	row
-	id string
-}
-
-func (r identifiedRow) machine() vm.Machine {
-	return vm.Machine{ID: r.id, Spec: r.spec, Ready: r.name != unnamed}
-}
-
 // identified returns all VMs with their ids, and forgets the records of VMs that are gone.
-func (b *Backend) identified(ctx context.Context) ([]identifiedRow, error) {
+func (b *Backend) identified(ctx context.Context) ([]row, error) {
 	known, err := b.records.all() // before the list, which then has the VMs of all of them
 	if err != nil {
 		return nil, err
@@ -123,11 +114,9 @@ func (b *Backend) identified(ctx context.Context) ([]identifiedRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := make([]identifiedRow, len(rows))
 	for i, r := range rows {
-		found[i] = identifiedRow{r, r.name}
-		if r.name == unnamed {
-			found[i].id = known.idOf(r, rows)
+		if rows[i].id = r.name; r.name == unnamed {
+			rows[i].id = known.idOf(r, rows)
 		}
 	}
 	for id, rec := range known {
@@ -135,20 +124,16 @@ func (b *Backend) identified(ctx context.Context) ([]identifiedRow, error) {
 			b.records.remove(id)
 		}
 	}
-	return found, nil
+	return rows, nil
 }
 
-// find returns the VM with that id, or false if Google does not list it.
-func (b *Backend) find(ctx context.Context, id string) (identifiedRow, bool, error) {
+// find returns the VM with that id, or nil if Google does not list it.
+func (b *Backend) find(ctx context.Context, id string) (*row, error) {
 	rows, err := b.identified(ctx)
-	if err != nil {
-		return identifiedRow{}, false, err
+	if i := slices.IndexFunc(rows, func(r row) bool { return r.id == id }); i >= 0 {
+		return &rows[i], nil
 	}
-	i := slices.IndexFunc(rows, func(r identifiedRow) bool { return r.id == id })
-	if i < 0 {
-		return identifiedRow{}, false, nil
-	}
-	return rows[i], true, nil
+	return nil, err
 }
 
 // Delete implements vm.Backend.
@@ -156,20 +141,20 @@ func (b *Backend) Delete(ctx context.Context, id string) error {
 	if b.isCreating(ctx, id) {
 		return fmt.Errorf("delete VM %q: `colab new` is still starting it; try again when it has ended", id)
 	}
-	r, found, err := b.find(ctx, id)
+	r, err := b.find(ctx, id)
 	switch {
 	case err != nil:
 		return err
-	case !found:
+	case r == nil:
 		b.records.remove(id)
 		return nil
 	case r.name == unnamed:
-		return errUnnamed(r.row)
+		return errUnnamed(*r)
 	}
 	if err := usable(id); err != nil {
 		return err
 	}
-	res, err := b.run(ctx, call{argv: stop.argv([]setting{{session, id}}), limit: stopLimit})
+	res, err := b.run(ctx, call{argv: stop.argv("-s", id), limit: stopLimit})
 	if err != nil {
 		return err
 	}
@@ -186,7 +171,7 @@ const (
 )
 
 // awaitEnd waits until Google no longer lists the VM. The program forgets its name before.
-func (b *Backend) awaitEnd(ctx context.Context, r identifiedRow) error {
+func (b *Backend) awaitEnd(ctx context.Context, r *row) error {
 	for start := time.Now(); ; {
 		rows, err := b.rows(ctx)
 		if err != nil {

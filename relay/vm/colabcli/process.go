@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/environ"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/bounded"
 )
 
 // Bounds of what is kept of the program's output, in bytes. The beginning is dropped, and the
@@ -54,7 +55,7 @@ func (b *Backend) run(ctx context.Context, c call) (result, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	out, errs := &tail{max: maxStdout}, &tail{max: maxStderr}
+	out, errs := &bounded.Tail{Max: maxStdout}, &bounded.Tail{Max: maxStderr}
 	cmd := exec.CommandContext(limited, program, c.argv...)
 	cmd.Env = environment(b.cfg.Environ)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), out, errs
@@ -68,7 +69,7 @@ func (b *Backend) run(ctx context.Context, c call) (result, error) {
 		_ = killGroup(cmd.Process) // what holds the output open
 		err = nil
 	}
-	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String(), out.dropped}, c.unfinished(ctx, limited, err)
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String(), out.Dropped()}, c.unfinished(ctx, limited, err)
 }
 
 // unfinished returns why the program did not run to its end, or nil.
@@ -126,32 +127,4 @@ var passed = []string{
 func environment(all []string) []string {
 	env := environ.Only(all, environ.Basic, environ.Proxies, passed)
 	return append(env, "TERM=dumb", "NO_COLOR=1", "PYTHONUTF8=1", "TYPER_STANDARD_TRACEBACK=1")
-}
-
-// tail keeps the last max bytes that are written to it.
-type tail struct {
-	max     int
-	kept    []byte
-	dropped bool
-}
-
-// Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p[max(0, len(p)-t.max):]...)
-	t.dropped = t.dropped || len(p) > t.max
-	if len(t.kept) > 2*t.max { // rarely, so that each byte is copied once on average
-		t.cut()
-	}
-	return len(p), nil
-}
-
-func (t *tail) cut() {
-	if over := len(t.kept) - t.max; over > 0 {
-		t.kept, t.dropped = append(t.kept[:0], t.kept[over:]...), true
-	}
-}
-
-func (t *tail) String() string {
-	t.cut()
-	return string(t.kept)
 }

@@ -22,11 +22,11 @@ func TestGooglesProgramHasEverythingThatIsUsed(t *testing.T) {
 			t.Errorf("no command %q", c.name)
 			continue
 		}
-		for _, o := range c.options {
+		for flag, value := range c.options {
 			if !slices.ContainsFunc(has.Options, func(h colabclitest.Option) bool {
-				return slices.Contains(h.Flags, o.flag) && h.Value == o.value
+				return slices.Contains(h.Flags, flag) && h.Value == value
 			}) {
-				t.Errorf("colab %s has no option %s with value %t", c.name, o.flag, o.value)
+				t.Errorf("colab %s has no option %s with value %t", c.name, flag, value)
 			}
 		}
 		if c.arguments < has.Arguments[0] || c.arguments > has.Arguments[1] {

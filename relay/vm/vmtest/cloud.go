@@ -196,39 +196,35 @@ func (c *Cloud) Name() string { return "api" }
 func (c *Cloud) Specs(context.Context) ([]vm.Spec, error) { return nil, nil }
 
 // Create implements vm.Backend.
-func (c *Cloud) Create(ctx context.Context, id string, s vm.Spec) (vm.Machine, error) {
+func (c *Cloud) Create(ctx context.Context, id string, s vm.Spec) error {
 	end, err := c.begin(ctx, Call{Method: "create", ID: id, Code: s.Accelerator})
 	if err != nil {
-		return vm.Machine{}, err
+		return err
 	}
-	m, err := c.create(id, s)
-	if err := end(err); err != nil {
-		return vm.Machine{}, err
-	}
-	return m, nil
+	return end(c.create(id, s))
 }
 
-func (c *Cloud) create(id string, s vm.Spec) (vm.Machine, error) {
+func (c *Cloud) create(id string, s vm.Spec) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, found := c.machines[id]; found {
-		return vm.Machine{}, vm.ErrExists
+		return vm.ErrExists
 	}
 	if len(c.refusals) > 0 {
 		reason := c.refusals[0]
 		c.refusals = c.refusals[1:]
 		if reason != nil {
-			return vm.Machine{}, fmt.Errorf("%w: the service's reason", reason)
+			return fmt.Errorf("%w: the service's reason", reason)
 		}
 	}
 	dir, err := os.MkdirTemp("", "vmtest-")
 	if err != nil {
-		return vm.Machine{}, err
+		return err
 	}
 	c.t.Cleanup(func() { os.RemoveAll(dir) })
 	m := vm.Machine{ID: id, Spec: s, Ready: true, Expires: time.Now().Add(time.Hour)}
 	c.machines[id] = machine{Machine: m, dir: dir}
-	return m, nil
+	return nil
 }
 
 // List implements vm.Backend.

@@ -228,7 +228,7 @@ func (g *Google) operation(w http.ResponseWriter, r *http.Request) {
 	case op == nil:
 		WriteError(w, http.StatusNotFound, "", "Operation not found.")
 		return
-	case waiting && r.URL.Query().Get("timeout") != "60s":
+	case waiting && r.URL.Query().Get("timeout") != "20s":
 		WriteError(w, http.StatusBadRequest, "", "timeout is not a duration.")
 		return
 	}
@@ -265,13 +265,10 @@ func (g *Google) resourceLocked(m *machine) map[string]any {
 		m.token = g.newSecretLocked("proxy-")
 	}
 	return map[string]any{"name": "runtimes/" + m.id, "runtimeSpec": m.spec, "connectionInfo": map[string]any{
-		"endpoint": "internal", "url": "http://8080-" + m.id + ".localhost:" + g.port(),
+		"endpoint": "internal", "url": "https://8080-" + m.id + proxyDomain,
 		"token": m.token, "expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano),
 	}}
 }
-
-// port is the port that everything listens on.
-func (g *Google) port() string { return g.URL[strings.LastIndex(g.URL, ":")+1:] }
 
 // Running returns the ids of all VMs, in the order of their creation.
 func (g *Google) Running() []string {

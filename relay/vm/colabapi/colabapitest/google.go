@@ -16,21 +16,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"colabrelay/relay/vm/colabapi"
 )
 
-// Google is one imitation with its own accounts and VMs. Its fields may be changed until the
-// first request; its methods are safe at any time.
-type Google struct {
-	URL string // http://127.0.0.1:PORT
+// proxyDomain is that of all VMs.
+const proxyDomain = ".prod.colab.dev"
 
+// Google is one imitation with its own accounts and VMs, and the transport that leads there. Its
+// fields may be changed until the first request; its methods are safe at any time.
+type Google struct {
 	// PageSize splits lists of VMs. 0 gives all at once, as the API does today.
 	PageSize int
 
-	t       testing.TB
-	http    *httptest.Server
-	account *account
+	t         testing.TB
+	http      *httptest.Server
+	transport *http.Transport
+	account   *account
 
 	mu         sync.Mutex
 	vms        map[string]*machine
@@ -48,18 +48,18 @@ type Google struct {
 // Start starts an imitation without VMs.
 func Start(t testing.TB) *Google {
 	t.Helper()
-	g := &Google{t: t, vms: map[string]*machine{}, operations: map[string]*pending{}, byRequest: map[string]*pending{}, sockets: map[net.Conn]bool{}}
+	g := &Google{t: t, transport: &http.Transport{}, vms: map[string]*machine{}, operations: map[string]*pending{}, byRequest: map[string]*pending{}, sockets: map[net.Conn]bool{}}
 	g.account = newAccount(g)
 	g.http = httptest.NewUnstartedServer(g)
 	g.http.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	g.http.Start()
-	g.URL = g.http.URL
 	t.Cleanup(g.close)
 	return g
 }
 
 func (g *Google) close() {
 	g.DropSockets()
+	g.CloseIdleConnections()
 	g.http.CloseClientConnections()
 	g.http.Close()
 	for _, id := range g.Running() {
@@ -76,13 +76,16 @@ func (g *Google) Break() {
 	g.http.CloseClientConnections()
 }
 
-// Getenv is an environment in which the backend uses this imitation.
-func (g *Google) Getenv(name string) string {
-	if name == colabapi.TestVariable {
-		return g.URL
-	}
-	return ""
+// RoundTrip implements http.RoundTripper: whatever a request names, it comes here.
+func (g *Google) RoundTrip(r *http.Request) (*http.Response, error) {
+	own := r.Clone(r.Context())
+	own.Host = r.URL.Host
+	own.URL.Scheme, own.URL.Host = "http", g.http.Listener.Addr().String()
+	return g.transport.RoundTrip(own)
 }
+
+// CloseIdleConnections closes those of the transport.
+func (g *Google) CloseIdleConnections() { g.transport.CloseIdleConnections() }
 
 // Intercept lets f answer requests first. It returns whether it did.
 func (g *Google) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
@@ -140,15 +143,14 @@ func (g *Google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Serve gives a request its effect, without what Intercept added.
 func (g *Google) Serve(w http.ResponseWriter, r *http.Request) {
-	host, _, _ := strings.Cut(r.Host, ":")
 	switch {
-	case strings.HasSuffix(host, ".localhost"):
-		g.proxy(w, r, strings.TrimSuffix(host, ".localhost"))
-	case r.URL.Path == "/o/oauth2/auth":
+	case strings.HasSuffix(r.Host, proxyDomain):
+		g.proxy(w, r, strings.TrimSuffix(r.Host, proxyDomain))
+	case r.Host+r.URL.Path == "accounts.google.com/o/oauth2/auth":
 		g.account.page(w, r)
-	case r.URL.Path == "/token":
+	case r.Host+r.URL.Path == "oauth2.googleapis.com/token":
 		g.account.token(w, r)
-	case strings.HasPrefix(r.URL.Path, "/v1"):
+	case r.Host == "colaboratory.googleapis.com":
 		g.api(w, r)
 	default:
 		http.NotFound(w, r)

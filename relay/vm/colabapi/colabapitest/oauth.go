@@ -39,11 +39,12 @@ func newAccount(g *Google) *account {
 	return &account{google: g, clientSecret: g.newSecret("GOCSPX-"), grants: map[string]grant{}, refresh: map[string]bool{}, access: map[string]bool{}}
 }
 
-// ClientFile writes the JSON file of a Desktop client and returns its path.
+// ClientFile writes the JSON file of a Desktop client and returns its path. The relay is to use
+// Google's own addresses, whatever the file names.
 func (g *Google) ClientFile(t testing.TB) string {
 	return g.write(t, "client.json", map[string]any{"installed": map[string]any{
 		"client_id": clientID, "client_secret": g.account.clientSecret, "project_id": "my-project",
-		"auth_uri": g.URL + "/o/oauth2/auth", "token_uri": g.URL + "/token", "redirect_uris": []string{"http://localhost"},
+		"auth_uri": "https://a.example/auth", "token_uri": "https://a.example/token", "redirect_uris": []string{"http://localhost"},
 	}})
 }
 
@@ -75,7 +76,7 @@ func (g *Google) write(t testing.TB, name string, content any) string {
 func (g *Google) Login(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := colabapi.Login(t.Context(), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve}); err != nil {
+	if err := colabapi.Login(t.Context(), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Transport: g, Open: g.Approve}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -84,30 +85,28 @@ func (g *Google) Login(t testing.TB) (dir string) {
 // Backend returns a backend that is logged in.
 func (g *Google) Backend(t testing.TB) *colabapi.Backend {
 	t.Helper()
-	b, err := colabapi.New(colabapi.Config{Dir: g.Login(t), Getenv: g.Getenv})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := colabapi.New(colabapi.Config{Dir: g.Login(t), Transport: g})
 	t.Cleanup(b.Close)
 	return b
 }
 
 // Approve is the browser of a person who allows access at the page with that URL.
-func (g *Google) Approve(ctx context.Context, page string) error { return visit(ctx, page) }
+func (g *Google) Approve(ctx context.Context, page string) error { return g.visit(ctx, page) }
 
 // Decline is the browser of a person who does not.
 func (g *Google) Decline(ctx context.Context, page string) error {
-	return visit(ctx, page+"&decline=1")
+	return g.visit(ctx, page+"&decline=1")
 }
 
 // visit follows redirects as a browser does.
-func visit(ctx context.Context, page string) error {
+func (g *Google) visit(ctx context.Context, page string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
+	t := &http.Transport{DisableKeepAlives: true}
+	t.RegisterProtocol("https", g)
+	res, err := (&http.Client{Transport: t}).Do(req)
 	if err != nil {
 		return err
 	}
