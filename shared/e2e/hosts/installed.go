@@ -15,8 +15,10 @@ type host struct {
 	pkg     string // its package below node_modules, for its version
 	program string // below node_modules
 	// configure writes the host's files and returns its arguments and variables.
-	configure func(s setting) (args, env []string, err error)
-	errorsAs  form // how its model gets texts of answers with isError, nil for as they are
+	configure func(s setting) (args, env []string, err error) // nil for a framework
+	textsAs   form                                            // how its model gets texts, nil for as they are
+	errorsAs  form                                            // the same of answers with isError
+	pictures  fate
 }
 
 // setting is what a host is started with.

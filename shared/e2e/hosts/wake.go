@@ -19,8 +19,8 @@ const wakeLimit = 6 * time.Minute
 // wakeScript starts a run and waits for its end with a call of its own, as the relay's hint says.
 // The wait lasts over the 120 s after which Claude Code moves a call to the background.
 var wakeScript = []step{
-	{"run_code_long", map[string]any{"code": "import time\nfor i in range(14):\n    time.sleep(10)\n    print('tick', i, flush=True)\n" + plot}},
-	{"get_execution", map[string]any{"execution_id": lastExecution, "wait_seconds": 600}},
+	{Tool: "run_code_long", Args: map[string]any{"code": "import time\nfor i in range(14):\n    time.sleep(10)\n    print('tick', i, flush=True)\n" + plot}},
+	{Tool: "get_execution", Args: map[string]any{"execution_id": lastExecution, "wait_seconds": 600}},
 }
 
 // longRun is what the model must get at the end of the run.
