@@ -24,16 +24,16 @@ import (
 var frameworks = []host{
 	{name: "langchain", title: "LangChain"},
 	{name: "pydantic-ai", title: "Pydantic AI", errorsAs: inJSON},
-	{name: "openai-agents", title: "OpenAI Agents"},
+	{name: "openai-agents", title: "OpenAI Agents", limit: ", client_session_timeout_seconds=60"},
 	{name: "smolagents", title: "smolagents", pictures: dropped},
-	{name: "google-adk", title: "Google ADK", pictures: kept, textsAs: inJSON, errorsAs: inJSON},
+	{name: "google-adk", title: "Google ADK", pictures: kept, textsAs: inJSON, errorsAs: inJSON, limit: ", timeout=60"},
 	{name: "strands", title: "Strands"},
-	{name: "agno", title: "Agno", errorsAs: inRepr},
+	{name: "agno", title: "Agno", errorsAs: inRepr, limit: ", timeout_seconds=60"},
 	{name: "crewai", title: "CrewAI", pictures: keptOnRequest},
-	{name: "llama-index", title: "LlamaIndex", pictures: keptOnRequest, textsAs: inRepr, errorsAs: inRepr},
+	{name: "llama-index", title: "LlamaIndex", pictures: keptOnRequest, textsAs: inRepr, errorsAs: inRepr, limit: ", timeout=60"},
 	{name: "autogen", title: "AutoGen", pictures: keptOnRequest},
-	{name: "haystack", title: "Haystack", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON},
-	{name: "mcp-use", title: "mcp-use"},
+	{name: "haystack", title: "Haystack", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON, limit: ", invocation_timeout=60"},
+	{name: "mcp-use", title: "mcp-use", errorsAs: inJSON, errorsAre: 3},
 	{name: "ai-sdk", title: "AI SDK", program: "node/drive_ai_sdk.mjs", pictures: kept, textsAs: inJSON, errorsAs: inJSON},
 	{name: "mastra", title: "Mastra", program: "node/drive_mastra.mjs", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON},
 }
@@ -99,6 +99,15 @@ func (h host) pinned() (string, error) {
 	return h.title + " " + version[1], nil
 }
 
+// driver returns the path of the driver's file in the checkout.
+func (h host) driver() (path string, isPython bool) {
+	path = "shared/e2e/hosts/frameworks/drive_" + strings.ReplaceAll(h.name, "-", "_")
+	if h.program != "" {
+		return path + ".mjs", false
+	}
+	return path + ".py", true
+}
+
 // drive returns the arguments and variables of a framework's driver. Telemetry is off.
 func (h host) drive(s setting) (args, env []string, err error) {
 	relay := maps.Clone(s.relay)
@@ -106,8 +115,9 @@ func (h host) drive(s setting) (args, env []string, err error) {
 		relay["RELAY_PICTURES"] = "path"
 	}
 	entry := map[string]any{"command": s.server[0], "args": s.server[1:], "env": relay}
-	if h.program == "" {
-		args = []string{filepath.Join(stacks.Root(), "shared", "e2e", "hosts", "frameworks", "drive_"+strings.ReplaceAll(h.name, "-", "_")+".py")}
+	driver, isPython := h.driver()
+	if isPython {
+		args = []string{filepath.Join(stacks.Root(), driver)}
 	}
 	return args, []string{
 		"ENTRY=" + string(marshal(entry)),

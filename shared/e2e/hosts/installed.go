@@ -18,7 +18,9 @@ type host struct {
 	configure func(s setting) (args, env []string, err error) // nil for a framework
 	textsAs   form                                            // how its model gets texts, nil for as they are
 	errorsAs  form                                            // the same of answers with isError
+	errorsAre int                                             // how often an error's text is in what its model gets, 0 for once
 	pictures  fate
+	limit     string // what docs/frameworks.md adds to the driver's lines
 }
 
 // setting is what a host is started with.

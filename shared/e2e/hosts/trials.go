@@ -19,6 +19,7 @@ type trial struct {
 	begins   string   // the relay's text
 	says     []string // parts of it
 	pictures int
+	times    int // how often the host writes the relay's text, 0 for once
 	lost     int // pictures that the relay sends and the host drops
 	atMost   int // characters of all texts, 0 for no bound of its own
 	// refusedBy is what the model must get if the host itself refuses the call, "" if it may not.
@@ -74,7 +75,7 @@ func (t trial) check(got exchange, sent *sent, as form) error {
 		return fmt.Errorf("the relay sent no text %s", sent.Failed)
 	}
 	text := strings.Join(got.Texts, "\n")
-	problems := append(arrival(text, sent, as), t.wants(text, sent)...)
+	problems := append(arrival(text, sent, as, max(t.times, 1)), t.wants(text, sent)...)
 	if sent.IsError && len(sent.Images) > 0 {
 		problems = append(problems, errors.New("the relay's answer has isError and a picture, which hosts drop"))
 	}
@@ -101,13 +102,14 @@ func inXML(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// arrival returns what happened to the relay's texts on their way.
-func arrival(text string, sent *sent, as form) (problems []error) {
+// arrival returns what happened to the relay's texts on their way. The host writes each so many
+// times.
+func arrival(text string, sent *sent, as form, times int) (problems []error) {
 	for _, part := range sent.Texts {
 		switch n := strings.Count(text, as(strings.TrimSpace(part))); {
 		case n == 0:
 			problems = append(problems, fmt.Errorf("the relay's text did not arrive whole: it sent %s, the model got %s", short(part), short(text)))
-		case n > 1:
+		case n != times:
 			problems = append(problems, fmt.Errorf("the relay's text arrived %d times", n))
 		}
 	}

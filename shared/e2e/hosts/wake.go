@@ -119,7 +119,7 @@ func checkWake(got exchange, sent *sent, home string) error {
 	if len(sent.Texts) == 0 || len(sent.Images) != 1 {
 		return fmt.Errorf("the relay sent %q and %d pictures", sent.Texts, len(sent.Images))
 	}
-	problems := append(arrival(text, sent, inXML), longRun.wants(text, sent)...)
+	problems := append(arrival(text, sent, inXML, 1), longRun.wants(text, sent)...)
 	picture, _ := base64.StdEncoding.DecodeString(sent.Images[0].Data) // what is none matches no file
 	for _, path := range savedPicture.FindAllString(text, -1) {
 		if saved, err := os.ReadFile(path); err == nil && strings.HasPrefix(path, home) && bytes.Equal(saved, picture) {

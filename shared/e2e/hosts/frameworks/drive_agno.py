@@ -15,7 +15,7 @@ entry = json.loads(os.environ["ENTRY"])
 async def main():
     async with MCPTools(server_params=StdioServerParameters(**entry)) as tools:
         agent = Agent(model=OpenAIChat(id="gpt-5.5"), tools=[tools])
-        await agent.arun("Begin.")
+        await agent.arun("Print 6 * 7 on the VM.")
 
 
 asyncio.run(main())

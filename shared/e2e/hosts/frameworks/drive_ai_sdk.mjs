@@ -8,5 +8,5 @@ const entry = JSON.parse(process.env.ENTRY);
 
 const client = await createMCPClient({ transport: new Experimental_StdioMCPTransport(entry) });
 const [model, tools] = [openai.chat('gpt-5.5'), await client.tools()];
-await generateText({ model, tools, stopWhen: isStepCount(20), prompt: 'Begin.' });
+await generateText({ model, tools, stopWhen: isStepCount(20), prompt: 'Print 6 * 7 on the VM.' });
 await client.close();

@@ -16,7 +16,7 @@ async def main():
     model = OpenAIChatCompletionClient(model="gpt-4.1")
     async with McpWorkbench(server) as workbench:
         agent = AssistantAgent("agent", model, workbench=workbench, max_tool_iterations=20)
-        await agent.run(task="Begin.")
+        await agent.run(task="Print 6 * 7 on the VM.")
 
 
 asyncio.run(main())

@@ -11,4 +11,4 @@ entry = json.loads(os.environ["ENTRY"])
 
 with MCPServerAdapter(StdioServerParameters(**entry)) as tools:
     agent = Agent(role="Analyst", goal="Answer.", backstory="-", tools=tools, llm="openai/gpt-5.5")
-    agent.kickoff("Begin.")
+    agent.kickoff("Print 6 * 7 on the VM.")

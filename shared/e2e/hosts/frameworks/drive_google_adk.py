@@ -16,7 +16,7 @@ async def main():
     parameters = StdioConnectionParams(server_params=StdioServerParameters(**entry))
     toolset = McpToolset(connection_params=parameters)
     agent = LlmAgent(name="agent", model="gemini-2.5-pro", tools=[toolset])
-    await InMemoryRunner(agent=agent).run_debug("Begin.")
+    await InMemoryRunner(agent=agent).run_debug("Print 6 * 7 on the VM.")
     await toolset.close()
 
 

@@ -10,7 +10,7 @@ from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo
 
 entry = json.loads(os.environ["ENTRY"])
 
-toolset = MCPToolset(StdioServerInfo(**entry), invocation_timeout=60, eager_connect=True)
+toolset = MCPToolset(StdioServerInfo(**entry), eager_connect=True)
 agent = Agent(chat_generator=OpenAIChatGenerator(model="gpt-5.5"), tools=toolset)
-agent.run(messages=[ChatMessage.from_user("Begin.")])
+agent.run(messages=[ChatMessage.from_user("Print 6 * 7 on the VM.")])
 toolset.close()

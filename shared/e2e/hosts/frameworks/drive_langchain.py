@@ -15,7 +15,7 @@ async def main():
     client = MultiServerMCPClient({"colab": {"transport": "stdio", **entry}})
     async with client.session("colab") as session:
         agent = create_agent("openai:gpt-5.5", await load_mcp_tools(session))
-        await agent.ainvoke({"messages": [("user", "Begin.")]})
+        await agent.ainvoke({"messages": [("user", "Print 6 * 7 on the VM.")]})
 
 
 asyncio.run(main())

@@ -16,7 +16,7 @@ async def main():
     tools = await McpToolSpec(client).to_tool_list_async()
     llm = OpenAILike(model="gpt-5.5", is_chat_model=True, is_function_calling_model=True)
     agent = FunctionAgent(tools=tools, llm=llm, streaming=False)
-    await agent.run("Begin.")
+    await agent.run("Print 6 * 7 on the VM.")
 
 
 asyncio.run(main())

@@ -8,5 +8,5 @@ const entry = JSON.parse(process.env.ENTRY);
 const client = new MCPClient({ servers: { colab: entry } });
 const [model, tools] = [openai.chat('gpt-5.5'), await client.listTools()];
 const agent = new Agent({ id: 'agent', name: 'agent', instructions: 'Use the tools.', model, tools });
-await agent.generate('Begin.', { maxSteps: 20 });
+await agent.generate('Print 6 * 7 on the VM.', { maxSteps: 20 });
 await client.disconnect();

@@ -13,7 +13,7 @@ entry = json.loads(os.environ["ENTRY"])
 async def main():
     async with MCPServerStdio(params=entry) as server:
         agent = Agent(name="agent", model="gpt-5.5", mcp_servers=[server])
-        await Runner.run(agent, "Begin.")
+        await Runner.run(agent, "Print 6 * 7 on the VM.")
 
 
 asyncio.run(main())

@@ -14,7 +14,7 @@ async def main():
     toolset = MCPToolset(StdioTransport(**entry))
     agent = Agent("openai:gpt-5.5", toolsets=[toolset])
     async with agent:
-        await agent.run("Begin.")
+        await agent.run("Print 6 * 7 on the VM.")
 
 
 asyncio.run(main())

@@ -10,4 +10,4 @@ entry = json.loads(os.environ["ENTRY"])
 
 with MCPClient(StdioServerParameters(**entry), structured_output=False) as tools:
     agent = ToolCallingAgent(tools, OpenAIModel("gpt-5.5"))
-    agent.run("Begin.")
+    agent.run("Print 6 * 7 on the VM.")

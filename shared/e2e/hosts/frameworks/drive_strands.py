@@ -12,4 +12,4 @@ entry = json.loads(os.environ["ENTRY"])
 
 client = MCPClient(lambda: stdio_client(StdioServerParameters(**entry)))
 agent = Agent(model=OpenAIModel(model_id="gpt-5.5"), tools=[client])
-agent("Begin.")
+agent("Print 6 * 7 on the VM.")
