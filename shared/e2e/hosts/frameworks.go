@@ -19,8 +19,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// frameworks are hosts, too: for each, a driver starts an agent with the relay's entry, and the
-// agent follows the script. Each has an executor of its own, whose runs are counted.
+// frameworks are hosts, too: for each, the lines in docs/frameworks.md start an agent with the
+// relay's entry, and the agent follows the script. Each has an executor of its own, whose runs are counted.
 var frameworks = []host{
 	{name: "langchain", title: "LangChain"},
 	{name: "pydantic-ai", title: "Pydantic AI", errorsAs: inJSON},
@@ -34,8 +34,8 @@ var frameworks = []host{
 	{name: "autogen", title: "AutoGen", pictures: keptOnRequest},
 	{name: "haystack", title: "Haystack", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON, limit: ", invocation_timeout=60"},
 	{name: "mcp-use", title: "mcp-use", errorsAs: inJSON, errorsAre: 3},
-	{name: "ai-sdk", title: "AI SDK", program: "node/drive_ai_sdk.mjs", pictures: kept, textsAs: inJSON, errorsAs: inJSON},
-	{name: "mastra", title: "Mastra", program: "node/drive_mastra.mjs", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON},
+	{name: "ai-sdk", title: "AI SDK", program: "node/ai-sdk.mjs", pictures: kept, textsAs: inJSON, errorsAs: inJSON},
+	{name: "mastra", title: "Mastra", program: "node/mastra.mjs", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON},
 }
 
 // fate is what becomes of a picture.
@@ -87,6 +87,22 @@ func (h host) trials() []trial {
 	return all
 }
 
+// lines returns the document's lines for the framework, with the default limit of a call.
+func (h host) lines() (string, error) {
+	text, err := os.ReadFile(filepath.Join(stacks.Root(), "docs", "frameworks.md"))
+	if err != nil {
+		return "", err
+	}
+	_, part, _ := strings.Cut(string(text), "\n### "+h.title+"\n")
+	_, block, _ := strings.Cut(part, "\n```")
+	_, block, _ = strings.Cut(block, "\n") // the language
+	block, _, isWhole := strings.Cut(block, "```")
+	if !isWhole || !strings.Contains(block, h.limit) {
+		return "", fmt.Errorf("docs/frameworks.md has no lines for %s with %q", h.title, h.limit)
+	}
+	return strings.Replace(block, h.limit, "", 1), nil
+}
+
 //go:embed frameworks/versions.txt
 var versions string
 
@@ -99,33 +115,35 @@ func (h host) pinned() (string, error) {
 	return h.title + " " + version[1], nil
 }
 
-// driver returns the path of the driver's file in the checkout.
-func (h host) driver() (path string, isPython bool) {
-	path = "shared/e2e/hosts/frameworks/drive_" + strings.ReplaceAll(h.name, "-", "_")
-	if h.program != "" {
-		return path + ".mjs", false
-	}
-	return path + ".py", true
-}
-
-// drive returns the arguments and variables of a framework's driver. Telemetry is off.
+// drive writes the driver, which is the document's lines, and returns its arguments and variables.
+// Telemetry is off.
 func (h host) drive(s setting) (args, env []string, err error) {
+	lines, err := h.lines()
+	if err != nil {
+		return nil, nil, err
+	}
+	file := filepath.Join(s.home, "driver.py")
+	switch {
+	case strings.HasSuffix(s.program, ".mjs"): // node finds the packages from there
+		file, lines = s.program, "const entry = JSON.parse(process.env.ENTRY);\n"+lines
+	case strings.Contains(lines, "await "):
+		lines = strings.ReplaceAll("async def main():\n"+lines, "\n", "\n    ") + "\nasyncio.run(main())\n"
+		fallthrough
+	default:
+		args, lines = []string{file}, "import asyncio, json, os\nentry = json.loads(os.environ['ENTRY'])\n"+lines
+	}
 	relay := maps.Clone(s.relay)
 	if h.pictures == keptOnRequest {
 		relay["RELAY_PICTURES"] = "path"
 	}
 	entry := map[string]any{"command": s.server[0], "args": s.server[1:], "env": relay}
-	driver, isPython := h.driver()
-	if isPython {
-		args = []string{filepath.Join(stacks.Root(), driver)}
-	}
 	return args, []string{
 		"ENTRY=" + string(marshal(entry)),
 		"OPENAI_API_KEY=none", "OPENAI_BASE_URL=" + s.model + "/v1", "OPENAI_API_BASE=" + s.model + "/v1",
 		"GOOGLE_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + s.model,
 		"OPENAI_AGENTS_DISABLE_TRACING=1", "OTEL_SDK_DISABLED=true", "CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "AGNO_TELEMETRY=false",
-		"HAYSTACK_TELEMETRY_ENABLED=False", "MCP_USE_ANONYMIZED_TELEMETRY=false", "MASTRA_TELEMETRY_DISABLED=1", "LANGSMITH_TRACING=false", "PYTHONDONTWRITEBYTECODE=1",
-	}, nil
+		"HAYSTACK_TELEMETRY_ENABLED=False", "MCP_USE_ANONYMIZED_TELEMETRY=false", "MASTRA_TELEMETRY_DISABLED=1", "LANGSMITH_TRACING=false",
+	}, writeFile(file, []byte(lines))
 }
 
 // agents runs the frameworks, three at a time, because they mostly wait.

@@ -20,7 +20,7 @@ type host struct {
 	errorsAs  form                                            // the same of answers with isError
 	errorsAre int                                             // how often an error's text is in what its model gets, 0 for once
 	pictures  fate
-	limit     string // what docs/frameworks.md adds to the driver's lines
+	limit     string // what the lines in docs/frameworks.md set besides the default
 }
 
 // setting is what a host is started with.

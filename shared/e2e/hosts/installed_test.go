@@ -35,8 +35,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// A driver is the document's lines, with the default limit of a call.
-func TestTheDocumentShowsWhatMakeFrameworksRuns(t *testing.T) {
+// The table says what was checked, and make frameworks runs the document's lines.
+func TestTheDocumentTellsOfEachFramework(t *testing.T) {
 	document := read(t, "docs/frameworks.md")
 	for _, h := range frameworks {
 		title, err := h.pinned()
@@ -47,18 +47,8 @@ func TestTheDocumentShowsWhatMakeFrameworksRuns(t *testing.T) {
 		if want := []string{"picture", "dropped", "path", "path, on request"}[h.pictures]; row == nil || row[1] != want {
 			t.Errorf("docs/frameworks.md: the row of %s is %q, want %q", title, row, want)
 		}
-		_, part, _ := strings.Cut(document, "\n### "+h.title+"\n")
-		_, block, _ := strings.Cut(part, "```")
-		block, _, _ = strings.Cut(block, "```")
-		driver, _ := h.driver()
-		code := strings.Join(strings.Fields(read(t, driver)), " ")
-		for _, line := range strings.Split(strings.Replace(block, h.limit, "", 1), "\n")[1:] {
-			if line = strings.Join(strings.Fields(line), " "); !strings.Contains(code, line) {
-				t.Errorf("%s lacks the document's line %q", driver, line)
-			}
-		}
-		if block == "" || !strings.Contains(block, h.limit) {
-			t.Errorf("docs/frameworks.md has no lines for %s with %q", h.title, h.limit)
+		if _, err := h.lines(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -4,7 +4,7 @@
 #   setup.sh FOLDER [PART]
 #
 #   FOLDER/PART   a Python environment for each part of pip's
-#   FOLDER/node   the packages of npm's parts, and the drivers, which find the packages from there
+#   FOLDER/node   the packages of npm's parts
 #
 # Each is made again when its line changes. It touches nothing but FOLDER.
 set -euo pipefail
@@ -48,5 +48,4 @@ done <"$here/versions.txt"
 if [ $# -lt 2 ] || grep -q "^$2 npm " "$here/versions.txt"; then
 	# shellcheck disable=SC2046
 	once node node $(awk '$2 == "npm" { for (i = 3; i <= NF; i++) print $i }' "$here/versions.txt")
-	cp "$here"/*.mjs node
 fi
