@@ -20,7 +20,8 @@ import (
 )
 
 // frameworks are hosts, too: for each, the lines in docs/frameworks.md start an agent with the
-// relay's entry, and the agent follows the script. Each has an executor of its own, whose runs are counted.
+// relay's entry, and the agent follows the script. Each has an executor of its own, whose runs are
+// counted.
 var frameworks = []host{
 	{name: "langchain", title: "LangChain"},
 	{name: "pydantic-ai", title: "Pydantic AI", errorsAs: inJSON},

@@ -4,7 +4,8 @@
 // answers. A proxy between host and relay records what the relay sent. The relay talks to a real
 // executor with a real kernel. The last part waits until an idle Claude Code is woken by the end
 // of a long run. The command prints a line for each check and a table at the end; the exit code
-// is 1 if a check failed. -only NAME does one part, -keep FOLDER keeps all that was recorded.
+// is 1 if a check failed. -only NAME does one part, -keep FOLDER keeps all that was recorded. With
+// -frameworks, the hosts are agents of frameworks, as docs/frameworks.md starts them.
 //
 // It must reach nothing but loopback: where the system allows it, all programs run in a network
 // namespace of their own, and each host gets an environment and a home folder of its own. Start
