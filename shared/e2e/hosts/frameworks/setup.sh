@@ -22,7 +22,7 @@ install_uv() {
 python() {
 	echo "frameworks: installing $1"
 	install_uv
-	uv/bin/uv venv --quiet --clear "$1"
+	uv/bin/uv venv --quiet --clear --python uv/bin/python "$1"
 	uv/bin/uv pip install --quiet --python "$1/bin/python" --exclude-newer "$until" "${@:2}"
 }
 
