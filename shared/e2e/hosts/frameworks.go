@@ -34,7 +34,7 @@ var frameworks = []host{
 	{name: "llama-index", title: "LlamaIndex", pictures: keptOnRequest, textsAs: inRepr, errorsAs: inRepr, limit: ", timeout=60"},
 	{name: "autogen", title: "AutoGen", pictures: keptOnRequest},
 	{name: "haystack", title: "Haystack", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON, limit: ", invocation_timeout=60"},
-	{name: "mcp-use", title: "mcp-use", errorsAs: inJSON, errorsAre: 3},
+	{name: "mcp-use", title: "mcp-use", errorsAs: inJSON, errorTimes: 3},
 	{name: "ai-sdk", title: "AI SDK", program: "node/ai-sdk.mjs", pictures: kept, textsAs: inJSON, errorsAs: inJSON},
 	{name: "mastra", title: "Mastra", program: "node/mastra.mjs", pictures: keptOnRequest, textsAs: inJSON, errorsAs: inJSON},
 }
@@ -205,8 +205,12 @@ func (l *lab) command(ctx context.Context, relay map[string]string, args ...stri
 	for name, value := range relay {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.Dir, cmd.Stderr = relay["HOME"], os.Stderr
-	return cmd.Output()
+	cmd.Dir = relay["HOME"]
+	printed, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("colab-relay %s: %w: %s", args[0], err, exit.Stderr)
+	}
+	return printed, err
 }
 
 // isMadeOnce checks that however often the model made the call of the long run, the executor has

@@ -52,7 +52,7 @@ func (l *lab) talk(ctx context.Context, h host, title string, relay map[string]s
 		sent, log = take(log, t.step)
 		as := h.textsAs
 		if sent != nil && sent.IsError {
-			as, t.times = h.errorsAs, h.errorsAre
+			as, t.times = h.errorsAs, h.errorTimes
 		}
 		if as == nil {
 			as = plain
