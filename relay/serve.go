@@ -6,9 +6,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,6 +43,9 @@ func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 // serve runs the MCP server until the host closes stdin or ctx ends. It starts even if
 // settings are wrong, so that the tools can report them.
 func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
+	// A host that goes away closes all streams. A line of the log must not end the relay then, before
+	// it has kept what the next one needs: with a receiver, the write fails instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	errs := console.New(std.Err) // which a host may never read
 	defer errs.Close()
 	log := slog.New(slog.NewTextHandler(errs, nil)).With("component", "relay")
@@ -73,7 +78,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	}
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Pictures: cfg.Pictures, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)

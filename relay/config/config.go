@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -43,6 +44,7 @@ type Config struct {
 	LongWait      time.Duration // of get_execution, in hosts that work on while a call lasts
 	Structured    bool          // answers have JSON too
 	TextLimit     int           // characters of a run's text
+	Pictures      int           // bytes of the largest picture that an answer has; -1 for none; 0 leaves it to what is known of the client
 	Keep          chunked.Keep
 	TransferDir   string         // of the records about transfers; empty for none
 	NotebookDirs  []string       // where tools may use notebooks, beside the usual folders
@@ -128,6 +130,9 @@ func (c *Config) loadAnswers(s Settings, problem func(format string, args ...any
 	if c.TextLimit, err = textLimit(s.Get("RELAY_TEXT_LIMIT")); err != nil {
 		problem("RELAY_TEXT_LIMIT %v", err)
 	}
+	if c.Pictures, err = pictures(s.Get("RELAY_PICTURES")); err != nil {
+		problem("RELAY_PICTURES %v", err)
+	}
 }
 
 // Err is nil when all settings are right, else an error that lists the wrong ones.
@@ -190,6 +195,23 @@ func textLimit(text string) (int, error) {
 		return render.DefaultTextLimit, fmt.Errorf("is %q: use a number of characters from %d to %d, such as %d", text, render.LeastTextLimit, render.MostTextLimit, render.DefaultTextLimit)
 	}
 	return n, nil
+}
+
+// pictures parses RELAY_PICTURES.
+func pictures(text string) (int, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "show":
+		return math.MaxInt, nil
+	case "path":
+		return -1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 1_000_000 {
+		return 0, fmt.Errorf("is %q: use show, path, or the kilobytes of the largest picture that an answer may have, such as 100", text)
+	}
+	return n * 1000, nil
 }
 
 // newGuard makes the guard of uploads: it refuses the relay's own secrets, and keys of

@@ -28,6 +28,8 @@ func TestLoad(t *testing.T) {
 		{name: "a shell's variable", env: []string{"LOCAL_SAVE_DIR", "$HOME/a"}, fault: true},
 		{name: "hold too long", env: []string{"RELAY_HOLD", "231s"}, fault: true},
 		{name: "text limit too small", env: []string{"RELAY_TEXT_LIMIT", "999"}, fault: true},
+		{name: "pictures no number", env: []string{"RELAY_PICTURES", "0.5"}, fault: true},
+		{name: "pictures by size", env: []string{"RELAY_PICTURES", "100"}, hold: 45 * time.Second, save: filepath.Join(dir, "colab_results")},
 		{name: "keep no number", env: []string{"RELAY_KEEP_TUNNEL_MB", "NaN"}, fault: true},
 		{name: "runtime", env: []string{"COLAB_URL", "https://x.example", "COLAB_SECRET", secret}, hold: 45 * time.Second, save: filepath.Join(dir, "colab_results")},
 		{name: "URL without secret", env: []string{"COLAB_URL", "https://x.example"}, fault: true},

@@ -149,7 +149,7 @@ var operations = []row{
 		"The message says what is wrong with the connection to the tunnel. The executor ends by itself within a few minutes; then call again.",
 		"The message says what is wrong with the connection to the tunnel. The executor ends by itself within a few minutes; then run the same command again."}},
 	{bridge.ErrNameTaken, Hint{conflict,
-		"The pairing of that name stays as it is. Call again with another runtime, or without one: then a free name is used.",
+		"The pairing of that name stays as it is. Call again with another runtime_name, or without it: then a free name is used.",
 		"The pairing of that name stays as it is: give another name, or remove that pairing with `colab-relay unpair`."}},
 	{bridge.ErrBusy, Hint{CodeBusy,
 		"Call again with the arguments of the call that is in progress, and wait for its end.",

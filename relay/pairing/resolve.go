@@ -18,16 +18,18 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 	if name == EnvName || name == "" && InEnvironment(getenv) {
 		return fromEnv(getenv)
 	}
-	if name != "" {
-		r, err := store.Get(name)
-		if err != nil {
-			return r, err
-		}
-		return r.connected()
-	}
 	all, err := store.load()
 	if err != nil {
 		return Runtime{}, err
+	}
+	if r, ok := all[name]; ok {
+		return r.connected()
+	}
+	if name != "" {
+		if InEnvironment(getenv) {
+			all[EnvName] = Runtime{}
+		}
+		return Runtime{}, unknown(name, all)
 	}
 	if r, ok := chosen(all); ok {
 		return r.connected()
@@ -116,9 +118,9 @@ func unknown(name string, all map[string]Runtime) error {
 	}
 	meant := suggest.Meant(name, slices.Sorted(maps.Keys(all)))
 	if len(all) == 1 {
-		return fmt.Errorf("runtime %q is %w%s; the only paired runtime is %s", name, ErrUnknownName, meant, names(all))
+		return fmt.Errorf("runtime %q is %w%s; the only runtime is %s", name, ErrUnknownName, meant, names(all))
 	}
-	return fmt.Errorf("runtime %q is %w%s; the paired runtimes are %s", name, ErrUnknownName, meant, names(all))
+	return fmt.Errorf("runtime %q is %w%s; the runtimes are %s", name, ErrUnknownName, meant, names(all))
 }
 
 // names lists the runtimes, sorted and quoted.

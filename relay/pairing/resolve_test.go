@@ -22,13 +22,14 @@ func TestResolve(t *testing.T) {
 		err    error  // the error, which says
 		says   string
 	}{
-		"the argument comes first":  {"b", env, []string{"a", "b", "default"}, "b", nil, ""},
-		"then the environment":      {"", env, []string{"a", "default"}, "env", nil, ""},
-		"the environment by name":   {"env", env, []string{"default"}, "env", nil, ""},
-		"then the default":          {"", nil, []string{"a", "default", "z"}, "default", nil, ""},
-		"then the only one":         {"", nil, []string{"lab"}, "lab", nil, ""},
-		"several without a default": {"", nil, []string{"b", "a"}, "", ErrAmbiguous, `"a", "b"`},
-		"an unknown one":            {"c", env, []string{"a", "b"}, "", ErrUnknownName, `runtime "c" is not paired; the paired runtimes are "a", "b"`},
+		"the argument comes first":   {"b", env, []string{"a", "b", "default"}, "b", nil, ""},
+		"then the environment":       {"", env, []string{"a", "default"}, "env", nil, ""},
+		"the environment by name":    {"env", env, []string{"default"}, "env", nil, ""},
+		"then the default":           {"", nil, []string{"a", "default", "z"}, "default", nil, ""},
+		"then the only one":          {"", nil, []string{"lab"}, "lab", nil, ""},
+		"several without a default":  {"", nil, []string{"b", "a"}, "", ErrAmbiguous, `"a", "b"`},
+		"an unknown one":             {"c", env, []string{"a", "b"}, "", ErrUnknownName, `runtime "c" is not paired; the runtimes are "a", "b", "env"`},
+		"one beside the environment": {"default", env, nil, "", ErrUnknownName, `runtime "default" is not paired; the only runtime is "env"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Open(t.TempDir())

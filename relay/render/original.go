@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -20,6 +21,7 @@ type original struct {
 	path   string // where it is saved; empty if it is not
 	read   string // the file that has it, if it is not in memory
 	memory []byte
+	pixels string // see File
 }
 
 // shrink returns it as a picture for a model.
@@ -149,6 +151,11 @@ func (p *presenter) pathOf(d *display, mime, sum string) string {
 func (p *presenter) saved(kind, path string) *original {
 	path = filepath.Clean(path)
 	p.used = append(p.used, path)
-	p.view.saved(kind, path, nil)
-	return &original{path: path, read: path}
+	file := File{Kind: kind, Path: path}
+	if f, err := bounded.Open(path); kind == "picture" && err == nil {
+		file.Pixels = Pixels(f)
+		f.Close()
+	}
+	p.view.Files = append(p.view.Files, file)
+	return &original{path: path, read: path, pixels: file.Pixels}
 }

@@ -31,6 +31,8 @@ const (
 	maxPixels = 16 << 20
 	// smallPixels is up to how many pixels a picture does not wait for large ones.
 	smallPixels = 1 << 20
+	// maxHeader is how many bytes before its size a picture may have, such as a JPEG's profile.
+	maxHeader = 1 << 20
 	// decodeTime bounds the work on one picture: a progressive JPEG of a few MB within
 	// maxPixels can take hours.
 	decodeTime = 5 * time.Second
@@ -60,6 +62,15 @@ func Redraw(ctx context.Context, original io.ReadSeeker, edge int) (drawn []byte
 		return nil
 	})
 	return drawn, err
+}
+
+// Pixels returns the width and height of a PNG or JPEG; empty for anything else.
+func Pixels(picture io.Reader) string {
+	cfg, _, err := image.DecodeConfig(bufio.NewReader(io.LimitReader(picture, maxHeader)))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d × %d", cfg.Width, cfg.Height)
 }
 
 // decode decodes a PNG or JPEG, and passes it to use. It checks the size before decoding

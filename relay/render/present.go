@@ -29,8 +29,9 @@ type Output struct {
 	Offset    int64    `json:"offset"` // its event's offset
 	Type      string   `json:"type"`   // display_data or execute_result
 	MIMETypes []string `json:"mime_types,omitzero"`
-	Text      string   `json:"text"`           // its text/plain form, shortened; empty when it is the result field's
-	Path      string   `json:"path,omitempty"` // where the original was saved on the relay's machine
+	Text      string   `json:"text"`             // its text/plain form, shortened; empty when it is the result field's
+	Path      string   `json:"path,omitempty"`   // where the original was saved on the relay's machine
+	Pixels    string   `json:"pixels,omitempty"` // see File
 }
 
 // presenter turns displays into Outputs, Pictures and Files of a view.
@@ -145,7 +146,7 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 			continue
 		}
 		if out.Path == "" || strings.HasPrefix(mime, "image/") {
-			out.Path = o.path
+			out.Path, out.Pixels = o.path, o.pixels
 		}
 		if show {
 			p.toShow = append(p.toShow, shownOriginal{o, d.offset})

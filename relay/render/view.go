@@ -53,8 +53,17 @@ type Raised struct {
 
 // File is a file saved on this machine.
 type File struct {
-	Kind string `json:"kind"` // stdout, stderr, result, traceback, picture or output
-	Path string `json:"path"` // absolute path on the machine the relay runs on
+	Kind   string `json:"kind"`             // stdout, stderr, result, traceback, picture or output
+	Path   string `json:"path"`             // absolute path on the machine the relay runs on
+	Pixels string `json:"pixels,omitempty"` // of a picture: its width and height, such as 640 × 480
+}
+
+// String returns the path, and the size of a picture.
+func (f File) String() string {
+	if f.Pixels == "" {
+		return f.Path
+	}
+	return fmt.Sprintf("%s (%s pixels)", f.Path, f.Pixels)
 }
 
 // View renders the collected events, saves what does not fit, and closes the Collector.

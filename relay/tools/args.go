@@ -15,6 +15,7 @@ import (
 // argument describes one field of an arguments struct, according to its tags.
 type argument struct {
 	name, doc string
+	was       string // an earlier name, which is accepted
 	index     []int
 	typ       reflect.Kind
 	def       json.RawMessage // nil means required
@@ -27,7 +28,7 @@ type argument struct {
 // argumentsOf reads the fields of an arguments struct. Tags: json (the name), doc, default
 // (makes it optional), min and max (of a number's value, or of a string's length in bytes),
 // choices (the values of a string, separated by commas), list (see joined), rare (not in the
-// schema).
+// schema), was (an earlier name).
 // It panics at start-up if a tag is wrong.
 func argumentsOf(t reflect.Type) []argument {
 	var own, embedded []argument // a tool's own arguments come first
@@ -35,7 +36,7 @@ func argumentsOf(t reflect.Type) []argument {
 		if f.Anonymous {
 			continue
 		}
-		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), index: f.Index, typ: f.Type.Kind(), list: f.Tag.Get("list") == "true"}
+		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), was: f.Tag.Get("was"), index: f.Index, typ: f.Type.Kind(), list: f.Tag.Get("list") == "true"}
 		if def, ok := f.Tag.Lookup("default"); ok {
 			a.def = json.RawMessage(def)
 			if a.typ == reflect.String {
@@ -68,17 +69,18 @@ func boundTag(f reflect.StructField, key string) *float64 {
 	return &v
 }
 
-// parseArguments reads a call's arguments into args, a struct, and returns the names of those that
-// the tool does not have: hosts add some to every call. It reports all faults together, in words
+// parseArguments reads a call's arguments into args, a struct, and returns notes on those that the
+// schema does not have: hosts add some to every call. It reports all faults together, in words
 // that a model understands; the SDK's own validation prints Go structs.
-func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) (unknown []string, problem *Problem) {
+func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) (notes []string, problem *Problem) {
 	given := map[string]json.RawMessage{}
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && string(trimmed) != "null" {
 		if json.Unmarshal(raw, &given) != nil {
 			return nil, badArguments(defs, []string{"arguments must be a JSON object"})
 		}
 	}
-	faults := spelled(defs, given)
+	maps.DeleteFunc(given, func(_ string, value json.RawMessage) bool { return isNull(value) })
+	notes, faults := spelled(defs, given)
 	for _, d := range defs {
 		value, ok := given[d.name]
 		delete(given, d.name)
@@ -86,37 +88,36 @@ func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) (u
 			faults = append(faults, fault)
 		}
 	}
-	unknown = slices.Sorted(maps.Keys(given))
-	if len(faults) == 0 {
-		return unknown, nil
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if unknown = append(unknown, strconv.Quote(clipName(name))); len(unknown) == maxUnknown {
+			break
+		}
 	}
-	for _, name := range unknown[:min(len(unknown), maxUnknown)] { // one may be meant for one that is missing
-		faults = append(faults, fmt.Sprintf("there is no argument %q", clipName(name)))
+	switch {
+	case len(faults) > 0:
+		for _, name := range unknown { // one may be meant for one that is missing
+			faults = append(faults, "there is no argument "+name)
+		}
+		return nil, badArguments(defs, faults)
+	case len(unknown) > 0:
+		notes = append(notes, fmt.Sprintf("Ignored arguments that this tool does not have: %s.", strings.Join(unknown, ", ")))
 	}
-	return nil, badArguments(defs, faults)
+	return notes, nil
 }
 
 // maxUnknown bounds the arguments that are named as unknown.
 const maxUnknown = 5
 
-// warnOfUnknown names arguments that had no effect.
-func (c *call) warnOfUnknown(names []string) {
-	var quoted []string
-	for _, name := range names[:min(len(names), maxUnknown)] {
-		quoted = append(quoted, strconv.Quote(clipName(name)))
-	}
-	if len(quoted) > 0 {
-		c.warn("Ignored arguments that this tool does not have: %s.", strings.Join(quoted, ", "))
-	}
-}
-
-// spelled gives arguments in the other spelling (cellId, cell_id) the name of their schema,
-// and returns the faults of those that are given in both.
-func spelled(defs []argument, given map[string]json.RawMessage) (faults []string) {
+// spelled gives arguments in the other spelling (cellId, cell_id), and under an earlier name, the
+// name of their schema. It returns notes on earlier names, and the faults of those that are given
+// twice.
+func spelled(defs []argument, given map[string]json.RawMessage) (notes, faults []string) {
 	names := map[string]string{}
 	for _, d := range defs {
-		names[bare(d.name)] = d.name
+		names[bare(d.was)], names[bare(d.name)] = d.name, d.name
 	}
+	delete(names, "") // of those without an earlier one
 	for _, each := range slices.Sorted(maps.Keys(given)) {
 		name, known := names[bare(each)]
 		if !known || name == each {
@@ -126,10 +127,13 @@ func spelled(defs []argument, given map[string]json.RawMessage) (faults []string
 			faults = append(faults, fmt.Sprintf("%q is given twice, also as %q", name, clipName(each)))
 		} else {
 			given[name] = given[each]
+			if bare(each) != bare(name) {
+				notes = append(notes, fmt.Sprintf("The argument %q is called %q.", clipName(each), name))
+			}
 		}
 		delete(given, each)
 	}
-	return faults
+	return notes, faults
 }
 
 // bare returns what the spellings of a name have in common.

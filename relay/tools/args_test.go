@@ -1,11 +1,50 @@
 package tools
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/shared/contract"
 )
+
+// Some frameworks send null for every argument that a model omits.
+func TestNullIsAnOmittedArgument(t *testing.T) {
+	h := startHost(t, Config{Toolsets: toolsets.All, Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("none") }})
+	for _, tool := range toolsOf(sets) {
+		args := decode[map[string]any](t, json.RawMessage(calls[tool.def.Name].args))
+		omitted := h.call(tool.def.Name, args)
+		for name := range decode[struct{ Properties object }](t, tool.def.RawInputSchema).Properties {
+			if _, given := args[name]; !given {
+				args[name] = nil
+			}
+		}
+		if got := h.call(tool.def.Name, args); string(got.Structured) != string(omitted.Structured) {
+			t.Errorf("%s %v: %s, want %s", tool.def.Name, args, got.Structured, omitted.Structured)
+		}
+	}
+}
+
+// An argument called runtime does not pass LangChain's adapter.
+func TestTheEarlierNameOfAnArgumentIsAccepted(t *testing.T) {
+	h, hung, _ := twoRuntimes(t)
+	hung.run("e1").end(contract.StatusSucceeded)
+	for name, warning := range map[string]string{"runtime_name": "", "runtimeName": "", "runtime": `The argument "runtime" is called "runtime_name".`} {
+		if o := h.call("run_code_quick", map[string]any{"code": "x", name: "hung"}).outcome(t); o.Runtime != "hung" || o.Warning != warning {
+			t.Errorf("%s: %+v", name, o)
+		}
+		if got := runtimeArgument(encode(map[string]any{"code": "x", name: "hung"})); got != "hung" {
+			t.Errorf("%s: the call waits for its turn of runtime %q", name, got)
+		}
+	}
+	both := h.call("run_code_quick", map[string]any{"code": "x", "runtime": "hung", "runtime_name": "honest"}).outcome(t)
+	if both.Error == nil || both.Error.Code != codeBadRequest {
+		t.Errorf("%+v", both)
+	}
+}
 
 // Gemini CLI adds wait_for_previous to the arguments of every tool, and models write numbers and
 // truth values as strings.

@@ -158,7 +158,7 @@ func addCodeCell() tool {
 	return define(spec{
 		name: "add_code_cell", title: "Add a code cell",
 		summary:     "adds a code cell; creates a missing notebook",
-		description: "Use it to add a code cell to a notebook; a missing file is created. To run it, call run_code_cell with its id.",
+		description: "Adds a code cell; a missing file is created. run_code_cell with its id runs it.",
 		local:       true,
 	}, func(ctx context.Context, c *call, args addCodeArgs) (*AddedCell, *Problem) {
 		return c.add(ctx, addition{args.editArgs, place{args.Index, args.After}, notebook.NewCell{Type: notebook.Code, Source: args.Code}, args.Language})
@@ -176,7 +176,7 @@ func addTextCell() tool {
 	return define(spec{
 		name: "add_text_cell", title: "Add a text cell",
 		summary:     "adds a Markdown cell; creates a missing notebook",
-		description: "Use it to add a Markdown cell; a missing file is created.",
+		description: "Adds a Markdown cell; a missing file is created.",
 		local:       true,
 	}, func(ctx context.Context, c *call, args addTextArgs) (*AddedCell, *Problem) {
 		return c.add(ctx, addition{args.editArgs, place{args.Index, args.After}, notebook.NewCell{Type: notebook.Markdown, Source: args.Content}, ""})

@@ -27,7 +27,7 @@ func updateCell() tool {
 	return define(spec{
 		name: "update_cell", title: "Change a cell's source",
 		summary:     "replaces a cell's source, or one part of it",
-		description: "Use it to replace a cell's source, or with find one part of it. Outputs stay. To show the user the edit first, call it with dry_run=true, then again with the digest from get_cells as expect_digest.",
+		description: "Replaces a cell's source, or with find one part of it. Outputs stay. To show the user the edit first, call it with dry_run=true, then again with the digest from get_cells as expect_digest.",
 		idempotent:  true, local: true,
 	}, func(ctx context.Context, c *call, args updateArgs) (*UpdatedCell, *Problem) {
 		kind := notebook.CellType(args.Type)
@@ -103,7 +103,7 @@ func deleteCell() tool {
 	return define(spec{
 		name: "delete_cell", title: "Delete a cell",
 		summary:     "deletes a cell and returns its source",
-		description: "Use it to delete a cell with its outputs. It returns the removed source. Variables that the cell made stay in the kernel.",
+		description: "Deletes a cell with its outputs, and returns its source. Variables that it made stay in the kernel.",
 		destructive: true, local: true,
 	}, func(ctx context.Context, c *call, args deleteArgs) (*DeletedCell, *Problem) {
 		var cell notebook.Cell
@@ -159,7 +159,7 @@ func moveCell() tool {
 	return define(spec{
 		name: "move_cell", title: "Move a cell",
 		summary:     "moves a cell to another index",
-		description: "Use it to move a cell to another index.",
+		description: "Moves a cell to another index.",
 		idempotent:  true, local: true,
 	}, func(ctx context.Context, c *call, args moveArgs) (*MovedCell, *Problem) {
 		got := &MovedCell{}

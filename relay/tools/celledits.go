@@ -12,10 +12,13 @@ import (
 
 // editArgs is embedded in the arguments of the tools that edit cells.
 type editArgs struct {
-	notebookTarget
-	DryRun bool   `json:"dry_run" default:"false" doc:"Only show the diff."`
-	Digest string `json:"expect_digest" default:"" max:"200" doc:"Refuse another digest."`
+	Path    string `json:"notebook_path" default:"" max:"4096" doc:"Local .ipynb file; empty: Colab's tab."`
+	DryRun  bool   `json:"dry_run" default:"false" doc:"Only show the diff."`
+	Digest  string `json:"expect_digest" default:"" max:"200" doc:"Refuse another digest."`
+	Runtime string `json:"runtime_name" was:"runtime" default:"" rare:""` // makes no difference to an edit
 }
+
+func (a editArgs) runtime() string { return a.Runtime }
 
 // Edited is the common part of the answers of the tools that edit cells.
 type Edited struct {

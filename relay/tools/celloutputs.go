@@ -29,6 +29,7 @@ type outputBounds struct {
 	each     int // characters of one
 	all      int // characters of all together
 	pictures int // shown, the first ones
+	largest  int // bytes of a picture that is shown
 }
 
 var (
@@ -154,6 +155,9 @@ func (r *outputReader) bundle(o *CellOutput, data []byte) {
 // picture adds a picture if the bounds allow one more, and names it.
 func (r *outputReader) picture(mime string, payload []byte) string {
 	name := fmt.Sprintf("%s of %s", inline(mime), progress.Bytes(int64(len(payload))*3/4))
+	if pixels := render.Pixels(render.NewInline(mime, payload)); pixels != "" {
+		name += fmt.Sprintf(", %s pixels", pixels)
+	}
 	switch {
 	case r.bounds.pictures == 0:
 		return name
@@ -167,6 +171,9 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 	shown, err := render.Shrink(r.ctx, render.NewInline(mime, payload))
 	if err != nil {
 		return fmt.Sprintf("%s, not shown: %v", name, err)
+	}
+	if len(shown.Data) > r.bounds.largest {
+		return name + ", not shown: it is in the notebook"
 	}
 	r.pictures = append(r.pictures, shown)
 	return fmt.Sprintf("%s, shown as picture %d", name, len(r.pictures))

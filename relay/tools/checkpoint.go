@@ -2,7 +2,6 @@ package tools
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,21 +15,8 @@ import (
 )
 
 type checkpointArgs struct {
-	Name      string `json:"checkpoint_name" default:"" max:"200" doc:"The checkpoint_name of the run."`
-	Operation string `json:"operation" default:"" max:"200" doc:"Another name for checkpoint_name."`
+	Name string `json:"checkpoint_name" was:"operation" min:"1" max:"200" doc:"The checkpoint_name of the run."`
 	target
-}
-
-// name returns the checkpoint's name, whichever argument has it.
-func (a checkpointArgs) name() (string, *Problem) {
-	name := cmp.Or(a.Name, a.Operation)
-	switch {
-	case name == "":
-		return "", &Problem{Code: codeBadRequest, Message: "bad arguments: checkpoint_name is missing", Hint: "Call again with the checkpoint_name given to run_chunked_operation or run_code_long."}
-	case a.Name != "" && a.Operation != "" && a.Name != a.Operation:
-		return "", &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: checkpoint_name is %q and operation is %q", clipName(a.Name), clipName(a.Operation)), Hint: "Call again with checkpoint_name only."}
-	}
-	return name, nil
 }
 
 // Checkpoint is the answer of get_checkpoint.
@@ -53,14 +39,10 @@ func getCheckpoint() tool {
 	return define(spec{
 		name: "get_checkpoint", title: "Read a checkpoint",
 		summary:     "returns the progress of a chunked run, or an answer kept by `checkpoint_name`",
-		description: "Use it to read what is saved on this computer under a checkpoint_name: the progress and results of run_chunked_operation, or the answer of run_code_long. If the VM answers, the progress is that of this moment.",
+		description: "Reads what is saved on this computer under a checkpoint_name: progress and results of run_chunked_operation, or the answer of run_code_long. If the VM answers, the progress is current.",
 		readOnly:    true, idempotent: true, local: true,
 	}, func(ctx context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
-		name, problem := args.name()
-		if problem != nil {
-			return nil, problem
-		}
-		dir := c.cfg.CheckpointDir
+		dir, name := c.cfg.CheckpointDir, args.Name
 		got := &Checkpoint{Operation: name, limit: c.cfg.TextLimit}
 		entry, err := checkpoint.Load(dir, name, nil)
 		switch {

@@ -25,7 +25,7 @@ type chunkedArgs struct {
 	BatchSize   int64  `json:"batch_size" default:"0" min:"0" max:"1000000" doc:"Most iterations of a round (0: 1000), which also ends after about 10 s."`
 	Name        string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Name of the saved progress; alone, it continues the run."`
 	OnChange    string `json:"on_change" default:"refuse" choices:"refuse,continue,restart" doc:"If code or n_iterations changed: continue keeps completed iterations; restart begins at 0, also after the end."`
-	OnStop      string `json:"on_stop" default:"" choices:"accept,restore,again,skip,continue" doc:"How to continue a run that stopped to ask; see next_command."`
+	OnStop      string `json:"on_stop" default:"" choices:"accept,restore,again,skip,continue" doc:"How to continue a run that stopped to ask; see Next step."`
 	Independent bool   `json:"independent" default:"false" doc:"No iteration needs what another one left: never stop for variables."`
 	target
 }
@@ -254,7 +254,7 @@ func (r *Chunked) text(b *words) {
 		fmt.Fprintf(&results, "%d: %s\n", v.Iteration, value)
 	}
 	for _, f := range r.SavedFiles {
-		fmt.Fprintf(b, "Saved %s: %s\n", f.Kind, f.Path)
+		fmt.Fprintf(b, "Saved %s: %s\n", f.Kind, f)
 	}
 	b.notes(r.Notes)
 	fmt.Fprintf(b, "Checkpoint: %s\n", r.CheckpointPath)

@@ -39,7 +39,7 @@ func previewDataframe() tool {
 	return define(spec{
 		name: "preview_dataframe", title: "Look into a data frame",
 		summary:     "shows rows of a pandas, polars or Arrow frame, filtered and sorted, without running user code",
-		description: "Use it to look at rows of a DataFrame, Series or Arrow table in the kernel, with dtypes and the number of rows. It runs no user code.",
+		description: "Shows rows of a DataFrame, Series or Arrow table in the kernel, with dtypes and the number of rows. It runs no user code.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args previewArgs) (*Frame, *Problem) {
 		f, p := c.askFrame(ctx, kernelpy.Call{
@@ -64,7 +64,7 @@ func queryDataframes() tool {
 	return define(spec{
 		name: "query_dataframes", title: "Query data frames with SQL",
 		summary:     "runs one SQL SELECT over the kernel's frames with DuckDB; it can neither change anything nor read files",
-		description: "Use it to filter, join and aggregate pandas, polars and Arrow frames in the kernel: SELECT city, avg(price) FROM df GROUP BY city. It reads no files and changes nothing.",
+		description: "Filters, joins and aggregates pandas, polars and Arrow frames in the kernel: SELECT city, avg(price) FROM df GROUP BY city. It reads no files and changes nothing.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args queryArgs) (*Frame, *Problem) {
 		limit := min(time.Duration(args.Timeout*float64(time.Second)), max(c.waitBudget()-graceLimit, time.Second))

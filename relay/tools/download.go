@@ -53,7 +53,7 @@ func downloadFromColab() tool {
 			return nil, problem
 		}
 		if m.CanContinue {
-			m.NextCommand = command("download_from_colab", "remote_path", args.Remote, "local_filename", args.Local, "dotfiles", args.Dotfiles, "overwrite", args.Overwrite, "runtime", args.Runtime)
+			m.NextCommand = command("download_from_colab", "remote_path", args.Remote, "local_filename", args.Local, "dotfiles", args.Dotfiles, "overwrite", args.Overwrite, "runtime_name", args.Runtime)
 		}
 		remedy := "dotfiles=true downloads them too"
 		if to.NoObeyed {

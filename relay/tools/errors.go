@@ -215,7 +215,7 @@ func resolveProblem(err error) *Problem {
 	p := &Problem{
 		Code:    codeNotConfigured,
 		Message: err.Error(),
-		Hint:    "Ask the user to do that, then call again; no restart is needed. To use another runtime that is paired, omit runtime.",
+		Hint:    "Ask the user to do that, then call again; no restart is needed. To use another runtime that is paired, omit runtime_name.",
 	}
 	if errors.Is(err, pairing.ErrNotPaired) {
 		p.Hint = "Ask the user to do that, then call again; no restart is needed."
@@ -224,10 +224,10 @@ func resolveProblem(err error) *Problem {
 		p.Hint = "Ask the user to run these commands in a terminal on this computer, then call again; no restart is needed."
 	}
 	if errors.Is(err, pairing.ErrUnknownName) {
-		p.Hint = "Call again with the name of a paired runtime, or without runtime. To add another one, ask the user to run `colab-relay pair`; no restart is needed."
+		p.Hint = "Call again with the name of a paired runtime, or without runtime_name. To add another one, ask the user to run `colab-relay pair`; no restart is needed."
 	}
 	if errors.Is(err, pairing.ErrAmbiguous) {
-		p.Hint = "Call again with runtime set to one of these names."
+		p.Hint = "Call again with runtime_name set to one of these names."
 	}
 	return p
 }

@@ -244,7 +244,7 @@ func TestAllBadArgumentsAreReportedTogether(t *testing.T) {
 }
 
 func FuzzParseArguments(f *testing.F) {
-	f.Add([]byte(`{"code":"x","timeout_seconds":1e3,"runtime":null}`))
+	f.Add([]byte(`{"code":"x","timeout_seconds":1e3,"runtime_name":null}`))
 	f.Add([]byte(`{"code":1e999}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		args, p := parsed[longArgs](string(raw))

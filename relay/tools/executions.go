@@ -18,7 +18,7 @@ import (
 type getArgs struct {
 	ID     string  `json:"execution_id" min:"1" max:"200" doc:"Or its first characters."`
 	Offset int64   `json:"offset" default:"0" min:"0" doc:"First event to read."`
-	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end; 45 at most in most hosts, 600 in Claude Code."`
+	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end; most hosts allow 45, Claude Code 600."`
 	target
 }
 
@@ -26,7 +26,7 @@ func getExecution() tool {
 	return define(spec{
 		name: "get_execution", title: "Read a run's output",
 		summary:     "returns a run's state and its output from an offset; can wait for more",
-		description: "Use it when a run is still running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end of the run and shows head and tail of the output from offset on. Without, it returns one page of the whole output, and names the call for the next one.",
+		description: "Use it when a run is running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end and shows head and tail of the output from offset on. Without, it returns one page of the whole output and names the call for the next.",
 		readOnly:    true, idempotent: true, openWorld: true, upfront: true, patient: true,
 	}, func(ctx context.Context, c *call, args getArgs) (*Installed, *Problem) {
 		wait := min(time.Duration(min(args.Wait, 86_400)*float64(time.Second)), c.budget(c.most))
@@ -85,7 +85,7 @@ func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool
 }
 
 type listArgs struct {
-	Limit    int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"How many runs to list at most."`
+	Limit    int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"Most runs to list."`
 	Internal bool  `json:"include_internal" default:"false" doc:"Also finished runs of the relay's own."`
 	target
 }
@@ -113,7 +113,7 @@ func listExecutions() tool {
 	return define(spec{
 		name: "list_executions", title: "List runs",
 		summary:     "lists past and present runs, newest first",
-		description: "Use it to find an execution_id again, to see what runs or waits on the VM, or to check whether a run whose answer was lost was accepted.",
+		description: "Use it to find an execution_id, to see what runs or waits, or whether a run whose answer was lost was accepted.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args listArgs) (*Executions, *Problem) {
 		list, more, err := c.listRuns(ctx, args)
@@ -299,7 +299,7 @@ func (c *call) standing(ctx context.Context, id string, act func(id string) (con
 	c.warnOfEnd(e.SessionMinutesLeft)
 	s := &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: brief(plain.Line(e.Reason))}
 	if !e.Status.Finished() {
-		s.NextCommand = command("get_execution", "execution_id", id, "wait_seconds", c.waitSeconds(), "runtime", c.asked)
+		s.NextCommand = command("get_execution", "execution_id", id, "wait_seconds", c.waitSeconds(), "runtime_name", c.asked)
 	}
 	return s, nil
 }
@@ -323,7 +323,7 @@ func interruptExecution() tool {
 	return define(spec{
 		name: "interrupt_execution", title: "Interrupt a run",
 		summary:     "interrupts a run or removes it from the queue; variables are kept",
-		description: "Use it to stop a run that hangs or is no longer needed, as a notebook's stop button does. Variables are kept; a queued run is cancelled. If it goes on, call again, then restart_kernel.",
+		description: "Use it to stop a run that hangs or is no longer needed. Variables are kept; a queued run is cancelled. If it goes on, call again, then restart_kernel.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, *Problem) {
 		return c.standing(ctx, args.ID, func(id string) (contract.Execution, error) { return c.target.Client.Interrupt(ctx, id) })
@@ -340,7 +340,7 @@ func provideInput() tool {
 	return define(spec{
 		name: "provide_input", title: "Answer input()",
 		summary:     "answers a run that waits in `input()`",
-		description: "Use it when a run's status is waiting_for_input, to type the line that its input() asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
+		description: "Use it when a run's status is waiting_for_input, to type the line that it asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
 		return c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {

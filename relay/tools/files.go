@@ -35,7 +35,7 @@ func listFiles() tool {
 	return define(spec{
 		name: "list_colab_files", title: "List files on the VM",
 		summary:     "lists a folder on the VM",
-		description: "Use it to find data and results on the remote VM: the names, sizes and times in one folder. Google Drive is /content/drive/MyDrive, if it was mounted in the notebook.",
+		description: "Use it to find files on the remote VM: names, sizes and times in one folder. Google Drive, if mounted, is /content/drive/MyDrive.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, *Problem) {
 		got, err := c.target.Client.Files(ctx, args.Path)

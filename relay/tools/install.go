@@ -70,7 +70,7 @@ func installPackages() tool {
 	return define(spec{
 		name: "install_packages", title: "Install Python packages",
 		summary:     "installs Python packages on the VM with uv or pip and says which imported ones need a restart",
-		description: "Use it to install Python packages for the kernel. It answers as run_code_long does, and says what changed and what restart_kernel must load anew.",
+		description: "Installs Python packages for the kernel. It answers as run_code_long does, with what changed and what restart_kernel must load anew.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args installArgs) (*Installed, *Problem) {
 		if raw := contract.UnescapeName(args.Path); utf8.ValidString(raw) { // lists show paths escaped

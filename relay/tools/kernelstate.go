@@ -61,7 +61,7 @@ func saveState() tool {
 			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()),
 			Report: c.reportState("the kernel collects its variables"),
 		})
-		again := command("save_kernel_state", "name", args.Name, "keep_versions", keepValue(args.Keep), "runtime", args.Runtime)
+		again := command("save_kernel_state", "name", args.Name, "keep_versions", keepValue(args.Keep), "runtime_name", args.Runtime)
 		status, problem := c.stateOutcome(got.Progress, "saved", "saving", err)
 		c.checkKernel(got.Execution.KernelID)
 		s := newState(args.Name, got.Progress, got.Manifest)
@@ -104,7 +104,7 @@ func restoreState() tool {
 			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()),
 			Report: c.reportState("the kernel works on the state"),
 		})
-		again := command("restore_kernel_state", "name", args.Name, "version", args.Version, "runtime", args.Runtime)
+		again := command("restore_kernel_state", "name", args.Name, "version", args.Version, "runtime_name", args.Runtime)
 		status, problem := c.stateOutcome(got.Progress, "restored", "restoring", err)
 		if errors.Is(err, kernelstate.ErrNotFound) {
 			problem = unknownState(c.cfg.CheckpointDir, problem)

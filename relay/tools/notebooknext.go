@@ -31,7 +31,7 @@ func (a runNotebookArgs) again() string {
 	return command("run_notebook", "notebook_path", a.Path, "output_path", a.Output, "cells", text(a.Cells, "all"),
 		"parameters", a.Parameters, "on_error", text(a.OnError, "stop"), "retries", number(float64(a.Retries), 0),
 		"cell_timeout_seconds", number(a.CellTimeout, 600), "restart", a.Restart, "on_new_kernel", text(a.OnNew, "stop"),
-		"state_name", a.State, "runtime", a.Runtime)
+		"state_name", a.State, "runtime_name", a.Runtime)
 }
 
 // next returns the step after an answer.
@@ -42,7 +42,7 @@ func (r *NotebookRun) next(c *call, args runNotebookArgs, o nbrun.Outcome) strin
 	case o.Prompt != nil && r.password:
 		return fmt.Sprintf("the cell asks for a password. %s Then call %s", hint.ForPassword(o.Execution.ExecutionID), args.again())
 	case o.Prompt != nil:
-		return fmt.Sprintf("%s, then %s", command("provide_input", "execution_id", o.Execution.ExecutionID, "text", "…", "runtime", args.Runtime), args.again())
+		return fmt.Sprintf("%s, then %s", command("provide_input", "execution_id", o.Execution.ExecutionID, "text", "…", "runtime_name", args.Runtime), args.again())
 	case o.Behind != nil:
 		return fmt.Sprintf("the cell waits for %s. %s Then call %s", hint.Asking(o.Behind), hint.ForPrompt(o.Behind).Model, args.again())
 	}

@@ -14,8 +14,8 @@ type openArgs struct {
 	URL      string `json:"notebook_url" default:"" max:"2000" doc:"Of a notebook in Colab; omitted: the connected tab, or an empty notebook."`
 	Executor bool   `json:"start_executor" default:"false" doc:"Also start and pair the executor on the page's VM, for the other tools."`
 	// The rest is for Executor.
-	Runtime    string `json:"runtime" default:"" doc:"With start_executor: the name to pair it under; omit for a free one."`
-	StatusCell bool   `json:"status_cell" default:"false" doc:"With start_executor: leave a cell that runs as long as the executor, so that Colab does not count the page as idle."`
+	Runtime    string `json:"runtime_name" was:"runtime" default:"" doc:"With start_executor: the name to pair it under; omit for a free one."`
+	StatusCell bool   `json:"status_cell" default:"false" doc:"With start_executor: leave a cell running, so that Colab does not count the page as idle."`
 }
 
 // runtime makes openArgs targeted: a tab belongs to no runtime.
@@ -35,7 +35,7 @@ func openConnection() tool {
 	return define(spec{
 		name: "open_colab_browser_connection", title: "Connect to Colab's page",
 		summary:     "opens Colab in the user's browser and connects to its notebook; get_cells and the other tools for cells then work there without `notebook_path`; with `start_executor`, also starts and pairs the executor on the page's VM",
-		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, add_code_cell, update_cell, run_code_cell and so on without notebook_path. While it waits, call again. Show the user the URL if no page opens; it is for this user alone.",
+		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, update_cell, run_code_cell and so on without notebook_path. While it waits, call again. Show the user the URL if no page opens; it is for this user alone.",
 		idempotent:  true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args openArgs) (*PageConnection, *Problem) {
 		c.target = runtimes.Runtime{}
@@ -45,7 +45,7 @@ func openConnection() tool {
 		case err != nil:
 			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: " + err.Error(), Hint: "Ask the user for the address of the notebook in Colab, or omit notebook_url for an empty notebook."}
 		case !args.Executor && (args.Runtime != "" || args.StatusCell):
-			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: runtime and status_cell need start_executor", Hint: "Give start_executor too, or omit them."}
+			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: runtime_name and status_cell need start_executor", Hint: "Give start_executor too, or omit them."}
 		case args.Executor && c.cfg.StartExecutor == nil:
 			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: this relay cannot start an executor", Hint: "Call without start_executor. The user can start the executor with the cell that `colab-relay bootstrap` prints."}
 		}
@@ -110,7 +110,7 @@ func (p *PageConnection) notConnected(err error, args openArgs, c *call) *Proble
 
 // again is the call that waits on.
 func (a openArgs) again() string {
-	return command("open_colab_browser_connection", "notebook_url", a.URL, "start_executor", a.Executor, "runtime", a.Runtime, "status_cell", a.StatusCell)
+	return command("open_colab_browser_connection", "notebook_url", a.URL, "start_executor", a.Executor, "runtime_name", a.Runtime, "status_cell", a.StatusCell)
 }
 
 func (p *PageConnection) text(b *words) {

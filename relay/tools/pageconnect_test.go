@@ -29,7 +29,7 @@ func TestStartingTheExecutor(t *testing.T) {
 	}})
 	start := func() (result, PageConnection) {
 		t.Helper()
-		r := d.ask("open_colab_browser_connection", "start_executor", true, "runtime", "mine", "statusCell", true)
+		r := d.ask("open_colab_browser_connection", "start_executor", true, "runtime_name", "mine", "statusCell", true)
 		return r, decode[PageConnection](t, r.Structured)
 	}
 	r, got := start()

@@ -150,17 +150,17 @@ func (r *reading) nextCommand(run *Run) string {
 	asking := client.BehindInput(r.exec)
 	switch {
 	case asking != nil && !asking.Password:
-		return command("provide_input", "execution_id", asking.ExecutionID, "text", "…", "runtime", r.c.asked)
+		return command("provide_input", "execution_id", asking.ExecutionID, "text", "…", "runtime_name", r.c.asked)
 	case r.exec.Status == contract.StatusWaitingForInput && !run.password:
-		return command("provide_input", "execution_id", run.ExecutionID, "text", "…", "runtime", r.c.asked)
+		return command("provide_input", "execution_id", run.ExecutionID, "text", "…", "runtime_name", r.c.asked)
 	case !r.exec.Status.Finished():
 		offset := r.col.Next() // what comes now; the run's text says how to read what was omitted
 		if r.page {
 			offset = run.NextOffset
 		}
-		return command("get_execution", "execution_id", run.ExecutionID, "offset", offset, "wait_seconds", r.c.waitSeconds(), "runtime", r.c.asked)
+		return command("get_execution", "execution_id", run.ExecutionID, "offset", offset, "wait_seconds", r.c.waitSeconds(), "runtime_name", r.c.asked)
 	case run.Truncated:
-		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "runtime", r.c.asked)
+		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "runtime_name", r.c.asked)
 	}
 	return ""
 }

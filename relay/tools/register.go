@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -49,6 +50,7 @@ type Config struct {
 	Hold          time.Duration      // how long a call may wait
 	LongWait      time.Duration      // how long one may wait in a host that works on meanwhile; less than Hold means Hold
 	TextLimit     int                // characters of a run's text; 0 means render.DefaultTextLimit
+	Pictures      int                // bytes of the largest picture that an answer has; -1 for none; 0 leaves it to what is known of the client
 	Structured    bool               // answers have JSON too, and the list of tools its schemas
 	Keep          chunked.Keep       // bounds of what is saved of chunked runs
 	Notebooks     notebook.Roots     // where notebooks may be
@@ -78,6 +80,7 @@ type Relay struct {
 	vmEnds  vmEnds
 	saves   pendingSaves
 	unsure  unanswered
+	givenUp givenUpCalls
 	tabRuns tabRuns
 	// tabEditing holds an element while a call edits the notebook in the tab.
 	tabEditing chan struct{}
@@ -98,6 +101,9 @@ func New(cfg Config) *Relay {
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
 		turns: turns{of: map[string]*runtimeTurns{}}, kernels: lastKernels{stored: cfg.LastSeen},
 		tabEditing: make(chan struct{}, 1),
+	}
+	if cfg.CheckpointDir != "" {
+		r.givenUp.dir = filepath.Join(cfg.CheckpointDir, "given-up")
 	}
 	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide(cfg.Toolsets)),
 		server.WithToolCapabilities(false), // the list never changes while a relay runs

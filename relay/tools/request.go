@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -20,6 +22,9 @@ type request struct {
 	refusal string          // why the request is not valid, if stdio found it
 	cost    int64           // what it holds of maxHeld
 	out     *lineWriter
+	arrived time.Time
+	done    chan struct{}     // closed when it is answered
+	after   []<-chan struct{} // calls that were cancelled before and have not ended
 
 	cancelled atomic.Bool
 	stop      context.CancelFunc // nil until the answer begins; guarded by inFlight
@@ -41,6 +46,7 @@ func (q *request) send(message any) {
 type inFlight struct {
 	mu       sync.Mutex
 	requests map[string]*request // by idKey; of two with the same id the newer one
+	leaving  []<-chan struct{}   // done of the calls that were cancelled last and have not ended
 }
 
 func (f *inFlight) add(q *request) {
@@ -53,7 +59,7 @@ func (f *inFlight) add(q *request) {
 	if f.requests == nil {
 		f.requests = map[string]*request{}
 	}
-	f.requests[q.key] = q
+	f.requests[q.key], q.after = q, slices.Clone(f.leaving)
 }
 
 // begin returns the context of the work on a request, which has ended if the request is
@@ -69,10 +75,33 @@ func (f *inFlight) begin(ctx context.Context, q *request) context.Context {
 	return ctx
 }
 
+// Bounds of the cancelled calls whose end a call waits for.
+const (
+	maxLeaving  = 16
+	leavingTime = time.Second
+)
+
+// afterCancelled waits until what cancelled calls left is known.
+func (q *request) afterCancelled(ctx context.Context) {
+	if len(q.after) == 0 {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, leavingTime)
+	defer stop()
+	for _, done := range q.after {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+}
+
 func (f *inFlight) end(q *request) {
+	close(q.done)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q.stop()
+	f.leaving = slices.DeleteFunc(f.leaving, func(done <-chan struct{}) bool { return done == q.done })
 	if f.requests[q.key] == q {
 		delete(f.requests, q.key)
 	}
@@ -89,7 +118,10 @@ func (f *inFlight) cancel(id json.RawMessage) {
 	if q == nil {
 		return
 	}
-	q.cancelled.Store(true)
+	if q.cancelled.Store(true); q.call != nil {
+		f.leaving = append(f.leaving, q.done)
+		f.leaving = slices.Delete(f.leaving, 0, max(0, len(f.leaving)-maxLeaving))
+	}
 	if q.stop != nil {
 		q.stop()
 	}

@@ -71,16 +71,7 @@ type direct struct {
 	asked   atomic.Int64
 }
 
-func (d *direct) RoundTrip(req *http.Request) (answer *http.Response, err error) {
-	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			answer, err = nil, io.EOF // what a client sees of it
-		default:
-			panic(p)
-		}
-	}()
+func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	d.asked.Add(1)
 	if req.Body != nil {
 		defer req.Body.Close() // as http.RoundTripper demands
@@ -91,8 +82,29 @@ func (d *direct) RoundTrip(req *http.Request) (answer *http.Response, err error)
 	arrived := httptest.NewRequestWithContext(req.Context(), req.Method, req.URL.String(), req.Body)
 	arrived.Header = req.Header.Clone()
 	w := httptest.NewRecorder()
-	d.handler.ServeHTTP(w, arrived)
-	return w.Result(), nil
+	served := make(chan error, 1)
+	go func() {
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+				served <- nil
+			case http.ErrAbortHandler:
+				served <- io.EOF // what a client sees of it
+			default:
+				panic(p)
+			}
+		}()
+		d.handler.ServeHTTP(w, arrived)
+	}()
+	select {
+	case err := <-served:
+		if err != nil {
+			return nil, err
+		}
+		return w.Result(), nil
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
 }
 
 // callWithProgress calls a tool without stdio. Most hosts ask for progress.

@@ -21,7 +21,7 @@ func runCodeCell() tool {
 	return define(spec{
 		name: "run_code_cell", title: "Run one cell",
 		summary:     "runs one code cell of a notebook and saves its outputs in the file",
-		description: "Use it to run one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status running; the cell continues, and the same call waits on and saves the rest.",
+		description: "Runs one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status running; the cell continues, and the same call waits on and saves the rest.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, *Problem) {
 		if c.inTab(args.Path) {
@@ -75,7 +75,7 @@ func (r *cellRun) run(ctx context.Context) (*Run, *Problem) {
 // next returns the step after an answer about a cell that has not ended: get_execution would not
 // save its outputs.
 func (r *cellRun) next(usual string) string {
-	again := command("run_code_cell", "notebook_path", r.args.Path, "cellId", r.args.Cell, "timeout_seconds", r.args.Timeout, "runtime", r.args.Runtime)
+	again := command("run_code_cell", "notebook_path", r.args.Path, "cellId", r.args.Cell, "timeout_seconds", r.args.Timeout, "runtime_name", r.args.Runtime)
 	if strings.HasPrefix(usual, "provide_input(") {
 		return usual + ", then " + again
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"colabrelay/relay/checkpoint"
@@ -21,7 +22,7 @@ import (
 const quickTimeout = 120 * time.Second
 
 type quickArgs struct {
-	Code string `json:"code" min:"1" doc:"Python; lines with ! or % work as in a notebook."`
+	Code string `json:"code" min:"1" doc:"Python; lines with ! or % work as in notebooks."`
 	target
 }
 
@@ -29,7 +30,7 @@ func runQuick() tool {
 	return define(spec{
 		name: "run_code_quick", title: "Run Python (up to 2 minutes)",
 		summary:     "runs code for up to 120 s",
-		description: "Use it to run Python on the remote VM for up to two minutes: look at data, compute, plot, install a package. It answers with stdout, stderr, the value of the last expression, pictures and errors. Variables persist between calls. After 120 s the code is interrupted and variables are kept.",
+		description: "Runs Python on the remote VM for up to two minutes: look at data, compute, plot. It answers with stdout, stderr, the last expression's value, pictures and errors. Variables persist between calls. After 120 s the code is interrupted; variables are kept.",
 		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args quickArgs) (*Run, *Problem) {
 		return c.submit(ctx, args.Code, quickTimeout)
@@ -37,9 +38,9 @@ func runQuick() tool {
 }
 
 type longArgs struct {
-	Code       string  `json:"code" min:"1" doc:"Python; lines with ! or % work as in a notebook."`
+	Code       string  `json:"code" min:"1" doc:"Python; lines with ! or % work as in notebooks."`
 	Checkpoint string  `json:"checkpoint_name" default:"" max:"200" doc:"Also save the answer on this computer under this name."`
-	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"The code is interrupted after this time; variables are kept."`
+	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"The code is interrupted then; variables are kept."`
 	target
 }
 
@@ -47,7 +48,7 @@ func runLong() tool {
 	return define(spec{
 		name: "run_code_long", title: "Run Python (long)",
 		summary:     "runs code for up to 24 h and answers within `RELAY_HOLD` with the output so far; with `checkpoint_name`, keeps the answer on the laptop",
-		description: "Use it to run Python on the remote VM that takes minutes to hours: training, downloads, large computations. It answers early with status running and the output so far; the run continues on the VM whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
+		description: "Runs Python on the remote VM for minutes to hours: training, downloads, large computations. It answers early with status running and the output so far; the run continues on the VM whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
 		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
 		timeout := time.Duration(args.Timeout * float64(time.Second))
@@ -81,8 +82,18 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	if len(s.Code) > maxCodeBytes {
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
-	wait := c.waitBudget()
 	earlier := c.unsure.take(unansweredSubmit{runtime: c.target.Name, code: sha256.Sum256([]byte(s.Code)), timeout: inSeconds(s.TimeoutSeconds)})
+	var left givenUpCall // whose run this call waits for
+	if earlier.requestID == "" {
+		g, underWay, err := c.leftRun(ctx, s.Code)
+		if err != nil {
+			return nil, unsubmitted(err, false, "")
+		}
+		if earlier.requestID, earlier.instance = g.RequestID, g.Instance; underWay {
+			left = g
+		}
+	}
+	wait := c.waitBudget()
 	s.RequestID, s.WaitSeconds, s.BehindInput = cmp.Or(earlier.requestID, rand.Text()), wait.Seconds(), true
 	if c.progress != nil { // it shows lines of output before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
@@ -90,7 +101,10 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	until := time.Now().Add(wait)
 	sentTo := c.target.Client.InstanceID()
 	e, err := c.submitFor(ctx, earlier, s)
+	sentTo = cmp.Or(earlier.instance, sentTo, c.target.Client.InstanceID())
+	c.left = &givenUpCall{Runtime: c.target.Name, Code: codeSum(s.Code), RequestID: s.RequestID, Instance: sentTo}
 	if earlier.requestID != "" && isNewInstance(err) {
+		c.markGivenUp(left.RequestID, true)
 		return nil, &Problem{
 			Code: string(contract.CodeNewInstance), Message: "an earlier call may have run this code on a VM that has been replaced since; it was not run on the new one",
 			Hint: "Find out whether the code did its work. Run the setup code again, then call again to run this code on the new VM.",
@@ -98,17 +112,24 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	}
 	if err != nil {
 		mayRun := (earlier.requestID != "" || client.MayRun(err)) && !isNewInstance(err)
-		// After a call that the host cancelled, the same call means a run of its own.
-		if mayRun && (earlier.requestID != "" || !errors.Is(err, context.Canceled)) {
-			earlier.requestID, earlier.instance = s.RequestID, cmp.Or(earlier.instance, sentTo, c.target.Client.InstanceID())
+		if !mayRun {
+			c.left = nil
+		}
+		// A call that the host cancelled is remembered as given up.
+		if mayRun && left.RequestID == "" && (earlier.requestID != "" || !errors.Is(err, context.Canceled)) {
+			earlier.requestID, earlier.instance = s.RequestID, sentTo
 			c.unsure.put(earlier)
 		}
 		return nil, unsubmitted(err, mayRun, s.RequestID)
 	}
-	if earlier.requestID != "" {
+	switch {
+	case left.RequestID != "":
+		c.reminders = append(slices.DeleteFunc(c.reminders, func(r reminder) bool { return r.requestID == left.RequestID }), reminder{requestID: left.RequestID})
+		c.warn("An earlier call with this code was given up after %.0f s. This is its run: nothing was submitted. To run the code once more on purpose, change it, for example by a comment.", left.After.Seconds())
+	case earlier.requestID != "":
 		c.warn("An earlier call with the same code got no answer. This is its run: the code was not run a second time. To run it once more, call again.")
 	}
-	r := c.read(e.ExecutionID, render.Options{New: true})
+	r := c.read(e.ExecutionID, render.Options{New: earlier.requestID == ""})
 	r.watch = watch
 	defer r.col.Close()
 	followed := r.followAsking(ctx, e, until, client.FollowOptions{MaxBytes: contract.MaxReadBytes})
@@ -154,7 +175,12 @@ const quietFor = 2 * time.Second
 const maxCodeBytes = 4 << 20
 
 // waitSeconds is the wait_seconds of a call that this answer recommends.
-func (c *call) waitSeconds() int { return int(max(c.cfg.Hold, c.most).Seconds()) }
+func (c *call) waitSeconds() int {
+	if c.clientLimit > 0 {
+		return int((min(c.cfg.Hold, c.clientLimit) - beforeLimit).Seconds())
+	}
+	return int(max(c.cfg.Hold, c.most).Seconds())
+}
 
 // waitBudget is how long a call may wait for a run: its time less what the answer itself
 // needs (fetching pictures, writing files).
@@ -162,7 +188,11 @@ func (c *call) waitBudget() time.Duration { return c.budget(c.hold) }
 
 // budget is what a call that may last so long has left to wait.
 func (c *call) budget(most time.Duration) time.Duration {
-	return most - min(most/10, 2*time.Second) - time.Since(c.started)
+	rest := min(most/10, 2*time.Second)
+	if most == c.clientLimit {
+		rest = beforeLimit
+	}
+	return most - rest - time.Since(c.started)
 }
 
 // savedAnswer is the data of a checkpoint of run_code_long.

@@ -44,7 +44,8 @@ type NotebookRun struct {
 	SavedFiles  []string       `json:"saved_files,omitempty" schema:"-"`
 	Notes       []string       `json:"notes,omitempty"`
 
-	printed     []block // Output by cell
+	printed     []block           // Output by cell
+	pixels      map[string]string // of pictures among SavedFiles
 	done, total int
 	password    bool
 	limit       int
@@ -85,7 +86,7 @@ func runNotebook() tool {
 	return define(spec{
 		name: "run_notebook", title: "Run a notebook",
 		summary:     "runs a notebook's cells as one job of the VM, and saves outputs in the file; the same call continues it",
-		description: "Use it to run an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",
+		description: "Runs an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",
 		destructive: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args runNotebookArgs) (*NotebookRun, *Problem) {
 		s, problem := c.notebookSpec(args)
@@ -199,8 +200,10 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 			got.done += n
 		}
 	}
+	got.pixels = map[string]string{}
 	for _, f := range out.files {
 		got.SavedFiles = append(got.SavedFiles, f.Path)
+		got.pixels[f.Path] = f.Pixels
 	}
 	if n := o.Current; n != nil {
 		got.Current = &CurrentCell{n.Handle, n.Index, len(n.Attempts), n.Last().ExecutionID, *round(n.Last().Seconds, 1000)}
@@ -286,7 +289,7 @@ func (r *NotebookRun) text(b *words) {
 	}
 	b.notes(r.Notes)
 	for _, path := range r.SavedFiles {
-		fmt.Fprintf(b, "Saved: %s\n", path)
+		fmt.Fprintf(b, "Saved: %s\n", render.File{Path: path, Pixels: r.pixels[path]})
 	}
 	if r.ReportPath != "" {
 		fmt.Fprintf(b, "Report: %s\n", r.ReportPath)

@@ -128,7 +128,7 @@ func (r *Run) text(b *words) {
 	}
 	for _, o := range r.Outputs {
 		if o.Path != "" {
-			fmt.Fprintf(b, "Output %s is saved in %s\n", inlineList(o.MIMETypes), o.Path)
+			fmt.Fprintf(b, "Output %s is saved in %s\n", inlineList(o.MIMETypes), render.File{Path: o.Path, Pixels: o.Pixels})
 		}
 	}
 	for _, f := range r.SavedFiles {
@@ -150,10 +150,10 @@ func (r *Run) text(b *words) {
 
 // quoted adds what the code printed and showed.
 func (r *Run) quoted(b *words) {
-	b.quote("stdout", r.Stdout)
-	b.quote("stderr", r.Stderr)
+	b.say("stdout", r.Stdout)
+	b.say("stderr", r.Stderr)
 	if r.Result != nil {
-		b.head("result", *r.Result)
+		b.say("result", *r.Result)
 	}
 	for _, o := range r.Outputs {
 		isResult := o.Text == "" && o.Path == "" && len(o.MIMETypes) == 1

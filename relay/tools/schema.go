@@ -25,19 +25,10 @@ func inputSchema(arguments []argument) json.RawMessage {
 		if a.choices != nil {
 			p["enum"] = a.choices
 		}
-		if a.typ != reflect.String { // the lengths of texts would only cost: few calls exceed them
-			if a.min != nil {
-				p["minimum"] = *a.min
-			}
-			if a.max != nil {
-				p["maximum"] = *a.max
-			}
-		}
-		switch {
-		case a.def == nil:
+		if a.def == nil {
 			required = append(required, a.name)
-		case string(a.def) != `""` && string(a.def) != "false": // which say nothing to a model
-			p["default"] = a.def
+		} else { // some frameworks demand, and some send null for, whatever a model omits
+			p["nullable"] = true
 		}
 		properties[a.name] = p
 	}
@@ -48,8 +39,8 @@ func inputSchema(arguments []argument) json.RawMessage {
 	return encode(s)
 }
 
-// description returns what a model reads about an argument. It repeats the default and the bounds,
-// because some hosts drop them from schemas.
+// description returns what a model reads about an argument. The default and the bounds are only
+// here, because some hosts drop them from schemas.
 func (a *argument) description() string {
 	var facts []string
 	switch string(a.def) {

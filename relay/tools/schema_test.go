@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"colabrelay/relay/toolsets"
 )
@@ -63,6 +65,37 @@ func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 					t.Errorf("%s: %s schema uses %s", d.Name, name, word)
 				}
 			}
+		}
+	}
+}
+
+// A dot or slash in a name reaches models, an argument called runtime does not pass LangChain,
+// mcpadapt loads no tool of a server with a schema without properties, and smolagents demands each
+// argument that is not nullable. Colab's own names have capitals.
+func TestSchemasSuitAgentFrameworks(t *testing.T) {
+	tools, arguments := regexp.MustCompile(`^[a-z0-9_]+$`), regexp.MustCompile(`^[a-z0-9_]+$|^cellI(d|ndex|ndexStart)$|^afterCellId$|^includeOutputs$`)
+	for _, tool := range toolsOf(sets) {
+		s := decode[struct {
+			Properties map[string]struct{ Nullable bool }
+			Required   []string
+		}](t, tool.def.RawInputSchema)
+		if !tools.MatchString(tool.def.Name) || s.Properties == nil {
+			t.Errorf("%q has the properties %v", tool.def.Name, s.Properties)
+		}
+		for name, p := range s.Properties {
+			if !arguments.MatchString(name) || name == "runtime" || p.Nullable == slices.Contains(s.Required, name) {
+				t.Errorf("%s: %q: %+v, required %v", tool.def.Name, name, p, s.Required)
+			}
+		}
+	}
+}
+
+// Every session pays for it.
+func TestTheListOfToolsIsShort(t *testing.T) {
+	for most, served := range map[int][]toolsets.Toolset{14_000: nil, 26_000: toolsets.All} {
+		h := serveHost(t, New(Config{Toolsets: served, Hold: time.Second}))
+		if n := utf8.RuneCount(h.list); n > most {
+			t.Errorf("the list of %d sets has %d characters", len(served), n)
 		}
 	}
 }

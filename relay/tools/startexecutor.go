@@ -41,7 +41,7 @@ func (c *call) startExecutor(ctx, waiting context.Context, tab *page.Tab, args o
 func (c *call) startProblem(err error) *Problem {
 	switch {
 	case errors.Is(err, pairing.ErrBadName):
-		return &Problem{Code: codeBadRequest, Message: "bad arguments: " + err.Error(), Hint: "Omit runtime, or give another one."}
+		return &Problem{Code: codeBadRequest, Message: "bad arguments: " + err.Error(), Hint: "Omit runtime_name, or give another one."}
 	case errors.Is(err, page.ErrTabLost), errors.Is(err, page.ErrClosed):
 		return c.tabProblem(err)
 	}

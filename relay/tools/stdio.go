@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/semaphore"
@@ -51,7 +53,8 @@ type stdio struct {
 	held     *semaphore.Weighted // the bytes of requests in flight, up to maxHeld
 	maxHeld  int64
 
-	background atomic.Bool // see asker; what initialize says
+	client atomic.Pointer[string] // the host's name, as initialize says
+	calls  atomic.Int64           // of tools, so far
 }
 
 // newStdio makes a stdio that holds at most the given bytes of requests.
@@ -142,7 +145,7 @@ func (s *stdio) next(ctx context.Context) *request {
 			s.forms.initialize(m.Params)
 			s.initialize(m.Params)
 		}
-		q := &request{id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
+		q := &request{arrived: time.Now(), done: make(chan struct{}), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
 		if s.held.Acquire(ctx, q.cost) != nil {
 			return nil
 		}
@@ -224,32 +227,44 @@ const backgroundHost = "claude-code"
 // initialize reads who the host is.
 func (s *stdio) initialize(params json.RawMessage) {
 	var p struct{ ClientInfo mcp.Implementation }
-	s.background.Store(json.Unmarshal(params, &p) == nil && p.ClientInfo.Name == backgroundHost)
+	_ = json.Unmarshal(params, &p) // one without a name is not known
+	name := strings.Clone(clipTo(p.ClientInfo.Name, maxClient))
+	s.client.Store(&name)
 }
 
-// worksOn reports whether the host works on while a call lasts. Since protocol version 2026-07-28,
-// each request says who the host is.
-func (s *stdio) worksOn(c *callParams) bool {
+// maxClient bounds the name of a host, in characters.
+const maxClient = 100
+
+// clientOf returns the name of the host. Since protocol version 2026-07-28, each request has it.
+func (s *stdio) clientOf(c *callParams) string {
 	if c.modern() {
-		return c.Meta.Client.Name == backgroundHost
+		return clipTo(c.Meta.Client.Name, maxClient)
 	}
-	return s.background.Load()
+	if name := s.client.Load(); name != nil {
+		return *name
+	}
+	return ""
 }
 
 // call makes a tool call. A call that ends before its turn gets no answer: it was cancelled,
 // or stdin has ended.
 func (s *stdio) call(ctx context.Context, q *request) {
+	first := s.calls.Add(1) == 1
+	q.afterCancelled(ctx)
 	turn, ok := s.relay.turnFor(ctx, q.call.Arguments)
 	if !ok {
 		return
 	}
 	defer turn.leave()
-	by := asker{turn: turn, progress: startProgress(q, q.call.token()), forms: s.forms.forCall(q.call), background: s.worksOn(q.call)}
+	by := asker{turn: turn, progress: startProgress(q, q.call.token()), forms: s.forms.forCall(q.call), client: s.clientOf(q.call)}
 	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
 	defer a.release()
 	line := q.call.encode(q.id, a, s.relay.modern)
-	if ctx.Err() == nil { // else the host has cancelled the call, and gets no answer
+	switch {
+	case ctx.Err() == nil:
 		a.beforeSending()
+	case q.cancelled.Load(), a.call.left != nil: // also a host that ended the relay
+		s.relay.gaveUp(by.client, time.Since(q.arrived), first, a.call.left)
 	}
 	_, _ = q.Write(line) // if the host is gone, the end of stdin ends the relay
 }

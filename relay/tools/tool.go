@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -114,7 +115,7 @@ type Outcome struct {
 
 // target is embedded in every tool's arguments.
 type target struct {
-	Runtime string `json:"runtime" default:"" doc:"Omit for the default VM."`
+	Runtime string `json:"runtime_name" was:"runtime" default:"" doc:"Omit for the default."`
 }
 
 func (t target) runtime() string { return t.Runtime }
@@ -150,11 +151,11 @@ func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, 
 		},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
 			value := reflect.New(args).Elem()
-			unknown, problem := parseArguments(arguments, raw, value)
+			notes, problem := parseArguments(arguments, raw, value)
 			if problem != nil {
 				return nil, problem
 			}
-			c.warnOfUnknown(unknown)
+			c.warnings = append(c.warnings, notes...)
 			given := value.Interface().(targeted)
 			local := s.local
 			if n, ok := given.(interface{ emptyPath() bool }); ok {
@@ -183,6 +184,10 @@ type call struct {
 	displayed  int64          // bytes of pictures that count against memory.Displays
 	held       memory.Holding // until the host has the answer
 	sending    func()         // see answer.sending
+	left       *givenUpCall   // what it submitted, for when it is given up
+	reminders  []reminder
+	// clientLimit is after how long the client gives up its calls; 0 if that is not known.
+	clientLimit time.Duration
 }
 
 // free returns bytes of pictures that are not needed any more.
@@ -238,9 +243,7 @@ type asker struct {
 	turn     *turn             // nil if stdio did not make the call
 	progress *progressNotifier // nil if it wants none
 	forms    *forms            // nil if it shows none
-	// background reports that the host works on while a call lasts, and wakes the model with
-	// the answer.
-	background bool
+	client   string            // the name of the host
 }
 
 // perform makes a call. It handles time limits, progress and panics, and turns every outcome
@@ -249,18 +252,22 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 	hold, limit, release := r.takeHold(by.turn)
 	defer release()
 	most := hold
-	if by.background && hold == r.cfg.Hold {
+	if by.client == backgroundHost && hold == r.cfg.Hold {
 		most = max(hold, r.cfg.LongWait)
 	}
 	if t.patient {
 		limit = max(limit, most)
+	}
+	clientLimit := r.givenUp.limit(by.client)
+	if clientLimit > 0 {
+		hold, most, limit = min(hold, clientLimit), min(most, clientLimit), min(limit, clientLimit-beforeLimit/2)
 	}
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
 	if t.bulk {
 		defer r.cfg.UseAllProcessors()()
 	}
-	c := &call{Relay: r, hold: hold, most: most, started: time.Now(), asker: by}
+	c := &call{Relay: r, hold: hold, most: most, started: time.Now(), asker: by, clientLimit: clientLimit}
 	defer c.progress.stop()
 	defer func() {
 		if p := recover(); p != nil {
@@ -271,6 +278,7 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 	}()
 	got, problem := payload(nil), cancelledProblem
 	if ctx.Err() == nil {
+		c.remind(ctx)
 		got, problem = t.handle(client.WithReachLimit(ctx), c, arguments)
 	}
 	if problem != nil {
@@ -311,6 +319,9 @@ func (a answer) beforeSending() {
 	if a.sending != nil {
 		a.sending()
 	}
+	for _, r := range a.call.reminders {
+		a.call.markGivenUp(r.requestID, r.ended)
+	}
 }
 
 // answer assembles an answer: text and pictures, and JSON if a person's setting asks for it. A
@@ -329,6 +340,9 @@ func (c *call) answer(got payload, problem *Problem) answer {
 		}
 	}
 	var b words
+	for _, r := range c.reminders {
+		b.WriteString(r.text)
+	}
 	out.text(&b)
 	if got != nil {
 		got.text(&b)
@@ -339,10 +353,8 @@ func (c *call) answer(got payload, problem *Problem) answer {
 		limit = short.maxText()
 	}
 	text := b.text(limit)
-	a := answer{content: []mcp.Content{mcp.NewTextContent(text)}, structured: structured}
-	if len(c.pictures) > 0 {
-		c.addPictures(&a, len(structured)+jsonLen(text))
-	}
+	c.pictures = slices.DeleteFunc(c.pictures, func(p render.Picture) bool { return len(p.Data) > c.largestPicture() })
+	a := answer{content: c.content(text, len(structured)), structured: structured}
 	// Some hosts drop the pictures of an error, or show them to the model as base64. So an answer
 	// with a picture is no error to the host; its text still begins with the error.
 	a.isError = out.Error != nil && !slices.ContainsFunc(a.content, isImage)
@@ -354,10 +366,28 @@ func isImage(c mcp.Content) bool {
 	return is
 }
 
-// addPictures appends the pictures that still fit. It prefers the newest ones, and appends
-// them in order.
-func (c *call) addPictures(a *answer, used int) {
+// readsPicturesAsText are the clients that give their model the base64 of a picture as text.
+var readsPicturesAsText = []string{"google-adk", "ai-sdk-mcp-client"}
+
+// largestPicture is how many bytes of a picture the call's answer may have. Of larger ones the text
+// names the files.
+func (c *call) largestPicture() int {
+	switch {
+	case c.cfg.Pictures != 0:
+		return c.cfg.Pictures
+	case slices.Contains(readsPicturesAsText, c.client):
+		return -1
+	}
+	return math.MaxInt
+}
+
+// content is one text, as some frameworks read the first part only, and the pictures that still fit,
+// in order. It prefers the newest ones.
+func (c *call) content(text string, used int) []mcp.Content {
 	first := len(c.pictures)
+	if first > 0 {
+		used += jsonLen(text)
+	}
 	for first > 0 {
 		size := len(c.pictures[first-1].Data)*4/3 + 200
 		if used+size > maxResultBytes {
@@ -367,11 +397,13 @@ func (c *call) addPictures(a *answer, used int) {
 		first--
 	}
 	if first > 0 {
-		a.content = append(a.content, mcp.NewTextContent(plain.Count(first, "picture")+" did not fit into this result; the files are named above."))
+		text = plain.Count(first, "picture") + " did not fit into this result; the files are named below.\n" + text
 	}
+	all := []mcp.Content{mcp.NewTextContent(text)}
 	for _, p := range c.pictures[first:] {
-		a.content = append(a.content, mcp.NewImageContent(p.Base64(), p.MIMEType))
+		all = append(all, mcp.NewImageContent(p.Base64(), p.MIMEType))
 	}
+	return all
 }
 
 // merge encodes the outcome and the payload as one JSON object.

@@ -100,7 +100,7 @@ func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
 		tool, method, path string
 		args               map[string]any
 	}{
-		{"download_from_colab", "GET", contract.PathContent, map[string]any{"remote_path": "/content/big", "local_filename": "x/", "overwrite": true, "runtime": "test"}},
+		{"download_from_colab", "GET", contract.PathContent, map[string]any{"remote_path": "/content/big", "local_filename": "x/", "overwrite": true, "runtime_name": "test"}},
 		{"upload_to_colab", "PUT", contract.PathUploads, map[string]any{"local_path": "local/big"}},
 	} {
 		vmOnOwnClock(t, 3*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, dir string) {

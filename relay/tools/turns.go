@@ -99,7 +99,7 @@ func (t *turn) hold() (release func()) {
 // runtimeArgument returns the runtime that a call's arguments name. The tool checks them later.
 func runtimeArgument(arguments json.RawMessage) (name string) {
 	eachMember(arguments, func(key string, value []byte) {
-		if key == "runtime" {
+		if key = bare(key); key == "runtimename" || key == "runtime" {
 			name = ""
 			_ = json.Unmarshal(value, &name)
 		}

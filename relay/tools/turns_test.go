@@ -51,12 +51,12 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 	})
 	var answers []<-chan message
 	for range 2 * maxCalls {
-		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x", "runtime": "hung"}))
+		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x", "runtime_name": "hung"}))
 		answers = append(answers, ch)
 	}
 	within.Until(t, "the calls of the runtime that hangs", func() bool { return hung.count("POST", contract.PathExecutions) == maxCalls })
 	for _, runtime := range []string{"honest", ""} {
-		if r := h.call("run_code_quick", map[string]any{"code": "x", "runtime": runtime}); r.IsError {
+		if r := h.call("run_code_quick", map[string]any{"code": "x", "runtime_name": runtime}); r.IsError {
 			t.Errorf("%+v", r.Content)
 		}
 	}
@@ -65,7 +65,7 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 			t.Errorf("a run was waited for %v s, because others wait for another runtime", wait)
 		}
 	}
-	if r := h.call("run_code_quick", map[string]any{"code": "x", "runtime": "none"}); !r.IsError {
+	if r := h.call("run_code_quick", map[string]any{"code": "x", "runtime_name": "none"}); !r.IsError {
 		t.Error("a runtime that does not exist ran code")
 	}
 	if n := hung.count("POST", contract.PathExecutions); n != maxCalls {

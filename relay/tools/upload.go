@@ -30,7 +30,7 @@ func uploadToColab() tool {
 	return define(spec{
 		name: "upload_to_colab", title: "Upload to the VM",
 		summary:     "copies a file or folder to the VM; resumes, verifies and overwrites in the same way",
-		description: "Copies a file or folder of this computer to the VM, so that code there can read it; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",
+		description: "Copies a file or folder of this computer to the VM, for code there; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",
 		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
 		local, err := localPath(c.cfg.SaveDir, args.Local)
@@ -50,7 +50,7 @@ func uploadToColab() tool {
 			return nil, problem
 		}
 		if m.CanContinue {
-			m.NextCommand = command("upload_to_colab", "local_path", args.Local, "remote_path", args.Remote, "overwrite", args.Overwrite, "runtime", args.Runtime)
+			m.NextCommand = command("upload_to_colab", "local_path", args.Local, "remote_path", args.Remote, "overwrite", args.Overwrite, "runtime_name", args.Runtime)
 		}
 		if m.Status == moveDone && strings.HasSuffix(r.Path, ".py") {
 			m.Notes = append(m.Notes, "if the kernel has imported this module before, importlib.reload or restart_kernel loads the new code")

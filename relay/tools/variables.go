@@ -76,7 +76,7 @@ func inspectVariable() tool {
 	return define(spec{
 		name: "inspect_variable", title: "Inspect a variable",
 		summary:     "describes one variable, with a preview of its value, without running its code",
-		description: "Use it to look at one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code such as __repr__, so it is safe for any object.",
+		description: "Shows one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code, such as __repr__.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)

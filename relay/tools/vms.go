@@ -34,7 +34,7 @@ func startVM() tool {
 	return define(spec{
 		name: "start_colab_vm", title: "Start a Colab VM",
 		summary:     "starts a Colab VM with the first accelerator of a list that is free, starts the executor there and pairs it as a runtime",
-		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor as a runtime of that name, for the argument runtime of other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
+		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor; its name is the runtime_name for other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
 		idempotent:  true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args startVMArgs) (*StartedVM, *Problem) {
 		c.target = runtimes.Runtime{}
@@ -69,7 +69,7 @@ func (s *StartedVM) text(b *words) {
 		return
 	}
 	if s.VM != nil {
-		fmt.Fprintf(b, "VM %q runs; use it with runtime=%q. It runs until stop_colab_vm or until Colab ends it: %s\n%s\n", s.VM.Name, s.VM.Name, vmLine(*s.VM), vm.KeepText)
+		fmt.Fprintf(b, "VM %q runs; use it with runtime_name=%q. It runs until stop_colab_vm or until Colab ends it: %s\n%s\n", s.VM.Name, s.VM.Name, vmLine(*s.VM), vm.KeepText)
 	}
 }
 
@@ -103,7 +103,7 @@ func listVMs() tool {
 	return define(spec{
 		name: "list_colab_vms", title: "List Colab VMs",
 		summary:     "lists the VMs that this computer started, also those that Colab ended, and the others of the account",
-		description: "Use it to see which Colab VMs run with the user's account. State ready means that its runtime can be used.",
+		description: "Lists the Colab VMs of the user's account. State ready: its runtime can be used.",
 		readOnly:    true, idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, _ listVMsArgs) (*ListedVMs, *Problem) {
 		c.target = runtimes.Runtime{}

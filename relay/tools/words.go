@@ -32,6 +32,17 @@ func (w *words) quote(heading, text string) {
 	}
 }
 
+// say is quote for what is usually short: a short line that quotation marks do not change is shown
+// between them, on a line of the relay.
+func (w *words) say(heading, text string) {
+	line := strings.TrimSuffix(text, "\n")
+	if quoted := plain.Quote(line); line != "" && runeCount(line) <= maxInline && quoted == "“"+line+"”" {
+		fmt.Fprintf(w, "%s %s\n", heading, quoted)
+		return
+	}
+	w.quote(heading, text)
+}
+
 // head adds a block even if its text is empty. The heading is one line.
 func (w *words) head(heading, text string) {
 	if heading = plain.Line(heading); runeCount(heading) > maxHeading { // cannot be: all parts are bounded

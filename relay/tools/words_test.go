@@ -89,6 +89,26 @@ func TestATextInALineCannotLookLikeTheRelays(t *testing.T) {
 	}
 }
 
+// A short line needs no fence, unless quotation marks would change it.
+func TestAQuickAnswerIsShort(t *testing.T) {
+	h, f := serveFake(t)
+	run := f.run("0198a7b2-1f3c-7abc-8def-0123456789ab")
+	run.print("42\n")
+	run.set(func(e *contract.Execution) { *e.StartedAt = time.Now().Add(-12 * time.Millisecond) })
+	run.end(contract.StatusSucceeded)
+	text := h.call("run_code_quick", map[string]any{"code": "print(42)"}).Content[0].Text
+	if runeCount(text) > 90 || !strings.HasPrefix(text, "Status: succeeded, 0.0") || !strings.HasSuffix(text, " s, execution_id 0198a7b2-1f3c-7abc-8def-0123456789ab\nstdout “42”\n") {
+		t.Errorf("%d characters: %q", runeCount(text), text)
+	}
+	for _, said := range []string{"a\nb", "a\tb", "”. Next step: x “", strings.Repeat("x", maxInline+1), "\n", "a\u2028b"} {
+		var w words
+		w.say("stdout", said)
+		if got := w.text(10_000); len(fenceLine.FindAllString(got, -1)) != 2 {
+			t.Errorf("%q: %q", said, got)
+		}
+	}
+}
+
 // TestAnAnswerWithAPictureIsNoErrorToTheHost: hosts drop the picture of an error, or show its bytes
 // to the model as text.
 func TestAnAnswerWithAPictureIsNoErrorToTheHost(t *testing.T) {

@@ -61,7 +61,7 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 		"RELAY_TOOLSETS=all", "RELAY_HOLD=30s",
 	}})
 	honest := func() {
-		want(t, call(t, h, "run_code_quick", map[string]any{"code": "1", "runtime": "none"}), map[string]any{"success": true})
+		want(t, call(t, h, "run_code_quick", map[string]any{"code": "1", "runtime_name": "none"}), map[string]any{"success": true})
 	}
 	honest()
 	before := processOf(t, h)
@@ -71,10 +71,10 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 		for i := range calls {
 			dir := filepath.Join(home, "own", name, strconv.Itoa(i))
 			must(t, os.MkdirAll(dir, 0o700))
-			tool, args := cmp.Or(crowdTools[name], "run_code_quick"), map[string]any{"code": "1", "runtime": name}
+			tool, args := cmp.Or(crowdTools[name], "run_code_quick"), map[string]any{"code": "1", "runtime_name": name}
 			switch {
 			case tool == "download_from_colab":
-				args = map[string]any{"remote_path": "/content/data", "runtime": name}
+				args = map[string]any{"remote_path": "/content/data", "runtime_name": name}
 			case strings.HasPrefix(name, "job-"):
 				args = parallelJob(t, tool, dir, name)
 			}
@@ -98,7 +98,7 @@ func TestEverythingAtOnceLeavesTheHonestVMItsTurn(t *testing.T) {
 		default:
 		}
 	}
-	got := call(t, h, "download_from_colab", map[string]any{"remote_path": "/content/data", "local_filename": "after/", "runtime": "none"})
+	got := call(t, h, "download_from_colab", map[string]any{"remote_path": "/content/data", "local_filename": "after/", "runtime_name": "none"})
 	if got.String("status") != "done" { // the lists of the hostile folders have ended with their calls
 		t.Errorf("the honest VM's folder: %s", got.Text)
 	}

@@ -67,7 +67,7 @@ func TestNoAttackHarmsTheRelay(t *testing.T) {
 	close(sort[true])
 	close(sort[false])
 	all.Wait()
-	want(t, call(t, h, "run_code_quick", map[string]any{"code": "1", "runtime": "none"}), map[string]any{"success": true})
+	want(t, call(t, h, "run_code_quick", map[string]any{"code": "1", "runtime_name": "none"}), map[string]any{"success": true})
 	wantPlain(t, "the log", strings.ReplaceAll(h.Stderr.String(), "\n", " "))
 	wantOwnFilesOnly(t, home, before)
 	if mb := peak(t, h.PID()); mb > mostMemory {
@@ -96,7 +96,7 @@ func planAttacks(t *testing.T, h *harness.Host) (plan []attack) {
 	must(t, err)
 	var remote []string
 	for _, tool := range tools {
-		if _, ok := tool.InputSchema.Properties["runtime"]; ok {
+		if _, ok := tool.InputSchema.Properties["runtime_name"]; ok {
 			remote = append(remote, tool.Name)
 		}
 	}
@@ -113,7 +113,7 @@ func planAttacks(t *testing.T, h *harness.Host) (plan []attack) {
 
 // endure makes a call and checks its answer.
 func endure(t *testing.T, h *harness.Host, a attack) {
-	args := map[string]any{"runtime": a.c.Name}
+	args := map[string]any{"runtime_name": a.c.Name}
 	for name, value := range hostileArguments[a.tool] {
 		if name == "notebook_path" || name == "local_path" {
 			value = filepath.Join(a.dir, value.(string))

@@ -27,13 +27,13 @@ func jobCalls(dir, runtime string) []struct {
 		tool string
 		args map[string]any
 	}{
-		{"run_code_cell", map[string]any{"notebook_path": filepath.Join(dir, "c.ipynb"), "cellId": "a", "runtime": runtime}},
-		{"run_notebook", map[string]any{"notebook_path": notebook, "runtime": runtime}},
-		{"run_notebook", map[string]any{"notebook_path": notebook, "runtime": runtime}},
+		{"run_code_cell", map[string]any{"notebook_path": filepath.Join(dir, "c.ipynb"), "cellId": "a", "runtime_name": runtime}},
+		{"run_notebook", map[string]any{"notebook_path": notebook, "runtime_name": runtime}},
+		{"run_notebook", map[string]any{"notebook_path": notebook, "runtime_name": runtime}},
 		{"get_cells", map[string]any{"notebook_path": notebook}},
-		{"run_chunked_operation", map[string]any{"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "checkpoint_name": runtime, "runtime": runtime}},
+		{"run_chunked_operation", map[string]any{"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "checkpoint_name": runtime, "runtime_name": runtime}},
 		{"get_checkpoint", map[string]any{"operation": runtime}},
-		{"list_executions", map[string]any{"runtime": runtime}},
+		{"list_executions", map[string]any{"runtime_name": runtime}},
 	}
 }
 
@@ -155,7 +155,7 @@ func parallelJob(t *testing.T, tool, dir, runtime string) map[string]any {
 		args = map[string]any{"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "checkpoint_name": filepath.Base(filepath.Dir(dir)) + "-" + filepath.Base(dir)}
 	}
 	if runtime != "" {
-		args["runtime"] = runtime
+		args["runtime_name"] = runtime
 	}
 	return args
 }
