@@ -41,7 +41,7 @@ TEST = $(PROGRAMS) go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load steady bench interop hosts proxies browser fuzz programs release verify clean
+.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load steady bench interop hosts frameworks proxies browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -128,6 +128,10 @@ hosts: build python ## check what the models of Claude Code, Codex, Gemini CLI a
 	@shared/e2e/hosts/setup.sh .hosts
 	@$(PROGRAMS) go run ./shared/e2e/hosts $(if $(HOSTS_ONLY),-only '$(HOSTS_ONLY)')
 
+frameworks: build python ## check what the models of agents get of the relay's answers, in fourteen frameworks; installs them in .frameworks, 6 minutes; FRAMEWORKS_ONLY=langchain a part
+	@shared/e2e/hosts/frameworks/setup.sh .frameworks $(FRAMEWORKS_ONLY)
+	@$(PROGRAMS) go run ./shared/e2e/hosts -frameworks $(if $(FRAMEWORKS_ONLY),-only '$(FRAMEWORKS_ONLY)')
+
 proxies: build python ## check the relay with nginx, haproxy, squid and tinyproxy between it and an executor; installs them if it may, 6 minutes; PROXIES_ONLY=nginx a part
 	@shared/e2e/proxies/setup.sh
 	@$(PROGRAMS) go run ./shared/e2e/proxies $(if $(PROXIES_ONLY),-only '$(PROXIES_ONLY)')
@@ -159,5 +163,5 @@ release: ## build all files of a release in dist/; needs RELEASES=URL or RELEASE
 verify: ## check that two builds of a release are identical, and install it in every way
 	@PACKAGE=$(PACKAGE) EXECUTOR_PACKAGE=$(EXECUTOR_PACKAGE) config/packaging/verify.sh $(if $(findstring dev,$(VERSION)),v0.1.0-rc.1,$(VERSION))
 
-clean: ## delete built files; with PYTHON=1 also .python, .interop and .hosts
-	rm -rf bin dist .demo $(if $(PYTHON),.python .interop .hosts)
+clean: ## delete built files; with PYTHON=1 also .python, .interop, .hosts and .frameworks
+	rm -rf bin dist .demo $(if $(PYTHON),.python .interop .hosts .frameworks)

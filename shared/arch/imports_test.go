@@ -113,7 +113,7 @@ var allowed = map[string][]string{
 	"shared/e2e/standin":             {"executor/jupyter"},
 	"shared/e2e/hostilevm":           {"shared/contract", "shared/e2e/fakevm"},
 	"shared/e2e/proxies":             {"shared/auth", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
-	"shared/e2e/hosts":               {"shared/auth", "shared/e2e/harness", "shared/stacks"},
+	"shared/e2e/hosts":               {"relay/pairing", "shared/auth", "shared/e2e/harness", "shared/stacks"},
 	"shared/damage":                  {"shared/memorydir"},
 	"shared/diskspace":               {},
 	"shared/enrollment":              {"shared/auth"},

@@ -3,7 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 )
+
+// observation begins a result in smolagents, which gives its model no other kind of message than
+// the user's.
+var observation = regexp.MustCompile(`^(Observation|Call id|Error)\b`)
 
 // chat is OpenAI's API Chat Completions, which OpenCode speaks to providers of the user's.
 type chat struct{}
@@ -42,7 +47,11 @@ func (chat) read(body []byte) (request, error) {
 		if err != nil {
 			return q, err
 		}
-		q.Items = append(q.Items, item{Kind: kinds[m.Role], ID: m.ToolCallID, Texts: texts, Images: images})
+		what := kinds[m.Role]
+		if len(texts) > 0 && observation.MatchString(texts[0]) {
+			what = result
+		}
+		q.Items = append(q.Items, item{Kind: what, ID: m.ToolCallID, Texts: texts, Images: images})
 	}
 	return q, nil
 }

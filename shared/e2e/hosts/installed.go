@@ -14,9 +14,14 @@ type host struct {
 	title   string // its name for people
 	pkg     string // its package below node_modules, for its version
 	program string // below node_modules
-	// configure writes the host's files and returns its arguments and variables.
-	configure func(s setting) (args, env []string, err error)
-	errorsAs  form // how its model gets texts of answers with isError, nil for as they are
+	// configure writes the host's files and returns its arguments and variables. It is nil for a
+	// framework, which the document's lines start.
+	configure  func(s setting) (args, env []string, err error)
+	textsAs    form // how its model gets texts, nil for as they are
+	errorsAs   form // the same of answers with isError
+	errorTimes int  // how often its model gets the text of an error, 0 for once
+	pictures   fate
+	limit      string // what sets the limit of a call in the document's lines, "" if nothing does
 }
 
 // setting is what a host is started with.

@@ -4,7 +4,8 @@
 // answers. A proxy between host and relay records what the relay sent. The relay talks to a real
 // executor with a real kernel. The last part waits until an idle Claude Code is woken by the end
 // of a long run. The command prints a line for each check and a table at the end; the exit code
-// is 1 if a check failed. -only NAME does one part, -keep FOLDER keeps all that was recorded.
+// is 1 if a check failed. -only NAME does one part, -keep FOLDER keeps all that was recorded. With
+// -frameworks, the hosts are agents of frameworks, as docs/frameworks.md starts them.
 //
 // It must reach nothing but loopback: where the system allows it, all programs run in a network
 // namespace of their own, and each host gets an environment and a home folder of its own. Start
@@ -66,13 +67,14 @@ const noLoopbackCode = 3
 const wakePart = "wake"
 
 func run(ctx context.Context) error {
-	only := flag.String("only", "", "the part to do: "+strings.Join(partNames(), ", ")+"; empty for all")
+	only := flag.String("only", "", "the `PART` to do; empty for all")
 	keep := flag.String("keep", "", "a `FOLDER` that keeps the requests of the hosts, their output and the relay's messages")
+	agents := flag.Bool("frameworks", false, "run the agent frameworks that frameworks/setup.sh has installed instead")
 	worker := flag.String("worker", "", "a folder to work in; without it, a child process gets one")
 	isolated := flag.Bool("isolated", false, "the worker has a network namespace of its own")
 	flag.Parse()
-	if *only != "" && !slices.Contains(partNames(), *only) {
-		return fmt.Errorf("-only %q: the parts are %s", *only, strings.Join(partNames(), ", "))
+	if parts := partNames(*agents); *only != "" && !slices.Contains(parts, *only) {
+		return fmt.Errorf("-only %q: the parts are %s", *only, strings.Join(parts, ", "))
 	}
 	if *worker == "" {
 		return supervise(ctx, os.Args[1:])
@@ -82,33 +84,41 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", errNoNamespace, err)
 		}
 	}
-	return work(ctx, *worker, *only, *keep)
+	return work(ctx, *worker, *only, *keep, *agents)
 }
 
-func partNames() []string {
-	var names []string
-	for _, h := range hosts {
+func partNames(agents bool) (names []string) {
+	all := hosts
+	if agents {
+		all = frameworks
+	}
+	for _, h := range all {
 		names = append(names, h.name)
 	}
-	return append(names, wakePart)
+	if !agents {
+		names = append(names, wakePart)
+	}
+	return names
 }
 
 // work does the parts. The one that waits long runs beside the others, on an executor of its own.
-func work(ctx context.Context, dir, only, keep string) error {
+func work(ctx context.Context, dir, only, keep string, agents bool) error {
 	l, err := newLab(ctx, dir, keep)
 	if err != nil {
 		return err
 	}
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	if only == "" || only == wakePart {
+	if agents {
+		l.modules = filepath.Join(stacks.Root(), ".frameworks")
+		parts.Go(func() { l.report.must(l.agents(ctx, only)) })
+	}
+	if !agents && (only == "" || only == wakePart) {
 		parts.Go(func() { l.report.must(l.wake(ctx)) })
 	}
-	parts.Go(func() {
-		if only != wakePart {
-			l.report.must(l.talks(ctx, only))
-		}
-	})
+	if !agents && only != wakePart {
+		parts.Go(func() { l.report.must(l.talks(ctx, only)) })
+	}
 	parts.Wait()
 	if ctx.Err() != nil {
 		return errors.New("interrupted")

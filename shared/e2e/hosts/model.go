@@ -36,11 +36,16 @@ type model struct {
 }
 
 // step is a call of one of the relay's tools. Of its arguments, lastExecution stands for the
-// execution_id in the answer before.
+// execution_id in the answer before. Where Until is set, the model calls again until the answer
+// has it or an execution_id, three times at most, as a model does whose host gave up the call.
 type step struct {
-	Tool string
-	Args map[string]any
+	Tool  string
+	Args  map[string]any
+	Until string
 }
+
+// finalAnswer is the tool by which an agent of smolagents ends.
+const finalAnswer = "final_answer"
 
 const lastExecution = "the last execution_id"
 
@@ -56,6 +61,26 @@ func (s step) after(done []exchange) step {
 		s.Args["execution_id"] = id[1]
 	}
 	return s
+}
+
+// isDone says whether the model goes on after these calls of a step.
+func (s step) isDone(calls []exchange) bool {
+	text := strings.Join(calls[len(calls)-1].Texts, "\n")
+	return s.Until == "" || len(calls) == 3 || strings.Contains(text, s.Until) || executionID.MatchString(text)
+}
+
+// bySteps returns the answered calls of each step, and how many steps are done.
+func bySteps(script []step, all []exchange) (calls [][]exchange, done int) {
+	for _, e := range all {
+		if len(calls) == done {
+			calls = append(calls, nil)
+		}
+		calls[done] = append(calls[done], e)
+		if done >= len(script) || script[done].isDone(calls[done]) {
+			done++
+		}
+	}
+	return calls, done
 }
 
 // request is what a host sends to the model, in a form that is the same for all APIs.
@@ -245,14 +270,17 @@ func (m *model) answer(q request, body []byte) reply {
 		m.problems = append(m.problems, err.Error())
 	}
 	done := exchanges(q)
+	_, steps := bySteps(m.script, done)
 	switch {
 	case q.JSON:
 		r.Text = `{"reasoning":"-","next_speaker":"user","model_choice":"flash","complexity_reasoning":"-","complexity_score":10}`
-	case main && len(done) < len(m.script):
-		s := m.script[len(done)].after(done)
+	case main && steps < len(m.script):
+		s := m.script[steps].after(done)
 		if r.Call = q.next(s, len(done)); r.Call == nil {
 			m.problems = append(m.problems, fmt.Sprintf("the host offers no tool %s", s.Tool))
 		}
+	case slices.Contains(q.Tools, tool{Name: finalAnswer}):
+		r.Call = &call{ID: "final", Tool: tool{Name: finalAnswer}, Args: map[string]any{"answer": r.Text}}
 	}
 	return r
 }

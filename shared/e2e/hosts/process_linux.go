@@ -20,7 +20,7 @@ const systemPath = "/usr/local/bin:/usr/bin:/bin"
 // own, without the variables of the person who runs it.
 func (s setting) command(ctx context.Context, args, env []string) (*exec.Cmd, error) {
 	program := []string{s.program}
-	if strings.HasSuffix(s.program, ".js") {
+	if strings.HasSuffix(s.program, "js") {
 		node, err := exec.LookPath("node")
 		if err != nil {
 			return nil, fmt.Errorf("install node 20 or newer: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -37,25 +38,32 @@ func (l *lab) talks(ctx context.Context, only string) (err error) {
 // got.
 func (l *lab) talk(ctx context.Context, h host, title string, relay map[string]string) {
 	got, log, err := l.play(ctx, h, relay)
-	if err == nil && len(got) != len(trials) {
-		err = errors.New("the host ended early")
-	}
+	trials := h.trials()
 	if err != nil {
 		l.report.check(title, "all calls made", fmt.Errorf("%d of %d: %w", len(got), len(trials), err))
 	}
 	for n, t := range trials[:min(len(got), len(trials))] {
+		last := got[n][len(got[n])-1]
+		if t.step.Until != "" {
+			l.report.check(title, t.name, l.isMadeOnce(ctx, relay, last, len(got[n])))
+			continue
+		}
 		var sent *sent
 		sent, log = take(log, t.step)
-		as := form(plain)
-		if sent != nil && sent.IsError && h.errorsAs != nil {
-			as = h.errorsAs
+		as := h.textsAs
+		if sent != nil && sent.IsError {
+			as, t.times = h.errorsAs, h.errorTimes
 		}
-		l.report.check(title, t.name, t.check(got[n], sent, as))
+		if as == nil {
+			as = plain
+		}
+		l.report.check(title, t.name, t.check(last, sent, as))
 	}
 }
 
-// play runs a host until it ends. It returns what the model got and what the relay sent.
-func (l *lab) play(ctx context.Context, h host, relay map[string]string) (got []exchange, log []*sent, err error) {
+// play runs a host until it ends. It returns what the model got for each step, and what the
+// relay sent.
+func (l *lab) play(ctx context.Context, h host, relay map[string]string) (got [][]exchange, log []*sent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hostLimit)
 	defer cancel()
 	record, err := l.recordOf(h.name)
@@ -63,7 +71,7 @@ func (l *lab) play(ctx context.Context, h host, relay map[string]string) (got []
 		return nil, nil, err
 	}
 	var script []step
-	for _, t := range trials {
+	for _, t := range h.trials() {
 		script = append(script, t.step)
 	}
 	m, err := startModel(script, record)
@@ -72,7 +80,11 @@ func (l *lab) play(ctx context.Context, h host, relay map[string]string) (got []
 	}
 	defer m.close()
 	s := l.setting(h, record, m, relay)
-	args, env, err := h.configure(s)
+	configure := h.configure
+	if configure == nil {
+		configure = h.drive
+	}
+	args, env, err := configure(s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,20 +97,27 @@ func (l *lab) play(ctx context.Context, h host, relay map[string]string) (got []
 	for _, p := range problems {
 		err = errors.Join(err, errors.New(p))
 	}
+	if got, _ = bySteps(script, exchanges(last)); err == nil && len(got) != len(script) {
+		err = errors.New("the host ended early")
+	}
 	log, failed := readLog(s.log)
 	if err = errors.Join(err, failed); err != nil {
 		err = fmt.Errorf("%w\nthe host printed: %s", err, tail(printed))
 	}
-	return exchanges(last), log, errors.Join(err, os.WriteFile(filepath.Join(record, "output"), []byte(printed), 0o600))
+	return got, log, errors.Join(err, os.WriteFile(filepath.Join(record, "output"), []byte(printed), 0o600))
 }
 
 // setting is what the host is started with.
 func (l *lab) setting(h host, record string, m *model, relay map[string]string) setting {
 	home, log := filepath.Join(l.dir, "home-"+filepath.Base(record)), filepath.Join(record, "relay.jsonl")
+	program := h.program
+	if h.configure == nil && program == "" {
+		program = filepath.Join(h.name, "bin", "python")
+	}
 	return setting{
 		home: home, work: filepath.Join(home, "work"), model: m.url, relay: relay, log: log,
 		server: []string{l.self, proxyWord, log, l.binaries.Relay, "serve"},
-		prompt: "Begin.", program: filepath.Join(l.modules, h.program),
+		prompt: "Begin.", program: filepath.Join(l.modules, program),
 	}
 }
 
@@ -111,10 +130,13 @@ func (l *lab) recordOf(part string) (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// take returns the first call that a step made, and those after it.
+// take returns the first call that a step made, and those after it. Some frameworks add null or
+// the default for each argument that the model left out.
 func take(log []*sent, s step) (*sent, []*sent) {
 	for n, call := range log {
-		if call.Tool == s.Tool && reflect.DeepEqual(call.Args, s.Args) {
+		missing := maps.Clone(s.Args)
+		maps.DeleteFunc(missing, func(name string, value any) bool { return reflect.DeepEqual(call.Args[name], value) })
+		if call.Tool == s.Tool && len(missing) == 0 {
 			return call, log[n+1:]
 		}
 	}

@@ -19,6 +19,8 @@ type trial struct {
 	begins   string   // the relay's text
 	says     []string // parts of it
 	pictures int
+	times    int // how often the host writes the relay's text, 0 for once
+	lost     int // pictures that the relay sends and the host drops
 	atMost   int // characters of all texts, 0 for no bound of its own
 	// refusedBy is what the model must get if the host itself refuses the call, "" if it may not.
 	refusedBy string
@@ -35,7 +37,7 @@ plt.show()
 // characters of the output and says where the rest is.
 const printLimit = 8_000
 
-func quick(code string) step { return step{"run_code_quick", map[string]any{"code": code}} }
+func quick(code string) step { return step{Tool: "run_code_quick", Args: map[string]any{"code": code}} }
 
 var trials = []trial{
 	{name: "the text of a success", step: quick("print('hello', 40 + 1)\n6 * 7"), says: []string{"hello 41", "42"}},
@@ -43,15 +45,15 @@ var trials = []trial{
 	{name: "Python's error", step: quick("1/0"), begins: "Error (failed)", says: []string{"ZeroDivisionError: division by zero"}},
 	{name: "a failed run with a plot", step: quick(plot + "raise ValueError('after the plot')"), begins: "Error (failed)", says: []string{"ValueError: after the plot"}, pictures: 1},
 	{
-		name: "an error with its hint", step: step{"get_execution", map[string]any{"execution_id": "no-such-run"}},
+		name: "an error with its hint", step: step{Tool: "get_execution", Args: map[string]any{"execution_id": "no-such-run"}},
 		begins: "Error (", says: []string{"Next step:"},
 	},
 	{
-		name: "an unknown argument", step: step{"run_code_quick", map[string]any{"code": "print(6*7)", "colour": "red"}},
+		name: "an unknown argument", step: step{Tool: "run_code_quick", Args: map[string]any{"code": "print(6*7)", "colour": "red"}},
 		begins: "Warning: Ignored arguments", says: []string{"colour", "42"},
 	},
 	{
-		name: "an argument out of its bounds", step: step{"run_code_long", map[string]any{"code": "print(1)", "timeout_seconds": -5.0}},
+		name: "an argument out of its bounds", step: step{Tool: "run_code_long", Args: map[string]any{"code": "print(1)", "timeout_seconds": -5.0}},
 		begins: "Error (", says: []string{"timeout_seconds", "Next step:"}, refusedBy: "timeout_seconds",
 	},
 	{
@@ -73,12 +75,12 @@ func (t trial) check(got exchange, sent *sent, as form) error {
 		return fmt.Errorf("the relay sent no text %s", sent.Failed)
 	}
 	text := strings.Join(got.Texts, "\n")
-	problems := append(arrival(text, sent, as), t.wants(text, sent)...)
+	problems := append(arrival(text, sent, as, max(t.times, 1)), t.wants(text, sent)...)
 	if sent.IsError && len(sent.Images) > 0 {
 		problems = append(problems, errors.New("the relay's answer has isError and a picture, which hosts drop"))
 	}
-	if len(got.Images) != t.pictures || len(sent.Images) != t.pictures {
-		problems = append(problems, fmt.Errorf("the model got %d pictures, the relay sent %d, want %d", len(got.Images), len(sent.Images), t.pictures))
+	if len(got.Images) != t.pictures || len(sent.Images) != t.pictures+t.lost {
+		problems = append(problems, fmt.Errorf("the model got %d pictures, the relay sent %d, want %d and %d", len(got.Images), len(sent.Images), t.pictures, t.pictures+t.lost))
 	}
 	for _, p := range got.Images {
 		problems = append(problems, p.isShown())
@@ -100,13 +102,14 @@ func inXML(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// arrival returns what happened to the relay's texts on their way.
-func arrival(text string, sent *sent, as form) (problems []error) {
+// arrival returns what happened to the relay's texts on their way. The host writes each so many
+// times.
+func arrival(text string, sent *sent, as form, times int) (problems []error) {
 	for _, part := range sent.Texts {
 		switch n := strings.Count(text, as(strings.TrimSpace(part))); {
 		case n == 0:
 			problems = append(problems, fmt.Errorf("the relay's text did not arrive whole: it sent %s, the model got %s", short(part), short(text)))
-		case n > 1:
+		case n != times:
 			problems = append(problems, fmt.Errorf("the relay's text arrived %d times", n))
 		}
 	}

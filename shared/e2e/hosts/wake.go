@@ -19,8 +19,8 @@ const wakeLimit = 6 * time.Minute
 // wakeScript starts a run and waits for its end with a call of its own, as the relay's hint says.
 // The wait lasts over the 120 s after which Claude Code moves a call to the background.
 var wakeScript = []step{
-	{"run_code_long", map[string]any{"code": "import time\nfor i in range(14):\n    time.sleep(10)\n    print('tick', i, flush=True)\n" + plot}},
-	{"get_execution", map[string]any{"execution_id": lastExecution, "wait_seconds": 600}},
+	{Tool: "run_code_long", Args: map[string]any{"code": "import time\nfor i in range(14):\n    time.sleep(10)\n    print('tick', i, flush=True)\n" + plot}},
+	{Tool: "get_execution", Args: map[string]any{"execution_id": lastExecution, "wait_seconds": 600}},
 }
 
 // longRun is what the model must get at the end of the run.
@@ -119,7 +119,7 @@ func checkWake(got exchange, sent *sent, home string) error {
 	if len(sent.Texts) == 0 || len(sent.Images) != 1 {
 		return fmt.Errorf("the relay sent %q and %d pictures", sent.Texts, len(sent.Images))
 	}
-	problems := append(arrival(text, sent, inXML), longRun.wants(text, sent)...)
+	problems := append(arrival(text, sent, inXML, 1), longRun.wants(text, sent)...)
 	picture, _ := base64.StdEncoding.DecodeString(sent.Images[0].Data) // what is none matches no file
 	for _, path := range savedPicture.FindAllString(text, -1) {
 		if saved, err := os.ReadFile(path); err == nil && strings.HasPrefix(path, home) && bytes.Equal(saved, picture) {
