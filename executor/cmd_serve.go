@@ -17,9 +17,9 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/logfile"
 	"colabrelay/executor/statedir"
-	"colabrelay/shared/keep"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/console"
+	"colabrelay/shared/keep"
 )
 
 // memoryGoal is how many bytes the executor takes before Go collects garbage more often instead

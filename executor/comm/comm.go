@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"colabrelay/executor/jupyter"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/widgets"
 )
 
@@ -27,6 +28,7 @@ const (
 	maxCaptured = 256 << 10 // of what an Output widget holds; the rest is output of the run itself
 	maxViews    = 100       // displays whose text is kept up to date: the newest
 	maxTraits   = 2000      // of one message
+	maxItems    = 10_000    // of one array or object of a message: a relay reads no event with many more
 	perOutput   = 512       // bytes that a captured output counts besides its content
 )
 
@@ -119,7 +121,7 @@ func (b *Board) Message(m *jupyter.Message) {
 	for _, buffer := range m.Buffers() {
 		size += len(buffer)
 	}
-	if size > maxModel {
+	if size > maxModel || bounded.Items(m.Content) > maxItems {
 		b.tooLarge(m)
 		return
 	}

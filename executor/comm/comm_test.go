@@ -108,6 +108,10 @@ func TestWidgetsAreBounded(t *testing.T) {
 	if shown := text(b, "m44"); shown != "" {
 		t.Errorf("a widget shows %.100q after a state that is too large", shown)
 	}
+	b.Message(message("comm_msg", `{"comm_id": "m42", "data": {"state": {"value": "x", "other": [`+strings.Repeat("0,", 20_000)+`0]}}}`))
+	if shown := text(b, "m42"); shown != "" {
+		t.Errorf("a widget shows %.100q after a state that no relay reads", shown)
+	}
 	b.Message(message("comm_msg", `{"comm_id": "m44", "data": {"state": {"outputs": "no list", "msg_id": 7}}}`))
 	b.Message(message("comm_close", `{"comm_id": "m43"}`))
 	if shown := text(b, "m43"); shown != "" {

@@ -361,7 +361,7 @@ func (c *Client) Input(ctx context.Context, id string, in contract.Input) (contr
 	}
 	arrived := false
 	x, err := c.execution(ctx, func(err error, bad int) bool {
-		arrived = arrived || mayHaveArrived(err)
+		arrived = arrived || MayHaveArrived(err)
 		return idempotent(err, bad)
 	}, build)
 	if refused := refusal(err); arrived && refused != nil && refused.Code == contract.CodeConflict {

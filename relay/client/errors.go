@@ -120,11 +120,11 @@ func kindOf(err error) Kind {
 	return ""
 }
 
-// mayHaveArrived reports whether the executor may have acted on the attempt that ended with
+// MayHaveArrived reports whether the executor may have acted on the attempt that ended with
 // err. A signed refusal means that it did not, except replayed: then the request arrived
 // twice, and the answer to the first one was lost. A rate_limited with the executor's time may
 // replace a replayed.
-func mayHaveArrived(err error) bool {
+func MayHaveArrived(err error) bool {
 	if refused := refusal(err); refused != nil {
 		return refused.Code == contract.CodeReplayed || refused.Code == contract.CodeRateLimited && refused.ServerTime > 0
 	}

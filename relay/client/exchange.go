@@ -265,7 +265,7 @@ func (a *attempts) attempt(ctx context.Context) (answer, error) {
 		}
 		refused := refusal(err)
 		if refused == nil || !a.correct(got, refused) || corrected[refused.Code] {
-			a.arrived = a.arrived || err == nil || mayHaveArrived(err)
+			a.arrived = a.arrived || err == nil || MayHaveArrived(err)
 			return got, err
 		}
 		corrected[refused.Code] = true
@@ -381,7 +381,7 @@ func Transient(err error) bool { return idempotent(err, maxBadAnswers) }
 // ifUnsent is the policy for calls that must not be executed twice: they are retried only
 // after an attempt that certainly did nothing.
 func ifUnsent(err error, bad int) bool {
-	return idempotent(err, bad) && !mayHaveArrived(err)
+	return idempotent(err, bad) && !MayHaveArrived(err)
 }
 
 // passing reports whether a refusal usually ends within moments. The caller must wait for
@@ -408,7 +408,7 @@ func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer
 		began := time.Now()
 		got, err := attempt()
 		delays.note(time.Since(began), err)
-		sent = sent || mayHaveArrived(err)
+		sent = sent || MayHaveArrived(err)
 		if kindOf(err) == KindBadAnswer {
 			bad++
 		}

@@ -113,8 +113,8 @@ func TestARequestThatMayHaveArrivedOnceIsRemembered(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			_, err := c.Submit(ctx, contract.Submit{Code: "1"})
 			cancel()
-			if wantKind(t, err, KindTunnelOffline); MayRun(err) != arrived || mayHaveArrived(err) != arrived || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("arrived %v: may run %v, may have arrived %v, %v", arrived, MayRun(err), mayHaveArrived(err), err)
+			if wantKind(t, err, KindTunnelOffline); MayRun(err) != arrived || MayHaveArrived(err) != arrived || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("arrived %v: may run %v, may have arrived %v, %v", arrived, MayRun(err), MayHaveArrived(err), err)
 			}
 		}
 	})

@@ -115,7 +115,7 @@ type retryDelays struct {
 
 // note notes the outcome of an attempt, which took so long.
 func (d *retryDelays) note(took time.Duration, err error) {
-	d.took, d.refused = took, refusal(err) != nil && !mayHaveArrived(err)
+	d.took, d.refused = took, refusal(err) != nil && !MayHaveArrived(err)
 	if d.silent = 0; refusal(err) != nil {
 		d.failing.End()
 	} else if err != nil {

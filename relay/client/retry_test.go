@@ -37,7 +37,7 @@ func TestReplayedUntilTheTimeIsOverIsATimeout(t *testing.T) {
 		return http.StatusServiceUnavailable, refusalBody(contract.CodeReplayed)
 	}
 	_, err := c.Submit(ctx, contract.Submit{RequestID: "r", Code: "1"})
-	if wantKind(t, err, KindTimeout); refusal(err) != nil || !mayHaveArrived(err) {
+	if wantKind(t, err, KindTimeout); refusal(err) != nil || !MayHaveArrived(err) {
 		t.Errorf("%v is a refusal, or says that nothing arrived", err)
 	}
 }

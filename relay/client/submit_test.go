@@ -49,7 +49,7 @@ func TestARefusalDoesNotHideAnUnansweredSubmit(t *testing.T) {
 			})
 			_, err := c.Submit(ctx, contract.Submit{RequestID: "once", Code: "1"})
 			wantKind(t, err, KindTimeout)
-			if !mayHaveArrived(err) || !strings.Contains(err.Error(), string(test.code)+": refused") {
+			if !MayHaveArrived(err) || !strings.Contains(err.Error(), string(test.code)+": refused") {
 				t.Errorf("%v", err)
 			}
 		})

@@ -58,7 +58,7 @@ func TestForeignAnswersAreNamedAndNeverParsed(t *testing.T) {
 			if !strings.Contains(problem.Message, c.says) || strings.Contains(problem.Message, "<") {
 				t.Errorf("message %q, want one that says %q", problem.Message, c.says)
 			}
-			if !mayHaveArrived(err) {
+			if !MayHaveArrived(err) {
 				t.Error("an unsigned answer was mistaken for a promise that nothing was done")
 			}
 			if len(got.body) != 0 || client.InstanceID() != "" {

@@ -111,6 +111,7 @@ func newChunked(run *chunked.Run, o chunked.Outcome, out *batchOutput) *Chunked 
 		got.Status = string(o.Batch.Status)
 		if out.prompt != nil {
 			got.InputPrompt, got.password = &out.prompt.Text, out.prompt.Password
+			out.c.prompts.put(got.ExecutionID, out.prompt.Offset)
 		}
 	}
 	if s.ResultsDropped > 0 {

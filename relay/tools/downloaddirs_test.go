@@ -100,7 +100,7 @@ func TestADownloadNeverLeavesTheAllowedFolders(t *testing.T) {
 // the folder.
 func TestADownloadIntoTheProjectWritesNoHiddenFiles(t *testing.T) {
 	h, _, project, saveDir := serveProject(t, ".mcp.json", ".envrc", "CLAUDE.md", "new/sub/agents.MD", ".husky/pre-commit", "config", "git/config",
-		"new/.git/hooks/pre-commit", "new/.vscode/tasks.json", "new/\u200c.idea/x", "new/.env", "new/sub/.direnv/rc", "new/sub/data", "lib/.git/config", "lib/.git", "lib/code.py")
+		"new/.git/hooks/pre-commit", "new/.vscode/tasks.json", "new/\u200c.idea/x", "new/.env", "new/sub/.direnv/rc", "new/sub/data", "lib/.git/config", "lib/.git", "lib/code.py", "lib/HEAD")
 	for _, dir := range []string{"lib/.git", "other"} {
 		if err := os.MkdirAll(filepath.Join(project, dir), 0o700); err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestADownloadIntoTheProjectWritesNoHiddenFiles(t *testing.T) {
 	}
 	for _, overwrite := range []bool{false, true} {
 		for _, c := range [][2]string{
-			{".mcp.json", project + "/"}, {".envrc", project}, {"CLAUDE.md", project}, {".husky", project + "/"}, {".husky", project + "/a/"},
+			{".mcp.json", project + "/"}, {".envrc", project}, {"CLAUDE.md", project}, {".husky", project + "/"}, {".husky", project + "/a/"}, {"lib/HEAD", project + "/lib/"}, {"lib/code.py", project + "/lib/head"},
 			{"config", project + "/git"}, {"config", project + "/git/"}, {"config", project + "/other/deep"},
 		} {
 			o := h.download(c[0], c[1], overwrite).outcome(t)

@@ -24,6 +24,8 @@ type Problem struct {
 	EName     string `json:"ename,omitempty"`  // class of the Python exception
 	EValue    string `json:"evalue,omitempty"` // its text
 	Traceback string `json:"traceback,omitempty"`
+
+	arrived bool // no executor answered, and one may have carried out the request
 }
 
 // Error returns the code and the message.
@@ -94,10 +96,11 @@ func problemOf(err error) *Problem {
 // lostProblem is the problem of a call that no executor answered. The same call finds again what it
 // submitted.
 func lostProblem(failed *client.Error) *Problem {
-	p := &Problem{Code: string(failed.Kind), Message: failed.Message, Hint: failed.Hint}
+	p := &Problem{Code: string(failed.Kind), Message: failed.Message, Hint: failed.Hint, arrived: client.MayHaveArrived(failed)}
 	if client.MayRun(failed) {
 		p.Message += "; the code may have been submitted"
 		p.Hint = "Call again with the same arguments: the call finds what it submitted, and nothing runs twice. For the connection: " + p.Hint
+		p.arrived = false // this says so
 	}
 	return p
 }

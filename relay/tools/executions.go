@@ -344,7 +344,7 @@ func provideInput() tool {
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
 		return c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {
-			return c.target.Client.Input(ctx, id, contract.Input{Text: args.Text})
+			return c.target.Client.Input(ctx, id, contract.Input{Text: args.Text, Offset: c.prompts.of(id)})
 		})
 	})
 }

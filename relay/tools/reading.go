@@ -123,6 +123,9 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	view := r.col.View(ctx, r.c.target.Client.Blobs(r.exec.ExecutionID))
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)
+	if run.InputPrompt != nil {
+		r.c.prompts.put(run.ExecutionID, view.Prompt.Offset)
+	}
 	r.warnOfPrompt(run)
 	run.page, run.runtime, run.limit = r.page, r.c.target.Name, r.c.cfg.TextLimit
 	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())

@@ -80,6 +80,7 @@ type Relay struct {
 	vmEnds  vmEnds
 	saves   pendingSaves
 	unsure  unanswered
+	prompts shownPrompts
 	givenUp givenUpCalls
 	tabRuns tabRuns
 	// tabEditing holds an element while a call edits the notebook in the tab.

@@ -160,7 +160,7 @@ func unsubmitted(err error, mayRun bool, requestID string) *Problem {
 	}
 	switch {
 	case mayRun:
-		return p.withHint(fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. The same call asks for that run, and does not run the code twice. For the connection: %s", requestID, next))
+		return p.withHint(fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. While this relay runs, the same call asks for that run, and does not run the code twice. For the connection: %s", requestID, next))
 	case unanswered:
 		return p.withHint("The code was not run. " + next)
 	}

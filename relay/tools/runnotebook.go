@@ -221,6 +221,7 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	if o.Prompt != nil {
 		text, _ := render.Clip(o.Prompt.Prompt, contract.MaxBehindPrompt)
 		got.InputPrompt, got.password = &text, o.Prompt.Password
+		out.c.prompts.put(o.Execution.ExecutionID, o.Prompt.Offset)
 	}
 	return got
 }

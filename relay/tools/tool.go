@@ -164,7 +164,12 @@ func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, 
 			if problem := c.resolve(given.runtime(), local); problem != nil {
 				return nil, problem
 			}
-			return handle(ctx, c, given)
+			got, problem := handle(ctx, c, given)
+			if problem != nil && problem.arrived && !s.readOnly {
+				problem = problem.copy()
+				problem.Message += "; what was asked for may have been done nevertheless"
+			}
+			return got, problem
 		},
 	}
 }

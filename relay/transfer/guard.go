@@ -46,13 +46,13 @@ var keyFiles = []string{
 	"*.pem", "*.ppk", "*.p12", "*.pfx", "*.kdbx", "*.keychain", "*.keychain-db", "id_*", "executor-secret", "runtimes.json",
 	"client_secret*.json", "google-login.json", "application_default_credentials.json",
 	".s3cfg", ".boto", "kaggle.json", "ngrok.yml", "*.jks", "*.keystore", "wallet.dat",
-	".claude.json", "claude_desktop_config.json",
+	".claude.json", "claude_desktop_config.json", ".mcp.json",
 	"*.before-colab-relay", // the relay's copy of such a file
 }
 
 // keyPaths are files with keys, by the end of their path.
 var keyPaths = []string{".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".config/pip/pip.conf", ".terraform.d/credentials.tfrc.json",
-	".gem/credentials", ".config/containers/auth.json", ".config/hub", ".cache/huggingface/token", ".claude/.credentials.json", ".cursor/mcp.json", "code/user/mcp.json", "code - insiders/user/mcp.json", "vscodium/user/mcp.json", "zed/settings.json", "devin/mcp_config.json"}
+	".gem/credentials", ".config/containers/auth.json", ".config/hub", ".cache/huggingface/token", ".claude/.credentials.json", ".claude/settings.json", ".claude/settings.local.json", ".cursor/mcp.json", ".vscode/mcp.json", "code/user/mcp.json", "code - insiders/user/mcp.json", "vscodium/user/mcp.json", "zed/settings.json", "devin/mcp_config.json"}
 
 // isOwn reports whether a folder is one of the Never folders, or in one.
 func (g *Guard) isOwn(dir string) bool {

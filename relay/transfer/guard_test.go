@@ -25,7 +25,7 @@ func TestKeysAreNotUploaded(t *testing.T) {
 	c := clientOf(t, vm)
 	keys := []string{
 		".ssh/known_hosts", ".ssh/sub/config", ".SSH/key", ".aws/credentials", ".gnupg/x", ".kube/config", ".config/gcloud/x.db", ".netrc", "_netrc",
-		".codex/auth.json", ".claude.json", ".config/Claude/claude_desktop_config.json", ".cursor/mcp.json", ".config/zed/settings.json", "x.json.before-colab-relay", ".kaggle/kaggle.json", ".cache/huggingface/token", ".ngrok2/ngrok.yml",
+		".codex/auth.json", ".claude.json", ".config/Claude/claude_desktop_config.json", ".cursor/mcp.json", "project/.mcp.json", "project/.vscode/mcp.json", ".claude/settings.json", ".config/zed/settings.json", "x.json.before-colab-relay", ".kaggle/kaggle.json", ".cache/huggingface/token", ".ngrok2/ngrok.yml",
 		"server.pem", "client_secret_123-abc.apps.googleusercontent.com.json", "google-login.json", "application_default_credentials.json", "SERVER.PEM", "id_rsa", "id_ed25519.pub", ".docker/config.json", ".npmrc", ".pypirc", ".git-credentials", ".password-store/a.gpg",
 		".mozilla/firefox/x/logins.json", ".config/google-chrome/Default/Login Data", "Library/Application Support/Google/Chrome/Default/Cookies",
 		"AppData/Local/Microsoft/Edge/User Data/Default/Cookies", "AppData/Roaming/Mozilla/Firefox/Profiles/x/key4.db", "Library/Keychains/login.keychain-db",

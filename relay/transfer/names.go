@@ -67,8 +67,11 @@ func (to Local) checkObeyed(root *os.Root, name string, isDir bool) error {
 		return nil
 	}
 	obeyed := filename.ObeyedPart(name)
-	if !isDir { // a link in place of the file is not followed
-		name = path.Dir(name)
+	if !isDir {
+		if base := path.Base(name); filename.ObeyedFile(base) {
+			obeyed = base
+		}
+		name = path.Dir(name) // a link in place of the file is not followed
 	}
 	if obeyed == "" {
 		obeyed = filename.ObeyedPart(existingPath(root, name))

@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"config":                         {},
 	"executor":                       {"executor/account", "executor/api", "executor/audit", "executor/enrolldir", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/bounded", "shared/console", "shared/contract", "shared/enrollment", "shared/filename", "shared/keep"},
 	"executor/api":                   {"executor/audit", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
-	"executor/comm":                  {"executor/jupyter", "shared/widgets"},
+	"executor/comm":                  {"executor/jupyter", "shared/bounded", "shared/widgets"},
 	"executor/execution":             {"executor/comm", "executor/journal", "executor/jupyter", "executor/kernel", "shared/contract", "shared/widgets"},
 	"executor/files":                 {"executor/account", "shared/contract", "shared/filename"},
 	"executor/files/filestest":       {"shared/within"},

@@ -177,3 +177,27 @@ func Depth(raw []byte) (deepest int) {
 	}
 	return deepest
 }
+
+// Items returns how many items the largest array or object of a JSON text has.
+func Items(raw []byte) (most int) {
+	var open []int // commas of each open array or object
+	quoted := false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			quoted = !quoted
+		case quoted:
+		case b == '{', b == '[':
+			open = append(open, 1)
+		case len(open) == 0:
+		case b == ',':
+			open[len(open)-1]++
+		case b == '}', b == ']':
+			most = max(most, open[len(open)-1])
+			open = open[:len(open)-1]
+		}
+	}
+	return most
+}

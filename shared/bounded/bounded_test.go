@@ -136,3 +136,13 @@ func TestDepthCountsTheLevelsOfJSON(t *testing.T) {
 		}
 	}
 }
+
+func TestItemsCountsTheLargestArrayOrObject(t *testing.T) {
+	for text, want := range map[string]int{
+		"1": 0, "]": 0, `"[1,2]"`: 0, "[1,2,[3,4,5]]": 3, `{"a":"1,2,3,\",4","b":[1]}`: 2, "[" + strings.Repeat("0,", 999) + "0]": 1000,
+	} {
+		if got := Items([]byte(text)); got != want {
+			t.Errorf("%.40s: %d items, want %d", text, got, want)
+		}
+	}
+}

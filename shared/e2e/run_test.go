@@ -78,16 +78,23 @@ func TestPlotComesAsImageAndIsSaved(t *testing.T) {
 func TestInputIsAskedForAndGiven(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
-		a := quick(t, h, "name = input('name? ')\nprint('hello', name)")
+		a := quick(t, h, "name = input('name? ')\nsure = input('sure? ')\nprint('hello', name, sure)")
 		want(t, a, map[string]any{"success": true, "status": "waiting_for_input"})
 		if !strings.Contains(a.Text, "name? ") {
 			t.Errorf("the prompt is missing: %s", a.Text)
 		}
 		id := a.String("execution_id")
-		want(t, call(t, h, "provide_input", map[string]any{"execution_id": id, "text": "Ada"}), map[string]any{"success": true})
+		answer := map[string]any{"execution_id": id, "text": "Ada"}
+		want(t, call(t, h, "provide_input", answer), map[string]any{"success": true})
+		if again := call(t, h, "provide_input", answer); again.Error() != string(contract.CodeConflict) { // it is for the prompt that was shown
+			t.Errorf("the same answer again: %s", again.Text)
+		}
+		a = call(t, h, "get_execution", map[string]any{"execution_id": id, "wait_seconds": 30})
+		want(t, a, map[string]any{"status": "waiting_for_input", "input_prompt": "sure? "})
+		want(t, call(t, h, "provide_input", map[string]any{"execution_id": id, "text": "yes"}), map[string]any{"success": true})
 		out, last := follow(t, h, id, a.Int("next_offset"))
 		want(t, last, map[string]any{"status": "succeeded"})
-		if out != "hello Ada\n" {
+		if out != "hello Ada yes\n" {
 			t.Errorf("stdout = %q", out)
 		}
 	})
