@@ -210,7 +210,6 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 			g.Secrets = append(g.Secrets, file)
 		}
 	}
-	g.Home, _ = os.UserHomeDir() // a user without a home folder has no keys in it
 	g.Permit, err = pathList(s, "RELAY_UPLOAD_ALLOW")
 	return g, err
 }

@@ -155,7 +155,7 @@ var homes = map[string][]string{
 	"github.com/tailscale/hujson":     {"relay/hostconfig"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel/ngrok"},
 	"github.com/vbauerster/mpb/v8":    {"relay/terminal"},
-	"golang.org/x/crypto":             {"executor/tunnel/ssh", "relay/transfer"},
+	"golang.org/x/crypto":             {"executor/tunnel/ssh"},
 	"golang.org/x/term":               {"relay/terminal"},
 
 	// Small modules may be used where they are needed.
