@@ -89,7 +89,7 @@ func newPage(cfg config.Config, served []toolsets.Toolset, log *slog.Logger) *pa
 	if !slices.Contains(served, toolsets.Page) {
 		return nil
 	}
-	return page.New(page.Config{Port: cfg.PagePort, Open: browser.Open, Dir: cfg.PageDir, Version: cli.Version, Log: log})
+	return page.New(page.Config{Port: cfg.PagePort, Open: browser.Open, Version: cli.Version, Log: log})
 }
 
 // notebookRoots returns the folders whose notebooks tools may use.

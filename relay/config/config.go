@@ -51,7 +51,6 @@ type Config struct {
 	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
 	PagePort      int            // where Colab's page connects, on loopback; 0 for a free port
 	VMDir         string         // of the record of VMs that this computer started, and of the login for them
-	PageDir       string         // of the control files of relays that Colab's page can connect to; empty for none
 	HistoryDir    string         // of the runs that are kept; empty when none are
 	HistoryBytes  int64          // bound of that folder
 	Pairings      *pairing.Store // nil when there is no folder for it, which is a problem
@@ -89,7 +88,7 @@ func Load(s Settings) Config {
 	if c.PagePort, err = pagePort(s.Get("RELAY_PAGE_PORT")); err != nil {
 		problem("RELAY_PAGE_PORT %v", err)
 	}
-	c.PageDir, c.VMDir, c.TransferDir = ownDir("pages"), ownDir("vms"), ownDir("transfers")
+	c.VMDir, c.TransferDir = ownDir("vms"), ownDir("transfers")
 	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		problem("LOCAL_SAVE_DIR: %v", err)
 	}

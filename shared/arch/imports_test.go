@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 	"relay/nbrun":                    {"relay/checkpoint", "relay/client", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/suggest", "shared/aside", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/notebook":                 {"relay/output", "relay/plain", "relay/suggest", "shared/bounded", "shared/filename", "shared/widgets"},
 	"relay/output":                   {"shared/bounded", "shared/contract", "shared/filename", "shared/memory", "shared/widgets"},
-	"relay/page":                     {"relay/plain", "shared/bounded"},
+	"relay/page":                     {"relay/plain"},
 	"relay/program":                  {"relay/environ", "shared/bounded"},
 	"relay/progress":                 {"relay/transfer"},
 	"relay/pairing":                  {"relay/plain", "relay/suggest", "shared/aside", "shared/bounded", "shared/auth"},
