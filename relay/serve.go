@@ -73,7 +73,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	}
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)

@@ -177,12 +177,11 @@ type call struct {
 	most    time.Duration // how long a patient call may; at least hold
 	started time.Time
 	asker
-	formsShown int
-	warnings   []string
-	pictures   []render.Picture
-	displayed  int64          // bytes of pictures that count against memory.Displays
-	held       memory.Holding // until the host has the answer
-	sending    func()         // see answer.sending
+	warnings  []string
+	pictures  []render.Picture
+	displayed int64          // bytes of pictures that count against memory.Displays
+	held      memory.Holding // until the host has the answer
+	sending   func()         // see answer.sending
 }
 
 // free returns bytes of pictures that are not needed any more.
@@ -237,7 +236,6 @@ func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 type asker struct {
 	turn     *turn             // nil if stdio did not make the call
 	progress *progressNotifier // nil if it wants none
-	forms    *forms            // nil if it shows none
 	// background reports that the host works on while a call lasts, and wakes the model with
 	// the answer.
 	background bool
