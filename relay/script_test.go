@@ -65,7 +65,6 @@ func (l leakChecker) Run() int {
 //	wrongsecret VARIABLE URL  set a variable to a pairing string of URL with a new secret
 //	setfrom VARIABLE FILE [N] set a variable to the first line of a file, or its first N characters
 //	write FILE TEXT           write a text and a line break to a file
-//	hardlink FILE LINK        make a hard link
 //	exits CODE PROGRAM ARG... run a program and compare its exit code
 //	await FILE                wait until a file exists
 //	awaittext FILE TEXT       wait until a file has a text
@@ -102,7 +101,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "stranger": startStranger, "vmwrite": writeToVM, "vmcmp": compareOnVM,
-			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "hardlink": hardlink, "exits": exits, "await": awaitFile, "awaitlogs": awaitLogs,
+			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "exits": exits, "await": awaitFile, "awaitlogs": awaitLogs,
 			"colabcli": func(ts *testscript.TestScript, _ bool, _ []string) { installColab(ts, t) },
 			"cutruns":  cutRuns, "awaittext": awaitText, "freeport": setFreePort,
 			"killvm": func(ts *testscript.TestScript, _ bool, args []string) { realVMs(ts)[args[0]].Kill() },
@@ -281,10 +280,6 @@ func setFromFile(ts *testscript.TestScript, _ bool, args []string) {
 		line = line[:n]
 	}
 	ts.Setenv(args[0], line)
-}
-
-func hardlink(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(os.Link(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 }
 
 // exits runs a command that must end with an exit code, or with one of several: 0|75.

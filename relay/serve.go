@@ -78,7 +78,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	}
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Pictures: cfg.Pictures, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Pictures: cfg.Pictures, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)
@@ -94,7 +94,7 @@ func newPage(cfg config.Config, served []toolsets.Toolset, log *slog.Logger) *pa
 	if !slices.Contains(served, toolsets.Page) {
 		return nil
 	}
-	return page.New(page.Config{Port: cfg.PagePort, Open: browser.Open, Dir: cfg.PageDir, Version: cli.Version, Log: log})
+	return page.New(page.Config{Port: cfg.PagePort, Open: browser.Open, Version: cli.Version, Log: log})
 }
 
 // notebookRoots returns the folders whose notebooks tools may use.

@@ -50,10 +50,8 @@ type Config struct {
 	NotebookDirs  []string       // where tools may use notebooks, beside the usual folders
 	PairingField  string         // field of a host's extension that takes the pairing string; empty if there is none
 	DownloadDirs  []string       // where tools may save downloads, beside SaveDir
-	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
 	PagePort      int            // where Colab's page connects, on loopback; 0 for a free port
 	VMDir         string         // of the record of VMs that this computer started, and of the login for them
-	PageDir       string         // of the control files of relays that Colab's page can connect to; empty for none
 	HistoryDir    string         // of the runs that are kept; empty when none are
 	HistoryBytes  int64          // bound of that folder
 	Pairings      *pairing.Store // nil when there is no folder for it, which is a problem
@@ -91,7 +89,7 @@ func Load(s Settings) Config {
 	if c.PagePort, err = pagePort(s.Get("RELAY_PAGE_PORT")); err != nil {
 		problem("RELAY_PAGE_PORT %v", err)
 	}
-	c.PageDir, c.VMDir, c.TransferDir = ownDir("pages"), ownDir("vms"), ownDir("transfers")
+	c.VMDir, c.TransferDir = ownDir("vms"), ownDir("transfers")
 	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		problem("LOCAL_SAVE_DIR: %v", err)
 	}
@@ -123,9 +121,6 @@ func (c *Config) loadAnswers(s Settings, problem func(format string, args ...any
 	}
 	if c.Structured, err = onOff(s.Get("RELAY_STRUCTURED")); err != nil {
 		problem("RELAY_STRUCTURED %v", err)
-	}
-	if c.Elicit, err = elicit(s.Get("RELAY_ELICIT")); err != nil {
-		problem("RELAY_ELICIT %v", err)
 	}
 	if c.TextLimit, err = textLimit(s.Get("RELAY_TEXT_LIMIT")); err != nil {
 		problem("RELAY_TEXT_LIMIT %v", err)
@@ -164,17 +159,6 @@ func onOff(text string) (on bool, err error) {
 		return true, nil
 	}
 	return false, fmt.Errorf("is %q: use on or off", text)
-}
-
-// elicit parses RELAY_ELICIT.
-func elicit(text string) (input bool, err error) {
-	switch text {
-	case "", "off":
-		return false, nil
-	case "input":
-		return true, nil
-	}
-	return false, fmt.Errorf("is %q: use input or off", text)
 }
 
 // pairingField checks RELAY_PAIRING_FIELD, which gets into what a model reads.
@@ -232,7 +216,6 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 			g.Secrets = append(g.Secrets, file)
 		}
 	}
-	g.Home, _ = os.UserHomeDir() // a user without a home folder has no keys in it
 	g.Permit, err = pathList(s, "RELAY_UPLOAD_ALLOW")
 	return g, err
 }
@@ -267,7 +250,7 @@ func under(base func() (string, error), name string) (string, error) {
 func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("save_dir", c.SaveDir), slog.String("checkpoint_dir", c.CheckpointDir),
-		slog.Duration("hold", c.Hold), slog.Int("text_limit", c.TextLimit), slog.Bool("elicit", c.Elicit), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
+		slog.Duration("hold", c.Hold), slog.Int("text_limit", c.TextLimit), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
 		slog.Int64("keep_bytes", c.Keep.MaxBytes), slog.Int64("keep_tunnel_bytes", c.Keep.TunnelBytes), slog.Int64("history_bytes", c.HistoryBytes), slog.Int("wrong_settings", len(c.Problems)),
 	)
 }

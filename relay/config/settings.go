@@ -47,7 +47,6 @@ var All = []Setting{
 	{"RELAY_NOTEBOOK_DIRS", "", "folders outside your home folder in which tools may use notebooks, separated as in PATH"},
 	{"RELAY_DOWNLOAD_DIRS", "", "folders beside LOCAL_SAVE_DIR in which tools may save downloads, separated as in PATH (default the host's project folder)"},
 	{"RELAY_PAGE_PORT", "page-port", "let Colab's page connect to this `PORT` of this computer, 1024 to 65535; an SSH forward needs one (default a free port)"},
-	{"RELAY_ELICIT", "", "set to input to answer input() in a form of the MCP host (default off)"},
 	{"RELAY_TEXT_LIMIT", "", "characters of a run's text in one answer, 1000 to 40000 (default 6000)"},
 	{"RELAY_PICTURES", "", "show, path for the files' names only, or the kilobytes of the largest picture in an answer (default show; path in google-adk and ai-sdk-mcp-client, which make text of pictures)"},
 	{"RELAY_HISTORY", "", "megabytes of past runs to keep on this computer, or off (default 200)"},

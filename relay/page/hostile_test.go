@@ -107,8 +107,6 @@ var hostile = map[string]map[string]struct {
 		"POST":                          {line("POST /?access_token=TOKEN HTTP/1.1"), 405},
 		"preflight":                     {line("OPTIONS /?access_token=TOKEN HTTP/1.1").with("Access-Control-Request-Method", "GET"), 405},
 		"other path":                    {target("/x?access_token=TOKEN"), 403},
-		"control status with bearer":    {target("/control/status").with("Authorization", "Bearer TOKEN"), 403},
-		"control close with bearer":     {line("POST /control/close HTTP/1.1").with("Authorization", "Bearer TOKEN"), 403},
 		"body":                          {body([]string{"Content-Length: 1"}, "x"), 400},
 		"chunked":                       {body([]string{"Transfer-Encoding: chunked"}, "1\r\nx\r\n0\r\n\r\n"), 400},
 		"length and chunked":            {body([]string{"Content-Length: 5", "Transfer-Encoding: chunked"}, "0\r\n\r\nGET / HTTP/1.1\r\n\r\n"), 400},

@@ -24,7 +24,6 @@ type Config struct {
 	Port int
 	// Open opens the person's browser and returns when ctx ends. nil never opens one.
 	Open    func(ctx context.Context, url string) error
-	Dir     string       // folder of the control file; "" writes none
 	Version string       // of the relay, told to the tab
 	Log     *slog.Logger // nil logs nothing
 }
@@ -58,39 +57,30 @@ func New(cfg Config) *Page {
 	return &Page{cfg: cfg, log: log.With("component", "page"), timing: defaultTiming, limit: maxMessage, port: cfg.Port, token: newToken()}
 }
 
-// Close ends the listener and the tab. All goroutines have ended when it returns.
+// Close ends the listener, the tab and the waiting. All goroutines have ended when it returns.
 func (p *Page) Close() {
-	p.mu.Lock()
-	p.closed = true
-	s := p.server
-	p.mu.Unlock()
-	p.stop(s)
-}
-
-// stop ends a server, its tab and the waiting, unless that was done before: two processes may
-// ask for it at once. A later Connect starts another server.
-func (p *Page) stop(s *server) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.mu.Lock()
-	if s == nil || p.server != s {
+	p.closed = true
+	s := p.server
+	if s == nil {
 		p.mu.Unlock()
 		return
 	}
 	p.server = nil
 	p.finish(nil, ErrClosed)
-	p.token = newToken()
 	p.mu.Unlock()
 	s.stop()
 }
 
 // State is what a Page does at the moment.
 type State struct {
-	Listening      bool      `json:"listening"`
-	Port           int       `json:"port,omitempty"`
-	Connected      bool      `json:"connected"`
-	ConnectedSince time.Time `json:"connected_since,omitzero"`
-	Waiting        bool      `json:"waiting"` // a notebook was opened and its tab has not connected yet
+	Listening      bool
+	Port           int
+	Connected      bool
+	ConnectedSince time.Time
+	Waiting        bool // a notebook was opened and its tab has not connected yet
 }
 
 // State returns what the Page does at the moment.

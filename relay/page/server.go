@@ -27,7 +27,6 @@ type server struct {
 	page       *Page
 	port       int
 	http       *http.Server
-	control    control
 	crowd      crowd
 	busy       chan struct{}
 	ctx        context.Context // ends with the server
@@ -45,9 +44,6 @@ type rawConn struct{}
 func serve(p *Page, listeners []net.Listener) *server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{page: p, port: portOf(listeners[0]), busy: make(chan struct{}, maxBusy), ctx: ctx, cancel: cancel}
-	if p.cfg.Dir != "" {
-		s.control.secret = newControlSecret()
-	}
 	s.http = &http.Server{
 		Handler: s, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headTime, ReadTimeout: headTime, WriteTimeout: headTime,
 		ConnState: s.crowd.change, DisableGeneralOptionsHandler: true,
@@ -67,7 +63,6 @@ func serve(p *Page, listeners []net.Listener) *server {
 
 // stop ends the server and its tab. All goroutines have ended when it returns.
 func (s *server) stop() {
-	s.control.remove()
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
@@ -103,10 +98,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.goroutines.Done()
-	if s.control.handles(r, s.port) {
-		s.serveControl(w, r)
-		return
-	}
 	token := s.page.currentToken()
 	if why := s.check(r, token); why != nil {
 		s.page.refused(why.why)

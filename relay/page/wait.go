@@ -261,8 +261,5 @@ func (p *Page) listen() error {
 	}
 	p.server = serve(p, listeners)
 	p.port = p.server.port
-	if err := p.server.announce(p.cfg.Dir); err != nil {
-		p.log.Warn("other processes can't control Colab's page", "err", err)
-	}
 	return nil
 }

@@ -1,21 +1,15 @@
 package tools
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"regexp/syntax"
 	"strings"
-	"time"
 )
 
-// Bounds of a search. A regular expression takes time in proportion to the text and to its own
-// size, and both come from others.
-const (
-	queryTime = 2 * time.Second // of one call; the next one continues
-	maxRegex  = 5_000           // instructions of the compiled expression
-)
+// maxRegex bounds the instructions of a compiled expression. Its time is in proportion to them
+// and to the text.
+const maxRegex = 5_000
 
 // cellQuery is what get_cells looks for in sources. The zero value matches every cell.
 type cellQuery struct {
@@ -61,51 +55,9 @@ func checkRegex(pattern string) error {
 	return nil
 }
 
-// search is one call's search.
-type search struct {
-	cellQuery
-	ctx   context.Context
-	close context.CancelFunc
-}
-
-func (q cellQuery) start(ctx context.Context) search {
-	ctx, done := context.WithTimeout(ctx, queryTime)
-	return search{q, ctx, done}
-}
-
-// over reports whether the time is over. The search of the current cell may be incomplete then.
-func (s search) over() bool {
-	return (s.regex != nil || s.text != "") && s.ctx.Err() != nil
-}
-
-func (s search) matches(source string) bool {
-	switch {
-	case s.regex != nil:
-		return s.regex.MatchReader(&untilOver{s.ctx, strings.NewReader(source), 0})
-	case s.text == "":
-		return true
-	case s.ctx.Err() != nil:
-		return false
+func (q cellQuery) matches(source string) bool {
+	if q.regex != nil {
+		return q.regex.MatchString(source)
 	}
-	return strings.Contains(strings.ToLower(source), s.text)
-}
-
-// note says that the search ended early, and where it goes on.
-func (s search) note(at int) string {
-	return fmt.Sprintf("the search stopped after %g s; the rest was not searched, from cell %d on", queryTime.Seconds(), at)
-}
-
-// untilOver is a text that ends when the time is over: matching cannot be stopped otherwise.
-type untilOver struct {
-	ctx  context.Context
-	text *strings.Reader
-	read int
-}
-
-// ReadRune implements io.RuneReader.
-func (u *untilOver) ReadRune() (rune, int, error) {
-	if u.read++; u.read%256 == 0 && u.ctx.Err() != nil {
-		return 0, 0, io.EOF
-	}
-	return u.text.ReadRune()
+	return strings.Contains(strings.ToLower(source), q.text)
 }

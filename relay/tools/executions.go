@@ -51,7 +51,7 @@ func getExecution() tool {
 		if !page {
 			r.watch = installing.see
 		}
-		followed := r.followAsking(ctx, e, until, o)
+		followed := r.follow(ctx, e, time.Until(until), o)
 		c.checkKernelOf(ctx, r.exec)
 		run, problem := r.finish(ctx, followed)
 		if name := c.saves.get(c.target, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {

@@ -157,17 +157,12 @@ type cellReader struct {
 
 // list adds the cells that match, as many as fit.
 func (r *cellReader) list(got *Cells, match cellQuery, args getCellsArgs) {
-	search := match.start(r.ctx)
-	defer search.close()
 	used := 0
 	got.Cells = []CellView{}
-	i, stopped := int(min(args.Start, int64(r.doc.Len()))), false
+	i := int(min(args.Start, int64(r.doc.Len())))
 	for ; i < r.doc.Len() && len(got.Cells) < int(args.Limit); i++ {
 		cell := r.doc.Cell(i)
-		if !search.matches(cell.Source) {
-			if stopped = search.over(); stopped {
-				break
-			}
+		if !match.matches(cell.Source) {
 			continue
 		}
 		v := r.preview(cell)
@@ -182,10 +177,6 @@ func (r *cellReader) list(got *Cells, match cellQuery, args getCellsArgs) {
 		got.Cells = append(got.Cells, v)
 	}
 	got.Notes = notePlain(nil, r.hidden)
-	if stopped {
-		i = max(i, int(args.Start)+1)
-		got.Notes = append(got.Notes, search.note(i))
-	}
 	if got.Truncated = i < r.doc.Len(); got.Truncated {
 		got.NextIndex = i
 	}

@@ -102,17 +102,6 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 	return err
 }
 
-// followAsking is follow that also asks the person at the host for what the run waits for,
-// and then reads on.
-func (r *reading) followAsking(ctx context.Context, e contract.Execution, until time.Time, o client.FollowOptions) error {
-	id := e.ExecutionID // alone, so that the first answer's events do not stay in memory until the end
-	err := r.follow(ctx, e, time.Until(until), o)
-	for err == nil && r.askPerson(ctx, until) {
-		err = r.follow(ctx, contract.Execution{ExecutionID: id}, time.Until(until), o)
-	}
-	return err
-}
-
 // finish makes the answer from what was read. followed is the error of follow.
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)

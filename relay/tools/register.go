@@ -60,7 +60,6 @@ type Config struct {
 	Page          *page.Page         // Colab's page, with Toolset Page; nil if that is off
 	StartExecutor StartExecutor      // of open_colab_browser_connection; nil if this relay can't
 	VMs           *vm.Manager        // Colab's VMs, with Toolset Provision; nil if this relay can't start any
-	Elicit        bool               // forms may ask the person for what input() waits for
 	Problems      []error            // wrong settings; every tool then reports them
 	PairingField  string             // field of a host's extension that takes the pairing string; empty if the user has the command line
 	Version       string

@@ -47,21 +47,11 @@ type cellRun struct {
 
 // run runs the cell, and asks the person at the host for what it waits for.
 func (r *cellRun) run(ctx context.Context) (*Run, *Problem) {
-	var (
-		x     contract.Execution
-		notes []string
-		err   error
-	)
-	for {
-		x, notes, err = nbrun.RunCell(ctx, r.c.target.Client, r.c.cfg.CheckpointDir, nbrun.Spec{
-			Path: r.path, Cells: r.args.Cell, CellTimeout: inSeconds(r.args.Timeout), Runtime: r.c.target.Name,
-		}, nbrun.Options{Until: r.until, Output: r.add, SaveText: r.c.saveTexts(r.path)})
-		if r.reading != nil {
-			r.reading.exec = x
-		}
-		if err != nil || r.reading == nil || !r.reading.askPerson(ctx, r.until) {
-			break
-		}
+	x, notes, err := nbrun.RunCell(ctx, r.c.target.Client, r.c.cfg.CheckpointDir, nbrun.Spec{
+		Path: r.path, Cells: r.args.Cell, CellTimeout: inSeconds(r.args.Timeout), Runtime: r.c.target.Name,
+	}, nbrun.Options{Until: r.until, Output: r.add, SaveText: r.c.saveTexts(r.path)})
+	if r.reading != nil {
+		r.reading.exec = x
 	}
 	if x.Status == "" {
 		if err == nil {

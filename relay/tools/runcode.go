@@ -132,7 +132,7 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	r := c.read(e.ExecutionID, render.Options{New: earlier.requestID == ""})
 	r.watch = watch
 	defer r.col.Close()
-	followed := r.followAsking(ctx, e, until, client.FollowOptions{MaxBytes: contract.MaxReadBytes})
+	followed := r.follow(ctx, e, time.Until(until), client.FollowOptions{MaxBytes: contract.MaxReadBytes})
 	c.checkKernel(r.exec.KernelID)
 	return r.finish(ctx, followed)
 }

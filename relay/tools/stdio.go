@@ -47,8 +47,6 @@ type stdio struct {
 	in       *bufio.Reader
 	out      lineWriter
 	inFlight inFlight
-	asked    asked
-	forms    forms
 	ended    chan error          // why reading has ended, nil for the end of stdin
 	turn     chan struct{}       // passes the turn to read
 	spare    chan struct{}       // one entry for each goroutine that waits for its turn
@@ -66,7 +64,6 @@ func newStdio(r *Relay, stdin io.Reader, stdout io.Writer, held int64) *stdio {
 		ended: make(chan error, 1), turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
 		held: semaphore.NewWeighted(held), maxHeld: held,
 	}
-	s.forms.host, s.forms.turn = s, make(chan struct{}, 1)
 	return s
 }
 
@@ -142,11 +139,9 @@ func (s *stdio) next(ctx context.Context) *request {
 			s.notified(ctx, m, line)
 			continue
 		case m.isAnswer():
-			s.asked.answered(m)
-			continue
+			continue // the relay asks nothing
 		}
 		if m.Method == string(mcp.MethodInitialize) {
-			s.forms.initialize(m.Params)
 			s.initialize(m.Params)
 		}
 		q := &request{arrived: time.Now(), done: make(chan struct{}), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
@@ -260,7 +255,7 @@ func (s *stdio) call(ctx context.Context, q *request) {
 		return
 	}
 	defer turn.leave()
-	by := asker{turn: turn, progress: startProgress(q, q.call.token()), forms: s.forms.forCall(q.call), client: s.clientOf(q.call)}
+	by := asker{turn: turn, progress: startProgress(q, q.call.token()), client: s.clientOf(q.call)}
 	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
 	defer a.release()
 	line := q.call.encode(q.id, a, s.relay.modern)

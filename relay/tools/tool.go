@@ -183,14 +183,13 @@ type call struct {
 	most    time.Duration // how long a patient call may; at least hold
 	started time.Time
 	asker
-	formsShown int
-	warnings   []string
-	pictures   []render.Picture
-	displayed  int64          // bytes of pictures that count against memory.Displays
-	held       memory.Holding // until the host has the answer
-	sending    func()         // see answer.sending
-	left       *givenUpCall   // what it submitted, for when it is given up
-	reminders  []reminder
+	warnings  []string
+	pictures  []render.Picture
+	displayed int64          // bytes of pictures that count against memory.Displays
+	held      memory.Holding // until the host has the answer
+	sending   func()         // see answer.sending
+	left      *givenUpCall   // what it submitted, for when it is given up
+	reminders []reminder
 	// clientLimit is after how long the client gives up its calls; 0 if that is not known.
 	clientLimit time.Duration
 }
@@ -247,7 +246,6 @@ func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 type asker struct {
 	turn     *turn             // nil if stdio did not make the call
 	progress *progressNotifier // nil if it wants none
-	forms    *forms            // nil if it shows none
 	client   string            // the name of the host
 }
 

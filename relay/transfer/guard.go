@@ -21,7 +21,6 @@ type Guard struct {
 	Never   []string // folders whose files are never uploaded, even if permitted
 	Secrets []string // files that are never uploaded, under any name, even if permitted
 	Permit  []string // files and folders that are uploaded although they look like keys
-	Home    string   // the home folder, whose keys are recognised under any name; may be empty
 }
 
 // keyFolders are folders of keys, by the end of their path. They are in lower case and

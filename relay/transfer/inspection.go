@@ -8,14 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // inspection applies a Guard in one upload.
 type inspection struct {
 	*Guard
-	named   fileSet         // the Guard's Secrets
-	secrets func() *secrets // searches at the first file with several links
+	named []fs.FileInfo // the Guard's Secrets
 }
 
 // newInspection returns nil if there is no guard.
@@ -23,9 +21,11 @@ func newInspection(g *Guard) *inspection {
 	if g == nil {
 		return nil
 	}
-	i := &inspection{g, fileSet{}, sync.OnceValue(g.findSecrets)}
+	i := &inspection{Guard: g}
 	for _, name := range g.Secrets {
-		i.named.add(name)
+		if info, err := os.Stat(name); err == nil {
+			i.named = append(i.named, info)
+		}
 	}
 	return i
 }
@@ -37,43 +37,21 @@ const (
 	harmless finding = ""
 	foundKey finding = "keys or passwords"
 	foundOwn finding = "the relay's own secrets"
-	unsure   finding = "one of the relay's own files under a second name (the relay's folders cannot be read completely: remove old checkpoints, or upload a copy of the file)"
 )
 
 // findings is the order of findings in an error.
-var findings = []finding{foundOwn, unsure, foundKey}
-
-// identify compares a file with the guarded files, whatever its name is. If it is one of
-// them, the second result is the name of that guarded file.
-func (i *inspection) identify(real string, info fs.FileInfo) (finding, string) {
-	if !hasSeveralLinks(info) {
-		return harmless, ""
-	}
-	secrets := i.secrets()
-	if same := secrets.own.find(info); len(same) > 0 {
-		return foundOwn, same[0].name
-	}
-	if !secrets.ownComplete {
-		return unsure, ""
-	}
-	same := secrets.keys.find(info)
-	if len(same) == 0 || i.permits(real) || slices.ContainsFunc(same, func(k knownFile) bool { return i.permits(k.name) }) {
-		return harmless, ""
-	}
-	return foundKey, same[0].name
-}
+var findings = []finding{foundOwn, foundKey}
 
 // inspect checks a file by its folder, its identity, its name and its first bytes. own says
 // whether the folder is the relay's.
-func (i *inspection) inspect(real string, info fs.FileInfo, own bool) (finding, string) {
-	if own || len(i.named.find(info)) > 0 {
-		return foundOwn, ""
+func (i *inspection) inspect(real string, info fs.FileInfo, own bool) finding {
+	switch {
+	case own || slices.ContainsFunc(i.named, func(secret fs.FileInfo) bool { return os.SameFile(secret, info) }):
+		return foundOwn
+	case (looksLikeKey(real) || holdsKey(real, info)) && !i.permits(real):
+		return foundKey
 	}
-	found, other := i.identify(real, info)
-	if found == harmless && (looksLikeKey(real) || holdsKey(real, info)) && !i.permits(real) {
-		return foundKey, ""
-	}
-	return found, other
+	return harmless
 }
 
 // check refuses a guarded file, given by its real path and its open description.
@@ -81,14 +59,10 @@ func (i *inspection) check(real string, open fs.FileInfo) error {
 	if i == nil {
 		return nil
 	}
-	found, other := i.inspect(real, open, i.isOwn(filepath.Dir(real)))
-	switch {
-	case found == harmless:
-		return nil
-	case other == "" || other == real:
+	if found := i.inspect(real, open, i.isOwn(filepath.Dir(real))); found != harmless {
 		return fmt.Errorf("%w: %q may contain %s", ErrGuarded, real, found)
 	}
-	return fmt.Errorf("%w: %q may contain %s: it is the same file as %q", ErrGuarded, real, found, other)
+	return nil
 }
 
 // CheckUpload returns the ErrGuarded that Upload would return with g, without sending
@@ -144,8 +118,7 @@ func (i *inspection) checkTree(root *os.Root, t localTree) error {
 		if _, checked := own[dir]; !checked {
 			own[dir] = i.isOwn(dir)
 		}
-		found, _ := i.inspect(at, e.info, own[dir])
-		if found != harmless {
+		if found := i.inspect(at, e.info, own[dir]); found != harmless {
 			refused[found] = append(refused[found], e.name)
 		}
 	}

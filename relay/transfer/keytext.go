@@ -8,19 +8,11 @@ import (
 	"regexp"
 	"strconv"
 	"syscall"
-
-	"golang.org/x/crypto/cryptobyte"
-	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
-const (
-	// maxKeyText bounds how much of a file is searched for the text of a private key, in bytes
-	// from its beginning.
-	maxKeyText = 4 << 10
-	// maxKeyFile is the most that a file with a private key in DER may have, in bytes: room for
-	// a PKCS#12 file with its certificates.
-	maxKeyFile = 64 << 10
-)
+// maxKeyText bounds how much of a file is searched for the text of a private key, in bytes from
+// its beginning.
+const maxKeyText = 4 << 10
 
 var (
 	// keyText is the first line of a private key: of PEM (RFC 7468), OpenSSH and OpenPGP, also
@@ -48,14 +40,7 @@ func holdsKey(real string, info fs.FileInfo) bool {
 		return false
 	}
 	start, _ := io.ReadAll(io.LimitReader(f, maxKeyText))
-	if isKeyText(start) {
-		return true
-	}
-	if len(start) < 2 || start[0] != byte(asn1.SEQUENCE) || info.Size() > maxKeyFile {
-		return false
-	}
-	rest, _ := io.ReadAll(io.LimitReader(f, maxKeyFile))
-	return isKeyDER(append(start, rest...))
+	return isKeyText(start)
 }
 
 // byteOrderMarks may be in front of a text in UTF-16 or UTF-8.
@@ -74,33 +59,4 @@ func isKeyText(text []byte) bool {
 	})
 	text = bytes.ReplaceAll(text, []byte{0}, nil) // in UTF-16, every other byte of ASCII text
 	return keyText.Match(text) || webKey.Match(text) && webKeyPrivate.Match(text)
-}
-
-// isKeyDER reports whether a file is a private key in DER: PKCS#1 (RFC 8017) or another
-// list of numbers, SEC 1 (RFC 5915), PKCS#8 (RFC 5958), also encrypted, or PKCS#12 (RFC 7292).
-func isKeyDER(file []byte) bool {
-	var key, part cryptobyte.String
-	whole := cryptobyte.String(file)
-	if !whole.ReadASN1(&key, asn1.SEQUENCE) { // readers ignore what follows the key
-		return false
-	}
-	if key.PeekASN1Tag(asn1.SEQUENCE) { // PKCS#8, encrypted
-		return key.ReadASN1(&part, asn1.SEQUENCE) && part.PeekASN1Tag(asn1.OBJECT_IDENTIFIER) && key.SkipASN1(asn1.OCTET_STRING) && key.Empty()
-	}
-	var version int
-	if !key.ReadASN1Integer(&version) {
-		return false
-	}
-	switch {
-	case key.PeekASN1Tag(asn1.OCTET_STRING): // SEC 1
-		return version == 1
-	case key.PeekASN1Tag(asn1.SEQUENCE): // PKCS#8, where the key is next, or PKCS#12
-		return key.ReadASN1(&part, asn1.SEQUENCE) && part.PeekASN1Tag(asn1.OBJECT_IDENTIFIER) &&
-			(version <= 1 && key.PeekASN1Tag(asn1.OCTET_STRING) || version == 3)
-	}
-	numbers := 0
-	for key.PeekASN1Tag(asn1.INTEGER) && key.SkipASN1(asn1.INTEGER) {
-		numbers++
-	}
-	return version == 0 && key.Empty() && numbers >= 5 || version == 1 && numbers == 8 // DSA has 5, RSA 8 and perhaps more primes
 }

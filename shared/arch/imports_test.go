@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 	"relay/nbrun":                    {"relay/checkpoint", "relay/client", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/suggest", "shared/keep", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/notebook":                 {"relay/output", "relay/plain", "relay/suggest", "shared/bounded", "shared/filename", "shared/keep", "shared/widgets"},
 	"relay/output":                   {"shared/bounded", "shared/contract", "shared/filename", "shared/memory", "shared/widgets"},
-	"relay/page":                     {"relay/plain", "shared/bounded"},
+	"relay/page":                     {"relay/plain"},
 	"relay/program":                  {"relay/environ", "shared/bounded"},
 	"relay/progress":                 {"relay/transfer"},
 	"relay/pairing":                  {"relay/plain", "relay/suggest", "shared/auth", "shared/keep"},
@@ -155,7 +155,7 @@ var homes = map[string][]string{
 	"github.com/tailscale/hujson":     {"relay/hostconfig"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel/ngrok"},
 	"github.com/vbauerster/mpb/v8":    {"relay/terminal"},
-	"golang.org/x/crypto":             {"executor/tunnel/ssh", "relay/transfer"},
+	"golang.org/x/crypto":             {"executor/tunnel/ssh"},
 	"golang.org/x/term":               {"relay/terminal"},
 
 	// Small modules may be used where they are needed.

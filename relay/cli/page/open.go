@@ -86,7 +86,7 @@ func (o *opener) run(ctx context.Context) error {
 	if err := cfg.Err(); err != nil {
 		return err
 	}
-	p := page.New(page.Config{Port: cfg.PagePort, Open: o.open, Dir: cfg.PageDir, Version: cli.Version})
+	p := page.New(page.Config{Port: cfg.PagePort, Open: o.open, Version: cli.Version})
 	defer p.Close()
 	tab, err := o.connect(ctx, p)
 	if err != nil {

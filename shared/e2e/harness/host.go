@@ -23,24 +23,9 @@ type HostConfig struct {
 	Env    []string // COLAB_URL and so on
 	// Progress is called with each progress notification's message.
 	Progress func(message string)
-	// Form answers the forms that the relay shows (elicitation) with an action and the field
-	// text. With nil, the host does not declare that it shows forms.
-	Form func(message string) (action, text string)
 	// Initialize makes the host use the newest revision of MCP that has initialize, instead
 	// of the newest one.
 	Initialize bool
-}
-
-// form makes a function the client's handler of forms.
-type form func(message string) (action, text string)
-
-func (f form) Elicit(_ context.Context, r mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	action, text := f(r.Params.Message)
-	answer := mcp.ElicitationResponse{Action: mcp.ElicitationResponseAction(action)}
-	if answer.Action == mcp.ElicitationResponseActionAccept {
-		answer.Content = map[string]any{"text": text}
-	}
-	return &mcp.ElicitationResult{ElicitationResponse: answer}, nil
 }
 
 // Command returns the command of the relay.
@@ -70,11 +55,7 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	command := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return h.cmd, nil }
 	stdio := transport.NewStdioWithOptions(c.Binary, nil, c.Args,
 		transport.WithCommandFunc(command), transport.WithCommandStderrWriter(h.Stderr))
-	var options []client.ClientOption
-	if c.Form != nil {
-		options = append(options, client.WithElicitationHandler(form(c.Form)))
-	}
-	h.client = client.NewClient(stdio, options...)
+	h.client = client.NewClient(stdio)
 	if err := h.client.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("starting the relay: %w", err)
 	}
