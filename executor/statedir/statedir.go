@@ -43,7 +43,7 @@ type Dir struct {
 // instance is the content of instance.json. The id is made once per state
 // directory: from it a relay knows whether a repeated submit reached the same
 // executions. Born is when the directory was created, so that a copy of it is known as one;
-// it is zero where the file system does not say, and in files of earlier releases.
+// it is zero where the file system does not say.
 type instance struct {
 	InstanceID string    `json:"instance_id"`
 	CreatedAt  time.Time `json:"created_at"`
