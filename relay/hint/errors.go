@@ -117,6 +117,7 @@ var operations = []row{
 	{nbrun.ErrConflict, Hint{conflict,
 		"The cell was edited while it runs. Wait for its end with get_execution, or call interrupt_execution, then call again.",
 		"Wait for the end of the cell, or interrupt it, then run the same command again."}},
+	{nbrun.ErrCellLost, Hint{Code: string(contract.StatusLost), Model: "Find out whether the cell did its work. The same call runs it on the VM that answers now, which has none of the variables."}},
 	{nbrun.ErrDamaged, Hint{CodeDamaged,
 		"Ask the user to move this file away; then every cell counts as never run, and a new run begins.",
 		"Move this file away; then every cell counts as never run, and a new run begins."}},

@@ -149,11 +149,11 @@ func (a *advance) loseCell(one *RunRecord, why error) error {
 	c := &one.Plan[0]
 	a.record.ran(c, Step{Source: c.Source, Sent: c.Sent}, CellLost)
 	a.forget(one)
-	code, what := contract.CodeNewInstance, "was sent to a VM that another one has replaced: whether it ran to its end there is unknown"
-	if !errors.Is(why, jobs.ErrReplaced) {
-		code, what = contract.CodeNotFound, "was sent to the VM, which no longer knows how it ended"
+	what := "the VM no longer knows how it ended"
+	if errors.Is(why, jobs.ErrReplaced) {
+		what = "another VM has replaced the one that had it, so how it ended is unknown"
 	}
-	return &contract.Error{Code: code, Message: fmt.Sprintf("cell %d (id %s) %s", c.Index, c.Handle, what), Hint: "The same call runs the cell again, on the VM that answers now."}
+	return fmt.Errorf("%w: cell %d (id %s): %s", ErrCellLost, c.Index, c.Handle, what)
 }
 
 // followCell follows the cell to its end, or until the call's time is over.

@@ -142,7 +142,7 @@ func TestACellOfAReplacedVMIsLost(t *testing.T) {
 		b.beginCell(m, "c0")
 		vm.VM = other
 		_, err := b.runCell(vm, "c0", long)
-		if !refusedAs(err, contract.CodeNewInstance) || !strings.Contains(err.Error(), "unknown") {
+		if !errors.Is(err, ErrCellLost) {
 			t.Errorf("on another VM: %v", err)
 		}
 		other.ranIs()

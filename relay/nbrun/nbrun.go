@@ -35,6 +35,7 @@ var (
 	ErrBusy       = errors.New("another call is running this notebook")
 	ErrSpec       = errors.New("the arguments of the run do not fit")
 	ErrConflict   = errors.New("the cell is running with another source")
+	ErrCellLost   = errors.New("the cell was lost")
 	ErrDamaged    = errors.New("the record of the notebook's run cannot be read")
 	ErrNotPython  = errors.New("the notebook is not for Python")
 	ErrOutputPath = errors.New("the file for the outputs exists already")

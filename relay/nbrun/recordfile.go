@@ -108,7 +108,7 @@ func (r *RunRecord) summary() string {
 // done counts the cells that are not to be run any more.
 func (r *RunRecord) done() (n int) {
 	for i := range r.Plan {
-		if !r.Plan[i].pending() {
+		if c := &r.Plan[i]; !c.pending() && c.Status != CellLost {
 			n++
 		}
 	}
