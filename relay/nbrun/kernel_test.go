@@ -154,3 +154,30 @@ func TestACellOfAReplacedVMIsLost(t *testing.T) {
 		m.touch("go")
 	})
 }
+
+// instance is a VM that only says which one it is.
+type instance struct {
+	VM
+	id string
+}
+
+func (i instance) InstanceID() string { return i.id }
+
+// What the VM itself said to be lost stays so when it answers again: no end of it is read any more.
+func TestACellThatTheVMLostStaysLostWhenItAnswersAgain(t *testing.T) {
+	left := &JobRecord{Steps: []Step{{Cell: 1}, {Cell: 2}, {Cell: 3}}}
+	left.InstanceID, left.Entry = "vm", 1
+	lost := func(key int, execution string) CellRecord {
+		return CellRecord{Key: key, Status: CellLost, Attempts: []Attempt{{ExecutionID: execution, Status: contract.StatusLost}}}
+	}
+	record := &Record{Run: RunRecord{Status: StatusNewKernel, Left: left, Plan: []CellRecord{lost(1, "e1"), lost(2, "e2"), lost(3, "")}}}
+	a := &advance{Run: &Run{record: record, run: &record.Run}, vm: instance{id: "vm"}}
+	if !a.comeBack("kernel") {
+		t.Fatal("the VM is not recognised")
+	}
+	for i, want := range []CellStatus{CellLost, CellRunning, CellNotRun} {
+		if got := record.Run.Plan[i].Status; got != want {
+			t.Errorf("cell %d is %s, want %s", i+1, got, want)
+		}
+	}
+}

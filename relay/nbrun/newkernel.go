@@ -68,7 +68,7 @@ func (a *advance) abandonCells() {
 		c := &a.run.Plan[i]
 		at := c.Last()
 		switch running := c.Status == CellRunning && at != nil && at.Status == ""; {
-		case !running && (!c.pending() || !a.run.Left.has(c.Key)):
+		case !running && (!c.pending() || !a.run.Left.hasUnread(c.Key)):
 			continue
 		case !running:
 			at = c.attempt("") // which execution it was is not known
@@ -88,7 +88,7 @@ func (a *advance) comeBack(kernelID string) bool {
 	for i := range run.Plan {
 		c := &run.Plan[i]
 		switch at := c.Last(); {
-		case c.Status != CellLost || !run.Left.has(c.Key):
+		case c.Status != CellLost || !run.Left.hasUnread(c.Key):
 		case at.ExecutionID == "":
 			c.Status, c.Attempts = CellNotRun, c.Attempts[:len(c.Attempts)-1]
 		default:
@@ -101,9 +101,9 @@ func (a *advance) comeBack(kernelID string) bool {
 	return true
 }
 
-// has reports whether the job has a step of the cell with that key.
-func (j *JobRecord) has(key int) bool {
-	return j != nil && slices.ContainsFunc(j.Steps, func(s Step) bool { return s.Cell == key })
+// hasUnread reports whether the job has a step of the cell with that key whose end was not read.
+func (j *JobRecord) hasUnread(key int) bool {
+	return j != nil && slices.ContainsFunc(j.Steps[min(j.Entry, len(j.Steps)):], func(s Step) bool { return s.Cell == key })
 }
 
 // noteRerun says which cells run for another time.

@@ -413,23 +413,15 @@ func (o *ordering) sort(begin int, members []member) {
 // laidOut returns about how long a JSON text is if each of its values has a line.
 func laidOut(raw []byte) int64 {
 	const around = 8 // the levels around a payload, and a line break
-	size, level, quoted := int64(len(raw)), int64(0), false
-	for i := 0; i < len(raw); i++ {
-		switch b := raw[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '{', b == '[':
+	size, level := int64(len(raw)), int64(0)
+	for b := range bounded.Structure(raw) {
+		switch b {
+		case '{', '[':
 			level++
-			size += around + level
-		case b == '}', b == ']':
+		case '}', ']':
 			level--
-			size += around + level
-		case b == ',':
-			size += around + level
 		}
+		size += around + level
 	}
 	return size
 }

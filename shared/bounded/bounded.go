@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"syscall"
 )
@@ -158,20 +159,35 @@ func (t *Tail) String() string { return string(t.kept[max(0, len(t.kept)-t.Max):
 // Dropped reports whether more was written than is kept.
 func (t *Tail) Dropped() bool { return t.size > int64(t.Max) }
 
+// Structure yields the brackets, braces and commas of a JSON text that stand outside its strings.
+func Structure(raw []byte) iter.Seq[byte] {
+	return func(yield func(byte) bool) {
+		quoted := false
+		for i := 0; i < len(raw); i++ {
+			switch b := raw[i]; {
+			case quoted && b == '\\':
+				i++
+			case b == '"':
+				quoted = !quoted
+			case quoted:
+			case b == '{', b == '[', b == '}', b == ']', b == ',':
+				if !yield(b) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Depth returns how deep the arrays and objects of a JSON text are nested.
 func Depth(raw []byte) (deepest int) {
-	level, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch b := raw[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '{', b == '[':
+	level := 0
+	for b := range Structure(raw) {
+		switch b {
+		case '{', '[':
 			level++
 			deepest = max(deepest, level)
-		case b == '}', b == ']':
+		case '}', ']':
 			level--
 		}
 	}
@@ -180,23 +196,17 @@ func Depth(raw []byte) (deepest int) {
 
 // Items returns how many items the largest array or object of a JSON text has.
 func Items(raw []byte) (most int) {
-	var open []int // commas of each open array or object
-	quoted := false
-	for i := 0; i < len(raw); i++ {
-		switch b := raw[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '{', b == '[':
+	var open []int // items of each open array or object
+	for b := range Structure(raw) {
+		switch last := len(open) - 1; {
+		case b == '{' || b == '[':
 			open = append(open, 1)
-		case len(open) == 0:
+		case last < 0:
 		case b == ',':
-			open[len(open)-1]++
-		case b == '}', b == ']':
-			most = max(most, open[len(open)-1])
-			open = open[:len(open)-1]
+			open[last]++
+		default:
+			most = max(most, open[last])
+			open = open[:last]
 		}
 	}
 	return most
