@@ -29,6 +29,7 @@ type fakeVM struct {
 	total    int64
 	final    int64          // total when the run finished
 	ran      map[int64]bool // iterations that ended in this kernel since its last start or restore
+	late     bool           // somebody interrupts the last iteration just before its end
 	unread   error          // the next answer is lost
 	submits  []contract.JobSubmit
 	mark     func(text string) []string // replaces markers on their way; nil keeps them
@@ -220,9 +221,14 @@ func (f *fakeVM) round(j *fakeJob) {
 		f.final = f.total
 		f.display(j, "finished", e.done, "")
 	}
-	f.close(j, contract.StatusSucceeded)
-	if e.done >= o.N {
+	switch {
+	case e.done >= o.N && f.late:
+		f.end(contract.JobCancelled, contract.CauseInterrupted, contract.StatusInterrupted)
+	case e.done >= o.N:
+		f.close(j, contract.StatusSucceeded)
 		j.State = contract.JobFinished
+	default:
+		f.close(j, contract.StatusSucceeded)
 	}
 }
 

@@ -136,8 +136,10 @@ func (run *runner) settle() (more bool, err error) {
 		return false, fmt.Errorf("%w: it reports the job as finished, although a round ended as %.20q", jobs.ErrAnswer, t.Failed)
 	}
 	r.Job, r.Answer = nil, Ask
+	isOver := t.State == contract.JobFinished || t.State == contract.JobKernelLost ||
+		t.Failed == contract.StatusInterrupted // when all iterations had ended
 	switch {
-	case r.Ending && t.State != contract.JobFinished && t.State != contract.JobKernelLost: // not what it reported
+	case r.Ending && !isOver: // not what it reported
 		r.Ending = false
 	case r.Ending:
 		if t.State == contract.JobKernelLost {

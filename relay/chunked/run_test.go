@@ -163,6 +163,17 @@ func TestNothingChangesARunThatHasFinished(t *testing.T) {
 	})
 }
 
+func TestARunIsFinishedThatWasInterruptedAtTheEndOfItsLastIteration(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		f.late = true
+		a := call(t, dir, spec("", "total += i", 7), f, time.Hour)
+		if a.err != nil || a.Status != StatusFinished || len(a.Results) != 7 || len(f.submits) != 1 {
+			t.Errorf("%+v %v", a.Record, a.err)
+		}
+	})
+}
+
 // stoppedAs makes a VM whose next preparation stops for a reason.
 func stoppedAs(f *fakeVM, reason Status) {
 	f.mark = func(text string) []string {

@@ -238,6 +238,12 @@ def test_a_short_iteration_ends_before_an_interrupt(shell):
     assert run.finish("") == "finished" and shell.names["total"] == 12
 
 
+def test_an_interrupt_in_the_last_iteration_does_not_keep_the_run_from_its_end(shell):
+    loop = "if i == 11: signal.raise_signal(signal.SIGINT)\ntotal += 1"
+    run = begun(shell, "import signal\ntotal = 0", loop)
+    assert run.finish() == "finished" and shell.names["total"] == 12
+
+
 def test_a_long_iteration_is_interrupted(shell, monkeypatch):
     monkeypatch.setattr(interrupts, "GRACE", 0.05)
     hangs = "if i == 6:\n    signal.raise_signal(signal.SIGINT)\n    threading.Event().wait(60)"

@@ -395,7 +395,8 @@ class Life:
                 self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
             self.once(i, interrupts)
             self.iterations += 1
-        interrupts.check()
+        if self.entry["done"] < self.order["n"]:  # otherwise the run has finished
+            interrupts.check()
 
     def may_look(self, mean: float) -> bool:
         if self.independent:
