@@ -124,7 +124,7 @@ func (run *runner) loop(ctx context.Context) error {
 		case r.Job == nil:
 			more, err = run.begin(ctx)
 		case !r.Job.Accepted && !r.Superseded:
-			more, err = run.repeat(ctx)
+			more, err = run.submit(ctx)
 		case r.Superseded && !r.Job.Ended():
 			if err = r.Job.Stop(ctx, run.vm, false); err == nil { // its round ends by itself
 				more, err = run.follow(ctx)
@@ -178,52 +178,32 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 		run.noteNewCode(r)
 	}
 	r.Placed, r.Status, r.Failure, r.Superseded = place, StatusRunning, nil, false
-	content := run.content()
-	t := jobs.New(instance, content)
+	t := jobs.New(instance, run.content())
 	r.Job = &t
-	if err := run.save(); err != nil {
-		r.Job = nil
-		return false, err
-	}
-	return run.submit(ctx, content, false)
-}
-
-// repeat submits the recorded job again, or follows it if this call would submit another one.
-func (run *runner) repeat(ctx context.Context) (more bool, err error) {
-	if content := run.content(); run.record.Job.IsFor(content) {
-		return run.submit(ctx, content, true)
-	}
-	return run.follow(ctx)
+	return run.submit(ctx)
 }
 
 // submit submits the recorded job, for the first time or again.
-func (run *runner) submit(ctx context.Context, content contract.JobSubmit, again bool) (more bool, err error) {
+func (run *runner) submit(ctx context.Context) (more bool, err error) {
 	r := run.record
 	first := run.jobs == 0
 	run.jobs++
 	run.marked, run.failed = false, contract.Execution{}
-	err = r.Job.Submit(client.WithQueueFull(ctx), run.vm, content)
+	err = r.Job.Submit(client.WithQueueFull(ctx), run.vm, run.save)
 	switch {
 	case err == nil:
 		run.look()
 		return true, nil
 	case errors.Is(err, jobs.ErrReplaced) && first && run.vm.InstanceID() != r.Job.InstanceID:
-		if again || client.MayRun(err) {
+		if r.Job.MayRun {
 			run.noteReplaced()
 		}
 		r.Job = nil
 		return true, nil // the answer named the new VM, so the next attempt reaches it
-	case isKnown(err) && !client.MayRun(err):
+	case !r.Job.MayRun:
 		r.Job = nil
 	}
 	return false, err
-}
-
-// isKnown reports whether an error says what became of the request.
-func isKnown(err error) bool {
-	_, refused := errors.AsType[*contract.Error](err)
-	_, failed := errors.AsType[*client.Error](err)
-	return refused || failed
 }
 
 // roundTime is how long the iterations of a round should take together. A round ends at about
@@ -264,8 +244,7 @@ type keepOrder struct {
 }
 
 // content is the next job: the preparation, and rounds until the kernel says that nothing is left
-// to do. Nothing of the record that it depends on changes until the VM has accepted the job, so a
-// repeated submit does not differ.
+// to do.
 func (run *runner) content() contract.JobSubmit {
 	r, b := run.record, run.opt.Keep
 	title := func(part string) string { return fmt.Sprintf("# chunked run %q: %s\n", run.spec.Name, part) }

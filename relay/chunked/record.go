@@ -193,7 +193,7 @@ func (r *Record) isConsistent() bool {
 	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 && r.Done == done &&
 		r.Recorded >= 0 && r.Recorded <= r.Done &&
 		r.SetupSHA256 == hash(r.Setup) && r.LoopSHA256 == hash(r.Loop) &&
-		(r.Job == nil || r.Job.JobID != "" && r.Job.Entry >= 0 && r.Job.Offset >= 0)
+		(r.Job == nil || r.Job.IsConsistent())
 }
 
 // Bounds of a record.

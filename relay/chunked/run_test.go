@@ -96,7 +96,7 @@ func TestAJobIsOnDiskBeforeItIsSubmitted(t *testing.T) {
 			t.Fatal("no error")
 		}
 		r, err := Load(dir, "run")
-		if err != nil || r.Job == nil || !r.Job.IsFor((&runner{Run: &Run{record: r, spec: Spec{Name: "run"}}}).content()) {
+		if err != nil || r.Job == nil || r.Job.Unsent == nil || !r.Job.MayRun {
 			t.Fatalf("the record has no job: %+v %v", r, err)
 		}
 		if a := call(t, dir, s, f, time.Hour); a.err != nil || a.Status != StatusFinished || len(f.submits) != 1 || f.total != sum(9) {

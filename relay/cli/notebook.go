@@ -229,7 +229,7 @@ func (v *NotebookView) output(ctx context.Context, cell nbrun.CellRecord, execut
 
 // kernelOf is the kernel of a cell's last attempt.
 func kernelOf(cell nbrun.CellRecord) string {
-	if at := cell.Last(); at != nil {
+	if at := cell.Last; at != nil {
 		return at.KernelID
 	}
 	return ""

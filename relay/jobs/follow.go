@@ -100,7 +100,7 @@ func (f *follower) look(ctx context.Context) error {
 		return err
 	}
 	f.steps, j.Steps, j.Reason = j.Steps, nil, f.Reason
-	f.job, f.Accepted = j, true
+	f.job, f.Accepted, f.Unsent = j, true, nil
 	switch {
 	case j.From != f.Entry && len(f.steps) > 0:
 		return fmt.Errorf("%w: entries from %d were asked for, and it has them from %d", ErrAnswer, f.Entry, j.From)

@@ -3,8 +3,8 @@
 // there: it submits nothing again, and reads each event once.
 //
 // A Ticket is part of the record of the work, which its user writes to disk: before the job is
-// submitted, and after what was read of it has been taken in. The package must not know what
-// the steps do.
+// submitted (with all of it, until the VM has confirmed it), and after what was read of it has been
+// taken in. The package must not know what the steps do.
 //
 // Start reading at Ticket.Submit and Ticket.Follow.
 package jobs
@@ -12,9 +12,6 @@ package jobs
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,8 +48,8 @@ type VM interface {
 type Ticket struct {
 	JobID      string            `json:"job_id"`
 	InstanceID string            `json:"instance_id"` // of the only VM that may run it
-	SHA256     string            `json:"sha256"`      // of what is submitted
 	Accepted   bool              `json:"accepted"`    // the VM said that it has the job
+	MayRun     bool              `json:"may_run"`     // it may have the job: it was sent, or is about to be
 	State      contract.JobState `json:"state"`       // as last read
 	Cause      contract.JobCause `json:"cause,omitempty"`
 	Reason     string            `json:"reason,omitempty"`
@@ -65,40 +62,65 @@ type Ticket struct {
 	Read contract.Status `json:"read,omitempty"`
 	// Failed is how the last entry ended that ran and did not succeed.
 	Failed contract.Status `json:"failed,omitempty"`
+	// Unsent is the job, until the VM has said that it has it.
+	Unsent *contract.JobSubmit `json:"unsent,omitempty"`
 }
 
-// New returns the ticket of a job that is about to be submitted to one VM. Its user writes it
-// to disk before Submit.
+// New returns the ticket of a job that is to be submitted to one VM.
 func New(instanceID string, s contract.JobSubmit) Ticket {
-	return Ticket{JobID: rand.Text(), InstanceID: instanceID, SHA256: digest(s), State: contract.JobQueued}
+	s.JobID = rand.Text()
+	return Ticket{JobID: s.JobID, InstanceID: instanceID, KernelID: s.KernelID, State: contract.JobQueued, Unsent: &s}
 }
 
-// digest is that of a job's content. Encoding can't fail: the parts are strings and numbers.
-func digest(s contract.JobSubmit) string {
-	s.JobID = ""
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+// IsConsistent reports whether a ticket that was read from disk can be sent, or followed.
+func (t *Ticket) IsConsistent() bool {
+	return t.JobID != "" && (t.Accepted || t.Unsent != nil) && t.Entry >= 0 && t.Offset >= 0
 }
-
-// IsFor reports whether the ticket is for a job of this content. An answer that was lost may
-// be asked for again only with the same content.
-func (t *Ticket) IsFor(s contract.JobSubmit) bool { return t.SHA256 == digest(s) }
 
 // Submit submits the job, or finds it if an earlier attempt has arrived: the VM runs a job_id
-// once. ErrReplaced means that another VM answers, so that nothing of the job runs there.
-func (t *Ticket) Submit(ctx context.Context, vm VM, s contract.JobSubmit) error {
-	s.JobID = t.JobID
-	j, err := vm.SubmitJobTo(ctx, t.InstanceID, s)
-	if err != nil {
-		return t.meaning(vm, err)
+// once. It does nothing if the VM is known to have it. Before and after, save writes the ticket to
+// disk. After an error MayRun says whether the VM may have the job nevertheless; ErrReplaced means
+// that another VM answers, which has not.
+func (t *Ticket) Submit(ctx context.Context, vm VM, save func() error) error {
+	if t.Accepted {
+		return nil
 	}
-	t.Accepted = true
-	return t.see(j)
+	before := t.MayRun
+	t.MayRun = true
+	if err := save(); err != nil {
+		t.MayRun = before
+		return err
+	}
+	j, err := vm.SubmitJobTo(ctx, t.InstanceID, *t.Unsent)
+	if err != nil {
+		err = t.meaning(vm, err)
+		_, unsent := errors.AsType[*client.Error](err)
+		switch {
+		case client.MayRun(err):
+		case IsRefused(err) && !IsGone(err):
+			t.MayRun = false
+		case unsent || IsRefused(err):
+			t.MayRun = before
+		}
+		return err
+	}
+	t.Accepted, t.Unsent = true, nil
+	return errors.Join(t.see(j), save())
 }
+
+// IsRefused reports whether the executor certainly runs nothing of what was sent.
+func IsRefused(err error) bool {
+	_, refused := errors.AsType[*contract.Error](err)
+	return refused && !client.MayRun(err)
+}
+
+// IsGone reports whether the end of a job can't be read any more.
+func IsGone(err error) bool {
+	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnlisted)
+}
+
+// IsRead reports whether the job has ended and was read to its end.
+func (t *Ticket) IsRead(now contract.Job) bool { return now.State.Ended() && t.Entry >= now.Entries }
 
 // Edit replaces the steps from the one named from, which has not begun, to the end. A conflict
 // means that the step has begun, the job has ended or somebody else edited it: Follow learns

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"colabrelay/relay/jobs"
 	"colabrelay/relay/notebook"
 	"colabrelay/shared/contract"
 )
@@ -34,8 +35,6 @@ type advance struct {
 	out Outcome
 
 	reruns int                  // started by this call
-	edits  int                  // of the job, tried by this call
-	others int                  // jobs of this call that another program edited
 	now    reading              // of the execution that is being read
 	needs  map[string][]Because // of the cells, with skip_dependants; nil: see needsFor
 }
@@ -47,10 +46,9 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 	switch {
 	case r.spec.DryRun:
 		return a.dryRun(ctx)
-	case r.repeat: // the killed relay may not have written the report
+	case r.repeat:
 		a.addNote("this run ended at %s, and the answer to that call may be lost: nothing ran again; call again to run the cells again", r.run.FinishedAt.Format(time.RFC3339))
-		err := a.writeReport()
-		return a.outcome(), err
+		return a.outcome(), nil
 	}
 	err := a.begin(ctx)
 	for more := err == nil; more && err == nil && time.Since(o.Until) < overtime; {
@@ -70,7 +68,7 @@ func (a *advance) begin(ctx context.Context) error {
 		return err
 	}
 	if a.replaced != nil {
-		if err := a.replaced.Stop(ctx, a.vm, true); err != nil && !isRefused(err) {
+		if err := a.replaced.Stop(ctx, a.vm, true); err != nil && !jobs.IsRefused(err) {
 			return err
 		}
 		a.replaced = nil
@@ -202,10 +200,7 @@ func (a *advance) close(ctx context.Context, err error) error {
 	if !a.run.Planned {
 		return err
 	}
-	if saveErr := a.save(); saveErr != nil || a.isCell() {
-		return errors.Join(err, saveErr)
-	}
-	return errors.Join(err, a.writeReport())
+	return errors.Join(err, a.save())
 }
 
 // isCell reports whether this is the run of a single cell.
@@ -226,8 +221,7 @@ func (r *Run) Interrupt(ctx context.Context, vm VM) error {
 // outcome describes the run at the end of the call.
 func (a *advance) outcome() Outcome {
 	out := a.out
-	out.Status, out.Notes, out.ReportPath = a.run.Status, a.notes, a.reports
-	out.SavedFiles = a.outputs.saved
+	out.Status, out.Notes, out.SavedFiles = a.run.Status, a.notes, a.outputs.saved
 	out.CanContinue = !a.run.Status.Finished()
 	out.Counts = a.run.counts()
 	for i := range a.run.Plan {
@@ -235,7 +229,7 @@ func (a *advance) outcome() Outcome {
 		switch {
 		case c.Status.failed() && len(out.Failed) < maxFailed:
 			out.Failed = append(out.Failed, *c)
-		case c.Status == CellRunning && c.Last() != nil:
+		case c.Status == CellRunning && c.Last != nil:
 			out.Current = c
 		}
 	}

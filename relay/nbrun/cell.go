@@ -164,12 +164,12 @@ func (a *advance) followCell(ctx context.Context) error {
 	}
 	j, err := a.follow(ctx)
 	switch {
-	case isGone(err):
+	case jobs.IsGone(err):
 		return a.loseCell(one, err)
 	case err != nil && one.Job == nil: // the VM refused it
 		a.forget(one)
 		return err
-	case err != nil || !one.Job.isRead(j):
+	case err != nil || !one.Job.IsRead(j):
 		if a.out.Execution.ExecutionID == "" { // it has not begun
 			a.out.Execution = contract.Execution{Status: contract.StatusQueued, Behind: j.Behind}
 		}

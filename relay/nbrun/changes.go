@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/relay/jobs"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
@@ -134,39 +135,17 @@ func (a *advance) adaptPlan() {
 	run.places, a.needs = nil, nil
 }
 
-// maxEdits is how often a call tries to edit the job: each time, another cell may have begun meanwhile.
-const maxEdits = 5
-
 // editJob replaces the steps of the job that have not begun by those that the notebook has now. If
 // it is not done, another step has begun meanwhile.
 func (a *advance) editJob(ctx context.Context) (done bool, err error) {
-	a.edits++
-	err = a.tryEdit(ctx)
-	switch {
-	case errors.Is(err, errBegan) && a.edits < maxEdits:
-		return false, nil
-	case errors.Is(err, errBegan):
-		a.addNote("the notebook was edited, but its cells begin too quickly for the run to follow: the cells ran as they were")
-	case isRefused(err):
-		a.addNote("the VM did not take the notebook's edits, so its cells run as they were: %s", plain.Line(err.Error()))
-	case err != nil:
-		return false, err
-	}
-	return true, nil
-}
-
-// errBegan means that a step began while the job was being edited.
-var errBegan = errors.New("a step has begun meanwhile")
-
-func (a *advance) tryEdit(ctx context.Context) error {
 	job := a.run.Job
 	j, err := a.vm.Job(ctx, job.JobID, contract.MaxJobSteps, 0)
 	switch {
 	case err != nil || j.State.Ended():
-		return err
+		return true, err
 	case !job.isAt(j.Revision) || j.Next < 0 || j.Next > len(job.Steps):
 		a.addNote("another program edited the run on the VM: cells of the notebook that the run lacks will run after it has ended")
-		return nil
+		return true, nil
 	}
 	begun, left, from := begunSteps{}, job.Steps[j.Next:], ""
 	for _, s := range job.Steps[:j.Next] {
@@ -174,20 +153,24 @@ func (a *advance) tryEdit(ctx context.Context) error {
 	}
 	sent, steps := a.stepsFor(begun)
 	if slices.Equal(steps, left) {
-		return nil
+		return true, nil
 	}
 	if len(left) > 0 {
 		from = left[0].ID
 	}
 	job.Revision, job.Proposed = j.Revision, slices.Concat(job.Steps[:j.Next], steps)
 	if err := a.save(); err != nil {
-		return err
+		return false, err
 	}
 	err = job.Edit(ctx, a.vm, from, sent)
-	if refusedAs(err, contract.CodeConflict) || err == nil && !job.isAt(job.Revision) {
-		return errBegan
+	switch {
+	case refusedAs(err, contract.CodeConflict):
+		return false, nil
+	case jobs.IsRefused(err) && !jobs.IsGone(err):
+		a.addNote("the VM did not take the notebook's edits, so its cells run as they were: %s", plain.Line(err.Error()))
+		return true, nil
 	}
-	return err
+	return job.isAt(job.Revision), err
 }
 
 func refusedAs(err error, code contract.Code) bool {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
 
@@ -94,7 +93,7 @@ func TestExpectedFailuresAndTagsOfCells(t *testing.T) {
 	}
 	got.cellsAre(t, "c0:expected_failure c1:succeeded c2:not_run c3:succeeded")
 	m.ranIs("c0", "c1", "c3")
-	if len(got.Run.cell("c0").Attempts) != 1 {
+	if got.Run.cell("c0").Attempts != 1 {
 		t.Errorf("attempts: %+v", got.Run.cell("c0").Attempts)
 	}
 }
@@ -127,9 +126,8 @@ func TestACellWithTransientErrorsIsRetriedIfAsked(t *testing.T) {
 	b := write(t, src(says("c0")), src(flaky), src(says("c2")+"\nprint(x)"))
 	got := b.finish(b.spec(), m, StatusSucceeded)
 	m.ranIs("c0", "c1", "c1", "c2")
-	attempts := got.Run.cell("c1").Attempts
-	if len(attempts) != 2 || attempts[0].Status != contract.StatusFailed || attempts[0].Error.EName != "ConnectionResetError" || attempts[1].Error != nil || got.Report().Retries != 1 {
-		t.Errorf("attempts %+v, %d retries", attempts, got.Report().Retries)
+	if c := got.Run.cell("c1"); c.Attempts != 2 || c.Last.Error != nil || got.Report().Retries != 1 {
+		t.Errorf("%+v, %d retries", c, got.Report().Retries)
 	}
 	if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "cell 1 (id c1) ran 2 times") || !strings.Contains(notes, "earlier attempts did stays") {
 		t.Errorf("notes %q", notes)

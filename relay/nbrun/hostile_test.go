@@ -1,7 +1,6 @@
 package nbrun
 
 import (
-	"colabrelay/shared/contract"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 // enemy is an executor without a kernel, whose answers a test makes up.
@@ -104,57 +105,25 @@ func TestACellHasNoMoreAttemptsThanItMay(t *testing.T) {
 		}}, long)
 		c := got.Run.Plan[0]
 		switch fits := earlier <= retries; {
-		case fits && (got.err != nil || got.Status() != StatusSucceeded || len(c.Attempts) != earlier+1 || c.Retries != earlier):
+		case fits && (got.err != nil || got.Status() != StatusSucceeded || c.Attempts != earlier+1):
 			t.Errorf("%d earlier attempts: %v, %+v", earlier, got.err, c)
-		case !fits && (!errors.Is(got.err, errAnswer) || c.Status == CellSucceeded || c.Retries > 0):
+		case !fits && (!errors.Is(got.err, errAnswer) || c.Status == CellSucceeded || c.Attempts > 1):
 			t.Errorf("%d earlier attempts, of which there may be %d: %v, %+v", earlier, retries, got.err, c)
 		}
 	}
 }
 
-// An executor says as much of each cell as it may: the record keeps it of the first cells, and of
-// the others how they ended.
-func TestWhatTheVMSaysOfAllCellsIsBounded(t *testing.T) {
+// An executor says as much of each cell as it may.
+func TestWhatTheVMSaysOfACellIsBounded(t *testing.T) {
 	t.Parallel()
-	const cells, attempts = 600, 3
-	b := write(t, make([]src, cells)...)
-	var sources []src
-	for i := range cells {
-		sources = append(sources, src(fmt.Sprint("x = ", i)))
-	}
-	b.rewrite(sources...)
-	n := 0
-	vm := &enemy{answer: func(e *contract.Execution, _ contract.Submit) {
+	b := write(t, "1")
+	got := b.advance(b.spec(), &enemy{answer: func(e *contract.Execution, _ contract.Submit) {
 		e.Status, e.Reason = contract.StatusFailed, strings.Repeat("r", 1<<16)
 		e.Error = &contract.ExecutionError{EName: strings.Repeat("n", 1<<16), EValue: strings.Repeat("v", 1<<16)}
-	}, entry: func(e *contract.JobEntry) {
-		for range attempts - 1 {
-			n++
-			e.Earlier = append(e.Earlier, fmt.Sprintf("%064d", n))
-		}
-	}}
-	spec := b.spec()
-	spec.OnError, spec.Retries, spec.Unsaved = ContinueAfter, attempts-1, true
-	got := b.advance(spec, vm, long)
-	if got.err != nil || got.Status() != StatusFailed {
-		t.Fatalf("%s, %v", got.Status(), got.err)
-	}
-	said := 0
-	for _, c := range got.Run.Plan {
-		for _, at := range c.Attempts {
-			said += at.size()
-		}
-		if c.Status != CellFailed || c.Failure() == nil || c.Retries != attempts-1 {
-			t.Fatalf("%+v", c)
-		}
-	}
-	const least = 1000 // bytes of a cell beyond the bound, with its ids
-	if most := maxSaid + cells*least; said > most || said < maxSaid {
-		t.Errorf("%d bytes of what the VM said are kept, of at most %d", said, most)
-	}
-	first, last := got.Run.Plan[0], got.Run.Plan[cells-1]
-	if len(first.Attempts) != attempts || len(first.Failure().EValue) != maxValue || len(last.Attempts) != 1 || len(last.Failure().EValue) != maxBrief {
-		t.Errorf("of the first cell %+v, of the last %+v", first, last)
+	}}, long)
+	f := got.Run.Plan[0].Failure()
+	if got.err != nil || f == nil || len(f.EName) != maxName || len(f.EValue) != maxValue || len(f.Reason) != maxValue {
+		t.Errorf("%v, %+v", got.err, f)
 	}
 }
 
@@ -203,16 +172,8 @@ func TestCellsAreNotTradedForEachOther(t *testing.T) {
 		b := write(t, "1", "2")
 		vm := &reordered{enemy: &enemy{answer: func(*contract.Execution, contract.Submit) {}}, change: change}
 		got := b.advance(b.spec(), vm, long)
-		if !errors.Is(got.err, errAnswer) || got.Status() == StatusSucceeded || vm.submits > maxOthers+1 {
+		if !errors.Is(got.err, errAnswer) || got.Status() == StatusSucceeded || vm.submits > maxReruns+1 {
 			t.Errorf("%s: %s, %d jobs, %v", name, got.cells(), vm.submits, got.err)
 		}
-	}
-}
-
-// An execution counts for one cell, also if the VM names another one each time it is asked.
-func TestAnExecutionOfAnotherCellIsKnown(t *testing.T) {
-	r := &RunRecord{Plan: []CellRecord{{Key: 1, Attempts: []Attempt{{ExecutionID: "a"}}}, {Key: 2}}}
-	if !r.hasOther(&r.Plan[1], "a") || r.hasOther(&r.Plan[0], "a") || r.hasOther(&r.Plan[1], "b") {
-		t.Error("the cell of an execution is not told apart from another")
 	}
 }

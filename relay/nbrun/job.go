@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"colabrelay/relay/client"
@@ -105,45 +104,10 @@ func (a *advance) startJob(ctx context.Context) error {
 	return nil
 }
 
-// prepareJob prepares a job, which send submits.
+// prepareJob prepares a job, which follow submits.
 func (a *advance) prepareJob(sent []contract.JobStep, steps []Step) {
-	s := contract.JobSubmit{KernelID: a.run.KernelID, Steps: sent}
-	a.run.Job = &JobRecord{Ticket: jobs.New(a.vm.InstanceID(), s), Unsent: &s, Steps: steps}
-}
-
-// send submits the job, for the first time or again: the VM runs it once. The job is on disk before.
-func (a *advance) send(ctx context.Context) error {
-	job := a.run.Job
-	if job.Accepted {
-		return nil
-	}
-	before := job.MayRun
-	job.MayRun = true
-	if err := a.save(); err != nil {
-		job.MayRun = before
-		return err
-	}
-	if err := job.Submit(ctx, a.vm, *job.Unsent); err != nil {
-		_, unanswered := errors.AsType[*client.Error](err)
-		job.MayRun = before || client.MayRun(err) || !unanswered && !isRefused(err)
-		if isRefused(err) && !isGone(err) {
-			a.run.Job = nil
-		}
-		return err
-	}
-	job.Unsent = nil
-	return a.save()
-}
-
-// isRefused reports whether the executor certainly runs nothing of what was sent.
-func isRefused(err error) bool {
-	_, refused := errors.AsType[*contract.Error](err)
-	return refused && !client.MayRun(err)
-}
-
-// isGone reports whether the end of a job can't be read any more.
-func isGone(err error) bool {
-	return errors.Is(err, jobs.ErrReplaced) || errors.Is(err, jobs.ErrUnknown) || errors.Is(err, jobs.ErrUnlisted)
+	t := jobs.New(a.vm.InstanceID(), contract.JobSubmit{KernelID: a.run.KernelID, Steps: sent})
+	a.run.Job = &JobRecord{Ticket: t, Steps: steps}
 }
 
 // goOnWithJob reads what the run's job did since the last call, and reports whether there is more
@@ -151,7 +115,7 @@ func isGone(err error) bool {
 func (a *advance) goOnWithJob(ctx context.Context) (more bool, err error) {
 	j, err := a.follow(ctx)
 	switch {
-	case isGone(err):
+	case jobs.IsGone(err):
 		if !errors.Is(err, jobs.ErrReplaced) {
 			a.addNote("the VM no longer knows what the run did: which of the cells ran there is unknown")
 		}
@@ -161,32 +125,37 @@ func (a *advance) goOnWithJob(ctx context.Context) (more bool, err error) {
 		return false, err
 	case err != nil:
 		return false, err
-	case a.run.Job.isRead(j):
+	case a.run.Job.IsRead(j):
 		return true, a.endJob(ctx, j)
 	}
 	return a.changed(), nil
 }
 
-// isRead reports whether the job has ended and was read to its end.
-func (j *JobRecord) isRead(now contract.Job) bool { return now.State.Ended() && j.Entry >= now.Entries }
-
 // follow submits the job if the VM does not have it yet, and reads what it did since the last call,
 // until it ends, the time is over, the job waits for somebody or the notebook was edited.
 func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
-	if err := a.send(ctx); err != nil {
-		return j, err
-	}
 	var failed error
 	job := a.run.Job
+	if err := job.Submit(ctx, a.vm, a.save); err != nil {
+		if jobs.IsRefused(err) && !jobs.IsGone(err) {
+			a.run.Job = nil
+		}
+		return j, err
+	}
 	j, err = job.Follow(ctx, &peeker{a.vm, a}, jobs.FollowOptions{
 		Until: a.opt.Until, MaxBytes: contract.MaxReadBytes, BehindInput: a.opt.BehindInput,
-		Attempts: func(e jobs.Entry) int { return a.attemptsOf(e) },
+		Attempts: func(e jobs.Entry) int {
+			if step := job.step(e); step != nil {
+				return max(1, step.Attempts)
+			}
+			return contract.MaxJobAttempts
+		},
 		Visit: func(e jobs.Entry, x contract.Execution) bool {
 			failed = a.visit(ctx, e, x)
 			return failed == nil && !a.changed()
 		},
 		Done: func(e jobs.Entry, x contract.Execution) bool {
-			failed = a.land(ctx, e, x)
+			failed = a.land(e, x)
 			return failed == nil
 		},
 	})
@@ -194,7 +163,7 @@ func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
 	switch {
 	case failed != nil:
 		return j, failed
-	case err != nil || job.isRead(j):
+	case err != nil || job.IsRead(j):
 	case a.now.prompt != nil:
 		a.run.Status, a.out.Prompt = StatusWaitingForInput, a.now.prompt
 	case client.WaitsForInput(j.Behind) != nil && !a.opt.BehindInput:
@@ -207,18 +176,12 @@ func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
 
 // visit takes in an answer about a cell's execution: its state and its new events.
 func (a *advance) visit(ctx context.Context, e jobs.Entry, x contract.Execution) error {
-	step, c, err := a.stepOf(e)
-	if c == nil || err != nil {
-		return err
+	step, c := a.stepOf(e)
+	if c == nil {
+		return nil
 	}
 	if err := checkAnswer(x); err != nil {
 		return err
-	}
-	if a.run.hasOther(c, x.ExecutionID) {
-		return fmt.Errorf("%w: it gives two cells the same execution", errAnswer)
-	}
-	if x.KernelID != "" && x.KernelID != a.run.KernelID {
-		return fmt.Errorf("%w: the cell is said to run in another kernel than the job may", errAnswer)
 	}
 	a.outputs.add(ctx, c, step.Source, x)
 	a.now.see(x)
@@ -242,34 +205,22 @@ func (a *advance) visit(ctx context.Context, e jobs.Entry, x contract.Execution)
 }
 
 // stepOf returns what an entry of the job runs, and the cell; nil if the run does not know it.
-func (a *advance) stepOf(e jobs.Entry) (Step, *CellRecord, error) {
-	known := false
-	for _, steps := range [][]Step{a.run.Job.Steps, a.run.Job.Proposed} {
-		if e.Index < len(steps) && steps[e.Index].ID == e.StepID {
-			return steps[e.Index], a.run.keyed(steps[e.Index].Cell), nil
-		}
-		known = known || slices.ContainsFunc(steps, func(s Step) bool { return s.ID == e.StepID })
+func (a *advance) stepOf(e jobs.Entry) (*Step, *CellRecord) {
+	step := a.run.Job.step(e)
+	if step == nil {
+		a.addNote("the run on the VM has a step that this computer did not put there: it is left out")
+		return nil, nil
 	}
-	if known {
-		return Step{}, nil, fmt.Errorf("%w: it lists the steps in a different order", errAnswer)
-	}
-	a.addNote("the run on the VM has a step that this computer did not send: it is left out")
-	return Step{}, nil, nil
+	return step, a.run.keyed(step.Cell)
 }
 
-// attemptsOf is how often an entry of the job may run.
-func (a *advance) attemptsOf(e jobs.Entry) int {
-	if step, c, err := a.stepOf(e); c != nil && err == nil {
-		return max(1, step.Attempts)
+// step returns what an entry runs; nil if it is not one of the job's steps.
+func (j *JobRecord) step(e jobs.Entry) *Step {
+	j.isAt(j.Revision)
+	if e.Index < len(j.Steps) && j.Steps[e.Index].ID == e.StepID {
+		return &j.Steps[e.Index]
 	}
-	return contract.MaxJobAttempts
-}
-
-// hasOther reports whether an execution is that of another cell than c.
-func (r *RunRecord) hasOther(c *CellRecord, executionID string) bool {
-	return slices.ContainsFunc(r.Plan, func(other CellRecord) bool {
-		return other.Key != c.Key && slices.ContainsFunc(other.Attempts, func(at Attempt) bool { return at.ExecutionID == executionID })
-	})
+	return nil
 }
 
 // flush writes the outputs that differ from the notebook, if a write is due or forced. What a

@@ -13,7 +13,7 @@ func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) 
 	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+"\nimport time\nif open('ran').read().count('c1') == 1: time.sleep(60)"), src(says("c2")))
 		got := b.reach(m, b.spec(), vm, "c1")
-		if _, err := m.Interrupt(t.Context(), got.Current.Last().ExecutionID); err != nil {
+		if _, err := m.Interrupt(t.Context(), got.Current.Last.ExecutionID); err != nil {
 			t.Fatal(err)
 		}
 		got = b.advance(b.spec(), vm, long)
@@ -168,7 +168,7 @@ func TestACellThatTheVMLostStaysLostWhenItAnswersAgain(t *testing.T) {
 	left := &JobRecord{Steps: []Step{{Cell: 1}, {Cell: 2}, {Cell: 3}}}
 	left.InstanceID, left.Entry = "vm", 1
 	lost := func(key int, execution string) CellRecord {
-		return CellRecord{Key: key, Status: CellLost, Attempts: []Attempt{{ExecutionID: execution, Status: contract.StatusLost}}}
+		return CellRecord{Key: key, Status: CellLost, Last: &Attempt{ExecutionID: execution, Status: contract.StatusLost}}
 	}
 	record := &Record{Run: RunRecord{Status: StatusNewKernel, Left: left, Plan: []CellRecord{lost(1, "e1"), lost(2, "e2"), lost(3, "")}}}
 	a := &advance{Run: &Run{record: record, run: &record.Run}, vm: instance{id: "vm"}}

@@ -26,12 +26,10 @@ var ended = map[contract.Status]CellStatus{
 }
 
 // land records the end of an entry of the job.
-func (a *advance) land(ctx context.Context, e jobs.Entry, x contract.Execution) error {
+func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 	a.changed() // for what the cell is in the notebook now
-	step, c, err := a.stepOf(e)
+	step, c := a.stepOf(e)
 	switch {
-	case err != nil:
-		return err
 	case c == nil, e.Status == contract.StepNotRun: // the job's end says why
 		return nil
 	case e.Status == contract.StepSkipped:
@@ -55,8 +53,9 @@ func (a *advance) land(ctx context.Context, e jobs.Entry, x contract.Execution) 
 		return nil
 	}
 	at.end(x)
-	a.countRetries(ctx, e, c)
-	a.run.boundSaid(c)
+	if c.Attempts = len(e.Earlier) + 1; c.Attempts > 1 {
+		a.addNote("cell %d (id %s) ran %d times, because errors were raised that usually pass by themselves: what its earlier attempts did stays", c.Index, c.Handle, c.Attempts)
+	}
 	now := a.view.byHandle[c.Handle]
 	if now == nil || now.source != step.Source {
 		a.addNote("cell %d (id %s) was edited while it ran: its outputs are not in the notebook, and it is dirty", c.Index, c.Handle)
@@ -67,58 +66,11 @@ func (a *advance) land(ctx context.Context, e jobs.Entry, x contract.Execution) 
 	if c.Status == CellFailed && now != nil && now.has(tagExpectFailure) {
 		c.Status = CellExpectedFailure
 	}
-	a.record.ran(c, step, c.Status)
+	a.record.ran(c, *step, c.Status)
 	if c.Status == CellSucceeded && now != nil && now.has(tagSaveState) && a.savesStates() {
 		a.run.Saving = c.Key
 	}
 	return nil
-}
-
-// boundSaid drops what the VM said of a cell beyond maxSaid of all.
-func (r *RunRecord) boundSaid(c *CellRecord) {
-	said := 0
-	for i := range r.Plan {
-		for _, at := range r.Plan[i].Attempts {
-			said += at.size()
-		}
-	}
-	if at := c.Last(); at != nil && said > maxSaid {
-		if e := at.Error; e != nil {
-			at.Error = &Failure{EName: shorten(e.EName, maxBrief), EValue: shorten(e.EValue, maxBrief), Reason: shorten(e.Reason, maxBrief)}
-		}
-		c.Attempts = []Attempt{*at}
-	}
-}
-
-// size is about what an attempt takes, in bytes.
-func (at *Attempt) size() int {
-	n := 200 + len(at.ExecutionID) + len(at.KernelID)
-	if e := at.Error; e != nil {
-		n += len(e.EName) + len(e.EValue) + len(e.Reason)
-	}
-	return n
-}
-
-// countRetries records the earlier attempts at a cell: they may have ended while no call followed
-// the job.
-func (a *advance) countRetries(ctx context.Context, e jobs.Entry, c *CellRecord) {
-	if len(e.Earlier) == 0 {
-		return
-	}
-	ctx, cancel := context.WithDeadline(ctx, a.opt.Until.Add(overtime))
-	defer cancel()
-	last := *c.Last()
-	c.Attempts = c.Attempts[:len(c.Attempts)-1] // and back after those before it
-	for _, id := range e.Earlier[:min(len(e.Earlier), contract.MaxJobAttempts)] {
-		at := c.attempt(id)
-		if x, err := a.vm.Execution(ctx, id, 0, 0, 1); err == nil && a.run.Job.Owns(x, id, e.Index) == nil && checkAnswer(x) == nil {
-			at.end(x)
-		}
-		at.Status = contract.StatusFailed // or it would not have been repeated
-	}
-	c.Attempts = append(c.Attempts, last)
-	c.Retries = len(e.Earlier)
-	a.addNote("cell %d (id %s) ran %d times, because errors were raised that usually pass by themselves: what its earlier attempts did stays", c.Index, c.Handle, c.Retries+1)
 }
 
 // begin records what is known of an attempt that runs.
@@ -150,21 +102,13 @@ func shorten(text string, most int) string {
 	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
-// attempt returns the attempt of an execution, which is a new one if there was none.
+// attempt returns the attempt of an execution: the last one, or a new one.
 func (c *CellRecord) attempt(executionID string) *Attempt {
-	for i := range c.Attempts {
-		if executionID != "" && c.Attempts[i].ExecutionID == executionID {
-			return &c.Attempts[i]
-		}
+	if c.Last == nil || c.Last.ExecutionID != executionID || executionID == "" {
+		c.Attempts, c.Last = c.Attempts+1, &Attempt{ExecutionID: executionID}
 	}
-	c.Attempts = append(c.Attempts, Attempt{ExecutionID: executionID})
-	c.Attempts = c.Attempts[max(0, len(c.Attempts)-maxAttempts):]
-	return c.Last()
+	return c.Last
 }
-
-// maxOthers is how many jobs of a call another program may edit, so that they finish without all
-// of this run's cells.
-const maxOthers = 3
 
 // endJob acts on the end of the job. All its entries are recorded.
 func (a *advance) endJob(ctx context.Context, j contract.Job) error {
@@ -172,8 +116,10 @@ func (a *advance) endJob(ctx context.Context, j contract.Job) error {
 		return err
 	}
 	run := a.run
-	if j.State == contract.JobFinished && slices.ContainsFunc(run.Job.Steps, func(s Step) bool { c := run.keyed(s.Cell); return c != nil && c.pending() }) {
-		if a.others++; j.Revision == run.Job.At || a.others > maxOthers {
+	left := func(s Step) bool { c := run.keyed(s.Cell); return c != nil && c.pending() }
+	if j.State == contract.JobFinished && slices.ContainsFunc(run.Job.Steps, left) {
+		// Another program may have edited the job.
+		if a.reruns++; j.Revision == run.Job.At || a.reruns > maxReruns {
 			return fmt.Errorf("%w: it reports the job as finished, although some of its cells have not run", errAnswer)
 		}
 	}

@@ -144,7 +144,6 @@ type Outcome struct {
 	Current     *CellRecord        // the cell that runs, is retried or waits; nil for none
 	Failed      []CellRecord       // failed, timed_out, interrupted, kernel_died, lost; at most 20
 	Plan        []PlannedCell      // of a dry run
-	ReportPath  string             // the report as Markdown; the one in JSON is beside it
 	CanContinue bool               // the same call goes on with the run
 	Prompt      *contract.Event    // what the current cell asks; with StatusWaitingForInput
 	Behind      *contract.Behind   // the run that waits for input, while ours is queued behind it

@@ -9,7 +9,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxReruns is how often one call starts the run again in new kernels.
+// maxReruns is how often one call starts the run again: in a new kernel, or because another program
+// edited its job.
 const maxReruns = 1
 
 // enter makes a kernel the run's: the next cells run there.
@@ -31,8 +32,8 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 		return err
 	}
 	run := a.run
-	sent := run.Job != nil && (run.Job.Accepted || run.Job.MayRun)
-	begun := sent || slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return len(c.Attempts) > 0 })
+	sent := run.Job != nil && run.Job.MayRun
+	begun := sent || slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return c.Last != nil })
 	if run.Left = nil; sent {
 		a.addNote("the VM was replaced before the end of the run was read: cells that are called lost may have run there")
 		run.Left = run.Job
@@ -66,7 +67,7 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 func (a *advance) abandonCells() {
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
-		at := c.Last()
+		at := c.Last
 		switch running := c.Status == CellRunning && at != nil && at.Status == ""; {
 		case !running && (!c.pending() || !a.run.Left.hasUnread(c.Key)):
 			continue
@@ -87,10 +88,10 @@ func (a *advance) comeBack(kernelID string) bool {
 	}
 	for i := range run.Plan {
 		c := &run.Plan[i]
-		switch at := c.Last(); {
+		switch at := c.Last; {
 		case c.Status != CellLost || !run.Left.hasUnread(c.Key):
 		case at.ExecutionID == "":
-			c.Status, c.Attempts = CellNotRun, c.Attempts[:len(c.Attempts)-1]
+			c.Status, c.Attempts, c.Last = CellNotRun, 0, nil
 		default:
 			c.Status, at.Status, at.Error = CellRunning, "", nil
 		}
@@ -110,7 +111,7 @@ func (j *JobRecord) hasUnread(key int) bool {
 func (a *advance) noteRerun() {
 	var again []string
 	for _, c := range a.run.Plan {
-		if len(c.Attempts) > 0 {
+		if c.Last != nil {
 			again = append(again, fmt.Sprint(c.Index))
 		}
 	}
@@ -122,6 +123,6 @@ func (r *RunRecord) resetAfter(key int) {
 	from := 1 + slices.IndexFunc(r.Plan, func(c CellRecord) bool { return c.Key == key })
 	for i := from; i < len(r.Plan); i++ {
 		c := &r.Plan[i]
-		c.Status, c.Why, c.SkippedBecause, c.Retries = CellNotRun, "", nil, 0
+		c.Status, c.Why, c.SkippedBecause, c.Attempts = CellNotRun, "", nil, 0
 	}
 }

@@ -54,7 +54,7 @@ func TestANotebookDoesNotGrowWithoutBound(t *testing.T) {
 	if text := b.outputs("c0"); len(text) != 10_001 {
 		t.Errorf("the first cell shows %.100q", text)
 	}
-	left, execution := b.outputs("c1"), r.run.Plan[1].Last().ExecutionID
+	left, execution := b.outputs("c1"), r.run.Plan[1].Last.ExecutionID
 	if want := "[The outputs of this cell are left out here, because the notebook would have over 20000 bytes. Run " + execution + " has them on the VM: `colab-relay logs " + execution + "` prints them.]\n"; left != want {
 		t.Errorf("the second cell shows %.300q, want %q", left, want)
 	}

@@ -31,27 +31,23 @@ func (r *Run) look() error {
 }
 
 // makeCopy creates the file at Spec.OutputPath, once in a run. A file that is there already is
-// refused, unless an earlier call of this run made it.
+// refused, unless an earlier call of this run made it: until the plan is on disk, nothing but the
+// notebook's own bytes tells that.
 func (a *advance) makeCopy() error {
-	run := a.run
 	d, err := a.file.Read()
 	if err != nil {
 		return err
 	}
 	switch _, err := os.Lstat(a.spec.OutputPath); {
-	case errors.Is(err, fs.ErrNotExist) && run.Planned:
+	case errors.Is(err, fs.ErrNotExist) && a.run.Planned:
 		return fmt.Errorf("%s: the copy with the outputs of this run was deleted: start a new run with another file for them", a.spec.OutputPath)
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case run.Copied && (run.Planned || a.isCopyOf(d)):
+	case a.run.Planned || a.isCopyOf(d):
 		return nil
 	default:
 		return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
-	}
-	run.Copied = true
-	if err := a.save(); err != nil {
-		return err
 	}
 	if err := notebook.CreateFile(a.spec.OutputPath, d.Bytes()); err != nil {
 		return fmt.Errorf("creating the copy for the outputs: %w", err)
@@ -59,8 +55,7 @@ func (a *advance) makeCopy() error {
 	return nil
 }
 
-// isCopyOf reports whether the file at Spec.OutputPath has the notebook's own bytes. Nothing else
-// tells a copy that an ended call made from a file that another program put there.
+// isCopyOf reports whether the file at Spec.OutputPath has the notebook's own bytes.
 func (a *advance) isCopyOf(d *notebook.Document) bool {
 	file, err := notebook.OpenFile(a.spec.OutputPath, a.dir)
 	if err != nil {
@@ -180,23 +175,14 @@ func (a *advance) dryRun(ctx context.Context) (Outcome, error) {
 			p.Why = "it is not selected"
 		}
 		if p.Run && a.wantsDirty() {
-			p.Why = a.dirtyBecause(c, clean[c.handle])
+			p.Why = "it, or a cell above it, is not clean"
+			if s := a.record.state(c); s != Clean {
+				p.Why = "it is " + words(s)
+			}
 		}
 		out.Plan = append(out.Plan, p)
 	}
 	return out, nil
-}
-
-// dirtyBecause says why a cell runs when dirty cells are asked for.
-func (a *advance) dirtyBecause(c *cell, clean bool) string {
-	switch s := a.record.state(c); {
-	case clean:
-		return "a cell above it must run"
-	case s == Clean:
-		return "it ran before a cell above it, or with other parameters"
-	default:
-		return "it is " + words(s)
-	}
 }
 
 // wantsDirty reports whether the selection depends on what has run.

@@ -14,15 +14,10 @@ const (
 
 // Bounds of a record.
 const (
-	maxAttempts = 50 // of one cell; beyond it the oldest are dropped
-	// maxSaid bounds what the VM said of all cells of a run, in bytes. A cell that ends beyond it
-	// keeps its last attempt alone, with maxBrief bytes of its error.
-	maxSaid    = 1 << 20
-	maxBrief   = 100
 	maxName    = 200  // bytes of an exception's name
 	maxValue   = 1000 // bytes of its message
-	maxBecause = 20   // causes of one skipped cell
-	maxLacking = 20   // names of one cause; beyond it they are dropped
+	maxBecause = 5    // causes of one skipped cell
+	maxLacking = 10   // names of one cause; beyond it they are dropped
 	maxNotes   = 100
 	maxRan     = 20_000 // cells of which the last run is kept
 	// maxCells bounds the runs of single cells whose ends nobody asked for. The VM has at most 16
@@ -99,13 +94,12 @@ type RunRecord struct {
 	// that Spec.Restart ends.
 	KernelID string `json:"kernel_id"`
 
-	Copied  bool             `json:"copied,omitempty"` // the copy at Spec.OutputPath was, or is about to be, made
-	Planned bool             `json:"planned"`          // Plan is complete
-	Plan    []CellRecord     `json:"plan"`             // the selected cells, in the notebook's order
-	View    string           `json:"view"`             // digest of the notebook's code when it was last compared
-	Job     *JobRecord       `json:"job,omitempty"`    // that runs the cells; nil before, between and after jobs
-	Left    *JobRecord       `json:"left,omitempty"`   // of a VM that was replaced before its end was read
-	Facts   map[string]Facts `json:"facts,omitempty"`  // of skip_dependants, by digest of the code that is sent
+	Planned bool             `json:"planned"`         // Plan is complete
+	Plan    []CellRecord     `json:"plan"`            // the selected cells, in the notebook's order
+	View    string           `json:"view"`            // digest of the notebook's code when it was last compared
+	Job     *JobRecord       `json:"job,omitempty"`   // that runs the cells; nil before, between and after jobs
+	Left    *JobRecord       `json:"left,omitempty"`  // of a VM that was replaced before its end was read
+	Facts   map[string]Facts `json:"facts,omitempty"` // of skip_dependants, by digest of the code that is sent
 
 	// Stopping is the status that the run gets; empty if it goes on.
 	Stopping Status `json:"stopping,omitempty"`
@@ -137,8 +131,8 @@ type CellRecord struct {
 	Sent           string     `json:"sent_sha256"` // of what was last sent, with its parameters
 	Status         CellStatus `json:"status"`
 	Why            string     `json:"why,omitempty"` // why it is not to be run, or what else is to be said
-	Retries        int        `json:"retries,omitempty"`
-	Attempts       []Attempt  `json:"attempts"` // the last maxAttempts
+	Attempts       int        `json:"attempts"`      // executions in this kernel
+	Last           *Attempt   `json:"last"`          // nil: none
 	SkippedBecause []Because  `json:"skipped_because,omitempty"`
 }
 
@@ -155,8 +149,6 @@ type Attempt struct {
 // JobRecord is the job that runs the cells.
 type JobRecord struct {
 	jobs.Ticket
-	Unsent *contract.JobSubmit `json:"unsent,omitempty"` // until the VM has confirmed it
-	MayRun bool                `json:"may_run"`          // it was sent, or is about to be
 	// Steps are those of the job at the revision At, and Proposed those after the edit that is about
 	// to be sent.
 	Steps    []Step `json:"steps"`

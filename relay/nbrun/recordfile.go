@@ -79,24 +79,13 @@ func (r *Record) isConsistent() bool {
 
 // isConsistent reports whether the job can be sent, or read.
 func (j *JobRecord) isConsistent() bool {
-	return (j.Accepted || j.Unsent != nil) && j.Entry >= 0 && j.Written >= 0
+	return j.IsConsistent() && j.Written >= 0
 }
 
 // prune bounds what grows from run to run.
 func (r *Record) prune() {
 	if len(r.Ran) > maxRan {
 		maps.DeleteFunc(r.Ran, func(handle string, _ CellRun) bool { return r.Run.cell(handle) == nil })
-	}
-}
-
-// shed makes a record that is too large small enough: it drops which cells depend on which, and of
-// each cell all attempts but the last and all causes but the first. What a run needs to go on stays.
-func (r *Record) shed() {
-	r.Run.Facts = nil
-	for i := range r.Run.Plan {
-		c := &r.Run.Plan[i]
-		c.Attempts = c.Attempts[max(0, len(c.Attempts)-1):]
-		c.SkippedBecause = c.SkippedBecause[:min(len(c.SkippedBecause), 1)]
 	}
 }
 
@@ -160,21 +149,13 @@ func (r *RunRecord) handle(key int) string {
 func (r *RunRecord) plan(c *cell) {
 	r.places = nil
 	r.Plan = append(r.Plan, CellRecord{
-		Key: len(r.Plan) + 1, Handle: c.handle, Index: c.index, Title: c.title, Source: c.source, Sent: c.sent, Status: CellNotRun, Attempts: []Attempt{},
+		Key: len(r.Plan) + 1, Handle: c.handle, Index: c.index, Title: c.title, Source: c.source, Sent: c.sent, Status: CellNotRun,
 	})
 }
 
 // pending reports whether the cell is to be run.
 func (c *CellRecord) pending() bool {
 	return (c.Status == CellNotRun || c.Status == CellRunning) && c.Why == ""
-}
-
-// Last returns the cell's newest attempt; nil for none.
-func (c *CellRecord) Last() *Attempt {
-	if len(c.Attempts) == 0 {
-		return nil
-	}
-	return &c.Attempts[len(c.Attempts)-1]
 }
 
 // failed reports whether a cell ended, and not as the notebook wants.

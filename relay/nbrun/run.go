@@ -36,8 +36,7 @@ type Run struct {
 	replaced *JobRecord // of the run that this one replaced
 	notes    []string   // of this call
 	savedAt  time.Time
-	reports  string // the path of the report
-	repeat   bool   // the recorded run has ended, and its answer may be lost: see Delivered
+	repeat   bool // the recorded run has ended, and its answer may be lost: see Delivered
 }
 
 // Open opens the run of s.Path whose record is in dir: the unfinished one with the same
@@ -254,10 +253,6 @@ func (r *Run) save() error {
 	r.record.UpdatedAt = time.Now().UTC()
 	r.record.prune()
 	_, err := checkpoint.Save(r.dir, Name(r.record.Path), r.record)
-	if errors.Is(err, checkpoint.ErrTooLarge) {
-		r.record.shed()
-		_, err = checkpoint.Save(r.dir, Name(r.record.Path), r.record)
-	}
 	r.savedAt = time.Now()
 	return err
 }

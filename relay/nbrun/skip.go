@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"colabrelay/relay/kernelcall"
-	"colabrelay/relay/plain"
 	"colabrelay/shared/kernelpy"
 )
 
@@ -28,7 +26,7 @@ type Facts struct {
 const (
 	factsLimit  = 40 * time.Second // on the VM
 	factsReport = 4 << 20          // bytes
-	maxFactName = 200              // characters of a name
+	maxFactName = 200              // bytes of a name
 	maxFacts    = 2000             // of each list of names of one cell
 	factsMIME   = "application/vnd.colab-relay.cells+json"
 )
@@ -105,10 +103,10 @@ func needsOf(cells []named) map[string][]Because {
 func addName(needs []Because, maker, name string) []Because {
 	at := slices.IndexFunc(needs, func(b Because) bool { return b.Cell == maker })
 	if at < 0 {
-		return append(needs, Because{maker, []string{name}})
+		return append(needs, Because{maker, []string{shorten(name, maxFactName)}})
 	}
 	if b := &needs[at]; len(b.Names) < maxLacking {
-		b.Names = append(b.Names, name)
+		b.Names = append(b.Names, shorten(name, maxFactName))
 	}
 	return needs
 }
@@ -171,21 +169,5 @@ func askFacts(ctx context.Context, vm VM, codes map[string]string, until time.Ti
 	if err := json.Unmarshal(report, &facts); err != nil || len(facts) != len(codes) {
 		return nil, fmt.Errorf("the kernel's answer does not fit the %d cells that it was asked about", len(codes))
 	}
-	for sent, names := range facts {
-		if !names.isSafe() {
-			facts[sent] = Facts{}
-		}
-	}
 	return facts, nil
-}
-
-// isSafe reports whether the names may be shown as they are: any code in the kernel may have made
-// them.
-func (f Facts) isSafe() bool {
-	for _, name := range slices.Concat(f.Reads, f.Makes, f.Sure) {
-		if name == "" || len(name) > maxFactName*4 || plain.Word(name) != name || strings.ContainsAny(name, " \"'`“”") {
-			return false
-		}
-	}
-	return true
 }

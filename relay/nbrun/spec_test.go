@@ -4,9 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
 )
 
@@ -96,7 +96,7 @@ func TestADamagedRecordIsKeptAside(t *testing.T) {
 	b := write(t, "1")
 	vm := &enemy{answer: func(*contract.Execution, contract.Submit) {}}
 	got := b.finish(b.spec(), vm, StatusSucceeded)
-	path := strings.TrimSuffix(got.ReportPath, ".report.md") + ".json"
+	path := checkpoint.Path(b.dir, Name(got.Record.Path))
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,7 @@ type NotebookRun struct {
 	Skipped     []string       `json:"skipped_cells,omitempty" schema:"-"` // why each was skipped; at most maxSkipped
 	Plan        []PlanCell     `json:"plan,omitempty"`                     // of a dry run
 	Output      string         `json:"output"`                             // of this call's cells; head and tail if it is long
-	ReportPath  string         `json:"report_path,omitempty"`
-	CanContinue bool           `json:"can_continue"` // the same call continues
+	CanContinue bool           `json:"can_continue"`                       // the same call continues
 	NextCommand string         `json:"next_command,omitempty"`
 	InputPrompt *string        `json:"input_prompt,omitempty" schema:"-"`
 	SavedFiles  []string       `json:"saved_files,omitempty" schema:"-"`
@@ -186,7 +185,7 @@ func clipped(s string) string { return clipTo(s, maxTitle) }
 
 func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	got := &NotebookRun{
-		Status: string(o.Status), Counts: map[string]int{}, Output: out.text(), printed: out.shown(), ReportPath: o.ReportPath, CanContinue: o.CanContinue,
+		Status: string(o.Status), Counts: map[string]int{}, Output: out.text(), printed: out.shown(), CanContinue: o.CanContinue,
 		Notes: append(o.Notes, fewer(out.notes)...), SavedFiles: o.SavedFiles,
 	}
 	for status, n := range o.Counts {
@@ -206,7 +205,7 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 		got.pixels[f.Path] = f.Pixels
 	}
 	if n := o.Current; n != nil {
-		got.Current = &CurrentCell{n.Handle, n.Index, len(n.Attempts), n.Last().ExecutionID, *round(n.Last().Seconds, 1000)}
+		got.Current = &CurrentCell{n.Handle, n.Index, n.Attempts, n.Last.ExecutionID, *round(n.Last.Seconds, 1000)}
 	}
 	for _, cell := range o.Failed {
 		got.Failed = append(got.Failed, failedCell(cell))
@@ -241,8 +240,8 @@ func skipped(plan []nbrun.CellRecord, status nbrun.Status) (all []string) {
 
 // failedCell describes a cell that did not succeed.
 func failedCell(cell nbrun.CellRecord) FailedCell {
-	f := FailedCell{CellID: cell.Handle, Index: cell.Index, Title: clipped(cell.Title), Status: string(cell.Status), Attempts: len(cell.Attempts)}
-	last := cell.Last()
+	f := FailedCell{CellID: cell.Handle, Index: cell.Index, Title: clipped(cell.Title), Status: string(cell.Status), Attempts: cell.Attempts}
+	last := cell.Last
 	if last == nil {
 		return f
 	}
@@ -291,9 +290,6 @@ func (r *NotebookRun) text(b *words) {
 	b.notes(r.Notes)
 	for _, path := range r.SavedFiles {
 		fmt.Fprintf(b, "Saved: %s\n", render.File{Path: path, Pixels: r.pixels[path]})
-	}
-	if r.ReportPath != "" {
-		fmt.Fprintf(b, "Report: %s\n", r.ReportPath)
 	}
 	for _, one := range r.printed {
 		b.quote(one.heading, one.text)

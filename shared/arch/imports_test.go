@@ -164,7 +164,7 @@ var homes = map[string][]string{
 	"github.com/gofrs/flock":             {"relay/transfer", "shared/keep"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/job", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
-	"github.com/natefinch/atomic":        {"relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/program", "shared/keep"},
+	"github.com/natefinch/atomic":        {"relay/hostconfig", "relay/notebook", "relay/program", "shared/keep"},
 	"golang.org/x/net":                   {"relay/browser", "relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer", "shared/memory"},

@@ -160,9 +160,6 @@ func TestAnAgentWorksOnANotebook(t *testing.T) {
 		if counts := fmt.Sprint(a.Fields["counts"]); !a.IsError || counts != "map[failed:1 not_run:1 succeeded:1]" || !strings.Contains(a.Text, "ZeroDivisionError") || !strings.Contains(a.Text, "n is 21") {
 			t.Errorf("%v %s", counts, a.Text)
 		}
-		if report, err := os.ReadFile(a.String("report_path")); err != nil || !strings.Contains(string(report), "ZeroDivisionError") {
-			t.Errorf("report %q: %v", a.String("report_path"), err)
-		}
 		d.call("update_cell", "cellId", second, "content", "n / 7")
 		a = d.call("run_notebook", "cells", "dirty", "dry_run", true)
 		want(t, a, map[string]any{"success": true, "status": "planned"})

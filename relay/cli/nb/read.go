@@ -154,28 +154,24 @@ func (c *notebookCommand) printCell(path, id string) error {
 }
 
 func reportCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c, markdown := &notebookCommand{set: set, std: std}, false
+	c := &notebookCommand{set: set, std: std}
 	cmd := &cobra.Command{
 		Use:               "report FILE",
 		Short:             "Show how the last run of a notebook went",
 		Long:              "Show what happened to each cell in the last run of a notebook: attempts, durations, errors, and why cells were skipped. It contacts no VM.",
-		Example:           "  colab-relay nb report analysis.ipynb\n  colab-relay nb report --markdown analysis.ipynb > report.md\n  colab-relay nb report --json analysis.ipynb",
+		Example:           "  colab-relay nb report analysis.ipynb\n  colab-relay nb report --json analysis.ipynb",
 		Args:              cli.Arguments(1, 1),
 		ValidArgsFunction: completeNotebooks,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if c.json && markdown {
-				return cli.Usagef("give either --json or --markdown, not both")
-			}
-			return c.report(args[0], markdown)
+			return c.report(args[0])
 		},
 	}
 	set.AddFlags(cmd.Flags(), "CHECKPOINT_DIR")
 	cli.AddJSONFlag(cmd, &c.json)
-	cmd.Flags().BoolVar(&markdown, "markdown", false, "print it as Markdown")
 	return cmd
 }
 
-func (c *notebookCommand) report(path string, markdown bool) error {
+func (c *notebookCommand) report(path string) error {
 	file, _, err := c.open(path)
 	if err != nil {
 		return err
@@ -188,12 +184,8 @@ func (c *notebookCommand) report(path string, markdown bool) error {
 		return err
 	}
 	report := record.Report()
-	switch {
-	case c.json:
+	if c.json {
 		return cli.PrintJSON(c.std.Out, report)
-	case markdown:
-		_, err = io.WriteString(c.std.Out, report.Markdown())
-		return err
 	}
 	return printCellsOf(report, c.std)
 }
@@ -208,7 +200,7 @@ func printCellsOf(report nbrun.Report, std terminal.Streams) error {
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "STATUS"},
 		terminal.Column{Title: "ATTEMPTS", Right: true}, terminal.Column{Title: "SECONDS", Right: true}, terminal.Column{Title: "CELL"})
 	for _, cell := range report.Cells {
-		table.Add(strconv.Itoa(cell.Index), cell.Handle, cell.Status.Words(), strconv.Itoa(len(cell.Attempts)), fmt.Sprintf("%.1f", cell.Seconds()), cell.Title)
+		table.Add(strconv.Itoa(cell.Index), cell.Handle, cell.Status.Words(), strconv.Itoa(cell.Attempts), fmt.Sprintf("%.1f", cell.Seconds()), cell.Title)
 	}
 	return table.Print(std.Out)
 }

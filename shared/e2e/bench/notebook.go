@@ -111,7 +111,7 @@ func jobOfCells(c *client.Client) way {
 			return err
 		}
 		ticket := jobs.New(c.InstanceID(), s)
-		if err := ticket.Submit(ctx, c, s); err != nil {
+		if err := ticket.Submit(ctx, c, func() error { return nil }); err != nil {
 			return err
 		}
 		j, err := ticket.Follow(ctx, c, jobs.FollowOptions{Until: time.Now().Add(10 * time.Minute)})
