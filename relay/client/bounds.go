@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
@@ -219,11 +220,16 @@ func checkExecution(e *contract.Execution) error {
 	switch {
 	case !possibleOffsets(e):
 		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
+	case !plausibleTime(e.StartedAt) || !plausibleTime(e.FinishedAt):
+		return breaksBounds("the executor's answer has times that no clock shows", nil)
 	case errorBytes(e.Error) > maxError:
 		return breaksBounds("the executor's answer has a longer error than an executor keeps of a run", nil)
 	}
 	return checkAsked(e, contract.MaxReadBytes)
 }
+
+// plausibleTime reports whether a time, which may be missing, can be written as JSON in any time zone.
+func plausibleTime(t *time.Time) bool { return t == nil || t.Year() > 1 && t.Year() < 9999 }
 
 // eventBytes is about how many bytes the events of an answer take.
 func eventBytes(events []contract.Event) (n int64) {

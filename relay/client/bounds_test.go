@@ -162,6 +162,19 @@ func TestTheErrorOfARunIsBounded(t *testing.T) {
 	}
 }
 
+// Other times can't be written as JSON, in a record or an answer.
+func TestTheTimesOfARunArePlausible(t *testing.T) {
+	for text, kind := range map[string]Kind{`"2026-01-02T03:04:05Z"`: "", `"0001-01-01T00:00:00Z"`: KindBadAnswer, `"9999-12-31T23:59:59-14:00"`: KindBadAnswer} {
+		err := read(t.Context(), []byte(`{"execution_id": "e", "finished_at": `+text+`}`), new(contract.Execution))
+		if kind == "" && err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if kind != "" {
+			wantKind(t, err, kind)
+		}
+	}
+}
+
 // An executor that never says that an answer was the last one holds no call for ever.
 func TestAFinishedExecutionIsReadInABoundedNumberOfAnswers(t *testing.T) {
 	for name, page := range map[string]contract.Execution{

@@ -499,9 +499,14 @@ func read(ctx context.Context, body []byte, into any) error {
 	case err != nil:
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
-	if e, ok := into.(*contract.Execution); ok {
-		if err := checkExecution(e); err != nil {
+	switch v := into.(type) {
+	case *contract.Execution:
+		if err := checkExecution(v); err != nil {
 			return err
+		}
+	case *contract.Kernel:
+		if len(v.KernelID) > contract.MaxKernelIDLen {
+			return breaksBounds("the executor's answer has a longer kernel_id than any kernel", nil)
 		}
 	}
 	clean(into)

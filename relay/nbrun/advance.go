@@ -34,9 +34,8 @@ type advance struct {
 	opt Options
 	out Outcome
 
-	reruns int                  // started by this call
-	now    reading              // of the execution that is being read
-	needs  map[string][]Because // of the cells, with skip_dependants; nil: see needsFor
+	reruns int     // started by this call
+	now    reading // of the execution that is being read
 }
 
 // Advance runs cells until the run ends, or the time is over. An error means that a request
@@ -98,14 +97,8 @@ func (a *advance) begin(ctx context.Context) error {
 // currentKernel asks the VM for its kernel.
 func (a *advance) currentKernel(ctx context.Context) (contract.Kernel, error) {
 	k, err := a.vm.CurrentKernel(ctx)
-	switch {
-	case err != nil:
-		return k, err
-	case len(k.KernelID) > contract.MaxKernelIDLen:
-		return k, fmt.Errorf("%w: the kernel_id has %d bytes", errAnswer, len(k.KernelID))
-	}
-	a.out.Answered = true
-	return k, nil
+	a.out.Answered = a.out.Answered || err == nil
+	return k, err
 }
 
 // openWork opens the file that the run reads and writes.

@@ -95,7 +95,6 @@ func (a *advance) rename(renamed map[string]string) {
 		}
 	}
 	maps.Copy(a.record.Ran, ran)
-	a.run.places, a.needs = nil, nil
 	a.outputs.markAll()
 }
 
@@ -132,7 +131,6 @@ func (a *advance) adaptPlan() {
 		}
 	}
 	slices.SortStableFunc(run.Plan, func(a, b CellRecord) int { return cmp.Compare(a.Index, b.Index) })
-	run.places, a.needs = nil, nil
 }
 
 // editJob replaces the steps of the job that have not begun by those that the notebook has now. If

@@ -34,7 +34,7 @@ func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 		return nil
 	case e.Status == contract.StepSkipped:
 		c.Status = CellSkipped
-		_, c.SkippedBecause = a.needed(c, nil)
+		_, c.SkippedBecause = a.split(a.linkCells()[c.Handle], nil)
 		return nil
 	}
 	a.outputs.end(x)
@@ -42,9 +42,7 @@ func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 		if !c.pending() { // an earlier call recorded it; only its outputs were missing
 			return nil
 		}
-		if x.Status, x.End = contract.Status(e.Status), true; ended[x.Status] == "" {
-			return fmt.Errorf("%w: the status is %.40q", errAnswer, x.Status)
-		}
+		x.Status, x.End = contract.Status(e.Status), true
 		a.out.Execution = x
 		a.addNote("the VM no longer has the outputs of cell %d (id %s), which had ended", c.Index, c.Handle)
 	}

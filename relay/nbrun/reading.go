@@ -3,7 +3,6 @@ package nbrun
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -34,21 +33,6 @@ func (p *peeker) Execution(ctx context.Context, id string, offset int64, wait ti
 		wait = min(wait, max(p.outputs.due(), peekWait))
 	}
 	return p.VM.Execution(ctx, id, offset, wait, maxBytes)
-}
-
-// checkAnswer refuses what no executor sends about an execution.
-func checkAnswer(e contract.Execution) error {
-	// Only such times, which may be missing, can be written as JSON in any time zone.
-	isTime := func(t *time.Time) bool { return t == nil || t.Year() > 1 && t.Year() < 9999 }
-	switch {
-	case len(e.KernelID) > contract.MaxKernelIDLen:
-		return fmt.Errorf("%w: the kernel_id has %d bytes", errAnswer, len(e.KernelID))
-	case !isTime(e.StartedAt) || !isTime(e.FinishedAt):
-		return fmt.Errorf("%w: its times are implausible", errAnswer)
-	case e.Status.Finished() && ended[e.Status] == "":
-		return fmt.Errorf("%w: the status is %.40q", errAnswer, e.Status)
-	}
-	return nil
 }
 
 // reading is what this call has read of an execution.

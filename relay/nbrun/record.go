@@ -111,8 +111,6 @@ type RunRecord struct {
 	Notes      []string   `json:"notes"`
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
-
-	places map[string]int // of the cells in Plan, by handle; nil after each change; see cell
 }
 
 // SavedState is a version of Spec.StateName, saved after a cell.

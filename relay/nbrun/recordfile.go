@@ -114,24 +114,18 @@ func (r *RunRecord) unsuccessful() (last *CellRecord) {
 	return last
 }
 
-// cell returns the record of the planned cell that has a handle; nil for none. It is asked of each
-// cell in turn, so it remembers the places.
+// cell returns the record of the planned cell that has a handle; nil for none.
 func (r *RunRecord) cell(handle string) *CellRecord {
-	if r.places == nil {
-		r.places = make(map[string]int, len(r.Plan))
-		for i := range r.Plan {
-			r.places[r.Plan[i].Handle] = i
-		}
-	}
-	if i, planned := r.places[handle]; planned {
-		return &r.Plan[i]
-	}
-	return nil
+	return r.first(func(c CellRecord) bool { return c.Handle == handle })
 }
 
 // keyed returns the record of the planned cell with a key; nil for none.
 func (r *RunRecord) keyed(key int) *CellRecord {
-	if i := slices.IndexFunc(r.Plan, func(c CellRecord) bool { return c.Key == key }); i >= 0 {
+	return r.first(func(c CellRecord) bool { return c.Key == key })
+}
+
+func (r *RunRecord) first(is func(CellRecord) bool) *CellRecord {
+	if i := slices.IndexFunc(r.Plan, is); i >= 0 {
 		return &r.Plan[i]
 	}
 	return nil
@@ -147,7 +141,6 @@ func (r *RunRecord) handle(key int) string {
 
 // plan adds a cell to the plan.
 func (r *RunRecord) plan(c *cell) {
-	r.places = nil
 	r.Plan = append(r.Plan, CellRecord{
 		Key: len(r.Plan) + 1, Handle: c.handle, Index: c.index, Title: c.title, Source: c.source, Sent: c.sent, Status: CellNotRun,
 	})

@@ -31,19 +31,11 @@ const (
 	factsMIME   = "application/vnd.colab-relay.cells+json"
 )
 
-// needsFor returns which other cells a cell needs, if on_error asks for that.
-func (a *advance) needsFor(handle string) []Because {
-	if a.needs == nil {
-		a.needs = a.linkCells()
-	}
-	return a.needs[handle]
-}
-
 // linkCells derives from the facts which cells each planned cell needs. Of a cell without facts
 // nothing is known: it needs none, and none needs it.
 func (a *advance) linkCells() map[string][]Because {
 	if a.spec.OnError != SkipDependants || a.run.Facts == nil {
-		return map[string][]Because{}
+		return nil
 	}
 	var cells []named
 	for i := range a.run.Plan {
@@ -111,10 +103,10 @@ func addName(needs []Because, maker, name string) []Because {
 	return needs
 }
 
-// needed returns the steps in a job that a cell needs, and which of the cells that it needs did not
+// split returns the steps in a job that a cell needs, and which of the cells that it needs did not
 // succeed before.
-func (a *advance) needed(c *CellRecord, inJob begunSteps) (steps []string, lacking []Because) {
-	for _, b := range a.needsFor(c.Handle) {
+func (a *advance) split(needs []Because, inJob begunSteps) (steps []string, lacking []Because) {
+	for _, b := range needs {
 		before := a.run.cell(b.Cell)
 		switch {
 		case before == nil:
@@ -147,7 +139,7 @@ func (a *advance) readFacts(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding out which cells depend on which, as on_error=%q asks (the same call tries again; other values of on_error need no such answer): %w", a.spec.OnError, err)
 	}
-	a.run.Facts, a.needs = facts, nil
+	a.run.Facts = facts
 	return nil
 }
 
