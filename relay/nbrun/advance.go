@@ -20,8 +20,6 @@ const (
 	overtime = 2 * time.Second
 	// savePause is the least time between two writes of the record that nothing waits for.
 	savePause = 2 * time.Second
-	// maxFailed bounds Outcome.Failed.
-	maxFailed = 20
 )
 
 // errEnough ends a call: there is more to do, and the next call does it.
@@ -218,11 +216,7 @@ func (a *advance) outcome() Outcome {
 	out.CanContinue = !a.run.Status.Finished()
 	out.Counts = a.run.counts()
 	for i := range a.run.Plan {
-		c := &a.run.Plan[i]
-		switch {
-		case c.Status.failed() && len(out.Failed) < maxFailed:
-			out.Failed = append(out.Failed, *c)
-		case c.Status == CellRunning && c.Last != nil:
+		if c := &a.run.Plan[i]; c.Status == CellRunning && c.Last != nil {
 			out.Current = c
 		}
 	}

@@ -169,7 +169,7 @@ func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
 	case client.WaitsForInput(j.Behind) != nil && !a.opt.BehindInput:
 		a.out.Behind = j.Behind
 	case j.State == contract.JobWaiting && j.Reason != "":
-		a.addStep("the same call waits on", "the run waits on the VM: %s", plain.Quote(j.Reason))
+		a.addNote("the run waits on the VM: %s", plain.Quote(j.Reason))
 	}
 	return j, err
 }

@@ -126,7 +126,7 @@ func (a *advance) endJob(ctx context.Context, j contract.Job) error {
 	case contract.JobFinished:
 	case contract.JobCancelled:
 		run.Stopping = StatusInterrupted
-		a.addStep("the same call continues it, and runs an interrupted cell again from its start", "the run was interrupted")
+		a.addNote("the run was interrupted")
 	case contract.JobKernelLost:
 		if !slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return c.Status == CellKernelDied }) {
 			return a.meetKernel(ctx)

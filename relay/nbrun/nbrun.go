@@ -142,7 +142,6 @@ type Outcome struct {
 	Status      Status
 	Counts      map[CellStatus]int // of the selected cells
 	Current     *CellRecord        // the cell that runs, is retried or waits; nil for none
-	Failed      []CellRecord       // failed, timed_out, interrupted, kernel_died, lost; at most 20
 	Plan        []PlannedCell      // of a dry run
 	CanContinue bool               // the same call goes on with the run
 	Prompt      *contract.Event    // what the current cell asks; with StatusWaitingForInput

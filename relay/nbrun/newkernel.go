@@ -48,7 +48,7 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 	case !begun:
 	case a.spec.OnNewKernel == StopOnNewKernel:
 		run.Status = StatusNewKernel
-		a.addStep("on_new_kernel=\"rerun\" starts it again at its first cell", "the kernel is new, without the variables of the cells that ran: the run stopped")
+		a.addNote("the kernel is new, without the variables of the cells that ran: the run stopped")
 		return a.save()
 	default:
 		a.noteRerun()
@@ -58,7 +58,7 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 	if a.reruns++; a.reruns <= maxReruns {
 		return a.save()
 	}
-	a.addStep("the same call tries again", "the kernel was replaced again during the call")
+	a.addNote("the kernel was replaced again during the call")
 	return errEnough
 }
 

@@ -107,7 +107,7 @@ func (r *RunRecord) done() (n int) {
 // unsuccessful returns the last cell that failed or was skipped; nil for none.
 func (r *RunRecord) unsuccessful() (last *CellRecord) {
 	for i := range r.Plan {
-		if s := r.Plan[i].Status; s.failed() || s == CellSkipped {
+		if s := r.Plan[i].Status; s.Failed() || s == CellSkipped {
 			last = &r.Plan[i]
 		}
 	}
@@ -151,8 +151,8 @@ func (c *CellRecord) pending() bool {
 	return (c.Status == CellNotRun || c.Status == CellRunning) && c.Why == ""
 }
 
-// failed reports whether a cell ended, and not as the notebook wants.
-func (s CellStatus) failed() bool {
+// Failed reports whether a cell ended, and not as the notebook wants.
+func (s CellStatus) Failed() bool {
 	switch s {
 	case CellFailed, CellTimedOut, CellInterrupted, CellKernelDied, CellLost:
 		return true

@@ -102,9 +102,9 @@ func (c *CellRecord) Problem() string {
 		return head + ": " + c.Why
 	case c.Status == CellTimedOut: // its exception is only the interrupt
 		return head + " after " + seconds(c.Seconds())
-	case c.Status.failed() && c.Failure() != nil:
+	case c.Status.Failed() && c.Failure() != nil:
 		return head + ": " + c.Failure().text()
-	case c.Status.failed() || c.Status == CellSkipped:
+	case c.Status.Failed() || c.Status == CellSkipped:
 		return head
 	}
 	return ""

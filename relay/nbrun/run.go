@@ -222,30 +222,16 @@ func (r *Run) Record() *Record { return r.record }
 func (r *Run) Path() string { return checkpoint.Path(r.dir, Name(r.record.Path)) }
 
 // addNote adds a remark for the answer and the report.
-func (r *Run) addNote(format string, args ...any) { r.addStep("", format, args...) }
-
-// addStep adds a remark with the next step, which the answer alone gets: the report is read when
-// the step may have been taken.
-func (r *Run) addStep(next, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	r.run.Notes = appendNote(r.run.Notes, text)
-	if next != "" {
-		text += ": " + next
-	}
-	r.notes = appendNote(r.notes, text)
-}
+func (r *Run) addNote(format string, args ...any) { r.addNotes([]string{fmt.Sprintf(format, args...)}) }
 
 func (r *Run) addNotes(texts []string) {
 	for _, text := range texts {
-		r.addNote("%s", text)
+		for _, notes := range []*[]string{&r.notes, &r.run.Notes} {
+			if !slices.Contains(*notes, text) && len(*notes) < maxNotes {
+				*notes = append(*notes, text)
+			}
+		}
 	}
-}
-
-func appendNote(notes []string, text string) []string {
-	if slices.Contains(notes, text) || len(notes) == maxNotes {
-		return notes
-	}
-	return append(notes, text)
 }
 
 // save writes the record to disk and syncs it.

@@ -112,7 +112,7 @@ func (a *advance) split(needs []Because, inJob begunSteps) (steps []string, lack
 		case before == nil:
 		case inJob[before.Key] != "":
 			steps = append(steps, inJob[before.Key])
-		case (before.Status.failed() || before.Status == CellSkipped) && len(lacking) < maxBecause:
+		case (before.Status.Failed() || before.Status == CellSkipped) && len(lacking) < maxBecause:
 			lacking = append(lacking, b)
 		}
 	}
@@ -133,7 +133,7 @@ func (a *advance) readFacts(ctx context.Context) error {
 	}
 	facts, err := askFacts(ctx, a.vm, codes, a.opt.Until)
 	if _, late := errors.AsType[*kernelcall.LateError](err); late {
-		a.addStep("the same call begins", "the kernel is busy, and must find out which cells depend on which before the run can begin")
+		a.addNote("the kernel is busy, and must find out which cells depend on which before the run can begin")
 		return errEnough
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func (r *Record) stateOfLast(handle, source string) State {
 		return NeverRun
 	case last.KernelID != r.KernelID:
 		return Dirty
-	case last.Status.failed():
+	case last.Status.Failed():
 		return Failed
 	case last.Source != source:
 		return Dirty

@@ -138,7 +138,9 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 		return nil, c.notebookProblem(err)
 	}
 	got := newNotebookRun(outcome, out)
-	got.Skipped = skipped(run.Record().Run.Plan, outcome.Status)
+	if outcome.Status != nbrun.StatusPlanned {
+		got.addCells(run.Record().Run.Plan)
+	}
 	got.limit = c.cfg.TextLimit
 	got.NextCommand = got.next(c, args, outcome)
 	return got, got.problem(c, outcome, err)
@@ -207,9 +209,6 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	if n := o.Current; n != nil {
 		got.Current = &CurrentCell{n.Handle, n.Index, n.Attempts, n.Last.ExecutionID, *round(n.Last.Seconds, 1000)}
 	}
-	for _, cell := range o.Failed {
-		got.Failed = append(got.Failed, failedCell(cell))
-	}
 	for _, cell := range o.Plan {
 		got.Plan = append(got.Plan, PlanCell{cell.CellID, cell.Index, clipped(cell.Title), cell.Run, clipped(cell.Why)})
 	}
@@ -225,17 +224,19 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	return got
 }
 
-// maxSkipped bounds the skipped cells of one answer.
-const maxSkipped = 20
+// maxNamed bounds the failed and the skipped cells of one answer.
+const maxNamed = 20
 
-// skipped says of each skipped cell of a plan why, unless the status is that of a dry run.
-func skipped(plan []nbrun.CellRecord, status nbrun.Status) (all []string) {
+// addCells names the cells that failed or were skipped.
+func (r *NotebookRun) addCells(plan []nbrun.CellRecord) {
 	for _, cell := range plan {
-		if cell.Status == nbrun.CellSkipped && status != nbrun.StatusPlanned && len(all) < maxSkipped {
-			all = append(all, clipped(plain.Line(cell.Problem())))
+		switch {
+		case cell.Status.Failed() && len(r.Failed) < maxNamed:
+			r.Failed = append(r.Failed, failedCell(cell))
+		case cell.Status == nbrun.CellSkipped && len(r.Skipped) < maxNamed:
+			r.Skipped = append(r.Skipped, clipped(plain.Line(cell.Problem())))
 		}
 	}
-	return all
 }
 
 // failedCell describes a cell that did not succeed.

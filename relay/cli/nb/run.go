@@ -129,7 +129,10 @@ func (o *runOptions) follow(ctx context.Context, s cli.RunSession, run *nbrun.Ru
 		err = cli.PrintJSON(o.Std.Out, report)
 	default:
 		printReport(o.Std, report)
-		if outcome.CanContinue {
+		switch {
+		case outcome.Status == nbrun.StatusNewKernel:
+			view.Note("the run is not finished; --on-new-kernel rerun starts it again at its first cell")
+		case outcome.CanContinue:
 			view.Note("the run is not finished; the same command continues it")
 		}
 	}
