@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
 )
 
 // maxReportValue bounds what is said of an exception, in characters.
@@ -76,7 +77,7 @@ func (r Report) Summary() string {
 			counts = append(counts, fmt.Sprintf("%d %s", n, status.Words()))
 		}
 	}
-	text := fmt.Sprintf("%s: %s; %s in %s", r.Status.Words(), plain.Count(len(r.Cells), "cell"), cmp.Or(strings.Join(counts, ", "), "none ran"), seconds(r.Seconds))
+	text := fmt.Sprintf("%s: %s; %s in %s", r.Status.Words(), plain.Count(len(r.Cells), "cell"), cmp.Or(strings.Join(counts, ", "), "none ran"), took(r.Seconds))
 	switch {
 	case r.Retries == 1:
 		text += ", 1 retry"
@@ -101,7 +102,7 @@ func (c *CellRecord) Problem() string {
 	case c.Why != "":
 		return head + ": " + c.Why
 	case c.Status == CellTimedOut: // its exception is only the interrupt
-		return head + " after " + seconds(c.Seconds())
+		return head + " after " + took(c.Seconds())
 	case c.Status.Failed() && c.Failure() != nil:
 		return head + ": " + c.Failure().text()
 	case c.Status.Failed() || c.Status == CellSkipped:
@@ -124,7 +125,7 @@ func (f *Failure) text() string {
 	if f.EName != "" {
 		text = strings.TrimSuffix(f.EName+": "+f.EValue, ": ")
 	}
-	return clip(plain.Line(text), maxReportValue)
+	return plain.Clip(text, maxReportValue)
 }
 
 // Words returns the status as a person reads it.
@@ -135,10 +136,6 @@ func (s CellStatus) Words() string { return words(s) }
 
 func words[S ~string](status S) string { return strings.ReplaceAll(string(status), "_", " ") }
 
-// seconds returns a duration as a person reads it.
-func seconds(s float64) string {
-	if s < 60 {
-		return fmt.Sprintf("%.1f s", s)
-	}
-	return (time.Duration(s) * time.Second).String()
+func took(seconds float64) string {
+	return progress.Duration(time.Duration(seconds * float64(time.Second)))
 }

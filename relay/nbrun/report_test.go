@@ -33,7 +33,7 @@ func failedRun() *Record {
 }
 
 const (
-	wantSummary  = "failed: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1m12s, 1 retry"
+	wantSummary  = "failed: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1 min 12 s, 1 retry"
 	wantProblems = "cell 2 (id b|2) failed: ZeroDivisionError: VALUE…\n" +
 		"cell 3 (id c3) skipped: it uses x, y, which the cell with id b|2 would have made\n" +
 		"cell 5 (id d4) kernel died: the kernel *died*\n" +

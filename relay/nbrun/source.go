@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -46,7 +47,7 @@ func newCell(from notebook.Cell, values *parameters.Values) *cell {
 	c := &cell{index: from.Index, handle: from.Handle, code: values.Fill(from.Source), source: hash(from.Source), tags: from.Tags}
 	c.sent = hash(c.code)
 	line, _, _ := strings.Cut(strings.TrimSpace(from.Source), "\n")
-	c.title = clip(strings.TrimSpace(cmp.Or(strings.TrimSpace(from.Title), line)), maxTitle)
+	c.title = plain.Clip(strings.TrimSpace(cmp.Or(strings.TrimSpace(from.Title), line)), maxTitle)
 	c.ownTimeout, c.ownRetries = c.number(tagTimeout, math.MaxFloat64), c.number(tagRetries, MaxRetries)
 	return c
 }
@@ -111,12 +112,4 @@ func newView(d *notebook.Document, values *parameters.Values) *view {
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
-}
-
-// clip returns at most so many characters of a text.
-func clip(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
 }

@@ -22,6 +22,9 @@ const (
 	MaxText = 40_000 // a text of several lines, such as a whole result
 )
 
+// Clip returns Line of s in at most so many characters.
+func Clip(s string, most int) string { return bound(Line(s), most) }
+
 // Line returns s on one line, at most MaxLine characters. It replaces line breaks and tabs
 // by spaces, and removes escape sequences and invisible characters.
 func Line(s string) string {

@@ -71,7 +71,7 @@ func (a addition) check(d *notebook.Document) error {
 	}
 	return &Problem{
 		Code:    string(contract.CodeNotSupported),
-		Message: fmt.Sprintf("the notebook's language is %s, not %s", clipTo(d.Language(), 40), clipTo(a.language, 40)),
+		Message: fmt.Sprintf("the notebook's language is %s, not %s", plain.Clip(d.Language(), 40), plain.Clip(a.language, 40)),
 		Hint:    "Give the notebook's own language, or use another notebook. Only Python cells can be run.",
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
@@ -71,7 +72,7 @@ func updateCell() tool {
 			},
 			did: func() string {
 				if kind != "" && kind != before.Type {
-					return fmt.Sprintf("%s is changed, and is a %s cell instead of a %s cell", cellName(before.Index, before.Handle), kind, clipTo(string(before.Type), 40))
+					return fmt.Sprintf("%s is changed, and is a %s cell instead of a %s cell", cellName(before.Index, before.Handle), kind, plain.Clip(string(before.Type), 40))
 				}
 				return cellName(before.Index, before.Handle) + " is changed"
 			},
@@ -128,7 +129,7 @@ func deleteCell() tool {
 			},
 			diff: func() string { return sourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
 			did: func() string {
-				return fmt.Sprintf("%s %s is deleted", clipTo(string(cell.Type), 40), cellName(cell.Index, cell.Handle))
+				return fmt.Sprintf("%s %s is deleted", plain.Clip(string(cell.Type), 40), cellName(cell.Index, cell.Handle))
 			},
 		})
 		if problem != nil {

@@ -104,9 +104,9 @@ func (r *outputReader) read(output []byte) CellOutput {
 	eachMember(output, func(key string, value []byte) {
 		switch key {
 		case "output_type":
-			o.Type = clipTo(shortString(value), 40)
+			o.Type = plain.Clip(shortString(value), 40)
 		case "name":
-			o.Name = clipTo(shortString(value), 40)
+			o.Name = plain.Clip(shortString(value), 40)
 		case "text", "data", "ename", "evalue", "traceback":
 			parts[key] = value
 		}
@@ -127,7 +127,7 @@ func (r *outputReader) bundle(o *CellOutput, data []byte) {
 	payloads := map[string][]byte{}
 	eachMember(data, func(mime string, payload []byte) {
 		if len(payloads) < 20 {
-			payloads[clipTo(mime, 100)] = payload
+			payloads[plain.Clip(mime, 100)] = payload
 		}
 	})
 	o.MIMETypes = slices.Sorted(maps.Keys(payloads))

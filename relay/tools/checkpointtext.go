@@ -70,7 +70,7 @@ func checkpointText(dir, name string, entry checkpoint.Entry, limit int, peek fu
 // characters.
 func chunkedText(b *words, name string, r *chunked.Record, room int) {
 	done := min(r.Done, r.N)
-	fmt.Fprintf(b, "a chunked run on runtime %q: %s.\n", plain.Line(r.Runtime), clipTo(string(r.Status), 40))
+	fmt.Fprintf(b, "a chunked run on runtime %q: %s.\n", plain.Line(r.Runtime), plain.Clip(string(r.Status), 40))
 	fmt.Fprintf(b, "%d of %d iterations done (%s%%)", done, r.N, number(*round(100*float64(done)/float64(r.N), 10)))
 	if done > 0 {
 		fmt.Fprintf(b, ", last confirmed at %s", r.UpdatedAt.UTC().Format(time.RFC3339))
@@ -84,13 +84,13 @@ func chunkedText(b *words, name string, r *chunked.Record, room int) {
 		if f.Iteration != nil {
 			at = fmt.Sprintf("It stopped at iteration %d", *f.Iteration)
 		}
-		fmt.Fprintf(b, "%s: %s\n", at, plain.Quote(clipTo(f.Message, maxLineShown)))
+		fmt.Fprintf(b, "%s: %s\n", at, plain.Quote(plain.Clip(f.Message, maxLineShown)))
 	}
 	lastValues(b, r.Results, room)
 	if r.ResultsDropped > 0 {
 		fmt.Fprintf(b, "Values of result that were not saved, because all together may have 16 MiB: %d\n", r.ResultsDropped)
 	}
-	b.quote("variables that iterations pass on", clipTo(r.Variables(), 2*maxLineShown))
+	b.quote("variables that iterations pass on", plain.Clip(r.Variables(), 2*maxLineShown))
 	lastLines(b, r.Output)
 	if next := chunkedNext(name, r); next != "" {
 		fmt.Fprintf(b, "Next step: %s\n", next)
@@ -102,7 +102,7 @@ func liveText(b *words, saved, live *chunked.Record, err error) {
 	switch {
 	case saved.Job == nil || saved.Status != chunked.StatusRunning:
 	case err != nil:
-		fmt.Fprintf(b, "If the VM is alive, it continues the run by itself; its present state could not be read (%s).\n", plain.Line(clipTo(err.Error(), maxLineShown)))
+		fmt.Fprintf(b, "If the VM is alive, it continues the run by itself; its present state could not be read (%s).\n", plain.Line(plain.Clip(err.Error(), maxLineShown)))
 	case live.Done > saved.Done:
 		fmt.Fprintf(b, "The VM has just confirmed %s; their values and output are read by run_chunked_operation.\n", chunked.Iterations(saved.Done, live.Done-1))
 	}
@@ -136,11 +136,11 @@ func notebookText(b *words, r *nbrun.Record) {
 		return
 	}
 	report := r.Report()
-	fmt.Fprintf(b, "The last run of run_notebook, begun at %s: %s.\n", report.StartedAt.UTC().Format(time.RFC3339), clipTo(report.Summary(), maxLineShown))
+	fmt.Fprintf(b, "The last run of run_notebook, begun at %s: %s.\n", report.StartedAt.UTC().Format(time.RFC3339), plain.Clip(report.Summary(), maxLineShown))
 	var problems []string
 	for i := range report.Cells {
 		if text := report.Cells[i].Problem(); text != "" {
-			problems = append(problems, clipTo(text, maxLineShown))
+			problems = append(problems, plain.Clip(text, maxLineShown))
 		}
 	}
 	if more := len(problems) - maxCellProblems; more > 0 {
@@ -164,7 +164,7 @@ func lastLines(b *words, printed string) {
 	lines := strings.Split(printed, "\n")
 	lines = lines[max(0, len(lines)-maxLinesShown):]
 	for i := range lines {
-		lines[i] = clipTo(lines[i], maxLineShown)
+		lines[i] = plain.Clip(lines[i], maxLineShown)
 	}
 	b.quote("printed last", strings.Join(lines, "\n"))
 }
@@ -177,7 +177,7 @@ func lastValues(b *words, all []chunked.Value, room int) {
 		if v.Omitted != "" {
 			value = "not saved: " + v.Omitted
 		}
-		line := fmt.Sprintf("%d: %s\n", v.Iteration, clipTo(value, maxLineShown))
+		line := fmt.Sprintf("%d: %s\n", v.Iteration, plain.Clip(value, maxLineShown))
 		if room -= utf8.RuneCountInString(line); room < 0 {
 			break
 		}

@@ -123,7 +123,7 @@ func saidByVM(message string) string {
 	if message == "" {
 		return "the VM gave no reason"
 	}
-	return "the VM says: " + plain.Quote(clipTo(message, maxReason))
+	return "the VM says: " + plain.Quote(plain.Clip(message, maxReason))
 }
 
 // newVM are the messages of new_instance for calls about a subject.
@@ -261,7 +261,7 @@ func runProblem(e contract.Execution) *Problem {
 		}
 	}
 	if p.Message == "" && p.EName != "" {
-		p.Message = "the code raised " + plain.Quote(clipTo(strings.TrimSuffix(fmt.Sprintf("%s: %s", p.EName, p.EValue), ": "), maxInline))
+		p.Message = "the code raised " + plain.Quote(plain.Clip(strings.TrimSuffix(fmt.Sprintf("%s: %s", p.EName, p.EValue), ": "), maxInline))
 	}
 	if p.Message == "" {
 		p.Message = "the run ended as " + h.Code

@@ -193,7 +193,7 @@ func listTitle(e contract.Execution) string {
 	if e.SourceName == "" {
 		return title
 	}
-	return "[" + clipTo(plain.Line(e.SourceName), contract.MaxSourceName) + "] " + title
+	return "[" + plain.Clip(plain.Line(e.SourceName), contract.MaxSourceName) + "] " + title
 }
 
 func (l *Executions) text(b *words) {
@@ -208,7 +208,7 @@ func (l *Executions) text(b *words) {
 		if e.ExecutionTimeSec != nil {
 			took = " " + tookText(*e.ExecutionTimeSec)
 		}
-		fmt.Fprintf(&rows, "%s  %s%s  %s  %s  %s\n", clipTo(e.ExecutionID, maxShownID), e.Status, took, e.CreatedAt.UTC().Format(time.RFC3339), clipTo(e.RequestID, maxShownID), plain.Line(e.CodePreview))
+		fmt.Fprintf(&rows, "%s  %s%s  %s  %s  %s\n", plain.Clip(e.ExecutionID, maxShownID), e.Status, took, e.CreatedAt.UTC().Format(time.RFC3339), plain.Clip(e.RequestID, maxShownID), plain.Line(e.CodePreview))
 	}
 	if l.Truncated && l.limit < contract.MaxListExecutions {
 		fmt.Fprintf(b, "There may be older runs: list_executions with limit=%d lists more.\n", min(4*l.limit, contract.MaxListExecutions))
@@ -274,7 +274,7 @@ func ambiguous(id string, found []contract.Execution) *Problem {
 			fmt.Fprintf(&b, "\n  and %d more", len(found)-i)
 			break
 		}
-		fmt.Fprintf(&b, "\n  %s  %s  %s", clipTo(e.ExecutionID, maxShownID), string(e.Status), plain.Quote(listTitle(e)))
+		fmt.Fprintf(&b, "\n  %s  %s  %s", plain.Clip(e.ExecutionID, maxShownID), string(e.Status), plain.Quote(listTitle(e)))
 	}
 	return &Problem{Code: codeBadRequest, Message: b.String(), Hint: "Call again with more characters of the id."}
 }
@@ -305,7 +305,7 @@ func (c *call) standing(ctx context.Context, id string, act func(id string) (con
 }
 
 func (s *Standing) text(b *words) {
-	fmt.Fprintf(b, "Run %s: %s\n", clipTo(s.ExecutionID, maxShownID), s.Status)
+	fmt.Fprintf(b, "Run %s: %s\n", plain.Clip(s.ExecutionID, maxShownID), s.Status)
 	if s.Reason != "" {
 		fmt.Fprintf(b, "The VM says: %s\n", plain.Quote(s.Reason))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
 
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
@@ -108,7 +107,7 @@ func (c *call) readFile(ctx context.Context, args getCellsArgs) (*Cells, *cellRe
 		record.Meet(seen.KernelID, seen.Since)
 		r.states = record.States(doc)
 	}
-	return &Cells{NBFormat: fmt.Sprintf("4.%d", doc.Minor()), Language: clipTo(doc.Language(), maxTagRunes), Digest: doc.Digest(), CellCount: doc.Len()}, r, nil
+	return &Cells{NBFormat: fmt.Sprintf("4.%d", doc.Minor()), Language: plain.Clip(doc.Language(), maxTagRunes), Digest: doc.Digest(), CellCount: doc.Len()}, r, nil
 }
 
 // readTabCells begins the answer about the notebook in the tab.
@@ -210,7 +209,7 @@ func (r *cellReader) outputsOf(cell notebook.Cell) (json.RawMessage, error) {
 // view is a cell without its outputs.
 func (r *cellReader) view(cell notebook.Cell, most int) CellView {
 	v := CellView{
-		Index: cell.Index, ID: cell.Handle, Type: clipTo(string(cell.Type), maxTagRunes), Title: clipTo(cell.Title, maxTitle),
+		Index: cell.Index, ID: cell.Handle, Type: plain.Clip(string(cell.Type), maxTagRunes), Title: plain.Clip(cell.Title, maxTitle),
 		Execution: cell.ExecutionCount,
 	}
 	source, cut := render.Clip(cell.Source, most)
@@ -221,10 +220,10 @@ func (r *cellReader) view(cell notebook.Cell, most int) CellView {
 		r.hidden = append(r.hidden, cell.Handle)
 	}
 	for _, tag := range cell.Tags[:min(len(cell.Tags), maxTags)] {
-		v.Tags = append(v.Tags, clipTo(tag, maxTagRunes))
+		v.Tags = append(v.Tags, plain.Clip(tag, maxTagRunes))
 	}
 	for _, p := range cell.Params[:min(len(cell.Params), maxParams)] {
-		v.Params = append(v.Params, CellParam{clipTo(p.Name, maxTagRunes), clipTo(p.Value, maxTitle)})
+		v.Params = append(v.Params, CellParam{plain.Clip(p.Name, maxTagRunes), plain.Clip(p.Value, maxTitle)})
 	}
 	switch {
 	case r.states != nil:
@@ -244,15 +243,6 @@ func (v *CellView) omit(what string) {
 	default:
 		v.Omitted += ", " + what
 	}
-}
-
-// clipTo shortens a text of one line to at most that many characters.
-func clipTo(s string, most int) string {
-	s = plain.Line(s)
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most-1]) + "…"
 }
 
 func (r *Cells) text(b *words) {

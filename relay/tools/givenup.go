@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -163,7 +164,7 @@ func (c *call) remind(ctx context.Context) {
 	for _, g := range c.givenUp.runs(c.client, func(g givenUpCall) bool { return !g.Told }) {
 		e, err := c.look(ctx, g)
 		r := reminder{requestID: g.RequestID, ended: e.Status.Finished()}
-		id, status := clipTo(e.ExecutionID, maxShownID), inline(string(e.Status))
+		id, status := plain.Clip(e.ExecutionID, maxShownID), inline(string(e.Status))
 		switch {
 		case err != nil:
 			r.text = fmt.Sprintf("An earlier call was given up after %.0f s; its run may still be running; do not submit it again: list_executions shows it under request_id %s.\n", g.After.Seconds(), g.RequestID)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"colabrelay/relay/plain"
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
@@ -163,7 +164,7 @@ func TestTheCallsThatWereGivenUpAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	r := New(Config{CheckpointDir: dir})
 	for i := range 2 * maxGivenUp {
-		r.gaveUp(fmt.Sprintf("%d %s", i, clipTo(strings.Repeat("x", 1<<20), maxClient)), time.Second, true, &givenUpCall{Runtime: "test", Code: codeSum(strings.Repeat("x", i)), RequestID: fmt.Sprint(i)})
+		r.gaveUp(fmt.Sprintf("%d %s", i, plain.Clip(strings.Repeat("x", 1<<20), maxClient)), time.Second, true, &givenUpCall{Runtime: "test", Code: codeSum(strings.Repeat("x", i)), RequestID: fmt.Sprint(i)})
 	}
 	files, size := 0, int64(0)
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

@@ -172,7 +172,7 @@ func (i *Installed) changes() string {
 }
 
 // shownPart is a name or a version from the VM.
-func shownPart(s string) string { return inline(clipTo(s, 80)) }
+func shownPart(s string) string { return inline(plain.Clip(s, 80)) }
 
 // someOf lists the first 40 items.
 func someOf[T any](items []T, show func(T) string) string {

@@ -175,7 +175,7 @@ func (p *cellProgress) measure() (string, amount) {
 	defer p.mu.Unlock()
 	line := fmt.Sprintf("%d/%d cells", p.now.Done, p.now.Total)
 	for _, part := range []string{p.now.Title, p.now.LastLine} {
-		if part = clipTo(part, progressRunes/3); part != "" {
+		if part = plain.Clip(part, progressRunes/3); part != "" {
 			line += ", " + part
 		}
 	}
@@ -183,7 +183,7 @@ func (p *cellProgress) measure() (string, amount) {
 }
 
 // clipped is a line of at most maxTitle characters.
-func clipped(s string) string { return clipTo(s, maxTitle) }
+func clipped(s string) string { return plain.Clip(s, maxTitle) }
 
 func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	got := &NotebookRun{
@@ -270,7 +270,7 @@ func (r *NotebookRun) text(b *words) {
 		fmt.Fprintf(b, "Current: %s, attempt %d, %.3g s, execution_id %s\n", cellName(n.Index, n.CellID), n.Attempt, n.Seconds, n.ExecutionID)
 	}
 	if r.InputPrompt != nil {
-		fmt.Fprintf(b, "It asks: %s\n", plain.Quote(clipTo(*r.InputPrompt, maxInline)))
+		fmt.Fprintf(b, "It asks: %s\n", plain.Quote(plain.Clip(*r.InputPrompt, maxInline)))
 	}
 	if r.NextCommand != "" {
 		fmt.Fprintf(b, "Next step: %s\n", r.NextCommand)

@@ -183,7 +183,7 @@ func (r *Run) next(b *words) {
 		if r.InputPrompt != nil {
 			prompt = *r.InputPrompt
 		}
-		fmt.Fprintf(b, "Waiting for input on runtime %q: %s. ", r.runtime, plain.Quote(clipTo(prompt, maxInline)))
+		fmt.Fprintf(b, "Waiting for input on runtime %q: %s. ", r.runtime, plain.Quote(plain.Clip(prompt, maxInline)))
 	default:
 		switch {
 		case r.Truncated && r.page:

@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/semaphore"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/console"
 )
 
@@ -227,7 +228,7 @@ const backgroundHost = "claude-code"
 func (s *stdio) initialize(params json.RawMessage) {
 	var p struct{ ClientInfo mcp.Implementation }
 	_ = json.Unmarshal(params, &p) // one without a name is not known
-	name := strings.Clone(clipTo(p.ClientInfo.Name, maxClient))
+	name := strings.Clone(plain.Clip(p.ClientInfo.Name, maxClient))
 	s.client.Store(&name)
 }
 
@@ -237,7 +238,7 @@ const maxClient = 100
 // clientOf returns the name of the host. Since protocol version 2026-07-28, each request has it.
 func (s *stdio) clientOf(c *callParams) string {
 	if c.modern() {
-		return clipTo(c.Meta.Client.Name, maxClient)
+		return plain.Clip(c.Meta.Client.Name, maxClient)
 	}
 	if name := s.client.Load(); name != nil {
 		return *name

@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/page"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
@@ -43,7 +44,7 @@ func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, *Problem) 
 		return nil, c.tabProblem(err)
 	}
 	if kind := n.doc.Cell(at).Type; kind != notebook.Code {
-		return nil, &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %s is a %s cell", cellName(at, clipTo(args.Cell, maxTagRunes)), clipTo(string(kind), 40)), Hint: "Only code cells can be run. get_cells shows the type of each cell."}
+		return nil, &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %s is a %s cell", cellName(at, plain.Clip(args.Cell, maxTagRunes)), plain.Clip(string(kind), 40)), Hint: "Only code cells can be run. get_cells shows the type of each cell."}
 	}
 	r := &tabCellRun{c: c, args: args, n: n, at: at, id: id}
 	r.run, _ = c.tabRuns.begin(n.tab, n.cells[at])

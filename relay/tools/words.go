@@ -143,14 +143,14 @@ func fenced(blocks []block, word string) string {
 func runeCount(s string) int { return strings.Count(s, "") - 1 }
 
 // inline returns a name or a short text from outside for a line of the relay.
-func inline(s string) string { return plain.Word(clipTo(s, maxInline)) }
+func inline(s string) string { return plain.Word(plain.Clip(s, maxInline)) }
 
 // inlineList is inline of several texts: the first ones, shortened further, and the number of the
 // others.
 func inlineList(all []string) string {
 	shown := make([]string, 0, maxListed)
 	for _, each := range all[:min(len(all), maxListed)] {
-		shown = append(shown, plain.Word(clipTo(each, maxListedRunes)))
+		shown = append(shown, plain.Word(plain.Clip(each, maxListedRunes)))
 	}
 	if more := len(all) - maxListed; more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))
