@@ -126,8 +126,8 @@ func TestACellWithTransientErrorsIsRetriedIfAsked(t *testing.T) {
 	b := write(t, src(says("c0")), src(flaky), src(says("c2")+"\nprint(x)"))
 	got := b.finish(b.spec(), m, StatusSucceeded)
 	m.ranIs("c0", "c1", "c1", "c2")
-	if c := got.Run.cell("c1"); c.Attempts != 2 || c.Last.Error != nil || got.Report().Retries != 1 {
-		t.Errorf("%+v, %d retries", c, got.Report().Retries)
+	if c := got.Run.cell("c1"); c.Attempts != 2 || c.Last.Error != nil {
+		t.Errorf("%+v", c)
 	}
 	if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "cell 1 (id c1) ran 2 times") || !strings.Contains(notes, "earlier attempts did stays") {
 		t.Errorf("notes %q", notes)

@@ -13,50 +13,24 @@ import (
 // maxReportValue bounds what is said of an exception, in characters.
 const maxReportValue = 300
 
-// Report is what happened in the last run of a notebook, for people and programs.
-type Report struct {
-	Notebook   string             `json:"notebook"`
-	OutputPath string             `json:"output_path"` // the file that has the outputs
-	Runtime    string             `json:"runtime"`
-	RunID      string             `json:"run_id"`
-	Status     Status             `json:"status"`
-	Success    bool               `json:"success"` // the run is finished, and nothing failed or was skipped
-	Counts     map[CellStatus]int `json:"counts"`
-	Retries    int                `json:"retries"`
-	StartedAt  time.Time          `json:"started_at"`
-	FinishedAt *time.Time         `json:"finished_at"`
-	Seconds    float64            `json:"seconds"` // of the last executions, without the time between them
-	Cells      []CellRecord       `json:"cells"`
-	Notes      []string           `json:"notes"`
-}
+// Succeeded reports whether the run is finished, and nothing failed or was skipped.
+func (r *RunRecord) Succeeded() bool { return r.Status == StatusSucceeded && r.unsuccessful() == nil }
 
-// Report returns the report of the record's run.
-func (r *Record) Report() Report {
-	run := &r.Run
-	report := Report{
-		Notebook: r.Path, OutputPath: cmp.Or(run.Spec.OutputPath, r.Path), Runtime: r.Runtime, RunID: run.ID, Status: run.Status,
-		Success: run.Status == StatusSucceeded && run.unsuccessful() == nil, Counts: run.counts(),
-		StartedAt: run.StartedAt, FinishedAt: run.FinishedAt,
-		Cells: append([]CellRecord{}, run.Plan...), Notes: append([]string{}, run.Notes...),
-	}
-	if run.Spec.Unsaved {
-		report.OutputPath = ""
-	}
-	for i := range run.Plan {
-		c := &run.Plan[i]
-		report.Seconds += c.Seconds()
-		report.Retries += max(0, c.Attempts-1)
-	}
-	return report
-}
-
-// counts returns how many cells of the run have which status.
-func (r *RunRecord) counts() map[CellStatus]int {
+// Counts returns how many cells of the run have which status.
+func (r *RunRecord) Counts() map[CellStatus]int {
 	counts := map[CellStatus]int{}
 	for i := range r.Plan {
 		counts[r.Plan[i].Status]++
 	}
 	return counts
+}
+
+// Seconds returns how long the last attempts at all cells took, without the time between them.
+func (r *RunRecord) Seconds() (total float64) {
+	for i := range r.Plan {
+		total += r.Plan[i].Seconds()
+	}
+	return total
 }
 
 // Seconds returns how long the last attempt at a cell took.
@@ -68,23 +42,17 @@ func (c *CellRecord) Seconds() float64 {
 }
 
 // Summary says in one line how the run ended: how many cells ended how, and how long they took.
-func (r Report) Summary() string {
-	var counts []string
+func (r *RunRecord) Summary() string {
+	var parts []string
+	counts := r.Counts()
 	for _, status := range []CellStatus{
 		CellSucceeded, CellExpectedFailure, CellFailed, CellTimedOut, CellInterrupted, CellKernelDied, CellLost, CellSkipped, CellRunning, CellNotRun,
 	} {
-		if n := r.Counts[status]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, status.Words()))
+		if n := counts[status]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, status.Words()))
 		}
 	}
-	text := fmt.Sprintf("%s: %s; %s in %s", r.Status.Words(), plain.Count(len(r.Cells), "cell"), cmp.Or(strings.Join(counts, ", "), "none ran"), took(r.Seconds))
-	switch {
-	case r.Retries == 1:
-		text += ", 1 retry"
-	case r.Retries > 1:
-		text += fmt.Sprintf(", %d retries", r.Retries)
-	}
-	return text
+	return fmt.Sprintf("%s: %s; %s in %s", r.Status.Words(), plain.Count(len(r.Plan), "cell"), cmp.Or(strings.Join(parts, ", "), "none ran"), took(r.Seconds()))
 }
 
 // Problem says what a person should know of a cell that did not succeed, or did not run; empty

@@ -31,8 +31,8 @@ func TestOutputsMayGoIntoACopyOrNowhere(t *testing.T) {
 	}
 	s.Unsaved, s.OutputPath = false, filepath.Join(t.TempDir(), "copy.ipynb")
 	got := b.finish(s, m, StatusSucceeded)
-	if b.text() != before || got.Report().OutputPath != s.OutputPath {
-		t.Errorf("the file changed: %v; outputs are in %q", b.text() != before, got.Report().OutputPath)
+	if b.text() != before || got.Run.Spec.OutputPath != s.OutputPath {
+		t.Errorf("the file changed: %v; outputs are in %q", b.text() != before, got.Run.Spec.OutputPath)
 	}
 	copied := &book{t: t, path: s.OutputPath}
 	if copied.outputs("c1") != "5\n" {

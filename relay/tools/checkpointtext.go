@@ -135,11 +135,11 @@ func notebookText(b *words, r *nbrun.Record) {
 		b.WriteString("Single cells of it were run; run_notebook was not called for it.\n")
 		return
 	}
-	report := r.Report()
-	fmt.Fprintf(b, "The last run of run_notebook, begun at %s: %s.\n", report.StartedAt.UTC().Format(time.RFC3339), plain.Clip(report.Summary(), maxLineShown))
+	run := &r.Run
+	fmt.Fprintf(b, "The last run of run_notebook, begun at %s: %s.\n", run.StartedAt.UTC().Format(time.RFC3339), plain.Clip(run.Summary(), maxLineShown))
 	var problems []string
-	for i := range report.Cells {
-		if text := report.Cells[i].Problem(); text != "" {
+	for i := range run.Plan {
+		if text := run.Plan[i].Problem(); text != "" {
 			problems = append(problems, plain.Clip(text, maxLineShown))
 		}
 	}
@@ -148,9 +148,9 @@ func notebookText(b *words, r *nbrun.Record) {
 	}
 	b.quote("cells that did not succeed", strings.Join(problems, "\n"))
 	switch {
-	case !report.Status.Finished():
+	case !run.Status.Finished():
 		fmt.Fprintf(b, "Next step: run_notebook with notebook_path=%q and the same arguments as before continues it.\n", plain.Line(r.Path))
-	case !report.Success:
+	case !run.Succeeded():
 		fmt.Fprintf(b, "Next step: correct the cells with update_cell, then call %s.\n", command("run_notebook", "notebook_path", plain.Line(r.Path), "cells", "dirty"))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -183,37 +184,64 @@ func (c *notebookCommand) report(path string) error {
 	if err != nil {
 		return err
 	}
-	report := record.Report()
 	if c.json {
-		return cli.PrintJSON(c.std.Out, report)
+		return cli.PrintJSON(c.std.Out, newReport(record))
 	}
-	return printCellsOf(report, c.std)
+	return printCellsOf(&record.Run, c.std)
 }
 
-// printCellsOf prints a report as a table.
-func printCellsOf(report nbrun.Report, std terminal.Streams) error {
-	printReport(std, report)
-	if len(report.Cells) == 0 {
+// report is what happened in the last run of a notebook, as JSON.
+type report struct {
+	Notebook   string                   `json:"notebook"`
+	OutputPath string                   `json:"output_path"` // the file that has the outputs
+	Runtime    string                   `json:"runtime"`
+	RunID      string                   `json:"run_id"`
+	Status     nbrun.Status             `json:"status"`
+	Success    bool                     `json:"success"` // the run is finished, and nothing failed or was skipped
+	Counts     map[nbrun.CellStatus]int `json:"counts"`
+	StartedAt  time.Time                `json:"started_at"`
+	FinishedAt *time.Time               `json:"finished_at"`
+	Seconds    float64                  `json:"seconds"` // of the last executions, without the time between them
+	Cells      []nbrun.CellRecord       `json:"cells"`
+	Notes      []string                 `json:"notes"`
+}
+
+func newReport(r *nbrun.Record) report {
+	run, outputs := &r.Run, cmp.Or(r.Run.Spec.OutputPath, r.Path)
+	if run.Spec.Unsaved {
+		outputs = ""
+	}
+	return report{
+		Notebook: r.Path, OutputPath: outputs, Runtime: r.Runtime, RunID: run.ID, Status: run.Status,
+		Success: run.Succeeded(), Counts: run.Counts(), StartedAt: run.StartedAt, FinishedAt: run.FinishedAt, Seconds: run.Seconds(),
+		Cells: run.Plan, Notes: run.Notes,
+	}
+}
+
+// printCellsOf prints a run's cells as a table.
+func printCellsOf(run *nbrun.RunRecord, std terminal.Streams) error {
+	printRun(std, run)
+	if len(run.Plan) == 0 {
 		return nil
 	}
 	fmt.Fprintln(std.Out)
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "STATUS"},
 		terminal.Column{Title: "ATTEMPTS", Right: true}, terminal.Column{Title: "SECONDS", Right: true}, terminal.Column{Title: "CELL"})
-	for _, cell := range report.Cells {
+	for _, cell := range run.Plan {
 		table.Add(strconv.Itoa(cell.Index), cell.Handle, cell.Status.Words(), strconv.Itoa(cell.Attempts), fmt.Sprintf("%.1f", cell.Seconds()), cell.Title)
 	}
 	return table.Print(std.Out)
 }
 
-// printReport prints how a run ended, and what is to be said of its cells.
-func printReport(std terminal.Streams, report nbrun.Report) {
-	fmt.Fprintln(std.Out, plain.Line(report.Summary()))
-	for _, cell := range report.Cells {
+// printRun prints how a run ended, and what is to be said of its cells.
+func printRun(std terminal.Streams, run *nbrun.RunRecord) {
+	fmt.Fprintln(std.Out, plain.Line(run.Summary()))
+	for _, cell := range run.Plan {
 		if problem := cell.Problem(); problem != "" {
 			fmt.Fprintf(std.Out, "  %s\n", plain.Line(problem))
 		}
 	}
-	for _, note := range report.Notes {
+	for _, note := range run.Notes {
 		fmt.Fprintf(std.Out, "  note: %s\n", plain.Line(note))
 	}
 }

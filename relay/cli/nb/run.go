@@ -119,16 +119,16 @@ func (o *runOptions) follow(ctx context.Context, s cli.RunSession, run *nbrun.Ru
 		return cli.NotebookUsage(err)
 	}
 	cells.Close()
-	report := run.Record().Report()
+	record := run.Record()
 	switch {
 	case o.JSON && o.spec.DryRun:
 		return cli.PrintJSON(o.Std.Out, outcome.Plan)
 	case o.spec.DryRun:
 		return printPlan(o.Std, outcome)
 	case o.JSON:
-		err = cli.PrintJSON(o.Std.Out, report)
+		err = cli.PrintJSON(o.Std.Out, newReport(record))
 	default:
-		printReport(o.Std, report)
+		printRun(o.Std, &record.Run)
 		switch {
 		case outcome.Status == nbrun.StatusNewKernel:
 			view.Note("the run is not finished; --on-new-kernel rerun starts it again at its first cell")
@@ -139,7 +139,7 @@ func (o *runOptions) follow(ctx context.Context, s cli.RunSession, run *nbrun.Ru
 	if err == nil {
 		_ = run.Delivered() // without it, the same command prints this report again
 	}
-	if err == nil && !report.Success {
+	if err == nil && !record.Run.Succeeded() {
 		err = remoterun.ErrPrinted
 	}
 	return err

@@ -180,25 +180,25 @@ func (o *runOptions) runNotebook(ctx context.Context, path string, along compani
 			return err
 		}
 		_ = run.Delivered() // without it, the same command runs nothing
-		return notebookError(run.Record().Report(), cells)
+		return notebookError(&run.Record().Run, cells)
 	})
 }
 
 // notebookError returns the error of the first cell that did not succeed, whose traceback was
 // printed, and says which cell it is.
-func notebookError(report nbrun.Report, cells *remoterun.Cells) error {
+func notebookError(run *nbrun.RunRecord, cells *remoterun.Cells) error {
 	switch {
-	case len(report.Cells) == 0:
+	case len(run.Plan) == 0:
 		return errors.New("nothing to run: the notebook has no code cells")
-	case report.Success:
+	case run.Succeeded():
 		return nil
 	}
-	for i, cell := range report.Cells {
+	for i, cell := range run.Plan {
 		if cell.Status == nbrun.CellSucceeded || cell.Status == nbrun.CellExpectedFailure || cell.Status == nbrun.CellNotRun {
 			continue
 		}
-		note := fmt.Sprintf("code cell %d of %d did not succeed", i+1, len(report.Cells))
-		if rest := len(report.Cells) - i - 1; rest > 0 {
+		note := fmt.Sprintf("code cell %d of %d did not succeed", i+1, len(run.Plan))
+		if rest := len(run.Plan) - i - 1; rest > 0 {
 			note += fmt.Sprintf("; %s after it did not run", plain.Count(rest, "cell"))
 		}
 		failed := cell.Failure()
@@ -208,7 +208,7 @@ func notebookError(report nbrun.Report, cells *remoterun.Cells) error {
 		}
 		return fmt.Errorf("%s: %s", note, cell.Problem())
 	}
-	return fmt.Errorf("the run is not finished: %s", report.Summary())
+	return fmt.Errorf("the run is not finished: %s", run.Summary())
 }
 
 // start starts the code and prints its id.
