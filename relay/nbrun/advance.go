@@ -171,7 +171,7 @@ func (a *advance) finish(ctx context.Context) error {
 	}
 	now := time.Now().UTC()
 	run.FinishedAt = &now
-	why := "the run ended before it: " + run.Status.Words()
+	why := "the run ended before it: " + Words(run.Status)
 	if failed != nil {
 		why = fmt.Sprintf("the run stopped because the cell %s did not succeed", failed.Handle)
 	}

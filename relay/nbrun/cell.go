@@ -83,12 +83,7 @@ func (a *advance) attach(now *cell) error {
 			return fmt.Errorf("%w: it belongs to an unfinished run of the notebook, which run_notebook continues", ErrConflict)
 		}
 	}
-	switch one := a.record.ofCell(now.handle); {
-	case one == nil:
-	case one.Job.InstanceID != a.vm.InstanceID():
-		err := a.loseCell(one, jobs.ErrReplaced)
-		return errors.Join(err, a.save())
-	default:
+	if one := a.record.ofCell(now.handle); one != nil {
 		a.run = one
 	}
 	return nil

@@ -177,7 +177,7 @@ func (a *advance) dryRun(ctx context.Context) (Outcome, error) {
 		if p.Run && a.wantsDirty() {
 			p.Why = "it, or a cell above it, is not clean"
 			if s := a.record.state(c); s != Clean {
-				p.Why = "it is " + words(s)
+				p.Why = "it is " + Words(s)
 			}
 		}
 		out.Plan = append(out.Plan, p)

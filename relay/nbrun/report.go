@@ -49,16 +49,16 @@ func (r *RunRecord) Summary() string {
 		CellSucceeded, CellExpectedFailure, CellFailed, CellTimedOut, CellInterrupted, CellKernelDied, CellLost, CellSkipped, CellRunning, CellNotRun,
 	} {
 		if n := counts[status]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, status.Words()))
+			parts = append(parts, fmt.Sprintf("%d %s", n, Words(status)))
 		}
 	}
-	return fmt.Sprintf("%s: %s; %s in %s", r.Status.Words(), plain.Count(len(r.Plan), "cell"), cmp.Or(strings.Join(parts, ", "), "none ran"), took(r.Seconds()))
+	return fmt.Sprintf("%s: %s; %s in %s", Words(r.Status), plain.Count(len(r.Plan), "cell"), cmp.Or(strings.Join(parts, ", "), "none ran"), took(r.Seconds()))
 }
 
 // Problem says what a person should know of a cell that did not succeed, or did not run; empty
 // for other cells. It is not sanitised.
 func (c *CellRecord) Problem() string {
-	head := fmt.Sprintf("cell %d (id %s) %s", c.Index, c.Handle, c.Status.Words())
+	head := fmt.Sprintf("cell %d (id %s) %s", c.Index, c.Handle, Words(c.Status))
 	switch {
 	case c.Status == CellSkipped && len(c.SkippedBecause) > 0:
 		because := c.SkippedBecause[0]
@@ -96,13 +96,8 @@ func (f *Failure) text() string {
 	return plain.Clip(text, maxReportValue)
 }
 
-// Words returns the status as a person reads it.
-func (s Status) Words() string { return words(s) }
-
-// Words returns the status as a person reads it.
-func (s CellStatus) Words() string { return words(s) }
-
-func words[S ~string](status S) string { return strings.ReplaceAll(string(status), "_", " ") }
+// Words returns a status as a person reads it.
+func Words[S ~string](status S) string { return strings.ReplaceAll(string(status), "_", " ") }
 
 func took(seconds float64) string {
 	return progress.Duration(time.Duration(seconds * float64(time.Second)))

@@ -228,7 +228,7 @@ func printCellsOf(run *nbrun.RunRecord, std terminal.Streams) error {
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "STATUS"},
 		terminal.Column{Title: "ATTEMPTS", Right: true}, terminal.Column{Title: "SECONDS", Right: true}, terminal.Column{Title: "CELL"})
 	for _, cell := range run.Plan {
-		table.Add(strconv.Itoa(cell.Index), cell.Handle, cell.Status.Words(), strconv.Itoa(cell.Attempts), fmt.Sprintf("%.1f", cell.Seconds()), cell.Title)
+		table.Add(strconv.Itoa(cell.Index), cell.Handle, nbrun.Words(cell.Status), strconv.Itoa(cell.Attempts), fmt.Sprintf("%.1f", cell.Seconds()), cell.Title)
 	}
 	return table.Print(std.Out)
 }
