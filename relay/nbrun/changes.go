@@ -95,6 +95,7 @@ func (a *advance) rename(renamed map[string]string) {
 		}
 	}
 	maps.Copy(a.record.Ran, ran)
+	a.needs = nil
 	a.outputs.markAll()
 }
 

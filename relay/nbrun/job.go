@@ -22,14 +22,15 @@ type begunSteps map[int]string
 // stepsFor returns the steps of the cells that are to be run, in order, up to one after which the
 // variables are saved. Cells that need what failed before are skipped here.
 func (a *advance) stepsFor(begun begunSteps) (sent []contract.JobStep, steps []Step) {
-	ids, needs := maps.Clone(begun), a.linkCells()
+	ids := maps.Clone(begun)
+	a.needs = a.linkCells()
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
 		if _, has := begun[c.Key]; has || !c.pending() || a.passOver(c) {
 			continue
 		}
 		now := a.view.byHandle[c.Handle]
-		inJob, lacking := a.split(needs[c.Handle], ids)
+		inJob, lacking := a.split(c, ids)
 		switch {
 		case now.has(tagForce):
 			inJob = nil

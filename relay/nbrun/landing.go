@@ -34,7 +34,10 @@ func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 		return nil
 	case e.Status == contract.StepSkipped:
 		c.Status = CellSkipped
-		_, c.SkippedBecause = a.split(a.linkCells()[c.Handle], nil)
+		if a.needs == nil {
+			a.needs = a.linkCells()
+		}
+		_, c.SkippedBecause = a.split(c, nil)
 		return nil
 	}
 	a.outputs.end(x)

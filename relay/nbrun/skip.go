@@ -35,7 +35,7 @@ const (
 // nothing is known: it needs none, and none needs it.
 func (a *advance) linkCells() map[string][]Because {
 	if a.spec.OnError != SkipDependants || a.run.Facts == nil {
-		return nil
+		return map[string][]Because{}
 	}
 	var cells []named
 	for i := range a.run.Plan {
@@ -105,8 +105,8 @@ func addName(needs []Because, maker, name string) []Because {
 
 // split returns the steps in a job that a cell needs, and which of the cells that it needs did not
 // succeed before.
-func (a *advance) split(needs []Because, inJob begunSteps) (steps []string, lacking []Because) {
-	for _, b := range needs {
+func (a *advance) split(c *CellRecord, inJob begunSteps) (steps []string, lacking []Because) {
+	for _, b := range a.needs[c.Handle] {
 		before := a.run.cell(b.Cell)
 		switch {
 		case before == nil:
