@@ -89,7 +89,7 @@ func (run *runner) visit(x contract.Execution) {
 	run.look()
 	r := run.record
 	if x.KernelID != "" { // a queued one has none
-		r.KernelID, r.InstanceID = x.KernelID, r.Job.InstanceID
+		r.KernelID = x.KernelID
 	}
 	output := x.Events[:0:0]
 	for _, ev := range x.Events {
@@ -222,7 +222,7 @@ func Peek(ctx context.Context, vm VM, recorded *Record, until time.Time) (*Recor
 		failure := *r.Failure
 		r.Failure = &failure
 	}
-	r.Ranges, r.Results = append([]Range{}, r.Ranges...), r.Results[:len(r.Results):len(r.Results)]
+	r.Results = r.Results[:len(r.Results):len(r.Results)]
 	job, err := vm.Job(ctx, t.JobID, t.Entry, 0)
 	if err != nil {
 		return recorded, err

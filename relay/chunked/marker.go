@@ -155,8 +155,8 @@ func (run *runner) applyMarker(ev contract.Event) {
 	}
 	run.marked = true
 	run.noteJump(m)
-	r.confirm(m.first(), r.KernelID, r.InstanceID)
-	r.confirm(m.Done, r.KernelID, r.InstanceID)
+	r.confirm(m.first())
+	r.confirm(m.Done)
 	switch m.Event {
 	case eventDone:
 		r.addTimes(m)
@@ -201,7 +201,7 @@ func (run *runner) applyRound(m marker) {
 	}
 	if m.Kept.fits(r.Done) {
 		r.OnVM = m.Kept
-		r.OnVM.InstanceID, r.OnVM.Version = r.InstanceID, ""
+		r.OnVM.InstanceID, r.OnVM.Version = r.Job.InstanceID, ""
 	}
 }
 

@@ -55,10 +55,9 @@ type Record struct {
 	LoopSHA256  string `json:"loop_sha256"`
 	Restarted   bool   `json:"restarted"` // the run was started by Restart
 
-	CodeFrom int64   `json:"code_from"` // earlier iterations ran with other code
-	Done     int64   `json:"completed"` // iterations 0 to Done-1 are done
-	Recorded int64   `json:"recorded"`  // those that count in a new kernel: their round has ended
-	Ranges   []Range `json:"ranges"`
+	CodeFrom int64 `json:"code_from"` // earlier iterations ran with other code
+	Done     int64 `json:"completed"` // iterations 0 to Done-1 are done
+	Recorded int64 `json:"recorded"`  // those that count in a new kernel: their round has ended
 
 	Job        *jobs.Ticket `json:"job"`        // nil if there is none to read
 	Answer     OnStop       `json:"answer"`     // that this job is given, or the next one
@@ -66,7 +65,6 @@ type Record struct {
 	Superseded bool         `json:"superseded"` // the code has changed since the job was made
 	Replaces   string       `json:"replaces"`   // the key of the run that this one replaced
 	Abandoned  *jobs.Ticket `json:"abandoned"`  // the job of that run, until it is stopped
-	InstanceID string       `json:"instance_id"`
 	KernelID   string       `json:"kernel_id"`
 
 	Timed          int64   `json:"timed"` // how many iterations MeanSeconds covers
@@ -87,14 +85,6 @@ type Record struct {
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 	FinishedAt *time.Time `json:"finished_at"`
-}
-
-// Range is the iterations From to To-1, which ran in one kernel.
-type Range struct {
-	From       int64  `json:"from"`
-	To         int64  `json:"to"`
-	KernelID   string `json:"kernel_id"`
-	InstanceID string `json:"instance_id"`
 }
 
 // Value is the value of result after one iteration.
@@ -119,7 +109,7 @@ func newRecord(s Spec) *Record {
 	r := &Record{
 		Kind: kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
 		BatchSize: s.BatchSize, Independent: s.Independent,
-		Ranges: []Range{}, Results: []Value{}, CreatedAt: now, UpdatedAt: now,
+		Results: []Value{}, CreatedAt: now, UpdatedAt: now,
 	}
 	r.setCode(s)
 	return r
@@ -183,14 +173,7 @@ func IsChunked(e checkpoint.Entry) bool {
 
 // isConsistent reports whether the parts of the record fit each other.
 func (r *Record) isConsistent() bool {
-	done := int64(0)
-	for _, ran := range r.Ranges {
-		if ran.From != done || ran.To <= ran.From {
-			return false
-		}
-		done = ran.To
-	}
-	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 && r.Done == done &&
+	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 &&
 		r.Recorded >= 0 && r.Recorded <= r.Done &&
 		r.SetupSHA256 == hash(r.Setup) && r.LoopSHA256 == hash(r.Loop) &&
 		(r.Job == nil || r.Job.JobID != "" && r.Job.Entry >= 0 && r.Job.Offset >= 0)
@@ -198,7 +181,6 @@ func (r *Record) isConsistent() bool {
 
 // Bounds of a record.
 const (
-	maxRanges      = 1000     // beyond it the two oldest are joined
 	maxOutput      = 4 << 10  // bytes of printed text
 	maxResultBytes = 16 << 20 // of all values together
 	perResult      = 64       // bytes that the file needs for a value besides its JSON
@@ -209,16 +191,12 @@ func (r *Record) Remaining() int64 { return max(0, r.N-r.Done) }
 
 // confirm sets Done to what the kernel reports. If that is less than before, the record
 // goes back, because the kernel's variables contain only the iterations that it has run.
-func (r *Record) confirm(done int64, kernelID, instanceID string) {
+func (r *Record) confirm(done int64) {
 	if done < r.Recorded { // the iterations run again, and their results may differ
 		r.Recorded = done
 		r.dropLaterCopies(done)
 	}
 	r.dropResults(done)
-	r.truncateRanges(done)
-	if done > r.Done {
-		r.addRange(Range{r.Done, done, kernelID, instanceID})
-	}
 	r.Done = done
 }
 
@@ -227,30 +205,6 @@ func (r *Record) dropResults(done int64) {
 	for i := len(r.Results) - 1; i >= 0 && r.Results[i].Iteration >= done; i-- {
 		r.ResultBytes -= r.Results[i].size()
 		r.Results = r.Results[:i]
-	}
-}
-
-// truncateRanges ends the ranges at iteration done.
-func (r *Record) truncateRanges(done int64) {
-	for len(r.Ranges) > 0 && r.Ranges[len(r.Ranges)-1].From >= done {
-		r.Ranges = r.Ranges[:len(r.Ranges)-1]
-	}
-	if n := len(r.Ranges); n > 0 {
-		r.Ranges[n-1].To = min(r.Ranges[n-1].To, done)
-	}
-}
-
-// addRange adds iterations to the last range if they ran in the same kernel, or else adds
-// their range.
-func (r *Record) addRange(ran Range) {
-	if n := len(r.Ranges); n > 0 && r.Ranges[n-1].KernelID == ran.KernelID {
-		r.Ranges[n-1].To = ran.To
-		return
-	}
-	r.Ranges = append(r.Ranges, ran)
-	if len(r.Ranges) > maxRanges {
-		r.Ranges[1].From, r.Ranges[1].KernelID, r.Ranges[1].InstanceID = r.Ranges[0].From, "several", "several"
-		r.Ranges = append(r.Ranges[:0], r.Ranges[1:]...)
 	}
 }
 
@@ -294,7 +248,7 @@ func (r *Record) addOutput(text string) {
 // finish ends the run. Iterations beyond N, which ran before N was reduced, no longer count.
 func (r *Record) finish() {
 	if r.Done > r.N {
-		r.confirm(r.N, r.KernelID, r.InstanceID)
+		r.confirm(r.N)
 	}
 	now := time.Now().UTC()
 	r.Status, r.Failure, r.FinishedAt, r.Job, r.Ending = StatusFinished, nil, &now, nil, true

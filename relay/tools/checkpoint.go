@@ -25,7 +25,7 @@ type Checkpoint struct {
 	Operation string          `json:"operation"`
 	Timestamp *time.Time      `json:"timestamp,omitzero"` // when it was last written; absent if there is none
 	Path      string          `json:"path,omitempty"`     // its complete file on the relay's machine
-	Data      json.RawMessage `json:"data,omitzero"`      // of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer
+	Data      json.RawMessage `json:"data,omitzero"`      // of a chunked run: status, completed, results (values of result by iteration) and more. Of a long run: its answer
 	Truncated bool            `json:"truncated"`          // long texts and lists of data are shortened here; the file is complete
 	Names     []string        `json:"names,omitempty"`    // if no checkpoint has that name: the names that exist
 

@@ -14,12 +14,8 @@ import (
 
 // chunkedRecord is the record of a chunked run of 2000 iterations, with other fields.
 func chunkedRecord(done int, status, more string) string {
-	ranges := "[]"
-	if done > 0 {
-		ranges = fmt.Sprintf(`[{"from":0,"to":%d,"kernel_id":"k","instance_id":"i"}]`, done)
-	}
 	return fmt.Sprintf(`{"kind":"chunked","version":2,"key":"K","runtime":"work","n_iterations":2000,"batch_size":10,"setup_sha256":%q,"loop_sha256":%q,
-		"completed":%d,"status":%q,"ranges":%s,"updated_at":"2026-01-01T12:00:00Z"%s}`, noCode, noCode, done, status, ranges, more)
+		"completed":%d,"status":%q,"updated_at":"2026-01-01T12:00:00Z"%s}`, noCode, noCode, done, status, more)
 }
 
 // noCode is the hash of no code.
