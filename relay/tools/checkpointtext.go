@@ -86,7 +86,7 @@ func chunkedText(b *words, name string, r *chunked.Record, room int) {
 		}
 		fmt.Fprintf(b, "%s: %s\n", at, plain.Quote(clipTo(f.Message, maxLineShown)))
 	}
-	lastValues(b, r.Results, room)
+	lastValues(b, r.Results, done, room)
 	if r.ResultsDropped > 0 {
 		fmt.Fprintf(b, "Values of result that were not saved, because all together may have 16 MiB: %d\n", r.ResultsDropped)
 	}
@@ -169,8 +169,9 @@ func lastLines(b *words, printed string) {
 	b.quote("printed last", strings.Join(lines, "\n"))
 }
 
-// lastValues shows the last values of result, as many as fit into that many characters.
-func lastValues(b *words, all []chunked.Value, room int) {
+// lastValues shows the last values of result, as many as fit into that many characters. Some of
+// the completed iterations may have none: they set no result, or it never arrived.
+func lastValues(b *words, all []chunked.Value, completed int64, room int) {
 	var lines []string
 	for _, v := range slices.Backward(all) {
 		value := string(v.Value)
@@ -184,6 +185,9 @@ func lastValues(b *words, all []chunked.Value, room int) {
 		lines = append(lines, line)
 	}
 	heading := fmt.Sprintf("values of result: %d", len(all))
+	if int64(len(all)) < completed {
+		heading += fmt.Sprintf(", of %d completed iterations", completed)
+	}
 	if len(lines) < len(all) {
 		heading += fmt.Sprintf("; the last %d", len(lines))
 	}

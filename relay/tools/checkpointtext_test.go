@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -37,6 +38,20 @@ func TestADamagedCheckpointSaysWhatToDo(t *testing.T) {
 		r := h.call("get_checkpoint", map[string]any{"checkpoint_name": "c"})
 		if text := r.Content[0].Text; !r.IsError || !strings.HasPrefix(text, "Error ("+hint.CodeDamaged+"): \"c\" in "+checkpoint.Path(dir, "c")+": ") || !strings.Contains(text, "Next step: ") || !strings.Contains(text, want) || len(text) > 1000 {
 			t.Errorf("%.80s: %s", data, text)
+		}
+	}
+}
+
+// Values of iterations that ran unseen are lost, and the others must not look like all of them.
+func TestGetCheckpointSaysOfHowManyIterationsItHasValues(t *testing.T) {
+	h, _ := serveFake(t)
+	for completed, want := range map[int]string{2: "--- values of result: 2\n0: 8\n1: 9\n", 24: "--- values of result: 2, of 24 completed iterations\n0: 8\n1: 9\n"} {
+		record := chunkedRecord(completed, "finished", `,"results":[{"i":0,"value":8},{"i":1,"value":9}]`)
+		if _, err := checkpoint.Save(h.relay.cfg.CheckpointDir, "train", json.RawMessage(record)); err != nil {
+			t.Fatal(err)
+		}
+		if text := unfenced(h.call("get_checkpoint", map[string]any{"checkpoint_name": "train"}).Content[0].Text); !strings.Contains(text, want) {
+			t.Errorf("%d iterations: %s", completed, text)
 		}
 	}
 }
