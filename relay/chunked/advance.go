@@ -2,6 +2,7 @@ package chunked
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -270,7 +271,7 @@ func (run *runner) content() contract.JobSubmit {
 	r, b := run.record, run.opt.Keep
 	title := func(part string) string { return fmt.Sprintf("# chunked run %q: %s\n", run.spec.Name, part) }
 	prepare := kernelpy.Call{Function: "chunked.run.prepare", MIME: markerMIME, Delivery: kernelpy.Display, Arguments: []any{order{
-		Key: r.Key, Setup: r.Setup, Loop: r.Loop, SetupSHA256: r.SetupSHA256,
+		Key: r.Key, Setup: r.Setup, Loop: r.Loop, SetupSHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(r.Setup))),
 		Replaces: r.Replaces, N: r.N, BatchSize: r.BatchSize, Seconds: roundTime.Seconds(),
 		Done: r.Recorded, Marked: r.Done, Carried: r.Carried, Independent: r.Independent, OnStop: r.Answer, Copy: r.Placed,
 		Keep: keepOrder{Every: b.Every.Seconds(), Share: b.Share, Bytes: b.MaxBytes},

@@ -231,7 +231,7 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 		r.noteNewCode(recorded)
 	}
 	// What carried variables had is the new code's to continue with, so it stays.
-	recorded.setCode(r.spec)
+	recorded.Setup, recorded.Loop, recorded.N = r.spec.Setup, r.spec.Loop, r.spec.N
 	recorded.Status, recorded.FinishedAt, recorded.Ending, recorded.Superseded = StatusRunning, nil, false, recorded.Job != nil
 	return recorded, nil
 }

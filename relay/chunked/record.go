@@ -3,8 +3,6 @@ package chunked
 import (
 	"bytes"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,8 +49,6 @@ type Record struct {
 	N           int64  `json:"n_iterations"`
 	BatchSize   int64  `json:"batch_size"`
 	Independent bool   `json:"independent"`
-	SetupSHA256 string `json:"setup_sha256"`
-	LoopSHA256  string `json:"loop_sha256"`
 	Restarted   bool   `json:"restarted"` // the run was started by Restart
 
 	CodeFrom int64 `json:"code_from"` // earlier iterations ran with other code
@@ -106,22 +102,11 @@ type Failure struct {
 
 func newRecord(s Spec) *Record {
 	now := time.Now().UTC()
-	r := &Record{
+	return &Record{
 		Kind: kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
-		BatchSize: s.BatchSize, Independent: s.Independent,
+		Setup: s.Setup, Loop: s.Loop, N: s.N, BatchSize: s.BatchSize, Independent: s.Independent,
 		Results: []Value{}, CreatedAt: now, UpdatedAt: now,
 	}
-	r.setCode(s)
-	return r
-}
-
-func (r *Record) setCode(s Spec) {
-	r.Setup, r.Loop, r.N, r.SetupSHA256, r.LoopSHA256 = s.Setup, s.Loop, s.N, hash(s.Setup), hash(s.Loop)
-}
-
-func hash(code string) string {
-	sum := sha256.Sum256([]byte(code))
-	return hex.EncodeToString(sum[:])
 }
 
 // Load reads the record of the run with that name. It returns checkpoint.ErrNotFound, ErrDamaged
@@ -175,7 +160,6 @@ func IsChunked(e checkpoint.Entry) bool {
 func (r *Record) isConsistent() bool {
 	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 &&
 		r.Recorded >= 0 && r.Recorded <= r.Done &&
-		r.SetupSHA256 == hash(r.Setup) && r.LoopSHA256 == hash(r.Loop) &&
 		(r.Job == nil || r.Job.JobID != "" && r.Job.Entry >= 0 && r.Job.Offset >= 0)
 }
 
