@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/jobs"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // Bounds of a request.
@@ -107,7 +107,6 @@ type Run struct {
 	unlock func()
 	saved  time.Time // when the file last got this run's record; zero if it does not have it
 	notes  []note
-	path   string
 }
 
 // Open reads the run of that name in dir, or starts a new one. It writes nothing.
@@ -118,7 +117,7 @@ func Open(dir string, s Spec) (*Run, error) {
 	case len(s.Setup)+len(s.Loop) > MaxCodeBytes:
 		return nil, ErrTooLarge
 	}
-	r := &Run{dir: dir, spec: s, path: checkpoint.Path(dir, s.Name)}
+	r := &Run{dir: dir, spec: s}
 	var err error
 	if r.unlock, err = checkpoint.Lock(dir, s.Name); err != nil {
 		return nil, err
@@ -185,21 +184,16 @@ func (r *Run) moveAside(why error) error {
 	if r.spec.OnChange != Restart {
 		return why
 	}
-	if r.spec.Loop == "" || r.spec.N == 0 {
-		return fmt.Errorf("%w; %w", why, ErrNoLoop)
+	if err := r.fresh(); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
 	}
-	suffix := "damaged"
-	if errors.Is(why, ErrNotChunked) {
-		suffix = "other"
-	}
-	aside := fmt.Sprintf("%s.%s-%s", r.path, suffix, time.Now().UTC().Format("20060102T150405.000"))
-	if err := os.Rename(r.path, aside); err != nil {
-		return fmt.Errorf("renaming the old checkpoint: %w", err)
+	aside, err := keep.Aside(r.Path())
+	if err != nil {
+		return err
 	}
 	r.addNote("the file that had this name before is now %s", aside)
-	err := r.fresh()
 	r.record.Restarted = true
-	return err
+	return nil
 }
 
 // reconcile returns the record to continue with: the recorded one, adapted to the requested
@@ -276,7 +270,7 @@ func (r *Run) Close() { r.unlock() }
 func (r *Run) Record() *Record { return r.record }
 
 // Path is the run's file.
-func (r *Run) Path() string { return r.path }
+func (r *Run) Path() string { return checkpoint.Path(r.dir, r.spec.Name) }
 
 // note is a remark for the answer. Notes with the same format are counted, and only the
 // first is shown.
