@@ -40,6 +40,17 @@ type Entry struct {
 	Data      json.RawMessage `json:"data"`
 }
 
+// Kind is the field "kind" of the data, by which a package knows its own; empty if there is none.
+func (e Entry) Kind() string {
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	if json.Unmarshal(e.Data, &head) != nil {
+		return ""
+	}
+	return head.Kind
+}
+
 // Save writes v as the checkpoint name in dir, which is created when missing, and returns
 // the file's path. Only the owner can read the file.
 func Save(dir, name string, v any) (string, error) {

@@ -13,10 +13,10 @@ import (
 	"colabrelay/relay/jobs"
 )
 
-const (
-	kind    = "chunked"
-	version = 2
-)
+// Kind is that of a chunked run's checkpoint.
+const Kind = "chunked"
+
+const version = 2
 
 // Status is the status of a run.
 type Status string
@@ -103,7 +103,7 @@ type Failure struct {
 func newRecord(s Spec) *Record {
 	now := time.Now().UTC()
 	return &Record{
-		Kind: kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
+		Kind: Kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
 		Setup: s.Setup, Loop: s.Loop, N: s.N, BatchSize: s.BatchSize, Independent: s.Independent,
 		Results: []Value{}, CreatedAt: now, UpdatedAt: now,
 	}
@@ -118,12 +118,21 @@ func Load(dir, name string) (*Record, error) {
 		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
 	case err != nil:
 		return nil, err
-	case !IsChunked(entry):
+	case entry.Kind() != Kind:
 		return nil, fmt.Errorf("%q: %w", name, ErrNotChunked)
 	}
+	r, err := Read(entry)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	return r, nil
+}
+
+// Read returns the record in a checkpoint, or ErrDamaged.
+func Read(e checkpoint.Entry) (*Record, error) {
 	var r Record
-	if json.Unmarshal(entry.Data, &r) != nil || !r.isConsistent() {
-		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
+		return nil, ErrDamaged
 	}
 	r.compactResults()
 	return &r, nil
@@ -146,14 +155,6 @@ func compact(value json.RawMessage) json.RawMessage {
 		return value
 	}
 	return b.Bytes()
-}
-
-// IsChunked reports whether a checkpoint belongs to a chunked run.
-func IsChunked(e checkpoint.Entry) bool {
-	var head struct {
-		Kind string `json:"kind"`
-	}
-	return json.Unmarshal(e.Data, &head) == nil && head.Kind == kind
 }
 
 // isConsistent reports whether the parts of the record fit each other.

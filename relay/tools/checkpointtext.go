@@ -2,7 +2,6 @@ package tools
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,19 +29,16 @@ func checkpointText(dir, name string, entry checkpoint.Entry, limit int, peek fu
 		return fmt.Errorf("%q in %s: %w", name, checkpoint.Path(dir, name), err)
 	}
 	b := &words{}
-	switch {
-	case chunked.IsChunked(entry):
-		r, err := chunked.Load(dir, name)
-		if errors.Is(err, chunked.ErrDamaged) {
-			err = damaged(chunked.ErrDamaged)
-		}
+	switch entry.Kind() {
+	case chunked.Kind:
+		r, err := chunked.Read(entry)
 		if err != nil {
-			return nil, err
+			return nil, damaged(err)
 		}
 		live, err := peek(r)
 		chunkedText(b, name, live, limit/2)
 		liveText(b, r, live, err)
-	case nbrun.IsNotebook(entry):
+	case nbrun.Kind:
 		r, err := nbrun.Read(entry)
 		if err != nil {
 			return nil, damaged(err)
