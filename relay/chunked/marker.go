@@ -136,7 +136,7 @@ func (m marker) values() []Value {
 		case r.Result != nil && bounded.Depth([]byte(*r.Result)) > maxDepth:
 			v.Omitted = "nested too deeply"
 		case r.Result != nil && json.Valid([]byte(*r.Result)):
-			v.Value = compact(json.RawMessage(*r.Result))
+			v.Value = json.RawMessage(*r.Result)
 		case r.Omitted == "":
 			continue
 		}

@@ -1,7 +1,6 @@
 package chunked
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -134,27 +133,7 @@ func Read(e checkpoint.Entry) (*Record, error) {
 	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
 		return nil, ErrDamaged
 	}
-	r.compactResults()
 	return &r, nil
-}
-
-// compactResults removes the white space that the file may have added to values and counts
-// their bytes again.
-func (r *Record) compactResults() {
-	r.ResultBytes = 0
-	for i, v := range r.Results {
-		r.Results[i].Value = compact(v.Value)
-		r.ResultBytes += r.Results[i].size()
-	}
-}
-
-// compact removes white space from JSON. It returns other text unchanged.
-func compact(value json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	if json.Compact(&b, value) != nil {
-		return value
-	}
-	return b.Bytes()
 }
 
 // isConsistent reports whether the parts of the record fit each other.
