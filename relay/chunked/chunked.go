@@ -219,26 +219,12 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 		r.addNote("%d iterations were done; those from %d on no longer count, and their values were dropped", recorded.Done, r.spec.N)
 	}
 	if recorded.Setup != r.spec.Setup || recorded.Loop != r.spec.Loop {
-		recorded.CodeFrom = codePending
-	}
-	if recorded.Job == nil && recorded.Done < r.spec.N && !unstarted {
-		r.noteNewCode(recorded)
+		recorded.CodeFrom = unknown
 	}
 	// What carried variables had is the new code's to continue with, so it stays.
 	recorded.Setup, recorded.Loop, recorded.N = r.spec.Setup, r.spec.Loop, r.spec.N
-	recorded.Status, recorded.FinishedAt, recorded.Ending, recorded.Superseded = StatusRunning, nil, false, recorded.Job != nil
+	recorded.Status, recorded.FinishedAt, recorded.Ending, recorded.Superseded = StatusRunning, nil, false, true
 	return recorded, nil
-}
-
-// codePending is Record.CodeFrom until it is known how far the job with the earlier code came.
-const codePending = -1
-
-// noteNewCode says from which iteration on the changed arguments count.
-func (r *Run) noteNewCode(recorded *Record) {
-	if recorded.CodeFrom == codePending {
-		recorded.CodeFrom = recorded.Done
-	}
-	r.addNote("the run continues at iteration %d with the new arguments; the iterations before it still count", recorded.Done)
 }
 
 // restarts reports whether Restart applies to this run. It does not apply to a run that was

@@ -57,7 +57,7 @@ type Record struct {
 	Job        *jobs.Ticket `json:"job"`        // nil if there is none to read
 	Answer     OnStop       `json:"answer"`     // that this job is given, or the next one
 	Placed     *Copy        `json:"placed"`     // that the last job may load
-	Superseded bool         `json:"superseded"` // the code has changed since the job was made
+	Superseded bool         `json:"superseded"` // the arguments have changed since the last job was made
 	Replaces   string       `json:"replaces"`   // the key of the run that this one replaced
 	Abandoned  *jobs.Ticket `json:"abandoned"`  // the job of that run, until it is stopped
 	KernelID   string       `json:"kernel_id"`
@@ -81,6 +81,9 @@ type Record struct {
 	UpdatedAt  time.Time  `json:"updated_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 }
+
+// unknown is CodeFrom while a job with the earlier code may go on.
+const unknown = MaxIterations
 
 // Value is the value of result after one iteration.
 type Value struct {
