@@ -296,6 +296,5 @@ func again(key string) string {
 
 // deadline is that of the next job's rounds, in seconds.
 func (r *Record) deadline() float64 {
-	d := max(minDeadline.Seconds(), slowFactor*r.SlowestSeconds, slowFactor*r.SetupSeconds)
-	return min(d, contract.MaxTimeout.Seconds())
+	return min(max(minDeadline.Seconds(), slowFactor*r.SlowestSeconds), contract.MaxTimeout.Seconds())
 }

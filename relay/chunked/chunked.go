@@ -223,7 +223,7 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 	}
 	// What carried variables had is the new code's to continue with, so it stays.
 	recorded.Setup, recorded.Loop, recorded.N = r.spec.Setup, r.spec.Loop, r.spec.N
-	recorded.Status, recorded.FinishedAt, recorded.Ending, recorded.Superseded = StatusRunning, nil, false, true
+	recorded.Status, recorded.Ending, recorded.Superseded = StatusRunning, false, true
 	return recorded, nil
 }
 

@@ -38,16 +38,6 @@ const (
 	maxListed = 20
 )
 
-// VariableRecord is the part of a run's record about its variables.
-type VariableRecord struct {
-	Carried    []string  `json:"carried"` // what iterations pass on; null until a round has ended
-	Unsaveable []unkept  `json:"unkept"`  // what can't be kept of it, and why
-	OnVM       *Copy     `json:"kept_on_vm"`
-	Kept       *Copy     `json:"kept"`       // on this computer
-	KeepTried  time.Time `json:"keep_tried"` // the last fetch
-	KeepBytes  int64     `json:"keep_bytes"` // of all fetches
-}
-
 // Copy is a copy of the carried variables.
 type Copy struct {
 	Path       string `json:"path"` // on the VM's disk

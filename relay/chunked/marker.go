@@ -23,7 +23,7 @@ type marker struct {
 	Done      int64    `json:"done"`
 	Fresh     bool     `json:"fresh"` // of eventStart: the setup code is going to run
 	Count     int64    `json:"count"`
-	Seconds   float64  `json:"seconds"` // of all Count together
+	Seconds   float64  `json:"seconds"` // of the setup, or of all Count together
 	Slowest   float64  `json:"slowest"`
 	Values    []result `json:"values"`
 	Carried   []string `json:"carried"`
@@ -88,7 +88,7 @@ func readMarker(ev contract.Event, r *Record) (marker, bool) {
 		return m, false
 	}
 	if m.Event != eventDone {
-		m.Count, m.Values = 0, nil
+		m.Count, m.Values, m.Slowest = 0, nil, m.Seconds
 	} else if m.Count < 1 {
 		return m, false
 	}
@@ -157,6 +157,7 @@ func (run *runner) applyMarker(ev contract.Event) {
 	run.noteJump(m)
 	r.confirm(m.first())
 	r.confirm(m.Done)
+	r.SlowestSeconds = max(r.SlowestSeconds, m.Slowest)
 	switch m.Event {
 	case eventDone:
 		r.addTimes(m)
@@ -166,8 +167,6 @@ func (run *runner) applyMarker(ev contract.Event) {
 		if run.opt.Progress != nil {
 			run.opt.Progress(r)
 		}
-	case eventSetup:
-		r.SetupSeconds = max(r.SetupSeconds, m.Seconds)
 	case eventVariables:
 		run.noteUnkept(m.Unkept)
 	case eventRestored:
@@ -177,10 +176,8 @@ func (run *runner) applyMarker(ev contract.Event) {
 	case eventRound:
 		run.applyRound(m)
 	case eventFailed:
-		r.SlowestSeconds = max(r.SlowestSeconds, m.Seconds)
 		r.Failure = &Failure{Iteration: &m.Iteration, Variables: m.Changed}
 	case eventSetupFailed:
-		r.SetupSeconds = max(r.SetupSeconds, m.Seconds)
 		r.Failure = &Failure{Setup: true}
 	case eventStopped:
 		if m.Reason.asks() {

@@ -64,9 +64,8 @@ type Record struct {
 
 	Timed          int64   `json:"timed"` // how many iterations MeanSeconds covers
 	MeanSeconds    float64 `json:"mean_seconds"`
-	PaceSeconds    float64 `json:"pace_seconds"` // mean of about the last paceWindow of them
-	SlowestSeconds float64 `json:"slowest_seconds"`
-	SetupSeconds   float64 `json:"setup_seconds"`
+	PaceSeconds    float64 `json:"pace_seconds"`    // mean of about the last paceWindow of them
+	SlowestSeconds float64 `json:"slowest_seconds"` // of an iteration or the setup
 
 	Output         string   `json:"last_output"` // the end of the printed text, not cleaned
 	Results        []Value  `json:"results"`
@@ -75,11 +74,14 @@ type Record struct {
 	Failure        *Failure `json:"failure"`
 	Ending         bool     `json:"ending"` // the kernel said that all iterations are done
 
-	VariableRecord
+	Carried    []string  `json:"carried"` // the variables that iterations pass on; null until a round has ended
+	Unsaveable []unkept  `json:"unkept"`  // what can't be kept of them, and why
+	OnVM       *Copy     `json:"kept_on_vm"`
+	Kept       *Copy     `json:"kept"`       // on this computer
+	KeepTried  time.Time `json:"keep_tried"` // the last fetch
+	KeepBytes  int64     `json:"keep_bytes"` // of all fetches
 
-	CreatedAt  time.Time  `json:"created_at"`
-	UpdatedAt  time.Time  `json:"updated_at"`
-	FinishedAt *time.Time `json:"finished_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // unknown is CodeFrom while a job with the earlier code may go on.
@@ -103,11 +105,10 @@ type Failure struct {
 }
 
 func newRecord(s Spec) *Record {
-	now := time.Now().UTC()
 	return &Record{
 		Kind: Kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
 		Setup: s.Setup, Loop: s.Loop, N: s.N, BatchSize: s.BatchSize, Independent: s.Independent,
-		Results: []Value{}, CreatedAt: now, UpdatedAt: now,
+		Results: []Value{}, UpdatedAt: time.Now().UTC(),
 	}
 }
 
@@ -185,7 +186,6 @@ func (r *Record) addTimes(m marker) {
 	share := float64(m.Count) / float64(min(r.Timed, max(m.Count, paceWindow)))
 	r.PaceSeconds += (m.Seconds/float64(m.Count) - r.PaceSeconds) * share
 	r.MeanSeconds += (m.Seconds - r.MeanSeconds*float64(m.Count)) / float64(r.Timed)
-	r.SlowestSeconds = max(r.SlowestSeconds, m.Slowest)
 }
 
 // addValue keeps a value, if maxResultBytes allows it.
@@ -217,6 +217,5 @@ func (r *Record) finish() {
 	if r.Done > r.N {
 		r.confirm(r.N)
 	}
-	now := time.Now().UTC()
-	r.Status, r.Failure, r.FinishedAt, r.Job, r.Ending = StatusFinished, nil, &now, nil, true
+	r.Status, r.Failure, r.Job, r.Ending = StatusFinished, nil, nil, true
 }

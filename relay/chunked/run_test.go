@@ -157,7 +157,7 @@ func TestNothingChangesARunThatHasFinished(t *testing.T) {
 			t.Fatalf("%+v %v", a.Record, a.err)
 		}
 		f.newVM()
-		if again := call(t, dir, s, f, time.Hour); again.err != nil || again.Done != 7 || again.FinishedAt == nil || !again.FinishedAt.Equal(*a.FinishedAt) || len(f.submits) != 1 {
+		if again := call(t, dir, s, f, time.Hour); again.err != nil || again.Done != 7 || !again.UpdatedAt.Equal(a.UpdatedAt) || len(f.submits) != 1 {
 			t.Errorf("another call: %+v %v", again.Record, again.err)
 		}
 	})
