@@ -27,7 +27,7 @@ type Options struct {
 	// Keeper fetches the copies of variables that iterations pass on, within Keep. With nil,
 	// none is fetched.
 	Keeper *kernelstate.Keeper
-	Keep   KeepBounds
+	Keep   Keep
 }
 
 // Outcome is the result of a call to Advance.
@@ -275,7 +275,7 @@ func (run *runner) content() contract.JobSubmit {
 		Key: r.Key, Setup: r.Setup, Loop: r.Loop, SetupSHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(r.Setup))),
 		Replaces: r.Replaces, N: r.N, BatchSize: r.BatchSize, Seconds: roundTime.Seconds(),
 		Done: r.Recorded, Marked: r.Done, Carried: r.Carried, Independent: r.Independent, OnStop: r.Answer, Copy: r.Placed,
-		Keep: keepOrder{Every: b.Every.Seconds(), Share: b.Share, Bytes: b.MaxBytes},
+		Keep: keepOrder{Every: b.Every.Seconds(), Share: b.Percent / 100, Bytes: b.MaxBytes},
 	}}}
 	round := kernelpy.Call{Function: "chunked.run.round", MIME: markerMIME, Delivery: kernelpy.Display, Arguments: []any{r.Key}}
 	return contract.JobSubmit{

@@ -13,22 +13,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Keep bounds the variables of chunked runs that the relay saves automatically, as a person sets
-// it; KeepBounds are those of one run.
+// Keep bounds the time and traffic that a run may spend on copies of its variables.
 type Keep struct {
-	Every       time.Duration // least time between two saves
-	Percent     float64       // of the run's time, for all saves
-	MaxBytes    int64         // of one save
-	TunnelBytes int64         // of all saves of a run, through a tunnel
-}
-
-// KeepBounds limit the time and traffic that a run may spend on copies of its variables.
-type KeepBounds struct {
-	Every    time.Duration // the least time between two copies, on the VM and to this computer
-	Share    float64       // of the time that iterations have taken
-	MaxBytes int64         // of one copy; 0 keeps nothing
-	NoFetch  bool          // copies stay on the VM
-	RunBytes int64         // of all copies that are fetched; 0 means no bound
+	Every       time.Duration // the least time between two copies, on the VM and to this computer
+	Percent     float64       // of the time that iterations have taken
+	MaxBytes    int64         // of one copy; 0 keeps nothing
+	TunnelBytes int64         // of all copies of a run that are fetched through a tunnel
 }
 
 const (
@@ -174,11 +164,11 @@ func (run *runner) place(ctx context.Context, instance string) (c *Copy, ready b
 func (run *runner) isCopyDue() bool {
 	r, b := run.record, run.opt.Keep
 	switch {
-	case run.opt.Keeper == nil, b.MaxBytes == 0, b.NoFetch, r.Ending, !r.OnVM.fits(r.Recorded):
+	case run.opt.Keeper == nil, b.MaxBytes == 0, r.Ending, !r.OnVM.fits(r.Recorded):
 	case r.OnVM.InstanceID != run.vm.InstanceID(), r.OnVM.Bytes > b.MaxBytes:
 	case r.Kept != nil && r.Kept.SHA256 == r.OnVM.SHA256:
 		r.Kept.Done = r.OnVM.Done // the same values at a later iteration
-	case time.Since(r.KeepTried) < b.Every, b.RunBytes > 0 && r.KeepBytes+r.OnVM.Bytes > b.RunBytes:
+	case time.Since(r.KeepTried) < b.Every, r.KeepBytes+r.OnVM.Bytes > b.TunnelBytes:
 	default:
 		return time.Until(run.opt.Until).Seconds() > float64(r.OnVM.Bytes)/guessedRate
 	}
