@@ -53,8 +53,6 @@ const (
 	maxJobs = 5
 )
 
-var errManyJobs = errors.New("several jobs in a row ended before the run was finished: perhaps the display publisher of the kernel was replaced, or its messages are lost")
-
 // runner carries out one call of Advance.
 type runner struct {
 	*Run
@@ -124,8 +122,8 @@ func (run *runner) loop(ctx context.Context) error {
 		switch {
 		case r.Job == nil:
 			more, err = run.begin(ctx)
-		case !r.Job.Accepted && !r.Superseded:
-			more, err = run.repeat(ctx)
+		case !r.Job.Accepted && !r.Superseded && r.Job.IsFor(run.content()): // it may not have arrived
+			more, err = run.submit(ctx, true)
 		case r.Superseded && !r.Job.Ended():
 			if err = r.Job.Stop(ctx, run.vm, false); err == nil { // its round ends by itself
 				more, err = run.follow(ctx)
@@ -163,7 +161,7 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 	case run.jobs > 0 && time.Until(run.opt.Until) < minTimeLeft:
 		return false, nil
 	case run.jobs >= maxJobs:
-		return false, errManyJobs
+		return false, errors.New("several jobs in a row ended before the run was finished: perhaps the display publisher of the kernel was replaced, or its messages are lost")
 	}
 	if run.vm.InstanceID() == "" { // any signed answer names it
 		if _, err := run.vm.List(ctx, 1); err != nil {
@@ -180,31 +178,22 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 		run.addNote("the run continues at iteration %d with the new arguments; the iterations before it still count", r.Done)
 	}
 	r.Placed, r.Status, r.Failure, r.Superseded = place, StatusRunning, nil, false
-	content := run.content()
-	t := jobs.New(instance, content)
+	t := jobs.New(instance, run.content())
 	r.Job = &t
 	if err := run.save(); err != nil {
 		r.Job = nil
 		return false, err
 	}
-	return run.submit(ctx, content, false)
-}
-
-// repeat submits the recorded job again, or follows it if this call would submit another one.
-func (run *runner) repeat(ctx context.Context) (more bool, err error) {
-	if content := run.content(); run.record.Job.IsFor(content) {
-		return run.submit(ctx, content, true)
-	}
-	return run.follow(ctx)
+	return run.submit(ctx, false)
 }
 
 // submit submits the recorded job, for the first time or again.
-func (run *runner) submit(ctx context.Context, content contract.JobSubmit, again bool) (more bool, err error) {
+func (run *runner) submit(ctx context.Context, again bool) (more bool, err error) {
 	r := run.record
 	first := run.jobs == 0
 	run.jobs++
 	run.marked, run.failed = false, contract.Execution{}
-	err = r.Job.Submit(client.WithQueueFull(ctx), run.vm, content)
+	err = r.Job.Submit(client.WithQueueFull(ctx), run.vm, run.content())
 	switch {
 	case err == nil:
 		run.look()

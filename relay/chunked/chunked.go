@@ -141,8 +141,10 @@ func (r *Run) load() error {
 		return err
 	}
 	r.spec.complete(recorded)
-	if err := recorded.checkAnswer(r.spec.OnStop); err != nil && r.spec.OnChange != Restart {
-		return fmt.Errorf("%q: %w", r.spec.Name, err)
+	// A run that asks nothing ignores an answer: the same call may be repeated until it has finished.
+	fit, given := answers[recorded.Status], r.spec.OnStop
+	if fit != nil && given != Ask && !slices.Contains(fit, given) && r.spec.OnChange != Restart {
+		return fmt.Errorf("%q: %w: it stopped as %s, which is answered by one of %q", r.spec.Name, ErrAnswer, recorded.Status, fit)
 	}
 	if r.record, err = r.reconcile(recorded); r.record == recorded {
 		r.saved = recorded.UpdatedAt
@@ -169,15 +171,6 @@ func (s *Spec) complete(r *Record) {
 	s.N, s.BatchSize = cmp.Or(s.N, r.N), cmp.Or(s.BatchSize, r.BatchSize)
 }
 
-// checkAnswer refuses an answer to another question than the run asks. Of a run that asks nothing,
-// an answer is ignored, because the same call may be repeated until the run has finished.
-func (r *Record) checkAnswer(answer OnStop) error {
-	if answer == Ask || !r.Status.asks() || slices.Contains(answers[r.Status], answer) {
-		return nil
-	}
-	return fmt.Errorf("%w: it stopped as %s, which is answered by one of %q", ErrAnswer, r.Status, answers[r.Status])
-}
-
 // moveAside renames a file that contains no readable run, and starts a new run, if Restart
 // allows it.
 func (r *Run) moveAside(why error) error {
@@ -200,7 +193,9 @@ func (r *Run) moveAside(why error) error {
 // run, or a new one.
 func (r *Run) reconcile(recorded *Record) (*Record, error) {
 	changes := changed(recorded, r.spec)
-	if r.restarts(recorded, len(changes) > 0) {
+	// Each further call with the same arguments would start a run again that Restart has started.
+	begun := recorded.Restarted && recorded.Status == StatusRunning
+	if r.spec.OnChange == Restart && (len(changes) > 0 || !begun) {
 		fresh := newRecord(r.spec)
 		fresh.Restarted, fresh.Abandoned, fresh.Replaces = true, recorded.Job, recorded.Key
 		return fresh, nil
@@ -225,14 +220,6 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 	recorded.Setup, recorded.Loop, recorded.N = r.spec.Setup, r.spec.Loop, r.spec.N
 	recorded.Status, recorded.Ending, recorded.Superseded = StatusRunning, false, true
 	return recorded, nil
-}
-
-// restarts reports whether Restart applies to this run. It does not apply to a run that was
-// started by Restart and is unfinished: otherwise each further call with the same arguments
-// would start the run again.
-func (r *Run) restarts(recorded *Record, changed bool) bool {
-	unfinished := recorded.Restarted && recorded.Status == StatusRunning
-	return r.spec.OnChange == Restart && (changed || !unfinished)
 }
 
 // changed names the arguments that differ from the recorded run.

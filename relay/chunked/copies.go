@@ -45,16 +45,6 @@ func (c *Copy) fits(done int64) bool {
 		contract.SHA256Pattern.MatchString(c.SHA256)
 }
 
-// dropLaterCopies forgets copies of iterations that no longer count.
-func (r *Record) dropLaterCopies(done int64) {
-	if r.OnVM != nil && r.OnVM.Done > done {
-		r.OnVM = nil
-	}
-	if r.Kept != nil && r.Kept.Done > done {
-		r.Kept = nil
-	}
-}
-
 // Variables says which variables iterations pass on and whether a copy of them is kept. It is
 // empty if they pass on none, or if no round has ended.
 func (r *Record) Variables() string {
@@ -127,8 +117,7 @@ func (run *runner) noteUnkept(found []unkept) {
 
 // noteRestored says that the copy comes from another VM, whose code may be in it.
 func (run *runner) noteRestored() {
-	k := run.record.Kept
-	if k != nil && run.record.Job != nil && k.InstanceID != run.record.Job.InstanceID {
+	if k := run.record.Kept; k != nil && k.InstanceID != run.record.Job.InstanceID {
 		run.addNote("the variables come from another VM, and loading them ran code that whoever controlled that VM could choose: if you do not trust what ran there, start the run anew with another checkpoint_name")
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/jobs"
@@ -162,14 +162,14 @@ func (r *Record) Remaining() int64 { return max(0, r.N-r.Done) }
 func (r *Record) confirm(done int64) {
 	if done < r.Recorded { // the iterations run again, and their results may differ
 		r.Recorded = done
-		r.dropLaterCopies(done)
+		if !r.OnVM.fits(done) {
+			r.OnVM = nil
+		}
+		if !r.Kept.fits(done) {
+			r.Kept = nil
+		}
 	}
-	r.dropResults(done)
 	r.Done = done
-}
-
-// dropResults drops the values of iteration done and later ones.
-func (r *Record) dropResults(done int64) {
 	for i := len(r.Results) - 1; i >= 0 && r.Results[i].Iteration >= done; i-- {
 		r.ResultBytes -= r.Results[i].size()
 		r.Results = r.Results[:i]
@@ -204,12 +204,7 @@ func (v Value) size() int { return len(v.Value) + len(v.Omitted) + perResult }
 // addOutput keeps the end of the printed text.
 func (r *Record) addOutput(text string) {
 	r.Output += text
-	if over := len(r.Output) - maxOutput; over > 0 {
-		for over < len(r.Output) && !utf8.RuneStart(r.Output[over]) {
-			over++
-		}
-		r.Output = r.Output[over:]
-	}
+	r.Output = strings.ToValidUTF8(r.Output[max(0, len(r.Output)-maxOutput):], "")
 }
 
 // finish ends the run. Iterations beyond N, which ran before N was reduced, no longer count.
