@@ -67,7 +67,6 @@ type runner struct {
 	before  bool  // and had ended already
 	failed  contract.Execution
 	copyDue bool // a copy is to be fetched now
-	saveErr error
 }
 
 // Advance follows the run's job, or submits one, until the run finishes or stops, or the time is
@@ -93,7 +92,7 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 	if !r.saved.IsZero() {
 		err = errors.Join(err, r.save())
 	}
-	return run.out, errors.Join(err, run.saveErr)
+	return run.out, err
 }
 
 // takesAnswer reports whether the next job can be given an answer: to what the last one asked, or

@@ -185,8 +185,8 @@ func (run *runner) fetch(ctx context.Context) {
 	}
 	newest.Version = version
 	r.Kept = &newest
-	if run.saveErr = run.save(); run.saveErr != nil {
-		return
+	if run.save() != nil {
+		return // so older ones stay
 	}
 	if err := run.opt.Keeper.DropOthers(version); err != nil {
 		run.addNote("older kept variables could not be deleted: %v", err)

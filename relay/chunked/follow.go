@@ -48,7 +48,7 @@ func (run *runner) follow(ctx context.Context) (more bool, err error) {
 		return false, err
 	case run.copyDue:
 		run.fetch(ctx)
-		return time.Until(run.opt.Until) > 0, run.saveErr
+		return time.Until(run.opt.Until) > 0, nil
 	case !t.Ended() || job.Entries > t.Entry:
 		return false, nil
 	}
@@ -70,11 +70,11 @@ func (run *runner) done(e jobs.Entry, x contract.Execution) (more bool) {
 		run.failed = x
 		run.failed.Status = s
 	}
-	if time.Since(run.saved) > saveEvery {
-		run.saveErr = run.save()
+	if time.Since(run.saved) > saveEvery && run.save() != nil {
+		return false // Advance tries once more, and reports it
 	}
 	run.copyDue = run.isCopyDue()
-	return !run.copyDue && run.saveErr == nil
+	return !run.copyDue
 }
 
 // look notes, at the first answer about a job, whether it had ended before this call.
