@@ -63,8 +63,7 @@ type runner struct {
 	jobs    int   // submitted by this call
 	reached int64 // in the old kernel, until it is noted which iterations run again
 	marked  bool  // the job had a marker, or a gap, which may have had one
-	looked  bool  // the job was read in this call
-	before  bool  // and had ended already
+	alive   bool  // the job had not ended when this call read it
 	failed  contract.Execution
 	copyDue bool // a copy is to be fetched now
 }

@@ -31,7 +31,6 @@ func (run *runner) follow(ctx context.Context) (more bool, err error) {
 		Visit: func(e jobs.Entry, x contract.Execution) bool { run.visit(x); return true },
 		Done:  run.done,
 	})
-	run.look()
 	run.out.Job = job
 	switch {
 	case errors.Is(err, jobs.ErrReplaced):
@@ -77,12 +76,8 @@ func (run *runner) done(e jobs.Entry, x contract.Execution) (more bool) {
 	return !run.copyDue
 }
 
-// look notes, at the first answer about a job, whether it had ended before this call.
-func (run *runner) look() {
-	if !run.looked {
-		run.looked, run.before = true, run.record.Job.Ended()
-	}
-}
+// look notes, at each answer, whether this call saw the job alive.
+func (run *runner) look() { run.alive = run.alive || !run.record.Job.Ended() }
 
 // visit applies the markers of an answer and passes its other events to Output.
 func (run *runner) visit(x contract.Execution) {
@@ -151,7 +146,7 @@ func (run *runner) settle() (more bool, err error) {
 		return run.ask(), nil
 	case t.State == contract.JobFinished, t.Failed == "" && (t.Cause == contract.CauseMaxRounds || t.Cause == contract.CauseAgainUnknown):
 		return true, nil
-	case t.State == contract.JobKernelLost && run.before:
+	case t.State == contract.JobKernelLost && !run.alive:
 		run.addNote("the kernel was lost between two calls; the run continues in a new one, after %s", r.lastConfirmed())
 		r.Failure = nil
 		return true, nil

@@ -304,6 +304,31 @@ func TestANewKernelIsGivenTheCopyOfARunThatPassesNothingOn(t *testing.T) {
 	})
 }
 
+// A kernel that was lost between two calls is replaced; one that dies under the next job stops the
+// run, because an iteration may be the cause.
+func TestAKernelThatDiesInTheCallStopsTheRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		call(t, dir, spec("", "total += i", 100), f, time.Second)
+		die := func() {
+			f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
+			f.newKernel()
+		}
+		die()
+		died := false
+		vm := forger{fakeVM: f, execution: func(*contract.Execution) {
+			if len(f.submits) == 2 && !died {
+				died = true
+				die()
+			}
+		}}
+		a := call(t, dir, Spec{Name: "run"}, vm, time.Hour)
+		if a.err != nil || a.Status != Status(contract.StatusKernelDied) || a.Stop == nil || len(f.submits) != 2 {
+			t.Errorf("%s after %d jobs, %v", a.Status, len(f.submits), a.err)
+		}
+	})
+}
+
 // What code in the kernel reports as a name can't pass for the relay's words.
 func TestNamesFromTheKernelAreQuotedUnlessTheyAreNames(t *testing.T) {
 	for name, want := range map[string]string{
