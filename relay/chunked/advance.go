@@ -192,6 +192,8 @@ func (run *runner) submit(ctx context.Context, again bool) (more bool, err error
 	run.jobs++
 	run.marked, run.failed = false, contract.Execution{}
 	err = r.Job.Submit(client.WithQueueFull(ctx), run.vm, run.content())
+	_, refused := errors.AsType[*contract.Error](err)
+	_, failed := errors.AsType[*client.Error](err)
 	switch {
 	case err == nil:
 		run.look()
@@ -202,17 +204,10 @@ func (run *runner) submit(ctx context.Context, again bool) (more bool, err error
 		}
 		r.Job = nil
 		return true, nil // the answer named the new VM, so the next attempt reaches it
-	case isKnown(err) && !client.MayRun(err):
+	case (refused || failed) && !client.MayRun(err): // it is known that the job does not run
 		r.Job = nil
 	}
 	return false, err
-}
-
-// isKnown reports whether an error says what became of the request.
-func isKnown(err error) bool {
-	_, refused := errors.AsType[*contract.Error](err)
-	_, failed := errors.AsType[*client.Error](err)
-	return refused || failed
 }
 
 // roundTime is how long the iterations of a round should take together. A round ends at about

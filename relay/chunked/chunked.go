@@ -37,7 +37,6 @@ const (
 
 // Errors of Open.
 var (
-	ErrNoName     = errors.New("a chunked run needs a name")
 	ErrNoLoop     = errors.New("there is no chunked run of this name: a new one needs loop_code and n_iterations")
 	ErrTooLarge   = errors.New("setup_code and loop_code are over 512 KiB together")
 	ErrChanged    = errors.New("the call differs from the run that was recorded under this name")
@@ -111,10 +110,7 @@ type Run struct {
 
 // Open reads the run of that name in dir, or starts a new one. It writes nothing.
 func Open(dir string, s Spec) (*Run, error) {
-	switch {
-	case s.Name == "":
-		return nil, ErrNoName
-	case len(s.Setup)+len(s.Loop) > MaxCodeBytes:
+	if len(s.Setup)+len(s.Loop) > MaxCodeBytes {
 		return nil, ErrTooLarge
 	}
 	r := &Run{dir: dir, spec: s}
@@ -135,7 +131,7 @@ func (r *Run) load() error {
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return r.fresh()
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotChunked):
+	case r.spec.OnChange == Restart && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotChunked)):
 		return r.moveAside(err)
 	case err != nil:
 		return err
@@ -171,12 +167,8 @@ func (s *Spec) complete(r *Record) {
 	s.N, s.BatchSize = cmp.Or(s.N, r.N), cmp.Or(s.BatchSize, r.BatchSize)
 }
 
-// moveAside renames a file that contains no readable run, and starts a new run, if Restart
-// allows it.
+// moveAside renames a file that contains no readable run, and starts a new run.
 func (r *Run) moveAside(why error) error {
-	if r.spec.OnChange != Restart {
-		return why
-	}
 	if err := r.fresh(); err != nil {
 		return fmt.Errorf("%w; %w", why, err)
 	}
@@ -253,11 +245,10 @@ type note struct {
 }
 
 func (r *Run) addNote(format string, args ...any) {
-	for i := range r.notes {
-		if r.notes[i].format == format {
-			r.notes[i].more++
-			return
-		}
+	same := func(n note) bool { return n.format == format }
+	if i := slices.IndexFunc(r.notes, same); i >= 0 {
+		r.notes[i].more++
+		return
 	}
 	r.notes = append(r.notes, note{format: format, text: fmt.Sprintf(format, args...)})
 }

@@ -115,13 +115,6 @@ func (run *runner) noteUnkept(found []unkept) {
 		"If no iteration needs what another one left, call again with independent=true", reasons(found))
 }
 
-// noteRestored says that the copy comes from another VM, whose code may be in it.
-func (run *runner) noteRestored() {
-	if k := run.record.Kept; k != nil && k.InstanceID != run.record.Job.InstanceID {
-		run.addNote("the variables come from another VM, and loading them ran code that whoever controlled that VM could choose: if you do not trust what ran there, start the run anew with another checkpoint_name")
-	}
-}
-
 // place returns the copy that the next job may load, on that VM's disk: the VM's own, or the one
 // of this computer, which is uploaded if the VM lacks it. ready is false if that needs another call.
 func (run *runner) place(ctx context.Context, instance string) (c *Copy, ready bool, err error) {

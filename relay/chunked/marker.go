@@ -170,7 +170,9 @@ func (run *runner) applyMarker(ev contract.Event) {
 	case eventVariables:
 		run.noteUnkept(m.Unkept)
 	case eventRestored:
-		run.noteRestored()
+		if r.Kept != nil && r.Kept.InstanceID != r.Job.InstanceID {
+			run.addNote("the variables come from another VM, and loading them ran code that whoever controlled that VM could choose: if you do not trust what ran there, start the run anew with another checkpoint_name")
+		}
 	case eventAnew:
 		run.addNote("no copy had %s: the setup made it anew in the new kernel, and if it does not give the same again, later results differ", List(m.Names))
 	case eventRound:

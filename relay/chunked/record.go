@@ -12,10 +12,10 @@ import (
 	"colabrelay/relay/jobs"
 )
 
-// Kind is that of a chunked run's checkpoint.
-const Kind = "chunked"
-
-const version = 2
+const (
+	Kind    = "chunked" // of the checkpoint
+	version = 2
+)
 
 // Status is the status of a run.
 type Status string
@@ -114,21 +114,21 @@ func newRecord(s Spec) *Record {
 
 // Load reads the record of the run with that name. It returns checkpoint.ErrNotFound, ErrDamaged
 // or ErrNotChunked.
-func Load(dir, name string) (*Record, error) {
+func Load(dir, name string) (r *Record, err error) {
 	entry, err := checkpoint.Load(dir, name, nil)
 	switch {
 	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
-		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+		err = ErrDamaged
 	case err != nil:
 		return nil, err
 	case entry.Kind() != Kind:
-		return nil, fmt.Errorf("%q: %w", name, ErrNotChunked)
+		err = ErrNotChunked
+	default:
+		if r, err = Read(entry); err == nil {
+			return r, nil
+		}
 	}
-	r, err := Read(entry)
-	if err != nil {
-		return nil, fmt.Errorf("%q: %w", name, err)
-	}
-	return r, nil
+	return nil, fmt.Errorf("%q: %w", name, err)
 }
 
 // Read returns the record in a checkpoint, or ErrDamaged.
@@ -209,8 +209,6 @@ func (r *Record) addOutput(text string) {
 
 // finish ends the run. Iterations beyond N, which ran before N was reduced, no longer count.
 func (r *Record) finish() {
-	if r.Done > r.N {
-		r.confirm(r.N)
-	}
+	r.confirm(min(r.Done, r.N))
 	r.Status, r.Failure, r.Job, r.Ending = StatusFinished, nil, nil, true
 }

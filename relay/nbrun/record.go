@@ -7,10 +7,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Kind is that of the checkpoint of a notebook's runs.
-const Kind = "notebook"
-
-const version = 3
+const (
+	Kind    = "notebook" // of the checkpoint
+	version = 3
+)
 
 // Bounds of a record.
 const (
