@@ -139,7 +139,7 @@ func (r *Run) load() error {
 	r.spec.complete(recorded)
 	// A run that asks nothing ignores an answer: the same call may be repeated until it has finished.
 	fit, given := answers[recorded.Status], r.spec.OnStop
-	if fit != nil && given != Ask && !slices.Contains(fit, given) && r.spec.OnChange != Restart {
+	if given != Ask && fit != nil && !slices.Contains(fit, given) && r.spec.OnChange != Restart {
 		return fmt.Errorf("%q: %w: it stopped as %s, which is answered by one of %q", r.spec.Name, ErrAnswer, recorded.Status, fit)
 	}
 	if r.record, err = r.reconcile(recorded); r.record == recorded {
@@ -206,7 +206,7 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 		r.addNote("%d iterations were done; those from %d on no longer count, and their values were dropped", recorded.Done, r.spec.N)
 	}
 	if recorded.Setup != r.spec.Setup || recorded.Loop != r.spec.Loop {
-		recorded.CodeFrom = unknown
+		recorded.CodeFrom = codeFromUnknown
 	}
 	// What carried variables had is the new code's to continue with, so it stays.
 	recorded.Setup, recorded.Loop, recorded.N = r.spec.Setup, r.spec.Loop, r.spec.N

@@ -207,7 +207,7 @@ func (run *runner) applyRound(m marker) {
 // noteJump adds a note if the next marker does not continue at iteration Done.
 func (run *runner) noteJump(m marker) {
 	first, done := m.first(), run.record.Done
-	if from := run.record.CodeFrom; from != unknown && first < min(from, done) {
+	if from := run.record.CodeFrom; from != codeFromUnknown && first < min(from, done) {
 		run.record.CodeFrom = first
 		run.addNote("%s had run with the earlier code, and run again with the present one", Iterations(first, min(from, done)-1))
 	}

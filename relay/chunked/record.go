@@ -31,9 +31,7 @@ const (
 )
 
 // asks reports whether the status is one that OnStop answers.
-func (s Status) asks() bool {
-	return s == StatusVariablesLost || s == StatusVariablesChanged || s == StatusIncomplete
-}
+func (s Status) asks() bool { return answers[s] != nil }
 
 // Record is the content of a run's file.
 type Record struct {
@@ -84,8 +82,8 @@ type Record struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// unknown is CodeFrom while a job with the earlier code may go on.
-const unknown = MaxIterations
+// codeFromUnknown is CodeFrom while a job with the earlier code may go on.
+const codeFromUnknown = MaxIterations
 
 // Value is the value of result after one iteration.
 type Value struct {
