@@ -37,7 +37,18 @@ var (
 type Entry struct {
 	Operation string          `json:"operation"` // the name it was saved under, as given
 	Timestamp time.Time       `json:"timestamp"`
-	Data      json.RawMessage `json:"data"`
+	Data      json.RawMessage `json:"data"` // of Load: without white space
+}
+
+// Kind is the field "kind" of the data, by which a package knows its own; empty if there is none.
+func (e Entry) Kind() string {
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	if json.Unmarshal(e.Data, &head) != nil {
+		return ""
+	}
+	return head.Kind
 }
 
 // Save writes v as the checkpoint name in dir, which is created when missing, and returns
@@ -99,7 +110,9 @@ func Load(dir, name string, v any) (Entry, error) {
 	if err := json.Unmarshal(body, &e); err != nil || e.Operation != name {
 		return Entry{}, fmt.Errorf("%q: %w", name, ErrCorrupt)
 	}
-	if v == nil {
+	var tight bytes.Buffer
+	_ = json.Compact(&tight, e.Data) // which is JSON, or missing
+	if e.Data = tight.Bytes(); v == nil {
 		return e, nil
 	}
 	if err := json.Unmarshal(e.Data, v); err != nil {

@@ -2,6 +2,7 @@ package chunked
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,7 +27,7 @@ type Options struct {
 	// Keeper fetches the copies of variables that iterations pass on, within Keep. With nil,
 	// none is fetched.
 	Keeper *kernelstate.Keeper
-	Keep   KeepBounds
+	Keep   Keep
 }
 
 // Outcome is the result of a call to Advance.
@@ -52,8 +53,6 @@ const (
 	maxJobs = 5
 )
 
-var errManyJobs = errors.New("several jobs in a row ended before the run was finished: perhaps the display publisher of the kernel was replaced, or its messages are lost")
-
 // runner carries out one call of Advance.
 type runner struct {
 	*Run
@@ -64,11 +63,9 @@ type runner struct {
 	jobs    int   // submitted by this call
 	reached int64 // in the old kernel, until it is noted which iterations run again
 	marked  bool  // the job had a marker, or a gap, which may have had one
-	looked  bool  // the job was read in this call
-	before  bool  // and had ended already
+	alive   bool  // the job had not ended when this call read it
 	failed  contract.Execution
 	copyDue bool // a copy is to be fetched now
-	saveErr error
 }
 
 // Advance follows the run's job, or submits one, until the run finishes or stops, or the time is
@@ -94,7 +91,7 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 	if !r.saved.IsZero() {
 		err = errors.Join(err, r.save())
 	}
-	return run.out, errors.Join(err, run.saveErr)
+	return run.out, err
 }
 
 // takesAnswer reports whether the next job can be given an answer: to what the last one asked, or
@@ -162,7 +159,7 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 	case run.jobs > 0 && time.Until(run.opt.Until) < minTimeLeft:
 		return false, nil
 	case run.jobs >= maxJobs:
-		return false, errManyJobs
+		return false, errors.New("several jobs in a row ended before the run was finished: perhaps the display publisher of the kernel was replaced, or its messages are lost")
 	}
 	if run.vm.InstanceID() == "" { // any signed answer names it
 		if _, err := run.vm.List(ctx, 1); err != nil {
@@ -174,8 +171,9 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 	if err != nil || !ready {
 		return false, err
 	}
-	if r.Superseded && r.Done > 0 && r.Done < r.N { // what ran with the old code is known now
-		run.noteNewCode(r)
+	r.CodeFrom = min(r.CodeFrom, r.Done) // what ran with the earlier code is known now
+	if r.Superseded && r.Done > 0 && r.Done < r.N {
+		run.addNote("the run continues at iteration %d with the new arguments; the iterations before it still count", r.Done)
 	}
 	r.Placed, r.Status, r.Failure, r.Superseded = place, StatusRunning, nil, false
 	t := jobs.New(instance, run.content())
@@ -249,10 +247,10 @@ func (run *runner) content() contract.JobSubmit {
 	r, b := run.record, run.opt.Keep
 	title := func(part string) string { return fmt.Sprintf("# chunked run %q: %s\n", run.spec.Name, part) }
 	prepare := kernelpy.Call{Function: "chunked.run.prepare", MIME: markerMIME, Delivery: kernelpy.Display, Arguments: []any{order{
-		Key: r.Key, Setup: r.Setup, Loop: r.Loop, SetupSHA256: r.SetupSHA256,
+		Key: r.Key, Setup: r.Setup, Loop: r.Loop, SetupSHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(r.Setup))),
 		Replaces: r.Replaces, N: r.N, BatchSize: r.BatchSize, Seconds: roundTime.Seconds(),
 		Done: r.Recorded, Marked: r.Done, Carried: r.Carried, Independent: r.Independent, OnStop: r.Answer, Copy: r.Placed,
-		Keep: keepOrder{Every: b.Every.Seconds(), Share: b.Share, Bytes: b.MaxBytes},
+		Keep: keepOrder{Every: b.Every.Seconds(), Share: b.Percent / 100, Bytes: b.MaxBytes},
 	}}}
 	round := kernelpy.Call{Function: "chunked.run.round", MIME: markerMIME, Delivery: kernelpy.Display, Arguments: []any{r.Key}}
 	return contract.JobSubmit{
@@ -273,6 +271,5 @@ func again(key string) string {
 
 // deadline is that of the next job's rounds, in seconds.
 func (r *Record) deadline() float64 {
-	d := max(minDeadline.Seconds(), slowFactor*r.SlowestSeconds, slowFactor*r.SetupSeconds)
-	return min(d, contract.MaxTimeout.Seconds())
+	return min(max(minDeadline.Seconds(), slowFactor*r.SlowestSeconds), contract.MaxTimeout.Seconds())
 }

@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/jobs"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // Bounds of a request.
@@ -37,7 +37,6 @@ const (
 
 // Errors of Open.
 var (
-	ErrNoName     = errors.New("a chunked run needs a name")
 	ErrNoLoop     = errors.New("there is no chunked run of this name: a new one needs loop_code and n_iterations")
 	ErrTooLarge   = errors.New("setup_code and loop_code are over 512 KiB together")
 	ErrChanged    = errors.New("the call differs from the run that was recorded under this name")
@@ -107,18 +106,14 @@ type Run struct {
 	unlock func()
 	saved  time.Time // when the file last got this run's record; zero if it does not have it
 	notes  []note
-	path   string
 }
 
 // Open reads the run of that name in dir, or starts a new one. It writes nothing.
 func Open(dir string, s Spec) (*Run, error) {
-	switch {
-	case s.Name == "":
-		return nil, ErrNoName
-	case len(s.Setup)+len(s.Loop) > MaxCodeBytes:
+	if len(s.Setup)+len(s.Loop) > MaxCodeBytes {
 		return nil, ErrTooLarge
 	}
-	r := &Run{dir: dir, spec: s, path: checkpoint.Path(dir, s.Name)}
+	r := &Run{dir: dir, spec: s}
 	var err error
 	if r.unlock, err = checkpoint.Lock(dir, s.Name); err != nil {
 		return nil, err
@@ -136,14 +131,16 @@ func (r *Run) load() error {
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return r.fresh()
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotChunked):
+	case r.spec.OnChange == Restart && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotChunked)):
 		return r.moveAside(err)
 	case err != nil:
 		return err
 	}
 	r.spec.complete(recorded)
-	if err := recorded.checkAnswer(r.spec.OnStop); err != nil && r.spec.OnChange != Restart {
-		return fmt.Errorf("%q: %w", r.spec.Name, err)
+	// A run that asks nothing ignores an answer: the same call may be repeated until it has finished.
+	fit, given := answers[recorded.Status], r.spec.OnStop
+	if given != Ask && fit != nil && !slices.Contains(fit, given) && r.spec.OnChange != Restart {
+		return fmt.Errorf("%q: %w: it stopped as %s, which is answered by one of %q", r.spec.Name, ErrAnswer, recorded.Status, fit)
 	}
 	if r.record, err = r.reconcile(recorded); r.record == recorded {
 		r.saved = recorded.UpdatedAt
@@ -170,43 +167,27 @@ func (s *Spec) complete(r *Record) {
 	s.N, s.BatchSize = cmp.Or(s.N, r.N), cmp.Or(s.BatchSize, r.BatchSize)
 }
 
-// checkAnswer refuses an answer to another question than the run asks. Of a run that asks nothing,
-// an answer is ignored, because the same call may be repeated until the run has finished.
-func (r *Record) checkAnswer(answer OnStop) error {
-	if answer == Ask || !r.Status.asks() || slices.Contains(answers[r.Status], answer) {
-		return nil
-	}
-	return fmt.Errorf("%w: it stopped as %s, which is answered by one of %q", ErrAnswer, r.Status, answers[r.Status])
-}
-
-// moveAside renames a file that contains no readable run, and starts a new run, if Restart
-// allows it.
+// moveAside renames a file that contains no readable run, and starts a new run.
 func (r *Run) moveAside(why error) error {
-	if r.spec.OnChange != Restart {
-		return why
+	if err := r.fresh(); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
 	}
-	if r.spec.Loop == "" || r.spec.N == 0 {
-		return fmt.Errorf("%w; %w", why, ErrNoLoop)
-	}
-	suffix := "damaged"
-	if errors.Is(why, ErrNotChunked) {
-		suffix = "other"
-	}
-	aside := fmt.Sprintf("%s.%s-%s", r.path, suffix, time.Now().UTC().Format("20060102T150405.000"))
-	if err := os.Rename(r.path, aside); err != nil {
-		return fmt.Errorf("renaming the old checkpoint: %w", err)
+	aside, err := keep.Aside(r.Path())
+	if err != nil {
+		return err
 	}
 	r.addNote("the file that had this name before is now %s", aside)
-	err := r.fresh()
 	r.record.Restarted = true
-	return err
+	return nil
 }
 
 // reconcile returns the record to continue with: the recorded one, adapted to the requested
 // run, or a new one.
 func (r *Run) reconcile(recorded *Record) (*Record, error) {
 	changes := changed(recorded, r.spec)
-	if r.restarts(recorded, len(changes) > 0) {
+	// Each further call with the same arguments would start a run again that Restart has started.
+	begun := recorded.Restarted && recorded.Status == StatusRunning
+	if r.spec.OnChange == Restart && (len(changes) > 0 || !begun) {
 		fresh := newRecord(r.spec)
 		fresh.Restarted, fresh.Abandoned, fresh.Replaces = true, recorded.Job, recorded.Key
 		return fresh, nil
@@ -225,34 +206,12 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 		r.addNote("%d iterations were done; those from %d on no longer count, and their values were dropped", recorded.Done, r.spec.N)
 	}
 	if recorded.Setup != r.spec.Setup || recorded.Loop != r.spec.Loop {
-		recorded.CodeFrom = codePending
-	}
-	if recorded.Job == nil && recorded.Done < r.spec.N && !unstarted {
-		r.noteNewCode(recorded)
+		recorded.CodeFrom = codeFromUnknown
 	}
 	// What carried variables had is the new code's to continue with, so it stays.
-	recorded.setCode(r.spec)
-	recorded.Status, recorded.FinishedAt, recorded.Ending, recorded.Superseded = StatusRunning, nil, false, recorded.Job != nil
+	recorded.Setup, recorded.Loop, recorded.N = r.spec.Setup, r.spec.Loop, r.spec.N
+	recorded.Status, recorded.Ending, recorded.Superseded = StatusRunning, false, true
 	return recorded, nil
-}
-
-// codePending is Record.CodeFrom until it is known how far the job with the earlier code came.
-const codePending = -1
-
-// noteNewCode says from which iteration on the changed arguments count.
-func (r *Run) noteNewCode(recorded *Record) {
-	if recorded.CodeFrom == codePending {
-		recorded.CodeFrom = recorded.Done
-	}
-	r.addNote("the run continues at iteration %d with the new arguments; the iterations before it still count", recorded.Done)
-}
-
-// restarts reports whether Restart applies to this run. It does not apply to a run that was
-// started by Restart and is unfinished: otherwise each further call with the same arguments
-// would start the run again.
-func (r *Run) restarts(recorded *Record, changed bool) bool {
-	unfinished := recorded.Restarted && recorded.Status == StatusRunning
-	return r.spec.OnChange == Restart && (changed || !unfinished)
 }
 
 // changed names the arguments that differ from the recorded run.
@@ -276,7 +235,7 @@ func (r *Run) Close() { r.unlock() }
 func (r *Run) Record() *Record { return r.record }
 
 // Path is the run's file.
-func (r *Run) Path() string { return r.path }
+func (r *Run) Path() string { return checkpoint.Path(r.dir, r.spec.Name) }
 
 // note is a remark for the answer. Notes with the same format are counted, and only the
 // first is shown.
@@ -286,11 +245,10 @@ type note struct {
 }
 
 func (r *Run) addNote(format string, args ...any) {
-	for i := range r.notes {
-		if r.notes[i].format == format {
-			r.notes[i].more++
-			return
-		}
+	same := func(n note) bool { return n.format == format }
+	if i := slices.IndexFunc(r.notes, same); i >= 0 {
+		r.notes[i].more++
+		return
 	}
 	r.notes = append(r.notes, note{format: format, text: fmt.Sprintf(format, args...)})
 }

@@ -13,22 +13,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Keep bounds the variables of chunked runs that the relay saves automatically, as a person sets
-// it; KeepBounds are those of one run.
+// Keep bounds the time and traffic that a run may spend on copies of its variables.
 type Keep struct {
-	Every       time.Duration // least time between two saves
-	Percent     float64       // of the run's time, for all saves
-	MaxBytes    int64         // of one save
-	TunnelBytes int64         // of all saves of a run, through a tunnel
-}
-
-// KeepBounds limit the time and traffic that a run may spend on copies of its variables.
-type KeepBounds struct {
-	Every    time.Duration // the least time between two copies, on the VM and to this computer
-	Share    float64       // of the time that iterations have taken
-	MaxBytes int64         // of one copy; 0 keeps nothing
-	NoFetch  bool          // copies stay on the VM
-	RunBytes int64         // of all copies that are fetched; 0 means no bound
+	Every       time.Duration // the least time between two copies, on the VM and to this computer
+	Percent     float64       // of the time that iterations have taken
+	MaxBytes    int64         // of one copy; 0 keeps nothing
+	TunnelBytes int64         // of all copies of a run that are fetched through a tunnel
 }
 
 const (
@@ -37,16 +27,6 @@ const (
 	// maxListed bounds the variables that a note lists.
 	maxListed = 20
 )
-
-// VariableRecord is the part of a run's record about its variables.
-type VariableRecord struct {
-	Carried    []string  `json:"carried"` // what iterations pass on; null until a round has ended
-	Unsaveable []unkept  `json:"unkept"`  // what can't be kept of it, and why
-	OnVM       *Copy     `json:"kept_on_vm"`
-	Kept       *Copy     `json:"kept"`       // on this computer
-	KeepTried  time.Time `json:"keep_tried"` // the last fetch
-	KeepBytes  int64     `json:"keep_bytes"` // of all fetches
-}
 
 // Copy is a copy of the carried variables.
 type Copy struct {
@@ -63,16 +43,6 @@ type Copy struct {
 func (c *Copy) fits(done int64) bool {
 	return c != nil && c.Path != "" && len(c.Path) <= maxPath && c.Bytes > 0 && c.Done >= 0 && c.Done <= done &&
 		contract.SHA256Pattern.MatchString(c.SHA256)
-}
-
-// dropLaterCopies forgets copies of iterations that no longer count.
-func (r *Record) dropLaterCopies(done int64) {
-	if r.OnVM != nil && r.OnVM.Done > done {
-		r.OnVM = nil
-	}
-	if r.Kept != nil && r.Kept.Done > done {
-		r.Kept = nil
-	}
 }
 
 // Variables says which variables iterations pass on and whether a copy of them is kept. It is
@@ -145,14 +115,6 @@ func (run *runner) noteUnkept(found []unkept) {
 		"If no iteration needs what another one left, call again with independent=true", reasons(found))
 }
 
-// noteRestored says that the copy comes from another VM, whose code may be in it.
-func (run *runner) noteRestored() {
-	k := run.record.Kept
-	if k != nil && run.record.Job != nil && k.InstanceID != run.record.Job.InstanceID {
-		run.addNote("the variables come from another VM, and loading them ran code that whoever controlled that VM could choose: if you do not trust what ran there, start the run anew with another checkpoint_name")
-	}
-}
-
 // place returns the copy that the next job may load, on that VM's disk: the VM's own, or the one
 // of this computer, which is uploaded if the VM lacks it. ready is false if that needs another call.
 func (run *runner) place(ctx context.Context, instance string) (c *Copy, ready bool, err error) {
@@ -184,11 +146,11 @@ func (run *runner) place(ctx context.Context, instance string) (c *Copy, ready b
 func (run *runner) isCopyDue() bool {
 	r, b := run.record, run.opt.Keep
 	switch {
-	case run.opt.Keeper == nil, b.MaxBytes == 0, b.NoFetch, r.Ending, !r.OnVM.fits(r.Recorded):
+	case run.opt.Keeper == nil, b.MaxBytes == 0, r.Ending, !r.OnVM.fits(r.Recorded):
 	case r.OnVM.InstanceID != run.vm.InstanceID(), r.OnVM.Bytes > b.MaxBytes:
 	case r.Kept != nil && r.Kept.SHA256 == r.OnVM.SHA256:
 		r.Kept.Done = r.OnVM.Done // the same values at a later iteration
-	case time.Since(r.KeepTried) < b.Every, b.RunBytes > 0 && r.KeepBytes+r.OnVM.Bytes > b.RunBytes:
+	case time.Since(r.KeepTried) < b.Every, r.KeepBytes+r.OnVM.Bytes > b.TunnelBytes:
 	default:
 		return time.Until(run.opt.Until).Seconds() > float64(r.OnVM.Bytes)/guessedRate
 	}
@@ -216,8 +178,8 @@ func (run *runner) fetch(ctx context.Context) {
 	}
 	newest.Version = version
 	r.Kept = &newest
-	if run.saveErr = run.save(); run.saveErr != nil {
-		return
+	if run.save() != nil {
+		return // so older ones stay
 	}
 	if err := run.opt.Keeper.DropOthers(version); err != nil {
 		run.addNote("older kept variables could not be deleted: %v", err)

@@ -31,7 +31,6 @@ func (run *runner) follow(ctx context.Context) (more bool, err error) {
 		Visit: func(e jobs.Entry, x contract.Execution) bool { run.visit(x); return true },
 		Done:  run.done,
 	})
-	run.look()
 	run.out.Job = job
 	switch {
 	case errors.Is(err, jobs.ErrReplaced):
@@ -48,7 +47,7 @@ func (run *runner) follow(ctx context.Context) (more bool, err error) {
 		return false, err
 	case run.copyDue:
 		run.fetch(ctx)
-		return time.Until(run.opt.Until) > 0, run.saveErr
+		return time.Until(run.opt.Until) > 0, nil
 	case !t.Ended() || job.Entries > t.Entry:
 		return false, nil
 	}
@@ -70,26 +69,22 @@ func (run *runner) done(e jobs.Entry, x contract.Execution) (more bool) {
 		run.failed = x
 		run.failed.Status = s
 	}
-	if time.Since(run.saved) > saveEvery {
-		run.saveErr = run.save()
+	if time.Since(run.saved) > saveEvery && run.save() != nil {
+		return false // Advance tries once more, and reports it
 	}
 	run.copyDue = run.isCopyDue()
-	return !run.copyDue && run.saveErr == nil
+	return !run.copyDue
 }
 
-// look notes, at the first answer about a job, whether it had ended before this call.
-func (run *runner) look() {
-	if !run.looked {
-		run.looked, run.before = true, run.record.Job.Ended()
-	}
-}
+// look notes, at each answer, whether this call saw the job alive.
+func (run *runner) look() { run.alive = run.alive || !run.record.Job.Ended() }
 
 // visit applies the markers of an answer and passes its other events to Output.
 func (run *runner) visit(x contract.Execution) {
 	run.look()
 	r := run.record
 	if x.KernelID != "" { // a queued one has none
-		r.KernelID, r.InstanceID = x.KernelID, r.Job.InstanceID
+		r.KernelID = x.KernelID
 	}
 	output := x.Events[:0:0]
 	for _, ev := range x.Events {
@@ -153,7 +148,7 @@ func (run *runner) settle() (more bool, err error) {
 		return run.ask(), nil
 	case t.State == contract.JobFinished, t.Failed == "" && (t.Cause == contract.CauseMaxRounds || t.Cause == contract.CauseAgainUnknown):
 		return true, nil
-	case t.State == contract.JobKernelLost && run.before:
+	case t.State == contract.JobKernelLost && !run.alive:
 		run.addNote("the kernel was lost between two calls; the run continues in a new one, after %s", r.lastConfirmed())
 		r.Failure = nil
 		return true, nil
@@ -224,7 +219,7 @@ func Peek(ctx context.Context, vm VM, recorded *Record, until time.Time) (*Recor
 		failure := *r.Failure
 		r.Failure = &failure
 	}
-	r.Ranges, r.Results = append([]Range{}, r.Ranges...), r.Results[:len(r.Results):len(r.Results)]
+	r.Results = r.Results[:len(r.Results):len(r.Results)]
 	job, err := vm.Job(ctx, t.JobID, t.Entry, 0)
 	if err != nil {
 		return recorded, err

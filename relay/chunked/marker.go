@@ -23,7 +23,7 @@ type marker struct {
 	Done      int64    `json:"done"`
 	Fresh     bool     `json:"fresh"` // of eventStart: the setup code is going to run
 	Count     int64    `json:"count"`
-	Seconds   float64  `json:"seconds"` // of all Count together
+	Seconds   float64  `json:"seconds"` // of the setup, or of all Count together
 	Slowest   float64  `json:"slowest"`
 	Values    []result `json:"values"`
 	Carried   []string `json:"carried"`
@@ -88,7 +88,7 @@ func readMarker(ev contract.Event, r *Record) (marker, bool) {
 		return m, false
 	}
 	if m.Event != eventDone {
-		m.Count, m.Values = 0, nil
+		m.Count, m.Values, m.Slowest = 0, nil, m.Seconds
 	} else if m.Count < 1 {
 		return m, false
 	}
@@ -136,7 +136,7 @@ func (m marker) values() []Value {
 		case r.Result != nil && bounded.Depth([]byte(*r.Result)) > maxDepth:
 			v.Omitted = "nested too deeply"
 		case r.Result != nil && json.Valid([]byte(*r.Result)):
-			v.Value = compact(json.RawMessage(*r.Result))
+			v.Value = json.RawMessage(*r.Result)
 		case r.Omitted == "":
 			continue
 		}
@@ -155,8 +155,9 @@ func (run *runner) applyMarker(ev contract.Event) {
 	}
 	run.marked = true
 	run.noteJump(m)
-	r.confirm(m.first(), r.KernelID, r.InstanceID)
-	r.confirm(m.Done, r.KernelID, r.InstanceID)
+	r.confirm(m.first())
+	r.confirm(m.Done)
+	r.SlowestSeconds = max(r.SlowestSeconds, m.Slowest)
 	switch m.Event {
 	case eventDone:
 		r.addTimes(m)
@@ -166,21 +167,19 @@ func (run *runner) applyMarker(ev contract.Event) {
 		if run.opt.Progress != nil {
 			run.opt.Progress(r)
 		}
-	case eventSetup:
-		r.SetupSeconds = max(r.SetupSeconds, m.Seconds)
 	case eventVariables:
 		run.noteUnkept(m.Unkept)
 	case eventRestored:
-		run.noteRestored()
+		if r.Kept != nil && r.Kept.InstanceID != r.Job.InstanceID {
+			run.addNote("the variables come from another VM, and loading them ran code that whoever controlled that VM could choose: if you do not trust what ran there, start the run anew with another checkpoint_name")
+		}
 	case eventAnew:
 		run.addNote("no copy had %s: the setup made it anew in the new kernel, and if it does not give the same again, later results differ", List(m.Names))
 	case eventRound:
 		run.applyRound(m)
 	case eventFailed:
-		r.SlowestSeconds = max(r.SlowestSeconds, m.Seconds)
 		r.Failure = &Failure{Iteration: &m.Iteration, Variables: m.Changed}
 	case eventSetupFailed:
-		r.SetupSeconds = max(r.SetupSeconds, m.Seconds)
 		r.Failure = &Failure{Setup: true}
 	case eventStopped:
 		if m.Reason.asks() {
@@ -201,14 +200,14 @@ func (run *runner) applyRound(m marker) {
 	}
 	if m.Kept.fits(r.Done) {
 		r.OnVM = m.Kept
-		r.OnVM.InstanceID, r.OnVM.Version = r.InstanceID, ""
+		r.OnVM.InstanceID, r.OnVM.Version = r.Job.InstanceID, ""
 	}
 }
 
 // noteJump adds a note if the next marker does not continue at iteration Done.
 func (run *runner) noteJump(m marker) {
 	first, done := m.first(), run.record.Done
-	if from := run.record.CodeFrom; first < from && first < done {
+	if from := run.record.CodeFrom; from != codeFromUnknown && first < min(from, done) {
 		run.record.CodeFrom = first
 		run.addNote("%s had run with the earlier code, and run again with the present one", Iterations(first, min(from, done)-1))
 	}

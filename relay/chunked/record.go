@@ -1,22 +1,19 @@
 package chunked
 
 import (
-	"bytes"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/jobs"
 )
 
 const (
-	kind    = "chunked"
+	Kind    = "chunked" // of the checkpoint
 	version = 2
 )
 
@@ -34,9 +31,7 @@ const (
 )
 
 // asks reports whether the status is one that OnStop answers.
-func (s Status) asks() bool {
-	return s == StatusVariablesLost || s == StatusVariablesChanged || s == StatusIncomplete
-}
+func (s Status) asks() bool { return answers[s] != nil }
 
 // Record is the content of a run's file.
 type Record struct {
@@ -51,29 +46,24 @@ type Record struct {
 	N           int64  `json:"n_iterations"`
 	BatchSize   int64  `json:"batch_size"`
 	Independent bool   `json:"independent"`
-	SetupSHA256 string `json:"setup_sha256"`
-	LoopSHA256  string `json:"loop_sha256"`
 	Restarted   bool   `json:"restarted"` // the run was started by Restart
 
-	CodeFrom int64   `json:"code_from"` // earlier iterations ran with other code
-	Done     int64   `json:"completed"` // iterations 0 to Done-1 are done
-	Recorded int64   `json:"recorded"`  // those that count in a new kernel: their round has ended
-	Ranges   []Range `json:"ranges"`
+	CodeFrom int64 `json:"code_from"` // earlier iterations ran with other code
+	Done     int64 `json:"completed"` // iterations 0 to Done-1 are done
+	Recorded int64 `json:"recorded"`  // those that count in a new kernel: their round has ended
 
 	Job        *jobs.Ticket `json:"job"`        // nil if there is none to read
 	Answer     OnStop       `json:"answer"`     // that this job is given, or the next one
 	Placed     *Copy        `json:"placed"`     // that the last job may load
-	Superseded bool         `json:"superseded"` // the code has changed since the job was made
+	Superseded bool         `json:"superseded"` // the arguments have changed since the last job was made
 	Replaces   string       `json:"replaces"`   // the key of the run that this one replaced
 	Abandoned  *jobs.Ticket `json:"abandoned"`  // the job of that run, until it is stopped
-	InstanceID string       `json:"instance_id"`
 	KernelID   string       `json:"kernel_id"`
 
 	Timed          int64   `json:"timed"` // how many iterations MeanSeconds covers
 	MeanSeconds    float64 `json:"mean_seconds"`
-	PaceSeconds    float64 `json:"pace_seconds"` // mean of about the last paceWindow of them
-	SlowestSeconds float64 `json:"slowest_seconds"`
-	SetupSeconds   float64 `json:"setup_seconds"`
+	PaceSeconds    float64 `json:"pace_seconds"`    // mean of about the last paceWindow of them
+	SlowestSeconds float64 `json:"slowest_seconds"` // of an iteration or the setup
 
 	Output         string   `json:"last_output"` // the end of the printed text, not cleaned
 	Results        []Value  `json:"results"`
@@ -82,20 +72,18 @@ type Record struct {
 	Failure        *Failure `json:"failure"`
 	Ending         bool     `json:"ending"` // the kernel said that all iterations are done
 
-	VariableRecord
+	Carried    []string  `json:"carried"` // the variables that iterations pass on; null until a round has ended
+	Unsaveable []unkept  `json:"unkept"`  // what can't be kept of them, and why
+	OnVM       *Copy     `json:"kept_on_vm"`
+	Kept       *Copy     `json:"kept"`       // on this computer
+	KeepTried  time.Time `json:"keep_tried"` // the last fetch
+	KeepBytes  int64     `json:"keep_bytes"` // of all fetches
 
-	CreatedAt  time.Time  `json:"created_at"`
-	UpdatedAt  time.Time  `json:"updated_at"`
-	FinishedAt *time.Time `json:"finished_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Range is the iterations From to To-1, which ran in one kernel.
-type Range struct {
-	From       int64  `json:"from"`
-	To         int64  `json:"to"`
-	KernelID   string `json:"kernel_id"`
-	InstanceID string `json:"instance_id"`
-}
+// codeFromUnknown is CodeFrom while a job with the earlier code may go on.
+const codeFromUnknown = MaxIterations
 
 // Value is the value of result after one iteration.
 type Value struct {
@@ -115,90 +103,50 @@ type Failure struct {
 }
 
 func newRecord(s Spec) *Record {
-	now := time.Now().UTC()
-	r := &Record{
-		Kind: kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
-		BatchSize: s.BatchSize, Independent: s.Independent,
-		Ranges: []Range{}, Results: []Value{}, CreatedAt: now, UpdatedAt: now,
+	return &Record{
+		Kind: Kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
+		Setup: s.Setup, Loop: s.Loop, N: s.N, BatchSize: s.BatchSize, Independent: s.Independent,
+		Results: []Value{}, UpdatedAt: time.Now().UTC(),
 	}
-	r.setCode(s)
-	return r
-}
-
-func (r *Record) setCode(s Spec) {
-	r.Setup, r.Loop, r.N, r.SetupSHA256, r.LoopSHA256 = s.Setup, s.Loop, s.N, hash(s.Setup), hash(s.Loop)
-}
-
-func hash(code string) string {
-	sum := sha256.Sum256([]byte(code))
-	return hex.EncodeToString(sum[:])
 }
 
 // Load reads the record of the run with that name. It returns checkpoint.ErrNotFound, ErrDamaged
 // or ErrNotChunked.
-func Load(dir, name string) (*Record, error) {
+func Load(dir, name string) (r *Record, err error) {
 	entry, err := checkpoint.Load(dir, name, nil)
 	switch {
 	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
-		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+		err = ErrDamaged
 	case err != nil:
 		return nil, err
-	case !IsChunked(entry):
-		return nil, fmt.Errorf("%q: %w", name, ErrNotChunked)
+	case entry.Kind() != Kind:
+		err = ErrNotChunked
+	default:
+		if r, err = Read(entry); err == nil {
+			return r, nil
+		}
 	}
+	return nil, fmt.Errorf("%q: %w", name, err)
+}
+
+// Read returns the record in a checkpoint, or ErrDamaged.
+func Read(e checkpoint.Entry) (*Record, error) {
 	var r Record
-	if json.Unmarshal(entry.Data, &r) != nil || !r.isConsistent() {
-		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
+		return nil, ErrDamaged
 	}
-	r.compactResults()
 	return &r, nil
-}
-
-// compactResults removes the white space that the file may have added to values and counts
-// their bytes again.
-func (r *Record) compactResults() {
-	r.ResultBytes = 0
-	for i, v := range r.Results {
-		r.Results[i].Value = compact(v.Value)
-		r.ResultBytes += r.Results[i].size()
-	}
-}
-
-// compact removes white space from JSON. It returns other text unchanged.
-func compact(value json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	if json.Compact(&b, value) != nil {
-		return value
-	}
-	return b.Bytes()
-}
-
-// IsChunked reports whether a checkpoint belongs to a chunked run.
-func IsChunked(e checkpoint.Entry) bool {
-	var head struct {
-		Kind string `json:"kind"`
-	}
-	return json.Unmarshal(e.Data, &head) == nil && head.Kind == kind
 }
 
 // isConsistent reports whether the parts of the record fit each other.
 func (r *Record) isConsistent() bool {
-	done := int64(0)
-	for _, ran := range r.Ranges {
-		if ran.From != done || ran.To <= ran.From {
-			return false
-		}
-		done = ran.To
-	}
-	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 && r.Done == done &&
+	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 &&
 		r.Recorded >= 0 && r.Recorded <= r.Done &&
-		r.SetupSHA256 == hash(r.Setup) && r.LoopSHA256 == hash(r.Loop) &&
 		(r.Job == nil || r.Job.IsConsistent())
 }
 
 // Bounds of a record.
 const (
-	maxRanges      = 1000     // beyond it the two oldest are joined
 	maxOutput      = 4 << 10  // bytes of printed text
 	maxResultBytes = 16 << 20 // of all values together
 	perResult      = 64       // bytes that the file needs for a value besides its JSON
@@ -209,48 +157,20 @@ func (r *Record) Remaining() int64 { return max(0, r.N-r.Done) }
 
 // confirm sets Done to what the kernel reports. If that is less than before, the record
 // goes back, because the kernel's variables contain only the iterations that it has run.
-func (r *Record) confirm(done int64, kernelID, instanceID string) {
+func (r *Record) confirm(done int64) {
 	if done < r.Recorded { // the iterations run again, and their results may differ
 		r.Recorded = done
-		r.dropLaterCopies(done)
-	}
-	r.dropResults(done)
-	r.truncateRanges(done)
-	if done > r.Done {
-		r.addRange(Range{r.Done, done, kernelID, instanceID})
+		if !r.OnVM.fits(done) {
+			r.OnVM = nil
+		}
+		if !r.Kept.fits(done) {
+			r.Kept = nil
+		}
 	}
 	r.Done = done
-}
-
-// dropResults drops the values of iteration done and later ones.
-func (r *Record) dropResults(done int64) {
 	for i := len(r.Results) - 1; i >= 0 && r.Results[i].Iteration >= done; i-- {
 		r.ResultBytes -= r.Results[i].size()
 		r.Results = r.Results[:i]
-	}
-}
-
-// truncateRanges ends the ranges at iteration done.
-func (r *Record) truncateRanges(done int64) {
-	for len(r.Ranges) > 0 && r.Ranges[len(r.Ranges)-1].From >= done {
-		r.Ranges = r.Ranges[:len(r.Ranges)-1]
-	}
-	if n := len(r.Ranges); n > 0 {
-		r.Ranges[n-1].To = min(r.Ranges[n-1].To, done)
-	}
-}
-
-// addRange adds iterations to the last range if they ran in the same kernel, or else adds
-// their range.
-func (r *Record) addRange(ran Range) {
-	if n := len(r.Ranges); n > 0 && r.Ranges[n-1].KernelID == ran.KernelID {
-		r.Ranges[n-1].To = ran.To
-		return
-	}
-	r.Ranges = append(r.Ranges, ran)
-	if len(r.Ranges) > maxRanges {
-		r.Ranges[1].From, r.Ranges[1].KernelID, r.Ranges[1].InstanceID = r.Ranges[0].From, "several", "several"
-		r.Ranges = append(r.Ranges[:0], r.Ranges[1:]...)
 	}
 }
 
@@ -264,7 +184,6 @@ func (r *Record) addTimes(m marker) {
 	share := float64(m.Count) / float64(min(r.Timed, max(m.Count, paceWindow)))
 	r.PaceSeconds += (m.Seconds/float64(m.Count) - r.PaceSeconds) * share
 	r.MeanSeconds += (m.Seconds - r.MeanSeconds*float64(m.Count)) / float64(r.Timed)
-	r.SlowestSeconds = max(r.SlowestSeconds, m.Slowest)
 }
 
 // addValue keeps a value, if maxResultBytes allows it.
@@ -283,19 +202,11 @@ func (v Value) size() int { return len(v.Value) + len(v.Omitted) + perResult }
 // addOutput keeps the end of the printed text.
 func (r *Record) addOutput(text string) {
 	r.Output += text
-	if over := len(r.Output) - maxOutput; over > 0 {
-		for over < len(r.Output) && !utf8.RuneStart(r.Output[over]) {
-			over++
-		}
-		r.Output = r.Output[over:]
-	}
+	r.Output = strings.ToValidUTF8(r.Output[max(0, len(r.Output)-maxOutput):], "")
 }
 
 // finish ends the run. Iterations beyond N, which ran before N was reduced, no longer count.
 func (r *Record) finish() {
-	if r.Done > r.N {
-		r.confirm(r.N, r.KernelID, r.InstanceID)
-	}
-	now := time.Now().UTC()
-	r.Status, r.Failure, r.FinishedAt, r.Job, r.Ending = StatusFinished, nil, &now, nil, true
+	r.confirm(min(r.Done, r.N))
+	r.Status, r.Failure, r.Job, r.Ending = StatusFinished, nil, nil, true
 }

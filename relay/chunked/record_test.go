@@ -10,39 +10,16 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
 )
-
-func TestRangesRecordWhichKernelRanWhat(t *testing.T) {
-	s := newRecord(spec("", "1", 100))
-	for _, step := range []struct {
-		done   int64
-		kernel string
-		want   []Range
-	}{
-		{5, "a", []Range{{0, 5, "a", "vm"}}},
-		{9, "a", []Range{{0, 9, "a", "vm"}}},
-		{12, "b", []Range{{0, 9, "a", "vm"}, {9, 12, "b", "vm"}}},
-		{10, "c", []Range{{0, 9, "a", "vm"}, {9, 10, "b", "vm"}}},
-		{7, "c", []Range{{0, 7, "a", "vm"}}},
-		{20, "c", []Range{{0, 7, "a", "vm"}, {7, 20, "c", "vm"}}},
-	} {
-		s.confirm(step.done, step.kernel, "vm")
-		if diff := cmp.Diff(step.want, s.Ranges); diff != "" || s.Done != step.done || !s.isConsistent() {
-			t.Errorf("ranges after %d iterations of kernel %s (-want +got):\n%s", step.done, step.kernel, diff)
-		}
-	}
-}
 
 func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	dir := t.TempDir()
 	s := newRecord(spec("", "1", 400))
 	value := "[" + strings.Repeat("1,", 30_000) + "1]"
 	for i := range s.N {
-		s.confirm(i+1, "k", "vm")
+		s.confirm(i + 1)
 		s.addValue(Value{Iteration: i, Value: json.RawMessage(value)})
 	}
 	if s.ResultsDropped == 0 || int64(len(s.Results))+s.ResultsDropped != s.N {
@@ -56,7 +33,7 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	if len(s.Output) > maxOutput || !utf8.ValidString(s.Output) || len(s.Output) < maxOutput-4 {
 		t.Errorf("%d bytes of output", len(s.Output))
 	}
-	s.confirm(3, "k", "vm")
+	s.confirm(3)
 	if _, err := checkpoint.Save(dir, "n", s); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +49,7 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 func TestADamagedRecordIsReportedAndKept(t *testing.T) {
 	s := spec("import time", "result = i", 20)
 	wrong := newRecord(s)
-	wrong.Done = 5 // which no kernel ran
+	wrong.Recorded = 5 // more than are done
 	data, err := json.Marshal(wrong)
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +89,8 @@ func FuzzReadMarker(f *testing.F) {
 		if !ok {
 			return
 		}
-		s.confirm(m.first(), "kernel", "vm")
-		s.confirm(m.Done, "kernel", "vm")
+		s.confirm(m.first())
+		s.confirm(m.Done)
 		at := m.first()
 		for _, v := range m.values() {
 			if !json.Valid(v.Value) || v.Iteration < at || v.Iteration >= m.Done {

@@ -157,7 +157,7 @@ func TestNothingChangesARunThatHasFinished(t *testing.T) {
 			t.Fatalf("%+v %v", a.Record, a.err)
 		}
 		f.newVM()
-		if again := call(t, dir, s, f, time.Hour); again.err != nil || again.Done != 7 || again.FinishedAt == nil || !again.FinishedAt.Equal(*a.FinishedAt) || len(f.submits) != 1 {
+		if again := call(t, dir, s, f, time.Hour); again.err != nil || again.Done != 7 || !again.UpdatedAt.Equal(a.UpdatedAt) || len(f.submits) != 1 {
 			t.Errorf("another call: %+v %v", again.Record, again.err)
 		}
 	})
@@ -268,6 +268,32 @@ func TestChangedCodeStopsTheJobAndGoesOnOrStartsAnew(t *testing.T) {
 	}
 }
 
+// A new kernel begins at the last complete round, so iterations before the change run again.
+func TestIterationsOfTheEarlierCodeThatRunAgainAreNamed(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		s := spec("", "total += i", 100)
+		a := call(t, dir, s, f, time.Second)
+		for f.entries[a.Key].done%s.BatchSize != 2 {
+			if err := f.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := f.entries[a.Key].done
+		f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
+		f.newKernel()
+		s.Loop, s.OnChange = "total += i # better", Continue
+		b := call(t, dir, s, f, time.Hour)
+		again := Iterations(done-2, done-1) + " had run with the earlier code, and run again with the present one"
+		if b.err != nil || b.Status != StatusFinished || b.CodeFrom != done-2 || !slices.Contains(b.Notes, again) {
+			t.Errorf("the new code begins at %d of %d, %v: %q", b.CodeFrom, done, b.err, b.Notes)
+		}
+		if said := fmt.Sprintf("continues at iteration %d ", done); !strings.Contains(strings.Join(b.Notes, "\n"), said) {
+			t.Errorf("%q is not said: %q", said, b.Notes)
+		}
+	})
+}
+
 // The setup need not give the same values again, so a new kernel loads them from the copy.
 func TestANewKernelIsGivenTheCopyOfARunThatPassesNothingOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, dir string) {
@@ -285,6 +311,31 @@ func TestANewKernelIsGivenTheCopyOfARunThatPassesNothingOn(t *testing.T) {
 		last := orderOf(t, f.submits[len(f.submits)-1])
 		if b.Status != StatusFinished || len(f.submits) != 2 || a.OnVM == nil || last.Copy == nil || len(last.Carried) != 0 {
 			t.Errorf("%s %v, %d jobs, %+v", b.Status, b.err, len(f.submits), last)
+		}
+	})
+}
+
+// A kernel that was lost between two calls is replaced; one that dies under the next job stops the
+// run, because an iteration may be the cause.
+func TestAKernelThatDiesInTheCallStopsTheRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, dir string) {
+		f := newFake(t, 1, 0)
+		call(t, dir, spec("", "total += i", 100), f, time.Second)
+		die := func() {
+			f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
+			f.newKernel()
+		}
+		die()
+		died := false
+		vm := forger{fakeVM: f, execution: func(*contract.Execution) {
+			if len(f.submits) == 2 && !died {
+				died = true
+				die()
+			}
+		}}
+		a := call(t, dir, Spec{Name: "run"}, vm, time.Hour)
+		if a.err != nil || a.Status != Status(contract.StatusKernelDied) || a.Stop == nil || len(f.submits) != 2 {
+			t.Errorf("%s after %d jobs, %v", a.Status, len(f.submits), a.err)
 		}
 	})
 }

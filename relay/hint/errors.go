@@ -72,7 +72,6 @@ var operations = []row{
 	{jobs.ErrAnswer, Hint{CodeUnknown,
 		"What answers does not behave as an executor of this release: use a relay and an executor of the same release. If they are, do not trust this VM: tell the user.",
 		"What answers does not behave as an executor of this release: use a relay and an executor of the same release. If they are, do not trust this VM."}},
-	{chunked.ErrNoName, Hint{Code: CodeBadRequest, Model: "Give a checkpoint_name."}},
 	{chunked.ErrNoLoop, Hint{Code: CodeBadRequest, Model: "get_checkpoint shows what is saved under a name. Give loop_code and n_iterations for a new run."}},
 	{chunked.ErrTooLarge, Hint{Code: tooLarge, Model: "Put data into a file on the VM (upload_to_colab), and large functions into a module there."}},
 	{chunked.ErrChanged, Hint{Code: conflict, Model: "Call again with on_change=\"continue\" to keep the iterations already done and go on as this call says, with on_change=\"restart\" to start at iteration 0, or with another checkpoint_name."}},

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	kind    = "notebook"
+	Kind    = "notebook" // of the checkpoint
 	version = 3
 )
 

@@ -60,20 +60,12 @@ func Read(e checkpoint.Entry) (*Record, error) {
 	return &r, nil
 }
 
-// IsNotebook reports whether a checkpoint belongs to the runs of a notebook.
-func IsNotebook(e checkpoint.Entry) bool {
-	var head struct {
-		Kind string `json:"kind"`
-	}
-	return json.Unmarshal(e.Data, &head) == nil && head.Kind == kind
-}
-
 // isConsistent reports whether the record has what its readers take for granted.
 func (r *Record) isConsistent() bool {
 	damaged := func(one *RunRecord) bool {
 		return one == nil || len(one.Plan) != 1 || one.Job == nil || !one.Job.isConsistent()
 	}
-	return r.Kind == kind && r.Version == version && r.Ran != nil && (r.Run.Job == nil || r.Run.Job.isConsistent()) &&
+	return r.Kind == Kind && r.Version == version && r.Ran != nil && (r.Run.Job == nil || r.Run.Job.isConsistent()) &&
 		!slices.ContainsFunc(r.Cells, damaged)
 }
 

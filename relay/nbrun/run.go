@@ -82,7 +82,7 @@ func openRecord(dir, path string, replaceDamaged bool) (*Run, error) {
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		r.record = &Record{Kind: kind, Version: version, Path: file.Path(), Ran: map[string]CellRun{}}
+		r.record = &Record{Kind: Kind, Version: version, Path: file.Path(), Ran: map[string]CellRun{}}
 	case err != nil:
 		r.Close()
 		return nil, err

@@ -25,7 +25,7 @@ type Checkpoint struct {
 	Operation string          `json:"operation"`
 	Timestamp *time.Time      `json:"timestamp,omitzero"` // when it was last written; absent if there is none
 	Path      string          `json:"path,omitempty"`     // its complete file on the relay's machine
-	Data      json.RawMessage `json:"data,omitzero"`      // of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer
+	Data      json.RawMessage `json:"data,omitzero"`      // of a chunked run: status, completed, results (values of result by iteration) and more. Of a long run: its answer
 	Truncated bool            `json:"truncated"`          // long texts and lists of data are shortened here; the file is complete
 	Names     []string        `json:"names,omitempty"`    // if no checkpoint has that name: the names that exist
 
@@ -92,24 +92,20 @@ func (c *call) peek(ctx context.Context, r *chunked.Record) (*chunked.Record, er
 
 // isObject reports whether raw, which is valid JSON, is an object, as everything is that the
 // relay itself saves.
-func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
+func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(raw, []byte("{")) }
 
 // maxDataBytes bounds data.
 const maxDataBytes = 24_000
 
-// fitData shortens JSON until it fits into an answer: texts lose their middle, lists
-// their beginning.
+// fitData shortens JSON, which has no white space, until it fits into an answer: texts lose their
+// middle, lists their beginning.
 func fitData(raw json.RawMessage) (json.RawMessage, bool, error) {
 	raw, err := plainData(raw)
 	if err != nil {
 		return nil, false, err
 	}
-	var tight bytes.Buffer
-	if err := json.Compact(&tight, raw); err != nil {
-		return nil, false, err
-	}
-	if tight.Len() <= maxDataBytes {
-		return tight.Bytes(), false, nil
+	if len(raw) <= maxDataBytes {
+		return raw, false, nil
 	}
 	for _, limit := range []struct{ runes, items int }{{8000, 1000}, {2000, 200}, {1000, 50}, {300, 10}, {200, 2}, {200, 0}} {
 		decoder := json.NewDecoder(bytes.NewReader(raw))

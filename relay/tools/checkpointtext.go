@@ -2,7 +2,6 @@ package tools
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,19 +29,16 @@ func checkpointText(dir, name string, entry checkpoint.Entry, limit int, peek fu
 		return fmt.Errorf("%q in %s: %w", name, checkpoint.Path(dir, name), err)
 	}
 	b := &words{}
-	switch {
-	case chunked.IsChunked(entry):
-		r, err := chunked.Load(dir, name)
-		if errors.Is(err, chunked.ErrDamaged) {
-			err = damaged(chunked.ErrDamaged)
-		}
+	switch entry.Kind() {
+	case chunked.Kind:
+		r, err := chunked.Read(entry)
 		if err != nil {
-			return nil, err
+			return nil, damaged(err)
 		}
 		live, err := peek(r)
 		chunkedText(b, name, live, limit/2)
 		liveText(b, r, live, err)
-	case nbrun.IsNotebook(entry):
+	case nbrun.Kind:
 		r, err := nbrun.Read(entry)
 		if err != nil {
 			return nil, damaged(err)
@@ -86,7 +82,7 @@ func chunkedText(b *words, name string, r *chunked.Record, room int) {
 		}
 		fmt.Fprintf(b, "%s: %s\n", at, plain.Quote(plain.Clip(f.Message, maxLineShown)))
 	}
-	lastValues(b, r.Results, room)
+	lastValues(b, r.Results, done, room)
 	if r.ResultsDropped > 0 {
 		fmt.Fprintf(b, "Values of result that were not saved, because all together may have 16 MiB: %d\n", r.ResultsDropped)
 	}
@@ -169,8 +165,9 @@ func lastLines(b *words, printed string) {
 	b.quote("printed last", strings.Join(lines, "\n"))
 }
 
-// lastValues shows the last values of result, as many as fit into that many characters.
-func lastValues(b *words, all []chunked.Value, room int) {
+// lastValues shows the last values of result, as many as fit into that many characters. Some of
+// the completed iterations may have none: they set no result, or it never arrived.
+func lastValues(b *words, all []chunked.Value, completed int64, room int) {
 	var lines []string
 	for _, v := range slices.Backward(all) {
 		value := string(v.Value)
@@ -184,6 +181,9 @@ func lastValues(b *words, all []chunked.Value, room int) {
 		lines = append(lines, line)
 	}
 	heading := fmt.Sprintf("values of result: %d", len(all))
+	if int64(len(all)) < completed {
+		heading += fmt.Sprintf(", of %d completed iterations", completed)
+	}
 	if len(lines) < len(all) {
 		heading += fmt.Sprintf("; the last %d", len(lines))
 	}

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,16 +15,9 @@ import (
 
 // chunkedRecord is the record of a chunked run of 2000 iterations, with other fields.
 func chunkedRecord(done int, status, more string) string {
-	ranges := "[]"
-	if done > 0 {
-		ranges = fmt.Sprintf(`[{"from":0,"to":%d,"kernel_id":"k","instance_id":"i"}]`, done)
-	}
-	return fmt.Sprintf(`{"kind":"chunked","version":2,"key":"K","runtime":"work","n_iterations":2000,"batch_size":10,"setup_sha256":%q,"loop_sha256":%q,
-		"completed":%d,"status":%q,"ranges":%s,"updated_at":"2026-01-01T12:00:00Z"%s}`, noCode, noCode, done, status, ranges, more)
+	return fmt.Sprintf(`{"kind":"chunked","version":2,"key":"K","runtime":"work","n_iterations":2000,"batch_size":10,
+		"completed":%d,"status":%q,"updated_at":"2026-01-01T12:00:00Z"%s}`, done, status, more)
 }
-
-// noCode is the hash of no code.
-const noCode = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 func TestADamagedCheckpointSaysWhatToDo(t *testing.T) {
 	dir := t.TempDir()
@@ -41,6 +35,20 @@ func TestADamagedCheckpointSaysWhatToDo(t *testing.T) {
 		r := h.call("get_checkpoint", map[string]any{"checkpoint_name": "c"})
 		if text := r.Content[0].Text; !r.IsError || !strings.HasPrefix(text, "Error ("+hint.CodeDamaged+"): \"c\" in "+checkpoint.Path(dir, "c")+": ") || !strings.Contains(text, "Next step: ") || !strings.Contains(text, want) || len(text) > 1000 {
 			t.Errorf("%.80s: %s", data, text)
+		}
+	}
+}
+
+// Values of iterations that ran unseen are lost, and the others must not look like all of them.
+func TestGetCheckpointSaysOfHowManyIterationsItHasValues(t *testing.T) {
+	h, _ := serveFake(t)
+	for completed, want := range map[int]string{2: "--- values of result: 2\n0: 8\n1: 9\n", 24: "--- values of result: 2, of 24 completed iterations\n0: 8\n1: 9\n"} {
+		record := chunkedRecord(completed, "finished", `,"results":[{"i":0,"value":8},{"i":1,"value":9}]`)
+		if _, err := checkpoint.Save(h.relay.cfg.CheckpointDir, "train", json.RawMessage(record)); err != nil {
+			t.Fatal(err)
+		}
+		if text := unfenced(h.call("get_checkpoint", map[string]any{"checkpoint_name": "train"}).Content[0].Text); !strings.Contains(text, want) {
+			t.Errorf("%d iterations: %s", completed, text)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (c *call) saveLater(run *Run, problem *Problem, name string) {
 // saveLocked saves an answer under a checkpoint name and records that in the answer. The
 // caller holds the checkpoint's lock.
 func (c *call) saveLocked(run *Run, problem *Problem, name string) {
-	if entry, err := checkpoint.Load(c.cfg.CheckpointDir, name, nil); err == nil && chunked.IsChunked(entry) {
+	if entry, err := checkpoint.Load(c.cfg.CheckpointDir, name, nil); err == nil && entry.Kind() == chunked.Kind {
 		run.CheckpointSaved = new(bool)
 		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not saved: %q is the name of a chunked run; choose another checkpoint_name", name))
 		return

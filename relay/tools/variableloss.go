@@ -2,6 +2,7 @@ package tools
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"slices"
@@ -17,13 +18,12 @@ import (
 const maxStatesNamed = 5
 
 // keepBounds returns the bounds for the runtime of the call.
-func (c *call) keepBounds() chunked.KeepBounds {
-	k := c.cfg.Keep
-	b := chunked.KeepBounds{Every: k.Every, Share: k.Percent / 100, MaxBytes: k.MaxBytes}
-	if !isLoopback(c.target.URL) {
-		b.RunBytes, b.NoFetch = k.TunnelBytes, k.TunnelBytes == 0
+func (c *call) keepBounds() chunked.Keep {
+	keep := c.cfg.Keep
+	if isLoopback(c.target.URL) {
+		keep.TunnelBytes = math.MaxInt64 // there is no tunnel
 	}
-	return b
+	return keep
 }
 
 // isLoopback reports whether an address is on this computer, so that traffic costs nothing.

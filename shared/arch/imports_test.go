@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"relay/checkpoint":               {"shared/bounded", "shared/filename", "shared/keep"},
 	"relay/jobs":                     {"relay/client", "shared/contract"},
 	"relay/jobs/jobstest":            {"shared/contract"},
-	"relay/chunked":                  {"relay/checkpoint", "relay/client", "relay/jobs", "relay/kernelstate", "relay/plain", "shared/bounded", "shared/contract", "shared/kernelpy"},
+	"relay/chunked":                  {"relay/checkpoint", "relay/client", "relay/jobs", "relay/kernelstate", "relay/plain", "shared/bounded", "shared/contract", "shared/keep", "shared/kernelpy"},
 	"relay/client":                   {"relay/plain", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/memory", "shared/seal"},
 	"relay/config":                   {"relay/chunked", "relay/pairing", "relay/render", "relay/toolsets", "relay/transfer", "shared/bounded", "shared/filename"},
 	"relay/config/configtest":        {},

@@ -101,11 +101,11 @@ func describeCheckpoint(dir, name string) listedCheckpoint {
 		return c
 	}
 	c.Timestamp = entry.Timestamp
-	if !chunked.IsChunked(entry) {
+	if entry.Kind() != chunked.Kind {
 		c.Kind = kindAnswer
 		return c
 	}
-	run, err := chunked.Load(dir, name)
+	run, err := chunked.Read(entry)
 	if err != nil {
 		return c
 	}

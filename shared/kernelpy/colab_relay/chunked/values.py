@@ -20,7 +20,8 @@ class Large(Exception):
 def encode(value: Any) -> dict[str, str]:
     """The fields of a marker: "result", JSON as text, or "omitted", why there is none."""
     try:
-        text = json.dumps(PlainConverter().to_plain(value, 0), allow_nan=False)
+        plain = PlainConverter().to_plain(value, 0)
+        text = json.dumps(plain, allow_nan=False, separators=(",", ":"))
     except Large:
         return {"omitted": "it has over %d items" % MAX_NODES}
     except Exception as error:  # from the user's __repr__, or an integer with too many digits
