@@ -139,8 +139,11 @@ func readInput(body []byte) (in contract.Input, err error) {
 	if err := decodeBytes(body, &in); err != nil {
 		return in, err
 	}
-	if in.Offset != nil && *in.Offset < 0 {
+	switch {
+	case in.Offset != nil && *in.Offset < 0:
 		return in, badRequest("offset: must not be negative")
+	case len(in.InputID) > 64:
+		return in, badRequest("input_id: must have at most 64 bytes")
 	}
 	return in, nil
 }

@@ -35,13 +35,17 @@ func TestTextAnswersOnlyThePromptThatItNames(t *testing.T) {
 				t.Errorf("offset %d, open is %d: %v", other, first.Offset, err)
 			}
 		}
-		answer := contract.Input{Text: "A", Offset: &first.Offset}
+		answer := contract.Input{Text: "A", Offset: &first.Offset, InputID: "one"}
 		if err := q.Input(t.Context(), id, answer); err != nil {
 			t.Fatal(err)
 		}
 		second := openPrompt(t, q.settle(id))
-		if err := q.Input(t.Context(), id, answer); !errors.Is(err, ErrOtherPrompt) {
+		if err := q.Input(t.Context(), id, answer); err != nil { // its answer was lost
 			t.Errorf("the same answer again: %v", err)
+		}
+		answer.InputID = "two"
+		if err := q.Input(t.Context(), id, answer); !errors.Is(err, ErrOtherPrompt) {
+			t.Errorf("another answer to the same prompt: %v", err)
 		}
 		if err := q.Input(t.Context(), id, contract.Input{Text: "B", Offset: &second.Offset}); err != nil {
 			t.Fatal(err)

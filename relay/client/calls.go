@@ -346,27 +346,28 @@ func (c *Client) fitWait(ctx context.Context, wait time.Duration) time.Duration 
 // Input answers a waiting input() and returns the run as it is then, without events.
 //
 // Without in.Offset a repeated request could answer the next prompt, so the call is retried
-// only after attempts that certainly were not sent. With in.Offset the executor refuses a
-// repeated one, so the call is retried until ctx ends. A conflict after an attempt that may
-// have arrived then means that the prompt is answered, almost certainly by that attempt:
-// Input returns the run and no error.
+// only after attempts that certainly were not sent. With in.Offset the executor accepts a repeated
+// one without effect, as long as no other text was accepted, so the call is retried until ctx
+// ends. After a conflict, an earlier attempt without an answer may have been accepted
+// nevertheless: the error is a KindTimeout of which MayHaveArrived is true.
 func (c *Client) Input(ctx context.Context, id string, in contract.Input) (contract.Execution, error) {
 	path, err := executionPath(contract.PathInput, id)
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	build := c.post(path, encode(in))
 	if in.Offset == nil {
-		return c.execution(ctx, ifUnsent, build)
+		return c.execution(ctx, ifUnsent, c.post(path, encode(in)))
 	}
+	in.InputID = rand.Text()
 	arrived := false
 	x, err := c.execution(ctx, func(err error, bad int) bool {
 		arrived = arrived || MayHaveArrived(err)
 		return idempotent(err, bad)
-	}, build)
+	}, c.post(path, encode(in)))
 	if refused := refusal(err); arrived && refused != nil && refused.Code == contract.CodeConflict {
-		x, err = c.Execution(ctx, id, *in.Offset+1, 0, 1)
-		x.Events = nil
+		lost := problemWithHint(KindTimeout, "no answer said whether the text was accepted, and by now the run waits at another prompt or at none", "Read the execution: it shows whether the text was used.", nil)
+		lost.sent = true
+		return contract.Execution{}, lost
 	}
 	return x, err
 }

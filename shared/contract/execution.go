@@ -132,6 +132,9 @@ type Input struct {
 	// Offset is that of the input_request event that Text answers; nil means whichever prompt
 	// is open. With it, a body that arrives late or twice answers no other prompt.
 	Offset *int64 `json:"offset,omitempty"`
+	// InputID, at most 64 bytes, is the same in each attempt to send one text. An attempt with the id
+	// of the last text that was accepted is accepted again, without effect.
+	InputID string `json:"input_id,omitempty"`
 	// Password says that the sender knows that the prompt asks for a password, and has not
 	// shown Text to anyone.
 	Password bool `json:"password,omitempty"`
