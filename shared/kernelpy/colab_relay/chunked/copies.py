@@ -41,6 +41,7 @@ class Copies:
         self.began: float | None = None  # the last copy
         self.spent = self.last = 0.0  # seconds on all copies, and on the last
         self.without_setup = False
+        self.loaded: set[str] = set()  # variables that were loaded from a copy
 
     def keep(
         self, entry: registry.Entry, look: Look, bounds: dict[str, Any], worked: float
@@ -98,23 +99,34 @@ class Copies:
         copy = {field: manifest[field] for field in ("bytes", "sha256")}
         return dict(copy, path=path, done=entry["done"])
 
-    def adopt(self, path: str) -> None:
-        """Keeps the copy that the relay names, and no other."""
-        self.delete(path)
-        self.paths = [path]
+    def adopt(self, copy: dict[str, Any] | None) -> None:
+        """Keeps the copy that the relay names, if it names one, and no other."""
+        self.loaded.clear()
+        if copy:
+            delete_copies(self.key, copy["path"])
+            self.paths = [copy["path"]]
 
-    def delete(self, but: str = "") -> None:
-        for path in self.paths:
-            if path != but:
-                remove(path)
-        delete_all(self.key, but)
+    def load(self, copy: dict[str, Any]) -> registry.Entry:
+        """Loads the variables of a copy into the namespace, all or none, and returns the run's
+        entry in it. An error says why that failed."""
+        with rebuild.importable(), Ticker(self.shell.display_pub.publish) as ticker:
+            work = load_file(self.shell, copy["path"], copy["bytes"], copy["sha256"], ticker)
+        entry = work.runs.get(self.key)
+        if work.failed or type(entry) is not dict or type(entry.get("done")) is not int:
+            work.namespace.undo()
+            failed = ["%s: %s" % (f["name"], f["reason"]) for f in work.failed]
+            raise ValueError(short("; ".join(failed) or "the file is not a copy of this run"))
+        for name in entry.get("absent") or ():
+            self.shell.user_ns.pop(name, None)
+        self.loaded = {variable["name"] for variable in work.restored}
+        return entry
 
 
 def label_of(key: str) -> str:
     return "run%s-" % hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def delete_all(key: str, but: str = "") -> None:
+def delete_copies(key: str, but: str = "") -> None:
     """Deletes all copies of a run, also those of an earlier kernel, but for one."""
     for place in places():
         pattern = os.path.join(glob.escape(place), PREFIX + "*" + label_of(key) + "*")
@@ -125,18 +137,3 @@ def delete_all(key: str, but: str = "") -> None:
 
 def unnamed(*reasons: str) -> list[dict[str, str]]:
     return [{"name": "", "reason": why} for why in reasons]
-
-
-def load(shell: Any, copy: dict[str, Any], key: str) -> tuple[registry.Entry, set[str]]:
-    """Loads the variables of a copy into the namespace, all or none, and returns the run's entry in
-    it and their names. An error says why that failed."""
-    with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
-        work = load_file(shell, copy["path"], copy["bytes"], copy["sha256"], ticker)
-    entry = work.runs.get(key)
-    if work.failed or type(entry) is not dict or type(entry.get("done")) is not int:
-        work.namespace.undo()
-        failed = ["%s: %s" % (f["name"], f["reason"]) for f in work.failed]
-        raise ValueError(short("; ".join(failed) or "the file is not a copy of this run"))
-    for name in entry.get("absent") or ():
-        shell.user_ns.pop(name, None)
-    return entry, {variable["name"] for variable in work.restored}

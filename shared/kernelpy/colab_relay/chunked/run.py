@@ -22,9 +22,9 @@ from ..safe import short
 from ..state.reasons import reason
 from . import randoms
 from .body import Body
-from .copies import Copies, delete_all, load
+from .copies import Copies, delete_copies
 from .digest import Look, differs, replaced
-from .interrupts import GRACE, Interrupts, Stopped, hide_frames
+from .interrupts import GRACE, Interrupts, hide_frames
 from .markers import Markers
 from .names import NOTHING, Names
 from .values import encode
@@ -47,21 +47,20 @@ def prepare(order: dict[str, Any]) -> None:
     loop = Body(shell, "loop_code", order["loop"])
     if order["replaces"]:
         registry.runs().pop(order["replaces"], None)
-        delete_all(order["replaces"])
+        delete_copies(order["replaces"])
     for old in [old for old in lives if old not in registry.runs()]:
         del lives[old], registry.audits[old]
     life = lives.setdefault(key, Life(shell, key))
     registry.audits[key] = life.audit
-    life.take(order, setup, loop)
-    with Interrupts() as interrupts:
-        life.prepare(interrupts)
+    with Interrupts(shell) as interrupts:
+        life.prepare(order, setup, loop, interrupts)
 
 
 def round(key: str) -> None:
     """Runs iterations for a while, unless none is left or may run."""
     if key not in lives:
         raise RuntimeError("this kernel has lost what prepared the run: call again")
-    with Interrupts() as interrupts:
+    with Interrupts(get_ipython()) as interrupts:
         lives[key].round(interrupts)
 
 
@@ -72,21 +71,20 @@ class Life:
         self.shell, self.key = shell, key
         self.entry: registry.Entry = {}
         self.copies = Copies(shell, key)
-        # The look at the end of the last round; None if it says nothing about this moment.
-        self.last: Look | None = None
+        # The newest Look; None if it says nothing about this moment.
+        self.last: Any = None
         self.iterations = 0
         self.worked = 0.0  # seconds of iterations
         self.seconds = 0.0  # of the last body
 
-    def take(self, order: dict[str, Any], setup: Body, loop: Body) -> None:
-        """Takes what a job is to do."""
-        self.order, self.setup, self.loop = order, setup, loop
+    def prepare(
+        self, order: dict[str, Any], setup: Body, loop: Body, interrupts: Interrupts
+    ) -> None:
+        self.order, self.setup, self.loop, self.interrupts = order, setup, loop, interrupts
         self.names = Names(self.shell, setup, loop)
         self.independent = bool(order["independent"])
-        self.on_stop: str = order["on_stop"]  # "" as soon as it has answered
         self.spent = 0.0  # seconds of looks
         self.stopped = False  # no iteration may run until the next job
-        self.copied: set[str] = set()  # variables that were loaded from a copy
         self.markers = Markers(self.shell, self.key, lambda: self.entry["done"])
         start = order["marked"] if self.independent else order["done"]
         self.take_entry(start)
@@ -94,6 +92,10 @@ class Life:
             self.entry.update(done=start, carried=order["carried"])
         elif self.independent:
             self.entry["done"] = max(self.entry["done"], start)
+        self.copies.adopt(order["copy"])
+        self.markers.report("start", fresh=self.entry["setup"] != order["setup_sha256"])
+        self.get_ready()
+        order["on_stop"] = ""  # it has answered
 
     def take_entry(self, start: int) -> None:
         """Goes on where the registry says: a restored state may have taken the run elsewhere, or
@@ -107,38 +109,27 @@ class Life:
 
     # Preparation
 
-    def prepare(self, interrupts: Interrupts) -> None:
-        if self.order["copy"]:
-            self.copies.adopt(self.order["copy"]["path"])
-        self.markers.report("start", fresh=self.entry["setup"] != self.order["setup_sha256"])
-        self.get_ready(interrupts)
-        self.on_stop = ""
-
-    def get_ready(self, interrupts: Interrupts) -> bool:
+    def get_ready(self) -> bool:
         """Whether iterations may run. Does what is needed for that and allowed, or reports why
         they may not."""
         here = bool(self.entry["setup"])
-        if here and not self.answer(interrupts):
+        if here and not self.answer():
             return False
-        entry = self.entry
+        entry, copy = self.entry, self.order["copy"]
         passed, done = entry["carried"] or [], entry["done"]
         fresh = entry["setup"] != self.order["setup_sha256"]
         if fresh and here:
-            self.run_setup(interrupts, keeping=passed)
+            self.run_setup(keeping=passed)
         elif fresh and passed and done and self.is_bound():
-            whole = self.order["copy"] and self.order["copy"]["done"] == done
-            if not entry.get("ran") or self.on_stop == "restore" or whole:
-                self.restore("variables_lost", passed, interrupts)
-            else:
-                self.stop("variables_lost", passed)
+            whole = copy and copy["done"] == done
+            if not self.go_back("variables_lost", passed, whole or not entry.get("ran")):
+                return False
         elif fresh:
-            self.run_setup(interrupts)
-            if self.order["copy"] and self.is_bound() and done:
+            self.run_setup()
+            if copy and self.is_bound() and done:
                 # Nothing is carried, but the setup need not make the same values again.
                 with contextlib.suppress(Exception):  # as if there were no copy
-                    entry["random"] = self.load()["random"]
-        if self.stopped:
-            return False
+                    entry["random"] = self.copies.load(copy)["random"]
         if self.last is None:
             self.take_as_left()
         if fresh and not here and self.entry["done"]:
@@ -147,42 +138,36 @@ class Life:
 
     def is_bound(self) -> bool:
         """Whether the run may go on only with what its iterations passed on."""
-        return not (self.independent or self.on_stop == "continue")
+        return not (self.independent or self.order["on_stop"] == "continue")
 
-    def answer(self, interrupts: Interrupts) -> bool:
+    def answer(self) -> bool:
         """Does what the order says about variables that are not as they should be. Returns whether
         the run can go on."""
-        entry, answer = self.entry, self.on_stop
+        entry, answer = self.entry, self.order["on_stop"]
         if self.independent:
             entry["incomplete"] = entry["lost"] = []
             self.last = None
             return True
-        if entry["incomplete"] and answer == "restore":
-            self.restore("iteration_incomplete", entry["incomplete"], interrupts)
-            return not self.stopped
         if entry["incomplete"] and answer not in ("again", "skip"):
-            self.stop("iteration_incomplete", entry["incomplete"])
-            return False
+            return self.go_back("iteration_incomplete", entry["incomplete"])
         if entry["incomplete"] and answer == "skip":
             entry["done"] += 1
             self.markers.report("done", count=1, seconds=0.0, slowest=0.0)
         entry["incomplete"] = []
         changed = self.changed_by_others()
-        if changed and answer == "restore":
-            self.restore("variables_changed", changed, interrupts)
-        elif changed and answer not in ("accept", "continue"):
-            self.stop("variables_changed", changed)
-        elif changed:
+        if changed and answer not in ("accept", "continue"):
+            return self.go_back("variables_changed", changed)
+        if changed:
             self.last = None
-        if not self.stopped:
-            self.entry["lost"] = []
-        return not self.stopped
+        entry["lost"] = []
+        return True
 
-    def stop(self, why: str, names: list[str], **more: str) -> None:
+    def stop(self, why: str, names: list[str], **more: str) -> bool:
         self.stopped = True
         self.markers.report("stopped", reason=why, names=listed(names), **more)
+        return False
 
-    def run_setup(self, interrupts: Interrupts, keeping: list[str] | None = None) -> None:
+    def run_setup(self, keeping: list[str] | None = None) -> None:
         """Runs the setup code. What iterations pass on stays as it is, if it is here."""
         entry, names, self.last = self.entry, self.shell.user_ns, None
         kept = {name: names[name] for name in keeping or () if name in names}
@@ -191,7 +176,7 @@ class Life:
         before = self.names.variables(set())
         try:
             with randoms.own(None, self.key, lambda now: entry.update(random=now)):
-                seconds = self.step(self.setup, interrupts)
+                seconds = self.step(self.setup)
         except BaseException:
             self.markers.report("setup_failed", seconds=self.seconds)
             raise
@@ -202,36 +187,33 @@ class Life:
         entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
         self.markers.report("setup", seconds=seconds)
 
-    def restore(self, why: str, names: list[str], interrupts: Interrupts) -> None:
-        """Loads the copy, after the setup code in a new kernel, or stops."""
+    def go_back(self, why: str, names: list[str], unasked: Any = False) -> bool:
+        """Loads the copy, after the setup code in a new kernel, if that was the answer or goes
+        unasked; or stops. Returns whether the run can go on."""
         copy, setup = self.order["copy"], self.order["setup_sha256"]
-        if copy is None or not os.path.exists(copy["path"]):
-            self.stop(why, names)
-            return
+        wanted = unasked or self.order["on_stop"] == "restore"
+        if not wanted or copy is None or not os.path.exists(copy["path"]):
+            return self.stop(why, names)
         here = self.entry["setup"] == setup
         try:
             if not here:
-                self.run_setup(interrupts)
-            found = self.load()
-            wanted = {n for n in names if n.isidentifier()}
-            if here and not wanted <= self.copied.union(found.get("absent", ())):
-                self.run_setup(interrupts)
-                found = self.load()
+                self.run_setup()
+            found = self.copies.load(copy)
+            needed = {n for n in names if n.isidentifier()}
+            if here and not needed <= self.copies.loaded.union(found.get("absent", ())):
+                self.run_setup()
+                found = self.copies.load(copy)
         except (KeyboardInterrupt, Exception) as e:  # damaged, or what the file's code raises
             self.entry["setup"] = setup if here else ""  # loading is undone if it fails
             if isinstance(e, KeyboardInterrupt):
                 raise
-            self.stop(why, names, detail=short(reason(e, "loading the copy")))
-            return
-        found.update(setup=setup, ran=True)
+            return self.stop(why, names, detail=short(reason(e, "loading the copy")))
+        found.update(setup=setup, ran=True, lost=[])
         registry.update({self.key: found})
         self.take_entry(found["done"])
         self.names.refused.clear()
         self.markers.report("restored")
-
-    def load(self) -> registry.Entry:
-        found, self.copied = load(self.shell, self.order["copy"], self.key)
-        return found
+        return True
 
     def tell_anew(self) -> None:
         """Names what iterations use as this kernel's setup made it, because no copy had it. A
@@ -239,7 +221,7 @@ class Life:
         look, names = self.last, self.shell.user_ns
         if look is None or not self.is_bound():
             return
-        mine = look.reached & look.digests.keys() - self.copied
+        mine = look.reached & look.digests.keys() - self.copies.loaded
         anew = [n for n in sorted(mine) if not isinstance(names[n], (types.FunctionType, type))]
         if anew:
             self.markers.report("anew", names=listed(anew))
@@ -256,7 +238,7 @@ class Life:
 
     def take_as_left(self) -> None:
         """Takes the variables as they are now for those that the run left."""
-        self.last = self.start = self.look()
+        self.last = self.look()
         self.note(self.last)
         if self.entry.get("ran"):
             self.entry["ran"] = True
@@ -277,19 +259,17 @@ class Life:
         if last is None or lost:
             unknown = self.entry.get("ran") is True  # what ran the last round is not in memory
             return lost or (self.entry["names"] if unknown else [])
-        looks = [self.look()]
-        changed = self.changes(last, looks[0])
+        now = self.look()
+        changed = self.changes(last, now)
         if changed:  # some digests change by themselves
-            looks += [self.look(), self.look()]
-            now = set(self.changes(last, looks[1])) & set(self.changes(last, looks[2]))
-            for name in sorted(now):
-                if differs(looks[1], looks[2], name) and looks[2].digests.get(name):
-                    self.names.refused[name] = "comparing it gives another result each time"
-            changed = [
-                n for n in sorted(now)
-                if n not in self.names.refused or last.ids.get(n) != looks[2].ids.get(n)
-            ]  # fmt: skip
-        self.start = looks[-1]
+            first, now, refused = now, self.look(), self.names.refused
+            changed = self.changes(last, now)
+            for name in changed:
+                if differs(first, now, name) and now.digests.get(name):
+                    refused[name] = "comparing it gives another result each time"
+            changed = [n for n in changed if n not in refused or last.ids.get(n) != now.ids.get(n)]
+        if not changed:
+            self.last = now
         return changed
 
     def changes(self, last: Look, now: Look) -> list[str]:
@@ -307,32 +287,31 @@ class Life:
     # Rounds
 
     def round(self, interrupts: Interrupts) -> None:
+        self.interrupts = interrupts
         self.take_entry(self.entry["done"])
         self.entry["again"] = False
-        if self.stopped or not self.get_ready(interrupts):
+        if self.stopped or not self.get_ready():
             return
         entry = self.entry
         if entry["done"] < self.order["n"]:
-            self.iterate_and_compare(interrupts)
+            self.iterate_and_compare()
+            interrupts.check()
         if entry["done"] >= self.order["n"]:
-            self.copies.delete()
+            delete_copies(self.key)
             self.markers.report("finished")
         entry["again"] = entry["done"] < self.order["n"]
 
-    def iterate_and_compare(self, interrupts: Interrupts) -> None:
-        entry = self.entry
-        self.last = None  # it may hold large values
-        self.before = self.snapshot = (entry["done"], self.start, entry["random"])
-        mentioned = self.start.candidates | self.names.temporary
+    def iterate_and_compare(self) -> None:
+        entry, start = self.entry, self.last
+        self.last = None
+        self.before = self.snapshot = (entry["done"], start, entry["random"])
+        mentioned = start.candidates | self.names.temporary
         others = self.names.variables(mentioned)  # which iterations may bind all the same, by exec
         began, between = monotonic(), False
         try:
             with randoms.own(entry["random"], self.key, lambda now: entry.update(random=now)):
-                self.iterate(interrupts)
+                self.iterate()
             between = True
-        except Stopped:
-            between = True
-            raise
         finally:
             entry["ran"] = True
             self.worked += monotonic() - began
@@ -381,21 +360,20 @@ class Life:
         carried = listed(entry["carried"])
         self.markers.report("round", carried=carried, unkept=unkept, kept=kept)
 
-    def iterate(self, interrupts: Interrupts) -> None:
+    def iterate(self) -> None:
         began, first = monotonic(), self.entry["done"]
         end = min(self.order["n"], first + max(1, self.order["batch_size"]))
         for i in range(first, end):
             spent = monotonic() - began
-            if i > first and spent + spent / (i - first) / 2 > self.order["seconds"]:
+            late = i > first and spent + spent / (i - first) / 2 > self.order["seconds"]
+            if late or self.interrupts.seen:
                 break
-            interrupts.check()
             mean = (self.worked + spent) / self.iterations if self.iterations else 0.0
-            interrupts.short = self.iterations > 0 and mean < GRACE / 2
+            self.interrupts.short = self.iterations > 0 and mean < GRACE / 2
             if i > first and self.may_look(mean):
                 self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
-            self.once(i, interrupts)
+            self.once(i)
             self.iterations += 1
-        interrupts.check()
 
     def may_look(self, mean: float) -> bool:
         if self.independent:
@@ -403,28 +381,28 @@ class Life:
         cost = self.snapshot[1].seconds
         return cost < ITERATION_SHARE * mean or self.iterations < FEW and cost < MAX_FEW
 
-    def once(self, i: int, interrupts: Interrupts) -> None:
+    def once(self, i: int) -> None:
         self.shell.user_ns["i"] = i
         self.names.result.before()
         try:
-            seconds = self.step(self.loop, interrupts)
+            seconds = self.step(self.loop)
         finally:
             given = self.names.result.after()
         self.entry["done"] = i + 1
         self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
 
-    def step(self, body: Body, interrupts: Interrupts) -> float:
+    def step(self, body: Body) -> float:
         """Runs a body in the user's namespace and returns the seconds it took."""
         began = monotonic()
         try:
-            interrupts.running = body
+            self.interrupts.running = body
             exec(body.code, self.shell.user_ns)
         except BaseException as error:
-            interrupts.seen = False  # the error is its result
-            hide_frames(self.shell, error, body.code)
+            self.interrupts.seen = False  # the error is its result
+            hide_frames(self.shell, error)
             raise
         finally:
-            interrupts.running = None
+            self.interrupts.running = None
             self.seconds = monotonic() - began
         return self.seconds
 
