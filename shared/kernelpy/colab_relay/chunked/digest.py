@@ -11,7 +11,6 @@ A digest means nothing in another kernel.
 from __future__ import annotations
 
 import builtins
-import functools
 import hashlib
 import pickle
 import sys
@@ -22,7 +21,7 @@ from time import thread_time  # bound here: code may replace time.thread_time
 from typing import Any, Callable, Iterable
 
 from ..safe import class_module, class_name, is_any, known, module_dict
-from ..state.arrays import owner_of
+from ..state.arrays import address, owner_of
 from ..state.classes import attributes, is_generated
 from ..state.libraries import importable
 from ..state.reasons import reason
@@ -125,35 +124,22 @@ class Look:
 
     def bytes_of(self, array: Any) -> bytes:
         """The digest of an array's bytes, which are not copied as a whole."""
-        digest = hashlib.blake2b(digest_size=16)
-        for piece in pieces(array):
+        digest, order = hashlib.blake2b(digest_size=16), "F" if array.flags.f_contiguous else "C"
+        for piece in module_dict("numpy")["nditer"](
+            array,
+            ["buffered", "external_loop", "zerosize_ok"],
+            [["readonly", "contig"]],
+            order=order,
+            buffersize=max(1, SLICE // (array.itemsize or 1)),
+        ):
             self.check()
-            digest.update(piece)
+            digest.update(piece.tobytes())
         return digest.digest()
 
     def by_name(self, obj: Any, name: str) -> str:
         """An object that is pickled by its name. That two variables refer to it means nothing."""
         self.named.add(id(obj))
         return name
-
-
-def pieces(array: Any) -> Iterable[Any]:
-    if not array.flags.c_contiguous and array.flags.f_contiguous:
-        array = array.T
-    if array.flags.c_contiguous:
-        flat = array.reshape(-1).view("u1") if array.nbytes else array.tobytes()
-        return (flat[at : at + SLICE] for at in range(0, len(flat), SLICE))
-    rows = max(1, SLICE * len(array) // array.nbytes)
-    return (array[at : at + rows].tobytes() for at in range(0, len(array), rows))
-
-
-def guess(value: Any) -> float:
-    """About how many seconds a first look at a value takes, to look at small ones first."""
-    cls = type(value)
-    if class_module(cls).partition(".")[0] in ("numpy", "pandas", "torch"):
-        size = getattr(value, "nbytes", None)
-        return size * 1e-9 if type(size) is int else 0.01
-    return len(value) * 1e-7 if cls in (list, dict, tuple, set, str, bytes) else 1e-3
 
 
 class Writer(pickle.Pickler):
@@ -204,8 +190,6 @@ class Writer(pickle.Pickler):
             return how(look, obj)
         if issubclass(cls, type):
             return reduce_class(look, obj)
-        if is_spent(obj, cls):
-            return tuple, (("spent", class_name(cls)),)
         refuse(obj, cls)
         if cls.__module__ == "numpy" and cls.__name__ == "ndarray":
             return reduce_array(look, obj)
@@ -215,13 +199,6 @@ class Writer(pickle.Pickler):
             return reduce_tensor(look, obj)
         look.plain.add(cls)
         return NotImplemented
-
-
-def is_spent(obj: Any, cls: type) -> bool:
-    """Whether an object that can't be compared has nothing left to give."""
-    if cls is types.GeneratorType:
-        return obj.gi_frame is None
-    return class_module(cls) == "_io" and getattr(obj, "closed", False)
 
 
 # How to reduce objects: a tuple stands for the object, and its state may refer to the object.
@@ -245,19 +222,12 @@ def reduce_code(look: Look, code: types.CodeType) -> Any:
     return tuple, (("code",),), state
 
 
-def reduce_cached(look: Look, f: Any) -> Any:
-    if importable(f, f.__module__, f.__qualname__):
-        return look.by_name(f, f.__qualname__)
-    return tuple, (("cached", f.__wrapped__),), (f.cache_info()[2:], f.__dict__)
-
-
 def reduce_class(look: Look, cls: Any) -> Any:
     module, name = class_module(cls), type.__dict__["__qualname__"].__get__(cls)
     if importable(cls, module, name):
         return look.by_name(cls, name)
-    if module == "builtins":
-        return NotImplemented if cls in (type(None), type(...), type(NotImplemented)) else (
-            tuple, (("builtin", name),))  # fmt: skip
+    if module == "builtins":  # such as that of functions
+        return tuple, (("builtin", name),)
     own = {
         k: v for k, v in attributes(cls).items() if k not in CACHES and not is_generated(cls, k, v)
     }
@@ -266,12 +236,11 @@ def reduce_class(look: Look, cls: Any) -> Any:
 
 def reduce_array(look: Look, array: Any) -> Any:
     owner = owner_of(array)
-    first = array.__array_interface__["data"][0]
-    start = owner.__array_interface__["data"][0]
-    token = look.memory.setdefault(start if array.size else id(array), [])
+    token = look.memory.setdefault(address(owner) if array.size else id(array), [])
     plain = array.dtype.names is None and not array.dtype.hasobject
     kind = array.dtype.str if plain else array.dtype
-    shape = (kind, array.shape, array.strides, first - start, array.flags.writeable)
+    place = address(array) - address(owner), array.strides
+    shape = (kind, array.shape, place, array.flags.writeable)
     if array.dtype.hasobject:
         return tuple, (("array", shape, token),), list(array.flat)
     return tuple, (("array", shape, token, look.bytes_of(array)),)
@@ -323,7 +292,6 @@ HOW: dict[Any, Callable[[Any, Any], Any]] = {
     types.ModuleType: lambda look, module: (tuple, (("module", vars(module).get("__name__")),)),
     type(threading.Lock()): lambda look, lock: (tuple, (("lock",),)),
     type(threading.RLock()): lambda look, lock: (tuple, (("reentrant lock",),)),
-    type(functools.lru_cache(None)(abs)): reduce_cached,
     weakref.ref: lambda look, reference: (tuple, (("weak",),), (reference(),)),
 }
 

@@ -8,12 +8,14 @@ iteration binds, or that is the target of a for statement, and that nothing read
 
 from __future__ import annotations
 
+import types
 from typing import Any, Iterable
 
 from ..code.bindings import used_by
+from ..safe import class_module
 from ..state.save import IPYTHON_NAMES, is_module
 from .body import Body
-from .digest import SLOW, Look, guess, is_spent
+from .digest import SLOW, Look
 
 RESULT = "result"
 NOTHING = object()
@@ -73,9 +75,23 @@ class Names:
         names, hidden = self.shell.user_ns, self.shell.user_ns_hidden
         if name not in names or IPYTHON_NAMES.fullmatch(name) or is_module(names[name]):
             return False
-        if is_spent(names[name], type(names[name])):
-            return False
-        return not (name in hidden and hidden[name] is names[name])
+        return not (is_spent(names[name]) or name in hidden and hidden[name] is names[name])
+
+
+def guess(value: Any) -> float:
+    """About how many seconds a first look at a value takes, to look at small ones first."""
+    cls = type(value)
+    if class_module(cls).partition(".")[0] in ("numpy", "pandas", "torch"):
+        size = getattr(value, "nbytes", None)
+        return size * 1e-9 if type(size) is int else 0.01
+    return len(value) * 1e-7 if cls in (list, dict, tuple, set, str, bytes) else 1e-3
+
+
+def is_spent(value: Any) -> bool:
+    """Whether an object that can't be compared has nothing left to give."""
+    if type(value) is types.GeneratorType:
+        return value.gi_frame is None
+    return class_module(type(value)) == "_io" and getattr(value, "closed", False)
 
 
 class Result:
