@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import math
 import os
 import shutil
 from time import monotonic
@@ -38,7 +39,7 @@ class Copies:
     def __init__(self, shell: Any, key: str) -> None:
         self.shell, self.key = shell, key
         self.paths: list[str] = []
-        self.began: float | None = None  # the last copy
+        self.began = -math.inf  # the last copy
         self.spent = self.last = 0.0  # seconds on all copies, and on the last
         self.without_setup = False
         self.loaded: set[str] = set()  # variables that were loaded from a copy
@@ -48,9 +49,7 @@ class Copies:
     ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
         """Writes a copy, if one is due. Returns it and what can't be kept."""
         now, left = monotonic(), bounds["share"] * worked - self.spent
-        if not bounds["bytes"]:
-            return None, []
-        if self.began is not None and (now - self.began < bounds["every"] or self.last > left):
+        if not bounds["bytes"] or now - self.began < bounds["every"] or self.last > left:
             return None, []
         self.began = now
         remove_old_folders()
@@ -68,25 +67,24 @@ class Copies:
             self.spent += self.last
 
     def write(self, entry: registry.Entry, look: Look, most: int, seconds: float) -> dict[str, Any]:
-        end = monotonic() + seconds
+        bounds = Bounds(min(most, SETUP_BYTES), seconds)
         needed = look.together(name for name in entry["carried"] if name in look.digests)
         if not self.without_setup and len(needed) < len(look.digests):
-            bounds = Bounds(min(most, SETUP_BYTES), end - monotonic())
             try:
                 return self.attempt(entry, sorted(look.digests), needed, bounds)
             except Unkept:
                 self.without_setup = True
-        return self.attempt(entry, needed, needed, Bounds(most, end - monotonic()))
+        bounds.most = most
+        return self.attempt(entry, needed, needed, bounds)
 
     def attempt(
         self, entry: registry.Entry, names: list[str], needed: list[str], bounds: Bounds
     ) -> dict[str, Any]:
         """Writes a copy that has all that is needed, or none."""
         values = [(name, self.shell.user_ns[name]) for name in names]
+        what = values, {self.key: entry}
         with Ticker(self.shell.display_pub.publish) as ticker:
-            found = write_file(
-                self.shell, (values, {self.key: entry}), ticker, bounds, label_of(self.key)
-            )
+            found = write_file(self.shell, what, ticker, bounds, label_of(self.key))
         path, manifest = found["path"], found["manifest"]
         unkept = manifest["skipped"] + unnamed(*manifest["warnings"])
         missing = [u for u in unkept if not u["name"] or u["name"] in needed]

@@ -21,6 +21,7 @@ from time import thread_time  # bound here: code may replace time.thread_time
 from typing import Any, Callable, Iterable
 
 from ..safe import class_module, class_name, is_any, known, module_dict
+from ..state import rebuild
 from ..state.arrays import address, owner_of
 from ..state.classes import attributes, is_generated
 from ..state.libraries import importable
@@ -157,7 +158,8 @@ class Writer(pickle.Pickler):
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, RECURSION))
         try:
-            self.dump(value)
+            with rebuild.importable():
+                self.dump(value)
         finally:
             sys.setrecursionlimit(limit)
         self.look.check()

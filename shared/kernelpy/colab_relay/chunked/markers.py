@@ -25,41 +25,34 @@ class Markers:
         self.clear()
 
     def clear(self) -> None:
-        self.count, self.bytes = 0, 0
-        self.seconds, self.slowest = 0.0, 0.0
-        self.values: list[dict[str, Any]] = []
+        self.batch: dict[str, Any] = {"count": 0, "seconds": 0.0, "slowest": 0.0, "values": []}
+        self.bytes = 0
 
     def report(self, event: str, **fields: Any) -> None:
         self.flush()
-        self.send(event, self.now(), fields)
+        self.send(event, dict(fields, done=self.now()))
 
     def done(self, i: int, seconds: float, value: dict[str, Any]) -> None:
         """Records the end of iteration i. value is what values.encode returned, or empty."""
-        if value:
-            value = dict(value, i=i)
         size = len(json.dumps(value))
         if self.bytes + size > MAX_BYTES:
             self.flush()
-        if not self.count:
-            self.first = i
-        self.count += 1
-        self.seconds += seconds
-        self.slowest = max(self.slowest, seconds)
+        batch = self.batch
+        batch["done"] = i + 1
+        batch["count"] += 1
+        batch["seconds"] += seconds
+        batch["slowest"] = max(batch["slowest"], seconds)
         if value:
-            self.values.append(value)
+            batch["values"].append(dict(value, i=i))
             self.bytes += size
-        if self.seconds >= MAX_SECONDS or self.count >= MAX_ITERATIONS:
+        if batch["seconds"] >= MAX_SECONDS or batch["count"] >= MAX_ITERATIONS:
             self.flush()
 
     def flush(self) -> None:
-        if not self.count:
-            return
-        fields = {"count": self.count, "seconds": self.seconds, "slowest": self.slowest}
-        done, values = self.first + self.count, self.values
-        self.clear()
-        self.send("done", done, dict(fields, values=values) if values else fields)
+        if self.batch["count"]:
+            self.send("done", self.batch)
+            self.clear()
 
-    def send(self, event: str, done: int, fields: dict[str, Any]) -> None:
+    def send(self, event: str, fields: dict[str, Any]) -> None:
         """Publishes one marker. Publishing flushes stdout first, so it follows the output."""
-        marker = dict(fields, run=self.key, event=event, done=done)
-        self.publish(data={MIME: marker}, metadata={})
+        self.publish(data={MIME: dict(fields, run=self.key, event=event)}, metadata={})

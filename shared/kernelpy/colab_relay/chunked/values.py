@@ -20,7 +20,7 @@ class Large(Exception):
 def encode(value: Any) -> dict[str, str]:
     """The fields of a marker: "result", JSON as text, or "omitted", why there is none."""
     try:
-        text = json.dumps(PlainConverter().to_plain(value, 0), allow_nan=False)
+        text = json.dumps(to_plain(value, [MAX_NODES], 0), allow_nan=False)
     except Large:
         return {"omitted": "it has over %d items" % MAX_NODES}
     except Exception as error:  # from the user's __repr__, or an integer with too many digits
@@ -31,30 +31,25 @@ def encode(value: Any) -> dict[str, str]:
     return {"result": text}
 
 
-class PlainConverter:
-    """Turns a value into plain values that json can write."""
-
-    def __init__(self) -> None:
-        self.left = MAX_NODES
-
-    def to_plain(self, value: Any, depth: int) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise Large
-        if value is None or isinstance(value, (bool, str)):
-            return value
-        if isinstance(value, float):
-            return float(value) if math.isfinite(value) else repr(float(value))
-        if isinstance(value, int):
-            return int(value)
-        if depth < MAX_DEPTH:
-            if isinstance(value, dict):
-                keys = [k if isinstance(k, str) else repr(k)[:MAX_REPR] for k in value]
-                return dict(zip(keys, self.to_plain(list(value.values()), depth)))
-            if isinstance(value, (list, tuple)):
-                return [self.to_plain(v, depth + 1) for v in value]
-            if type(value).__module__.partition(".")[0] in ARRAYS and hasattr(value, "tolist"):
-                if (value.numel() if hasattr(value, "numel") else value.size) > self.left:
-                    raise Large
-                return self.to_plain(value.tolist(), depth + 1)
-        return repr(value)[:MAX_REPR]
+def to_plain(value: Any, left: list[int], depth: int) -> Any:
+    """A value that json can write. left has the number of items that may follow."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise Large
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else repr(float(value))
+    if isinstance(value, int):
+        return int(value)
+    if depth < MAX_DEPTH:
+        if isinstance(value, dict):
+            keys = [k if isinstance(k, str) else repr(k)[:MAX_REPR] for k in value]
+            return dict(zip(keys, to_plain(list(value.values()), left, depth)))
+        if isinstance(value, (list, tuple)):
+            return [to_plain(v, left, depth + 1) for v in value]
+        if type(value).__module__.partition(".")[0] in ARRAYS and hasattr(value, "tolist"):
+            if (value.numel() if hasattr(value, "numel") else value.size) > left[0]:
+                raise Large
+            return to_plain(value.tolist(), left, depth + 1)
+    return repr(value)[:MAX_REPR]
