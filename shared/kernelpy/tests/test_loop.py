@@ -12,8 +12,7 @@ from colab_relay.chunked.values import encode
 @pytest.fixture(autouse=True)
 def new_kernel():
     yield
-    rounds.lives.clear()
-    registry.audits.clear()
+    registry.lives.clear()
 
 
 KEEP = {"every": 0, "share": 1, "bytes": 0}
@@ -126,7 +125,7 @@ def test_code_that_is_no_body_is_refused_before_anything_runs(shell, name):
     except SyntaxError:
         shell.ipython.showtraceback()
     assert why in shown[-1] and not any("colab_relay" in line for line in shown)
-    assert run.markers == [] and registry.runs() == {} and rounds.lives == {}
+    assert run.markers == [] and registry.runs() == {} and registry.lives == {}
 
 
 # Setup, loop, iterations, the values they give, and result in the end.

@@ -75,8 +75,7 @@ class Run:
 def new_kernel(shell):
     """The kernel was killed, and another one began."""
     registry.runs().clear()
-    rounds.lives.clear()
-    registry.audits.clear()
+    registry.lives.clear()
     shell.use(new_ipython())
     random.seed()
 
@@ -84,8 +83,7 @@ def new_kernel(shell):
 @pytest.fixture(autouse=True)
 def no_lives():
     yield
-    rounds.lives.clear()
-    registry.audits.clear()
+    registry.lives.clear()
 
 
 def begun(shell, setup, loop, **more):

@@ -22,7 +22,7 @@ from ..safe import short
 from ..state.reasons import reason
 from . import randoms
 from .body import Body
-from .copies import Copies, delete_copies
+from .copies import MAX_REASONS, Copies, delete_copies
 from .digest import Look, differs, replaced
 from .interrupts import GRACE, Interrupts, hide_frames
 from .markers import Markers
@@ -34,10 +34,7 @@ MIN_SECONDS = 0.1  # for any other
 ITERATION_SHARE = 0.01  # of an iteration's time, for a look before each one
 FEW = 20  # iterations whose time is not known well: a look before each costs at most MAX_FEW
 MAX_FEW = 0.005
-MAX_NAMES, MAX_NAME = 100, 100  # in a marker, and characters
-MAX_REASONS = 20
-
-lives: dict[str, Life] = {}  # the runs that were prepared in this kernel, by their keys
+MAX_NAMES = 100  # in a marker
 
 
 def prepare(order: dict[str, Any]) -> None:
@@ -48,24 +45,26 @@ def prepare(order: dict[str, Any]) -> None:
     if order["replaces"]:
         registry.runs().pop(order["replaces"], None)
         delete_copies(order["replaces"])
-    for old in [old for old in lives if old not in registry.runs()]:
-        del lives[old], registry.audits[old]
-    life = lives.setdefault(key, Life(shell, key))
-    registry.audits[key] = life.audit
-    with Interrupts(shell) as interrupts:
-        life.prepare(order, setup, loop, interrupts)
+    for old in registry.lives.keys() - registry.runs().keys():
+        del registry.lives[old]
+    life = registry.lives.setdefault(key, Life(shell, key))
+    with Interrupts(shell) as life.interrupts:
+        life.prepare(order, setup, loop)
 
 
 def round(key: str) -> None:
     """Runs iterations for a while, unless none is left or may run."""
-    if key not in lives:
+    if key not in registry.lives:
         raise RuntimeError("this kernel has lost what prepared the run: call again")
-    with Interrupts(get_ipython()) as interrupts:
-        lives[key].round(interrupts)
+    life = registry.lives[key]
+    with Interrupts(life.shell) as life.interrupts:
+        life.round()
 
 
 class Life:
     """A run in this kernel."""
+
+    interrupts: Interrupts
 
     def __init__(self, shell: Any, key: str) -> None:
         self.shell, self.key = shell, key
@@ -77,10 +76,8 @@ class Life:
         self.worked = 0.0  # seconds of iterations
         self.seconds = 0.0  # of the last body
 
-    def prepare(
-        self, order: dict[str, Any], setup: Body, loop: Body, interrupts: Interrupts
-    ) -> None:
-        self.order, self.setup, self.loop, self.interrupts = order, setup, loop, interrupts
+    def prepare(self, order: dict[str, Any], setup: Body, loop: Body) -> None:
+        self.order, self.setup, self.loop = order, setup, loop
         self.names = Names(self.shell, setup, loop)
         self.independent = bool(order["independent"])
         self.spent = 0.0  # seconds of looks
@@ -132,7 +129,7 @@ class Life:
                     entry["random"] = self.copies.load(copy)["random"]
         if self.last is None:
             self.take_as_left()
-        if fresh and not here and self.entry["done"]:
+        if fresh and not here and self.entry["done"] and self.is_bound():
             self.tell_anew()
         return True
 
@@ -176,16 +173,16 @@ class Life:
         before = self.names.variables(set())
         try:
             with randoms.own(None, self.key, lambda now: entry.update(random=now)):
-                seconds = self.step(self.setup)
+                self.step(self.setup)
         except BaseException:
             self.markers.report("setup_failed", seconds=self.seconds)
             raise
         names.update(kept)
-        if keeping and states:
+        if states:
             entry["random"] = states
         entry["added"] = rebound(before, self.names.variables(set()))
         entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
-        self.markers.report("setup", seconds=seconds)
+        self.markers.report("setup", seconds=self.seconds)
 
     def go_back(self, why: str, names: list[str], unasked: Any = False) -> bool:
         """Loads the copy, after the setup code in a new kernel, if that was the answer or goes
@@ -219,8 +216,6 @@ class Life:
         """Names what iterations use as this kernel's setup made it, because no copy had it. A
         function or class is the same wherever its code ran."""
         look, names = self.last, self.shell.user_ns
-        if look is None or not self.is_bound():
-            return
         mine = look.reached & look.digests.keys() - self.copies.loaded
         anew = [n for n in sorted(mine) if not isinstance(names[n], (types.FunctionType, type))]
         if anew:
@@ -238,8 +233,7 @@ class Life:
 
     def take_as_left(self) -> None:
         """Takes the variables as they are now for those that the run left."""
-        self.last = self.look()
-        self.note(self.last)
+        self.note(self.look())
         if self.entry.get("ran"):
             self.entry["ran"] = True
         if self.last.reasons and not self.independent:
@@ -247,9 +241,9 @@ class Life:
             self.markers.report("variables", unkept=unkept[:MAX_REASONS])
 
     def note(self, look: Look) -> None:
+        self.last, names = look, self.shell.user_ns
         carried = self.entry["carried"] or []
         self.entry["names"] = sorted(look.reached & look.digests.keys())
-        names = self.shell.user_ns
         self.entry["absent"] = [n for n in carried if n.isidentifier() and n not in names]
 
     def changed_by_others(self) -> list[str]:
@@ -279,15 +273,11 @@ class Life:
         """What other code has changed up to now, for a state that is saved now."""
         if self.last is None or registry.runs().get(self.key) is not self.entry:
             return []
-        try:
-            return self.changes(self.last, self.look())
-        except Exception:
-            return []
+        return self.changes(self.last, self.look())
 
     # Rounds
 
-    def round(self, interrupts: Interrupts) -> None:
-        self.interrupts = interrupts
+    def round(self) -> None:
         self.take_entry(self.entry["done"])
         self.entry["again"] = False
         if self.stopped or not self.get_ready():
@@ -295,7 +285,7 @@ class Life:
         entry = self.entry
         if entry["done"] < self.order["n"]:
             self.iterate_and_compare()
-            interrupts.check()
+            self.interrupts.check()
         if entry["done"] >= self.order["n"]:
             delete_copies(self.key)
             self.markers.report("finished")
@@ -348,15 +338,13 @@ class Life:
         found = {n for n in start.candidates | now.candidates if differs(start, now, n)}
         found.update(randoms.changed(states, entry["random"]))
         entry["carried"] = sorted(found.union(entry["carried"] or ()))
-        self.last = now
         self.note(now)
         if not report:
             return
-        kept: dict[str, Any] | None = None
-        unkept: list[dict[str, str]] = []
-        if not self.independent and entry["done"] < self.order["n"]:
-            kept, unkept = self.copies.keep(entry, now, self.order["keep"], self.worked)
-            self.order["copy"] = kept or self.order["copy"]
+        due = not self.independent and entry["done"] < self.order["n"]
+        keep = self.order["keep"] if due else dict(self.order["keep"], bytes=0)
+        kept, unkept = self.copies.keep(entry, now, keep, self.worked)
+        self.order["copy"] = kept or self.order["copy"]
         carried = listed(entry["carried"])
         self.markers.report("round", carried=carried, unkept=unkept, kept=kept)
 
@@ -368,31 +356,27 @@ class Life:
             late = i > first and spent + spent / (i - first) / 2 > self.order["seconds"]
             if late or self.interrupts.seen:
                 break
-            mean = (self.worked + spent) / self.iterations if self.iterations else 0.0
+            mean = (self.worked + spent) / max(1, self.iterations)
             self.interrupts.short = self.iterations > 0 and mean < GRACE / 2
-            if i > first and self.may_look(mean):
+            cost, few = self.snapshot[1].seconds, self.iterations < FEW
+            cheap = cost < ITERATION_SHARE * mean or few and cost < MAX_FEW
+            if i > first and cheap and not self.independent:
                 self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
             self.once(i)
             self.iterations += 1
-
-    def may_look(self, mean: float) -> bool:
-        if self.independent:
-            return False
-        cost = self.snapshot[1].seconds
-        return cost < ITERATION_SHARE * mean or self.iterations < FEW and cost < MAX_FEW
 
     def once(self, i: int) -> None:
         self.shell.user_ns["i"] = i
         self.names.result.before()
         try:
-            seconds = self.step(self.loop)
+            self.step(self.loop)
         finally:
             given = self.names.result.after()
         self.entry["done"] = i + 1
-        self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
+        self.markers.done(i, self.seconds, {} if given is NOTHING else encode(given))
 
-    def step(self, body: Body) -> float:
-        """Runs a body in the user's namespace and returns the seconds it took."""
+    def step(self, body: Body) -> None:
+        """Runs a body in the user's namespace."""
         began = monotonic()
         try:
             self.interrupts.running = body
@@ -404,7 +388,6 @@ class Life:
         finally:
             self.interrupts.running = None
             self.seconds = monotonic() - began
-        return self.seconds
 
 
 def rebound(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -412,4 +395,4 @@ def rebound(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def listed(names: list[str]) -> list[str]:
-    return [short(name, MAX_NAME) for name in names[:MAX_NAMES]]
+    return [short(name) for name in names[:MAX_NAMES]]
