@@ -27,11 +27,10 @@ from ..state.classes import attributes, is_generated
 from ..state.libraries import importable
 from ..state.reasons import reason
 from ..state.reduce import BY_TYPE, content_of, refuse, scope_of
-from ..state.save import kernel_objects
+from ..state.save import deeply, kernel_objects
 
 SLICE = 16 << 20  # bytes hashed before the time is checked again
 MAX_SHARED = 400_000  # objects of one variable among which those of other variables are found
-RECURSION = 5000
 EACH_SECONDS = 0.02  # that a variable gets even if those before it took all the time
 SLOW = "comparing it takes too long"
 # Whether two variables have the same one of these does not matter.
@@ -49,9 +48,12 @@ class Slow(Exception):
 class Look:
     """The digests of variables at one moment, by their names; "" for one that has none."""
 
-    def __init__(self, shell: Any, seconds: float) -> None:
-        self.names, self.end = shell.user_ns, thread_time() + seconds
+    def __init__(
+        self, shell: Any, seconds: float, refused: dict[str, str], costs: dict[str, float]
+    ) -> None:
+        self.names, self.refused, self.costs = shell.user_ns, refused, costs
         self.started = thread_time()
+        self.end = self.started + seconds
         self.candidates: set[str] = set()  # names of the run, also of absent variables
         self.reached: set[str] = set()  # those that matter to iterations
         self.digests: dict[str, str] = {}
@@ -60,9 +62,8 @@ class Look:
         self.large: set[str] = set()  # too large to tell what they share with others
         self.shared: dict[str, set[str]] = {}  # by variable: those that share objects with it
         self.reasons: dict[str, str] = {}
-        self.costs: dict[str, float] = {}
         self.functions: list[types.FunctionType] = []  # of the notebook
-        machinery = [shell.user_ns, *kernel_objects(shell).values(), sys.modules, vars(builtins)]
+        machinery = [*kernel_objects(shell).values(), sys.modules, vars(builtins)]
         self.machinery = list({id(obj): obj for obj in machinery}.values())
         # By the memory of arrays: a list that stands for it in the digests of all that share it.
         self.memory: dict[Any, list[Any]] = {}
@@ -71,17 +72,16 @@ class Look:
         self.alive: list[Any] = []
         self.sharers: dict[int, dict[str, int]] = {}  # by object: its place in each variable
 
-    def add(self, name: str, refused: str, optional: bool) -> None:
+    def add(self, name: str, value: Any, optional: bool) -> None:
         """Looks at a variable, unless its digest is refused for a reason. An optional one without
         a digest counts as absent."""
-        value, began = self.names[name], thread_time()
+        began, digest, why = thread_time(), "", self.refused.get(name, "")
         self.end = max(self.end, began + EACH_SECONDS)
-        digest, why = "", refused
-        if not refused:
+        if not why:
             try:
                 digest = Writer(self, name).digest(value)
             except Slow:
-                why = SLOW
+                why = self.refused[name] = SLOW
             except Exception as e:  # also of the user's __reduce__
                 why = reason(e, "comparing it")
         self.costs[name] = thread_time() - began
@@ -155,13 +155,8 @@ class Writer(pickle.Pickler):
         self.written = 0
 
     def digest(self, value: Any) -> str:
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, RECURSION))
-        try:
-            with rebuild.importable():
-                self.dump(value)
-        finally:
-            sys.setrecursionlimit(limit)
+        with rebuild.importable(), deeply():
+            self.dump(value)
         self.look.check()
         if self.written < 8 * MAX_SHARED:
             self.find_shared()

@@ -170,7 +170,7 @@ class Life:
         kept = {name: names[name] for name in keeping or () if name in names}
         states = entry["random"] if keeping else None
         entry["setup"] = ""
-        before = self.names.variables(set())
+        before = self.names.variables()
         try:
             with randoms.own(None, self.key, lambda now: entry.update(random=now)):
                 self.step(self.setup)
@@ -180,7 +180,7 @@ class Life:
         names.update(kept)
         if states:
             entry["random"] = states
-        entry["added"] = rebound(before, self.names.variables(set()))
+        entry["added"] = sorted(rebound(before, self.names.variables()))
         entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
         self.markers.report("setup", seconds=self.seconds)
 
@@ -306,7 +306,7 @@ class Life:
             entry["ran"] = True
             self.worked += monotonic() - began
             added = rebound(others, self.names.variables(mentioned))
-            entry["added"] = sorted({*added, *entry["added"]})
+            entry["added"] = sorted(added.union(entry["added"]))
             self.markers.flush()
             if between:
                 self.end()
@@ -390,8 +390,8 @@ class Life:
             self.seconds = monotonic() - began
 
 
-def rebound(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return sorted(name for name in after if after[name] is not before.get(name, before))
+def rebound(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    return {name for name in after if after[name] is not before.get(name, before)}
 
 
 def listed(names: list[str]) -> list[str]:
