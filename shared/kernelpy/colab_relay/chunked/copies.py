@@ -25,7 +25,6 @@ from ..state.save import PREFIX, places, remove, remove_old_folders, write_file
 from ..state.write import Bounds, OutOfTime
 from .digest import Look
 
-NEWEST = 2  # copies that a run has on the disk
 FIRST_SECONDS = 2.0  # for a copy, whatever the share
 SETUP_BYTES = 8 << 20  # of a copy with the values of the setup
 MAX_REASONS = 20
@@ -38,7 +37,7 @@ class Unkept(Exception):
 class Copies:
     def __init__(self, shell: Any, key: str) -> None:
         self.shell, self.key = shell, key
-        self.paths: list[str] = []
+        self.newest = ""  # its path
         self.began = -math.inf  # the last copy
         self.spent = self.last = 0.0  # seconds on all copies, and on the last
         self.without_setup = False
@@ -68,7 +67,7 @@ class Copies:
 
     def write(self, entry: registry.Entry, look: Look, most: int, seconds: float) -> dict[str, Any]:
         bounds = Bounds(min(most, SETUP_BYTES), seconds)
-        needed = look.together(name for name in entry["carried"] if name in look.digests)
+        needed = look.together(entry["carried"])
         if not self.without_setup and len(needed) < len(look.digests):
             try:
                 return self.attempt(entry, sorted(look.digests), needed, bounds)
@@ -91,9 +90,8 @@ class Copies:
         if missing:
             remove(path)
             raise Unkept(missing)
-        self.paths.append(path)
-        while len(self.paths) > NEWEST:
-            remove(self.paths.pop(0))
+        delete_copies(self.key, path, self.newest)  # the relay may be fetching the last one
+        self.newest = path
         copy = {field: manifest[field] for field in ("bytes", "sha256")}
         return dict(copy, path=path, done=entry["done"])
 
@@ -102,7 +100,7 @@ class Copies:
         self.loaded.clear()
         if copy:
             delete_copies(self.key, copy["path"])
-            self.paths = [copy["path"]]
+            self.newest = copy["path"]
 
     def load(self, copy: dict[str, Any]) -> registry.Entry:
         """Loads the variables of a copy into the namespace, all or none, and returns the run's
@@ -124,13 +122,13 @@ def label_of(key: str) -> str:
     return "run%s-" % hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def delete_copies(key: str, but: str = "") -> None:
-    """Deletes all copies of a run, also those of an earlier kernel, but for one."""
+def delete_copies(key: str, *but: str) -> None:
+    """Deletes all copies of a run, also those of an earlier kernel, but for some."""
+    kept = [os.path.dirname(os.path.abspath(path)) for path in but]
     for place in places():
         pattern = os.path.join(glob.escape(place), PREFIX + "*" + label_of(key) + "*")
-        for folder in glob.glob(pattern):
-            if folder != os.path.dirname(os.path.abspath(but)):
-                shutil.rmtree(folder, ignore_errors=True)
+        for folder in set(glob.glob(pattern)).difference(kept):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def unnamed(*reasons: str) -> list[dict[str, str]]:

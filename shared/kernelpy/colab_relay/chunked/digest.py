@@ -123,8 +123,10 @@ class Look:
         if thread_time() > self.end:
             raise Slow
 
-    def bytes_of(self, array: Any) -> bytes:
-        """The digest of an array's bytes, which are not copied as a whole."""
+    def content_of(self, array: Any) -> Any:
+        """The objects of an array, or the digest of its bytes, which are not copied as a whole."""
+        if array.dtype.hasobject:
+            return list(array.flat)
         digest, order = hashlib.blake2b(digest_size=16), "F" if array.flags.f_contiguous else "C"
         for piece in module_dict("numpy")["nditer"](
             array,
@@ -238,9 +240,7 @@ def reduce_array(look: Look, array: Any) -> Any:
     kind = array.dtype.str if plain else array.dtype
     place = address(array) - address(owner), array.strides
     shape = (kind, array.shape, place, array.flags.writeable)
-    if array.dtype.hasobject:
-        return tuple, (("array", shape, token),), list(array.flat)
-    return tuple, (("array", shape, token, look.bytes_of(array)),)
+    return tuple, (("array", shape, token),), look.content_of(array)
 
 
 def reduce_frame(look: Look, frame: Any) -> Any:
@@ -260,9 +260,7 @@ def column(look: Look, array: Any) -> Any:
     if type(inner) is not module_dict("numpy")["ndarray"]:
         return array
     kind = (class_name(type(array)), str(array.dtype), inner.dtype.str, inner.shape)
-    if inner.dtype.hasobject:
-        return kind, list(inner.flat)
-    return kind, look.bytes_of(inner)
+    return kind, look.content_of(inner)
 
 
 def reduce_tensor(look: Look, tensor: Any) -> Any:
@@ -277,7 +275,7 @@ def reduce_tensor(look: Look, tensor: Any) -> Any:
     where = (str(tensor.device), tensor.requires_grad, cls)
     grad = tensor.grad if tensor.is_leaf else None
     state = (grad, dict(tensor.__dict__))
-    return tuple, (("tensor", shape, where, token, look.bytes_of(flat)),), state
+    return tuple, (("tensor", shape, where, token, look.content_of(flat)),), state
 
 
 # Other objects have their reduction of saved states, which needs no saver.

@@ -362,18 +362,15 @@ class Life:
             cheap = cost < ITERATION_SHARE * mean or few and cost < MAX_FEW
             if i > first and cheap and not self.independent:
                 self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
-            self.once(i)
+            self.shell.user_ns["i"] = i
+            self.names.result.before()
+            try:
+                self.step(self.loop)
+            finally:
+                given = self.names.result.after()
+            self.entry["done"] = i + 1
             self.iterations += 1
-
-    def once(self, i: int) -> None:
-        self.shell.user_ns["i"] = i
-        self.names.result.before()
-        try:
-            self.step(self.loop)
-        finally:
-            given = self.names.result.after()
-        self.entry["done"] = i + 1
-        self.markers.done(i, self.seconds, {} if given is NOTHING else encode(given))
+            self.markers.done(i, self.seconds, {} if given is NOTHING else encode(given))
 
     def step(self, body: Body) -> None:
         """Runs a body in the user's namespace."""

@@ -63,17 +63,16 @@ class Flow(ast.NodeVisitor):
             self.exposed.add(node.id)  # a deleted name would be absent afterwards
 
     def visit_Assign(self, node: Any) -> None:
-        self.parts(node.value, getattr(node, "targets", None) or node.target)
+        targets = getattr(node, "targets", None) or node.target
+        # An annotation alone binds nothing.
+        self.parts(getattr(node, "annotation", None), node.value, node.value and targets)
 
-    visit_NamedExpr = visit_Assign
+    visit_NamedExpr = visit_AnnAssign = visit_Assign
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             self.visit(ast.Name(node.target.id, ast.Load()))
         self.parts(node.value, node.target)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.parts(node.annotation, node.value, node.value and node.target)
 
     def visit_Import(self, node: Any) -> None:
         for item in node.names:
