@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 from time import monotonic
-from typing import Any
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import registry
 from ..safe import short
@@ -30,8 +30,8 @@ SETUP_BYTES = 8 << 20  # of a copy with the values of the setup
 MAX_REASONS = 20
 
 
-class Unkept(Exception):
-    """Something that a copy needs can't be saved."""
+# A copy, and what can't be kept.
+Kept = Tuple[Optional[Dict[str, Any]], List[Dict[str, str]]]
 
 
 class Copies:
@@ -45,8 +45,8 @@ class Copies:
 
     def keep(
         self, entry: registry.Entry, look: Look, bounds: dict[str, Any], worked: float
-    ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
-        """Writes a copy, if one is due. Returns it and what can't be kept."""
+    ) -> Kept:
+        """Writes a copy, if one is due."""
         now, left = monotonic(), bounds["share"] * worked - self.spent
         if not bounds["bytes"] or now - self.began < bounds["every"] or self.last > left:
             return None, []
@@ -54,46 +54,45 @@ class Copies:
         remove_old_folders()
         try:
             with rebuild.importable():
-                return self.write(entry, look, bounds["bytes"], max(FIRST_SECONDS, left)), []
-        except Unkept as e:
-            return None, e.args[0][:MAX_REASONS]
+                return self.write(entry, look, bounds["bytes"], max(FIRST_SECONDS, left))
         except OutOfTime:
-            return None, unnamed("writing a copy takes longer than its share of the time")
+            why = "writing a copy takes longer than its share of the time"
         except OSError as e:
-            return None, unnamed(reason(e, "writing a copy"))
+            why = reason(e, "writing a copy")
         finally:
             self.last = monotonic() - now
             self.spent += self.last
+        return None, [{"name": "", "reason": why}]
 
-    def write(self, entry: registry.Entry, look: Look, most: int, seconds: float) -> dict[str, Any]:
+    def write(self, entry: registry.Entry, look: Look, most: int, seconds: float) -> Kept:
         bounds = Bounds(min(most, SETUP_BYTES), seconds)
         needed = look.together(entry["carried"])
         if not self.without_setup and len(needed) < len(look.digests):
-            try:
-                return self.attempt(entry, sorted(look.digests), needed, bounds)
-            except Unkept:
-                self.without_setup = True
+            found = self.attempt(entry, sorted(look.digests), needed, bounds)
+            if found[0]:
+                return found
+            self.without_setup = True
         bounds.most = most
         return self.attempt(entry, needed, needed, bounds)
 
     def attempt(
         self, entry: registry.Entry, names: list[str], needed: list[str], bounds: Bounds
-    ) -> dict[str, Any]:
+    ) -> Kept:
         """Writes a copy that has all that is needed, or none."""
         values = [(name, self.shell.user_ns[name]) for name in names]
         what = values, {self.key: entry}
         with Ticker(self.shell.display_pub.publish) as ticker:
             found = write_file(self.shell, what, ticker, bounds, label_of(self.key))
         path, manifest = found["path"], found["manifest"]
-        unkept = manifest["skipped"] + unnamed(*manifest["warnings"])
-        missing = [u for u in unkept if not u["name"] or u["name"] in needed]
+        missing = [{"name": "", "reason": why} for why in manifest["warnings"]]
+        missing += [skipped for skipped in manifest["skipped"] if skipped["name"] in needed]
         if missing:
             remove(path)
-            raise Unkept(missing)
+            return None, missing[:MAX_REASONS]
         delete_copies(self.key, path, self.newest)  # the relay may be fetching the last one
         self.newest = path
         copy = {field: manifest[field] for field in ("bytes", "sha256")}
-        return dict(copy, path=path, done=entry["done"])
+        return dict(copy, path=path, done=entry["done"]), []
 
     def adopt(self, copy: dict[str, Any] | None) -> None:
         """Keeps the copy that the relay names, if it names one, and no other."""
@@ -129,7 +128,3 @@ def delete_copies(key: str, *but: str) -> None:
         pattern = os.path.join(glob.escape(place), PREFIX + "*" + label_of(key) + "*")
         for folder in set(glob.glob(pattern)).difference(kept):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def unnamed(*reasons: str) -> list[dict[str, str]]:
-    return [{"name": "", "reason": why} for why in reasons]
