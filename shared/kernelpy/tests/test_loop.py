@@ -6,7 +6,7 @@ import pytest
 from colab_relay import registry
 from colab_relay.chunked import markers
 from colab_relay.chunked import run as rounds
-from colab_relay.chunked.values import encode
+from colab_relay.chunked.markers import encode
 
 
 @pytest.fixture(autouse=True)

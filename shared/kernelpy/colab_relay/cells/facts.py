@@ -16,8 +16,7 @@ from typing import Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from ..code.bindings import deferred, used_by, uses_of
-from ..code.flow import Flow
+from ..code.names import Flow, deferred, used_by, uses_of
 
 MAX_SECONDS = 20.0  # for all cells; of those after that nothing is known
 MAX_NAMES = 2000  # of one cell

@@ -12,7 +12,7 @@ import hashlib
 import linecache
 from typing import Any
 
-from ..code.flow import Flow
+from ..code.names import Flow
 from ..ending import show
 from ..script import shown
 from .uses import Uses

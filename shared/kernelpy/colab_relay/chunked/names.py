@@ -11,7 +11,7 @@ from __future__ import annotations
 import types
 from typing import Any, Container, Iterable
 
-from ..code.bindings import used_by
+from ..code.names import used_by
 from ..safe import class_module
 from ..state.save import is_module, user_names
 from .body import Body

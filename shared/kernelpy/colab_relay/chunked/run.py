@@ -25,9 +25,8 @@ from .body import Body
 from .copies import MAX_REASONS, Copies, delete_copies
 from .digest import Look, differs, replaced
 from .interrupts import GRACE, Interrupts, hide_frames
-from .markers import Markers
+from .markers import Markers, encode
 from .names import NOTHING, Names
-from .values import encode
 
 FIRST_SECONDS = 0.5  # for the first look at the variables, whatever the share
 MIN_SECONDS = 0.1  # for any other

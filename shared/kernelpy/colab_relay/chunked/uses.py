@@ -7,7 +7,7 @@ import re
 import types
 from typing import Any
 
-from ..code.bindings import called, deferred, used_by, uses_of
+from ..code.names import called, deferred, used_by, uses_of
 
 SHELLS = ("system", "getoutput")
 RUNNERS = ("exec", "eval", "run_cell", "run_cell_magic", "run_line_magic", *SHELLS)
