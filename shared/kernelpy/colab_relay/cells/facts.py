@@ -46,9 +46,7 @@ def facts(sources: list[str], seconds: float = MAX_SECONDS) -> list[dict[str, An
                 cells.append(Cell(transform(source) if time.monotonic() < deadline else ""))
             except UNREADABLE:
                 cells.append(Cell(""))
-    common = (set(dir(builtins)) | {"get_ipython", "__name__"}).difference(
-        *(cell.binds for cell in cells)
-    )
+    common = {*dir(builtins), "get_ipython", "__name__"}.difference(*(c.binds for c in cells))
     # Values that only imports, functions and classes make do not change when they are used.
     constant = set().union(*(cell.binds for cell in cells))
     constant.difference_update(*(cell.assigned for cell in cells))

@@ -15,7 +15,7 @@ import shutil
 from time import monotonic
 from typing import Any, Dict, List, Optional, Tuple
 
-from .. import registry
+from ..registry import Entry
 from ..safe import short
 from ..state import rebuild
 from ..state.progress import Ticker
@@ -43,9 +43,7 @@ class Copies:
         self.without_setup = False
         self.loaded: set[str] = set()  # variables that were loaded from a copy
 
-    def keep(
-        self, entry: registry.Entry, look: Look, bounds: dict[str, Any], worked: float
-    ) -> Kept:
+    def keep(self, entry: Entry, look: Look, bounds: dict[str, Any], worked: float) -> Kept:
         """Writes a copy, if one is due."""
         now, left = monotonic(), bounds["share"] * worked - self.spent
         if not bounds["bytes"] or now - self.began < bounds["every"] or self.last > left:
@@ -64,7 +62,7 @@ class Copies:
             self.spent += self.last
         return None, [{"name": "", "reason": why}]
 
-    def write(self, entry: registry.Entry, look: Look, most: int, seconds: float) -> Kept:
+    def write(self, entry: Entry, look: Look, most: int, seconds: float) -> Kept:
         bounds = Bounds(min(most, SETUP_BYTES), seconds)
         needed = look.together(entry["carried"])
         if not self.without_setup and len(needed) < len(look.digests):
@@ -75,9 +73,7 @@ class Copies:
         bounds.most = most
         return self.attempt(entry, needed, needed, bounds)
 
-    def attempt(
-        self, entry: registry.Entry, names: list[str], needed: list[str], bounds: Bounds
-    ) -> Kept:
+    def attempt(self, entry: Entry, names: list[str], needed: list[str], bounds: Bounds) -> Kept:
         """Writes a copy that has all that is needed, or none."""
         values = [(name, self.shell.user_ns[name]) for name in names]
         what = values, {self.key: entry}
@@ -101,7 +97,7 @@ class Copies:
             delete_copies(self.key, copy["path"])
             self.newest = copy["path"]
 
-    def load(self, copy: dict[str, Any]) -> registry.Entry:
+    def load(self, copy: dict[str, Any]) -> Entry:
         """Loads the variables of a copy into the namespace, all or none, and returns the run's
         entry in it. An error says why that failed."""
         with rebuild.importable(), Ticker(self.shell.display_pub.publish) as ticker:

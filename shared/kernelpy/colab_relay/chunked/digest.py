@@ -273,8 +273,7 @@ def reduce_tensor(look: Look, tensor: Any) -> Any:
     token = look.memory.setdefault((str(tensor.device), storage.data_ptr()), [])
     shape = (str(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     where = (str(tensor.device), tensor.requires_grad, cls)
-    grad = tensor.grad if tensor.is_leaf else None
-    state = (grad, dict(tensor.__dict__))
+    state = (tensor.grad if tensor.is_leaf else None, dict(tensor.__dict__))
     return tuple, (("tensor", shape, where, token, look.content_of(flat)),), state
 
 

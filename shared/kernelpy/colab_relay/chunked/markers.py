@@ -12,9 +12,12 @@ import json
 import math
 from typing import Any, Callable
 
+from ..safe import short
+
 MIME = "application/vnd.colab-relay.iteration+json"
 MAX_SECONDS = 0.05  # of iterations that are not reported
 MAX_ITERATIONS = 1000
+MAX_NAMES = 100
 MAX_BYTES = 48 << 10  # of values as JSON; a larger value is sent alone
 # Bounds of the value of an iteration.
 MAX_JSON = 60 << 10  # bytes of JSON text, so that its marker stays under 64 KiB
@@ -36,6 +39,10 @@ class Markers:
         self.bytes = 0
 
     def report(self, event: str, **fields: Any) -> None:
+        """Reports what happened. Of a list of names, the first ones."""
+        for key, value in fields.items():
+            if type(value) is list:
+                fields[key] = [short(v) if type(v) is str else v for v in value[:MAX_NAMES]]
         self.flush()
         self.send(event, dict(fields, done=self.now()))
 

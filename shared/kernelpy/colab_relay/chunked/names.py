@@ -97,17 +97,15 @@ class Result:
 
     def __init__(self, shell: Any, setup: Body, loop: Body) -> None:
         self.names = shell.user_ns
-        self.old = NOTHING
         self.always = RESULT in loop.flow.certain
         self.sometimes = RESULT in loop.uses.stores and not self.always
         # A string may be in globals()["result"].
         self.read = any(RESULT in u.reads | u.strings for u in (setup.uses, loop.uses))
 
     def before(self) -> None:
-        if self.sometimes:
-            self.old = self.names.get(RESULT, NOTHING)
-            if not self.read:
-                self.names.pop(RESULT, None)
+        self.old = self.names.get(RESULT, NOTHING) if self.sometimes else NOTHING
+        if self.sometimes and not self.read:
+            self.names.pop(RESULT, None)
 
     def after(self) -> Any:
         """The value that the iteration gave, or NOTHING."""

@@ -33,7 +33,6 @@ MIN_SECONDS = 0.1  # for any other
 ITERATION_SHARE = 0.01  # of an iteration's time, for a look before each one
 FEW = 20  # iterations whose time is not known well: a look before each costs at most MAX_FEW
 MAX_FEW = 0.005
-MAX_NAMES = 100  # in a marker
 
 
 def prepare(order: dict[str, Any]) -> None:
@@ -63,10 +62,8 @@ def round(key: str) -> None:
 class Life:
     """A run in this kernel."""
 
-    interrupts: Interrupts
-
     def __init__(self, shell: Any, key: str) -> None:
-        self.shell, self.key = shell, key
+        self.shell, self.key, self.interrupts = shell, key, Interrupts(shell)
         self.entry: registry.Entry = {}
         self.copies = Copies(shell, key)
         # The newest Look; None if it says nothing about this moment.
@@ -160,7 +157,7 @@ class Life:
 
     def stop(self, why: str, names: list[str], **more: str) -> bool:
         self.stopped = True
-        self.markers.report("stopped", reason=why, names=listed(names), **more)
+        self.markers.report("stopped", reason=why, names=names, **more)
         return False
 
     def run_setup(self, keeping: list[str] | None = None) -> None:
@@ -218,14 +215,13 @@ class Life:
         mine = look.reached & look.digests.keys() - self.copies.loaded
         anew = [n for n in sorted(mine) if not isinstance(names[n], (types.FunctionType, type))]
         if anew:
-            self.markers.report("anew", names=listed(anew))
+            self.markers.report("anew", names=anew)
 
     # Looks at the variables
 
-    def look(self, seconds: float | None = None) -> Look:
-        if seconds is None:
-            left = FIRST_SECONDS + self.order["keep"]["share"] * self.worked - self.spent
-            seconds = max(MIN_SECONDS, left) if self.last else FIRST_SECONDS
+    def look(self, seconds: float = 0) -> Look:
+        left = FIRST_SECONDS + self.order["keep"]["share"] * self.worked - self.spent
+        seconds = seconds or (max(MIN_SECONDS, left) if self.last else FIRST_SECONDS)
         look = self.names.look(seconds, {*self.entry["added"], *(self.entry["carried"] or ())})
         self.spent += look.seconds
         return look
@@ -326,9 +322,8 @@ class Life:
             entry["random"] = states
         entry["incomplete"] = changed
         self.end(now, report=not changed)
-        self.markers.report(
-            "failed", iteration=entry["done"], seconds=self.seconds, changed=listed(changed)
-        )
+        at = entry["done"]
+        self.markers.report("failed", iteration=at, seconds=self.seconds, changed=changed)
 
     def end(self, now: Look | None = None, report: bool = True) -> None:
         """Records what the round left. Only now its iterations count in another kernel."""
@@ -344,8 +339,7 @@ class Life:
         keep = self.order["keep"] if due else dict(self.order["keep"], bytes=0)
         kept, unkept = self.copies.keep(entry, now, keep, self.worked)
         self.order["copy"] = kept or self.order["copy"]
-        carried = listed(entry["carried"])
-        self.markers.report("round", carried=carried, unkept=unkept, kept=kept)
+        self.markers.report("round", carried=entry["carried"], unkept=unkept, kept=kept)
 
     def iterate(self) -> None:
         began, first = monotonic(), self.entry["done"]
@@ -388,7 +382,3 @@ class Life:
 
 def rebound(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in after if after[name] is not before.get(name, before)}
-
-
-def listed(names: list[str]) -> list[str]:
-    return [short(name) for name in names[:MAX_NAMES]]
