@@ -81,7 +81,7 @@ class Look:
             try:
                 digest = Writer(self, name).digest(value)
             except Slow:
-                why = self.refused[name] = SLOW
+                why = SLOW
             except Exception as e:  # also of the user's __reduce__
                 why = reason(e, "comparing it")
         self.costs[name] = thread_time() - began

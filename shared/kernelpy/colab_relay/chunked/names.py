@@ -15,7 +15,7 @@ from ..code.names import used_by
 from ..safe import class_module
 from ..state.save import is_module, user_names
 from .body import Body
-from .digest import Look
+from .digest import SLOW, Look
 
 RESULT = "result"
 NOTHING = object()
@@ -40,17 +40,15 @@ class Names:
     def look(self, seconds: float, added: Iterable[str]) -> Look:
         """Looks at the run's variables: first at those that an iteration can reach. What only the
         setup uses may still change, under another name, but does not matter to iterations."""
-        look, others = (
-            Look(self.shell, seconds, self.refused, self.costs),
-            self.of_setup.union(added),
-        )
-        values = self.variables()
+        look, values = Look(self.shell, seconds, self.refused, self.costs), self.variables()
+        others = self.of_setup.union(added)
         self.follow(look, values, self.of_loop, aside=False)
         if self.opaque or not all(look.digests.values()):  # unsure what it reaches
             self.follow(look, values, others, aside=False)
         look.reached = set(look.candidates)
         self.follow(look, values, others, aside=True)
         look.finish()
+        self.refused.update({name: why for name, why in look.reasons.items() if why == SLOW})
         return look
 
     def follow(self, look: Look, values: dict[str, Any], wanted: set[str], aside: bool) -> None:
