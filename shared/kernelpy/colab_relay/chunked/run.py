@@ -251,7 +251,7 @@ class Life:
         now = self.look()
         changed = self.changes(last, now)
         if changed:  # some digests change by themselves
-            first, now, refused = now, self.look(), self.names.refused
+            first, now, refused = self.look(), self.look(), self.names.refused
             changed = self.changes(last, now)
             for name in changed:
                 if differs(first, now, name) and now.digests.get(name):
