@@ -120,6 +120,25 @@ def test_a_run_whose_variable_others_changed_stops(shell, name):
     assert [value for _, value in run.results] == [str(n) for n in range(1, 17)]
 
 
+@pytest.mark.parametrize(
+    "code, changed",
+    {
+        "f(7)": [],
+        "a = a[::-1]": ["a"],
+        "df['x'] = df['x'].to_numpy()[::-1]": ["df"],
+        "c.add(dict)": ["c"],
+    }.items(),
+)
+def test_what_counts_as_changed(shell, code, changed):
+    setup = "import functools\nimport numpy as np, pandas as pd\nfrom weakref import WeakSet"
+    setup += "\na = np.arange(9)\ndf = pd.DataFrame({'x': np.arange(9)})\nclass C: pass"
+    setup += "\nc = WeakSet([C])\n@functools.lru_cache(None)\ndef f(x): return x"
+    run = begun(shell, setup, "f(i); a.sum(), df.x.sum(), len(c)")
+    assert run.spec["carried"] == []
+    shell.run(code)
+    assert run.finish() == (("variables_changed", changed) if changed else "finished")
+
+
 def test_what_only_the_setup_uses_is_anybodys(shell):
     setup = "raw = open('f', 'w')\nrows = [[0], [1]]\nrow = rows[0]"
     run = begun(shell, setup, "row.append(i)", n=8)

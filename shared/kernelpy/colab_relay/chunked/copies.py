@@ -29,7 +29,6 @@ FIRST_SECONDS = 2.0  # for a copy, whatever the share
 SETUP_BYTES = 8 << 20  # of a copy with the values of the setup
 MAX_REASONS = 20
 
-
 # A copy, and what can't be kept.
 Kept = Tuple[Optional[Dict[str, Any]], List[Dict[str, str]]]
 

@@ -17,7 +17,7 @@ from ..safe import short
 MIME = "application/vnd.colab-relay.iteration+json"
 MAX_SECONDS = 0.05  # of iterations that are not reported
 MAX_ITERATIONS = 1000
-MAX_NAMES = 100
+MAX_NAMES = 100  # in one list
 MAX_BYTES = 48 << 10  # of values as JSON; a larger value is sent alone
 # Bounds of the value of an iteration.
 MAX_JSON = 60 << 10  # bytes of JSON text, so that its marker stays under 64 KiB
