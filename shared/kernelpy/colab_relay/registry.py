@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from .safe import module_dict, short
 
@@ -33,8 +33,9 @@ MODULE = "colab_relay_runs"
 RESTORED = "restored"
 MAX_RUNS = 1000  # the oldest are dropped first
 
-# By key: what tells which variables of a run are not as its last round left them.
-audits: dict[str, Callable[[], list[str]]] = {}
+# By key: the runs that were prepared in this kernel, as chunked/run.py has them. Each tells which
+# of its variables are not as its last round left them.
+lives: dict[str, Any] = {}
 
 
 def runs() -> dict[str, Entry]:
@@ -87,8 +88,8 @@ def audited() -> dict[str, Entry]:
     found = {}
     for key, entry in runs().items():
         entry = found[key] = dict(entry) if type(entry) is dict else entry
-        if key in audits and type(entry) is dict:
-            entry["lost"] = sorted(set(entry.get("lost") or ()).union(audits[key]()))
+        if key in lives and type(entry) is dict:
+            entry["lost"] = sorted(set(entry.get("lost") or ()).union(lives[key].audit()))
     return found
 
 

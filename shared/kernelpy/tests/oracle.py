@@ -121,8 +121,7 @@ def new_shell(displays):
     """A new kernel: nothing of an earlier one is left."""
     InteractiveShell.clear_instance()
     sys.modules.pop("colab_relay_runs", None)
-    run.lives.clear()
-    registry.audits.clear()
+    registry.lives.clear()
     config = Config({"HistoryManager": {"enabled": False}})
     main = types.ModuleType("__main__")
     shell = InteractiveShell.instance(config=config, user_module=main)
@@ -364,7 +363,7 @@ class Trial:
         name = self.rng.choice(list(HARMLESS))
         self.events.append(name)
         exec(HARMLESS[name], self.shell.user_ns)
-        last = run.lives["key"].last
+        last = registry.lives["key"].last
         mine = last.reached if last else set()
         if name == "temporary" and mine & set(TEMPORARY.split()):
             self.needed.add("variables_changed")

@@ -75,8 +75,7 @@ class Run:
 def new_kernel(shell):
     """The kernel was killed, and another one began."""
     registry.runs().clear()
-    rounds.lives.clear()
-    registry.audits.clear()
+    registry.lives.clear()
     shell.use(new_ipython())
     random.seed()
 
@@ -84,8 +83,7 @@ def new_kernel(shell):
 @pytest.fixture(autouse=True)
 def no_lives():
     yield
-    rounds.lives.clear()
-    registry.audits.clear()
+    registry.lives.clear()
 
 
 def begun(shell, setup, loop, **more):
@@ -120,6 +118,25 @@ def test_a_run_whose_variable_others_changed_stops(shell, name):
     assert run.finish("") == ("variables_changed", ["total"])  # nothing runs unasked
     assert run.finish("restore") == "finished" and shell.names["total"] == 16
     assert [value for _, value in run.results] == [str(n) for n in range(1, 17)]
+
+
+@pytest.mark.parametrize(
+    "code, changed",
+    {
+        "f(7)": [],
+        "a = a[::-1]": ["a"],
+        "df['x'] = df['x'].to_numpy()[::-1]": ["df"],
+        "c.add(dict)": ["c"],
+    }.items(),
+)
+def test_what_counts_as_changed(shell, code, changed):
+    setup = "import functools\nimport numpy as np, pandas as pd\nfrom weakref import WeakSet"
+    setup += "\na = np.arange(9)\ndf = pd.DataFrame({'x': np.arange(9)})\nclass C: pass"
+    setup += "\nc = WeakSet([C])\n@functools.lru_cache(None)\ndef f(x): return x"
+    run = begun(shell, setup, "f(i); a.sum(), df.x.sum(), len(c)")
+    assert run.spec["carried"] == []
+    shell.run(code)
+    assert run.finish() == (("variables_changed", changed) if changed else "finished")
 
 
 def test_what_only_the_setup_uses_is_anybodys(shell):

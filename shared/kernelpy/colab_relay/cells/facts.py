@@ -12,12 +12,11 @@ import re
 import time
 import warnings
 import zlib
-from typing import Any, Iterable, Iterator
+from typing import Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from ..code.bindings import deferred, used_by, uses_of
-from ..code.flow import Flow
+from ..code.names import Flow, deferred, used_by, uses_of
 
 MAX_SECONDS = 20.0  # for all cells; of those after that nothing is known
 MAX_NAMES = 2000  # of one cell
@@ -43,16 +42,11 @@ def facts(sources: list[str], seconds: float = MAX_SECONDS) -> list[dict[str, An
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for source in sources:
-            tree = ast.Module([], [])
             try:
-                if time.monotonic() < deadline:
-                    tree = ast.parse(transform(source))
-                cells.append(Cell(tree))
+                cells.append(Cell(transform(source) if time.monotonic() < deadline else ""))
             except UNREADABLE:
-                cells.append(Cell(ast.Module([], [])))
-    common = (set(dir(builtins)) | {"get_ipython", "__name__"}).difference(
-        *(cell.binds for cell in cells)
-    )
+                cells.append(Cell(""))
+    common = {*dir(builtins), "get_ipython", "__name__"}.difference(*(c.binds for c in cells))
     # Values that only imports, functions and classes make do not change when they are used.
     constant = set().union(*(cell.binds for cell in cells))
     constant.difference_update(*(cell.assigned for cell in cells))
@@ -62,19 +56,19 @@ def facts(sources: list[str], seconds: float = MAX_SECONDS) -> list[dict[str, An
 class Cell:
     """The names of one cell. What a function does counts as done after the cell's own code."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, source: str) -> None:
+        tree = ast.parse(source)
         code = compile(tree, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         flow = Flow(tree.body)
-        later, declared = set(), set()
-        for inner in deferred(code):
-            later |= used_by(inner)
-            declared |= uses_of(inner, False)[0]
+        inner = list(deferred(code))
+        later = {name for c in inner for name in used_by(c)}
+        declared = {name for c in inner for name in uses_of(c, False)[0]}
         nodes = list(ast.walk(tree))
         caught = {n.name for n in nodes if isinstance(n, ast.ExceptHandler)} - flow.stored
         self.binds = (flow.stored | declared) - {"*"}
         self.sure = flow.certain & self.binds
-        self.reads = (flow.exposed | later.union(embedded(tree)) - flow.certain) - caught
-        self.uses = set(used(tree))
+        self.reads = (flow.exposed | (later | embedded(tree)) - flow.certain) - caught
+        self.uses = used(tree)
         stores = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
         self.assigned = {n.id for n in stores}
 
@@ -82,26 +76,20 @@ class Cell:
         known = self.reads | self.binds
         if len(known) > MAX_NAMES:
             return {}
-        found = {
-            "reads": self.reads - common,
-            "makes": self.binds | (self.uses & known - common - constant),
-            "sure": self.sure,
-        }
+        makes = self.binds | (self.uses & known - common - constant)
+        found = {"reads": self.reads - common, "makes": makes, "sure": self.sure}
         return {key: sorted(value) for key, value in found.items() if value}
 
 
-def used(tree: ast.AST) -> Iterator[str]:
+def used(tree: ast.AST) -> set[str]:
     """The names that are mentioned in calls and in assignments to attributes and items."""
+    parts: list[ast.AST] = []
     for node in ast.walk(tree):
-        parts: Iterable[Any] = ()
         if isinstance(node, ast.Call) and not is_magic(node):
-            parts = [node.func, *node.args, *(k.value for k in node.keywords)]
-        elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(
-            node.ctx, ast.Load
-        ):
-            parts = [node.value]
-        for part in parts:
-            yield from (n.id for n in ast.walk(part) if isinstance(n, ast.Name))
+            parts.append(node)
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            parts += [] if isinstance(node.ctx, ast.Load) else [node.value]
+    return {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
 
 
 def is_magic(node: ast.Call) -> bool:
@@ -110,10 +98,8 @@ def is_magic(node: ast.Call) -> bool:
     return isinstance(shell, ast.Call) and getattr(shell.func, "id", "") == "get_ipython"
 
 
-def embedded(tree: ast.AST) -> Iterator[str]:
+def embedded(tree: ast.AST) -> set[str]:
     """The names in the texts of commands and magics."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and is_magic(node):
-            for argument in node.args:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    yield from EMBEDDED.findall(argument.value)
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and is_magic(n)]
+    texts = [a.value for n in calls for a in n.args if isinstance(a, ast.Constant)]
+    return {name for t in texts if isinstance(t, str) for name in EMBEDDED.findall(t)}

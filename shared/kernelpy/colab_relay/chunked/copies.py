@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import math
 import os
 import shutil
 from time import monotonic
-from typing import Any
+from typing import Any, Dict, List, Optional, Tuple
 
-from .. import registry
+from ..registry import Entry
 from ..safe import short
 from ..state import rebuild
 from ..state.progress import Ticker
@@ -24,119 +25,101 @@ from ..state.save import PREFIX, places, remove, remove_old_folders, write_file
 from ..state.write import Bounds, OutOfTime
 from .digest import Look
 
-NEWEST = 2  # copies that a run has on the disk
 FIRST_SECONDS = 2.0  # for a copy, whatever the share
 SETUP_BYTES = 8 << 20  # of a copy with the values of the setup
 MAX_REASONS = 20
 
-
-class Unkept(Exception):
-    """Something that a copy needs can't be saved."""
+# A copy, and what can't be kept.
+Kept = Tuple[Optional[Dict[str, Any]], List[Dict[str, str]]]
 
 
 class Copies:
     def __init__(self, shell: Any, key: str) -> None:
         self.shell, self.key = shell, key
-        self.paths: list[str] = []
-        self.began: float | None = None  # the last copy
+        self.newest = ""  # its path
+        self.began = -math.inf  # the last copy
         self.spent = self.last = 0.0  # seconds on all copies, and on the last
         self.without_setup = False
+        self.loaded: set[str] = set()  # variables that were loaded from a copy
 
-    def keep(
-        self, entry: registry.Entry, look: Look, bounds: dict[str, Any], worked: float
-    ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
-        """Writes a copy, if one is due. Returns it and what can't be kept."""
+    def keep(self, entry: Entry, look: Look, bounds: dict[str, Any], worked: float) -> Kept:
+        """Writes a copy, if one is due."""
         now, left = monotonic(), bounds["share"] * worked - self.spent
-        if not bounds["bytes"]:
-            return None, []
-        if self.began is not None and (now - self.began < bounds["every"] or self.last > left):
+        if not bounds["bytes"] or now - self.began < bounds["every"] or self.last > left:
             return None, []
         self.began = now
         remove_old_folders()
         try:
             with rebuild.importable():
-                return self.write(entry, look, bounds["bytes"], max(FIRST_SECONDS, left)), []
-        except Unkept as e:
-            return None, e.args[0][:MAX_REASONS]
+                return self.write(entry, look, bounds["bytes"], max(FIRST_SECONDS, left))
         except OutOfTime:
-            return None, unnamed("writing a copy takes longer than its share of the time")
+            why = "writing a copy takes longer than its share of the time"
         except OSError as e:
-            return None, unnamed(reason(e, "writing a copy"))
+            why = reason(e, "writing a copy")
         finally:
             self.last = monotonic() - now
             self.spent += self.last
+        return None, [{"name": "", "reason": why}]
 
-    def write(self, entry: registry.Entry, look: Look, most: int, seconds: float) -> dict[str, Any]:
-        end = monotonic() + seconds
-        needed = look.together(name for name in entry["carried"] if name in look.digests)
+    def write(self, entry: Entry, look: Look, most: int, seconds: float) -> Kept:
+        bounds = Bounds(min(most, SETUP_BYTES), seconds)
+        needed = look.together(entry["carried"])
         if not self.without_setup and len(needed) < len(look.digests):
-            bounds = Bounds(min(most, SETUP_BYTES), end - monotonic())
-            try:
-                return self.attempt(entry, sorted(look.digests), needed, bounds)
-            except Unkept:
-                self.without_setup = True
-        return self.attempt(entry, needed, needed, Bounds(most, end - monotonic()))
+            found = self.attempt(entry, sorted(look.digests), needed, bounds)
+            if found[0]:
+                return found
+            self.without_setup = True
+        bounds.most = most
+        return self.attempt(entry, needed, needed, bounds)
 
-    def attempt(
-        self, entry: registry.Entry, names: list[str], needed: list[str], bounds: Bounds
-    ) -> dict[str, Any]:
+    def attempt(self, entry: Entry, names: list[str], needed: list[str], bounds: Bounds) -> Kept:
         """Writes a copy that has all that is needed, or none."""
         values = [(name, self.shell.user_ns[name]) for name in names]
+        what = values, {self.key: entry}
         with Ticker(self.shell.display_pub.publish) as ticker:
-            found = write_file(
-                self.shell, (values, {self.key: entry}), ticker, bounds, label_of(self.key)
-            )
+            found = write_file(self.shell, what, ticker, bounds, label_of(self.key))
         path, manifest = found["path"], found["manifest"]
-        unkept = manifest["skipped"] + unnamed(*manifest["warnings"])
-        missing = [u for u in unkept if not u["name"] or u["name"] in needed]
+        missing = [{"name": "", "reason": why} for why in manifest["warnings"]]
+        missing += [skipped for skipped in manifest["skipped"] if skipped["name"] in needed]
         if missing:
             remove(path)
-            raise Unkept(missing)
-        self.paths.append(path)
-        while len(self.paths) > NEWEST:
-            remove(self.paths.pop(0))
+            return None, missing[:MAX_REASONS]
+        delete_copies(self.key, path, self.newest)  # the relay may be fetching the last one
+        self.newest = path
         copy = {field: manifest[field] for field in ("bytes", "sha256")}
-        return dict(copy, path=path, done=entry["done"])
+        return dict(copy, path=path, done=entry["done"]), []
 
-    def adopt(self, path: str) -> None:
-        """Keeps the copy that the relay names, and no other."""
-        self.delete(path)
-        self.paths = [path]
+    def adopt(self, copy: dict[str, Any] | None) -> None:
+        """Keeps the copy that the relay names, if it names one, and no other."""
+        self.loaded.clear()
+        if copy:
+            delete_copies(self.key, copy["path"])
+            self.newest = copy["path"]
 
-    def delete(self, but: str = "") -> None:
-        for path in self.paths:
-            if path != but:
-                remove(path)
-        delete_all(self.key, but)
+    def load(self, copy: dict[str, Any]) -> Entry:
+        """Loads the variables of a copy into the namespace, all or none, and returns the run's
+        entry in it. An error says why that failed."""
+        with rebuild.importable(), Ticker(self.shell.display_pub.publish) as ticker:
+            work = load_file(self.shell, copy["path"], copy["bytes"], copy["sha256"], ticker)
+        entry = work.runs.get(self.key)
+        if work.failed or type(entry) is not dict or type(entry.get("done")) is not int:
+            work.namespace.undo()
+            failed = ["%s: %s" % (f["name"], f["reason"]) for f in work.failed]
+            raise ValueError(short("; ".join(failed) or "the file is not a copy of this run"))
+        for name in entry.get("absent") or ():
+            self.shell.user_ns.pop(name, None)
+        self.loaded = {variable["name"] for variable in work.restored}
+        return entry
 
 
 def label_of(key: str) -> str:
     return "run%s-" % hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def delete_all(key: str, but: str = "") -> None:
-    """Deletes all copies of a run, also those of an earlier kernel, but for one."""
+def delete_copies(key: str, *but: str) -> None:
+    """Deletes all copies of a run, also those of an earlier kernel, but for some."""
+    kept = [os.path.dirname(os.path.abspath(path)) for path in but]
     for place in places():
         pattern = os.path.join(glob.escape(place), PREFIX + "*" + label_of(key) + "*")
-        for folder in glob.glob(pattern):
-            if folder != os.path.dirname(os.path.abspath(but)):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def unnamed(*reasons: str) -> list[dict[str, str]]:
-    return [{"name": "", "reason": why} for why in reasons]
-
-
-def load(shell: Any, copy: dict[str, Any], key: str) -> tuple[registry.Entry, set[str]]:
-    """Loads the variables of a copy into the namespace, all or none, and returns the run's entry in
-    it and their names. An error says why that failed."""
-    with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
-        work = load_file(shell, copy["path"], copy["bytes"], copy["sha256"], ticker)
-    entry = work.runs.get(key)
-    if work.failed or type(entry) is not dict or type(entry.get("done")) is not int:
-        work.namespace.undo()
-        failed = ["%s: %s" % (f["name"], f["reason"]) for f in work.failed]
-        raise ValueError(short("; ".join(failed) or "the file is not a copy of this run"))
-    for name in entry.get("absent") or ():
-        shell.user_ns.pop(name, None)
-    return entry, {variable["name"] for variable in work.restored}
+        for folder in set(glob.glob(pattern)).difference(kept):
+            shutil.rmtree(folder, ignore_errors=True)

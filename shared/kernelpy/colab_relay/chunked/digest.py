@@ -11,7 +11,6 @@ A digest means nothing in another kernel.
 from __future__ import annotations
 
 import builtins
-import functools
 import hashlib
 import pickle
 import sys
@@ -22,16 +21,16 @@ from time import thread_time  # bound here: code may replace time.thread_time
 from typing import Any, Callable, Iterable
 
 from ..safe import class_module, class_name, is_any, known, module_dict
-from ..state.arrays import owner_of
+from ..state import rebuild
+from ..state.arrays import address, owner_of
 from ..state.classes import attributes, is_generated
 from ..state.libraries import importable
 from ..state.reasons import reason
 from ..state.reduce import BY_TYPE, content_of, refuse, scope_of
-from ..state.save import kernel_objects
+from ..state.save import deeply, kernel_objects
 
 SLICE = 16 << 20  # bytes hashed before the time is checked again
 MAX_SHARED = 400_000  # objects of one variable among which those of other variables are found
-RECURSION = 5000
 EACH_SECONDS = 0.02  # that a variable gets even if those before it took all the time
 SLOW = "comparing it takes too long"
 # Whether two variables have the same one of these does not matter.
@@ -49,9 +48,12 @@ class Slow(Exception):
 class Look:
     """The digests of variables at one moment, by their names; "" for one that has none."""
 
-    def __init__(self, shell: Any, seconds: float) -> None:
-        self.names, self.end = shell.user_ns, thread_time() + seconds
+    def __init__(
+        self, shell: Any, seconds: float, refused: dict[str, str], costs: dict[str, float]
+    ) -> None:
+        self.names, self.refused, self.costs = shell.user_ns, refused, costs
         self.started = thread_time()
+        self.end = self.started + seconds
         self.candidates: set[str] = set()  # names of the run, also of absent variables
         self.reached: set[str] = set()  # those that matter to iterations
         self.digests: dict[str, str] = {}
@@ -60,9 +62,8 @@ class Look:
         self.large: set[str] = set()  # too large to tell what they share with others
         self.shared: dict[str, set[str]] = {}  # by variable: those that share objects with it
         self.reasons: dict[str, str] = {}
-        self.costs: dict[str, float] = {}
         self.functions: list[types.FunctionType] = []  # of the notebook
-        machinery = [shell.user_ns, *kernel_objects(shell).values(), sys.modules, vars(builtins)]
+        machinery = [*kernel_objects(shell).values(), sys.modules, vars(builtins)]
         self.machinery = list({id(obj): obj for obj in machinery}.values())
         # By the memory of arrays: a list that stands for it in the digests of all that share it.
         self.memory: dict[Any, list[Any]] = {}
@@ -71,13 +72,12 @@ class Look:
         self.alive: list[Any] = []
         self.sharers: dict[int, dict[str, int]] = {}  # by object: its place in each variable
 
-    def add(self, name: str, refused: str, optional: bool) -> None:
+    def add(self, name: str, value: Any, optional: bool) -> None:
         """Looks at a variable, unless its digest is refused for a reason. An optional one without
         a digest counts as absent."""
-        value, began = self.names[name], thread_time()
+        began, digest, why = thread_time(), "", self.refused.get(name, "")
         self.end = max(self.end, began + EACH_SECONDS)
-        digest, why = "", refused
-        if not refused:
+        if not why:
             try:
                 digest = Writer(self, name).digest(value)
             except Slow:
@@ -123,37 +123,26 @@ class Look:
         if thread_time() > self.end:
             raise Slow
 
-    def bytes_of(self, array: Any) -> bytes:
-        """The digest of an array's bytes, which are not copied as a whole."""
-        digest = hashlib.blake2b(digest_size=16)
-        for piece in pieces(array):
+    def content_of(self, array: Any) -> Any:
+        """The objects of an array, or the digest of its bytes, which are not copied as a whole."""
+        if array.dtype.hasobject:
+            return list(array.flat)
+        digest, order = hashlib.blake2b(digest_size=16), "F" if array.flags.f_contiguous else "C"
+        for piece in module_dict("numpy")["nditer"](
+            array,
+            ["buffered", "external_loop", "zerosize_ok"],
+            [["readonly", "contig"]],
+            order=order,
+            buffersize=max(1, SLICE // (array.itemsize or 1)),
+        ):
             self.check()
-            digest.update(piece)
+            digest.update(piece.tobytes())
         return digest.digest()
 
     def by_name(self, obj: Any, name: str) -> str:
         """An object that is pickled by its name. That two variables refer to it means nothing."""
         self.named.add(id(obj))
         return name
-
-
-def pieces(array: Any) -> Iterable[Any]:
-    if not array.flags.c_contiguous and array.flags.f_contiguous:
-        array = array.T
-    if array.flags.c_contiguous:
-        flat = array.reshape(-1).view("u1") if array.nbytes else array.tobytes()
-        return (flat[at : at + SLICE] for at in range(0, len(flat), SLICE))
-    rows = max(1, SLICE * len(array) // array.nbytes)
-    return (array[at : at + rows].tobytes() for at in range(0, len(array), rows))
-
-
-def guess(value: Any) -> float:
-    """About how many seconds a first look at a value takes, to look at small ones first."""
-    cls = type(value)
-    if class_module(cls).partition(".")[0] in ("numpy", "pandas", "torch"):
-        size = getattr(value, "nbytes", None)
-        return size * 1e-9 if type(size) is int else 0.01
-    return len(value) * 1e-7 if cls in (list, dict, tuple, set, str, bytes) else 1e-3
 
 
 class Writer(pickle.Pickler):
@@ -168,12 +157,8 @@ class Writer(pickle.Pickler):
         self.written = 0
 
     def digest(self, value: Any) -> str:
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, RECURSION))
-        try:
+        with rebuild.importable(), deeply():
             self.dump(value)
-        finally:
-            sys.setrecursionlimit(limit)
         self.look.check()
         if self.written < 8 * MAX_SHARED:
             self.find_shared()
@@ -204,8 +189,6 @@ class Writer(pickle.Pickler):
             return how(look, obj)
         if issubclass(cls, type):
             return reduce_class(look, obj)
-        if is_spent(obj, cls):
-            return tuple, (("spent", class_name(cls)),)
         refuse(obj, cls)
         if cls.__module__ == "numpy" and cls.__name__ == "ndarray":
             return reduce_array(look, obj)
@@ -215,13 +198,6 @@ class Writer(pickle.Pickler):
             return reduce_tensor(look, obj)
         look.plain.add(cls)
         return NotImplemented
-
-
-def is_spent(obj: Any, cls: type) -> bool:
-    """Whether an object that can't be compared has nothing left to give."""
-    if cls is types.GeneratorType:
-        return obj.gi_frame is None
-    return class_module(cls) == "_io" and getattr(obj, "closed", False)
 
 
 # How to reduce objects: a tuple stands for the object, and its state may refer to the object.
@@ -245,19 +221,12 @@ def reduce_code(look: Look, code: types.CodeType) -> Any:
     return tuple, (("code",),), state
 
 
-def reduce_cached(look: Look, f: Any) -> Any:
-    if importable(f, f.__module__, f.__qualname__):
-        return look.by_name(f, f.__qualname__)
-    return tuple, (("cached", f.__wrapped__),), (f.cache_info()[2:], f.__dict__)
-
-
 def reduce_class(look: Look, cls: Any) -> Any:
     module, name = class_module(cls), type.__dict__["__qualname__"].__get__(cls)
     if importable(cls, module, name):
         return look.by_name(cls, name)
-    if module == "builtins":
-        return NotImplemented if cls in (type(None), type(...), type(NotImplemented)) else (
-            tuple, (("builtin", name),))  # fmt: skip
+    if module == "builtins":  # such as that of functions
+        return tuple, (("builtin", name),)
     own = {
         k: v for k, v in attributes(cls).items() if k not in CACHES and not is_generated(cls, k, v)
     }
@@ -266,15 +235,12 @@ def reduce_class(look: Look, cls: Any) -> Any:
 
 def reduce_array(look: Look, array: Any) -> Any:
     owner = owner_of(array)
-    first = array.__array_interface__["data"][0]
-    start = owner.__array_interface__["data"][0]
-    token = look.memory.setdefault(start if array.size else id(array), [])
+    token = look.memory.setdefault(address(owner) if array.size else id(array), [])
     plain = array.dtype.names is None and not array.dtype.hasobject
     kind = array.dtype.str if plain else array.dtype
-    shape = (kind, array.shape, array.strides, first - start, array.flags.writeable)
-    if array.dtype.hasobject:
-        return tuple, (("array", shape, token),), list(array.flat)
-    return tuple, (("array", shape, token, look.bytes_of(array)),)
+    place = address(array) - address(owner), array.strides
+    shape = (kind, array.shape, place, array.flags.writeable)
+    return tuple, (("array", shape, token),), look.content_of(array)
 
 
 def reduce_frame(look: Look, frame: Any) -> Any:
@@ -294,9 +260,7 @@ def column(look: Look, array: Any) -> Any:
     if type(inner) is not module_dict("numpy")["ndarray"]:
         return array
     kind = (class_name(type(array)), str(array.dtype), inner.dtype.str, inner.shape)
-    if inner.dtype.hasobject:
-        return kind, list(inner.flat)
-    return kind, look.bytes_of(inner)
+    return kind, look.content_of(inner)
 
 
 def reduce_tensor(look: Look, tensor: Any) -> Any:
@@ -309,9 +273,8 @@ def reduce_tensor(look: Look, tensor: Any) -> Any:
     token = look.memory.setdefault((str(tensor.device), storage.data_ptr()), [])
     shape = (str(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     where = (str(tensor.device), tensor.requires_grad, cls)
-    grad = tensor.grad if tensor.is_leaf else None
-    state = (grad, dict(tensor.__dict__))
-    return tuple, (("tensor", shape, where, token, look.bytes_of(flat)),), state
+    state = (tensor.grad if tensor.is_leaf else None, dict(tensor.__dict__))
+    return tuple, (("tensor", shape, where, token, look.content_of(flat)),), state
 
 
 # Other objects have their reduction of saved states, which needs no saver.
@@ -323,7 +286,6 @@ HOW: dict[Any, Callable[[Any, Any], Any]] = {
     types.ModuleType: lambda look, module: (tuple, (("module", vars(module).get("__name__")),)),
     type(threading.Lock()): lambda look, lock: (tuple, (("lock",),)),
     type(threading.RLock()): lambda look, lock: (tuple, (("reentrant lock",),)),
-    type(functools.lru_cache(None)(abs)): reduce_cached,
     weakref.ref: lambda look, reference: (tuple, (("weak",),), (reference(),)),
 }
 

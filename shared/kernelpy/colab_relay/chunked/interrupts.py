@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-import types
 from typing import Any
 
+from ..ending import show
 from .body import Body
 
+BETWEEN = "interrupted between two iterations"
 # So long an interrupt waits for the end of an iteration, if iterations are at most half as long:
 # the round then ends between two iterations, and nothing is left half done.
 GRACE = 0.5
@@ -19,7 +21,8 @@ class Interrupts:
     interrupt: one between the end of an iteration and its count would make that iteration run
     again. After an interrupt the round ends, even if the code caught the exception."""
 
-    def __init__(self) -> None:
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
         self.running: Body | None = None
         self.seen = False
         self.short = False  # iterations are
@@ -50,29 +53,17 @@ class Interrupts:
             frame = frame.f_back
 
     def check(self) -> None:
+        """Raises KeyboardInterrupt if an interrupt arrived that ended no iteration."""
         if self.seen:
-            raise Stopped
+            error = KeyboardInterrupt(BETWEEN)
+            show(self.shell, error, ["KeyboardInterrupt: " + BETWEEN])
+            raise error
 
 
-class Stopped(KeyboardInterrupt):
-    """An interrupt that arrived between two iterations, or that an iteration caught."""
-
-    def _render_traceback_(self) -> list[str]:
-        return ["KeyboardInterrupt: interrupted between two iterations"]
-
-
-Stopped.__name__ = Stopped.__qualname__ = "KeyboardInterrupt"
-
-
-def hide_frames(shell: Any, error: BaseException, code: types.CodeType) -> None:
-    """Makes IPython show the error from the user's first line on, without our frames above it."""
-    tb = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code is not code:
-        tb = tb.tb_next
-    if tb is None:
-        return
-    try:
-        lines = shell.InteractiveTB.structured_traceback(type(error), error, tb, tb_offset=0)
+def hide_frames(shell: Any, error: BaseException) -> None:
+    """Makes IPython show an error that is being handled without the frame that handles it, and
+    those above it."""
+    with contextlib.suppress(Exception):  # another IPython, or an error that takes no attribute
+        make, tb = shell.InteractiveTB.structured_traceback, error.__traceback__
+        lines = make(type(error), error, tb and tb.tb_next, tb_offset=0)
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-    except Exception:  # another IPython, or an error that takes no attribute
-        pass

@@ -8,12 +8,14 @@ iteration binds, or that is the target of a for statement, and that nothing read
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+import types
+from typing import Any, Container, Iterable
 
-from ..code.bindings import used_by
-from ..state.save import IPYTHON_NAMES, is_module
+from ..code.names import used_by
+from ..safe import class_module
+from ..state.save import is_module, user_names
 from .body import Body
-from .digest import SLOW, Look, guess, is_spent
+from .digest import SLOW, Look
 
 RESULT = "result"
 NOTHING = object()
@@ -33,49 +35,54 @@ class Names:
         if not self.result.read:
             self.temporary.add(RESULT)
         self.refused: dict[str, str] = {}  # variables without a digest from now on, and why
-        self.costs: dict[str, float] = {}
+        self.costs: dict[str, float] = {}  # seconds of the last look at each
 
     def look(self, seconds: float, added: Iterable[str]) -> Look:
         """Looks at the run's variables: first at those that an iteration can reach. What only the
         setup uses may still change, under another name, but does not matter to iterations."""
-        look, others = Look(self.shell, seconds), self.of_setup.union(added)
-        self.follow(look, self.of_loop, aside=False)
+        look, values = Look(self.shell, seconds, self.refused, self.costs), self.variables()
+        others = self.of_setup.union(added)
+        self.follow(look, values, self.of_loop, aside=False)
         if self.opaque or not all(look.digests.values()):  # unsure what it reaches
-            self.follow(look, others, aside=False)
+            self.follow(look, values, others, aside=False)
         look.reached = set(look.candidates)
-        self.follow(look, others, aside=True)
+        self.follow(look, values, others, aside=True)
         look.finish()
-        self.costs.update(look.costs)
         self.refused.update({name: why for name, why in look.reasons.items() if why == SLOW})
         return look
 
-    def follow(self, look: Look, wanted: set[str], aside: bool) -> None:
+    def follow(self, look: Look, values: dict[str, Any], wanted: set[str], aside: bool) -> None:
         """Looks at variables, the cheap ones first, and at those that their functions use."""
-        wanted, found = wanted - self.temporary - look.candidates - {"i"}, len(look.functions)
+        wanted, found = wanted - self.temporary - look.candidates, len(look.functions)
         while wanted:
             look.candidates |= wanted
-            present = [name for name in wanted if self.is_variable(name)]
-            costs = {n: self.costs.get(n) or guess(self.shell.user_ns[n]) for n in present}
-            for name in sorted(present, key=lambda name: (costs[name], name)):
-                passes_on = not aside and name not in self.unread
-                look.add(name, self.refused.get(name, ""), optional=not passes_on)
+            costs = {n: self.costs.get(n) or guess(values[n]) for n in wanted if n in values}
+            for name in sorted(costs, key=lambda name: (costs[name], name)):
+                look.add(name, values[name], optional=aside or name in self.unread)
             wanted = {n for f in look.functions[found:] for n in used_by(f.__code__)}
-            wanted -= look.candidates | {"i"}
+            wanted -= look.candidates
             found = len(look.functions)
 
-    def variables(self, but: set[str]) -> dict[str, Any]:
-        """All variables of the notebook but for some."""
-        but = but | {"i"}
-        names = [name for name in self.shell.user_ns if type(name) is str and name not in but]
-        return {name: self.shell.user_ns[name] for name in names if self.is_variable(name)}
+    def variables(self, but: Container[str] = ()) -> dict[str, Any]:
+        """The variables of the notebook but for some, and for what has nothing left to give."""
+        mine = [(name, value) for name, value in user_names(self.shell) if name not in but]
+        return {n: v for n, v in mine if n != "i" and not is_module(v) and not is_spent(v)}
 
-    def is_variable(self, name: str) -> bool:
-        names, hidden = self.shell.user_ns, self.shell.user_ns_hidden
-        if name not in names or IPYTHON_NAMES.fullmatch(name) or is_module(names[name]):
-            return False
-        if is_spent(names[name], type(names[name])):
-            return False
-        return not (name in hidden and hidden[name] is names[name])
+
+def guess(value: Any) -> float:
+    """About how many seconds a first look at a value takes, to look at small ones first."""
+    cls = type(value)
+    if class_module(cls).partition(".")[0] in ("numpy", "pandas", "torch"):
+        size = getattr(value, "nbytes", None)
+        return size * 1e-9 if type(size) is int else 0.01
+    return len(value) * 1e-7 if cls in (list, dict, tuple, set, str, bytes) else 1e-3
+
+
+def is_spent(value: Any) -> bool:
+    """Whether an object that can't be compared has nothing left to give."""
+    if type(value) is types.GeneratorType:
+        return value.gi_frame is None
+    return class_module(type(value)) == "_io" and getattr(value, "closed", False)
 
 
 class Result:
@@ -88,17 +95,15 @@ class Result:
 
     def __init__(self, shell: Any, setup: Body, loop: Body) -> None:
         self.names = shell.user_ns
-        self.old = NOTHING
         self.always = RESULT in loop.flow.certain
         self.sometimes = RESULT in loop.uses.stores and not self.always
         # A string may be in globals()["result"].
         self.read = any(RESULT in u.reads | u.strings for u in (setup.uses, loop.uses))
 
     def before(self) -> None:
-        if self.sometimes:
-            self.old = self.names.get(RESULT, NOTHING)
-            if not self.read:
-                self.names.pop(RESULT, None)
+        self.old = self.names.get(RESULT, NOTHING) if self.sometimes else NOTHING
+        if self.sometimes and not self.read:
+            self.names.pop(RESULT, None)
 
     def after(self) -> Any:
         """The value that the iteration gave, or NOTHING."""

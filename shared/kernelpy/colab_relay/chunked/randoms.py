@@ -33,8 +33,7 @@ def get() -> States:
 
 def put(states: States) -> None:
     """Installs states. A library that has none among them keeps its own."""
-    if "random" in states:
-        random.setstate(pickle.loads(states["random"]))
+    random.setstate(pickle.loads(states["random"]))
     numpy, torch = module_dict("numpy.random"), module_dict("torch.random")
     if "numpy.random" in states and "set_state" in numpy:
         with contextlib.suppress(Exception):  # of another bit generator

@@ -22,22 +22,17 @@ from ..safe import short
 from ..state.reasons import reason
 from . import randoms
 from .body import Body
-from .copies import Copies, delete_all, load
+from .copies import MAX_REASONS, Copies, delete_copies
 from .digest import Look, differs, replaced
-from .interrupts import GRACE, Interrupts, Stopped, hide_frames
-from .markers import Markers
+from .interrupts import GRACE, Interrupts, hide_frames
+from .markers import Markers, encode
 from .names import NOTHING, Names
-from .values import encode
 
 FIRST_SECONDS = 0.5  # for the first look at the variables, whatever the share
 MIN_SECONDS = 0.1  # for any other
 ITERATION_SHARE = 0.01  # of an iteration's time, for a look before each one
 FEW = 20  # iterations whose time is not known well: a look before each costs at most MAX_FEW
 MAX_FEW = 0.005
-MAX_NAMES, MAX_NAME = 100, 100  # in a marker, and characters
-MAX_REASONS = 20
-
-lives: dict[str, Life] = {}  # the runs that were prepared in this kernel, by their keys
 
 
 def prepare(order: dict[str, Any]) -> None:
@@ -47,46 +42,42 @@ def prepare(order: dict[str, Any]) -> None:
     loop = Body(shell, "loop_code", order["loop"])
     if order["replaces"]:
         registry.runs().pop(order["replaces"], None)
-        delete_all(order["replaces"])
-    for old in [old for old in lives if old not in registry.runs()]:
-        del lives[old], registry.audits[old]
-    life = lives.setdefault(key, Life(shell, key))
-    registry.audits[key] = life.audit
-    life.take(order, setup, loop)
-    with Interrupts() as interrupts:
-        life.prepare(interrupts)
+        delete_copies(order["replaces"])
+    for old in registry.lives.keys() - registry.runs().keys():
+        del registry.lives[old]
+    life = registry.lives.setdefault(key, Life(shell, key))
+    with Interrupts(shell) as life.interrupts:
+        life.prepare(order, setup, loop)
 
 
 def round(key: str) -> None:
     """Runs iterations for a while, unless none is left or may run."""
-    if key not in lives:
+    if key not in registry.lives:
         raise RuntimeError("this kernel has lost what prepared the run: call again")
-    with Interrupts() as interrupts:
-        lives[key].round(interrupts)
+    life = registry.lives[key]
+    with Interrupts(life.shell) as life.interrupts:
+        life.round()
 
 
 class Life:
     """A run in this kernel."""
 
     def __init__(self, shell: Any, key: str) -> None:
-        self.shell, self.key = shell, key
+        self.shell, self.key, self.interrupts = shell, key, Interrupts(shell)
         self.entry: registry.Entry = {}
         self.copies = Copies(shell, key)
-        # The look at the end of the last round; None if it says nothing about this moment.
-        self.last: Look | None = None
+        # The newest Look; None if it says nothing about this moment.
+        self.last: Any = None
         self.iterations = 0
         self.worked = 0.0  # seconds of iterations
         self.seconds = 0.0  # of the last body
 
-    def take(self, order: dict[str, Any], setup: Body, loop: Body) -> None:
-        """Takes what a job is to do."""
+    def prepare(self, order: dict[str, Any], setup: Body, loop: Body) -> None:
         self.order, self.setup, self.loop = order, setup, loop
         self.names = Names(self.shell, setup, loop)
         self.independent = bool(order["independent"])
-        self.on_stop: str = order["on_stop"]  # "" as soon as it has answered
         self.spent = 0.0  # seconds of looks
         self.stopped = False  # no iteration may run until the next job
-        self.copied: set[str] = set()  # variables that were loaded from a copy
         self.markers = Markers(self.shell, self.key, lambda: self.entry["done"])
         start = order["marked"] if self.independent else order["done"]
         self.take_entry(start)
@@ -94,6 +85,10 @@ class Life:
             self.entry.update(done=start, carried=order["carried"])
         elif self.independent:
             self.entry["done"] = max(self.entry["done"], start)
+        self.copies.adopt(order["copy"])
+        self.markers.report("start", fresh=self.entry["setup"] != order["setup_sha256"])
+        self.get_ready()
+        order["on_stop"] = ""  # it has answered
 
     def take_entry(self, start: int) -> None:
         """Goes on where the registry says: a restored state may have taken the run elsewhere, or
@@ -107,157 +102,133 @@ class Life:
 
     # Preparation
 
-    def prepare(self, interrupts: Interrupts) -> None:
-        if self.order["copy"]:
-            self.copies.adopt(self.order["copy"]["path"])
-        self.markers.report("start", fresh=self.entry["setup"] != self.order["setup_sha256"])
-        self.get_ready(interrupts)
-        self.on_stop = ""
-
-    def get_ready(self, interrupts: Interrupts) -> bool:
+    def get_ready(self) -> bool:
         """Whether iterations may run. Does what is needed for that and allowed, or reports why
         they may not."""
         here = bool(self.entry["setup"])
-        if here and not self.answer(interrupts):
+        if here and not self.answer():
             return False
-        entry = self.entry
+        entry, copy = self.entry, self.order["copy"]
         passed, done = entry["carried"] or [], entry["done"]
         fresh = entry["setup"] != self.order["setup_sha256"]
         if fresh and here:
-            self.run_setup(interrupts, keeping=passed)
+            self.run_setup(keeping=passed)
         elif fresh and passed and done and self.is_bound():
-            whole = self.order["copy"] and self.order["copy"]["done"] == done
-            if not entry.get("ran") or self.on_stop == "restore" or whole:
-                self.restore("variables_lost", passed, interrupts)
-            else:
-                self.stop("variables_lost", passed)
+            whole = copy and copy["done"] == done
+            if not self.go_back("variables_lost", passed, whole or not entry.get("ran")):
+                return False
         elif fresh:
-            self.run_setup(interrupts)
-            if self.order["copy"] and self.is_bound() and done:
+            self.run_setup()
+            if copy and self.is_bound() and done:
                 # Nothing is carried, but the setup need not make the same values again.
                 with contextlib.suppress(Exception):  # as if there were no copy
-                    entry["random"] = self.load()["random"]
-        if self.stopped:
-            return False
+                    entry["random"] = self.copies.load(copy)["random"]
         if self.last is None:
             self.take_as_left()
-        if fresh and not here and self.entry["done"]:
+        if fresh and not here and self.entry["done"] and self.is_bound():
             self.tell_anew()
         return True
 
     def is_bound(self) -> bool:
         """Whether the run may go on only with what its iterations passed on."""
-        return not (self.independent or self.on_stop == "continue")
+        return not (self.independent or self.order["on_stop"] == "continue")
 
-    def answer(self, interrupts: Interrupts) -> bool:
+    def answer(self) -> bool:
         """Does what the order says about variables that are not as they should be. Returns whether
         the run can go on."""
-        entry, answer = self.entry, self.on_stop
+        entry, answer = self.entry, self.order["on_stop"]
         if self.independent:
             entry["incomplete"] = entry["lost"] = []
             self.last = None
             return True
-        if entry["incomplete"] and answer == "restore":
-            self.restore("iteration_incomplete", entry["incomplete"], interrupts)
-            return not self.stopped
         if entry["incomplete"] and answer not in ("again", "skip"):
-            self.stop("iteration_incomplete", entry["incomplete"])
-            return False
+            return self.go_back("iteration_incomplete", entry["incomplete"])
         if entry["incomplete"] and answer == "skip":
             entry["done"] += 1
             self.markers.report("done", count=1, seconds=0.0, slowest=0.0)
         entry["incomplete"] = []
         changed = self.changed_by_others()
-        if changed and answer == "restore":
-            self.restore("variables_changed", changed, interrupts)
-        elif changed and answer not in ("accept", "continue"):
-            self.stop("variables_changed", changed)
-        elif changed:
+        if changed and answer not in ("accept", "continue"):
+            return self.go_back("variables_changed", changed)
+        if changed:
             self.last = None
-        if not self.stopped:
-            self.entry["lost"] = []
-        return not self.stopped
+        entry["lost"] = []
+        return True
 
-    def stop(self, why: str, names: list[str], **more: str) -> None:
+    def stop(self, why: str, names: list[str], **more: str) -> bool:
         self.stopped = True
-        self.markers.report("stopped", reason=why, names=listed(names), **more)
+        self.markers.report("stopped", reason=why, names=names, **more)
+        return False
 
-    def run_setup(self, interrupts: Interrupts, keeping: list[str] | None = None) -> None:
+    def run_setup(self, keeping: list[str] | None = None) -> None:
         """Runs the setup code. What iterations pass on stays as it is, if it is here."""
         entry, names, self.last = self.entry, self.shell.user_ns, None
         kept = {name: names[name] for name in keeping or () if name in names}
         states = entry["random"] if keeping else None
         entry["setup"] = ""
-        before = self.names.variables(set())
+        before = self.names.variables()
         try:
             with randoms.own(None, self.key, lambda now: entry.update(random=now)):
-                seconds = self.step(self.setup, interrupts)
+                self.step(self.setup)
         except BaseException:
             self.markers.report("setup_failed", seconds=self.seconds)
             raise
         names.update(kept)
-        if keeping and states:
+        if states:
             entry["random"] = states
-        entry["added"] = rebound(before, self.names.variables(set()))
+        entry["added"] = sorted(rebound(before, self.names.variables()))
         entry["setup"], entry["incomplete"], entry["lost"] = self.order["setup_sha256"], [], []
-        self.markers.report("setup", seconds=seconds)
+        self.markers.report("setup", seconds=self.seconds)
 
-    def restore(self, why: str, names: list[str], interrupts: Interrupts) -> None:
-        """Loads the copy, after the setup code in a new kernel, or stops."""
+    def go_back(self, why: str, names: list[str], unasked: Any = False) -> bool:
+        """Loads the copy, after the setup code in a new kernel, if that was the answer or goes
+        unasked; or stops. Returns whether the run can go on."""
         copy, setup = self.order["copy"], self.order["setup_sha256"]
-        if copy is None or not os.path.exists(copy["path"]):
-            self.stop(why, names)
-            return
+        wanted = unasked or self.order["on_stop"] == "restore"
+        if not wanted or copy is None or not os.path.exists(copy["path"]):
+            return self.stop(why, names)
         here = self.entry["setup"] == setup
         try:
             if not here:
-                self.run_setup(interrupts)
-            found = self.load()
-            wanted = {n for n in names if n.isidentifier()}
-            if here and not wanted <= self.copied.union(found.get("absent", ())):
-                self.run_setup(interrupts)
-                found = self.load()
+                self.run_setup()
+            found = self.copies.load(copy)
+            needed = {n for n in names if n.isidentifier()}
+            if here and not needed <= self.copies.loaded.union(found.get("absent", ())):
+                self.run_setup()
+                found = self.copies.load(copy)
         except (KeyboardInterrupt, Exception) as e:  # damaged, or what the file's code raises
             self.entry["setup"] = setup if here else ""  # loading is undone if it fails
             if isinstance(e, KeyboardInterrupt):
                 raise
-            self.stop(why, names, detail=short(reason(e, "loading the copy")))
-            return
-        found.update(setup=setup, ran=True)
+            return self.stop(why, names, detail=short(reason(e, "loading the copy")))
+        found.update(setup=setup, ran=True, lost=[])
         registry.update({self.key: found})
         self.take_entry(found["done"])
         self.names.refused.clear()
         self.markers.report("restored")
-
-    def load(self) -> registry.Entry:
-        found, self.copied = load(self.shell, self.order["copy"], self.key)
-        return found
+        return True
 
     def tell_anew(self) -> None:
         """Names what iterations use as this kernel's setup made it, because no copy had it. A
         function or class is the same wherever its code ran."""
         look, names = self.last, self.shell.user_ns
-        if look is None or not self.is_bound():
-            return
-        mine = look.reached & look.digests.keys() - self.copied
+        mine = look.reached & look.digests.keys() - self.copies.loaded
         anew = [n for n in sorted(mine) if not isinstance(names[n], (types.FunctionType, type))]
         if anew:
-            self.markers.report("anew", names=listed(anew))
+            self.markers.report("anew", names=anew)
 
     # Looks at the variables
 
-    def look(self, seconds: float | None = None) -> Look:
-        if seconds is None:
-            left = FIRST_SECONDS + self.order["keep"]["share"] * self.worked - self.spent
-            seconds = max(MIN_SECONDS, left) if self.last else FIRST_SECONDS
+    def look(self, seconds: float = 0) -> Look:
+        left = FIRST_SECONDS + self.order["keep"]["share"] * self.worked - self.spent
+        seconds = seconds or (max(MIN_SECONDS, left) if self.last else FIRST_SECONDS)
         look = self.names.look(seconds, {*self.entry["added"], *(self.entry["carried"] or ())})
         self.spent += look.seconds
         return look
 
     def take_as_left(self) -> None:
         """Takes the variables as they are now for those that the run left."""
-        self.last = self.start = self.look()
-        self.note(self.last)
+        self.note(self.look())
         if self.entry.get("ran"):
             self.entry["ran"] = True
         if self.last.reasons and not self.independent:
@@ -265,9 +236,9 @@ class Life:
             self.markers.report("variables", unkept=unkept[:MAX_REASONS])
 
     def note(self, look: Look) -> None:
+        self.last, names = look, self.shell.user_ns
         carried = self.entry["carried"] or []
         self.entry["names"] = sorted(look.reached & look.digests.keys())
-        names = self.shell.user_ns
         self.entry["absent"] = [n for n in carried if n.isidentifier() and n not in names]
 
     def changed_by_others(self) -> list[str]:
@@ -277,19 +248,17 @@ class Life:
         if last is None or lost:
             unknown = self.entry.get("ran") is True  # what ran the last round is not in memory
             return lost or (self.entry["names"] if unknown else [])
-        looks = [self.look()]
-        changed = self.changes(last, looks[0])
+        now = self.look()
+        changed = self.changes(last, now)
         if changed:  # some digests change by themselves
-            looks += [self.look(), self.look()]
-            now = set(self.changes(last, looks[1])) & set(self.changes(last, looks[2]))
-            for name in sorted(now):
-                if differs(looks[1], looks[2], name) and looks[2].digests.get(name):
-                    self.names.refused[name] = "comparing it gives another result each time"
-            changed = [
-                n for n in sorted(now)
-                if n not in self.names.refused or last.ids.get(n) != looks[2].ids.get(n)
-            ]  # fmt: skip
-        self.start = looks[-1]
+            first, now, refused = self.look(), self.look(), self.names.refused
+            changed = self.changes(last, now)
+            for name in changed:
+                if differs(first, now, name) and now.digests.get(name):
+                    refused[name] = "comparing it gives another result each time"
+            changed = [n for n in changed if n not in refused or last.ids.get(n) != now.ids.get(n)]
+        if not changed:
+            self.last = now
         return changed
 
     def changes(self, last: Look, now: Look) -> list[str]:
@@ -299,45 +268,41 @@ class Life:
         """What other code has changed up to now, for a state that is saved now."""
         if self.last is None or registry.runs().get(self.key) is not self.entry:
             return []
-        try:
-            return self.changes(self.last, self.look())
-        except Exception:
-            return []
+        return self.changes(self.last, self.look())
 
     # Rounds
 
-    def round(self, interrupts: Interrupts) -> None:
+    def round(self) -> None:
         self.take_entry(self.entry["done"])
         self.entry["again"] = False
-        if self.stopped or not self.get_ready(interrupts):
+        if self.stopped or not self.get_ready():
             return
         entry = self.entry
         if entry["done"] < self.order["n"]:
-            self.iterate_and_compare(interrupts)
-        if entry["done"] >= self.order["n"]:
-            self.copies.delete()
+            self.iterate_and_compare()
+        if entry["done"] < self.order["n"]:
+            self.interrupts.check()
+        else:  # also if an interrupt arrived in the last iteration
+            delete_copies(self.key)
             self.markers.report("finished")
         entry["again"] = entry["done"] < self.order["n"]
 
-    def iterate_and_compare(self, interrupts: Interrupts) -> None:
-        entry = self.entry
-        self.last = None  # it may hold large values
-        self.before = self.snapshot = (entry["done"], self.start, entry["random"])
-        mentioned = self.start.candidates | self.names.temporary
+    def iterate_and_compare(self) -> None:
+        entry, start = self.entry, self.last
+        self.last = None
+        self.before = self.snapshot = (entry["done"], start, entry["random"])
+        mentioned = start.candidates | self.names.temporary
         others = self.names.variables(mentioned)  # which iterations may bind all the same, by exec
         began, between = monotonic(), False
         try:
             with randoms.own(entry["random"], self.key, lambda now: entry.update(random=now)):
-                self.iterate(interrupts)
+                self.iterate()
             between = True
-        except Stopped:
-            between = True
-            raise
         finally:
             entry["ran"] = True
             self.worked += monotonic() - began
             added = rebound(others, self.names.variables(mentioned))
-            entry["added"] = sorted({*added, *entry["added"]})
+            entry["added"] = sorted(added.union(entry["added"]))
             self.markers.flush()
             if between:
                 self.end()
@@ -358,9 +323,8 @@ class Life:
             entry["random"] = states
         entry["incomplete"] = changed
         self.end(now, report=not changed)
-        self.markers.report(
-            "failed", iteration=entry["done"], seconds=self.seconds, changed=listed(changed)
-        )
+        at = entry["done"]
+        self.markers.report("failed", iteration=at, seconds=self.seconds, changed=changed)
 
     def end(self, now: Look | None = None, report: bool = True) -> None:
         """Records what the round left. Only now its iterations count in another kernel."""
@@ -369,70 +333,53 @@ class Life:
         found = {n for n in start.candidates | now.candidates if differs(start, now, n)}
         found.update(randoms.changed(states, entry["random"]))
         entry["carried"] = sorted(found.union(entry["carried"] or ()))
-        self.last = now
         self.note(now)
         if not report:
             return
-        kept: dict[str, Any] | None = None
-        unkept: list[dict[str, str]] = []
-        if not self.independent and entry["done"] < self.order["n"]:
-            kept, unkept = self.copies.keep(entry, now, self.order["keep"], self.worked)
-            self.order["copy"] = kept or self.order["copy"]
-        carried = listed(entry["carried"])
-        self.markers.report("round", carried=carried, unkept=unkept, kept=kept)
+        due = not self.independent and entry["done"] < self.order["n"]
+        keep = self.order["keep"] if due else dict(self.order["keep"], bytes=0)
+        kept, unkept = self.copies.keep(entry, now, keep, self.worked)
+        self.order["copy"] = kept or self.order["copy"]
+        self.markers.report("round", carried=entry["carried"], unkept=unkept, kept=kept)
 
-    def iterate(self, interrupts: Interrupts) -> None:
+    def iterate(self) -> None:
         began, first = monotonic(), self.entry["done"]
         end = min(self.order["n"], first + max(1, self.order["batch_size"]))
         for i in range(first, end):
             spent = monotonic() - began
-            if i > first and spent + spent / (i - first) / 2 > self.order["seconds"]:
+            late = i > first and spent + spent / (i - first) / 2 > self.order["seconds"]
+            if late or self.interrupts.seen:
                 break
-            interrupts.check()
-            mean = (self.worked + spent) / self.iterations if self.iterations else 0.0
-            interrupts.short = self.iterations > 0 and mean < GRACE / 2
-            if i > first and self.may_look(mean):
+            mean = (self.worked + spent) / max(1, self.iterations)
+            self.interrupts.short = self.iterations > 0 and mean < GRACE / 2
+            cost, few = self.snapshot[1].seconds, self.iterations < FEW
+            cheap = cost < ITERATION_SHARE * mean or few and cost < MAX_FEW
+            if i > first and cheap and not self.independent:
                 self.snapshot = (i, self.look(MIN_SECONDS), randoms.get())
-            self.once(i, interrupts)
+            self.shell.user_ns["i"] = i
+            self.names.result.before()
+            try:
+                self.step(self.loop)
+            finally:
+                given = self.names.result.after()
+            self.entry["done"] = i + 1
             self.iterations += 1
-        if self.entry["done"] < self.order["n"]:  # otherwise the run has finished
-            interrupts.check()
+            self.markers.done(i, self.seconds, {} if given is NOTHING else encode(given))
 
-    def may_look(self, mean: float) -> bool:
-        if self.independent:
-            return False
-        cost = self.snapshot[1].seconds
-        return cost < ITERATION_SHARE * mean or self.iterations < FEW and cost < MAX_FEW
-
-    def once(self, i: int, interrupts: Interrupts) -> None:
-        self.shell.user_ns["i"] = i
-        self.names.result.before()
-        try:
-            seconds = self.step(self.loop, interrupts)
-        finally:
-            given = self.names.result.after()
-        self.entry["done"] = i + 1
-        self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
-
-    def step(self, body: Body, interrupts: Interrupts) -> float:
-        """Runs a body in the user's namespace and returns the seconds it took."""
+    def step(self, body: Body) -> None:
+        """Runs a body in the user's namespace."""
         began = monotonic()
         try:
-            interrupts.running = body
+            self.interrupts.running = body
             exec(body.code, self.shell.user_ns)
         except BaseException as error:
-            interrupts.seen = False  # the error is its result
-            hide_frames(self.shell, error, body.code)
+            self.interrupts.seen = False  # the error is its result
+            hide_frames(self.shell, error)
             raise
         finally:
-            interrupts.running = None
+            self.interrupts.running = None
             self.seconds = monotonic() - began
-        return self.seconds
 
 
-def rebound(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return sorted(name for name in after if after[name] is not before.get(name, before))
-
-
-def listed(names: list[str]) -> list[str]:
-    return [short(name, MAX_NAME) for name in names[:MAX_NAMES]]
+def rebound(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    return {name for name in after if after[name] is not before.get(name, before)}

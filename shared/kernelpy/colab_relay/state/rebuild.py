@@ -33,11 +33,13 @@ notes: list[str] = []  # other remarks
 @contextlib.contextmanager
 def importable() -> Iterator[None]:
     """Makes this module importable under the name that saved files refer to."""
+    outer = __name__ in sys.modules
     sys.modules[__name__] = MODULE
     try:
         yield
     finally:
-        sys.modules.pop(__name__, None)
+        if not outer:
+            sys.modules.pop(__name__, None)
 
 
 def kernel_object(name: str) -> Any:

@@ -6,6 +6,7 @@ __repr__.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 import types
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Tuple
 
 from .. import registry
 from ..safe import class_name, module_dict, short
@@ -92,6 +93,17 @@ def kernel_objects(shell: Any) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def deeply() -> Iterator[None]:
+    """Lets pickling go deep into nested objects."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 def remove_old_folders() -> None:
     for place in places():
         for folder in glob.glob(os.path.join(glob.escape(place), PREFIX + "*")):
@@ -148,12 +160,8 @@ def save_names(
     modules, unimportable = modules_of([pair for pair in names if is_module(pair[1])])
     values = [pair for pair in names if not is_module(pair[1])]
     saver = Saver(path, [value for _, value in values], bounds)
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, RECURSION))
-    try:
+    with deeply():
         saved, skipped = write_all(saver, shell, values, ticker, runs)
-    finally:
-        sys.setrecursionlimit(limit)
     for module in modules:
         saver.uses(module["module"])
     libraries = {p: version_of(p) for p in sorted(saver.packages | {saver.kind})}

@@ -1,15 +1,57 @@
-"""Which names code binds before it reads them, by its syntax. Where that is not sure, a
-name counts as read."""
+"""Which global names code reads and binds: all of them by its instructions, and those that it binds
+before it reads them by its syntax. Where that is not sure, a name counts as read."""
 
 from __future__ import annotations
 
 import ast
-from typing import Any, Callable
+import dis
+import functools
+import types
+from typing import Any, Callable, Iterator
 
-from .bindings import called
-
+READS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS", "DELETE_NAME", "DELETE_GLOBAL")
+IMMEDIATE = ("<listcomp>", "<setcomp>", "<dictcomp>")
 # Contexts that let every exception through; others may end their block early.
 LASTING = frozenset("open no_grad inference_mode autocast GradientTape catch_warnings".split())
+
+
+def uses_of(code: types.CodeType, top: bool = True) -> tuple[set[str], set[str]]:
+    """The global names that code, and the code in it, stores and reads. At the top level and in
+    the body of a class, every name that is read may be a global one."""
+    stores, reads = set(), set()
+    for step in dis.get_instructions(code):
+        if step.opname in READS:
+            reads.add(str(step.argval))
+        elif step.opname == "STORE_GLOBAL" or top and step.opname == "STORE_NAME":
+            stores.add(str(step.argval))
+    for inner in inside(code):
+        more = uses_of(inner, False)
+        stores |= more[0]
+        reads |= more[1]
+    return stores, reads
+
+
+@functools.lru_cache(1000)  # each look at a run's variables asks again
+def used_by(code: types.CodeType) -> set[str]:
+    """The global names that a function uses."""
+    return set.union(*uses_of(code, False))
+
+
+def inside(code: types.CodeType) -> Iterator[types.CodeType]:
+    return (const for const in code.co_consts if isinstance(const, types.CodeType))
+
+
+def deferred(code: types.CodeType) -> Iterator[types.CodeType]:
+    for inner in inside(code):
+        if inner.co_name in IMMEDIATE:
+            yield from deferred(inner)
+        else:
+            yield inner
+
+
+def called(call: ast.Call) -> str | None:
+    """The last part of the name of what is called."""
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
 
 
 class Flow(ast.NodeVisitor):
@@ -63,17 +105,16 @@ class Flow(ast.NodeVisitor):
             self.exposed.add(node.id)  # a deleted name would be absent afterwards
 
     def visit_Assign(self, node: Any) -> None:
-        self.parts(node.value, getattr(node, "targets", None) or node.target)
+        targets = getattr(node, "targets", None) or node.target
+        # An annotation alone binds nothing.
+        self.parts(getattr(node, "annotation", None), node.value, node.value and targets)
 
-    visit_NamedExpr = visit_Assign
+    visit_NamedExpr = visit_AnnAssign = visit_Assign
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             self.visit(ast.Name(node.target.id, ast.Load()))
         self.parts(node.value, node.target)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.parts(node.annotation, node.value, node.value and node.target)
 
     def visit_Import(self, node: Any) -> None:
         for item in node.names:
