@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,7 @@ type Client struct {
 	calls   *calls
 	probe   *probe
 	invalid atomic.Int64 // messages that could not be read
+	kernel  kernelSession
 
 	cancel context.CancelFunc
 	ended  <-chan struct{} // closed by Close
@@ -104,6 +106,7 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		inbox:   newInbox(options.QueueBytes, pool, options.Log),
 		calls:   &calls{waiting: map[string]chan *Message{}},
 		probe:   &probe{sent: map[string]bool{}, replied: make(chan struct{}, 1), idle: make(chan struct{}, 1)},
+		kernel:  kernelSession{replaced: make(chan struct{})},
 		cancel:  cancel,
 		ended:   ctx.Done(),
 	}
@@ -127,7 +130,25 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		Stdin:   start(Stdin, dealer, conn.StdinPort),
 		IOPub:   start(IOPub, sub, conn.IOPubPort),
 	}
+	c.group.Go(func() { c.askAgain(ctx) })
 	return c
+}
+
+// askAgain asks the kernel for a reply after each connection that was lost: another kernel may
+// answer. The control channel answers also while code runs.
+func (c *Client) askAgain(ctx context.Context) {
+	for last := net.Conn(nil); ; {
+		conn, err := c.sockets[Control].await(ctx, last)
+		if err != nil {
+			return
+		}
+		if last != nil {
+			header := c.header(MsgKernelInfoRequest)
+			c.probe.add(header.MsgID)
+			_ = c.write(ctx, Control, header, struct{}{}, nil) // if that fails, the connection is lost again
+		}
+		last = conn
+	}
 }
 
 // Close ends all connections and goroutines. Messages that arrived before can still be
@@ -178,6 +199,7 @@ func (c *Client) accept(channel Channel, wire wireMessage) {
 		return
 	}
 	m.pool = c.pool
+	c.kernel.see(m.Header.Session)
 	if c.probe.handle(m) {
 		m.Release()
 		return
@@ -186,6 +208,28 @@ func (c *Client) accept(channel Channel, wire wireMessage) {
 		return
 	}
 	c.inbox.put(m)
+}
+
+// Replaced is closed when another kernel answers at the same ports than the one that was dialled:
+// its process has replaced itself, by exec.
+func (c *Client) Replaced() <-chan struct{} { return c.kernel.replaced }
+
+// kernelSession is the session id that the kernel chose at its start. All its messages have it.
+type kernelSession struct {
+	mu       sync.Mutex
+	id       string
+	other    bool
+	replaced chan struct{}
+}
+
+func (s *kernelSession) see(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = cmp.Or(s.id, id)
+	if id != s.id && !s.other {
+		s.other = true
+		close(s.replaced)
+	}
 }
 
 // header returns the header of a new message.

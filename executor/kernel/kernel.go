@@ -45,6 +45,7 @@ type Kernel struct {
 
 	mu           sync.Mutex
 	endedBecause string    // empty if we did not end it
+	replaced     bool      // it was killed after it had replaced itself
 	restartBegan time.Time // zero if no restart ended it
 }
 
@@ -132,7 +133,21 @@ func (k *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.Connectio
 		}
 		return fmt.Errorf("connecting to the kernel: %w", err)
 	}
+	go k.endIfReplaced()
 	return k.tune(ctx)
+}
+
+// endIfReplaced kills the process if code has replaced it by another kernel, so that it counts as
+// what it is for the variables: an end.
+func (k *Kernel) endIfReplaced() {
+	select {
+	case <-k.process.done:
+	case <-k.Client.Replaced():
+		k.mu.Lock()
+		k.replaced = true
+		k.mu.Unlock()
+		k.process.kill()
+	}
 }
 
 // WhileRunning returns a context that ends with ctx or with the process.
@@ -158,8 +173,11 @@ func (k *Kernel) Done() <-chan struct{} { return k.process.done }
 func (k *Kernel) Reason() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.endedBecause != "" {
+	switch {
+	case k.endedBecause != "":
 		return k.endedBecause
+	case k.replaced:
+		return "its process replaced itself by a new one (exec), without the variables"
 	}
 	return k.process.reason()
 }

@@ -153,6 +153,22 @@ func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
 	})
 }
 
+// A process that replaces itself keeps its id and sockets, but no variable.
+func TestAKernelThatReplacesItselfHasEnded(t *testing.T) {
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k, kernel := running(t, Config{Python: find(t, s)})
+		evaluate(t, kernel, "import os, threading\nargv = open('/proc/self/cmdline').read().split('\\0')[:-1]\nthreading.Timer(.1, os.execv, (argv[0], argv)).start()", "0")
+		<-kernel.Done()
+		if !strings.Contains(kernel.Reason(), "exec") || kernel.EndedOnRequest() {
+			t.Errorf("reason = %q", kernel.Reason())
+		}
+		if next, err := awaitOther(t, k, kernel); err != nil || next.ID == kernel.ID {
+			t.Errorf("%v %v", next, err)
+		}
+	})
+}
+
 // awaitOther waits for another kernel than old, or for the error of having none.
 func awaitOther(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
 	t.Helper()
