@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/signal"
@@ -50,8 +51,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, std ter
 	if getenv("GOMEMLIMIT") == "" { // which a user may set, as for any Go program
 		debug.SetMemoryLimit(memoryGoal)
 	}
+	written := func() error { return nil }
 	if !terminal.Is(std.Out) {
-		std.Out = console.Until(ctx, std.Out)
+		out := console.Until(ctx, std.Out)
+		std.Out, written = out, out.Err
 	}
 	root := rootCommand(getenv, std)
 	cli.ShowName(root, cli.CalledAs(args[0]))
@@ -60,6 +63,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, std ter
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
 	cmd, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, written()) // which a command may not have looked at
 	return cli.Finish(cli.Interrupted(ctx, err), cmd, std)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 
 	"colabrelay/relay/cli"
@@ -81,5 +82,20 @@ func TestAHostThatNeverReadsStderrGetsEveryAnswer(t *testing.T) {
 	inW.Close()
 	if code := within.Receive(t, "the relay's end", ended); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestACommandWhoseOutputIsNotWrittenFails(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"guide"}, {"version"}, {"run", "--help"}} {
+		var errs bytes.Buffer
+		code := run(t.Context(), append([]string{cli.CommandName}, args...), configtest.Environ(), terminal.Streams{In: strings.NewReader(""), Out: full{}, Err: &errs})
+		if code != cli.ExitFailure || !strings.Contains(errs.String(), syscall.ENOSPC.Error()) {
+			t.Errorf("%q exits with %d: %q", args, code, errs.String())
+		}
 	}
 }

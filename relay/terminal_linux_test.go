@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -112,5 +113,23 @@ func TestAPairingStringIsNotShown(t *testing.T) {
 				t.Errorf("the terminal showed %q and echoes: %v", text, s.echoes(t))
 			}
 		})
+	}
+}
+
+// Who looks at a cell sees what runs, whatever the notebook's author put into it.
+func TestACellOnATerminalHidesNothing(t *testing.T) {
+	dir := configtest.Home(t)
+	path := filepath.Join(dir, "n.ipynb")
+	text := `{"cells": [{"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": null, "source": "evil()\rgood\b\b\b\b\u001b[8m()\nx = 1"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newScreen(t)
+	if code := run(t.Context(), []string{cli.CommandName, "nb", "cells", path, "a"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: s.slave, Err: s.slave}); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	within.Until(t, "the cell is shown", func() bool { return strings.Contains(s.text(), "x = 1") })
+	if shown := strings.ReplaceAll(s.text(), "\r\n", "\n"); strings.ContainsAny(shown, "\r\b\x1b") || !strings.Contains(shown, "evil()") {
+		t.Errorf("it shows %q", shown)
 	}
 }

@@ -60,6 +60,8 @@ type Error struct {
 
 	// sent reports that the executor may have received the request.
 	sent bool
+	// get reports that the request was a GET, which changes nothing.
+	get bool
 	// mayRun reports, of a submit, that its code may run.
 	mayRun bool
 	// gaveUp reports that a proxy in front of the executor did not wait for its answer.
@@ -129,7 +131,7 @@ func MayHaveArrived(err error) bool {
 		return refused.Code == contract.CodeReplayed || refused.Code == contract.CodeRateLimited && refused.ServerTime > 0
 	}
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.sent
+	return ok && e.sent && !e.get
 }
 
 // ended returns the error of a call whose ctx ended: that of the last attempt if there is

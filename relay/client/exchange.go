@@ -54,6 +54,9 @@ func (c *Client) send(ctx context.Context, r request) (answer, error) {
 	got, requestID, err := c.exchange(ctx, r)
 	c.noteWait(r, time.Since(started), err)
 	err = c.byProtocol(ctx, err)
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.get = r.method == http.MethodGet
+	}
 	recordAttempt(ctx, r.method, err)
 	if c.log.Enabled(ctx, slog.LevelDebug) {
 		c.logAttempt(ctx, r, requestID, len(got.body), time.Since(started), err)

@@ -30,6 +30,7 @@ func Answer(ctx context.Context, vm VM, run contract.Execution, console Console)
 	defer p.finish()
 	// A prompt may look like a question of this program's, such as for a pairing string.
 	p.note("code on runtime %q (run %s) asks:", vm.Runtime, plain.Line(id))
+	prompt.Prompt = plain.Text(prompt.Prompt)
 	p.event(ctx, id, prompt)
 	p.asked = false
 	text, err := p.readInput(ctx)

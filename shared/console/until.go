@@ -18,16 +18,34 @@ const unreadLimit = time.Second
 // Until returns a writer to w that gives up once ctx has ended: from then on, a write that lasts
 // over a second fails with ErrUnread, and so do all later ones. Otherwise a program whose output
 // waits for a reader, such as a pager, would not heed Ctrl-C.
-func Until(ctx context.Context, w io.Writer) io.Writer { return &until{ctx: ctx, w: w} }
+func Until(ctx context.Context, w io.Writer) *Output { return &Output{ctx: ctx, w: w} }
 
-type until struct {
+// Output is the result of Until.
+type Output struct {
 	ctx    context.Context
 	w      io.Writer
 	unread atomic.Bool
+	failed atomic.Pointer[error]
+}
+
+// Err returns the error of the first write that failed; nil for none.
+func (u *Output) Err() error {
+	if failed := u.failed.Load(); failed != nil {
+		return *failed
+	}
+	return nil
 }
 
 // Write implements io.Writer.
-func (u *until) Write(p []byte) (int, error) {
+func (u *Output) Write(p []byte) (int, error) {
+	n, err := u.write(p)
+	if err != nil {
+		u.failed.CompareAndSwap(nil, &err)
+	}
+	return n, err
+}
+
+func (u *Output) write(p []byte) (int, error) {
 	if u.unread.Load() {
 		return 0, ErrUnread
 	}

@@ -145,7 +145,7 @@ func (c *notebookCommand) printCell(path, id string) error {
 	}
 	text := cell.Source
 	if terminal.Is(c.std.Out) {
-		text = new(plain.Terminal).Filter(text)
+		text = plain.Document(text)
 	}
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
