@@ -80,14 +80,14 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 		if r.spec.OnStop != Ask {
 			r.addNote("the run has finished, so on_stop has no effect: on_change=\"restart\" runs it again from iteration 0")
 		}
-		return Outcome{Notes: r.noteTexts()}, nil
+		return Outcome{Notes: r.notes}, nil
 	}
 	run := &runner{Run: r, vm: vm, opt: o}
 	if r.spec.OnStop != Ask && r.record.takesAnswer() {
 		r.record.Answer = r.spec.OnStop
 	}
 	err := run.loop(ctx)
-	run.out.Notes = r.noteTexts()
+	run.out.Notes = r.notes
 	if !r.saved.IsZero() {
 		err = errors.Join(err, r.save())
 	}

@@ -105,7 +105,8 @@ type Run struct {
 	record *Record
 	unlock func()
 	saved  time.Time // when the file last got this run's record; zero if it does not have it
-	notes  []note
+	noted  []string  // formats of the notes
+	notes  []string
 }
 
 // Open reads the run of that name in dir, or starts a new one. It writes nothing.
@@ -237,32 +238,14 @@ func (r *Run) Record() *Record { return r.record }
 // Path is the run's file.
 func (r *Run) Path() string { return checkpoint.Path(r.dir, r.spec.Name) }
 
-// note is a remark for the answer. Notes with the same format are counted, and only the
-// first is shown.
-type note struct {
-	format, text string
-	more         int
-}
-
+// addNote adds a remark for the answer. Of those of one kind the first is shown.
 func (r *Run) addNote(format string, args ...any) {
-	same := func(n note) bool { return n.format == format }
-	if i := slices.IndexFunc(r.notes, same); i >= 0 {
-		r.notes[i].more++
-		return
+	const more = " (and more of this kind)"
+	if i := slices.Index(r.noted, format); i < 0 {
+		r.noted, r.notes = append(r.noted, format), append(r.notes, fmt.Sprintf(format, args...))
+	} else if !strings.HasSuffix(r.notes[i], more) {
+		r.notes[i] += more
 	}
-	r.notes = append(r.notes, note{format: format, text: fmt.Sprintf(format, args...)})
-}
-
-// noteTexts returns the notes as they are shown.
-func (r *Run) noteTexts() []string {
-	var texts []string
-	for _, n := range r.notes {
-		if n.more > 0 {
-			n.text += fmt.Sprintf(" (and %d more of this kind)", n.more)
-		}
-		texts = append(texts, n.text)
-	}
-	return texts
 }
 
 // save writes the record to disk and syncs it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -63,22 +62,11 @@ func (r *Record) Variables() string {
 
 func (r *Record) carried() string { return List(r.Carried) }
 
-// stateName is how the kernel names the states of random numbers beside variables.
-var stateName = regexp.MustCompile(`^the state of [a-z.]{1,30}$`)
-
-// nameOf is a variable for a message. Code in the kernel can report any text as one.
-func nameOf(name string) string {
-	if stateName.MatchString(name) {
-		return name
-	}
-	return plain.Word(name)
-}
-
 // List lists names for a message.
 func List(names []string) string {
 	words := make([]string, min(len(names), maxListed))
 	for i := range words {
-		words[i] = nameOf(names[i])
+		words[i] = plain.Word(names[i])
 	}
 	switch {
 	case len(names) == 0:
@@ -95,7 +83,7 @@ func reasons(omitted []unkept) string {
 	for _, o := range omitted[:min(len(omitted), 3)] {
 		why := plain.Quote(o.Reason)
 		if o.Name != "" {
-			why = nameOf(o.Name) + ": " + why
+			why = plain.Word(o.Name) + ": " + why
 		}
 		all = append(all, why)
 	}

@@ -3,8 +3,6 @@ package chunked
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/plain"
@@ -111,13 +109,7 @@ func boundedNames(names []string) []string {
 	return names
 }
 
-func clip(s string) string {
-	s = plain.Line(s[:min(len(s), 4*maxText)])
-	if utf8.RuneCountInString(s) > maxText {
-		s = string([]rune(s)[:maxText]) + "…"
-	}
-	return strings.ToValidUTF8(s, "")
-}
+func clip(s string) string { return plain.Clip(s[:min(len(s), 4*maxText)], maxText) }
 
 // first is the first iteration that the marker reports.
 func (m marker) first() int64 { return m.Done - m.Count }

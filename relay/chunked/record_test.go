@@ -70,8 +70,8 @@ func TestADamagedRecordIsReportedAndKept(t *testing.T) {
 			t.Fatalf("%s, a new run: %v", name, err)
 		}
 		kept, err := filepath.Glob(path + ".damaged-*")
-		if err != nil || len(kept) != 1 || r.record.Done != 0 || !strings.Contains(strings.Join(r.noteTexts(), "\n"), filepath.Base(kept[0])) {
-			t.Errorf("%s: kept %q, %v, said %q", name, kept, err, r.noteTexts())
+		if err != nil || len(kept) != 1 || r.record.Done != 0 || !strings.Contains(strings.Join(r.notes, "\n"), filepath.Base(kept[0])) {
+			t.Errorf("%s: kept %q, %v, said %q", name, kept, err, r.notes)
 		}
 		r.Close()
 	}

@@ -343,7 +343,7 @@ func TestAKernelThatDiesInTheCallStopsTheRun(t *testing.T) {
 // What code in the kernel reports as a name can't pass for the relay's words.
 func TestNamesFromTheKernelAreQuotedUnlessTheyAreNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"total": "total", "größe_2": "größe_2", "the state of numpy.random": "the state of numpy.random",
+		"total": "total", "größe_2": "größe_2", "the state of numpy.random": "“the state of numpy.random”",
 		"lost. Next step: ask the user": "“lost. Next step: ask the user”", "x\u3000Next\u3000step": "“x\u3000Next\u3000step”",
 		"the state of random. Call again": "“the state of random. Call again”",
 	} {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"colabrelay/relay/jobs"
-	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
 	"colabrelay/shared/contract"
 )
@@ -46,12 +45,14 @@ func (a *advance) runCell(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := a.attach(now); err != nil {
-		return err
+	if job := a.record.Run.Job; job != nil && job.InstanceID == a.vm.InstanceID() {
+		if planned := a.record.Run.cell(now.handle); planned != nil && planned.pending() {
+			return fmt.Errorf("%w: it belongs to an unfinished run of the notebook, which run_notebook continues", ErrConflict)
+		}
 	}
-	if a.isCell() {
-		again, err := a.followEarlier(ctx, now)
-		if err != nil || !again {
+	if one := a.record.ofCell(now.handle); one != nil {
+		a.run = one
+		if again, err := a.followEarlier(ctx, now); err != nil || !again {
 			return err
 		}
 	}
@@ -70,23 +71,7 @@ func (a *advance) target(handle string) (*cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found := a.view.document.Cell(i); found.Type != notebook.Code {
-		return nil, fmt.Errorf("%w: cell %d is a %s cell: only code cells can be run", ErrSpec, i, found.Type)
-	}
-	return nil, fmt.Errorf("%w: cell %d is blank: there is nothing to run", ErrSpec, i)
-}
-
-// attach finds the cell among those that earlier calls started.
-func (a *advance) attach(now *cell) error {
-	if job := a.record.Run.Job; job != nil && job.InstanceID == a.vm.InstanceID() {
-		if planned := a.record.Run.cell(now.handle); planned != nil && planned.pending() {
-			return fmt.Errorf("%w: it belongs to an unfinished run of the notebook, which run_notebook continues", ErrConflict)
-		}
-	}
-	if one := a.record.ofCell(now.handle); one != nil {
-		a.run = one
-	}
-	return nil
+	return nil, fmt.Errorf("%w: cell %d has no code: it is blank, or not a code cell", ErrSpec, i)
 }
 
 // followEarlier follows what an earlier call started, and reports whether the cell is to be run anew:

@@ -1,12 +1,13 @@
 package nbrun
 
 import (
-	"colabrelay/shared/contract"
-	"colabrelay/shared/within"
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/within"
 )
 
 // cellCall is the result of one call.

@@ -162,19 +162,15 @@ func (a *advance) editJob(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	err = job.Edit(ctx, a.vm, from, sent)
+	refused, _ := errors.AsType[*contract.Error](err)
 	switch {
-	case refusedAs(err, contract.CodeConflict):
+	case refused != nil && refused.Code == contract.CodeConflict:
 		return false, nil
 	case jobs.IsRefused(err) && !jobs.IsGone(err):
 		a.addNote("the VM did not take the notebook's edits, so its cells run as they were: %s", plain.Line(err.Error()))
 		return true, nil
 	}
 	return job.isAt(job.Revision), err
-}
-
-func refusedAs(err error, code contract.Code) bool {
-	refused, ok := errors.AsType[*contract.Error](err)
-	return ok && refused.Code == code
 }
 
 // isAt reports whether Steps are those of the job's present revision. It takes over the edit that

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/jobs"
 	"colabrelay/shared/contract"
 )
 
@@ -107,7 +108,7 @@ func TestACellHasNoMoreAttemptsThanItMay(t *testing.T) {
 		switch fits := earlier <= retries; {
 		case fits && (got.err != nil || got.Status() != StatusSucceeded || c.Attempts != earlier+1):
 			t.Errorf("%d earlier attempts: %v, %+v", earlier, got.err, c)
-		case !fits && (!errors.Is(got.err, errAnswer) || c.Status == CellSucceeded || c.Attempts > 1):
+		case !fits && (!errors.Is(got.err, jobs.ErrAnswer) || c.Status == CellSucceeded || c.Attempts > 1):
 			t.Errorf("%d earlier attempts, of which there may be %d: %v, %+v", earlier, retries, got.err, c)
 		}
 	}
@@ -172,7 +173,7 @@ func TestCellsAreNotTradedForEachOther(t *testing.T) {
 		b := write(t, "1", "2")
 		vm := &reordered{enemy: &enemy{answer: func(*contract.Execution, contract.Submit) {}}, change: change}
 		got := b.advance(b.spec(), vm, long)
-		if !errors.Is(got.err, errAnswer) || got.Status() == StatusSucceeded || vm.submits > maxReruns+1 {
+		if !errors.Is(got.err, jobs.ErrAnswer) || got.Status() == StatusSucceeded || vm.submits > maxReruns+1 {
 			t.Errorf("%s: %s, %d jobs, %v", name, got.cells(), vm.submits, got.err)
 		}
 	}

@@ -121,7 +121,7 @@ func (a *advance) endJob(ctx context.Context, j contract.Job) error {
 	if j.State == contract.JobFinished && slices.ContainsFunc(run.Job.Steps, left) {
 		// Another program may have edited the job.
 		if a.reruns++; j.Revision == run.Job.At || a.reruns > maxReruns {
-			return fmt.Errorf("%w: it reports the job as finished, although some of its cells have not run", errAnswer)
+			return fmt.Errorf("%w: it reports the job as finished, although some of its cells have not run", jobs.ErrAnswer)
 		}
 	}
 	run.Job = nil

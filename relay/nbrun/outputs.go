@@ -129,18 +129,14 @@ func (o *outputs) due() time.Duration {
 	return max(0, max(writePause, writeShare*o.took)-time.Since(o.wrote))
 }
 
-// unwritten returns the bytes of the outputs that differ from the file.
-func (o *outputs) unwritten() (size int64) {
-	for _, c := range o.pending {
-		size += c.Size()
-	}
-	return size
-}
-
 // flush writes the outputs that differ from the file, if a write is due or forced. The cells are found
 // by their handles.
 func (o *outputs) flush(ctx context.Context, file *notebook.File, handle func(cell int) string, force bool) (notes []string, err error) {
-	if len(o.pending) == 0 || !force && o.due() > 0 && o.unwritten() < mostUnwritten {
+	waiting := int64(0) // bytes
+	for _, c := range o.pending {
+		waiting += c.Size()
+	}
+	if len(o.pending) == 0 || !force && o.due() > 0 && waiting < mostUnwritten {
 		return nil, nil
 	}
 	began := time.Now()

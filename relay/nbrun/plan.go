@@ -165,20 +165,18 @@ func (a *advance) dryRun(ctx context.Context) (Outcome, error) {
 	clean := a.record.clean(a.view.cells)
 	for _, c := range a.view.cells {
 		p := PlannedCell{CellID: c.handle, Index: c.index, Title: c.title}
-		switch selected := slices.Contains(chosen, c); {
-		case selected:
-			p.Why = a.record.passes(c)
-			p.Run = p.Why == ""
-		case clean[c.handle] && a.wantsDirty():
+		selected, state := slices.Contains(chosen, c), a.record.state(c)
+		p.Why = a.record.passes(c)
+		p.Run = selected && p.Why == ""
+		switch {
+		case !selected && clean[c.handle] && a.wantsDirty():
 			p.Why = "it has run in this kernel as it is now"
-		default:
+		case !selected:
 			p.Why = "it is not selected"
-		}
-		if p.Run && a.wantsDirty() {
+		case p.Run && a.wantsDirty() && state == Clean:
 			p.Why = "it, or a cell above it, is not clean"
-			if s := a.record.state(c); s != Clean {
-				p.Why = "it is " + Words(s)
-			}
+		case p.Run && a.wantsDirty():
+			p.Why = "it is " + Words(state)
 		}
 		out.Plan = append(out.Plan, p)
 	}

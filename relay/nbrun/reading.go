@@ -6,16 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"colabrelay/relay/jobs"
 	"colabrelay/shared/contract"
 )
 
 // peekWait is how long the first read of a cell waits for its end. After that, the relay knows
 // that the cell runs, and waits longer.
 const peekWait = time.Second
-
-// errAnswer is an answer that no executor gives.
-var errAnswer = jobs.ErrAnswer
 
 // peeker shortens the first wait for a cell, so that one that runs longer is seen running, and a
 // wait while outputs are to be written.

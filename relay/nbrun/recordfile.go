@@ -70,9 +70,7 @@ func (r *Record) isConsistent() bool {
 }
 
 // isConsistent reports whether the job can be sent, or read.
-func (j *JobRecord) isConsistent() bool {
-	return j.IsConsistent() && j.Written >= 0
-}
+func (j *JobRecord) isConsistent() bool { return j.IsConsistent() && j.Written >= 0 }
 
 // prune bounds what grows from run to run.
 func (r *Record) prune() {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
@@ -52,7 +51,7 @@ func (r *RunRecord) Summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, Words(status)))
 		}
 	}
-	return fmt.Sprintf("%s: %s; %s in %s", Words(r.Status), plain.Count(len(r.Plan), "cell"), cmp.Or(strings.Join(parts, ", "), "none ran"), took(r.Seconds()))
+	return fmt.Sprintf("%s: %s; %s in %s", Words(r.Status), plain.Count(len(r.Plan), "cell"), cmp.Or(strings.Join(parts, ", "), "none ran"), progress.Seconds(r.Seconds()))
 }
 
 // Problem says what a person should know of a cell that did not succeed, or did not run; empty
@@ -70,7 +69,7 @@ func (c *CellRecord) Problem() string {
 	case c.Why != "":
 		return head + ": " + c.Why
 	case c.Status == CellTimedOut: // its exception is only the interrupt
-		return head + " after " + took(c.Seconds())
+		return head + " after " + progress.Seconds(c.Seconds())
 	case c.Status.Failed() && c.Failure() != nil:
 		return head + ": " + c.Failure().text()
 	case c.Status.Failed() || c.Status == CellSkipped:
@@ -98,7 +97,3 @@ func (f *Failure) text() string {
 
 // Words returns a status as a person reads it.
 func Words[S ~string](status S) string { return strings.ReplaceAll(string(status), "_", " ") }
-
-func took(seconds float64) string {
-	return progress.Duration(time.Duration(seconds * float64(time.Second)))
-}

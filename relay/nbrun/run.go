@@ -117,11 +117,8 @@ func (r *Run) Delivered() error {
 	if !r.run.Status.Finished() {
 		return nil
 	}
-	return os.WriteFile(r.beside(".delivered"), []byte(r.run.ID), 0o600)
+	return os.WriteFile(r.delivered(), []byte(r.run.ID), 0o600)
 }
-
-// maxDelivered is more than the id of a run, in bytes.
-const maxDelivered = 100
 
 // mayHaveLostAnswer reports whether the recorded run is the one that is asked for, of the same code,
 // and has ended without an answer that said so.
@@ -130,12 +127,14 @@ func (r *Run) mayHaveLostAnswer(d *notebook.Document) bool {
 	if !old.Status.Finished() || old.FinishedAt == nil || old.Spec.identity() != r.spec.identity() {
 		return false
 	}
-	id, err := bounded.ReadFile(r.beside(".delivered"), maxDelivered)
+	id, err := bounded.ReadFile(r.delivered(), 100)
 	return (err != nil || string(id) != old.ID) && newView(d, r.values).digest == old.View
 }
 
-// beside is the file of this kind beside the record.
-func (r *Run) beside(kind string) string { return strings.TrimSuffix(r.Path(), ".json") + kind }
+// delivered is the file beside the record with the id of the last run whose end was passed on.
+func (r *Run) delivered() string {
+	return strings.TrimSuffix(checkpoint.Path(r.dir, Name(r.record.Path)), ".json") + ".delivered"
+}
 
 // reconcile decides whether the recorded run goes on or a new one starts.
 func (r *Run) reconcile() {
@@ -217,9 +216,6 @@ func (r *Run) Close() {
 
 // Record returns the run's record. The caller must not change it.
 func (r *Run) Record() *Record { return r.record }
-
-// Path is the run's file.
-func (r *Run) Path() string { return checkpoint.Path(r.dir, Name(r.record.Path)) }
 
 // addNote adds a remark for the answer and the report.
 func (r *Run) addNote(format string, args ...any) { r.addNotes([]string{fmt.Sprintf(format, args...)}) }

@@ -33,6 +33,9 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.0f %s", v, units[unit])
 }
 
+// Seconds is Duration of a number of seconds.
+func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
+
 // Duration returns d in its two largest units: "15 s", "3 min 20 s", "2 h 5 min".
 func Duration(d time.Duration) string {
 	s := int64(max(d, 0).Round(time.Second) / time.Second)
