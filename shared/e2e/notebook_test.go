@@ -139,7 +139,7 @@ func TestAnAgentWorksOnANotebook(t *testing.T) {
 			t.Errorf("%s", a.Text)
 		}
 		a = d.call("run_code_cell", "cellId", title)
-		if a.Error() != "bad_request" || !strings.Contains(a.Text, "only code cells") {
+		if a.Error() != "bad_request" || !strings.Contains(a.Text, "not a code cell") {
 			t.Errorf("%s", a.Text)
 		}
 
