@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
 	"colabrelay/relay/kernelstate"
+	"colabrelay/relay/nbrun"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
 )
@@ -22,8 +23,8 @@ func CheckpointsCommand(set *config.Settings, std terminal.Streams) *cobra.Comma
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "checkpoints",
-		Short: "List chunked runs and kept answers on this computer",
-		Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long. It contacts no VM.\n" +
+		Short: "List chunked runs, kept answers and runs of notebooks on this computer",
+		Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long; and the last runs of notebooks. It contacts no VM.\n" +
 			"To continue an unfinished chunked run, the agent calls run_chunked_operation with its checkpoint_name.",
 		Example:           "  colab-relay checkpoints\n  colab-relay checkpoints --json",
 		Args:              cli.Arguments(0, 0),
@@ -37,9 +38,10 @@ func CheckpointsCommand(set *config.Settings, std terminal.Streams) *cobra.Comma
 
 // Kinds of checkpoints.
 const (
-	kindChunked = "chunked run"
-	kindAnswer  = "answer"
-	kindDamaged = "damaged"
+	kindChunked  = "chunked run"
+	kindNotebook = "notebook"
+	kindAnswer   = "answer"
+	kindDamaged  = "damaged"
 )
 
 // listedCheckpoint is a checkpoint in a list. The fields of a chunked run have the names of
@@ -82,7 +84,7 @@ func listCheckpoints(set *config.Settings, asJSON bool, std terminal.Streams) er
 		terminal.Column{Title: "PROGRESS", Right: true}, terminal.Column{Title: "WHEN"})
 	for _, c := range all {
 		share, at := "-", "-"
-		if c.Kind == kindChunked {
+		if c.N > 0 {
 			share = fmt.Sprintf("%d of %d", c.Completed, c.N)
 		}
 		if !c.Timestamp.IsZero() {
@@ -101,17 +103,18 @@ func describeCheckpoint(dir, name string) listedCheckpoint {
 		return c
 	}
 	c.Timestamp = entry.Timestamp
-	if entry.Kind() != chunked.Kind {
+	switch entry.Kind() {
+	case chunked.Kind:
+		if run, err := chunked.Read(entry); err == nil {
+			c.Kind, c.Status, c.Runtime, c.Completed, c.N = kindChunked, string(run.Status), run.Runtime, run.Done, run.N
+			c.ProgressPct = float64(run.Done) / float64(run.N) * 100
+		}
+	case nbrun.Kind:
+		if record, err := nbrun.Read(entry); err == nil {
+			c.Kind, c.Status, c.Runtime = kindNotebook, string(record.Run.Status), record.Runtime
+		}
+	default:
 		c.Kind = kindAnswer
-		return c
-	}
-	run, err := chunked.Read(entry)
-	if err != nil {
-		return c
-	}
-	c.Kind, c.Status, c.Runtime, c.Completed, c.N = kindChunked, string(run.Status), run.Runtime, run.Done, run.N
-	if run.N > 0 {
-		c.ProgressPct = float64(run.Done) / float64(run.N) * 100
 	}
 	return c
 }
