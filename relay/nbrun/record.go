@@ -9,7 +9,7 @@ import (
 
 const (
 	Kind    = "notebook" // of the checkpoint
-	version = 3
+	version = 4
 )
 
 // Bounds of a record.

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gofrs/flock"
-
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 )
@@ -155,11 +153,11 @@ func (l *lastUploads) merge() error {
 	defer root.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), recordWait)
 	defer cancel()
-	lock := flock.New(l.path()+".lock", flock.SetPermissions(0o600))
-	if ok, err := lock.TryLockContext(ctx, 10*time.Millisecond); !ok {
+	unlock, err := keep.Lock(ctx, l.path()+".lock")
+	if err != nil {
 		return fmt.Errorf("locking %q: %w", l.path(), errors.Join(err, ErrBusy))
 	}
-	defer lock.Close()
+	defer unlock()
 	record, err := l.read()
 	if err != nil {
 		if _, moveErr := keep.Aside(l.path()); moveErr != nil {
