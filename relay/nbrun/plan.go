@@ -176,7 +176,7 @@ func (a *advance) dryRun(ctx context.Context) (Outcome, error) {
 		case p.Run && a.wantsDirty() && state == Clean:
 			p.Why = "it, or a cell above it, is not clean"
 		case p.Run && a.wantsDirty():
-			p.Why = "it is " + Words(state)
+			p.Why = "its state is " + Words(state)
 		}
 		out.Plan = append(out.Plan, p)
 	}
