@@ -98,7 +98,8 @@ func newVariable(r *rand.Rand, name string) operation { return &variable{name, r
 func (v *variable) String() string { return "a variable that is inspected" }
 
 func (v *variable) do(ctx context.Context, s *scene) error {
-	if _, err := s.once(ctx, v.name+"r", fmt.Sprintf("%s = %d", v.name, v.value), ""); err != nil {
+	x, err := s.once(ctx, v.name+"r", fmt.Sprintf("%s = %d", v.name, v.value), "")
+	if err != nil || x.reported != contract.StatusSucceeded { // or it was never submitted
 		return err
 	}
 	a, err := s.ask(ctx, "inspect_variable", map[string]any{"name": v.name}, accepted{string(contract.CodeNotFound): kernelEnds})
