@@ -7,8 +7,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -63,7 +63,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, std ter
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	err = cmp.Or(err, written()) // which a command may not have looked at
+	if failed := written(); err == nil && !errors.Is(failed, syscall.EPIPE) { // a host may close it before stdin
+		err = failed // which the command may not have looked at
+	}
 	return cli.Finish(cli.Interrupted(ctx, err), cmd, std)
 }
 

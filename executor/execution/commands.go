@@ -45,6 +45,10 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 // if it does not wait in one, ErrOtherPrompt if it waits in another one than in.Offset names,
 // and ErrPassword if it asks for a password and in does not say that it is one.
 func (q *Queue) Input(ctx context.Context, id string, in contract.Input) error {
+	attempt := id + " " + in.InputID
+	if last := q.lastInput.Load(); in.InputID != "" && last != nil && *last == attempt {
+		return nil // the answer to an earlier attempt was lost
+	}
 	record, err := q.journal.Find(id)
 	if err != nil {
 		return err
@@ -54,7 +58,11 @@ func (q *Queue) Input(ctx context.Context, id string, in contract.Input) error {
 	}
 	err = q.send(ctx, id, func(r *runner) error {
 		defer q.runningChanged(r.current.prompt)
-		return r.current.answerInput(ctx, r.kernel.Client, in)
+		err := r.current.answerInput(ctx, r.kernel.Client, in)
+		if err == nil {
+			q.lastInput.Store(&attempt)
+		}
+		return err
 	})
 	if errors.Is(err, errNotCurrent) {
 		err = ErrNotWaiting

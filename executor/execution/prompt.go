@@ -45,8 +45,6 @@ func (r *run) requestInput(m *jupyter.Message, now time.Time) {
 // answerInput lets the code continue. The deadline moves by the time that it waited.
 func (r *run) answerInput(ctx context.Context, client *jupyter.Client, in contract.Input) error {
 	switch {
-	case in.InputID != "" && in.InputID == r.inputID: // the answer to the first attempt was lost
-		return nil
 	case r.inputRequest == nil:
 		return ErrNotWaiting
 	case in.Offset != nil && *in.Offset != r.prompt.offset:
@@ -57,7 +55,6 @@ func (r *run) answerInput(ctx context.Context, client *jupyter.Client, in contra
 	if err := client.Reply(ctx, r.inputRequest, jupyter.MsgInputReply, jupyter.InputReply{Value: in.Text}); err != nil {
 		return fmt.Errorf("sending the input: %w", err)
 	}
-	r.inputID = in.InputID
 	r.inputAnswered(time.Now())
 	return nil
 }

@@ -63,6 +63,8 @@ type Queue struct {
 	wake     chan struct{} // buffered: something to run, or the kernel is free again
 	stopped  chan struct{} // closed when Run ends
 	ended    atomic.Bool   // executions have ended that the runner has not tidied up after
+	// lastInput is the execution and the InputID of the last text that was accepted.
+	lastInput atomic.Pointer[string]
 
 	mu      sync.Mutex
 	pending []*submission   // in the order in which they run

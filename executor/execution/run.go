@@ -37,7 +37,6 @@ type run struct {
 	inputRequest *jupyter.Message
 	inputSince   time.Time
 	prompt       prompt // of inputRequest
-	inputID      string // InputID of the last answer
 
 	joined  joinedText
 	lost    lostOutput

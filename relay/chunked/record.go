@@ -135,14 +135,18 @@ func Read(e checkpoint.Entry) (*Record, error) {
 	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
 		return nil, ErrDamaged
 	}
+	for _, job := range []**jobs.Ticket{&r.Job, &r.Abandoned} {
+		if *job != nil && !(*job).IsConsistent() {
+			*job = nil // the kernel itself knows what has run
+		}
+	}
 	return &r, nil
 }
 
 // isConsistent reports whether the parts of the record fit each other.
 func (r *Record) isConsistent() bool {
 	return r.Version == version && r.Key != "" && r.N > 0 && r.BatchSize > 0 &&
-		r.Recorded >= 0 && r.Recorded <= r.Done &&
-		(r.Job == nil || r.Job.IsConsistent())
+		r.Recorded >= 0 && r.Recorded <= r.Done
 }
 
 // Bounds of a record.

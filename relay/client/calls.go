@@ -343,6 +343,9 @@ func (c *Client) fitWait(ctx context.Context, wait time.Duration) time.Duration 
 	return max(wait, 0).Truncate(time.Millisecond)
 }
 
+// ErrInputUnknown is in the error of Input if an attempt got no answer and a later one was refused.
+var ErrInputUnknown = errors.New("an attempt got no answer")
+
 // Input answers a waiting input() and returns the run as it is then, without events.
 //
 // Without in.Offset a repeated request could answer the next prompt, so the call is retried
@@ -365,7 +368,7 @@ func (c *Client) Input(ctx context.Context, id string, in contract.Input) (contr
 		return idempotent(err, bad)
 	}, c.post(path, encode(in)))
 	if refused := refusal(err); arrived && refused != nil && refused.Code == contract.CodeConflict {
-		lost := problemWithHint(KindTimeout, "no answer said whether the text was accepted, and by now the run waits at another prompt or at none", "Read the execution: it shows whether the text was used.", nil)
+		lost := problemWithHint(KindTimeout, "no answer said whether the text was accepted, and by now the run waits at another prompt or at none", "Read the execution: it shows whether the text was used.", ErrInputUnknown)
 		lost.sent = true
 		return contract.Execution{}, lost
 	}

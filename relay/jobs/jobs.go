@@ -93,16 +93,11 @@ func (t *Ticket) Submit(ctx context.Context, vm VM, save func() error) error {
 	}
 	j, err := vm.SubmitJobTo(ctx, t.InstanceID, *t.Unsent)
 	if err != nil {
-		err = t.meaning(vm, err)
 		_, unsent := errors.AsType[*client.Error](err)
-		switch {
-		case client.MayRun(err):
-		case IsRefused(err) && !IsGone(err):
-			t.MayRun = false
-		case unsent || IsRefused(err):
-			t.MayRun = before
+		if !client.MayRun(err) && (unsent || IsRefused(err)) {
+			t.MayRun = before // a refusal says nothing about an earlier attempt
 		}
-		return err
+		return t.meaning(vm, err)
 	}
 	t.Accepted, t.Unsent = true, nil
 	return errors.Join(t.see(j), save())
@@ -143,6 +138,7 @@ func (t *Ticket) Stop(ctx context.Context, vm VM, interrupt bool) error {
 	case err != nil:
 		return err
 	}
+	t.Accepted, t.Unsent = true, nil
 	return t.see(j)
 }
 

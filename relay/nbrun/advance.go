@@ -34,6 +34,7 @@ type advance struct {
 
 	reruns int                  // started by this call
 	needs  map[string][]Because // of the cells; nil: to be found out
+	edits  int                  // of the job, that met a conflict in this call
 	now    reading              // of the execution that is being read
 }
 

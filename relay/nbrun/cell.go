@@ -83,6 +83,10 @@ func (a *advance) followEarlier(ctx context.Context, now *cell) (again bool, err
 		if err := one.Job.Stop(ctx, a.vm, false); err != nil {
 			return false, err
 		}
+		if !one.Job.Accepted && one.Job.InstanceID == a.vm.InstanceID() { // it never arrived
+			a.forget(one)
+			return true, nil
+		}
 		a.opt.Until = time.Now()
 	} else if j, err := a.vm.Job(ctx, one.Job.JobID, 0, 0); err == nil && j.State.Ended() {
 		a.addNote("this is the end of the execution that an earlier call started; the same call runs the cell again")

@@ -134,14 +134,19 @@ func (a *advance) adaptPlan() {
 	slices.SortStableFunc(run.Plan, func(a, b CellRecord) int { return cmp.Compare(a.Index, b.Index) })
 }
 
+// maxEdits is how often a call edits the job again: each time, another step may have begun meanwhile.
+const maxEdits = 5
+
 // editJob replaces the steps of the job that have not begun by those that the notebook has now. If
 // it is not done, another step has begun meanwhile.
 func (a *advance) editJob(ctx context.Context) (done bool, err error) {
 	job := a.run.Job
 	j, err := a.vm.Job(ctx, job.JobID, contract.MaxJobSteps, 0)
 	switch {
-	case err != nil || j.State.Ended():
-		return true, err
+	case jobs.IsRefused(err) || err == nil && j.State.Ended(): // reading the job says what became of it
+		return true, nil
+	case err != nil:
+		return false, err
 	case !job.isAt(j.Revision) || j.Next < 0 || j.Next > len(job.Steps):
 		a.addNote("another program edited the run on the VM: cells of the notebook that the run lacks will run after it has ended")
 		return true, nil
@@ -162,15 +167,21 @@ func (a *advance) editJob(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	err = job.Edit(ctx, a.vm, from, sent)
-	refused, _ := errors.AsType[*contract.Error](err)
-	switch {
-	case refused != nil && refused.Code == contract.CodeConflict:
+	switch refused, _ := errors.AsType[*contract.Error](err); {
+	case err == nil:
+		return job.isAt(job.Revision), nil
+	case !jobs.IsRefused(err):
+		return false, err
+	case jobs.IsGone(err):
+	case refused.Code == contract.CodeConflict && a.edits < maxEdits:
+		a.edits++
+		job.Proposed = nil
 		return false, nil
-	case jobs.IsRefused(err) && !jobs.IsGone(err):
+	default:
 		a.addNote("the VM did not take the notebook's edits, so its cells run as they were: %s", plain.Line(err.Error()))
-		return true, nil
 	}
-	return job.isAt(job.Revision), err
+	job.Proposed = nil
+	return true, nil
 }
 
 // isAt reports whether Steps are those of the job's present revision. It takes over the edit that

@@ -138,7 +138,7 @@ func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
 	var failed error
 	job := a.run.Job
 	if err := job.Submit(ctx, a.vm, a.save); err != nil {
-		if jobs.IsRefused(err) && !jobs.IsGone(err) {
+		if jobs.IsRefused(err) && !jobs.IsGone(err) && !job.MayRun {
 			a.run.Job = nil
 		}
 		return j, err

@@ -31,8 +31,7 @@ func (r *Run) look() error {
 }
 
 // makeCopy creates the file at Spec.OutputPath, once in a run. A file that is there already is
-// refused, unless an earlier call of this run made it: until the plan is on disk, nothing but the
-// notebook's own bytes tells that.
+// refused, unless an earlier call of this run made it.
 func (a *advance) makeCopy() error {
 	d, err := a.file.Read()
 	if err != nil {
@@ -44,10 +43,14 @@ func (a *advance) makeCopy() error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case a.run.Planned || a.isCopyOf(d):
+	case a.run.Copied && (a.run.Planned || a.isCopyOf(d)):
 		return nil
 	default:
 		return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
+	}
+	a.run.Copied = true
+	if err := a.save(); err != nil {
+		return err
 	}
 	if err := notebook.CreateFile(a.spec.OutputPath, d.Bytes()); err != nil {
 		return fmt.Errorf("creating the copy for the outputs: %w", err)

@@ -94,12 +94,13 @@ type RunRecord struct {
 	// that Spec.Restart ends.
 	KernelID string `json:"kernel_id"`
 
-	Planned bool             `json:"planned"`         // Plan is complete
-	Plan    []CellRecord     `json:"plan"`            // the selected cells, in the notebook's order
-	View    string           `json:"view"`            // digest of the notebook's code when it was last compared
-	Job     *JobRecord       `json:"job,omitempty"`   // that runs the cells; nil before, between and after jobs
-	Left    *JobRecord       `json:"left,omitempty"`  // of a VM that was replaced before its end was read
-	Facts   map[string]Facts `json:"facts,omitempty"` // of skip_dependants, by digest of the code that is sent
+	Copied  bool             `json:"copied,omitempty"` // the copy at Spec.OutputPath was, or is about to be, made
+	Planned bool             `json:"planned"`          // Plan is complete
+	Plan    []CellRecord     `json:"plan"`             // the selected cells, in the notebook's order
+	View    string           `json:"view"`             // digest of the notebook's code when it was last compared
+	Job     *JobRecord       `json:"job,omitempty"`    // that runs the cells; nil before, between and after jobs
+	Left    *JobRecord       `json:"left,omitempty"`   // of a VM that was replaced before its end was read
+	Facts   map[string]Facts `json:"facts,omitempty"`  // of skip_dependants, by digest of the code that is sent
 
 	// Stopping is the status that the run gets; empty if it goes on.
 	Stopping Status `json:"stopping,omitempty"`

@@ -50,7 +50,7 @@ func Read(e checkpoint.Entry) (*Record, error) {
 	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
 		return nil, ErrDamaged
 	}
-	for _, run := range append(r.Cells, &r.Run) {
+	for _, run := range append(r.Cells, &r.Run, &RunRecord{Job: r.Run.Left}) {
 		if j := run.Job; j != nil { // what was not written into the notebook is read again
 			if j.Offset = 0; j.Written < j.Entry {
 				j.Entry, j.Execution, j.Read = j.Written, "", ""
@@ -65,7 +65,7 @@ func (r *Record) isConsistent() bool {
 	damaged := func(one *RunRecord) bool {
 		return one == nil || len(one.Plan) != 1 || one.Job == nil || !one.Job.isConsistent()
 	}
-	return r.Kind == Kind && r.Version == version && r.Ran != nil && (r.Run.Job == nil || r.Run.Job.isConsistent()) &&
+	return r.Kind == Kind && r.Version == version && r.Ran != nil && (r.Run.Job == nil || r.Run.Job.isConsistent()) && (r.Run.Left == nil || r.Run.Left.isConsistent()) &&
 		!slices.ContainsFunc(r.Cells, damaged)
 }
 

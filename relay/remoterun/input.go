@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 )
@@ -36,12 +37,17 @@ func (r *run) input(ctx context.Context) error {
 	}
 	r.out.asked = false
 	_, err = r.Client.Input(ctx, r.answer.ExecutionID, contract.Input{Text: text, Offset: r.out.prompt, Password: r.out.password})
-	if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeConflict {
+	refused, _ := errors.AsType[*contract.Error](err)
+	switch {
+	case errors.Is(err, client.ErrInputUnknown):
+		r.out.note("whether that line was accepted is not known: the answer was lost")
+	case refused != nil && refused.Code == contract.CodeConflict:
 		r.out.note("that prompt has been answered elsewhere")
-		r.exec.Status = contract.StatusRunning // what it is now, the next answer tells
-		return nil
+	default:
+		return r.explain(err)
 	}
-	return r.explain(err)
+	r.exec.Status = contract.StatusRunning // what it is now, the next answer tells
+	return nil
 }
 
 // noteNoInput says once that the code asks for input that there is not, unless a person said so.

@@ -22,6 +22,7 @@ here.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from typing import Any, Dict
@@ -89,7 +90,8 @@ def audited() -> dict[str, Entry]:
     for key, entry in runs().items():
         entry = found[key] = dict(entry) if type(entry) is dict else entry
         if key in lives and type(entry) is dict:
-            entry["lost"] = sorted(set(entry.get("lost") or ()).union(lives[key].audit()))
+            with contextlib.suppress(Exception):  # a state is saved whatever a look raises
+                entry["lost"] = sorted(set(entry.get("lost") or ()).union(lives[key].audit()))
     return found
 
 

@@ -387,3 +387,10 @@ def test_a_name_that_nothing_reads_before_it_is_bound_is_temporary(shell, code):
     setup, loop = Body(shell.ipython, "setup_code", ""), Body(shell.ipython, "loop_code", code)
     names = Names(shell.ipython, setup, loop)
     assert sorted(names.temporary - {"result"}) == TEMPORARY[code].split()
+
+
+def test_a_detached_stream_keeps_no_state_from_being_saved(shell):
+    run = begun(shell, "total = 0", "total += 1")
+    shell.run("import io\nw = io.TextIOWrapper(io.BytesIO())\nw.detach()")
+    operate.remove(operate.save()["path"])
+    assert run.finish() == "finished" and shell.names["total"] == 12

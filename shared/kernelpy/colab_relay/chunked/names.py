@@ -8,6 +8,7 @@ iteration binds, or that is the target of a for statement, and that nothing read
 
 from __future__ import annotations
 
+import contextlib
 import types
 from typing import Any, Container, Iterable
 
@@ -82,7 +83,9 @@ def is_spent(value: Any) -> bool:
     """Whether an object that can't be compared has nothing left to give."""
     if type(value) is types.GeneratorType:
         return value.gi_frame is None
-    return class_module(type(value)) == "_io" and getattr(value, "closed", False)
+    with contextlib.suppress(Exception):  # a detached stream has none
+        return class_module(type(value)) == "_io" and getattr(value, "closed", False)
+    return False
 
 
 class Result:
