@@ -83,7 +83,9 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 		return Outcome{Notes: r.notes}, nil
 	}
 	run := &runner{Run: r, vm: vm, opt: o}
-	if r.spec.OnStop != Ask && r.record.takesAnswer() {
+	// An answer is for what the last job asked, or for the iteration that failed in it.
+	asked := r.record.Answer != Ask || r.record.Status.asks() || r.record.Failure != nil && r.record.Failure.Iteration != nil
+	if r.spec.OnStop != Ask && r.record.Job == nil && asked {
 		r.record.Answer = r.spec.OnStop
 	}
 	err := run.loop(ctx)
@@ -92,12 +94,6 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 		err = errors.Join(err, r.save())
 	}
 	return run.out, err
-}
-
-// takesAnswer reports whether the next job can be given an answer: to what the last one asked, or
-// to the iteration that failed in it. One that no job was given yet can be replaced.
-func (r *Record) takesAnswer() bool {
-	return r.Job == nil && (r.Answer != Ask || r.Status.asks() || r.Failure != nil && r.Failure.Iteration != nil)
 }
 
 // loop goes on until the run finishes or stops or the call's time is over.

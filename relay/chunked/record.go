@@ -135,10 +135,8 @@ func Read(e checkpoint.Entry) (*Record, error) {
 	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
 		return nil, ErrDamaged
 	}
-	for _, job := range []**jobs.Ticket{&r.Job, &r.Abandoned} {
-		if *job != nil && !(*job).IsConsistent() {
-			*job = nil // the kernel itself knows what has run
-		}
+	if r.Job != nil && !r.Job.IsConsistent() {
+		r.Job = nil // the kernel itself knows what has run
 	}
 	return &r, nil
 }

@@ -119,7 +119,7 @@ func (a *advance) startCell(ctx context.Context, now *cell) error {
 	if a.spec.CellTimeout > 0 { // goes before the cell's tag
 		step.TimeoutSeconds = min(a.spec.CellTimeout, contract.MaxTimeout).Seconds()
 	}
-	a.prepareJob([]contract.JobStep{step}, []Step{newStep(step, &one.Plan[0])})
+	a.prepareJob([]contract.JobStep{step}, []Step{{step.StepID, one.Plan[0].Key, now.source, now.sent, step.Attempts}})
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (a *advance) followChanges(ctx context.Context) error {
 }
 
 // followHandles finds planned cells under their new handles. Editors give cells other ids when they
-// save; where cells have no ids, handles contain indexes, which change when a cell is inserted
+// save; where cells have no ids, handles (#index-hash8) contain indexes, which change when a cell is inserted
 // or deleted above. If the cell of a handle has vanished, the cells with its source that have no
 // lasting id are taken for those of the plan, in their order. Without this, cells that have run
 // would count as deleted, and run again as new ones.
@@ -54,7 +54,7 @@ func (a *advance) followHandles() {
 		vanished[c.Source] = vanished[c.Source] || a.view.byHandle[c.Handle] == nil
 	}
 	for _, c := range a.view.cells {
-		if vanished[c.source] && (isPlace(c.handle) || a.run.cell(c.handle) == nil) {
+		if vanished[c.source] && (strings.HasPrefix(c.handle, "#") || a.run.cell(c.handle) == nil) {
 			free[c.source] = append(free[c.source], c.handle)
 		}
 	}
@@ -62,7 +62,7 @@ func (a *advance) followHandles() {
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
 		left := free[c.Source]
-		if len(left) == 0 || !isPlace(c.Handle) && a.view.byHandle[c.Handle] != nil {
+		if len(left) == 0 || !strings.HasPrefix(c.Handle, "#") && a.view.byHandle[c.Handle] != nil {
 			continue
 		}
 		if free[c.Source] = left[1:]; left[0] != c.Handle {
@@ -73,9 +73,6 @@ func (a *advance) followHandles() {
 		a.rename(renamed)
 	}
 }
-
-// isPlace reports whether a handle has the form #index-hash8.
-func isPlace(handle string) bool { return strings.HasPrefix(handle, "#") }
 
 // rename gives cells their new handles. A write meanwhile may have found none of the old ones.
 func (a *advance) rename(renamed map[string]string) {
@@ -151,7 +148,7 @@ func (a *advance) editJob(ctx context.Context) (done bool, err error) {
 		a.addNote("another program edited the run on the VM: cells of the notebook that the run lacks will run after it has ended")
 		return true, nil
 	}
-	begun, left, from := begunSteps{}, job.Steps[j.Next:], ""
+	begun, left, from := map[int]string{}, job.Steps[j.Next:], ""
 	for _, s := range job.Steps[:j.Next] {
 		begun[s.Cell] = s.ID
 	}

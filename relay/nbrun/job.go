@@ -15,14 +15,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// begunSteps are the ids of the steps of the run's job that have begun, by the keys of their cells: a
-// cell that is sent later may be skipped because of one of them.
-type begunSteps map[int]string
-
 // stepsFor returns the steps of the cells that are to be run, in order, up to one after which the
-// variables are saved. Cells that need what failed before are skipped here.
-func (a *advance) stepsFor(begun begunSteps) (sent []contract.JobStep, steps []Step) {
-	ids := maps.Clone(begun)
+// variables are saved. begun has the ids of those that have begun, by the keys of their cells. Cells
+// that need what failed before are skipped here.
+func (a *advance) stepsFor(begun map[int]string) (sent []contract.JobStep, steps []Step) {
+	ids := map[int]string{}
+	maps.Copy(ids, begun)
 	a.needs = a.linkCells()
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
@@ -40,7 +38,7 @@ func (a *advance) stepsFor(begun begunSteps) (sent []contract.JobStep, steps []S
 		}
 		s := a.stepFor(c, now, inJob)
 		ids[c.Key] = s.StepID
-		sent, steps = append(sent, s), append(steps, newStep(s, c))
+		sent, steps = append(sent, s), append(steps, Step{s.StepID, c.Key, c.Source, c.Sent, s.Attempts})
 		if now.has(tagSaveState) && a.savesStates() {
 			break
 		}
@@ -63,11 +61,6 @@ func (a *advance) stepFor(c *CellRecord, now *cell, skipIfFailed []string) contr
 	}
 	s.StepID = hash(string(text))[:40]
 	return s
-}
-
-// newStep is what the record keeps of a step.
-func newStep(s contract.JobStep, c *CellRecord) Step {
-	return Step{ID: s.StepID, Cell: c.Key, Source: c.Source, Sent: c.Sent, Attempts: s.Attempts}
 }
 
 // passOver decides whether a pending cell is not to be run, and says why.
@@ -97,7 +90,7 @@ func (a *advance) startJob(ctx context.Context) error {
 	if err := a.readFacts(ctx); err != nil {
 		return err
 	}
-	sent, steps := a.stepsFor(begunSteps{})
+	sent, steps := a.stepsFor(nil)
 	if len(steps) == 0 {
 		return nil
 	}

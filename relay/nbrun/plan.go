@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -60,12 +61,8 @@ func (a *advance) makeCopy() error {
 
 // isCopyOf reports whether the file at Spec.OutputPath has the notebook's own bytes.
 func (a *advance) isCopyOf(d *notebook.Document) bool {
-	file, err := notebook.OpenFile(a.spec.OutputPath, a.dir)
-	if err != nil {
-		return false
-	}
-	there, err := file.Read()
-	return err == nil && bytes.Equal(there.Bytes(), d.Bytes())
+	there, err := bounded.ReadFile(a.spec.OutputPath, int64(len(d.Bytes())))
+	return err == nil && bytes.Equal(there, d.Bytes())
 }
 
 // plan chooses the cells of a new run.

@@ -9,12 +9,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// peekWait is how long the first read of a cell waits for its end. After that, the relay knows
-// that the cell runs, and waits longer.
-const peekWait = time.Second
-
-// peeker shortens the first wait for a cell, so that one that runs longer is seen running, and a
-// wait while outputs are to be written.
+// peeker shortens the first wait for a cell to a second, so that one that runs longer is seen running,
+// and a wait while outputs are to be written.
 type peeker struct {
 	VM
 	*advance
@@ -23,10 +19,10 @@ type peeker struct {
 // Execution reads an execution.
 func (p *peeker) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
 	if p.now.id != id {
-		wait = min(wait, peekWait)
+		wait = min(wait, time.Second)
 	}
 	if len(p.outputs.pending) > 0 {
-		wait = min(wait, max(p.outputs.due(), peekWait))
+		wait = min(wait, max(p.outputs.due(), time.Second))
 	}
 	return p.VM.Execution(ctx, id, offset, wait, maxBytes)
 }

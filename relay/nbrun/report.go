@@ -9,9 +9,6 @@ import (
 	"colabrelay/relay/progress"
 )
 
-// maxReportValue bounds what is said of an exception, in characters.
-const maxReportValue = 300
-
 // Succeeded reports whether the run is finished, and nothing failed or was skipped.
 func (r *RunRecord) Succeeded() bool { return r.Status == StatusSucceeded && r.unsuccessful() == nil }
 
@@ -92,7 +89,7 @@ func (f *Failure) text() string {
 	if f.EName != "" {
 		text = strings.TrimSuffix(f.EName+": "+f.EValue, ": ")
 	}
-	return plain.Clip(text, maxReportValue)
+	return plain.Clip(text, 300)
 }
 
 // Words returns a status as a person reads it.

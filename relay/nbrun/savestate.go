@@ -9,9 +9,6 @@ import (
 	"colabrelay/relay/plain"
 )
 
-// errNoStates says that this call can't do what an earlier one promised.
-var errNoStates = errors.New("state_name is not given any more")
-
 // savesStates reports whether cells tagged save-state save the kernel's variables.
 func (a *advance) savesStates() bool { return a.spec.StateName != "" && a.opt.States != nil }
 
@@ -48,7 +45,7 @@ func (a *advance) keepState(ctx context.Context) (more bool, err error) {
 // transferState saves the state, or restores it, and reports whether that is done.
 func (a *advance) transferState(ctx context.Context, saved *SavedState) (done bool, err error) {
 	if !a.savesStates() {
-		return false, errNoStates
+		return false, errors.New("state_name is not given any more")
 	}
 	o := kernelstate.Options{Name: a.spec.StateName, Runtime: a.spec.Runtime, Version: saved.Version, Until: a.opt.Until}
 	if a.run.Restoring {

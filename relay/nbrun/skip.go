@@ -105,7 +105,7 @@ func addName(needs []Because, maker, name string) []Because {
 
 // split returns the steps in a job that a cell needs, and which of the cells that it needs did not
 // succeed before.
-func (a *advance) split(c *CellRecord, inJob begunSteps) (steps []string, lacking []Because) {
+func (a *advance) split(c *CellRecord, inJob map[int]string) (steps []string, lacking []Because) {
 	for _, b := range a.needs[c.Handle] {
 		before := a.run.cell(b.Cell)
 		switch {
