@@ -51,10 +51,14 @@ func TestTextAnswersOnlyThePromptThatItNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		openPrompt(t, q.settle(id))
-		if err := q.Input(t.Context(), id, contract.Input{Text: "C"}); err != nil { // whichever is open
+		last := contract.Input{Text: "C", InputID: "three"} // for whichever is open
+		if err := q.Input(t.Context(), id, last); err != nil {
 			t.Fatal(err)
 		}
 		x := q.settle(id)
+		if err := q.Input(t.Context(), id, last); err != nil {
+			t.Errorf("the last answer again, after the end: %v", err)
+		}
 		wantStatus(t, x, contract.StatusSucceeded)
 		if got := text(x, contract.Stdout); got != "first\nA B C\n" {
 			t.Errorf("stdout = %q", got)

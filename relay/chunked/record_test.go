@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/jobs"
 	"colabrelay/shared/contract"
 )
 
@@ -34,12 +35,13 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 		t.Errorf("%d bytes of output", len(s.Output))
 	}
 	s.confirm(3)
+	s.Job = &jobs.Ticket{JobID: "j"} // which can neither be sent nor be known to the VM
 	if _, err := checkpoint.Save(dir, "n", s); err != nil {
 		t.Fatal(err)
 	}
 	back, err := Load(dir, "n")
 	// A small file is indented, and the white space must not count.
-	if err != nil || len(back.Results) != 3 || back.ResultBytes != s.ResultBytes || string(back.Results[0].Value) != value || back.Output != s.Output {
+	if err != nil || back.Job != nil || len(back.Results) != 3 || back.ResultBytes != s.ResultBytes || string(back.Results[0].Value) != value || back.Output != s.Output {
 		t.Fatal(err)
 	}
 }
