@@ -137,6 +137,8 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 // askAgain asks the kernel for a reply after each connection that was lost: another kernel may
 // answer. The control channel answers also while code runs.
 func (c *Client) askAgain(ctx context.Context) {
+	id := rand.Text() // one for all, so that a kernel that closes connections fills no memory
+	c.probe.add(id)
 	for last := net.Conn(nil); ; {
 		conn, err := c.sockets[Control].await(ctx, last)
 		if err != nil {
@@ -144,7 +146,7 @@ func (c *Client) askAgain(ctx context.Context) {
 		}
 		if last != nil {
 			header := c.header(MsgKernelInfoRequest)
-			c.probe.add(header.MsgID)
+			header.MsgID = id
 			_ = c.write(ctx, Control, header, struct{}{}, nil) // if that fails, the connection is lost again
 		}
 		last = conn

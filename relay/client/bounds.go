@@ -221,7 +221,7 @@ func checkExecution(e *contract.Execution) error {
 	case !possibleOffsets(e):
 		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
 	case !plausibleTime(e.StartedAt) || !plausibleTime(e.FinishedAt):
-		return breaksBounds("the executor's answer has times that no clock shows", nil)
+		return breaksBounds("the executor's answer has impossible times", nil)
 	case errorBytes(e.Error) > maxError:
 		return breaksBounds("the executor's answer has a longer error than an executor keeps of a run", nil)
 	}

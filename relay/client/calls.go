@@ -368,7 +368,7 @@ func (c *Client) Input(ctx context.Context, id string, in contract.Input) (contr
 		return idempotent(err, bad)
 	}, c.post(path, encode(in)))
 	if refused := refusal(err); arrived && refused != nil && refused.Code == contract.CodeConflict {
-		lost := problemWithHint(KindTimeout, "no answer said whether the text was accepted, and by now the run waits at another prompt or at none", "Read the execution: it shows whether the text was used.", ErrInputUnknown)
+		lost := problemWithHint(KindTimeout, "it is not known whether the text was accepted: the answer was lost, and the run no longer waits at that prompt", "Read the run's output to see whether the text was used.", ErrInputUnknown)
 		lost.sent = true
 		return contract.Execution{}, lost
 	}

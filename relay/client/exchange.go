@@ -509,7 +509,7 @@ func read(ctx context.Context, body []byte, into any) error {
 		}
 	case *contract.Kernel:
 		if len(v.KernelID) > contract.MaxKernelIDLen {
-			return breaksBounds("the executor's answer has a longer kernel_id than any kernel", nil)
+			return breaksBounds("the executor's answer has a kernel_id that is too long", nil)
 		}
 	}
 	clean(into)

@@ -175,7 +175,7 @@ func (a *advance) editJob(ctx context.Context) (done bool, err error) {
 		job.Proposed = nil
 		return false, nil
 	default:
-		a.addNote("the VM did not take the notebook's edits, so its cells run as they were: %s", plain.Line(err.Error()))
+		a.addNote("the VM refused the notebook's edits, so its cells run as they were sent: %s", plain.Line(err.Error()))
 	}
 	job.Proposed = nil
 	return true, nil

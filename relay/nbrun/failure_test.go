@@ -129,7 +129,7 @@ func TestACellWithTransientErrorsIsRetriedIfAsked(t *testing.T) {
 	if c := got.Run.cell("c1"); c.Attempts != 2 || c.Last.Error != nil {
 		t.Errorf("%+v", c)
 	}
-	if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "cell 1 (id c1) ran 2 times") || !strings.Contains(notes, "earlier attempts did stays") {
+	if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "cell 1 (id c1) ran 2 times") || !strings.Contains(notes, "earlier attempts did was not undone") {
 		t.Errorf("notes %q", notes)
 	}
 	if b.outputs("c1") != "" || b.outputs("c2") != "5\n" {

@@ -199,7 +199,7 @@ func (a *advance) visit(ctx context.Context, e jobs.Entry, x contract.Execution)
 func (a *advance) stepOf(e jobs.Entry) (*Step, *CellRecord) {
 	step := a.run.Job.step(e)
 	if step == nil {
-		a.addNote("the run on the VM has a step that this computer did not put there: it is left out")
+		a.addNote("the run on the VM has a step that this computer did not send; it is ignored")
 		return nil, nil
 	}
 	return step, a.run.keyed(step.Cell)

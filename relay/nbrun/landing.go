@@ -55,7 +55,7 @@ func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 	}
 	at.end(x)
 	if c.Attempts = len(e.Earlier) + 1; c.Attempts > 1 {
-		a.addNote("cell %d (id %s) ran %d times, because errors were raised that usually pass by themselves: what its earlier attempts did stays", c.Index, c.Handle, c.Attempts)
+		a.addNote("cell %d (id %s) ran %d times, because it raised errors that usually pass by themselves; what the earlier attempts did was not undone", c.Index, c.Handle, c.Attempts)
 	}
 	now := a.view.byHandle[c.Handle]
 	if now == nil || now.source != step.Source {

@@ -58,7 +58,7 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 	if a.reruns++; a.reruns <= maxReruns {
 		return a.save()
 	}
-	a.addNote("the kernel was replaced again during the call")
+	a.addNote("the kernel was replaced again during this call")
 	return errEnough
 }
 

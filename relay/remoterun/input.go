@@ -40,7 +40,7 @@ func (r *run) input(ctx context.Context) error {
 	refused, _ := errors.AsType[*contract.Error](err)
 	switch {
 	case errors.Is(err, client.ErrInputUnknown):
-		r.out.note("whether that line was accepted is not known: the answer was lost")
+		r.out.note("it is not known whether that line was accepted, because the answer was lost")
 	case refused != nil && refused.Code == contract.CodeConflict:
 		r.out.note("that prompt has been answered elsewhere")
 	default:

@@ -23,8 +23,8 @@ func CheckpointsCommand(set *config.Settings, std terminal.Streams) *cobra.Comma
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "checkpoints",
-		Short: "List chunked runs, kept answers and runs of notebooks on this computer",
-		Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long; and the last runs of notebooks. It contacts no VM.\n" +
+		Short: "List chunked runs, kept answers and notebook runs on this computer",
+		Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long. It also lists the last run of each notebook. It contacts no VM.\n" +
 			"To continue an unfinished chunked run, the agent calls run_chunked_operation with its checkpoint_name.",
 		Example:           "  colab-relay checkpoints\n  colab-relay checkpoints --json",
 		Args:              cli.Arguments(0, 0),

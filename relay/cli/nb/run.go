@@ -131,7 +131,7 @@ func (o *runOptions) follow(ctx context.Context, s cli.RunSession, run *nbrun.Ru
 		printRun(o.Std, &record.Run)
 		switch {
 		case outcome.Status == nbrun.StatusNewKernel:
-			view.Note("the run is not finished; --on-new-kernel rerun starts it again at its first cell")
+			view.Note("the run is not finished; add --on-new-kernel rerun to start it again at its first cell")
 		case outcome.CanContinue:
 			view.Note("the run is not finished; the same command continues it")
 		}

@@ -319,8 +319,8 @@ class Trial:
             self.plan, self.at_death = "died", len(self.displays)
             shutil.copytree(self.folder, self.folder + ".dead")
             raise Died
-        unkept = any(kind.startswith("unkept") for kind in self.program.kinds)
-        if unkept or not first or not run.FEW:  # otherwise it has changed nothing up to here
+        # Otherwise it has changed nothing up to here.
+        if self.has_unkept() or not first or not run.FEW:
             self.needed.add("iteration_incomplete")
         if plan == "raise":
             raise ZeroDivisionError("planned")
@@ -332,11 +332,16 @@ class Trial:
 
     def lose(self):
         """A new kernel may stop the run only if something could not be kept."""
+        if self.has_unkept():
+            self.needed.add("variables_lost")
+
+    def has_unkept(self):
+        """Whether the run may have something that can't be compared or kept. Where code can reach
+        any name, temporaries count."""
         kinds = self.program.kinds
         opaque = kinds & {"exec", "exec alone", "globals", "magic", "deleted"}
         unsure = opaque and any(kind.startswith("temporary") for kind in kinds)
-        if unsure or any(kind.startswith("unkept") for kind in kinds):
-            self.needed.add("variables_lost")
+        return unsure or any(kind.startswith("unkept") for kind in kinds)
 
     def between(self):
         """What others do between two rounds."""

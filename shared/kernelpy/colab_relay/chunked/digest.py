@@ -136,7 +136,7 @@ class Look:
             buffersize=max(1, SLICE // (array.itemsize or 1)),
         ):
             self.check()
-            digest.update(piece.tobytes())
+            digest.update(piece.view("u1") if piece.nbytes else b"")
         return digest.digest()
 
     def by_name(self, obj: Any, name: str) -> str:
