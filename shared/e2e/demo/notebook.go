@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"colabrelay/shared/e2e/harness"
 )
 
 // analysis are the cells of the demo's notebook, each with its id.
@@ -56,20 +55,21 @@ func (d *demo) notebook(ctx context.Context) error {
 	if err := d.newRelay(ctx); err != nil {
 		return err
 	}
-	a, err := d.toTheEnd(ctx, "run_notebook", arguments)
-	if err != nil {
+	if _, err := d.toTheEnd(ctx, "run_notebook", arguments); err != nil {
 		return err
 	}
-	return d.notebookReport(a, path)
+	return d.notebookReport(ctx, path)
 }
 
 // notebookReport shows the report of the run, and checks what ran.
-func (d *demo) notebookReport(a harness.Answer, path string) error {
-	report, err := os.ReadFile(a.String("report_path"))
+func (d *demo) notebookReport(ctx context.Context, path string) error {
+	cmd := exec.CommandContext(ctx, d.binaries.Relay, "nb", "report", path)
+	cmd.Env = append(os.Environ(), d.home()...)
+	report, err := cmd.CombinedOutput()
 	if err != nil {
-		return err
+		return fmt.Errorf("colab-relay nb report: %w\n%s", err, report)
 	}
-	d.line("$ cat %s", a.String("report_path"))
+	d.line("$ colab-relay nb report %s", path)
 	fmt.Fprintln(d.out, indent(string(report), "      "))
 	saved, err := os.ReadFile(path)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *demo) notebookReport(a harness.Answer, path string) error {
 			return fmt.Errorf("the notebook lacks the output %q", want)
 		}
 	}
-	for _, want := range []string{"4 succeeded, 1 failed, 1 skipped", "2 retries"} {
+	for _, want := range []string{"4 succeeded, 1 failed, 1 skipped", "ran 3 times"} {
 		if !strings.Contains(string(report), want) {
 			return fmt.Errorf("the report lacks %q", want)
 		}
