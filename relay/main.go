@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -72,27 +74,35 @@ func run(ctx context.Context, args []string, getenv func(string) string, std ter
 func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Command {
 	set := &config.Settings{Getenv: getenv}
 	root := newRoot(set, std)
-	addGroup(root, "run", "Run code:",
+	operations := cli.Operations(set, std, "")
+	addGroup := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, o := range operations {
+			if o.GroupID == id {
+				commands = append(commands, o)
+			}
+		}
+		slices.SortFunc(commands, func(a, b *cobra.Command) int { return strings.Compare(a.Name(), b.Name()) })
+		for _, cmd := range commands {
+			cmd.GroupID = id
+			root.AddCommand(cmd)
+		}
+	}
+	addGroup("run", "Run code:",
 		runs.AttachCommand(set, std),
 		runs.ExportCommand(set, std),
 		runs.InputCommand(set, std),
 		runs.InterruptCommand(set, std),
 		runs.LogsCommand(set, std),
-		runs.ProbeCommand(set, std),
 		runs.PsCommand(set, std),
-		runs.RestartCommand(set, std),
 		runs.RunCommand(set, std),
-		runs.VarsCommand(set, std),
 	)
-	addGroup(root, "files", "Files and data:",
-		files.CheckpointsCommand(set, std),
+	addGroup("files", "Files and data:",
 		files.GetCommand(set, std),
-		files.LsCommand(set, std),
 		nb.Command(set, std),
 		files.PutCommand(set, std),
-		files.StatesCommand(set, std),
 	)
-	addGroup(root, "setup", "Set up:",
+	addGroup("setup", "Set up:",
 		setup.BootstrapCommand(std),
 		setup.CompletionCommand(std),
 		setup.DoctorCommand(set, std),
@@ -108,7 +118,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		setup.UseCommand(set, std),
 		vm.Command(set, std),
 	)
-	addGroup(root, "other", "Other:",
+	addGroup("other", "Other:",
 		setup.GuideCommand(set, std, tools.Guide),
 		cli.HelpCommand(),
 		serveCommand(set, std),
@@ -145,16 +155,7 @@ func newRoot(set *config.Settings, std terminal.Streams) *cobra.Command {
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true }) // those of serve, which it is then
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.SetHelpFunc(cli.ShowHelp)
-	root.CompletionOptions.DisableDefaultCmd = true // setup.CompletionCommand is shorter
 	cobra.EnableCommandSorting = false
+	root.CompletionOptions.DisableDefaultCmd = true // setup.CompletionCommand is shorter
 	return root
-}
-
-// addGroup adds commands under a title in the list of commands.
-func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: id, Title: title})
-	for _, cmd := range commands {
-		cmd.GroupID = id
-		root.AddCommand(cmd)
-	}
 }

@@ -100,7 +100,7 @@ func New(cfg Config) *API {
 func (a *API) authenticated(routes http.Handler) http.Handler {
 	inside := chain(routes, a.seal, a.recovery, a.openRequest, a.limitKey)
 	outside := a.openHealth(a.authenticate(inside))
-	return chain(outside, a.startCall, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread, a.closeAfterChunks)
+	return chain(outside, a.startCall, a.accessLog, a.recovery, a.boundUnread, a.closeAfterChunks)
 }
 
 // Attach sets the backend. It must be called once.
@@ -157,7 +157,7 @@ func Server(h http.Handler, visitor ConnContext) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		WriteTimeout:      writeTimeout,
-		MaxHeaderBytes:    contract.MaxHeaderBytes, // net/http adds 4 KiB; boundHeaders is exact
+		MaxHeaderBytes:    contract.MaxHeaderBytes - 4<<10, // to which net/http adds 4 KiB
 		// Otherwise net/http answers OPTIONS * to anybody.
 		DisableGeneralOptionsHandler: true,
 	}

@@ -1,6 +1,7 @@
 // Package cli is what the commands of colab-relay share: flags and arguments, help, completion,
-// exit codes, what is printed, and the VM, history and notebook that a command works on. It has
-// no command but help, and must not import the packages below it, which have the others.
+// exit codes, what is printed, and the VM, history and notebook that a command works on. It makes
+// the commands of relay/tools' operations, and must not import the packages below it, which have
+// the others.
 //
 // Start reading at WithVM in vm.go and RunsCommand in session.go.
 package cli

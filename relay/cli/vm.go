@@ -128,6 +128,18 @@ func NewVMs(set config.Settings, cfg config.Config, file string, log *slog.Logge
 	})
 }
 
+// WithVMs calls use with what starts VMs. file is the executor for them; empty for that of the
+// release.
+func WithVMs(set *config.Settings, file string, use func(*vm.Manager) error) error {
+	cfg := config.Load(*set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	m := NewVMs(*set, cfg, file, nil)
+	defer m.Close()
+	return use(m)
+}
+
 // ExecutorProgram returns what finds the executor for a processor: the one in file, or that of
 // the release if file is empty.
 func ExecutorProgram(getenv func(string) string, file string) func(context.Context, string) (vm.Program, error) {

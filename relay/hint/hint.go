@@ -108,6 +108,10 @@ func Person(err error) string {
 	case errors.As(err, &ended):
 		return ForOutcome(ended.Outcome()).Person
 	case errors.As(err, &refused):
+		var on interface{ Subject() Subject }
+		if errors.As(err, &on) && people[on.Subject()][refused.Code] != "" {
+			return people[on.Subject()][refused.Code]
+		}
 		return ForRefusal(refused).Person
 	case errors.As(err, &failed):
 		return failed.Hint

@@ -17,6 +17,7 @@ const (
 	Transfer
 	KernelState
 	ChunkedRun
+	VM
 )
 
 const (
@@ -74,6 +75,15 @@ var subjects = map[Subject]map[string]string{
 		string(contract.CodeNewInstance):       "Call again to continue on the new VM: the setup code runs first, and the variables that iterations passed on are restored from the copy on this computer.",
 		string(contract.CodeQueueFull):         "Nothing was lost: the VM has too many unfinished runs. list_executions shows them; when some have ended or are interrupted, call again with the checkpoint_name.",
 		string(contract.CodeDiskFull):          "Nothing was lost: the VM's disk is full. Delete files there (run_code_quick), then call again with the checkpoint_name.",
+	},
+}
+
+// people are a person's, where they differ from the code's own.
+var people = map[Subject]map[contract.Code]string{
+	Variable: {contract.CodeNotFound: "`colab-relay vars` lists the variables. A new kernel has none of the old one's."},
+	Kernel: {
+		contract.CodeNewInstance: "Run the same command again if you mean the kernel of the new VM.",
+		contract.CodeConflict:    "Run the same command again if you mean the current kernel.",
 	},
 }
 

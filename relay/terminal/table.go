@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -74,6 +75,19 @@ func (t *Table) Print(out io.Writer) error {
 	}
 	_, err := fmt.Fprint(out, b.String())
 	return err
+}
+
+// Text returns the table for a model: a line each row, whose cells two spaces separate.
+func (t *Table) Text() string {
+	var b strings.Builder
+	for _, row := range t.rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = cmp.Or(cell, "-")
+		}
+		b.WriteString(strings.Join(cells, "  ") + "\n")
+	}
+	return b.String()
 }
 
 func (t *Table) widths() []int {

@@ -23,20 +23,30 @@ type argument struct {
 	choices   []string // the values that a string may have; nil for any
 	list      bool     // a list of strings may be given in place of a string
 	rare      bool     // accepted, but not in the schema: a hint names it where it is needed
+
+	// What a person gives: the name of a position, or of a flag and its letter; and the text of its help.
+	arg, flag, usage string
+	complete         string // what a shell offers for the argument
 }
 
 // argumentsOf reads the fields of an arguments struct. Tags: json (the name), doc, default
 // (makes it optional), min and max (of a number's value, or of a string's length in bytes),
 // choices (the values of a string, separated by commas), list (see joined), rare (not in the
-// schema), was (an earlier name).
+// schema), was (an earlier name); for the command line arg (the name of a position), flag (the name
+// of a flag, and its letter), usage and complete. A person alone gives what has the name "-".
 // It panics at start-up if a tag is wrong.
 func argumentsOf(t reflect.Type) []argument {
+	return slices.DeleteFunc(fieldsOf(t), func(a argument) bool { return a.name == "-" })
+}
+
+func fieldsOf(t reflect.Type) []argument {
 	var own, embedded []argument // a tool's own arguments come first
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Anonymous {
 			continue
 		}
-		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), was: f.Tag.Get("was"), index: f.Index, typ: f.Type.Kind(), list: f.Tag.Get("list") == "true"}
+		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), was: f.Tag.Get("was"), index: f.Index, typ: f.Type.Kind(), list: f.Tag.Get("list") == "true",
+			arg: f.Tag.Get("arg"), flag: f.Tag.Get("flag"), usage: f.Tag.Get("usage"), complete: f.Tag.Get("complete")}
 		if def, ok := f.Tag.Lookup("default"); ok {
 			a.def = json.RawMessage(def)
 			if a.typ == reflect.String {

@@ -107,7 +107,7 @@ func (o *batchOutput) print(view render.View) {
 	}
 	if o.heading != "" && b.Len() > 0 {
 		o.parts.WriteString("[" + o.heading + "]\n")
-		o.blocks = append(o.blocks, block{"output of " + o.heading, b.String()})
+		o.blocks = append(o.blocks, block{heading: "output of " + o.heading, text: b.String()})
 		o.blocks = o.blocks[max(0, len(o.blocks)-mostBlocks):]
 	}
 	o.parts.WriteString(b.String())

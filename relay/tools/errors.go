@@ -71,6 +71,15 @@ func problemOf(err error) *Problem {
 	if own, ok := errors.AsType[*Problem](err); ok {
 		return own
 	}
+	if on, ok := errors.AsType[aboutError](err); ok {
+		if on.subject == hint.VM {
+			return vmProblem(on.error)
+		}
+		if on.item == "" || nouns[on.subject] == "" {
+			return problemAbout(on.subject, on.error)
+		}
+		return problemOn(on.subject, on.item, on.error)
+	}
 	if h, ok := hint.ForOperation(err); ok {
 		return &Problem{Code: h.Code, Message: ownMessage(err), Hint: h.Model}
 	}
@@ -132,6 +141,38 @@ var newVM = map[hint.Subject]string{
 	hint.Execution:  "the VM behind this address is a new one; the run ended with the old VM, and its variables are gone",
 	hint.Kernel:     "the VM behind this address is a new one, and its kernel was not changed; the variables of the old VM are gone",
 }
+
+// aboutError is an error of an operation on a subject, or on one item of that kind.
+type aboutError struct {
+	subject hint.Subject
+	item    string // empty for none
+	error
+}
+
+// about returns err as the error of an operation on an item of a subject; nil for none.
+func about(subject hint.Subject, item string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return aboutError{subject, item, err}
+}
+
+// Error is what a person reads.
+func (e aboutError) Error() string {
+	switch item := clipName(e.item); {
+	case item == "":
+		return e.error.Error()
+	case nouns[e.subject] != "" && refusalCode(e.error) == contract.CodeNotFound:
+		return fmt.Sprintf("no such %s %q", nouns[e.subject], item)
+	default:
+		return strings.TrimPrefix(fmt.Sprintf("%s %q: %v", nouns[e.subject], item, e.error), " ")
+	}
+}
+
+func (e aboutError) Unwrap() error { return e.error }
+
+// Subject is what a hint asks for.
+func (e aboutError) Subject() hint.Subject { return e.subject }
 
 // problemAbout is problemOf with the hint and message of the call's subject, if that has
 // better ones.

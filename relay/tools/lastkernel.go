@@ -60,6 +60,9 @@ func (k *lastKernels) update(runtime, instance, id string) (before pairing.LastS
 // earlier one. It compares kernels, not instances, because a caller that asked for a new
 // VM's kernel, as restore_kernel_state does, needs no warning.
 func (c *call) checkKernel(id string) {
+	if c.person != nil {
+		return // remoterun tells people, before code runs
+	}
 	instance := c.target.Client.InstanceID()
 	before := c.kernels.update(c.target.Name, instance, id)
 	switch {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
 	"colabrelay/shared/contract"
 )
 
@@ -19,32 +22,32 @@ type Probe struct {
 }
 
 func probeEnvironment() tool {
-	return define(spec{
+	return operation(spec{
 		name: "probe_colab_environment", title: "Describe the VM",
 		summary:     "reports CPU, GPU, TPU, disks, Python packages, limits and loaded variables",
 		description: "Use it before planning work: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left and loaded variables of the VM.",
-		readOnly:    true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, *Problem) {
+		command: Command{Name: "probe", Group: "run",
+			Short:    "Describe the VM: processor, GPU, memory, disks, Python, limits",
+			Long:     "Describe the VM: processor, GPU, memory, disks, Python, packages, limits, and what would make it better. Nothing is imported or changed. --json also lists the packages.",
+			Examples: "  colab-relay probe\n  colab-relay probe --json | jq .packages.torch"},
+		readOnly: true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, error) {
 		got, err := c.target.Client.Probe(ctx)
 		if err != nil {
-			return nil, problemOf(err)
+			return nil, err
 		}
 		if left := got.Limits.SessionMinutesLeft; left != nil {
 			c.warnOfLimit(*left)
 		}
-		got.LoadedVariables = fitNames(got.LoadedVariables)
 		p := &Probe{Probe: got, PackageCount: len(got.Packages)}
-		p.Packages = fitPackages(got.Packages)
+		if got.LoadedVariables != nil { // nil means unknown
+			p.LoadedVariables = fit(c, got.LoadedVariables)
+		}
+		if c.person == nil {
+			p.Packages = fitPackages(got.Packages)
+		}
 		return p, nil
 	})
-}
-
-// fitNames shortens names. It keeps nil, which means unknown, distinct from an empty list.
-func fitNames(names []string) []string {
-	if names == nil {
-		return nil
-	}
-	return firsts(names)
 }
 
 // fitPackages drops packages, last names first, from a set that is too long for a model.
@@ -60,33 +63,40 @@ func fitPackages(all map[string]string) map[string]string {
 	return kept
 }
 
-func (p *Probe) text(b *words) { b.quote("what the VM reports", p.lines()) }
-
-func (p *Probe) lines() string {
+func (p *Probe) text(w *words) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Platform: %s (%s, %s)\n", p.Platform.Name, p.Platform.OS, p.Platform.Architecture)
-	fmt.Fprintf(&b, "CPU: %d × %s; memory %.1f GB, %.1f available\n", p.Compute.CPUCount, p.Compute.CPUModel, p.Compute.MemoryTotalGB, p.Compute.MemoryAvailableGB)
-	b.WriteString("GPU: " + gpuLine(p.GPU) + "\n")
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s %s\n", label, plain.Line(fmt.Sprintf(format, args...)))
+	}
+	line("Platform", "%s, %s, %s", p.Platform.Name, cmp.Or(p.Platform.OS, "unknown system"), p.Platform.Architecture)
+	line("CPU", "%d x %s", p.Compute.CPUCount, cmp.Or(p.Compute.CPUModel, "unknown model"))
+	line("Memory", "%.1f GB, %.1f GB available", p.Compute.MemoryTotalGB, p.Compute.MemoryAvailableGB)
+	line("GPU", "%s", gpus(p.GPU))
 	if p.TPU.Available {
-		fmt.Fprintf(&b, "TPU: %s\n", strings.Join(p.TPU.Devices, ", "))
+		line("TPU", "%s", strings.Join(p.TPU.Devices, ", "))
 	}
 	for _, d := range p.Storage {
-		fmt.Fprintf(&b, "Disk %s: %.1f of %.1f GB free\n", d.Path, d.FreeGB, d.TotalGB)
+		line("Disk", "%s: %.1f GB of %.1f GB free", d.Path, d.FreeGB, d.TotalGB)
 	}
-	fmt.Fprintf(&b, "Python %s, ipykernel %s, %s\n", p.Python.Version, p.Python.IPyKernel, plain.Count(p.PackageCount, "package"))
-	b.WriteString(packageLine(p.Packages))
-	fmt.Fprintf(&b, "Up %.0f minutes", p.SessionUptimeMinutes)
-	if p.LoadedVariablesCount != nil {
-		fmt.Fprintf(&b, "; variables: %s", cmp.Or(strings.Join(p.LoadedVariables, ", "), "none"))
+	line("Python", "%s (%s), ipykernel %s", p.Python.Version, p.Python.Executable, p.Python.IPyKernel)
+	line("Packages", "%s", strings.Join(append([]string{strconv.Itoa(p.PackageCount)}, notablePackages(p.Packages)...), ", "))
+	up := "up " + minutes(p.SessionUptimeMinutes)
+	if left := p.Limits.SessionMinutesLeft; left != nil {
+		up += fmt.Sprintf(", about %s left", minutes(*left))
 	}
-	b.WriteString("\n")
-	for _, r := range p.Recommendations {
-		fmt.Fprintf(&b, "- %s\n", r)
+	line("Session", "%s", up)
+	line("Limits", "a run may take %s; %d runs may wait; %s of output kept per run",
+		progress.Duration(time.Duration(p.Limits.MaxTimeoutSeconds)*time.Second), p.Limits.MaxQueue, progress.Bytes(p.Limits.MaxLogBytes))
+	if n := p.LoadedVariablesCount; n != nil {
+		line("Variables", "%d%s", *n, w.either(strings.TrimSuffix(": "+strings.Join(p.LoadedVariables, ", "), ": "), "; `colab-relay vars` lists them"))
 	}
-	return b.String()
+	for i, advice := range p.Recommendations {
+		line([]string{"Advice", ""}[min(i, 1)], "%s", advice)
+	}
+	w.quote("what the VM reports", b.String())
 }
 
-func gpuLine(g contract.GPU) string {
+func gpus(g contract.GPU) string {
 	if !g.Available {
 		return "none"
 	}
@@ -94,26 +104,31 @@ func gpuLine(g contract.GPU) string {
 	for _, d := range g.Devices {
 		s := d.Name
 		if d.MemoryTotalMB != nil {
-			s += fmt.Sprintf(" %.0f MB", *d.MemoryTotalMB)
+			s += fmt.Sprintf(", %.1f GB", *d.MemoryTotalMB/1024)
+		}
+		if d.MemoryUsedMB != nil {
+			s += fmt.Sprintf(" (%.1f GB used)", *d.MemoryUsedMB/1024)
 		}
 		all = append(all, s)
 	}
 	return strings.Join(all, "; ")
 }
 
-// notable are the packages that agents ask for most.
+func minutes(m float64) string { return progress.Duration(time.Duration(m * float64(time.Minute))) }
+
+// notable are the packages that people and agents ask for most.
 var notable = []string{"numpy", "pandas", "matplotlib", "scipy", "scikit-learn", "torch", "tensorflow", "jax", "transformers", "xgboost", "opencv-python"}
 
-func packageLine(have map[string]string) string {
+// notablePackages returns those that there are, with their versions.
+func notablePackages(have map[string]string) (all []string) {
 	lower := map[string]string{}
 	for name, version := range have {
 		lower[strings.ToLower(name)] = version
 	}
-	var all []string
 	for _, name := range notable {
 		if v, ok := lower[name]; ok {
 			all = append(all, name+" "+v)
 		}
 	}
-	return ensureLine(strings.Join(all, ", "))
+	return all
 }

@@ -46,7 +46,7 @@ func TestEveryListedNameMeansItsFileAlone(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, f := range listed {
-		if !strings.Contains(text, "\n"+f.Name+"  ") || f.Path != "/content/data/"+f.Name || seen[f.Name] {
+		if !strings.Contains(text, "  "+f.Name+"\n") || f.Path != "/content/data/"+f.Name || seen[f.Name] {
 			t.Errorf("%q at %q is not in the text, or twice in the list", f.Name, f.Path)
 		}
 		seen[f.Name] = true

@@ -40,6 +40,7 @@ type spec struct {
 	bulk bool
 	// A patient tool's call may last as long as a host allows that works on meanwhile.
 	patient bool
+	command Command // of people; without a name there is none
 	// An upfront tool should be loaded from the start by hosts that load tools on demand.
 	upfront bool
 }
@@ -87,6 +88,7 @@ type tool struct {
 	bulk    bool
 	patient bool
 	handle  func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
+	Operation
 }
 
 // listed returns the tool's definition as hosts see it.
@@ -119,6 +121,24 @@ type target struct {
 }
 
 func (t target) runtime() string { return t.Runtime }
+
+// operation is define for what is a command too: its error is one that both readers understand.
+func operation[A targeted, P any, PP interface {
+	*P
+	payload
+}](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) tool {
+	t := define(s, func(ctx context.Context, c *call, args A) (PP, *Problem) {
+		got, err := do(ctx, c, args)
+		if err != nil {
+			return got, problemOf(err)
+		}
+		return got, nil
+	})
+	t.Operation = Operation{s.command, s.local, reflect.TypeFor[A](), func(ctx context.Context, c *call, args targeted) (payload, error) {
+		return do(ctx, c, args.(A))
+	}}
+	return t
+}
 
 // targeted is what the arguments of every tool have.
 type targeted interface{ runtime() string }
@@ -189,6 +209,7 @@ type call struct {
 	held      memory.Holding // until the host has the answer
 	sending   func()         // see answer.sending
 	left      *givenUpCall   // what it submitted, for when it is given up
+	person    *Person        // who gave the command; nil for a tool call
 	reminders []reminder
 	// clientLimit is after how long the client gives up its calls; 0 if that is not known.
 	clientLimit time.Duration
@@ -409,15 +430,18 @@ func (c *call) content(text string, used int) []mcp.Content {
 	return all
 }
 
-// merge encodes the outcome and the payload as one JSON object.
-func merge(out Outcome, got payload) (json.RawMessage, error) {
+// merge encodes what answers have in common and the payload as one JSON object.
+func merge(out any, got payload) (json.RawMessage, error) {
 	a, err := json.Marshal(out)
 	if err != nil || got == nil {
 		return a, err
 	}
 	b, err := json.Marshal(got)
-	if err != nil || len(b) <= len("{}") {
+	switch {
+	case err != nil || len(b) <= len("{}"):
 		return a, err
+	case len(a) <= len("{}"):
+		return b, nil
 	}
 	a[len(a)-1] = ','
 	return append(a, b[1:]...), nil
@@ -449,6 +473,14 @@ func (o Outcome) trace(b *words) {
 
 // jsonSize returns the length of v as JSON, in bytes.
 func jsonSize(v any) int { return len(encode(v)) }
+
+// fit returns the first items, as many as a model's answer has room for; a person gets all.
+func fit[T any](c *call, items []T) []T {
+	if c.person != nil {
+		return items
+	}
+	return firsts(items)
+}
 
 // firsts is fitList for callers that need not know whether it dropped any.
 func firsts[T any](items []T) []T {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"colabrelay/relay/hint"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 )
 
@@ -13,56 +15,75 @@ import (
 type Variables struct {
 	Count     int                 `json:"count"` // number of all variables, including those not listed
 	Variables []contract.Variable `json:"variables,omitzero"`
-	Truncated bool                `json:"truncated"` // not all fit into the answer; inspect_variable finds any of them by name
+	Truncated bool                `json:"truncated"` // inspect_variable finds by its name what is not listed
 }
 
 func listVariables() tool {
-	return define(spec{
+	return operation(spec{
 		name: "list_colab_variables", title: "List variables",
 		summary:     "lists the user's variables without running any of their code",
 		description: "Use it to see what earlier code left in the kernel, or what takes up memory: name, type, size, shape, dtype and bytes of each variable. It runs no user code.",
-		readOnly:    true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, _ noArgs) (*Variables, *Problem) {
+		command: Command{Name: "vars", Group: "run",
+			Short: "List the variables in the VM's kernel, or show one",
+			Long: "List the variables in the VM's kernel, or show the type, shape and beginning of one. None of their code is run, so this is safe for any object.\n" +
+				"It fails with kernel_busy while a run occupies the kernel.",
+			Examples: "  colab-relay vars\n  colab-relay vars df\n  colab-relay vars --json"},
+		readOnly: true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, _ noArgs) (*Variables, error) {
 		got, err := c.target.Client.Variables(ctx)
 		if err != nil {
-			return nil, problemOf(err)
+			return nil, err
 		}
 		c.checkKernel(got.KernelID)
-		kept, cut := fitList(got.Variables)
-		return &Variables{Count: got.Count, Variables: kept, Truncated: cut || got.Count > len(kept)}, nil
+		kept := fit(c, got.Variables)
+		return &Variables{Count: got.Count, Variables: kept, Truncated: got.Count > len(kept)}, nil
 	})
 }
 
-func (v *Variables) text(b *words) {
-	fmt.Fprintf(b, "Variables: %d\n", v.Count)
-	if v.Truncated {
-		fmt.Fprintf(b, "Only the first %d are listed.\n", len(v.Variables))
+func (v *Variables) text(w *words) {
+	if len(v.Variables) == 0 {
+		w.note("the kernel has no variables")
+		return
 	}
-	var list strings.Builder
+	table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "TYPE"}, terminal.Column{Title: w.either("BYTES", "SIZE"), Right: true}, terminal.Column{Title: "SHAPE"})
 	for _, one := range v.Variables {
-		list.WriteString(describe(one) + "\n")
+		table.Add(one.Name, typeOf(one), sizeOf(w, one), shapeOf(one))
 	}
-	b.quote("variables", list.String())
+	w.table("variables", table)
+	if missing := v.Count - len(v.Variables); missing > 0 {
+		w.note("%s not listed; %s shows any of them", plain.Count(missing, "more variable"), w.either("inspect_variable", "`colab-relay vars NAME`"))
+	}
 }
 
-func describe(v contract.Variable) string {
-	s := v.Name + ": " + v.Type
-	if v.Shape != nil {
-		s += fmt.Sprintf(" %v", v.Shape)
-	} else if v.Size != nil {
-		s += fmt.Sprintf(" of %d", *v.Size)
+// typeOf is a variable's type, with that of its items.
+func typeOf(v contract.Variable) string {
+	if v.Dtype == nil {
+		return v.Type
 	}
-	if v.Dtype != nil {
-		s += " " + *v.Dtype
+	return v.Type + " of " + *v.Dtype
+}
+
+// sizeOf is the memory that a variable itself takes.
+func sizeOf(w *words, v contract.Variable) string {
+	if v.Bytes == nil {
+		return ""
 	}
-	if v.Bytes != nil {
-		s += fmt.Sprintf(", %d bytes", *v.Bytes)
+	return w.bytes(*v.Bytes)
+}
+
+// shapeOf is the shape of an array, or else the number of items.
+func shapeOf(v contract.Variable) string {
+	switch {
+	case v.Shape != nil:
+		return strings.ReplaceAll(strings.Trim(fmt.Sprint(v.Shape), "[]"), " ", " x ")
+	case v.Size != nil:
+		return plain.Count(*v.Size, "item")
 	}
-	return s
+	return ""
 }
 
 type inspectArgs struct {
-	Name string `json:"name" min:"1" max:"1000" doc:"A variable's name, not an expression."`
+	Name string `json:"name" arg:"NAME" min:"1" max:"1000" doc:"A variable's name, not an expression."`
 	target
 }
 
@@ -73,23 +94,31 @@ type Inspection struct {
 }
 
 func inspectVariable() tool {
-	return define(spec{
+	return operation(spec{
 		name: "inspect_variable", title: "Inspect a variable",
 		summary:     "describes one variable, with a preview of its value, without running its code",
 		description: "Shows one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code, such as __repr__.",
+		command:     Command{Name: "vars"},
 		readOnly:    true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
+	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, error) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
 		if err != nil {
-			return nil, problemOn(hint.Variable, args.Name, err)
+			return nil, about(hint.Variable, args.Name, err)
 		}
 		c.checkKernel(got.KernelID)
 		return &Inspection{Variable: got.Variable, Preview: got.Preview}, nil
 	})
 }
 
-func (i *Inspection) text(b *words) {
-	b.quote("variable", describe(i.Variable)+"\n"+i.Preview)
+func (i *Inspection) text(w *words) {
+	parts := []string{i.Name + ": " + typeOf(i.Variable)}
+	if shape := shapeOf(i.Variable); shape != "" {
+		parts = append(parts, shape)
+	}
+	if i.Bytes != nil {
+		parts = append(parts, w.bytes(*i.Bytes)+w.either(" bytes", ""))
+	}
+	w.quote("variable", plain.Line(strings.Join(parts, ", "))+"\n"+i.Preview)
 }
 
 // Cleaned is the answer of cleanup_colab.
@@ -103,25 +132,32 @@ type Cleaned struct {
 }
 
 func cleanup() tool {
-	return define(spec{
+	return operation(spec{
 		name: "cleanup_colab", title: "Free memory on the VM",
 		summary:     "deletes variables, closes figures and empties torch's GPU cache; deletes no files",
 		description: "Use it when memory runs low (error low_memory) or between unrelated tasks. It deletes all variables of the kernel, closes figures and empties the GPU cache; files and imports stay.",
+		command: Command{Name: "cleanup", Group: "run", Confirm: true,
+			Short:    "Delete all variables and free memory; files and imports stay",
+			Long:     "Delete all variables of the VM's kernel, close its figures, and empty torch's GPU cache. Files and imports stay; `colab-relay restart` frees more.",
+			Examples: "  colab-relay cleanup"},
 		destructive: true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, *Problem) {
-		kernelID, p := c.intendedKernel(ctx, c.target.Client.CurrentKernel)
-		if p != nil {
-			return nil, p
-		}
-		got, err := c.target.Client.Cleanup(ctx, kernelID)
+	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, error) {
+		kernel, err := c.intendedKernel(ctx, c.target.Client.CurrentKernel)
 		if err != nil {
-			return nil, problemAbout(hint.Kernel, err)
+			return nil, err
+		}
+		if err := c.confirm("Delete all variables of the kernel of %q?", c.target.Name); err != nil {
+			return nil, err
+		}
+		got, err := c.target.Client.Cleanup(ctx, kernel.KernelID)
+		if err != nil {
+			return nil, about(hint.Kernel, "", err)
 		}
 		c.checkKernel(got.KernelID)
 		return &Cleaned{
 			MemoryFreedMB:        round((float64(got.MemoryBeforeBytes)-float64(got.MemoryAfterBytes))/(1<<20), 10),
 			MemoryAvailableNowGB: round(float64(got.MemoryFreeBytes)/(1<<30), 100),
-			VariablesCleared:     got.VariablesCleared, ClearedVariables: firsts(got.ClearedVariables),
+			VariablesCleared:     got.VariablesCleared, ClearedVariables: fit(c, got.ClearedVariables),
 			GPUCacheCleared: got.GPUCacheCleared, FiguresClosed: got.FiguresClosed,
 		}, nil
 	})

@@ -77,6 +77,9 @@ func (c *call) warnOfEnd(left *float64) {
 // warnOfLimit warns when the VM's published time limit is near. A VM may exceed it, so 0
 // minutes only mean soon.
 func (c *call) warnOfLimit(left float64) {
+	if c.person != nil {
+		return // who reads it in the answer
+	}
 	minutes := max(math.Ceil(left), 1)
 	if c.vmEnds.record(c.target.Name, c.target.Client.InstanceID(), time.Duration(left*float64(time.Minute)), time.Now()) {
 		c.warn("The VM is expected to end in about %s: call save_kernel_state to keep the variables, download_from_colab for files.", plain.Count(int(minutes), "minute"))

@@ -17,8 +17,6 @@ func endingIn(f *fakeExecutor, left *float64) {
 	})
 }
 
-func minutes(m float64) *float64 { return &m }
-
 func TestTheVMsEndIsReportedWhenItIsNear(t *testing.T) {
 	for _, c := range []struct {
 		left *float64
@@ -26,12 +24,12 @@ func TestTheVMsEndIsReportedWhenItIsNear(t *testing.T) {
 		next bool   // also in the next answer
 	}{
 		{nil, "", false},
-		{minutes(300), "", false},
-		{minutes(30), "", false},
-		{minutes(29.4), "about 30 minutes: call save_kernel_state", false},
-		{minutes(0.2), "about 1 minute:", false},
-		{minutes(0), "executor is shutting down", true},
-		{minutes(-3), "executor is shutting down", true},
+		{new(300.0), "", false},
+		{new(30.0), "", false},
+		{new(29.4), "about 30 minutes: call save_kernel_state", false},
+		{new(0.2), "about 1 minute:", false},
+		{new(0.0), "executor is shutting down", true},
+		{new(-3.0), "executor is shutting down", true},
 	} {
 		h, f := serveFake(t)
 		endingIn(f, c.left)
@@ -56,14 +54,14 @@ func TestCheckAndProbeTellWhatIsKnownOfTheEnd(t *testing.T) {
 	if got, warning := check(); got.SessionLeft != nil || warning != "" {
 		t.Errorf("before anything is known: %+v %q", got, warning)
 	}
-	f.answer("GET", contract.PathProbe, contract.Probe{Limits: contract.Limits{SessionMinutesLeft: minutes(0)}})
+	f.answer("GET", contract.PathProbe, contract.Probe{Limits: contract.Limits{SessionMinutesLeft: new(0.0)}})
 	if w := h.call("probe_colab_environment", map[string]any{}).outcome(t).Warning; !strings.Contains(w, "about 1 minute:") {
 		t.Errorf("a VM past its published limit: %q", w)
 	}
 	if got, warning := check(); got.SessionLeft == nil || *got.SessionLeft != 0 || warning != "" {
 		t.Errorf("after the probe: %+v %q", got, warning)
 	}
-	endingIn(f, minutes(90))
+	endingIn(f, new(90.0))
 	h.call("get_execution", map[string]any{"execution_id": "e1"})
 	if got, _ := check(); got.SessionLeft == nil || *got.SessionLeft < 60 || *got.SessionLeft > 90 {
 		t.Errorf("after a run: %+v", got)

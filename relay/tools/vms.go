@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/runtimes"
+	"colabrelay/relay/terminal"
 	"colabrelay/relay/vm"
 )
 
@@ -52,7 +54,7 @@ func startVM() tool {
 			return &StartedVM{Starting: true, Step: still.Step, NextCommand: args.again()}, nil
 		}
 		if err != nil {
-			return nil, vmProblem(ctx, err)
+			return nil, problemOf(about(hint.VM, "", err))
 		}
 		c.target.Name = got.Name
 		return &StartedVM{VM: &got}, nil
@@ -78,12 +80,12 @@ var noVMs = &Problem{Code: codeNotConfigured, Message: "this relay cannot start 
 
 // vmProblem translates an error about VMs. Google's services are no executors, so the hints
 // of executors do not fit.
-func vmProblem(ctx context.Context, err error) *Problem {
-	if errors.Is(ctx.Err(), context.Canceled) {
+func vmProblem(err error) *Problem {
+	if errors.Is(err, context.Canceled) {
 		return cancelledProblem
 	}
-	if _, known := hint.ForOperation(err); known {
-		return problemOf(err)
+	if h, known := hint.ForOperation(err); known {
+		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}
 	}
 	return &Problem{Code: codeInternal, Message: err.Error(), Hint: "list_colab_vms shows what runs. Calling again with the same arguments goes on where it stopped."}
 }
@@ -100,25 +102,34 @@ type ListedVMs struct {
 }
 
 func listVMs() tool {
-	return define(spec{
+	return operation(spec{
 		name: "list_colab_vms", title: "List Colab VMs",
 		summary:     "lists the VMs that this computer started, also those that Colab ended, and the others of the account",
 		description: "Lists the Colab VMs of the user's account. State ready: its runtime can be used.",
-		readOnly:    true, idempotent: true, openWorld: true, local: true,
-	}, func(ctx context.Context, c *call, _ listVMsArgs) (*ListedVMs, *Problem) {
-		c.target = runtimes.Runtime{}
-		if c.cfg.VMs == nil {
-			return nil, noVMs
-		}
-		if problem := c.vmsEnabled(); problem != nil {
-			return nil, problem
+		command: Command{Name: "vm list",
+			Short:    "List the VMs that this computer started, and others of the account",
+			Long:     "List the VMs that this computer started, whether or not Colab still has them, and all others of the account that Google's service shows, such as those of open notebooks.",
+			Examples: "  colab-relay vm list\n  colab-relay vm list --json"},
+		readOnly: true, idempotent: true, openWorld: true, local: true,
+	}, func(ctx context.Context, c *call, _ listVMsArgs) (*ListedVMs, error) {
+		if err := c.vmsEnabled(); err != nil {
+			return nil, err
 		}
 		all, err := c.cfg.VMs.List(ctx)
 		if err != nil {
-			return nil, vmProblem(ctx, err)
+			return nil, about(hint.VM, "", err)
 		}
-		kept, cut := fitList(all.VMs)
-		return &ListedVMs{VMs: kept, Truncated: cut, Notes: append(all.Notes, nextSteps(kept)...)}, nil
+		kept := fit(c, all.VMs)
+		got := &ListedVMs{VMs: kept, Truncated: len(kept) < len(all.VMs), Notes: all.Notes}
+		for _, v := range kept {
+			if v.Note != "" && v.State != vm.StateReady {
+				got.Notes = append(got.Notes, fmt.Sprintf("%s: %s", plain.Quote(cmp.Or(v.Name, v.ID)), plain.Line(v.Note)))
+			}
+		}
+		if c.person == nil {
+			got.Notes = append(got.Notes, nextSteps(kept)...)
+		}
+		return got, nil
 	})
 }
 
@@ -145,24 +156,34 @@ func nextSteps(all []vm.VM) (notes []string) {
 }
 
 // vmsEnabled says how to enable VMs, unless they are, or there are some to see.
-func (c *call) vmsEnabled() *Problem {
-	if err := c.cfg.VMs.Enabled(); err != nil && len(c.cfg.VMs.Names()) == 0 {
-		return problemOf(err)
+func (c *call) vmsEnabled() error {
+	c.target = runtimes.Runtime{}
+	if c.cfg.VMs == nil {
+		return noVMs
+	}
+	if err := c.cfg.VMs.Enabled(); err != nil && c.person == nil && len(c.cfg.VMs.Names()) == 0 {
+		return err
 	}
 	return nil
 }
 
-func (l *ListedVMs) text(b *words) {
-	if len(l.VMs) == 0 {
-		b.WriteString("No VMs.\n")
-	}
-	for _, v := range l.VMs {
-		b.WriteString(vmLine(v) + "\n")
+func (l *ListedVMs) text(w *words) {
+	switch {
+	case len(l.VMs) == 0 && len(l.Notes) > 0:
+		w.note("no VMs to show; the other notes say what may be missing")
+	case len(l.VMs) == 0:
+		w.note("no VMs%s", w.either("", ": `colab-relay vm up` starts one"))
+	default:
+		table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "HARDWARE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "REQUESTED"}, terminal.Column{Title: "UNTIL"}, terminal.Column{Title: "REACHED BY"}, terminal.Column{Title: "ID"})
+		for _, v := range l.VMs {
+			table.Add(v.Name, v.Hardware(), string(v.State), w.when(v.Asked), w.when(v.Expires), string(v.Via), v.ID)
+		}
+		w.table("VMs", table)
 	}
 	if l.Truncated {
-		fmt.Fprintf(b, "There are more; the first %d are listed.\n", len(l.VMs))
+		w.note("There are more; the first %d are listed.", len(l.VMs))
 	}
-	b.notes(l.Notes)
+	w.notes(l.Notes)
 }
 
 // vmLine describes a VM.
@@ -184,8 +205,8 @@ func vmLine(v vm.VM) string {
 }
 
 type stopVMArgs struct {
-	ID    string `json:"id" min:"1" max:"200" doc:"The VM's id or name."`
-	Force bool   `json:"force" default:"false" doc:"Also a VM that this computer did not start, if the user said so."`
+	ID    string `json:"id" arg:"NAME" complete:"vms" min:"1" max:"200" doc:"The VM's id or name."`
+	Force bool   `json:"force" flag:"force" usage:"also stop a VM that this computer did not start" default:"false" doc:"Also a VM that this computer did not start, if the user said so."`
 }
 
 func (stopVMArgs) runtime() string { return "" }
@@ -196,35 +217,42 @@ type StoppedVM struct {
 }
 
 func stopVM() tool {
-	return define(spec{
+	return operation(spec{
 		name: "stop_colab_vm", title: "Stop a Colab VM",
 		summary:     "stops a VM and waits until Google no longer lists it; others' VMs only with `force`",
 		description: "Use it when the user no longer needs the VM: everything on it is lost (save_kernel_state and download_from_colab first). It returns when the VM is gone.",
+		command: Command{Name: "vm down",
+			Short: "Stop a VM; everything on it is lost",
+			Long: "Stop a VM and wait until Google no longer lists it. Everything on it is lost, and its pairing is removed. NAME is the VM's name or its id, as `colab-relay vm list` shows them. It also ends a start in progress, and removes a VM from the list that Colab has ended or never created.\n" +
+				"A VM that this computer did not start, such as that of an open notebook, is stopped only with --force and its id.",
+			Examples: "  colab-relay vm down vm\n  colab-relay vm down --force m-s-1a2b3c"},
 		destructive: true, idempotent: true, openWorld: true, local: true,
-	}, func(ctx context.Context, c *call, args stopVMArgs) (*StoppedVM, *Problem) {
-		c.target = runtimes.Runtime{}
-		if c.cfg.VMs == nil {
-			return nil, noVMs
-		}
-		if problem := c.vmsEnabled(); problem != nil {
-			return nil, problem
+	}, func(ctx context.Context, c *call, args stopVMArgs) (*StoppedVM, error) {
+		if err := c.vmsEnabled(); err != nil {
+			return nil, err
 		}
 		c.progress.show("stopping the VM")
-		waiting, done := context.WithTimeout(ctx, c.waitBudget())
+		waiting, done := c.within(ctx)
 		defer done()
 		got, err := c.cfg.VMs.Down(waiting, args.ID, args.Force)
-		switch {
-		case err != nil && waiting.Err() != nil && ctx.Err() == nil:
+		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 			return nil, &Problem{Code: hint.CodeBusy, Message: "the VM is being stopped, but is not gone yet", Hint: "Call stop_colab_vm again with the same arguments, until it reports that the VM is gone."}
-		case err != nil:
-			return nil, vmProblem(ctx, err)
+		}
+		if err != nil {
+			return nil, about(hint.VM, "", err)
 		}
 		return &StoppedVM{VM: &got}, nil
 	})
 }
 
-func (s *StoppedVM) text(b *words) {
-	if s.VM != nil {
-		fmt.Fprintf(b, "VM %s is gone: Google no longer lists it.\n", strings.TrimSpace(inline(s.VM.Name)+" "+inline(s.VM.ID)))
+// within returns the time that a tool has for something long. A person waits.
+func (c *call) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.person != nil {
+		return context.WithCancel(ctx)
 	}
+	return context.WithTimeout(ctx, c.waitBudget())
+}
+
+func (s *StoppedVM) text(w *words) {
+	fmt.Fprintf(w, "VM %s (%s) is stopped: Google no longer lists it.\n", inline(cmp.Or(s.VM.Name, s.VM.ID)), s.VM.Hardware())
 }

@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
+	"colabrelay/relay/terminal"
 )
 
 // words is the text of an answer under construction: first lines of the relay's own, then what
@@ -20,10 +21,14 @@ import (
 type words struct {
 	strings.Builder
 	blocks []block
+	person *terminal.Streams // of the person who reads it; nil for a model
 }
 
-// block is a text from outside under a heading.
-type block struct{ heading, text string }
+// block is a text from outside under a heading, or a table for a person.
+type block struct {
+	heading, text string
+	table         *terminal.Table
+}
 
 // quote adds a block, unless its text is empty.
 func (w *words) quote(heading, text string) {
@@ -48,12 +53,16 @@ func (w *words) head(heading, text string) {
 	if heading = plain.Line(heading); runeCount(heading) > maxHeading { // cannot be: all parts are bounded
 		heading = "text"
 	}
-	w.blocks = append(w.blocks, block{heading, text})
+	w.blocks = append(w.blocks, block{heading: heading, text: text})
 }
 
-// notes writes each note on a line.
+// notes writes each note on a line. A person reads them beside the answer, on stderr.
 func (w *words) notes(all []string) {
 	for _, n := range all {
+		if w.person != nil {
+			fmt.Fprintf(w.person.Err, "note: %s\n", plain.Line(n))
+			continue
+		}
 		fmt.Fprintf(w, "Note: %s\n", plain.Line(n))
 	}
 }

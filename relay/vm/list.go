@@ -45,6 +45,14 @@ type VM struct {
 	Note        string    `json:"note,omitempty"`
 }
 
+// Hardware names what the VM has.
+func (v VM) Hardware() string {
+	if v.HighRAM {
+		return v.Accelerator + ", high RAM"
+	}
+	return v.Accelerator
+}
+
 // Listing is the answer of List.
 type Listing struct {
 	VMs   []VM     `json:"vms"`   // those of this computer first, the oldest first

@@ -41,8 +41,8 @@ var allowed = map[string][]string{
 	"executor/uploads":               {"executor/files", "shared/keep", "shared/bounded", "shared/contract", "shared/ranges"},
 	"executor/tunnel/ngroktest":      {},
 	"relay":                          {"relay/bridge", "relay/browser", "relay/cli", "relay/cli/files", "relay/cli/nb", "relay/cli/page", "relay/cli/runs", "relay/cli/setup", "relay/cli/vm", "relay/config", "relay/notebook", "relay/page", "relay/runtimes", "relay/terminal", "relay/tools", "relay/toolsets", "shared/console"},
-	"relay/cli":                      {"colab-bootstrap", "relay/bridge", "relay/client", "relay/config", "relay/hint", "relay/history", "relay/nbrun", "relay/notebook", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runlist", "relay/runtimes", "relay/suggest", "relay/terminal", "relay/terminal/inline", "relay/toolsets", "relay/vm", "relay/vm/colabapi", "relay/vm/colabcli", "shared/auth", "shared/contract", "shared/filename"},
-	"relay/cli/files":                {"relay/checkpoint", "relay/chunked", "relay/cli", "relay/client", "relay/config", "relay/kernelstate", "relay/nbrun", "relay/plain", "relay/progress", "relay/runtimes", "relay/terminal", "relay/transfer", "shared/contract", "shared/memory", "shared/filename"},
+	"relay/cli":                      {"colab-bootstrap", "relay/bridge", "relay/client", "relay/config", "relay/hint", "relay/history", "relay/nbrun", "relay/notebook", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runlist", "relay/runtimes", "relay/suggest", "relay/terminal", "relay/terminal/inline", "relay/tools", "relay/toolsets", "relay/vm", "relay/vm/colabapi", "relay/vm/colabcli", "shared/auth", "shared/contract", "shared/filename"},
+	"relay/cli/files":                {"relay/cli", "relay/client", "relay/config", "relay/plain", "relay/progress", "relay/runtimes", "relay/terminal", "relay/transfer", "shared/filename"},
 	"relay/cli/nb":                   {"relay/checkpoint", "relay/cli", "relay/config", "relay/nbrun", "relay/notebook", "relay/output", "relay/plain", "relay/remoterun", "relay/render", "relay/suggest", "relay/terminal", "shared/bounded"},
 	"relay/cli/page":                 {"relay/bridge", "relay/browser", "relay/cli", "relay/config", "relay/page", "relay/plain", "relay/terminal"},
 	"relay/cli/runs":                 {"relay/cli", "relay/client", "relay/config", "relay/export", "relay/history", "relay/nbrun", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runlist", "relay/runtimes", "relay/terminal", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename"},
@@ -82,7 +82,7 @@ var allowed = map[string][]string{
 	"relay/terminal/inline":          {},
 	"relay/kernelcall":               {"relay/client", "shared/contract", "shared/kernelpy"},
 	"relay/kernelstate":              {"relay/checkpoint", "relay/client", "relay/kernelcall", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/keep", "shared/kernelpy"},
-	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/runlist", "relay/runtimes", "relay/toolsets", "relay/transfer", "relay/vm", "shared/bounded", "shared/console", "shared/contract", "shared/filename", "shared/kernelpy", "shared/memory", "shared/widgets"},
+	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/runlist", "relay/runtimes", "relay/terminal", "relay/toolsets", "relay/transfer", "relay/vm", "shared/bounded", "shared/console", "shared/contract", "shared/filename", "shared/kernelpy", "shared/memory", "shared/widgets"},
 	"relay/toolsets":                 {},
 	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded", "shared/keep"},
 	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "relay/vm/vmtest", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
@@ -217,13 +217,8 @@ func refusal(f file, path string) string {
 	return "this module has no home: name one in shared/arch/imports_test.go"
 }
 
-// tools is the package of the MCP tools.
-const tools = "relay/tools"
-
 func refusalOfOurs(f file, own string) string {
 	switch {
-	case own == tools && f.Package != "relay":
-		return "only relay may import the MCP tools: commands and what is below them work without them, so move what is needed below both, or pass it in from main"
 	case slices.Contains(allowed[f.Package], own):
 		return ""
 	case !f.Test && slices.Contains(testOnly, own) && !slices.Contains(testOnly, f.Package):

@@ -1,5 +1,4 @@
-// Package files has the commands about files and data: get, put and ls for those on a VM, and
-// checkpoints and states for those that are kept on this computer. It must not move bytes itself:
+// Package files has the commands that copy files: get and put. It must not move bytes itself:
 // relay/transfer does. Start reading at transferCommand.
 package files
 

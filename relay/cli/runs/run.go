@@ -1,6 +1,6 @@
-// Package runs has the commands that run code on a VM and those about its runs and its kernel:
-// run, attach, logs, ps, export, input, interrupt, restart, vars and probe. It must not find a run
-// on the VM or follow it itself: relay/remoterun does.
+// Package runs has the commands that run code on a VM and those about its runs: run, attach, logs,
+// ps, export, input and interrupt. It must not find a run on the VM or follow it itself:
+// relay/remoterun does.
 //
 // Start reading at RunCommand, and at openPastRuns in past.go for runs that this computer keeps.
 package runs

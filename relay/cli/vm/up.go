@@ -64,7 +64,7 @@ func (u *up) run(ctx context.Context, set *config.Settings, std terminal.Streams
 			return err
 		}
 	}
-	return withVMs(set, u.executor, func(m *vm.Manager) error {
+	return cli.WithVMs(set, u.executor, func(m *vm.Manager) error {
 		started, err := m.Up(ctx, u.Request, func(step string) { fmt.Fprintln(std.Err, plain.Line(step)+" ...") })
 		if still, ok := errors.AsType[*vm.StartingError](err); ok {
 			return fmt.Errorf("interrupted while VM %q was starting (%s): %w", still.Name, still.Step, vm.ErrInterrupted)
@@ -78,7 +78,7 @@ func (u *up) run(ctx context.Context, set *config.Settings, std terminal.Streams
 		if u.json {
 			return cli.PrintJSON(std.Out, started)
 		}
-		fmt.Fprintf(std.Out, "VM %q (%s) runs and is paired as runtime %q, reached by %s.\n", started.Name, hardware(started), started.Name, started.Via)
+		fmt.Fprintf(std.Out, "VM %q (%s) runs and is paired as runtime %q, reached by %s.\n", started.Name, started.Hardware(), started.Name, started.Via)
 		fmt.Fprintf(std.Err, "It runs, and may use compute units, until `colab-relay vm down %s` or until Colab ends it.\n%s\n", started.Name, vm.KeepText)
 		return nil
 	})

@@ -1,4 +1,4 @@
-package files
+package tools
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 func TestAListingOfAnyLengthEnds(t *testing.T) {
 	for pages, truncated := range map[int]bool{1: false, maxPages: false, maxPages + 1: true} {
 		read := 0
-		got, err := readPages(func(after string) (contract.Files, error) {
+		got, err := readPages(maxPages, func(after string) (contract.Files, error) {
 			if read > 0 && after != fmt.Sprint(read) {
 				t.Fatalf("page %d begins after %q", read+1, after)
 			}

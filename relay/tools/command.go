@@ -1,0 +1,198 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/terminal"
+	"colabrelay/relay/vm"
+)
+
+// Command describes an operation for the command line. Of its arguments a person gives those with
+// the tag arg, by their position, and flag.
+type Command struct {
+	Name           string // "ls", "vm list"; of two operations with one name, the number of arguments decides
+	Group          string // of the list of commands
+	Short          string
+	Long, Examples string // of the first operation of that name
+	Setting        string // that has a flag of its own, such as CHECKPOINT_DIR
+	Confirm        bool   // call.confirm asks the person, or the flag --yes does
+}
+
+// Operation is what a command does.
+type Operation struct {
+	Command
+	Local bool // it needs no VM that answers
+	args  reflect.Type
+	do    func(ctx context.Context, c *call, args targeted) (payload, error)
+}
+
+// Commands returns all operations that are commands, in the order of the tools.
+func Commands() (all []Operation) {
+	for _, t := range append(toolsOf(sets), listCheckpoints(), listStates()) {
+		if t.Command.Name != "" {
+			all = append(all, t.Operation)
+		}
+	}
+	return all
+}
+
+// Argument is what a person gives an operation: a pflag.Value in the struct of its arguments.
+type Argument struct {
+	Name     string // of a flag, or of a position: PATH
+	Short    string // letter of a flag; empty for none
+	Usage    string
+	Position bool
+	Optional bool
+	Complete string // what a shell offers: "vms" for the names of VMs; empty for nothing
+
+	of    argument
+	field reflect.Value
+}
+
+func (a *Argument) String() string { return fmt.Sprint(a.field) }
+
+// Type is one of pflag's.
+func (a *Argument) Type() string { return a.field.Kind().String() }
+
+// Set reads what a person typed.
+func (a *Argument) Set(text string) error {
+	if fault := a.of.set(a.field, encode(text), true); fault != "" {
+		return errors.New(strings.TrimPrefix(fault, strconv.Quote(a.of.name)+" "))
+	}
+	return nil
+}
+
+// Arguments returns a new struct of arguments and what a person gives of it, positions first.
+func (o Operation) Arguments() (args any, all []*Argument) {
+	value := reflect.New(o.args)
+	var flags []*Argument
+	for _, of := range fieldsOf(o.args) {
+		a := &Argument{Usage: of.usage, Optional: of.def != nil, Complete: of.complete, of: of, field: value.Elem().FieldByIndex(of.index)}
+		if of.def != nil {
+			of.set(a.field, nil, false)
+		}
+		switch {
+		case of.arg != "":
+			a.Name, a.Position = of.arg, true
+			all = append(all, a)
+		case of.flag != "":
+			a.Name, a.Short, _ = strings.Cut(of.flag, ",")
+			flags = append(flags, a)
+		}
+	}
+	return value.Interface(), append(all, flags...)
+}
+
+// Person is who gives a command, and the VM that it is about.
+type Person struct {
+	Runtime  runtimes.Runtime
+	LastSeen runtimes.LastSeen
+	VMs      *vm.Manager
+	// CheckpointDir is that of the settings.
+	CheckpointDir string
+	Streams       terminal.Streams
+	JSON          bool                       // print the answer as JSON
+	Confirm       func(question string) bool // asks, unless the person has confirmed already
+}
+
+// errNotConfirmed is the error of an operation that the person did not confirm.
+var errNotConfirmed = errors.New("not confirmed: nothing was changed")
+
+// confirm asks a person, before something is lost. Hosts ask by themselves.
+func (c *call) confirm(format string, args ...any) error {
+	if c.person == nil || c.person.Confirm(fmt.Sprintf(format, args...)) {
+		return nil
+	}
+	return errNotConfirmed
+}
+
+// Do does the operation and prints the answer. args is of Arguments.
+func (o Operation) Do(ctx context.Context, by Person, args any) error {
+	c := &call{Relay: &Relay{cfg: Config{VMs: by.VMs, CheckpointDir: by.CheckpointDir}, kernels: lastKernels{stored: by.LastSeen}}, target: by.Runtime, started: time.Now(), person: &by}
+	got, err := o.do(ctx, c, reflect.ValueOf(args).Elem().Interface().(targeted))
+	if err != nil {
+		return err
+	}
+	if !by.JSON {
+		w := words{person: &by.Streams}
+		w.notes(c.warnings)
+		got.text(&w)
+		return w.print()
+	}
+	answer, err := merge(struct {
+		Runtime string `json:"runtime,omitempty"`
+	}{by.Runtime.Name}, got)
+	if err != nil {
+		return err
+	}
+	text, err := plain.JSON(answer, "  ")
+	if err != nil {
+		return err
+	}
+	_, err = by.Streams.Out.Write(text)
+	return err
+}
+
+// print writes the words for a person: lines, then blocks without their headings.
+func (w *words) print() error {
+	if _, err := io.WriteString(w.person.Out, plain.Document(w.String())); err != nil {
+		return err
+	}
+	for _, b := range w.blocks {
+		if err := b.print(w.person.Out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b block) print(out io.Writer) error {
+	if b.table != nil {
+		return b.table.Print(out)
+	}
+	_, err := io.WriteString(out, ensureLine(plain.Document(b.text)))
+	return err
+}
+
+// either returns the text that its reader understands: models know tools, people know commands.
+func (w *words) either(model, person string) string {
+	if w.person != nil {
+		return person
+	}
+	return model
+}
+
+// note tells something beside the answer.
+func (w *words) note(format string, args ...any) { w.notes([]string{fmt.Sprintf(format, args...)}) }
+
+// table adds a table: columns for a person, a block of lines for a model.
+func (w *words) table(heading string, t *terminal.Table) {
+	if w.person == nil {
+		w.quote(heading, t.Text())
+		return
+	}
+	w.blocks = append(w.blocks, block{table: t})
+}
+
+// bytes returns a size of something, exact for a model.
+func (w *words) bytes(n int64) string {
+	return w.either(strconv.FormatInt(n, 10), progress.Bytes(n))
+}
+
+// when returns a time: with its zone for a model, in that of this computer for a person.
+func (w *words) when(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return w.either(t.UTC().Format(time.RFC3339), t.Local().Format("2006-01-02 15:04"))
+}

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"testing"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// An agent and a person get the same answer, whatever its text: the fields of the tool's are those of
+// the command's --json.
+func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	dir := t.TempDir()
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved", "RELAY_STRUCTURED=on"}})
+	l := newLaptop(t)
+	key, err := auth.NewSecret(secret)
+	must(t, err)
+	l.relay("pair", auth.Pairing{URL: e.Ready.LocalURL, Secret: key}.String())
+	quick(t, h, "import os, numpy\nos.mkdir('both')\nopen('both/a  b.txt', 'w').write('one')\nopen('both/.hidden', 'w')\nos.mkdir('both/sub')\nx = numpy.zeros((2, 3))\nname = 'a\\nb'")
+	for _, each := range []struct {
+		tool    string
+		args    map[string]any
+		command []string
+	}{
+		{"probe_colab_environment", nil, []string{"probe"}},
+		{"list_colab_files", map[string]any{"path": "both"}, []string{"ls", "both"}},
+		{"list_colab_files", map[string]any{"path": "both/a  b.txt"}, []string{"ls", "both/a  b.txt"}},
+		{"list_colab_variables", nil, []string{"vars"}},
+		{"inspect_variable", map[string]any{"name": "x"}, []string{"vars", "x"}},
+		{"cleanup_colab", nil, []string{"cleanup", "--yes"}},
+		{"restart_kernel", nil, []string{"restart", "--yes"}},
+	} {
+		var person map[string]any
+		if err := json.Unmarshal([]byte(l.relay(append(each.command, "--json")...)), &person); err != nil {
+			t.Fatal(each.command, err)
+		}
+		model := call(t, h, each.tool, each.args).Fields
+		if model["success"] != true {
+			t.Errorf("%s: %v", each.tool, model["error"])
+		}
+		for _, fields := range []map[string]any{person, model} {
+			settle(fields)
+		}
+		if !reflect.DeepEqual(person, model) {
+			t.Errorf("%s answers\n%v\n%v answers\n%v", each.tool, model, each.command, person)
+		}
+	}
+}
+
+// settle removes what differs from one moment, or one relay, to the next.
+func settle(fields map[string]any) {
+	for name, value := range fields {
+		switch v := value.(type) {
+		case map[string]any:
+			settle(v)
+		case []any:
+			for _, each := range v {
+				if one, ok := each.(map[string]any); ok {
+					settle(one)
+				}
+			}
+		}
+		if passing.MatchString(name) {
+			delete(fields, name)
+		}
+	}
+}
+
+var passing = regexp.MustCompile(`^(success|runtime|warning|kernel_id|kernel_status|cleared_variables|variables_cleared)$|^loaded_variables|_(gb|mb|pct|minutes|1)$`)
