@@ -8,6 +8,7 @@ package hint
 
 import (
 	"errors"
+	"strings"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
@@ -35,24 +36,38 @@ const (
 	CodeNoExecutor  = "executor_not_started" // start_executor ended without a pairing
 )
 
-// Hint is what to do next. Both texts are full sentences.
+// Hint is what to do next. Both texts are full sentences, or empty.
 type Hint struct {
 	Code   string // the error's code in a tool's answer
 	Model  string
-	Person string // empty where a command never meets the error or already said it all
+	Person string
+}
+
+// hintOf returns the hint that a text of the tables has for its two readers: of {a|b}, a model reads
+// a and a person b.
+func hintOf(code, text string) Hint {
+	h := Hint{Code: code}
+	for more := true; more; {
+		var both, choice string
+		both, text, more = strings.Cut(text, "{")
+		choice, text, _ = strings.Cut(text, "}")
+		model, person, _ := strings.Cut(choice, "|")
+		h.Model, h.Person = h.Model+both+model, h.Person+both+person
+	}
+	return h
 }
 
 // row is the hint for one error value.
 type row struct {
-	err error
-	Hint
+	err        error
+	code, text string
 }
 
-// find returns the first row that matches err.
+// find returns the hint of the first row that matches err.
 func find(rows []row, err error) (Hint, bool) {
 	for _, r := range rows {
 		if errors.Is(err, r.err) {
-			return r.Hint, true
+			return hintOf(r.code, r.text), true
 		}
 	}
 	return Hint{}, false
@@ -70,7 +85,7 @@ func ForLocalFile(err error) (Hint, bool) { return find(localFiles, err) }
 // words for it are not passed on: a hostile one could tell a model or a person what to do.
 const CodeUnknown = "unknown"
 
-var unknown = both("This relay does not know what the executor answered: use a relay and an executor of the same release.")
+var unknown = hintOf(CodeUnknown, "This relay does not know what the executor answered: use a relay and an executor of the same release.")
 
 // ForRefusal returns the hint for an executor's refusal. One by kernel_busy may name the run
 // that has the kernel.
@@ -80,18 +95,18 @@ func ForRefusal(e *contract.Error) Hint {
 	}
 	next, known := refusals[e.Code]
 	if !known {
-		return Hint{CodeUnknown, unknown.model, unknown.person}
+		return unknown
 	}
-	return Hint{string(e.Code), next.model, next.person}
+	return hintOf(string(e.Code), next)
 }
 
 // ForOutcome returns the hint for a run that ended badly as s.
 func ForOutcome(s contract.Status) Hint {
 	next, known := outcomes[s]
 	if !known {
-		return Hint{CodeUnknown, unknown.model, unknown.person}
+		return unknown
 	}
-	return Hint{string(s), next.model, next.person}
+	return hintOf(string(s), next)
 }
 
 // Person returns what a person should do about err; empty when there is nothing to add.
@@ -109,8 +124,10 @@ func Person(err error) string {
 		return ForOutcome(ended.Outcome()).Person
 	case errors.As(err, &refused):
 		var on interface{ Subject() Subject }
-		if errors.As(err, &on) && people[on.Subject()][refused.Code] != "" {
-			return people[on.Subject()][refused.Code]
+		if errors.As(err, &on) {
+			if h, ok := About(on.Subject(), string(refused.Code)); ok {
+				return h.Person
+			}
 		}
 		return ForRefusal(refused).Person
 	case errors.As(err, &failed):

@@ -17,18 +17,18 @@ const (
 	Transfer
 	KernelState
 	ChunkedRun
-	VM
+	VM // one of Colab's
 )
 
 const (
 	resumes      = "Call again with the same arguments: it resumes where it stopped."
 	versionsSafe = "Versions saved before are intact. "
-	missingPath  = "list_colab_files shows what a folder on the VM contains. A replaced VM's files are gone with it, except those on Drive."
+	missingPath  = "{list_colab_files|`colab-relay ls`} shows what a folder on the VM contains. A replaced VM's files are gone with it, except those on Drive."
 	rerunsSetup  = "Call again with the checkpoint_name: the setup code runs first. If iterations build on variables, the run goes back to the iteration at which a copy of them was kept, and repeats the iterations since then."
 )
 
-// subjects are a model's hints by subject and code. Those for not_found are meant for an
-// executor's refusal only.
+// subjects are the hints by subject and code. Those for not_found are meant for an executor's
+// refusal only.
 var subjects = map[Subject]map[string]string{
 	Execution: {
 		string(contract.CodeNotFound):    "list_executions shows the runs that the VM knows. A replaced VM's runs are gone with it.",
@@ -36,14 +36,14 @@ var subjects = map[Subject]map[string]string{
 		string(contract.CodeNewInstance): "list_executions shows what runs on the new VM.",
 	},
 	Variable: {
-		string(contract.CodeNotFound): "list_colab_variables shows those there are. A new kernel has none of the old one's.",
+		string(contract.CodeNotFound): "{list_colab_variables|`colab-relay vars`} shows those there are. A new kernel has none of the old one's.",
 	},
 	RemotePath: {
 		string(contract.CodeNotFound): missingPath,
 	},
 	Kernel: {
-		string(contract.CodeNewInstance): "Call again if you mean the kernel of the new VM.",
-		string(contract.CodeConflict):    "Call again if you mean the current kernel.",
+		string(contract.CodeNewInstance): again + " if you mean the kernel of the new VM.",
+		string(contract.CodeConflict):    again + " if you mean the current kernel.",
 	},
 	Transfer: {
 		string(contract.CodeNotFound):     missingPath,
@@ -78,18 +78,8 @@ var subjects = map[Subject]map[string]string{
 	},
 }
 
-// people are a person's, where they differ from the code's own.
-var people = map[Subject]map[contract.Code]string{
-	Variable: {contract.CodeNotFound: "`colab-relay vars` lists the variables. A new kernel has none of the old one's."},
-	Kernel: {
-		contract.CodeNewInstance: "Run the same command again if you mean the kernel of the new VM.",
-		contract.CodeConflict:    "Run the same command again if you mean the current kernel.",
-	},
-}
-
-// About returns what a model should do when a call about s ended with code, if s has a
-// special hint for it.
-func About(s Subject, code string) (hint string, ok bool) {
-	hint, ok = subjects[s][code]
-	return hint, ok
+// About returns what to do when something about s ended with code, if s has a special hint for it.
+func About(s Subject, code string) (h Hint, ok bool) {
+	text, ok := subjects[s][code]
+	return hintOf(code, text), ok
 }

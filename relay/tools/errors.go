@@ -206,11 +206,10 @@ func withHintAbout(subject hint.Subject, p *Problem, err error) *Problem {
 	if p.Code == string(contract.CodeNotFound) && refusalCode(err) == "" {
 		return p.copy() // something on this computer does not exist
 	}
-	h, ok := hint.About(subject, p.Code)
-	if !ok {
-		h = p.Hint
+	if h, ok := hint.About(subject, p.Code); ok {
+		return p.withHint(h.Model)
 	}
-	return p.withHint(h)
+	return p.copy()
 }
 
 // refusalCode returns the code of the executor's refusal, or "" for any other error.
