@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -113,10 +115,7 @@ func operationCommand(set *config.Settings, std terminal.Streams, name string, s
 		}
 		by.Confirm = func(question string) bool { return yes || terminal.Confirm(cmd.Context(), std, question) }
 		if op.Local {
-			return WithVMs(set, "", func(m *vm.Manager) error {
-				by.VMs, by.CheckpointDir = m, config.Load(*set).CheckpointDir
-				return op.Do(cmd.Context(), by, op.args)
-			})
+			return doLocally(cmd.Context(), set, op.Operation, by, op.args)
 		}
 		return WithVM(cmd.Context(), set, Named(runtime), std, func(vm LiveVM) error {
 			by.Runtime, by.LastSeen = vm.Runtime, vm.pool.LastSeen(runtimes.People)
@@ -124,4 +123,31 @@ func operationCommand(set *config.Settings, std terminal.Streams, name string, s
 		})
 	}
 	return cmd
+}
+
+// doLocally does an operation that needs no VM that answers.
+func doLocally(ctx context.Context, set *config.Settings, o tools.Operation, by tools.Person, args any) error {
+	cfg := config.Load(*set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	by.CheckpointDir = cfg.CheckpointDir
+	var vms *vm.Manager // opened if the operation wants it
+	by.VMs = func(executor string) *vm.Manager {
+		vms = NewVMs(*set, cfg, executor, nil)
+		return vms
+	}
+	defer func() {
+		if vms != nil {
+			vms.Close()
+		}
+	}()
+	err := o.Do(ctx, by, args)
+	if _, wrong := errors.AsType[*tools.ArgumentError](err); wrong {
+		return AsUsage(err)
+	}
+	if errors.Is(err, ErrNotRelease) {
+		return NeedsExecutor(err)
+	}
+	return err
 }

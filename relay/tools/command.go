@@ -67,6 +67,9 @@ func (a *Argument) Type() string { return a.field.Kind().String() }
 // Set reads what a person typed.
 func (a *Argument) Set(text string) error {
 	if fault := a.of.set(a.field, encode(text), true); fault != "" {
+		if a.of.choices != nil {
+			return errors.New("use " + strings.Join(a.of.choices, " or "))
+		}
 		return errors.New(strings.TrimPrefix(fault, strconv.Quote(a.of.name)+" "))
 	}
 	return nil
@@ -77,7 +80,7 @@ func (o Operation) Arguments() (args any, all []*Argument) {
 	value := reflect.New(o.args)
 	var flags []*Argument
 	for _, of := range fieldsOf(o.args) {
-		a := &Argument{Usage: of.usage, Optional: of.def != nil, Complete: of.complete, of: of, field: value.Elem().FieldByIndex(of.index)}
+		a := &Argument{Usage: strings.ReplaceAll(of.usage, "'", "`"), Optional: of.def != nil, Complete: of.complete, of: of, field: value.Elem().FieldByIndex(of.index)}
 		if of.def != nil {
 			of.set(a.field, nil, false)
 		}
@@ -97,12 +100,29 @@ func (o Operation) Arguments() (args any, all []*Argument) {
 type Person struct {
 	Runtime  runtimes.Runtime
 	LastSeen runtimes.LastSeen
-	VMs      *vm.Manager
+	VMs      func(executor string) *vm.Manager
 	// CheckpointDir is that of the settings.
 	CheckpointDir string
 	Streams       terminal.Streams
 	JSON          bool                       // print the answer as JSON
 	Confirm       func(question string) bool // asks, unless the person has confirmed already
+}
+
+// ArgumentError is an error in an argument of an operation.
+type ArgumentError struct {
+	name, flag string // as a model knows it, and as a person does
+	err        error
+}
+
+func (e *ArgumentError) Error() string { return "--" + e.flag + ": " + e.err.Error() }
+
+// step tells what a long operation does now.
+func (c *call) step(what string) {
+	if c.person == nil {
+		c.progress.show(what)
+		return
+	}
+	fmt.Fprintln(c.person.Streams.Err, plain.Line(what)+" ...")
 }
 
 // errNotConfirmed is the error of an operation that the person did not confirm.
@@ -118,7 +138,7 @@ func (c *call) confirm(format string, args ...any) error {
 
 // Do does the operation and prints the answer. args is of Arguments.
 func (o Operation) Do(ctx context.Context, by Person, args any) error {
-	c := &call{Relay: &Relay{cfg: Config{VMs: by.VMs, CheckpointDir: by.CheckpointDir}, kernels: lastKernels{stored: by.LastSeen}}, target: by.Runtime, started: time.Now(), person: &by}
+	c := &call{Relay: &Relay{cfg: Config{CheckpointDir: by.CheckpointDir}, kernels: lastKernels{stored: by.LastSeen}}, target: by.Runtime, started: time.Now(), person: &by}
 	got, err := o.do(ctx, c, reflect.ValueOf(args).Elem().Interface().(targeted))
 	if err != nil {
 		return err

@@ -71,6 +71,9 @@ func problemOf(err error) *Problem {
 	if own, ok := errors.AsType[*Problem](err); ok {
 		return own
 	}
+	if wrong, ok := errors.AsType[*ArgumentError](err); ok {
+		return &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %s: %v", wrong.name, wrong.err), Hint: "Call again with other values."}
+	}
 	if on, ok := errors.AsType[aboutError](err); ok {
 		if on.subject == hint.VM {
 			return vmProblem(on.error)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"colabrelay/relay/hint"
@@ -13,16 +12,39 @@ import (
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/filename"
 )
 
 type startVMArgs struct {
-	Accelerators string `json:"accelerators" default:"" max:"200" doc:"Tried in turn: T4, L4, G4, A100, H100, V5E1, V6E1, CPU, separated by commas. Empty: no accelerator."`
-	HighRAM      bool   `json:"high_ram" default:"false" doc:"More memory; may cost more."`
-	Name         string `json:"name" default:"vm" min:"1" max:"64" doc:"Of the VM and of its runtime."`
+	Accelerators string `json:"accelerators" default:"" max:"200" doc:"Tried in turn: T4, L4, G4, A100, H100, V5E1, V6E1, CPU, separated by commas. Empty: no accelerator." flag:"gpu" usage:"the 'ACCELERATORS' to try: T4, L4, G4, A100, H100, V5E1, V6E1 or CPU, separated by commas"`
+	HighRAM      bool   `json:"high_ram" default:"false" doc:"More memory; may cost more." flag:"high-ram" usage:"ask for a VM with more memory"`
+	Name         string `json:"name" default:"vm" min:"1" max:"64" doc:"Of the VM and of its runtime." flag:"name" usage:"'NAME' of the VM and of the runtime"`
+	Backend      string `json:"-" default:"" choices:"cli,api" flag:"backend" usage:"how the VM is started: 'cli' or api (default the one of colab-relay vm login)"`
+	Tunnel       string `json:"-" default:"" flag:"tunnel" usage:"how the executor is reached: 'proxy', ngrok or cloudflared (default the first that works)"`
+	Executor     string `json:"-" default:"" flag:"executor" usage:"upload this 'FILE' instead of the executor of the release"`
 }
 
 // runtime makes startVMArgs targeted: the runtime does not exist yet.
 func (startVMArgs) runtime() string { return "" }
+
+// request checks what is asked for.
+func (a *startVMArgs) request() (r vm.Request, err error) {
+	r = vm.Request{Name: a.Name, HighRAM: a.HighRAM, Backend: a.Backend}
+	if r.Accelerators, err = vm.ParseAccelerators(a.Accelerators); err != nil {
+		return r, &ArgumentError{"accelerators", "gpu", err}
+	}
+	if r.Way, err = vm.ParseWay(a.Tunnel); err != nil {
+		return r, &ArgumentError{"", "tunnel", err}
+	}
+	if a.Executor == "" {
+		return r, nil
+	}
+	if a.Executor, err = filename.Existing(a.Executor); err != nil {
+		return r, &ArgumentError{"", "executor", err}
+	}
+	_, err = vm.FileProgram(a.Executor, "") // not after minutes
+	return r, err
+}
 
 // StartedVM is the answer of start_colab_vm.
 type StartedVM struct {
@@ -33,28 +55,36 @@ type StartedVM struct {
 }
 
 func startVM() tool {
-	return define(spec{
+	return operation(spec{
 		name: "start_colab_vm", title: "Start a Colab VM",
 		summary:     "starts a Colab VM with the first accelerator of a list that is free, starts the executor there and pairs it as a runtime",
 		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor; its name is the runtime_name for other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
-		idempotent:  true, openWorld: true, local: true,
-	}, func(ctx context.Context, c *call, args startVMArgs) (*StartedVM, *Problem) {
-		c.target = runtimes.Runtime{}
-		accelerators, err := vm.ParseAccelerators(args.Accelerators)
-		switch {
-		case c.cfg.VMs == nil:
-			return nil, noVMs
-		case err != nil:
-			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: " + err.Error(), Hint: "Call again with accelerators from this list."}
+		command: Command{Name: "vm up",
+			Short: "Start a VM with the executor, and pair this computer with it",
+			Long: "Start a VM, start the executor there, and pair this computer with it. The accelerators of --gpu are tried in turn; without --gpu, the VM has none, and the list may also contain CPU.\n" +
+				"The same command goes on with a start that was interrupted, and starts the executor again if it has ended. If the VM runs and its executor answers, nothing is changed.\n" +
+				"The executor is reached through Google's proxy where that works, else by ngrok if NGROK_AUTHTOKEN is set, else by cloudflared if the VM has that program. --tunnel chooses one of them; without NGROK_AUTHTOKEN, --backend cli needs --tunnel cloudflared.",
+			Examples: "  colab-relay vm up\n  colab-relay vm up --gpu T4,L4,A100 --high-ram\n  colab-relay vm up --gpu A100 --name training"},
+		idempotent: true, openWorld: true, local: true,
+	}, func(ctx context.Context, c *call, args startVMArgs) (*StartedVM, error) {
+		request, err := args.request()
+		if err != nil {
+			return nil, err
 		}
-		waiting, done := context.WithTimeout(ctx, c.waitBudget())
+		vms, err := c.vms(args.Executor)
+		if err != nil {
+			return nil, err
+		}
+		waiting, done := c.within(ctx)
 		defer done()
-		got, err := c.cfg.VMs.Up(waiting, vm.Request{Name: args.Name, Accelerators: accelerators, HighRAM: args.HighRAM}, c.progress.show)
-		if still, ok := errors.AsType[*vm.StartingError](err); ok && !errors.Is(ctx.Err(), context.Canceled) {
+		got, err := vms.Up(waiting, request, c.step)
+		if still, ok := errors.AsType[*vm.StartingError](err); ok && c.person != nil {
+			return nil, fmt.Errorf("interrupted while VM %q was starting (%s): %w", still.Name, still.Step, vm.ErrInterrupted)
+		} else if ok && !errors.Is(ctx.Err(), context.Canceled) {
 			return &StartedVM{Starting: true, Step: still.Step, NextCommand: args.again()}, nil
 		}
 		if err != nil {
-			return nil, problemOf(about(hint.VM, "", err))
+			return nil, about(hint.VM, "", err)
 		}
 		c.target.Name = got.Name
 		return &StartedVM{VM: &got}, nil
@@ -65,14 +95,21 @@ func (a startVMArgs) again() string {
 	return command("start_colab_vm", "accelerators", a.Accelerators, "high_ram", a.HighRAM, "name", a.Name)
 }
 
-func (s *StartedVM) text(b *words) {
+func (s *StartedVM) text(w *words) {
 	if s.Starting {
-		fmt.Fprintf(b, "The VM is still starting: %s. Next step: %s\n", s.Step, s.NextCommand)
+		fmt.Fprintf(w, "The VM is still starting: %s. Next step: %s\n", s.Step, s.NextCommand)
 		return
 	}
-	if s.VM != nil {
-		fmt.Fprintf(b, "VM %q runs; use it with runtime_name=%q. It runs until stop_colab_vm or until Colab ends it: %s\n%s\n", s.VM.Name, s.VM.Name, vmLine(*s.VM), vm.KeepText)
+	fmt.Fprintf(w, "VM %q (%s) runs and is paired as runtime %[1]q, reached by %s.\n", s.VM.Name, s.VM.Hardware(), inline(string(s.VM.Via)))
+	w.note("It runs, and may use compute units, until %s or until Colab ends it%s. %s", w.either("stop_colab_vm", "`colab-relay vm down "+s.VM.Name+"`"), until(s.VM.Expires), vm.KeepText)
+}
+
+// until tells when Colab ends a VM, if that is known.
+func until(end time.Time) string {
+	if end.IsZero() {
+		return ""
 	}
+	return " at " + end.UTC().Format(time.RFC3339)
 }
 
 // noVMs answers calls of a relay that has no place to record VMs.
@@ -112,10 +149,11 @@ func listVMs() tool {
 			Examples: "  colab-relay vm list\n  colab-relay vm list --json"},
 		readOnly: true, idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, _ listVMsArgs) (*ListedVMs, error) {
-		if err := c.vmsEnabled(); err != nil {
+		vms, err := c.enabledVMs()
+		if err != nil {
 			return nil, err
 		}
-		all, err := c.cfg.VMs.List(ctx)
+		all, err := vms.List(ctx)
 		if err != nil {
 			return nil, about(hint.VM, "", err)
 		}
@@ -155,16 +193,27 @@ func nextSteps(all []vm.VM) (notes []string) {
 	return notes
 }
 
-// vmsEnabled says how to enable VMs, unless they are, or there are some to see.
-func (c *call) vmsEnabled() error {
+// vms returns what starts VMs. executor is the file of the executor for them; empty for that of the
+// release.
+func (c *call) vms(executor string) (*vm.Manager, error) {
 	c.target = runtimes.Runtime{}
-	if c.cfg.VMs == nil {
-		return noVMs
+	switch {
+	case c.person != nil:
+		return c.person.VMs(executor), nil
+	case c.cfg.VMs == nil:
+		return nil, noVMs
 	}
-	if err := c.cfg.VMs.Enabled(); err != nil && c.person == nil && len(c.cfg.VMs.Names()) == 0 {
-		return err
+	return c.cfg.VMs, nil
+}
+
+// enabledVMs is vms for what needs VMs to exist: it says how to enable them, unless they are, or
+// there are some to see.
+func (c *call) enabledVMs() (*vm.Manager, error) {
+	vms, err := c.vms("")
+	if err != nil || c.person != nil || len(vms.Names()) > 0 {
+		return vms, err
 	}
-	return nil
+	return vms, vms.Enabled()
 }
 
 func (l *ListedVMs) text(w *words) {
@@ -184,24 +233,6 @@ func (l *ListedVMs) text(w *words) {
 		w.note("There are more; the first %d are listed.", len(l.VMs))
 	}
 	w.notes(l.Notes)
-}
-
-// vmLine describes a VM.
-func vmLine(v vm.VM) string {
-	line := fmt.Sprintf("%s %s: %s, %s", inline(v.Name), inline(v.ID), inline(string(v.Accelerator)), inline(string(v.State)))
-	if v.HighRAM {
-		line += ", high RAM"
-	}
-	if v.Via != "" {
-		line += ", reached by " + inline(string(v.Via))
-	}
-	if !v.Expires.IsZero() {
-		line += ", until " + v.Expires.UTC().Format(time.RFC3339)
-	}
-	if v.Note != "" && v.State != vm.StateReady {
-		line += " (" + plain.Line(v.Note) + ")"
-	}
-	return strings.TrimSpace(line)
 }
 
 type stopVMArgs struct {
@@ -228,13 +259,14 @@ func stopVM() tool {
 			Examples: "  colab-relay vm down vm\n  colab-relay vm down --force m-s-1a2b3c"},
 		destructive: true, idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args stopVMArgs) (*StoppedVM, error) {
-		if err := c.vmsEnabled(); err != nil {
+		vms, err := c.enabledVMs()
+		if err != nil {
 			return nil, err
 		}
-		c.progress.show("stopping the VM")
+		c.step("stopping the VM")
 		waiting, done := c.within(ctx)
 		defer done()
-		got, err := c.cfg.VMs.Down(waiting, args.ID, args.Force)
+		got, err := vms.Down(waiting, args.ID, args.Force)
 		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 			return nil, &Problem{Code: hint.CodeBusy, Message: "the VM is being stopped, but is not gone yet", Hint: "Call stop_colab_vm again with the same arguments, until it reports that the VM is gone."}
 		}

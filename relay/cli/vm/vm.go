@@ -23,7 +23,6 @@ func Command(set *config.Settings, std terminal.Streams) *cobra.Command {
 	}
 	cmd.AddCommand(
 		loginCommand(set, std),
-		upCommand(set, std),
 	)
 	cmd.AddCommand(cli.Operations(set, std, "vm")...)
 	return cmd
