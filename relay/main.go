@@ -98,7 +98,6 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		runs.RunCommand(set, std),
 	)
 	addGroup("files", "Files and data:",
-		files.GetCommand(set, std),
 		nb.Command(set, std),
 		files.PutCommand(set, std),
 	)

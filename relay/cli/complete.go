@@ -14,7 +14,6 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/toolsets"
-	"colabrelay/relay/vm"
 )
 
 // Completion runs each time a person presses Tab, so it uses no network and little time.
@@ -79,17 +78,6 @@ func CompleteRuntimes(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 		names = append(names, cobra.CompletionWithDesc(r.Name, r.URL))
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeVMs offers the names of the VMs on record to the shell.
-func completeVMs(set *config.Settings) cobra.CompletionFunc {
-	return FirstArgument(func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
-		_ = WithVMs(set, "", func(m *vm.Manager) error {
-			names = m.Names()
-			return nil
-		})
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
 }
 
 // FirstArgument uses complete for the first argument only.

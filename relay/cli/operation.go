@@ -1,17 +1,24 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/config"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
+	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
 )
 
@@ -27,29 +34,35 @@ func Operations(set *config.Settings, std terminal.Streams, parent string) (all 
 			above, own = "", o.Name
 		}
 		if same := byName[o.Name]; len(same) > 0 && above == parent {
-			all = append(all, operationCommand(set, std, own, same))
+			c := &operationCommand{set: set, std: std, cmd: &cobra.Command{Use: own, ValidArgsFunction: cobra.NoFileCompletions}}
+			all = append(all, c.made(same))
 			delete(byName, o.Name)
 		}
 	}
 	return all
 }
 
-// operationCommand returns the command of operations with one name. Each but the first takes more
+// operationCommand is the command of operations with one name. Each but the first takes more
 // arguments than the one before.
-func operationCommand(set *config.Settings, std terminal.Streams, name string, same []tools.Operation) *cobra.Command {
-	type operation struct {
-		tools.Operation
-		args      any
-		positions []*tools.Argument
-	}
-	first := same[0]
-	cmd := &cobra.Command{
-		Use: name, GroupID: first.Group, Short: first.Short, Long: first.Long, Example: first.Examples,
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	by := tools.Person{Streams: std}
-	runtime, yes := "", false
-	var all []operation
+type operationCommand struct {
+	set         *config.Settings
+	std         terminal.Streams
+	cmd         *cobra.Command
+	all         []operation
+	runtime     string
+	yes, asJSON bool
+}
+
+type operation struct {
+	tools.Operation
+	args      any
+	positions []*tools.Argument
+}
+
+// made completes the command.
+func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
+	first, cmd := same[0], c.cmd
+	cmd.GroupID, cmd.Short, cmd.Long, cmd.Example = first.Group, first.Short, first.Long, first.Examples
 	least, most := 0, 0
 	for i, o := range same {
 		op := operation{Operation: o}
@@ -61,9 +74,6 @@ func operationCommand(set *config.Settings, std terminal.Streams, name string, s
 					flag.NoOptDefVal = "true"
 				}
 				continue
-			}
-			if a.Complete == "vms" {
-				cmd.ValidArgsFunction = completeVMs(set)
 			}
 			op.positions = append(op.positions, a)
 			switch {
@@ -77,72 +87,114 @@ func operationCommand(set *config.Settings, std terminal.Streams, name string, s
 			}
 			most++
 		}
-		all = append(all, op)
+		c.all = append(c.all, op)
 	}
-	cmd.Args = Arguments(least, most)
+	cmd.Args, cmd.ValidArgsFunction, cmd.RunE = Arguments(least, most), c.complete, c.run
 	if !first.Local {
-		AddRuntimeFlag(cmd, &runtime)
+		AddRuntimeFlag(cmd, &c.runtime)
 	}
 	if first.Setting != "" {
-		set.AddFlags(cmd.Flags(), first.Setting)
+		c.set.AddFlags(cmd.Flags(), first.Setting)
 	}
-	AddJSONFlag(cmd, &by.JSON)
+	AddJSONFlag(cmd, &c.asJSON)
 	if first.Confirm {
 		cmd.Long += "\nIt asks for confirmation first; without a terminal, --yes is required."
-		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		op := all[0]
-		for _, other := range all[1:] {
-			if len(args) >= len(other.positions) {
-				op = other
-			}
-		}
-		for i, text := range args {
-			if text == "" {
-				return Usagef("%s is empty", op.positions[i].Name)
-			}
-			if err := op.positions[i].Set(text); err != nil {
-				return Usagef("%s %w", op.positions[i].Name, err)
-			}
-		}
-		if op.Confirm && !yes && !terminal.Is(std.In) {
-			confirmed := cmd.CommandPath() + " --yes"
-			if runtime != "" {
-				confirmed += " --runtime " + plain.ShellWord(runtime)
-			}
-			return Usagef("nothing was done: confirm it with `%s`", confirmed)
-		}
-		by.Confirm = func(question string) bool { return yes || terminal.Confirm(cmd.Context(), std, question) }
-		if op.Local {
-			return doLocally(cmd.Context(), set, op.Operation, by, op.args)
-		}
-		return WithVM(cmd.Context(), set, Named(runtime), std, func(vm LiveVM) error {
-			by.Runtime, by.LastSeen = vm.Runtime, vm.pool.LastSeen(runtimes.People)
-			return op.Do(Briefly(cmd.Context()), by, op.args)
-		})
+		cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
 	}
 	return cmd
 }
 
-// doLocally does an operation that needs no VM that answers.
-func doLocally(ctx context.Context, set *config.Settings, o tools.Operation, by tools.Person, args any) error {
+// complete offers what an argument may be.
+func (c *operationCommand) complete(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	positions := c.all[len(c.all)-1].positions
+	if len(args) >= len(positions) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	switch positions[len(args)].Complete {
+	case "files":
+		return nil, cobra.ShellCompDirectiveDefault
+	case "vms":
+		m := NewVMs(*c.set, config.Load(*c.set), "", nil)
+		defer m.Close()
+		names = m.Names()
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
+	op := c.all[0]
+	for _, other := range c.all[1:] {
+		if len(args) >= len(other.positions) {
+			op = other
+		}
+	}
+	for i, text := range args {
+		if text == "" {
+			return Usagef("%s is empty", op.positions[i].Name)
+		}
+		if err := op.positions[i].Set(text); err != nil {
+			return Usagef("%s %w", op.positions[i].Name, err)
+		}
+	}
+	if op.Confirm && !c.yes && !terminal.Is(c.std.In) {
+		confirmed := cmd.CommandPath() + " --yes"
+		if c.runtime != "" {
+			confirmed += " --runtime " + plain.ShellWord(c.runtime)
+		}
+		return Usagef("nothing was done: confirm it with `%s`", confirmed)
+	}
+	return WithPerson(cmd.Context(), c.set, c.std, c.runtime, op.Operation, func(ctx context.Context, by tools.Person) error {
+		ask := by.Confirm
+		by.Confirm = func(question string) bool { return c.yes || ask(question) }
+		answer, err := op.Do(ctx, by, op.args)
+		if c.asJSON && err == nil {
+			return PrintJSON(c.std.Out, answer)
+		}
+		return cmp.Or(err, answer.Print())
+	})
+}
+
+// WithPerson calls use with what a person has for an operation: a VM that answers, unless the
+// operation is local.
+func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams, runtime string, o tools.Operation, use func(context.Context, tools.Person) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err
 	}
-	by.CheckpointDir = cfg.CheckpointDir
-	var vms *vm.Manager // opened if the operation wants it
-	by.VMs = func(executor string) *vm.Manager {
-		vms = NewVMs(*set, cfg, executor, nil)
-		return vms
-	}
+	var opened *vm.Manager // if the operation wants it
 	defer func() {
-		if vms != nil {
-			vms.Close()
+		if opened != nil {
+			opened.Close()
 		}
 	}()
-	err := o.Do(ctx, by, args)
+	var newest lastAttempt
+	by := tools.Person{
+		Streams: std, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir,
+		Confirm: func(question string) bool { return terminal.Confirm(ctx, std, question) },
+		VMs: func(executor string) *vm.Manager {
+			opened = NewVMs(*set, cfg, executor, nil)
+			return opened
+		},
+		Transfer: func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
+			return showTransfer(ctx, std, name, &newest, move)
+		},
+	}
+	var err error
+	switch {
+	case o.Local:
+		err = use(ctx, by)
+	default:
+		attempt := (&terminal.Outage{Out: std.Err}).Attempt
+		if o.Bulk { // whose progress tells of an outage
+			attempt = newest.record
+		} else {
+			ctx = Briefly(ctx)
+		}
+		err = withVM(ctx, set, Named(runtime), std, attempt, func(vm LiveVM) error {
+			by.Runtime, by.LastSeen = vm.Runtime, vm.pool.LastSeen(runtimes.People)
+			return use(ctx, by)
+		})
+	}
 	if _, wrong := errors.AsType[*tools.ArgumentError](err); wrong {
 		return AsUsage(err)
 	}
@@ -150,4 +202,43 @@ func doLocally(ctx context.Context, set *config.Settings, o tools.Operation, by 
 		return NeedsExecutor(err)
 	}
 	return err
+}
+
+// showTransfer runs a transfer and shows its progress.
+func showTransfer(ctx context.Context, std terminal.Streams, name string, newest *lastAttempt, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
+	var meter progress.Meter
+	display := terminal.NewProgress(std.Err, name, func() string { return ProgressLine(&meter, newest.failure(), time.Now()) })
+	r, err := move(func(p transfer.Progress) {
+		meter.Report(p)
+		display.Report(p)
+	})
+	display.Close()
+	p, _ := meter.Last()
+	if err != nil && ctx.Err() != nil {
+		return r, fmt.Errorf("stopped at %s: run the same command again to resume", progress.Share(p.Done, p.Total))
+	}
+	if _, lost := errors.AsType[*client.Error](err); lost {
+		err = fmt.Errorf("%w; it stopped at %s: run the same command again to resume", err, progress.Share(p.Done, p.Total))
+	}
+	return r, err
+}
+
+// lastAttempt keeps the outcome of the newest attempt to reach the VM: a transfer
+// retries, and reports an error only when it ends.
+type lastAttempt struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (l *lastAttempt) record(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+// failure is nil if the newest attempt succeeded.
+func (l *lastAttempt) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }

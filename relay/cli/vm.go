@@ -38,17 +38,21 @@ func Named(name string) func(RunHistory) string {
 // does not answer at the beginning, WithVM returns that error at once. During an outage it
 // tells the person.
 func WithVM(ctx context.Context, set *config.Settings, choose func(RunHistory) string, std terminal.Streams, use func(LiveVM) error) error {
+	return withVM(ctx, set, choose, std, (&terminal.Outage{Out: std.Err}).Attempt, use)
+}
+
+// withVM is WithVM; attempt gets the outcome of each attempt to reach the VM.
+func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) string, std terminal.Streams, attempt func(error), use func(LiveVM) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err
 	}
-	outage := &terminal.Outage{Out: std.Err}
 	kept := OpenHistory(cfg, nil)
 	defer kept.Finish(std.Err)
 	vms := NewVMs(*set, cfg, "", nil)
 	defer vms.Close()
 	alive := NewKeepAlive(vms, false)
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: alive.Record(kept.Recorder()), Transport: vms.Transport})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: attempt, Record: alive.Record(kept.Recorder()), Transport: vms.Transport})
 	defer pool.Close()
 	alive.Start(ctx, pool)
 	defer alive.Close()
@@ -126,18 +130,6 @@ func NewVMs(set config.Settings, cfg config.Config, file string, log *slog.Logge
 		NgrokToken: string(ngrok.Token), NgrokDomain: ngrok.Domain, Log: log,
 		Program: ExecutorProgram(set.Get, file),
 	})
-}
-
-// WithVMs calls use with what starts VMs. file is the executor for them; empty for that of the
-// release.
-func WithVMs(set *config.Settings, file string, use func(*vm.Manager) error) error {
-	cfg := config.Load(*set)
-	if err := cfg.Err(); err != nil {
-		return err
-	}
-	m := NewVMs(*set, cfg, file, nil)
-	defer m.Close()
-	return use(m)
 }
 
 // ExecutorProgram returns what finds the executor for a processor: the one in file, or that of

@@ -47,10 +47,10 @@ var subjects = map[Subject]map[string]string{
 	},
 	Transfer: {
 		string(contract.CodeNotFound):     missingPath,
-		string(contract.CodeConflict):     "Choose another path on the VM, or call again with overwrite=true.",
+		string(contract.CodeConflict):     "Choose another path on the VM, or {call again with overwrite=true|add --overwrite}.",
 		string(contract.CodeTooLarge):     packIt,
-		string(contract.CodeNewInstance):  "Call again: the transfer goes to the new VM.",
-		string(contract.CodeShuttingDown): "The executor is shutting down: start it again (on Colab: run its cell again), then call again with the same arguments; on the same VM the transfer resumes where it stopped.",
+		string(contract.CodeNewInstance):  again + ": the transfer goes to the new VM.",
+		string(contract.CodeShuttingDown): "The executor is shutting down: start it again (on Colab: run its cell again), then " + tryAgain + "; on the same VM the transfer resumes where it stopped.",
 		CodeCancelled:                     resumes,
 	},
 	KernelState: {

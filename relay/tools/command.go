@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/progress"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
+	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
 )
 
@@ -32,6 +33,7 @@ type Command struct {
 type Operation struct {
 	Command
 	Local bool // it needs no VM that answers
+	Bulk  bool // it may move much data, as long as bytes arrive
 	args  reflect.Type
 	do    func(ctx context.Context, c *call, args targeted) (payload, error)
 }
@@ -96,16 +98,20 @@ func (o Operation) Arguments() (args any, all []*Argument) {
 	return value.Interface(), append(all, flags...)
 }
 
-// Person is who gives a command, and the VM that it is about.
+// Person is who gives a command, and what the command has for it.
 type Person struct {
-	Runtime  runtimes.Runtime
+	Streams  terminal.Streams
+	Runtime  runtimes.Runtime // a VM that answers, unless the operation is local
 	LastSeen runtimes.LastSeen
-	VMs      func(executor string) *vm.Manager
-	// CheckpointDir is that of the settings.
-	CheckpointDir string
-	Streams       terminal.Streams
-	JSON          bool                       // print the answer as JSON
-	Confirm       func(question string) bool // asks, unless the person has confirmed already
+	// CheckpointDir and TransferDir are those of the settings.
+	CheckpointDir, TransferDir string
+	// Confirm asks, unless the person has confirmed already.
+	Confirm func(question string) bool
+	// VMs opens what starts VMs. executor is the file of the executor for them; empty for that of
+	// the release.
+	VMs func(executor string) *vm.Manager
+	// Transfer shows the progress of what move transfers.
+	Transfer func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error)
 }
 
 // ArgumentError is an error in an argument of an operation.
@@ -115,6 +121,14 @@ type ArgumentError struct {
 }
 
 func (e *ArgumentError) Error() string { return "--" + e.flag + ": " + e.err.Error() }
+
+// either returns the text that the reader of the call's answer understands.
+func (c *call) either(model, person string) string {
+	if c.person != nil {
+		return person
+	}
+	return model
+}
 
 // step tells what a long operation does now.
 func (c *call) step(what string) {
@@ -136,32 +150,38 @@ func (c *call) confirm(format string, args ...any) error {
 	return errNotConfirmed
 }
 
-// Do does the operation and prints the answer. args is of Arguments.
-func (o Operation) Do(ctx context.Context, by Person, args any) error {
-	c := &call{Relay: &Relay{cfg: Config{CheckpointDir: by.CheckpointDir}, kernels: lastKernels{stored: by.LastSeen}}, target: by.Runtime, started: time.Now(), person: &by}
-	got, err := o.do(ctx, c, reflect.ValueOf(args).Elem().Interface().(targeted))
-	if err != nil {
-		return err
-	}
-	if !by.JSON {
-		w := words{person: &by.Streams}
-		w.notes(c.warnings)
-		got.text(&w)
-		return w.print()
-	}
-	answer, err := merge(struct {
-		Runtime string `json:"runtime,omitempty"`
-	}{by.Runtime.Name}, got)
-	if err != nil {
-		return err
-	}
-	text, err := plain.JSON(answer, "  ")
-	if err != nil {
-		return err
-	}
-	_, err = by.Streams.Out.Write(text)
-	return err
+// Answer is what an operation answers a person.
+type Answer struct {
+	common any
+	payload
+	warnings []string
+	streams  terminal.Streams
 }
+
+// Do does the operation. args is of Arguments. The answer of one that failed has notes at most.
+func (o Operation) Do(ctx context.Context, by Person, args any) (Answer, error) {
+	c := &call{
+		Relay:  &Relay{cfg: Config{CheckpointDir: by.CheckpointDir, TransferDir: by.TransferDir}, kernels: lastKernels{stored: by.LastSeen}},
+		target: by.Runtime, started: time.Now(), person: &by,
+	}
+	got, err := o.do(ctx, c, reflect.ValueOf(args).Elem().Interface().(targeted))
+	return Answer{struct {
+		Runtime string `json:"runtime,omitempty"`
+	}{by.Runtime.Name}, got, c.warnings, by.Streams}, err
+}
+
+// Print writes the answer for a person.
+func (a Answer) Print() error {
+	w := words{person: &a.streams}
+	w.notes(a.warnings)
+	if a.payload != nil {
+		a.payload.text(&w)
+	}
+	return w.print()
+}
+
+// MarshalJSON returns the fields that a tool's answer has too.
+func (a Answer) MarshalJSON() ([]byte, error) { return merge(a.common, a.payload) }
 
 // print writes the words for a person: lines, then blocks without their headings.
 func (w *words) print() error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/relay/transfer"
@@ -18,52 +19,79 @@ import (
 )
 
 type downloadArgs struct {
-	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM."`
-	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, or path in the project; a folder if it ends in /. By default the remote name."`
-	Dotfiles  bool   `json:"dotfiles" default:"false" rare:"" doc:"Of a folder also dot files and agents' instructions."`
-	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name; otherwise the new one gets a number, such as \"model (1).bin\"."`
+	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM." arg:"REMOTE"`
+	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, or path in the project; a folder if it ends in /. By default the remote name." arg:"LOCAL" complete:"files"`
+	Dotfiles  bool   `json:"dotfiles" default:"false" rare:"" doc:"Of a folder also dot files and agents' instructions." flag:"dotfiles" usage:"of a folder, also download what programs may obey: names that begin with a dot, instruction files of agents such as CLAUDE.md, and files named HEAD"`
+	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name; otherwise the new one gets a number, such as \"model (1).bin\"." flag:"overwrite" usage:"replace a different file of the same name; without this flag the new file is saved as \"name (1).ext\""`
 	target
 }
 
 // Download is the answer of download_from_colab.
 type Download struct {
-	Moved
 	LocalPath string `json:"local_path"` // path of the file or folder on the relay's machine, where it is or will be once it is complete
+	Moved
 }
 
 func downloadFromColab() tool {
-	return define(spec{
+	return operation(spec{
 		name: "download_from_colab", title: "Download from the VM",
 		summary:     "copies a file or folder to the laptop; resumes, verifies the SHA-256, and overwrites a different file only if asked",
 		description: "Copies a file or folder of the VM to this computer, below LOCAL_SAVE_DIR or into a folder that the user allowed: the VM's disk is deleted with the VM. If it is not done, call again with the same arguments. For many small files, download their folder.",
-		idempotent:  true, openWorld: true, bulk: true,
-	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, *Problem) {
-		to, err := c.cfg.destination(args.Local)
-		if err == nil && args.Local == "" { // it gets the remote name
-			_, err = c.cfg.belowSaveDir(path.Base(args.Remote))
-		}
+		command: Command{Name: "get", Group: "files", Setting: "CHECKPOINT_DIR",
+			Short: "Download a file or folder from the VM; run it again to resume",
+			Long: "Download a file or folder from the VM and check it by SHA-256. If the download is stopped or the connection breaks, run the same command again to resume it.\n" +
+				"Without LOCAL, the download goes into the current folder under the last part of REMOTE (for /content: under the runtime's name). If LOCAL is a folder or ends in a slash, the download goes into it.\n" +
+				"A folder becomes LOCAL itself if nothing is there, or if an earlier run of the same download created it. It is not merged into any other folder unless you give --overwrite. If that folder has exactly the same files already, nothing is written.\n" +
+				"Files and folders in it whose names begin with a dot, instruction files of agents such as CLAUDE.md, and files named HEAD, are left out, because programs on this computer may obey them; a note lists them. With --dotfiles, they are downloaded too.",
+			Examples: "  colab-relay get /content/model.pt\n  colab-relay get results plots/           # a folder, into the folder plots\n  colab-relay get log.txt --json"},
+		idempotent: true, openWorld: true, bulk: true,
+	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, error) {
+		to, err := c.downloadTo(args)
 		if err != nil {
-			return nil, transferProblem(err)
+			return nil, err
 		}
 		to.Runtime, to.Dotfiles = c.target.Name, args.Dotfiles
-		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
+		r, m, err := c.move(ctx, args.Remote, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
 			return transfer.Download(ctx, c.target.Client, args.Remote, to, o)
 		})
-		if r.Path == "" && problem != nil {
-			return nil, problem
+		if r.Path == "" && err != nil {
+			return nil, err
 		}
 		if m.CanContinue {
 			m.NextCommand = command("download_from_colab", "remote_path", args.Remote, "local_filename", args.Local, "dotfiles", args.Dotfiles, "overwrite", args.Overwrite, "runtime_name", args.Runtime)
 		}
 		remedy := "dotfiles=true downloads them too"
-		if to.NoObeyed {
+		switch {
+		case c.person != nil:
+			remedy = "--dotfiles downloads them too"
+		case to.NoObeyed:
 			remedy = "this folder gets none of those, and LOCAL_SAVE_DIR gets them with dotfiles=true"
 		}
 		if note := r.LeftOut.Note(remedy); note != "" {
 			m.Notes = append([]string{note}, m.Notes...)
 		}
-		return &Download{Moved: m, LocalPath: shownPath(r.Path)}, problem
+		return &Download{Moved: m, LocalPath: shownPath(r.Path)}, err
 	})
+}
+
+// downloadTo returns the place of a download. A person may write anywhere.
+func (c *call) downloadTo(args downloadArgs) (to transfer.Local, err error) {
+	if c.person != nil {
+		local, err := filename.Typed(args.Local)
+		if err != nil {
+			return to, &ArgumentError{"", "LOCAL", err}
+		}
+		base := filepath.Base(local)
+		if local == "" || base == "." || base == ".." || base == string(filepath.Separator) || strings.HasSuffix(local, "/") || os.IsPathSeparator(local[len(local)-1]) {
+			return transfer.Local{Dir: filepath.Clean(local)}, nil
+		}
+		return transfer.Local{Dir: filepath.Dir(local), Name: base}, nil
+	}
+	to, err = c.cfg.destination(args.Local)
+	if err == nil && args.Local == "" { // it gets the remote name
+		_, err = c.cfg.belowSaveDir(path.Base(args.Remote))
+	}
+	return to, about(hint.Transfer, "", err)
 }
 
 // shownPath returns a local path for an answer: JSON can't contain bytes that are not UTF-8.
@@ -169,4 +197,6 @@ func realParent(path string) string {
 	return filepath.Join(realParent(dir), filepath.Base(path))
 }
 
-func (d *Download) text(b *words) { d.Moved.text(b, "Downloaded", plain.Word(d.LocalPath)) }
+func (d *Download) text(w *words) {
+	d.Moved.text(w, w.either(plain.Word(d.LocalPath), plain.Line(d.LocalPath)))
+}

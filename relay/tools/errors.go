@@ -75,8 +75,11 @@ func problemOf(err error) *Problem {
 		return &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %s: %v", wrong.name, wrong.err), Hint: "Call again with other values."}
 	}
 	if on, ok := errors.AsType[aboutError](err); ok {
-		if on.subject == hint.VM {
+		switch on.subject {
+		case hint.VM:
 			return vmProblem(on.error)
+		case hint.Transfer:
+			return transferProblem(on.error)
 		}
 		if on.item == "" || nouns[on.subject] == "" {
 			return problemAbout(on.subject, on.error)

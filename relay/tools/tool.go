@@ -134,8 +134,12 @@ func operation[A targeted, P any, PP interface {
 		}
 		return got, nil
 	})
-	t.Operation = Operation{s.command, s.local, reflect.TypeFor[A](), func(ctx context.Context, c *call, args targeted) (payload, error) {
-		return do(ctx, c, args.(A))
+	t.Operation = Operation{s.command, s.local, s.bulk, reflect.TypeFor[A](), func(ctx context.Context, c *call, args targeted) (payload, error) {
+		got, err := do(ctx, c, args.(A))
+		if got == nil {
+			return nil, err
+		}
+		return got, err
 	}}
 	return t
 }

@@ -34,27 +34,43 @@ type Moved struct {
 	NextCommand      string   `json:"next_command,omitempty"` // that call
 	Notes            []string `json:"notes,omitempty"`        // what was skipped or failed, and why; which files have a different name at the destination
 
-	done int64 // bytes of SizeBytes that all calls have transferred
+	done   int64 // bytes of SizeBytes that all calls have transferred
+	folder bool
+	took   time.Duration
 }
 
 // errHold ends a transfer whose call must answer.
 var errHold = errors.New("the call's time is over")
 
-// move runs a transfer for as long as this call may take. A transfer that is not done by
-// then has not failed: what was transferred is kept, and the same call resumes it.
-func (c *call) move(ctx context.Context, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, *Problem) {
-	var meter progress.Meter
-	c.progress.measureWith(func() (string, amount) {
-		p, _ := meter.Last()
-		return meter.Describe(time.Now()), amount{p.Done, p.Total}
-	})
-	held, cancel := context.WithTimeoutCause(ctx, c.waitBudget(), errHold)
+// move transfers what name names. A tool's transfer that is not done when its call must answer has not
+// failed: what was transferred is kept, and the same call resumes it. A person waits, and sees the
+// progress.
+func (c *call) move(ctx context.Context, name string, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, error) {
+	o := transfer.Options{Overwrite: overwrite, RecordDir: c.cfg.TransferDir, ResumeDir: transfer.ResumeDir(c.cfg.CheckpointDir)}
+	held, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := run(held, transfer.Options{Overwrite: overwrite, RecordDir: c.cfg.TransferDir, ResumeDir: transfer.ResumeDir(c.cfg.CheckpointDir), Report: meter.Report})
+	var r transfer.Result
+	var err error
+	if c.person != nil {
+		r, err = c.person.Transfer(name, func(report func(transfer.Progress)) (transfer.Result, error) {
+			o.Report = report
+			return run(ctx, o)
+		})
+	} else {
+		var meter progress.Meter
+		c.progress.measureWith(func() (string, amount) {
+			p, _ := meter.Last()
+			return meter.Describe(time.Now()), amount{p.Done, p.Total}
+		})
+		o.Report = meter.Report
+		held, cancel = context.WithTimeoutCause(ctx, c.waitBudget(), errHold)
+		defer cancel()
+		r, err = run(held, o)
+	}
 	m := Moved{
 		SizeBytes: r.SizeBytes, SHA256: r.SHA256, ResumedFrom: r.ResumedFrom, TransferredBytes: r.MovedBytes,
 		Files: r.Files, Skipped: r.Skipped, Notes: r.Notes,
-		done: max(r.DoneBytes, r.ResumedFrom+r.MovedBytes),
+		done: max(r.DoneBytes, r.ResumedFrom+r.MovedBytes), folder: r.IsDir, took: time.Since(c.started),
 	}
 	switch {
 	case err == nil && r.Files > 0 && r.Skipped == r.Files:
@@ -63,12 +79,11 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 		m.Status = moveDone
 	case ranOut(ctx, held, err):
 		m.Status, m.CanContinue = movePartial, true
-		return r, m, c.heldUp(err, r)
+		err = c.heldUp(err, r)
 	default:
 		m.Status = moveFailed
-		return r, m, transferProblem(err)
 	}
-	return r, m, nil
+	return r, m, about(hint.Transfer, "", err)
 }
 
 // ranOut reports whether held's end caused err, rather than a cancellation by the host. The
@@ -85,16 +100,16 @@ func stuck(err error) bool {
 	return refusalCode(err) != "" || unreachable(err)
 }
 
-// heldUp reports what prevented the progress of a transfer that ran out of time: as an
-// error if nothing was transferred, otherwise as a warning.
-func (c *call) heldUp(err error, r transfer.Result) *Problem {
+// heldUp returns what prevented the progress of a transfer that ran out of time. If something was
+// transferred, that is only a warning.
+func (c *call) heldUp(err error, r transfer.Result) error {
 	if !stuck(err) {
 		return nil
 	}
-	p := transferProblem(err)
 	if r.MovedBytes == 0 {
-		return p
+		return err
 	}
+	p := transferProblem(err)
 	c.warn("At the end the transfer could not continue (%s). %s", p.Message, p.Hint)
 	return nil
 }
@@ -121,32 +136,37 @@ func command(name string, args ...any) string {
 	return name + "(" + strings.Join(all, ", ") + ")"
 }
 
-// text describes a transfer; verb and place, a path for a line of the relay's, say in which
-// direction it went.
-func (m *Moved) text(b *words, verb, place string) {
+// text describes a transfer to a path, which is for a line of the relay's.
+func (m *Moved) text(w *words, path string) {
 	switch m.Status {
 	case moveFailed: // the error says so
-		b.notes(m.Notes)
-		return
-	case moveDone:
-		fmt.Fprintf(b, "%s %s to %s", verb, progress.Bytes(m.SizeBytes), place)
-	case moveUnchanged:
-		fmt.Fprintf(b, "Unchanged: %s exists already with the same content, %s", place, progress.Bytes(m.SizeBytes))
+	case movePartial:
+		fmt.Fprintf(w, "Not done yet: %s transferred so far\nNext step: %s\n", progress.Share(m.done, m.SizeBytes), m.NextCommand)
 	default:
-		fmt.Fprintf(b, "Not done yet: %s transferred so far", progress.Share(m.done, m.SizeBytes))
+		fmt.Fprintf(w, "%s: %s\n", path, m.summary())
 	}
-	if m.Files > 1 || m.Files == 0 && m.Status == moveDone {
-		fmt.Fprintf(b, "; %s", plain.Count(m.Files, "file"))
+	w.notes(m.Notes)
+}
+
+// summary is what a finished transfer has moved, and in which time.
+func (m *Moved) summary() string {
+	parts := []string{progress.Bytes(m.SizeBytes)}
+	if m.folder {
+		parts = []string{plain.Count(m.Files, "file"), progress.Bytes(m.SizeBytes)}
 		if m.Skipped > 0 {
-			fmt.Fprintf(b, ", %d of them unchanged", m.Skipped)
+			parts = append(parts, fmt.Sprintf("%d unchanged", m.Skipped))
 		}
 	}
+	switch {
+	case m.Status == moveUnchanged && !m.folder:
+		parts = append(parts, "unchanged")
+	case m.ResumedFrom > 0:
+		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", progress.Duration(m.took), progress.Bytes(m.ResumedFrom)))
+	default:
+		parts = append(parts, "in "+progress.Duration(m.took))
+	}
 	if m.SHA256 != "" {
-		fmt.Fprintf(b, "; SHA-256 %s", m.SHA256)
+		parts = append(parts, "SHA-256 "+m.SHA256)
 	}
-	b.WriteString("\n")
-	if m.CanContinue {
-		fmt.Fprintf(b, "Next step: %s\n", m.NextCommand)
-	}
-	b.notes(m.Notes)
+	return strings.Join(parts, ", ")
 }
