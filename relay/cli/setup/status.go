@@ -21,6 +21,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/contract"
 )
 
@@ -135,19 +136,10 @@ func (s statusReport) print(out io.Writer, colours terminal.Colours) {
 	}
 }
 
-// connection is what answers at a runtime's address. Its fields have the names of the
-// answer of check_colab_connection.
+// connection is what answers at a runtime's address.
 type connection struct {
-	Status            string   `json:"status"` // connected, disconnected, or unknown without an address
-	ColabURL          string   `json:"colab_url,omitempty"`
-	LatencyMS         *float64 `json:"latency_ms,omitempty"`
-	Version           string   `json:"version,omitempty"` // of the executor
-	UptimeMinutes     *float64 `json:"uptime_minutes,omitempty"`
-	MemoryAvailableGB *float64 `json:"memory_available_gb,omitempty"`
-	MemoryUsedPct     *float64 `json:"memory_used_pct,omitempty"`
-	KernelStatus      string   `json:"kernel_status,omitempty"`
-	Python            string   `json:"python,omitempty"`
-	Error             *failure `json:"error,omitempty"`
+	tools.Connection
+	Error *failure `json:"error,omitempty"`
 
 	err error // the cause of Error
 }
@@ -163,49 +155,30 @@ type failure struct {
 // nil for a runtime that has no provider.
 func connect(ctx context.Context, r pairing.Runtime, transport func(pairing.Runtime) http.RoundTripper) connection {
 	if r.URL == "" {
-		return connection{Status: "unknown", err: pairing.ErrNoAddress}
+		return connection{Connection: tools.Connection{Status: "unknown"}, err: pairing.ErrNoAddress}
 	}
-	got := connection{Status: "disconnected", ColabURL: r.URL}
-	if got.err = got.ask(ctx, r, transport); got.err == nil {
-		got.Status = "connected"
-		return got
-	}
-	got.Error = &failure{Message: got.err.Error(), Hint: hint.Person(got.err)}
-	if lost, ok := errors.AsType[*client.Error](got.err); ok {
-		got.Error.Code, got.Error.Message = string(lost.Kind), lost.Message
-	} else if refused, ok := errors.AsType[*contract.Error](got.err); ok {
-		got.Error.Code, got.Error.Message = string(refused.Code), refused.Message
-	}
-	return got
-}
-
-func (c *connection) ask(ctx context.Context, r pairing.Runtime, transport func(pairing.Runtime) http.RoundTripper) error {
-	ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
-	defer cancel()
+	got := connection{Connection: tools.Connection{Status: "disconnected", ColabURL: r.URL}}
 	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret, Comeback: r.Comeback()}
 	if r.Provider != "" && transport != nil {
 		cfg.Transport = transport(r)
 	}
 	vm, err := client.New(cfg)
-	if err != nil {
-		return err
+	if err == nil {
+		defer vm.Close()
+		var answered *tools.Connection
+		answered, err = tools.Connect(ctx, r.URL, vm)
+		got.Connection = *answered
 	}
-	defer vm.Close()
-	// The signed request proves that both sides have the same secret. Strangers can use up
-	// the limit on unsigned requests, which must not make an executor seem unreachable.
-	health, err := vm.SignedHealth(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		return got
 	}
-	asked := time.Now()
-	kernel, err := vm.Kernel(ctx)
-	if err != nil {
-		return err
+	got.err, got.Error = err, &failure{Message: err.Error(), Hint: hint.Person(err)}
+	if lost, ok := errors.AsType[*client.Error](err); ok {
+		got.Error.Code, got.Error.Message = string(lost.Kind), lost.Message
+	} else if refused, ok := errors.AsType[*contract.Error](err); ok {
+		got.Error.Code, got.Error.Message = string(refused.Code), refused.Message
 	}
-	latency := float64(time.Since(asked).Microseconds()) / 1000
-	c.LatencyMS, c.Version, c.KernelStatus, c.Python = &latency, health.Version, string(kernel.Status), kernel.Python
-	c.UptimeMinutes, c.MemoryAvailableGB, c.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
-	return nil
+	return got
 }
 
 // print writes the connection in indented lines that fit the terminal.
