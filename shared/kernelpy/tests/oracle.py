@@ -158,7 +158,7 @@ class Trial:
         self.second = Program(self.rng, 4)
         if self.rng.random() < 0.5:
             self.second.rename()
-        _, self.second_end = self.second.alone()
+        self.second_want, _ = self.second.alone()
         self.displays, self.results = [], {}
         self.recorded = self.marked = 0
         self.carried = self.copy = self.stop = None
@@ -392,6 +392,7 @@ class Trial:
         if "key2" not in registry.runs():
             order = dict(self.order(""), key="key2", setup=self.second.setup, done=0, marked=0)
             order.update(loop=self.second.loop, carried=None, copy=None, setup_sha256="second")
+            order.update(n=self.second.n, batch_size=self.second.batch)
             action = lambda: run.prepare(order)  # noqa: E731
         else:
             action = lambda: run.round("key2")  # noqa: E731
@@ -403,10 +404,12 @@ class Trial:
         except Exception:
             pass
         self.plan = plan
-        if any(d.get(markers.MIME, {}).get("event") == "finished" for d in self.displays):
-            end = self.second.with_result and self.second.end(self.shell.user_ns)
-            if end and end != self.second_end:
-                raise Wrong("second run:\n%s\ninstead of\n%s" % (end, self.second_end))
+        for m in (d[markers.MIME] for d in self.displays if markers.MIME in d):
+            if m["run"] == "key2" and m["event"] == "done" and self.second.with_result:
+                for value in m.get("values", ()):
+                    got, want = json.loads(value["result"]), self.second_want[value["i"]]
+                    if got != want:
+                        raise Wrong("second run, %d:\n%s\ninstead of\n%s" % (value["i"], got, want))
         self.displays.clear()
 
     def do_save(self):
