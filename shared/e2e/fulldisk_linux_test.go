@@ -39,7 +39,7 @@ func TestAFullDiskOfTheVMLosesNoRun(t *testing.T) {
 	local := filepath.Join(elsewhere, "up.bin")
 	sum := bigFile(t, local, 3<<20)
 	up := map[string]any{"local_path": local, "remote_path": "up.bin"}
-	if a := call(t, h, "upload_to_colab", up); a.Error() != "disk_full" || !strings.Contains(a.Text, "Delete files on the VM") {
+	if a := call(t, h, "upload_to_colab", up); a.Error() != "disk_full" || !strings.Contains(a.Text, "Free disk space on the VM") {
 		t.Errorf("an upload: %s", a.Text)
 	}
 	long := call(t, h, "run_code_quick", map[string]any{"code": "ran(2)\nfor n in range(20_000): print('line', n)"})

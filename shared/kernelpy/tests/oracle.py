@@ -173,6 +173,7 @@ class Trial:
         self.every = self.rng.choice([0, 0, 1e9])  # seconds between two copies
         self.failures = 0
         self.last_i = None  # of the last hook
+        self.in_second = False
 
     def run(self):
         folder = tempfile.mkdtemp()
@@ -198,7 +199,10 @@ class Trial:
             shutil.rmtree(folder, ignore_errors=True)
 
     def outside(self):
-        """Another value in each kernel that goes on from an earlier one."""
+        """Another value in each kernel that goes on from an earlier one. The second run stays in its
+        kernel."""
+        if self.in_second:
+            return 1
         self.made += self.recorded > 0
         return self.made
 
@@ -399,11 +403,12 @@ class Trial:
         self.events.append("second run")
         self.needed.add("variables_changed")
         plan, self.plan = self.plan, None
+        self.in_second = True
         try:
             action()
         except Exception:
             pass
-        self.plan = plan
+        self.plan, self.in_second = plan, False
         for m in (d[markers.MIME] for d in self.displays if markers.MIME in d):
             if m["run"] == "key2" and m["event"] == "done" and self.second.with_result:
                 for value in m.get("values", ()):
