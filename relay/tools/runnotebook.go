@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"colabrelay/relay/cells"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
@@ -153,7 +154,7 @@ func (o *batchOutput) addCell(ctx context.Context, cell nbrun.CellRecord, id str
 	}
 	if o.id != id {
 		o.flush(ctx)
-		o.heading = cellName(cell.Index, cell.Handle)
+		o.heading = cells.Name(cell.Index, cell.Handle)
 	}
 	o.add(ctx, id, events)
 }
@@ -182,8 +183,8 @@ func (p *cellProgress) measure() (string, amount) {
 	return line, amount{int64(p.now.Done), int64(p.now.Total)}
 }
 
-// clipped is a line of at most maxTitle characters.
-func clipped(s string) string { return plain.Clip(s, maxTitle) }
+// clipped is a line of at most cells.MaxTitle characters.
+func clipped(s string) string { return plain.Clip(s, cells.MaxTitle) }
 
 func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	got := &NotebookRun{
@@ -267,7 +268,7 @@ func (r *NotebookRun) text(b *words) {
 		b.WriteString(r.doneText())
 	}
 	if n := r.Current; n != nil {
-		fmt.Fprintf(b, "Current: %s, attempt %d, %.3g s, execution_id %s\n", cellName(n.Index, n.CellID), n.Attempt, n.Seconds, n.ExecutionID)
+		fmt.Fprintf(b, "Current: %s, attempt %d, %.3g s, execution_id %s\n", cells.Name(n.Index, n.CellID), n.Attempt, n.Seconds, n.ExecutionID)
 	}
 	if r.InputPrompt != nil {
 		fmt.Fprintf(b, "It asks: %s\n", plain.Quote(plain.Clip(*r.InputPrompt, maxInline)))
@@ -276,7 +277,7 @@ func (r *NotebookRun) text(b *words) {
 		fmt.Fprintf(b, "Next step: %s\n", r.NextCommand)
 	}
 	for _, f := range r.Failed {
-		fmt.Fprintf(b, "%s: %s, %s", cellName(f.Index, f.CellID), f.Status, plain.Count(f.Attempts, "attempt"))
+		fmt.Fprintf(b, "%s: %s, %s", cells.Name(f.Index, f.CellID), f.Status, plain.Count(f.Attempts, "attempt"))
 		if f.Error != "" {
 			fmt.Fprintf(b, ": %s", plain.Quote(f.Error))
 		}
@@ -313,7 +314,7 @@ func (p PlanCell) write(b *words) {
 	if !p.Run {
 		verb = "does not run"
 	}
-	fmt.Fprintf(b, "%s %s", cellName(p.Index, p.CellID), verb)
+	fmt.Fprintf(b, "%s %s", cells.Name(p.Index, p.CellID), verb)
 	if p.Why != "" {
 		fmt.Fprintf(b, ": %s", p.Why)
 	}

@@ -20,9 +20,8 @@ type tabDesk struct {
 	page *page.Page
 	save string // LOCAL_SAVE_DIR
 
-	mu     sync.Mutex
-	opened []string // URLs that the browser got
-	tabs   []*standin.Tab
+	mu   sync.Mutex
+	tabs []*standin.Tab
 }
 
 // newTabDesk returns a desk whose browser opens tabs with these options.
@@ -32,7 +31,6 @@ func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
 	d.page = page.New(page.Config{Version: "1", Open: func(ctx context.Context, url string) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.opened = append(d.opened, url)
 		tab, err := standin.Dial(ctx, url, o)
 		if err == nil {
 			d.tabs = append(d.tabs, tab)
@@ -83,28 +81,12 @@ func (d *tabDesk) untilEnd(tool string, pairs ...any) (r result) {
 	return r
 }
 
-// tab is the newest tab.
-func (d *tabDesk) tab() *standin.Tab {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.tabs[len(d.tabs)-1]
-}
-
 // ask calls a tool without notebook_path, with arguments in pairs.
 func (d *tabDesk) ask(tool string, pairs ...any) result {
 	d.t.Helper()
 	arguments := args(pairs...)
 	delete(arguments, "notebook_path")
 	return d.call(tool, arguments)
-}
-
-func (d *tabDesk) cells(pairs ...any) Cells {
-	d.t.Helper()
-	r := d.ask("get_cells", pairs...)
-	if r.IsError {
-		d.t.Fatalf("get_cells %v: %s", pairs, r.Structured)
-	}
-	return decode[Cells](d.t, r.Structured)
 }
 
 // refused checks that a call ends with an error of this code, whose texts have these words.
@@ -120,27 +102,4 @@ func (d *tabDesk) refused(r result, code string, words ...string) {
 			d.t.Errorf("%+v does not say %q", p, word)
 		}
 	}
-}
-
-// sources are the sources of the tab's cells, one a line.
-func (d *tabDesk) sources() string {
-	var all []string
-	for _, cell := range d.tab().Notebook.Cells() {
-		all = append(all, strings.Join(cell.Source, ""))
-	}
-	return strings.Join(all, "|")
-}
-
-// cell is a code cell of a stand-in's notebook.
-func cell(id, source string, outputs ...map[string]any) standin.Cell {
-	c := standin.NewCell("code", source)
-	c.ID, c.Outputs = id, outputs
-	return c
-}
-
-// printing is an Execute that prints what it runs.
-func printing() func(context.Context, string) ([]map[string]any, int) {
-	return standin.Fake(func(_ context.Context, code string) []map[string]any {
-		return []map[string]any{standin.Stream("ran " + code + "\n")}
-	})
 }

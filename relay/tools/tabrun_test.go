@@ -22,8 +22,8 @@ func TestRunInTheTabsOwnKernel(t *testing.T) {
 	d := connected(t, standin.Options{Execute: kernel.Execute})
 	run := func(code string) result {
 		t.Helper()
-		added := decode[AddedCell](t, d.ask("add_code_cell", "code", code).Structured)
-		return d.ask("run_code_cell", "cellId", added.NewCellID)
+		added := decode[Edited](t, d.ask("add_code_cell", "code", code).Structured)
+		return d.ask("run_code_cell", "cellId", added.CellID)
 	}
 	r := run("import sys\nx = 6\nprint('printed')\nprint('warned', file=sys.stderr)\nx * 7")
 	got := r.run(t)
@@ -51,23 +51,26 @@ func TestRunInTheTabsOwnKernel(t *testing.T) {
 	}
 }
 
-func TestRunsInTheTabThatCannotWork(t *testing.T) {
-	text := standin.Cell{Type: "markdown", ID: "text", Source: []string{"# T"}}
-	for name, test := range map[string]struct {
-		o          standin.Options
-		cell, code string
-		words      []string
+func TestTheTextsOfTheToolsForCellsAboutATab(t *testing.T) {
+	r := newTabDesk(t, standin.Options{}, Config{}).ask("get_cells")
+	if !strings.Contains(r.Content[0].Text, "Error (no_tab): ") {
+		t.Error(r.Content[0].Text)
+	}
+	d := connected(t, standin.Options{Notebook: standin.NewNotebook(standin.Cell{Type: "markdown", ID: "text", Source: []string{"# T"}})})
+	for tool, call := range map[string]struct {
+		pairs []any
+		want  string
 	}{
-		"a text cell":   {standin.Options{Execute: printing()}, "text", "bad_request", []string{"markdown cell"}},
-		"not confirmed": {standin.Options{Execute: printing(), RunAnyway: make(chan struct{})}, "a", "not_run", []string{"Run anyway"}},
+		"get_cells":     {nil, "The notebook in Colab's tab, "},
+		"run_code_cell": {[]any{"cellId", "text"}, "Error (bad_request): only code cells can be run: cell 0 (id text) is a markdown cell"},
+		"update_cell":   {[]any{"cellId", "text", "content", "1", "cell_type", "code"}, "Error (not_supported): "},
+		"delete_cell":   {[]any{"cellId", "text", "expect_digest", "1"}, "Error (changed): the notebook in the tab was edited meanwhile\nNext step: Call get_cells again"},
+		"add_code_cell": {[]any{"code", "1", "dry_run", true}, "Nothing was written. "},
+		"add_text_cell": {[]any{"content", "1"}, "Done: markdown cell 1 (id "},
 	} {
-		t.Run(name, func(t *testing.T) {
-			test.o.Notebook = standin.NewNotebook(cell("a", "1"), text)
-			d := connected(t, test.o)
-			d.refused(d.ask("run_code_cell", "cellId", test.cell), test.code, test.words...)
-			if cells := d.cells(); cells.Cells[0].State != "" {
-				t.Errorf("%+v", cells.Cells[0])
-			}
-		})
+		r := d.ask(tool, call.pairs...)
+		if text := r.Content[0].Text; !strings.Contains(text, call.want) || r.outcome(t).Runtime != "" {
+			t.Errorf("%s: %q is not in\n%s", tool, call.want, text)
+		}
 	}
 }

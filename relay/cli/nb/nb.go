@@ -4,8 +4,6 @@
 package nb
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/cells"
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
 	"colabrelay/relay/notebook"
@@ -37,17 +36,8 @@ func Command(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(
-		cellsCommand(set, std),
-		addCommand(set, std),
-		editCommand(set, std),
-		rmCommand(set, std),
-		mvCommand(set, std),
-		runCommand(set, std),
-		reportCommand(set, std),
-		upgradeCommand(set, std),
-		stripCommand(set, std),
-	)
+	c := notebookCommand{set: set, std: std}
+	cmd.AddCommand(cellsCommand(c), addCommand(c), editCommand(c), rmCommand(c), mvCommand(c), runCommand(set, std), reportCommand(c), upgradeCommand(c), stripCommand(c))
 	return cmd
 }
 
@@ -56,70 +46,52 @@ type notebookCommand struct {
 	set  *config.Settings
 	std  terminal.Streams
 	json bool
-	cfg  config.Config
 }
 
-// open opens and reads the notebook at path.
-func (c *notebookCommand) open(path string) (*notebook.File, *notebook.Document, error) {
-	return c.openWith(notebook.OpenFile, path)
+// command completes a command whose first argument is a notebook, and whose second one is a cell if
+// complete says so.
+func (c *notebookCommand) command(cmd *cobra.Command, least, most int, complete cobra.CompletionFunc) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = cli.Arguments(least, most), complete
+	cli.AddJSONFlag(cmd, &c.json)
+	return cmd
 }
 
-// openWith is open with one of notebook's functions.
-func (c *notebookCommand) openWith(open func(path, lockDir string) (*notebook.File, error), path string) (*notebook.File, *notebook.Document, error) {
+// open opens and reads the notebook at path with one of notebook's functions.
+func (c *notebookCommand) open(open func(path, lockDir string) (*notebook.File, error), path string) (cells.File, *notebook.Document, error) {
 	file, d, cfg, err := cli.OpenNotebook(c.set, open, path)
-	c.cfg = cfg
-	return file, d, err
+	return cells.File{File: file, Records: cfg.CheckpointDir, Seen: cfg.Pairings.LastSeen}, d, err
 }
 
-// edited is what the commands answer about an edit, with the names of the tools' answers.
-type edited struct {
-	CellID    string   `json:"cell_id,omitempty"`
-	CellIndex *int     `json:"cell_index,omitempty"` // absent for a deleted cell
-	Source    string   `json:"source,omitempty"`     // of a deleted cell
-	CellCount int      `json:"cell_count"`
-	Digest    string   `json:"digest"`
-	Notes     []string `json:"notes,omitempty"`
-	written   bool
-}
-
-// edit edits the notebook at path.
-func (c *notebookCommand) edit(ctx context.Context, path string, change func(d *notebook.Document, e *edited) error) (edited, error) {
-	file, _, err := c.open(path)
+// openAt is open with the id of the cell that a person names by its id or its index.
+func (c *notebookCommand) openAt(path, name string) (file cells.File, cell notebook.Cell, err error) {
+	file, d, err := c.open(notebook.OpenFile, path)
 	if err != nil {
-		return edited{}, err
+		return file, cell, err
 	}
-	return c.change(ctx, file, path, change)
+	at, err := findCell(d, name, path)
+	if err != nil {
+		return file, cell, err
+	}
+	return file, d.Cell(at), nil
 }
 
-// change edits a notebook and prints what a person or a program needs to know of any edit.
-func (c *notebookCommand) change(ctx context.Context, file *notebook.File, path string, change func(d *notebook.Document, e *edited) error) (edited, error) {
-	var e edited
-	done, err := file.Edit(ctx, "", func(d *notebook.Document) error {
-		e = edited{}
-		return change(d, &e)
-	})
-	if err != nil {
-		return e, err
-	}
-	e.CellCount, e.Digest, e.written = done.After.Len(), done.After.Digest(), done.Written
-	e.Notes = append(e.Notes, done.Notes...)
-	if c.json {
-		return e, cli.PrintJSON(c.std.Out, e)
+// edited prints what an edit did, or why it was not made.
+func (c *notebookCommand) edited(path string, e *cells.Edited, err error) error {
+	switch {
+	case errors.Is(err, cells.ErrPlace):
+		return cli.AsUsage(err)
+	case err != nil:
+		return err
+	case c.json:
+		return cli.PrintJSON(c.std.Out, e)
 	}
 	for _, note := range e.Notes {
 		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
 	}
-	if !e.written {
-		fmt.Fprintf(c.std.Err, "%s was not changed: it already has this content\n", plain.Line(path))
+	if e.Changed {
+		fmt.Fprintln(c.std.Err, plain.Line(path+": "+e.Did))
 	}
-	return e, nil
-}
-
-// say tells a person what an edit did.
-func (c *notebookCommand) say(e edited, format string, args ...any) {
-	if e.written && !c.json {
-		fmt.Fprintln(c.std.Err, plain.Line(fmt.Sprintf(format, args...)))
-	}
+	return nil
 }
 
 // findCell returns the index of the cell that a person names by its id or its index.
@@ -156,16 +128,6 @@ func pasted(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// headline returns what tells a person which cell it is: its title, or its first line.
-func headline(cell notebook.Cell) string {
-	for line := range strings.Lines(cell.Source) {
-		if line = strings.TrimSpace(line); line != "" {
-			return cmp.Or(cell.Title, line)
-		}
-	}
-	return cell.Title
-}
-
 // completeNotebooks completes a notebook's name, and after it names of files.
 func completeNotebooks(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
@@ -190,10 +152,12 @@ func cellIDs(path string) []string {
 	found := make(chan []string, 1)
 	go func() {
 		var ids []string
-		if d, err := readNotebook(path); err == nil {
-			for i := range d.Len() {
-				cell := d.Cell(i)
-				ids = append(ids, cobra.CompletionWithDesc(plain.Line(cell.Handle), plain.Line(fmt.Sprintf("%d: %.40s", i, headline(cell)))))
+		if file, err := notebook.OpenFile(path, ""); err == nil {
+			if d, err := file.Read(); err == nil {
+				for i := range d.Len() {
+					cell := d.Cell(i)
+					ids = append(ids, cobra.CompletionWithDesc(plain.Line(cell.Handle), plain.Line(fmt.Sprintf("%d: %.40s", i, cells.Headline(cell)))))
+				}
 			}
 		}
 		found <- ids
