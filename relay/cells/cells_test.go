@@ -164,7 +164,7 @@ func TestListShowsWhatACellHas(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		one := got.Cells[1]
-		if one.Index != 1 || one.ID != "load" || one.Type != "code" || one.Title != "Load data" || one.ExecutionCount != 2 || !slices.Equal(one.Params, []Param{{"n", "3"}}) || one.Omitted != "parts of 1 output" {
+		if one.Index != 1 || one.ID != "load" || one.Type != "code" || one.Title != "Load data" || one.ExecutionCount != 2 || !slices.Equal(one.Params, []notebook.Param{{Name: "n", Value: "3"}}) || one.Omitted != "parts of 1 output" {
 			t.Errorf("%+v", one)
 		}
 		if _, file := nb.(File); file && (one.State != "never_run" || got.NBFormat != "4.5" || got.Language != "python") {

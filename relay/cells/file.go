@@ -87,7 +87,8 @@ func (f File) Change(ctx context.Context, h How, edit func(d *notebook.Document,
 	if err != nil {
 		return nil, err
 	}
-	e.CellCount, e.Digest, e.Notes = done.After.Len(), done.After.Digest(), append(done.Notes, e.Notes...)
+	e.CellCount, e.Digest, e.DryRun = done.After.Len(), done.After.Digest(), h.DryRun
+	e.Notes = append(done.Notes, e.Notes...)
 	if e.Changed = !bytes.Equal(done.Before.Bytes(), done.After.Bytes()); !e.Changed {
 		e.Notes = append(e.Notes, unchanged)
 	}

@@ -58,25 +58,19 @@ type Listing struct {
 
 // Cell is a cell in a list.
 type Cell struct {
-	Index          int      `json:"index"`
-	ID             string   `json:"id"`
-	Type           string   `json:"cell_type"`
-	Source         string   `json:"source"` // for a model, head and tail if it is long
-	Title          string   `json:"title,omitempty"`
-	Params         []Param  `json:"params,omitempty"`
-	Tags           []string `json:"tags,omitempty"`
-	State          string   `json:"state,omitempty"` // of a code cell: never_run, clean, dirty, failed, queued or running
-	ExecutionCount int      `json:"execution_count,omitempty"`
-	Outputs        []Output `json:"outputs,omitempty"`
-	Omitted        string   `json:"omitted,omitempty"` // what of the cell is not shown
+	Index          int              `json:"index"`
+	ID             string           `json:"id"`
+	Type           string           `json:"cell_type"`
+	Source         string           `json:"source"` // for a model, head and tail if it is long
+	Title          string           `json:"title,omitempty"`
+	Params         []notebook.Param `json:"params,omitempty"`
+	Tags           []string         `json:"tags,omitempty"`
+	State          string           `json:"state,omitempty"` // of a code cell: never_run, clean, dirty, failed, queued or running
+	ExecutionCount int              `json:"execution_count,omitempty"`
+	Outputs        []Output         `json:"outputs,omitempty"`
+	Omitted        string           `json:"omitted,omitempty"` // what of the cell is not shown
 
 	Headline string `json:"-"`
-}
-
-// Param is a value of a form of Colab's.
-type Param struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
 }
 
 // List lists cells: for a model within bounds, and else all of their sources without outputs.
@@ -184,10 +178,7 @@ func (l *lister) preview(v *Cell) {
 // view is a cell without its outputs.
 func (l *lister) view(at, most int) Cell {
 	cell := l.Doc.Cell(at)
-	v := Cell{Index: at, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, Headline: Headline(cell)}
-	for _, p := range cell.Params {
-		v.Params = append(v.Params, Param(p))
-	}
+	v := Cell{Index: at, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title, Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, Headline: Headline(cell)}
 	switch {
 	case l.states != nil && l.states[at] != "":
 		v.State = string(l.states[at])
@@ -210,7 +201,7 @@ func (l *lister) view(at, most int) Cell {
 		v.Tags[i] = plain.Clip(tag, maxTagRunes)
 	}
 	for i, p := range v.Params {
-		v.Params[i] = Param{plain.Clip(p.Name, maxTagRunes), plain.Clip(p.Value, MaxTitle)}
+		v.Params[i] = notebook.Param{Name: plain.Clip(p.Name, maxTagRunes), Value: plain.Clip(p.Value, MaxTitle)}
 	}
 	return v
 }

@@ -134,7 +134,7 @@ func (t Tab) edit(ctx context.Context, h How, p plan) (*Edited, error) {
 			notes = append(notes, surpriseNote)
 		}
 	}
-	e := &Edited{CellCount: after.Len(), Digest: tabDigest(after), Notes: notes, Changed: !c.nothing()}
+	e := &Edited{CellCount: after.Len(), Digest: tabDigest(after), Notes: notes, DryRun: h.DryRun, Changed: !c.nothing()}
 	c.describe(e)
 	return e, nil
 }

@@ -20,15 +20,14 @@ type editTarget struct {
 
 func (t editTarget) runtime() string { return t.Runtime }
 
+func (t editTarget) path() string { return t.Path }
+
 // Edited is the answer of the tools that edit cells.
-type Edited struct {
-	cells.Edited
-	dryRun bool
-}
+type Edited struct{ cells.Edited }
 
 func (e *Edited) text(b *words) {
 	verb, has := "Done", "has"
-	if e.dryRun {
+	if e.DryRun {
 		verb, has = "Nothing was written. The edit would be", "would have"
 	}
 	fmt.Fprintf(b, "%s: %s. The notebook %s %s, digest %s.\n", verb, e.Did, has, plain.Count(e.CellCount, "cell"), e.Digest)
@@ -36,21 +35,27 @@ func (e *Edited) text(b *words) {
 	b.quote("diff", e.Diff)
 }
 
-// edit makes an edit of the notebook that the arguments name.
-func (c *call) edit(args editTarget, mayBeNew bool, h cells.How, edit func(nb cells.Notebook) (*cells.Edited, error)) (*Edited, *Problem) {
-	nb, problem := c.notebook(args.Path, mayBeNew)
-	if problem != nil {
-		return nil, problem
-	}
-	got, err := edit(nb)
-	if err != nil {
-		return nil, c.cellProblem(args.Path, err)
-	}
-	if notebook.Unshown(got.Source) != "" || strings.Contains(got.Source, "\ufffd") {
-		got.Notes = append(got.Notes, "the source had characters that are not shown: a cell that is added with the source of this answer lacks them")
-	}
-	got.Source, _ = render.Clip(got.Source, cells.WholeSource)
-	return &Edited{*got, h.DryRun}, nil
+// editor makes a tool that edits a notebook, which may be a new one if it adds a cell.
+func editor[A interface {
+	targeted
+	path() string
+}](s spec, adds bool, edit func(ctx context.Context, nb cells.Notebook, args A) (*cells.Edited, error)) tool {
+	s.local = true
+	return define(s, func(ctx context.Context, c *call, args A) (*Edited, *Problem) {
+		nb, problem := c.notebook(args.path(), adds)
+		if problem != nil {
+			return nil, problem
+		}
+		got, err := edit(ctx, nb, args)
+		if err != nil {
+			return nil, c.cellProblem(args.path(), err)
+		}
+		if notebook.Unshown(got.Source) != "" || strings.Contains(got.Source, "\ufffd") {
+			got.Notes = append(got.Notes, "the source had characters that are not shown: a cell that is added with the source of this answer lacks them")
+		}
+		got.Source, _ = render.Clip(got.Source, cells.WholeSource)
+		return &Edited{*got}, nil
+	})
 }
 
 type addCodeArgs struct {
@@ -62,15 +67,12 @@ type addCodeArgs struct {
 }
 
 func addCodeCell() tool {
-	return define(spec{
+	return editor(spec{
 		name: "add_code_cell", title: "Add a code cell",
 		summary:     "adds a code cell; creates a missing notebook",
 		description: "Adds a code cell; a missing file is created. run_code_cell with its id runs it.",
-		local:       true,
-	}, func(ctx context.Context, c *call, args addCodeArgs) (*Edited, *Problem) {
-		return c.edit(args.editTarget, true, args.How, func(nb cells.Notebook) (*cells.Edited, error) {
-			return cells.Add(ctx, nb, cells.AddArgs{How: args.How, Place: args.Place, Cell: notebook.NewCell{Type: notebook.Code, Source: args.Code}, Language: args.Language})
-		})
+	}, true, func(ctx context.Context, nb cells.Notebook, args addCodeArgs) (*cells.Edited, error) {
+		return cells.Add(ctx, nb, cells.AddArgs{How: args.How, Place: args.Place, Cell: notebook.NewCell{Type: notebook.Code, Source: args.Code}, Language: args.Language})
 	})
 }
 
@@ -82,15 +84,12 @@ type addTextArgs struct {
 }
 
 func addTextCell() tool {
-	return define(spec{
+	return editor(spec{
 		name: "add_text_cell", title: "Add a text cell",
 		summary:     "adds a Markdown cell; creates a missing notebook",
 		description: "Adds a Markdown cell; a missing file is created.",
-		local:       true,
-	}, func(ctx context.Context, c *call, args addTextArgs) (*Edited, *Problem) {
-		return c.edit(args.editTarget, true, args.How, func(nb cells.Notebook) (*cells.Edited, error) {
-			return cells.Add(ctx, nb, cells.AddArgs{How: args.How, Place: args.Place, Cell: notebook.NewCell{Type: notebook.Markdown, Source: args.Content}})
-		})
+	}, true, func(ctx context.Context, nb cells.Notebook, args addTextArgs) (*cells.Edited, error) {
+		return cells.Add(ctx, nb, cells.AddArgs{How: args.How, Place: args.Place, Cell: notebook.NewCell{Type: notebook.Markdown, Source: args.Content}})
 	})
 }
 
@@ -100,15 +99,13 @@ type updateArgs struct {
 }
 
 func updateCell() tool {
-	return define(spec{
+	return editor(spec{
 		name: "update_cell", title: "Change a cell's source",
 		summary:     "replaces a cell's source, or one part of it",
 		description: "Replaces a cell's source, or with find one part of it. Outputs stay. To show the user the edit first, call it with dry_run=true, then again with the digest from get_cells as expect_digest.",
-		idempotent:  true, local: true,
-	}, func(ctx context.Context, c *call, args updateArgs) (*Edited, *Problem) {
-		return c.edit(args.editTarget, false, args.How, func(nb cells.Notebook) (*cells.Edited, error) {
-			return cells.Update(ctx, nb, args.UpdateArgs)
-		})
+		idempotent:  true,
+	}, false, func(ctx context.Context, nb cells.Notebook, args updateArgs) (*cells.Edited, error) {
+		return cells.Update(ctx, nb, args.UpdateArgs)
 	})
 }
 
@@ -118,15 +115,13 @@ type deleteArgs struct {
 }
 
 func deleteCell() tool {
-	return define(spec{
+	return editor(spec{
 		name: "delete_cell", title: "Delete a cell",
 		summary:     "deletes a cell and returns its source",
 		description: "Deletes a cell with its outputs, and returns its source. Variables that it made stay in the kernel.",
-		destructive: true, local: true,
-	}, func(ctx context.Context, c *call, args deleteArgs) (*Edited, *Problem) {
-		return c.edit(args.editTarget, false, args.How, func(nb cells.Notebook) (*cells.Edited, error) {
-			return cells.Delete(ctx, nb, args.DeleteArgs)
-		})
+		destructive: true,
+	}, false, func(ctx context.Context, nb cells.Notebook, args deleteArgs) (*cells.Edited, error) {
+		return cells.Delete(ctx, nb, args.DeleteArgs)
 	})
 }
 
@@ -136,15 +131,13 @@ type moveArgs struct {
 }
 
 func moveCell() tool {
-	return define(spec{
+	return editor(spec{
 		name: "move_cell", title: "Move a cell",
 		summary:     "moves a cell to another index",
 		description: "Moves a cell to another index.",
-		idempotent:  true, local: true,
-	}, func(ctx context.Context, c *call, args moveArgs) (*Edited, *Problem) {
-		return c.edit(args.editTarget, false, args.How, func(nb cells.Notebook) (*cells.Edited, error) {
-			return cells.Move(ctx, nb, args.MoveArgs)
-		})
+		idempotent:  true,
+	}, false, func(ctx context.Context, nb cells.Notebook, args moveArgs) (*cells.Edited, error) {
+		return cells.Move(ctx, nb, args.MoveArgs)
 	})
 }
 

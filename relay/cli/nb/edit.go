@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
-	"colabrelay/relay/suggest"
 )
 
 // addOptions are the flags of `colab-relay nb add`.
@@ -61,11 +59,11 @@ func (o *addOptions) add(ctx context.Context, path string, args []string) error 
 	}
 	place := cells.Place{Index: int64(o.at)}
 	if o.after != "" {
-		at, err := findCell(d, o.after, path)
+		before, err := findCell(d, o.after)
 		if err != nil {
 			return err
 		}
-		place.After = d.Cell(at).Handle
+		place.After = before.Handle
 	}
 	source, temp, err := o.cellText.text(ctx, args, &o.notebookCommand, notebook.Cell{Type: cell.Type})
 	if err != nil {
@@ -115,25 +113,25 @@ func editCommand(c notebookCommand) *cobra.Command {
 	return o.command(cmd, 2, 3, completeCells)
 }
 
-var cellTypes = []string{string(notebook.Code), string(notebook.Markdown), string(notebook.Raw)}
-
 // check refuses flags that do not fit together.
 func (o *editOptions) check(replaces bool, args []string) error {
-	switch known := strings.Join(cellTypes, " "); {
+	switch {
 	case o.finds && (o.given || len(args) > 0):
 		return cli.Usagef("--find changes a part of the source, and -c, SOURCE and stdin all of it: give one of them")
 	case replaces && !o.finds:
 		return cli.Usagef("--replace needs --find, which says what to replace")
 	case o.finds && o.find == "":
 		return cli.Usagef("--find is empty: give a text that occurs once in the cell")
-	case o.kind != "" && !strings.Contains(" "+known+" ", " "+o.kind+" "):
-		return cli.Usagef("--type %q%s: use code, markdown or raw", o.kind, suggest.Meant(o.kind, cellTypes))
 	}
 	return nil
 }
 
 func (o *editOptions) edit(ctx context.Context, path, id string, args []string) error {
-	file, cell, err := o.openAt(path, id)
+	file, d, err := o.open(notebook.OpenFile, path)
+	if err != nil {
+		return err
+	}
+	cell, err := findCell(d, id)
 	if err != nil {
 		return err
 	}
@@ -156,7 +154,6 @@ func (o *editOptions) edit(ctx context.Context, path, id string, args []string) 
 		err = fmt.Errorf("%w: change a part with --find, or use your editor", err)
 	}
 	if err = forget(temp, err); err == nil && o.dryRun && !o.json {
-		e.Did = "nothing was written. The edit would be: " + e.Did
 		_, err = io.WriteString(o.std.Out, plain.Text(e.Diff))
 	}
 	return o.edited(path, e, err)
@@ -173,12 +170,9 @@ func mvCommand(c notebookCommand) *cobra.Command {
 			if err != nil {
 				return cli.Usagef("INDEX %q: use a whole number from 0, or -1 for the end", args[2])
 			}
-			file, cell, err := c.openAt(args[0], args[1])
-			if err != nil {
-				return err
-			}
-			e, err := cells.Move(cmd.Context(), file, cells.MoveArgs{Cell: cell.Handle, Index: int64(to)})
-			return c.edited(args[0], e, err)
+			return c.editCell(args[0], args[1], func(nb cells.Notebook, id string) (*cells.Edited, error) {
+				return cells.Move(cmd.Context(), nb, cells.MoveArgs{Cell: id, Index: int64(to)})
+			})
 		},
 	}, 3, 3, completeCells)
 }
@@ -191,12 +185,9 @@ func rmCommand(c notebookCommand) *cobra.Command {
 			"`colab-relay nb cells FILE ID > FILE2` keeps its source; `colab-relay nb add FILE FILE2` adds it again.",
 		Example: "  colab-relay nb rm analysis.ipynb 3f2a1b0c\n  colab-relay nb rm analysis.ipynb 0",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, cell, err := c.openAt(args[0], args[1])
-			if err != nil {
-				return err
-			}
-			e, err := cells.Delete(cmd.Context(), file, cells.DeleteArgs{Cell: cell.Handle})
-			return c.edited(args[0], e, err)
+			return c.editCell(args[0], args[1], func(nb cells.Notebook, id string) (*cells.Edited, error) {
+				return cells.Delete(cmd.Context(), nb, cells.DeleteArgs{Cell: id})
+			})
 		},
 	}, 2, 2, completeCells)
 }

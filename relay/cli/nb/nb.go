@@ -6,10 +6,7 @@ package nb
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,17 +59,18 @@ func (c *notebookCommand) open(open func(path, lockDir string) (*notebook.File, 
 	return cells.File{File: file, Records: cfg.CheckpointDir, Seen: cfg.Pairings.LastSeen}, d, err
 }
 
-// openAt is open with the id of the cell that a person names by its id or its index.
-func (c *notebookCommand) openAt(path, name string) (file cells.File, cell notebook.Cell, err error) {
+// editCell makes an edit of the cell that a person names by its id or its index.
+func (c *notebookCommand) editCell(path, name string, edit func(nb cells.Notebook, id string) (*cells.Edited, error)) error {
 	file, d, err := c.open(notebook.OpenFile, path)
 	if err != nil {
-		return file, cell, err
+		return err
 	}
-	at, err := findCell(d, name, path)
+	cell, err := findCell(d, name)
 	if err != nil {
-		return file, cell, err
+		return err
 	}
-	return file, d.Cell(at), nil
+	e, err := edit(file, cell.Handle)
+	return c.edited(path, e, err)
 }
 
 // edited prints what an edit did, or why it was not made.
@@ -88,44 +86,29 @@ func (c *notebookCommand) edited(path string, e *cells.Edited, err error) error 
 	for _, note := range e.Notes {
 		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
 	}
-	if e.Changed {
-		fmt.Fprintln(c.std.Err, plain.Line(path+": "+e.Did))
+	switch {
+	case e.Changed && e.DryRun:
+		fmt.Fprintf(c.std.Err, "%s: nothing was written; the edit would be: %s\n", plain.Line(path), e.Did)
+	case e.Changed:
+		fmt.Fprintf(c.std.Err, "%s: %s\n", plain.Line(path), e.Did)
 	}
 	return nil
 }
 
-// findCell returns the index of the cell that a person names by its id or its index.
-func findCell(d *notebook.Document, name, path string) (int, error) {
+// findCell returns the cell that a person names by its id or its index.
+func findCell(d *notebook.Document, name string) (notebook.Cell, error) {
 	at, err := d.Find(name)
-	if err == nil {
-		return at, nil
+	missing, isMissing := errors.AsType[*notebook.NoCellError](err)
+	if index, wrong := strconv.Atoi(name); isMissing && wrong == nil && index >= 0 && index < d.Len() {
+		at, err = index, nil
 	}
-	if errors.Is(err, notebook.ErrCellChanged) {
-		return 0, fmt.Errorf("%w since its id %q was shown; `colab-relay nb cells %s` shows the current ids", err, name, pasted(path))
+	switch {
+	case err == nil:
+		return d.Cell(at), nil
+	case isMissing && len(missing.Nearest) > 0:
+		return notebook.Cell{}, fmt.Errorf("%w%s; `colab-relay nb cells FILE` lists the ids", err, suggest.Meant(name, missing.Nearest))
 	}
-	if at, wrong := strconv.Atoi(name); wrong == nil && at >= 0 && at < d.Len() {
-		return at, nil
-	}
-	meant := ""
-	if missing, ok := errors.AsType[*notebook.NoCellError](err); ok && len(missing.Nearest) > 0 {
-		meant = suggest.Meant(name, missing.Nearest)
-	}
-	return 0, fmt.Errorf("%w%s; `colab-relay nb cells %s` lists the ids", err, meant, pasted(path))
-}
-
-// shellSafe is a path that means itself in any shell.
-var shellSafe = regexp.MustCompile(`^[A-Za-z0-9_./\\:@%+=,-]+$`)
-
-// pasted returns a path for a command that a person may paste into a shell: the names of files
-// come from anybody.
-func pasted(path string) string {
-	if path = plain.Line(path); strings.HasPrefix(path, "-") {
-		path = "./" + path
-	}
-	if shellSafe.MatchString(path) && (filepath.Separator == '\\' || !strings.Contains(path, `\`)) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	return notebook.Cell{}, fmt.Errorf("%w; `colab-relay nb cells FILE` lists the ids", err)
 }
 
 // completeNotebooks completes a notebook's name, and after it names of files.

@@ -35,15 +35,16 @@ func cellsCommand(c notebookCommand) *cobra.Command {
 // cells lists the cells of a notebook, or prints the one that is named.
 func (c *notebookCommand) cells(ctx context.Context, path string, name []string) error {
 	file, d, err := c.open(notebook.OpenFile, path)
-	var which cells.ListArgs
-	if err == nil && len(name) > 0 {
-		var at int
-		if at, err = findCell(d, name[0], path); err == nil {
-			which.Cell = d.Cell(at).Handle
-		}
-	}
 	if err != nil {
 		return err
+	}
+	var which cells.ListArgs
+	if len(name) > 0 {
+		cell, err := findCell(d, name[0])
+		if err != nil {
+			return err
+		}
+		which.Cell = cell.Handle
 	}
 	got, err := cells.List(ctx, file, which, nil)
 	switch {
@@ -60,7 +61,7 @@ func (c *notebookCommand) cells(ctx context.Context, path string, name []string)
 		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
 	}
 	if len(got.Cells) == 0 {
-		fmt.Fprintf(c.std.Err, "the notebook has no cells; `colab-relay nb add %s -c CODE` adds one\n", pasted(path))
+		fmt.Fprintln(c.std.Err, "the notebook has no cells; `colab-relay nb add FILE -c CODE` adds one")
 		return nil
 	}
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "TYPE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "CELL"})
@@ -104,7 +105,7 @@ func (c *notebookCommand) report(path string) error {
 	}
 	record, err := nbrun.Load(file.Records, file.Path())
 	if errors.Is(err, checkpoint.ErrNotFound) || err == nil && record.Run.ID == "" {
-		return fmt.Errorf("the notebook %s was not run as a whole from this computer yet: `colab-relay nb run %s` runs it", plain.Line(path), pasted(path))
+		return fmt.Errorf("the notebook %s was not run as a whole from this computer yet: `colab-relay nb run FILE` runs it", plain.Line(path))
 	}
 	if err != nil {
 		return err
