@@ -1,16 +1,62 @@
 package tools
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"colabrelay/relay/page"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
 )
+
+// tabDesk is a host whose relay has no runtime, and whose browser opens a stand-in of Colab's page.
+type tabDesk struct {
+	*host
+	page *page.Page
+	save string // LOCAL_SAVE_DIR
+}
+
+func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
+	t.Helper()
+	d := &tabDesk{save: t.TempDir(), page: page.New(page.Config{Version: "1", Open: func(ctx context.Context, url string) error {
+		tab, err := standin.Dial(ctx, url, o)
+		if err == nil {
+			t.Cleanup(tab.Close)
+		}
+		return err
+	}})}
+	t.Cleanup(d.page.Close)
+	cfg.Resolve = func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, fmt.Errorf("nothing is paired") }
+	cfg.Toolsets, cfg.Page, cfg.SaveDir, cfg.CheckpointDir = toolsets.All, d.page, d.save, t.TempDir()
+	d.host = startHost(t, cfg)
+	return d
+}
+
+// connected is newTabDesk with a tab that is connected.
+func connected(t *testing.T, o standin.Options) *tabDesk {
+	t.Helper()
+	d := newTabDesk(t, o, Config{})
+	if _, err := d.page.Connect(t.Context(), page.Request{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// ask calls a tool without notebook_path, with arguments in pairs.
+func (d *tabDesk) ask(tool string, pairs ...any) result {
+	d.t.Helper()
+	arguments := args(pairs...)
+	delete(arguments, "notebook_path")
+	return d.call(tool, arguments)
+}
 
 func TestRunInTheTabsOwnKernel(t *testing.T) {
 	tier.Long(t)
