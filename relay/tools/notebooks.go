@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"colabrelay/relay/cells"
 	"colabrelay/relay/hint"
-	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
-	"colabrelay/relay/output"
 	"colabrelay/relay/page"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/runtimes"
@@ -192,13 +189,4 @@ func (c *call) notebookProblem(err error) *Problem {
 		return &Problem{Code: hint.CodeLocalFile, Message: err.Error(), Hint: "Check that notebook_path names a file that this user may read and write, then call again."}
 	}
 	return p
-}
-
-// saveTexts stores what cells print that is too long for the notebook, below LOCAL_SAVE_DIR.
-func (c *call) saveTexts(path string) output.SaveText {
-	if c.cfg.SaveDir == "" {
-		return nil
-	}
-	const folder = "notebooks"
-	return output.SaveIn(filepath.Join(c.cfg.SaveDir, folder), "LOCAL_SAVE_DIR/"+folder, nbrun.Name(path))
 }

@@ -49,7 +49,7 @@ type cellRun struct {
 func (r *cellRun) run(ctx context.Context) (*Run, *Problem) {
 	x, notes, err := nbrun.RunCell(ctx, r.c.target.Client, r.c.cfg.CheckpointDir, nbrun.Spec{
 		Path: r.path, Cells: r.args.Cell, CellTimeout: inSeconds(r.args.Timeout), Runtime: r.c.target.Name,
-	}, nbrun.Options{Until: r.until, Output: r.add, SaveText: r.c.saveTexts(r.path)})
+	}, nbrun.Options{Until: r.until, Output: r.add, SaveDir: r.c.cfg.SaveDir})
 	if r.reading != nil {
 		r.reading.exec = x
 	}

@@ -125,7 +125,7 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 	steps := &cellProgress{}
 	c.progress.measureWith(steps.measure)
 	outcome, err := run.Advance(ctx, c.target.Client, nbrun.Options{
-		Until: time.Now().Add(c.waitBudget()), Progress: steps.set, SaveText: c.saveTexts(s.Path),
+		Until: time.Now().Add(c.waitBudget()), Progress: steps.set, SaveDir: c.cfg.SaveDir,
 		States: c.target.Client,
 		Output: func(cell nbrun.CellRecord, id string, events []contract.Event) {
 			out.addCell(ctx, cell, id, events)
