@@ -35,16 +35,16 @@ var (
 
 // Notebook is where cells are: a File or a Tab.
 type Notebook interface {
-	// Read returns the cells as they are now.
-	Read(ctx context.Context) (*Snapshot, error)
+	// read returns the cells as they are now.
+	read(ctx context.Context) (*snapshot, error)
 	// edit makes the edit that a plan finds in the cells as they are then.
 	edit(ctx context.Context, h How, p plan) (*Edited, error)
 }
 
-// Snapshot is a notebook as it was at one moment.
-type Snapshot struct {
-	Doc    *notebook.Document
-	Digest string        // for How
+// snapshot is a notebook as it was at one moment.
+type snapshot struct {
+	doc    *notebook.Document
+	digest string        // for How
 	path   string        // of a file
 	states []nbrun.State // of all cells, as far as they are known; nil for no cell that was run
 	notes  []string
@@ -52,14 +52,14 @@ type Snapshot struct {
 	cells  []page.Cell // of the tab, without outputs
 }
 
-// outputs returns the JSON list of the outputs of the cell at an index. A tab is asked for one cell
-// at a time, which must still be there: each may have many megabytes.
-func (s *Snapshot) outputs(ctx context.Context, at int) (json.RawMessage, error) {
-	if s.tab == nil || s.Doc.Cell(at).Type != notebook.Code {
-		return s.Doc.Cell(at).Outputs, nil
+// outputs returns the JSON list of a cell's outputs. A tab is asked for one cell at a time, which must
+// still be there: each may have many megabytes.
+func (s *snapshot) outputs(ctx context.Context, cell notebook.Cell) (json.RawMessage, error) {
+	if s.tab == nil || cell.Type != notebook.Code {
+		return cell.Outputs, nil
 	}
-	cells, err := s.tab.Cells(ctx, at, at, true)
-	if err == nil && (len(cells) == 0 || cells[0].ID != s.cells[at].ID) {
+	cells, err := s.tab.Cells(ctx, cell.Index, cell.Index, true)
+	if err == nil && (len(cells) == 0 || cells[0].ID != s.cells[cell.Index].ID) {
 		err = ErrTabChanged
 	}
 	if err != nil {

@@ -94,9 +94,9 @@ func inBoth(t *testing.T, all []standin.Cell, test func(t *testing.T, nb Noteboo
 	})
 }
 
-func read(t *testing.T, nb Notebook) *Snapshot {
+func read(t *testing.T, nb Notebook) *snapshot {
 	t.Helper()
-	s, err := nb.Read(t.Context())
+	s, err := nb.read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func read(t *testing.T, nb Notebook) *Snapshot {
 // sources are those of all cells, as they are now.
 func sources(t *testing.T, nb Notebook) string {
 	t.Helper()
-	doc, all := read(t, nb).Doc, []string{}
+	doc, all := read(t, nb).doc, []string{}
 	for i := range doc.Len() {
 		all = append(all, doc.Cell(i).Source)
 	}
@@ -211,32 +211,7 @@ func TestListSearches(t *testing.T) {
 
 func TestEachEditOfAFileAndOfATab(t *testing.T) {
 	inBoth(t, []standin.Cell{cell("a", "x = 1\nprint(x)", standin.Stream("1")), cell("text", "text")}, func(t *testing.T, nb Notebook) {
-		edit := func(want string, f func(h How) (*Edited, error)) *Edited {
-			t.Helper()
-			before := sources(t, nb)
-			tried, err := f(How{DryRun: true})
-			if err != nil || sources(t, nb) != before {
-				t.Fatalf("dry run: %+v %v", tried, err)
-			}
-			digest := read(t, nb).Digest
-			done, err := f(How{Digest: digest})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if now := read(t, nb); now.Digest != done.Digest || now.Doc.Len() != done.CellCount || sources(t, nb) != want {
-				t.Errorf("%+v, but read %s of %s", done, sources(t, nb), now.Digest)
-			}
-			if tried.CellCount != done.CellCount || !strings.Contains(tried.Diff, "(id ") || !tried.Changed || !done.Changed {
-				t.Errorf("%+v, tried %+v", done, tried)
-			}
-			if _, isTab := nb.(Tab); isTab != slices.Equal(done.Notes, []string{noLockNote}) {
-				t.Errorf("notes %q", done.Notes)
-			}
-			if _, err := f(How{Digest: digest}); !errors.Is(err, notebook.ErrChanged) && !errors.Is(err, ErrTabChanged) {
-				t.Errorf("an old digest: %v", err)
-			}
-			return done
-		}
+		_, isTab := nb.(Tab)
 		update := func(a UpdateArgs) func(How) (*Edited, error) {
 			return func(h How) (*Edited, error) { a.How = h; return Update(t.Context(), nb, a) }
 		}
@@ -250,48 +225,62 @@ func TestEachEditOfAFileAndOfATab(t *testing.T) {
 				return Add(t.Context(), nb, AddArgs{How: h, Place: p, Cell: notebook.NewCell{Type: kind, Source: source}, Language: language})
 			}
 		}
-		got := edit("x = 2\nprint(x)|text", update(UpdateArgs{Cell: "a", Find: "x = 1", Content: "x = 2"}))
-		if want := "--- cell 0 (id a)\n+++ cell 0 (id a)\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n print(x)\n"; got.Diff != want || got.Did != "cell 0 (id a) is changed" {
-			t.Errorf("%+v", got)
+		remove := func(h How) (*Edited, error) { return Delete(t.Context(), nb, DeleteArgs{How: h, Cell: "text"}) }
+		for _, step := range []struct {
+			edit            func(How) (*Edited, error)
+			want, did, diff string
+		}{
+			{update(UpdateArgs{Cell: "a", Find: "x = 1", Content: "x = 2"}), "x = 2\nprint(x)|text", "cell 0 (id a) is changed", "--- cell 0 (id a)\n+++ cell 0 (id a)\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n print(x)\n"},
+			{move("a", 1), "text|x = 2\nprint(x)", "cell 1 (id a) was cell 0 before", "--- cell 0 (id a)\n+++ cell 1 (id a)\n"},
+			{move("text", -1), "x = 2\nprint(x)|text", "cell 1 (id text) was cell 0 before", ""},
+			{remove, "x = 2\nprint(x)", "markdown cell 1 (id text) is deleted: “text”", "+++ /dev/null\n"},
+			{add(notebook.Code, "y", "python", Place{Index: 0}), "y|x = 2\nprint(x)", "code cell 0 (id ", "--- /dev/null\n"},
+			{add(notebook.Markdown, "# T", "", Place{Index: -1, After: "a"}), "y|x = 2\nprint(x)|# T", "markdown cell 2 (id ", ""},
+		} {
+			before := sources(t, nb)
+			tried, err := step.edit(How{DryRun: true})
+			if err != nil || sources(t, nb) != before || !tried.DryRun {
+				t.Fatalf("dry run: %+v %v", tried, err)
+			}
+			digest := read(t, nb).digest
+			done, err := step.edit(How{Digest: digest})
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := list(t, nb, ListArgs{})
+			if now.Digest != done.Digest || now.CellCount != done.CellCount || tried.CellCount != done.CellCount || sources(t, nb) != step.want || !done.Changed ||
+				!strings.HasPrefix(done.Did, step.did) || !strings.Contains(done.Diff, step.diff) || isTab != slices.Equal(done.Notes, []string{noLockNote}) {
+				t.Errorf("%+v, but read %q of %s", done, sources(t, nb), now.Digest)
+			}
+			if gone := done.CellIndex == nil; gone != (done.Source == "text") || !gone && now.Cells[*done.CellIndex].ID != done.CellID {
+				t.Errorf("%+v", done)
+			}
+			if _, err := step.edit(How{Digest: digest}); !errors.Is(err, notebook.ErrChanged) && !errors.Is(err, ErrTabChanged) {
+				t.Errorf("an old digest: %v", err)
+			}
 		}
-		edit("text|x = 2\nprint(x)", move("a", 1))
-		if got = edit("x = 2\nprint(x)|text", move("text", -1)); *got.CellIndex != 1 || got.Did != "cell 1 (id text) was cell 0 before" {
-			t.Errorf("%+v", got)
-		}
-		got = edit("x = 2\nprint(x)", func(h How) (*Edited, error) {
-			return Delete(t.Context(), nb, DeleteArgs{How: h, Cell: "text"})
-		})
-		if got.Source != "text" || got.CellIndex != nil || !strings.Contains(got.Diff, "+++ /dev/null\n") || got.Did != "markdown cell 1 (id text) is deleted: “text”" {
-			t.Errorf("%+v", got)
-		}
-		got = edit("y|x = 2\nprint(x)", add(notebook.Code, "y", "python", Place{Index: 0}))
-		if id := ids(list(t, nb, ListArgs{Limit: 1})); got.CellID != id || *got.CellIndex != 0 {
-			t.Errorf("%+v", got)
-		}
-		edit("y|# T|x = 2\nprint(x)", add(notebook.Markdown, "# T", "", Place{Index: -1, After: got.CellID}))
+		before := sources(t, nb)
 		if e, err := update(UpdateArgs{Cell: "a", Content: "x = 2\nprint(x)"})(How{}); err != nil || e.Changed || !slices.Equal(e.Notes, []string{unchanged}) {
 			t.Errorf("%+v %v", e, err)
 		}
-		for want, f := range map[error]func(How) (*Edited, error){
-			ErrPlace:    move("a", 9),
-			ErrFind:     update(UpdateArgs{Cell: "a", Find: "z", Content: "y"}),
-			ErrLanguage: add(notebook.Code, "1", "basic", Place{Index: -1}),
+		for name, refused := range map[string]struct {
+			edit func(How) (*Edited, error)
+			want error
+		}{
+			"no index":   {move("a", 9), ErrPlace},
+			"two places": {add(notebook.Code, "1", "python", Place{Index: 0, After: "a"}), ErrPlace},
+			"no text":    {update(UpdateArgs{Cell: "a", Find: "z", Content: "y"}), ErrFind},
+			"two texts":  {update(UpdateArgs{Cell: "a", Find: "x", Content: "y"}), ErrFind},
+			"a language": {add(notebook.Code, "1", "basic", Place{Index: -1}), ErrLanguage},
 		} {
-			if _, err := f(How{}); !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
+			if _, err := refused.edit(How{}); !errors.Is(err, refused.want) {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := add(notebook.Code, "1", "python", Place{Index: 0, After: "a"})(How{}); !errors.Is(err, ErrPlace) {
-			t.Errorf("two places: %v", err)
-		}
-		if _, err := update(UpdateArgs{Cell: "a", Find: "x", Content: "y"})(How{}); !errors.Is(err, ErrFind) || !strings.Contains(err.Error(), "2 times") {
-			t.Error(err)
-		}
-		_, err := update(UpdateArgs{Cell: "a", Content: "x = 2\nprint(x)", Type: "markdown"})(How{})
-		if _, isTab := nb.(Tab); isTab != errors.Is(err, ErrType) {
+		if _, err := update(UpdateArgs{Cell: "a", Content: "x = 2\nprint(x)", Type: "markdown"})(How{}); isTab != errors.Is(err, ErrType) {
 			t.Errorf("another type: %v", err)
 		}
-		if sources(t, nb) != "y|# T|x = 2\nprint(x)" {
+		if sources(t, nb) != before {
 			t.Error("a refused edit was made: " + sources(t, nb))
 		}
 	})
@@ -321,6 +310,14 @@ func TestWhatIsNotShownOfACellIsNotLost(t *testing.T) {
 	if _, err := Update(t.Context(), f, UpdateArgs{Cell: "a", Content: list(t, f, ListArgs{}).Cells[0].Source}); !errors.Is(err, ErrLoss) {
 		t.Errorf("a source that was not shown whole: %v", err)
 	}
+	rewrite := Rewrite("x\f") // by somebody who saw all of it
+	seen := inFile(t, cell("a", "x\f"))
+	if _, err := rewrite(t.Context(), seen, UpdateArgs{Cell: "a", Content: "y"}); err != nil || sources(t, seen) != "y" {
+		t.Errorf("%v, %q", err, sources(t, seen))
+	}
+	if _, err := rewrite(t.Context(), seen, UpdateArgs{Cell: "a", Content: "z"}); !errors.Is(err, notebook.ErrCellChanged) {
+		t.Error(err)
+	}
 	half := written(t, `{"cells":[{"cell_type":"raw","id":"a","metadata":{},"source":"\ud83d"}],"metadata":{},"nbformat":4,"nbformat_minor":5}`)
 	if got := list(t, half, ListArgs{}); len(got.Notes) == 0 {
 		t.Errorf("half a surrogate pair: %+v", got)
@@ -345,17 +342,6 @@ func TestAnEditKeepsTheEndsOfLines(t *testing.T) {
 	}
 }
 
-// Somebody who saw all of a source writes a new one, unless the cell changed meanwhile.
-func TestRewriteReplacesTheSourceThatWasSeen(t *testing.T) {
-	f := inFile(t, cell("a", "x\f"))
-	if _, err := Rewrite("x\f")(t.Context(), f, UpdateArgs{Cell: "a", Content: "y"}); err != nil || sources(t, f) != "y" {
-		t.Errorf("%v, %q", err, sources(t, f))
-	}
-	if _, err := Rewrite("x\f")(t.Context(), f, UpdateArgs{Cell: "a", Content: "z"}); !errors.Is(err, notebook.ErrCellChanged) || sources(t, f) != "y" {
-		t.Errorf("%v, %q", err, sources(t, f))
-	}
-}
-
 // A person edits while a call waits for the page's answer.
 func TestAPersonsEditInBetweenIsNoticed(t *testing.T) {
 	book := standin.NewNotebook(cell("a", "1"), cell("b", "2"))
@@ -369,7 +355,7 @@ func TestAPersonsEditInBetweenIsNoticed(t *testing.T) {
 		return "", false
 	}})
 	e, err := Update(t.Context(), tab, UpdateArgs{Cell: "a", Content: "3"})
-	if err != nil || sources(t, tab) != "3|a person's" || !slices.Equal(e.Notes, []string{surpriseNote}) || e.Digest != read(t, tab).Digest {
+	if err != nil || sources(t, tab) != "3|a person's" || !slices.Equal(e.Notes, []string{surpriseNote}) || e.Digest != read(t, tab).digest {
 		t.Errorf("%+v %v", e, err)
 	}
 }
@@ -499,7 +485,8 @@ func FuzzOutputs(f *testing.F) {
 			return
 		}
 		var v Cell
-		v.show(t.Context(), notebook.New(), list, previewOutputs)
+		r := outputReader{ctx: t.Context(), doc: notebook.New(), bounds: previewOutputs, left: previewOutputs.all}
+		r.readAll(&v, list)
 		n := 0
 		for _, o := range v.Outputs {
 			if plain.Text(o.Text) != o.Text || len(o.MIMETypes) > maxListedTypes {

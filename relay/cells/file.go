@@ -21,13 +21,13 @@ type File struct {
 	Seen    func(runtime string) pairing.LastSeen // the kernel that was last seen of a runtime
 }
 
-// Read returns the cells, with the states that the record of their runs and the last kernel tell.
-func (f File) Read(context.Context) (*Snapshot, error) {
-	doc, err := f.File.Read()
+// read returns the cells, with the states that the record of their runs and the last kernel tell.
+func (f File) read(context.Context) (*snapshot, error) {
+	doc, err := f.Read()
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{Doc: doc, Digest: doc.Digest(), path: f.Path()}
+	s := &snapshot{doc: doc, digest: doc.Digest(), path: f.Path()}
 	record, err := nbrun.Load(f.Records, f.Path())
 	switch {
 	case err == nil:
@@ -97,7 +97,7 @@ func (f File) Change(ctx context.Context, h How, edit func(d *notebook.Document,
 
 // try is Edit, but writes nothing.
 func (f File) try(_ context.Context, expectDigest string, change func(*notebook.Document) error) (notebook.Change, error) {
-	before, err := f.File.Read()
+	before, err := f.Read()
 	if err != nil {
 		return notebook.Change{}, err
 	}

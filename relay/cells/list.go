@@ -79,13 +79,13 @@ func List(ctx context.Context, nb Notebook, a ListArgs, m *ForModel) (*Listing, 
 	if err != nil {
 		return nil, err
 	}
-	s, err := nb.Read(ctx)
+	s, err := nb.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{ctx: ctx, Snapshot: s, model: m, got: &Listing{Path: s.path, Digest: s.Digest, CellCount: s.Doc.Len(), Notes: s.notes}}
+	l := &lister{ctx: ctx, snapshot: s, model: m, got: &Listing{Path: s.path, Digest: s.digest, CellCount: s.doc.Len(), Notes: s.notes}}
 	if s.tab == nil {
-		l.got.NBFormat, l.got.Language = fmt.Sprintf("4.%d", s.Doc.Minor()), plain.Clip(s.Doc.Language(), maxTagRunes)
+		l.got.NBFormat, l.got.Language = fmt.Sprintf("4.%d", s.doc.Minor()), plain.Clip(s.doc.Language(), maxTagRunes)
 	}
 	if a.Cell != "" {
 		err = l.one(a.Cell)
@@ -101,7 +101,7 @@ func List(ctx context.Context, nb Notebook, a ListArgs, m *ForModel) (*Listing, 
 // lister makes a list.
 type lister struct {
 	ctx context.Context
-	*Snapshot
+	*snapshot
 	model  *ForModel
 	got    *Listing
 	hidden []string // ids of cells with characters that are not shown
@@ -109,53 +109,48 @@ type lister struct {
 
 // one lists one whole cell.
 func (l *lister) one(id string) error {
-	at, err := l.Doc.Find(id)
+	at, err := l.doc.Find(id)
 	if err != nil {
 		return err
 	}
-	v := l.view(at, WholeSource)
+	cell := l.doc.Cell(at)
+	v := l.view(cell, WholeSource)
 	if l.model != nil {
-		outputs, err := l.outputs(l.ctx, at)
-		if err == nil {
-			err = l.model.Held.Take(l.ctx, memory.Answering)
-		}
-		if err != nil {
-			return err
-		}
-		whole := wholeOutputs
-		whole.largest = l.model.Picture
-		l.got.Pictures = v.show(l.ctx, l.Doc, outputs, whole)
+		err = l.show(&v, cell, wholeOutputs)
 	}
 	l.got.Cells = []Cell{v}
-	return nil
+	return err
 }
 
 // all lists the cells that match, as many as fit.
 func (l *lister) all(a ListArgs, matches func(source string) bool) {
 	used := 0
 	l.got.Cells = []Cell{}
-	i := int(min(a.Start, int64(l.Doc.Len())))
-	for ; i < l.Doc.Len() && (a.Limit == 0 || len(l.got.Cells) < int(a.Limit)); i++ {
-		if !matches(l.Doc.Cell(i).Source) {
+	i := int(min(a.Start, int64(l.doc.Len())))
+	for ; i < l.doc.Len() && (a.Limit == 0 || len(l.got.Cells) < int(a.Limit)); i++ {
+		cell := l.doc.Cell(i)
+		if !matches(cell.Source) {
 			continue
 		}
-		v := l.view(i, listSource)
+		v := l.view(cell, listSource)
 		if l.model != nil {
 			if a.Outputs {
-				l.preview(&v)
+				if err := l.show(&v, cell, previewOutputs); err != nil {
+					v.omit("outputs: " + plain.Line(err.Error()))
+				}
 			}
 			size := jsonSize(v)
-			if size+used > l.model.Bytes && len(l.got.Cells) == 0 {
-				v.Outputs = nil
-				v.omit("outputs")
-			} else if size+used > l.model.Bytes {
+			if size+used > l.model.Bytes && len(l.got.Cells) > 0 {
 				break
 			}
-			used += size
+			if used += size; used > l.model.Bytes {
+				v.Outputs = nil
+				v.omit("outputs")
+			}
 		}
 		l.got.Cells = append(l.got.Cells, v)
 	}
-	if l.got.Truncated = i < l.Doc.Len(); l.got.Truncated {
+	if l.got.Truncated = i < l.doc.Len(); l.got.Truncated {
 		l.got.NextIndex = i
 	}
 }
@@ -165,23 +160,12 @@ func jsonSize(v any) int {
 	return len(b)
 }
 
-// preview adds the beginnings of a cell's outputs.
-func (l *lister) preview(v *Cell) {
-	outputs, err := l.outputs(l.ctx, v.Index)
-	if err != nil {
-		v.omit("outputs: " + plain.Line(err.Error()))
-		return
-	}
-	v.show(l.ctx, l.Doc, outputs, previewOutputs)
-}
-
 // view is a cell without its outputs.
-func (l *lister) view(at, most int) Cell {
-	cell := l.Doc.Cell(at)
-	v := Cell{Index: at, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title, Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, Headline: Headline(cell)}
+func (l *lister) view(cell notebook.Cell, most int) Cell {
+	v := Cell{Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title, Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, Headline: Headline(cell)}
 	switch {
-	case l.states != nil && l.states[at] != "":
-		v.State = string(l.states[at])
+	case l.states != nil && l.states[cell.Index] != "":
+		v.State = string(l.states[cell.Index])
 	case cell.Type == notebook.Code && l.tab == nil:
 		v.State = string(nbrun.NeverRun)
 	}

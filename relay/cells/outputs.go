@@ -16,6 +16,7 @@ import (
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 	"colabrelay/shared/widgets"
 )
 
@@ -34,7 +35,6 @@ type outputBounds struct {
 	each     int // characters of one
 	all      int // characters of all together
 	pictures int // shown, the first ones
-	largest  int // bytes of a picture that is shown
 }
 
 var (
@@ -58,15 +58,31 @@ type outputReader struct {
 	doc       *notebook.Document // has the states of widgets
 	bounds    outputBounds
 	left      int // characters
+	largest   int // bytes of a picture that is shown
 	shortened int
 	pictures  []render.Picture
 }
 
-// show adds the outputs of a JSON list to the cell, and returns their pictures.
-func (v *Cell) show(ctx context.Context, doc *notebook.Document, list json.RawMessage, bounds outputBounds) []render.Picture {
-	r, further := outputReader{ctx: ctx, doc: doc, bounds: bounds, left: bounds.all}, 0
+// show adds the outputs of a cell, and their pictures to the list.
+func (l *lister) show(v *Cell, cell notebook.Cell, bounds outputBounds) error {
+	list, err := l.outputs(l.ctx, cell)
+	if err == nil && bounds.pictures > 0 { // what waits for its turn must not wait for the page
+		err = l.model.Held.Take(l.ctx, memory.Answering)
+	}
+	if err != nil {
+		return err
+	}
+	r := outputReader{ctx: l.ctx, doc: l.doc, bounds: bounds, left: bounds.all, largest: l.model.Picture}
+	r.readAll(v, list)
+	l.got.Pictures = r.pictures
+	return nil
+}
+
+// readAll adds the outputs of a JSON list to the cell.
+func (r *outputReader) readAll(v *Cell, list json.RawMessage) {
+	further := 0
 	notebook.Items(list, func(output []byte) {
-		if len(v.Outputs) == bounds.outputs {
+		if len(v.Outputs) == r.bounds.outputs {
 			further++
 			return
 		}
@@ -78,7 +94,6 @@ func (v *Cell) show(ctx context.Context, doc *notebook.Document, list json.RawMe
 	if further > 0 {
 		v.omit(plain.Count(further, "further output"))
 	}
-	return r.pictures
 }
 
 func (r *outputReader) read(output []byte) Output {
@@ -143,7 +158,7 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 	if err != nil {
 		return fmt.Sprintf("%s, not shown: %v", name, err)
 	}
-	if len(shown.Data) > r.bounds.largest {
+	if len(shown.Data) > r.largest {
 		return name + ", not shown: it is in the notebook"
 	}
 	r.pictures = append(r.pictures, shown)

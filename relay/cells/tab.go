@@ -24,8 +24,8 @@ type Tab struct {
 	Editing chan struct{}
 }
 
-// Read returns the cells without their outputs, of which a message may not hold all.
-func (t Tab) Read(ctx context.Context) (*Snapshot, error) {
+// read returns the cells without their outputs, of which a message may not hold all.
+func (t Tab) read(ctx context.Context) (*snapshot, error) {
 	cells, err := t.Cells(ctx, 0, -1, false)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (t Tab) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the notebook in Colab's tab: %w", err)
 	}
-	s := &Snapshot{Doc: doc, Digest: tabDigest(doc), tab: t.Tab, cells: cells, states: make([]nbrun.State, len(cells))}
+	s := &snapshot{doc: doc, digest: tabDigest(doc), tab: t.Tab, cells: cells, states: make([]nbrun.State, len(cells))}
 	for i, cell := range cells { // the page tells only which cells have no number
 		if cell.ExecutionCount == nil && t.Running(cell.ID) {
 			s.states[i] = nbrun.Running
@@ -75,7 +75,7 @@ func tabDigest(doc *notebook.Document) string {
 }
 
 // pageID returns the page's id of the cell at an index, by which its tools find the cell.
-func (s *Snapshot) pageID(at int) (string, error) {
+func (s *snapshot) pageID(at int) (string, error) {
 	id := s.cells[at].ID
 	for i := range s.cells {
 		if i != at && s.cells[i].ID == id {
@@ -100,14 +100,14 @@ func (t Tab) edit(ctx context.Context, h How, p plan) (*Edited, error) {
 	case <-ctx.Done():
 		return nil, notebook.ErrBusy
 	}
-	before, err := t.Read(ctx)
+	before, err := t.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if h.Digest != "" && h.Digest != before.Digest {
+	if h.Digest != "" && h.Digest != before.digest {
 		return nil, ErrTabChanged
 	}
-	planned := *before.Doc // edits write new bytes
+	planned := *before.doc // edits write new bytes
 	c, err := p(&planned)
 	if err == nil {
 		err = c.fitsTab()
@@ -155,26 +155,26 @@ func (c *change) fitsTab() error {
 }
 
 // ask asks the page for an edit and returns the notebook after it.
-func (t Tab) ask(ctx context.Context, before *Snapshot, c *change) (*notebook.Document, error) {
+func (t Tab) ask(ctx context.Context, before *snapshot, c *change) (*notebook.Document, error) {
 	added, err := t.request(ctx, before, c)
 	if err != nil {
 		return nil, err
 	}
-	after, err := t.Read(ctx)
+	after, err := t.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the page was asked for the edit, but its effect could not be read: %w", err)
 	}
 	if c.before == nil {
 		c.id = plain.Line(added) // unless another edit removed it already
 		if at := slices.IndexFunc(after.cells, func(cell page.Cell) bool { return cell.ID == added }); at >= 0 {
-			c.to, c.id = at, after.Doc.Cell(at).Handle
+			c.to, c.id = at, after.doc.Cell(at).Handle
 		}
 	}
-	return after.Doc, nil
+	return after.doc, nil
 }
 
 // request asks the page for an edit. It returns the page's id of an added cell.
-func (t Tab) request(ctx context.Context, before *Snapshot, c *change) (added string, err error) {
+func (t Tab) request(ctx context.Context, before *snapshot, c *change) (added string, err error) {
 	id := ""
 	if c.before != nil {
 		if id, err = before.pageID(c.before.Index); err != nil {
@@ -220,15 +220,15 @@ const noOutputNote = "the page answered without outputs. If the cell should have
 
 // Run runs a code cell in the notebook's own kernel, or waits on for one that runs, for so long.
 func (t Tab) Run(ctx context.Context, handle string, wait time.Duration) (*Ran, error) {
-	s, err := t.Read(ctx)
+	s, err := t.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.Doc.Find(handle)
+	at, err := s.doc.Find(handle)
 	if err != nil {
 		return nil, err
 	}
-	if kind := s.Doc.Cell(at).Type; kind != notebook.Code {
+	if kind := s.doc.Cell(at).Type; kind != notebook.Code {
 		return nil, fmt.Errorf("%w: %s is a %s cell", ErrNotCode, Name(at, handle), plain.Clip(string(kind), 40))
 	}
 	id, err := s.pageID(at)
