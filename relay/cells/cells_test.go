@@ -267,7 +267,8 @@ func TestEachEditOfAFileAndOfATab(t *testing.T) {
 			edit func(How) (*Edited, error)
 			want error
 		}{
-			"no index":   {move("a", 9), ErrPlace},
+			"no index":   {move("a", 3), notebook.ErrNoIndex},
+			"no place":   {add(notebook.Code, "1", "python", Place{Index: 4}), notebook.ErrNoIndex},
 			"two places": {add(notebook.Code, "1", "python", Place{Index: 0, After: "a"}), ErrPlace},
 			"no text":    {update(UpdateArgs{Cell: "a", Find: "z", Content: "y"}), ErrFind},
 			"two texts":  {update(UpdateArgs{Cell: "a", Find: "x", Content: "y"}), ErrFind},

@@ -138,24 +138,22 @@ type Place struct {
 // in returns the index that the new cell gets.
 func (p Place) in(d *notebook.Document) (int, error) {
 	if p.After != "" && p.Index != -1 {
-		return 0, fmt.Errorf("%w: give an index or the cell before it, not both", ErrPlace)
+		return 0, ErrPlace
 	}
 	if p.After != "" {
 		at, err := d.Find(p.After)
 		return at + 1, err
 	}
-	return index(p.Index, d.Len(), d.Len())
+	return index(p.Index, d.Len()), nil
 }
 
-// index returns where -1 or an index up to most is.
-func index(given int64, cells, most int) (int, error) {
-	if given < -1 || given > int64(most) {
-		return 0, fmt.Errorf("%w: the index is %d, and the notebook has %s: use an index from 0 to %d, or -1 for the end", ErrPlace, given, plain.Count(cells, "cell"), max(0, most))
+// index returns the end for -1, and else the index as it is given: an edit refuses one that is not
+// there.
+func index(given int64, end int) int {
+	if given == -1 {
+		return end
 	}
-	if given < 0 {
-		return most, nil
-	}
-	return int(given), nil
+	return int(given)
 }
 
 // Add adds a cell.
@@ -262,7 +260,7 @@ type MoveArgs struct {
 func Move(ctx context.Context, nb Notebook, a MoveArgs) (*Edited, error) {
 	return nb.edit(ctx, a.How, func(d *notebook.Document) (c change, err error) {
 		if c, err = at(d, a.Cell); err == nil {
-			c.to, err = index(a.Index, d.Len(), d.Len()-1)
+			c.to = index(a.Index, d.Len()-1)
 		}
 		return c, err
 	})

@@ -82,7 +82,7 @@ func TestTheTextsOfTheToolsForCells(t *testing.T) {
 		{"update_cell", []any{"cellId", "load", "find", "z", "content", ""}, []string{"Error (bad_request): ", "is there 0 times", "Next step: Read the cell with get_cells"}},
 		{"update_cell", []any{"cellId", "load", "content", "", "expect_digest", "1"}, []string{"Error (changed): "}},
 		{"move_cell", []any{"cellId", "load", "cellIndex", 0}, []string{"Note: the notebook is as it was"}},
-		{"move_cell", []any{"cellId", "load", "cellIndex", 7}, []string{"Error (bad_request): ", "use an index from 0 to 0"}},
+		{"move_cell", []any{"cellId", "load", "cellIndex", 7}, []string{"Error (bad_request): no cell has this index: 7 of 1 cells"}},
 		{"add_code_cell", []any{"code", "1", "language", "R"}, []string{"Error (not_supported): "}},
 		{"add_code_cell", []any{"code", "1\f", "cellIndex", 0}, []string{"Done: code cell 0 (id ", ") is new. The notebook has 2 cells"}},
 		{"delete_cell", []any{"cellId", "load"}, []string{"Done: code cell 1 (id load) is deleted: “Load data”."}},

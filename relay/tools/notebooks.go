@@ -131,7 +131,7 @@ var cellHints = []struct {
 	{cells.ErrLoss, codeBadRequest, "Change parts of the source with find, which keeps the rest, or delete the cell and add a new one if nothing of it is needed."},
 	{cells.ErrNotCode, codeBadRequest, "get_cells shows the type of each cell."},
 	{cells.ErrNotRun, codeNotRun, "Ask the user to look at the tab and to click what it asks for: \"Run anyway\" (notebooks from GitHub), signing in, or connecting to a runtime. Then call again."},
-	{cells.ErrPlace, codeBadRequest, "Correct what the message names, then call again."},
+	{cells.ErrPlace, codeBadRequest, "Give cellIndex or afterCellId; without both, the cell is appended."},
 	{cells.ErrQuery, codeBadRequest, "Use the syntax of RE2, which has no look-around and no references to groups, or give a text without slashes."},
 	{cells.ErrSameID, codeTabRefused, "Ask the user to copy one of the cells in Colab and to delete the original, then call get_cells again."},
 	{cells.ErrTabChanged, string(contract.CodeChanged), "Call get_cells again, look at what is different, then repeat the call."},

@@ -76,7 +76,7 @@ func (c *notebookCommand) editCell(path, name string, edit func(nb cells.Noteboo
 // edited prints what an edit did, or why it was not made.
 func (c *notebookCommand) edited(path string, e *cells.Edited, err error) error {
 	switch {
-	case errors.Is(err, cells.ErrPlace):
+	case errors.Is(err, cells.ErrPlace), errors.Is(err, notebook.ErrNoIndex):
 		return cli.AsUsage(err)
 	case err != nil:
 		return err
