@@ -105,6 +105,8 @@ func (c *change) diff() string {
 func (c *change) did() string {
 	name := Name(c.to, c.id)
 	switch {
+	case c.nothing():
+		return name + " is as it was"
 	case c.before == nil:
 		return fmt.Sprintf("%s %s is new", c.after.Type, name)
 	case c.after == nil:

@@ -251,7 +251,7 @@ func (t Tab) Run(ctx context.Context, handle string, wait time.Duration) (*Ran, 
 		if same && cells[0].ExecutionCount == nil {
 			return nil, ErrNotRun
 		}
-		if same && result.Started.After(read) && s.cells[at].ExecutionCount != nil && *cells[0].ExecutionCount == *s.cells[at].ExecutionCount {
+		if same && !result.Started.Before(read) && s.cells[at].ExecutionCount != nil && *cells[0].ExecutionCount == *s.cells[at].ExecutionCount {
 			got.Notes = []string{noOutputNote}
 		}
 	}

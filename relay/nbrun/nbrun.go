@@ -153,9 +153,9 @@ type Outcome struct {
 
 // PlannedCell is what a dry run says of a cell.
 type PlannedCell struct {
-	CellID string
-	Index  int
-	Title  string
-	Run    bool   // it would run
-	Why    string // why it would not run, or would run although it is clean
+	CellID string `json:"cell_id"`
+	Index  int    `json:"index"`
+	Title  string `json:"title,omitempty"`
+	Run    bool   `json:"run"`           // it would run
+	Why    string `json:"why,omitempty"` // why it would not run, or would run although it is clean
 }

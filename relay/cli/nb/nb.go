@@ -6,6 +6,7 @@ package nb
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -83,9 +84,7 @@ func (c *notebookCommand) edited(path string, e *cells.Edited, err error) error 
 	case c.json:
 		return cli.PrintJSON(c.std.Out, e)
 	}
-	for _, note := range e.Notes {
-		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
-	}
+	note(c.std.Err, e.Notes)
 	switch {
 	case e.Changed && e.DryRun:
 		fmt.Fprintf(c.std.Err, "%s: nothing was written; the edit would be: %s\n", plain.Line(path), e.Did)
@@ -93,6 +92,12 @@ func (c *notebookCommand) edited(path string, e *cells.Edited, err error) error 
 		fmt.Fprintf(c.std.Err, "%s: %s\n", plain.Line(path), e.Did)
 	}
 	return nil
+}
+
+func note(out io.Writer, notes []string) {
+	for _, each := range notes {
+		fmt.Fprintf(out, "note: %s\n", plain.Line(each))
+	}
 }
 
 // findCell returns the cell that a person names by its id or its index.

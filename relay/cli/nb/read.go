@@ -57,9 +57,7 @@ func (c *notebookCommand) cells(ctx context.Context, path string, name []string)
 	case which.Cell != "":
 		return printSource(c.std.Out, got.Cells[0].Source)
 	}
-	for _, note := range got.Notes {
-		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
-	}
+	note(c.std.Err, got.Notes)
 	if len(got.Cells) == 0 {
 		fmt.Fprintln(c.std.Err, "the notebook has no cells; `colab-relay nb add FILE -c CODE` adds one")
 		return nil
@@ -175,7 +173,6 @@ func printRun(std terminal.Streams, run *nbrun.RunRecord) {
 // printPlan prints what a dry run found.
 func printPlan(std terminal.Streams, o nbrun.Outcome) error {
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "RUNS"}, terminal.Column{Title: "CELL"}, terminal.Column{Title: "WHY"})
-	var warnings []string
 	for _, cell := range o.Plan {
 		runs := "yes"
 		if !cell.Run {
@@ -186,11 +183,6 @@ func printPlan(std terminal.Streams, o nbrun.Outcome) error {
 	if err := table.Print(std.Out); err != nil {
 		return err
 	}
-	for _, note := range o.Notes {
-		warnings = append(warnings, "note: "+note)
-	}
-	for _, line := range warnings {
-		fmt.Fprintln(std.Err, plain.Line(line))
-	}
+	note(std.Err, o.Notes)
 	return nil
 }
