@@ -25,12 +25,12 @@ var (
 	ErrLanguage   = errors.New("a code cell cannot have this language")
 	ErrLoss       = errors.New("a part of the source would be lost")
 	ErrNotCode    = errors.New("only code cells can be run")
-	ErrNotRun     = errors.New("Colab's page answered without running the cell")
+	ErrNotRun     = errors.New("the page answered without running the cell")
 	ErrPlace      = errors.New("an index and the cell before it are both given")
 	ErrQuery      = errors.New("the regular expression cannot be used")
 	ErrSameID     = errors.New("two cells in the tab have the same id, so Colab's page would change or run the wrong one")
 	ErrTabChanged = errors.New("the notebook in the tab was edited meanwhile")
-	ErrType       = errors.New("Colab's page cannot change the type of a cell")
+	ErrType       = errors.New("the page cannot change the type of a cell")
 )
 
 // Notebook is where cells are: a File or a Tab.

@@ -311,9 +311,9 @@ func TestWhatIsNotShownOfACellIsNotLost(t *testing.T) {
 	if _, err := Update(t.Context(), f, UpdateArgs{Cell: "a", Content: list(t, f, ListArgs{}).Cells[0].Source}); !errors.Is(err, ErrLoss) {
 		t.Errorf("a source that was not shown whole: %v", err)
 	}
-	rewrite := Rewrite("x\f") // by somebody who saw all of it
-	seen := inFile(t, cell("a", "x\f"))
-	if _, err := rewrite(t.Context(), seen, UpdateArgs{Cell: "a", Content: "y"}); err != nil || sources(t, seen) != "y" {
+	rewrite := Rewrite("x\f\r\n") // by somebody who saw all of it
+	seen := inFile(t, cell("a", "x\f\r\n"))
+	if _, err := rewrite(t.Context(), seen, UpdateArgs{Cell: "a", Content: "y\nz"}); err != nil || sources(t, seen) != "y\r\nz" {
 		t.Errorf("%v, %q", err, sources(t, seen))
 	}
 	if _, err := rewrite(t.Context(), seen, UpdateArgs{Cell: "a", Content: "z"}); !errors.Is(err, notebook.ErrCellChanged) {

@@ -187,7 +187,7 @@ func Rewrite(seen string) func(context.Context, Notebook, UpdateArgs) (*Edited, 
 			if source != seen {
 				return "", fmt.Errorf("%w meanwhile", notebook.ErrCellChanged)
 			}
-			return a.Content, nil
+			return notebook.WithLineEnds(source, a.Content), nil
 		})
 	}
 }

@@ -447,9 +447,6 @@ func (o Outcome) trace(b *words) {
 	}
 }
 
-// jsonSize returns the length of v as JSON, in bytes.
-func jsonSize(v any) int { return len(encode(v)) }
-
 // firsts is fitList for callers that need not know whether it dropped any.
 func firsts[T any](items []T) []T {
 	kept, _ := fitList(items)
