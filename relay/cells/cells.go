@@ -2,8 +2,8 @@
 // and search them, add, change, move and delete them, run one in the tab. Tools and commands turn
 // arguments into these calls, and answers into texts.
 //
-// It must not know the names of tools and commands, nor run the cells of a file: package nbrun does.
-// Start reading at Notebook.
+// It must not run the cells of a file: package nbrun does. Of tools and commands it knows only the
+// arguments that they share. Start reading at Notebook.
 package cells
 
 import (

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,10 +63,7 @@ func (c *call) noPath() *Problem {
 
 // startFolder names the folder at which relative paths start.
 func (c *call) startFolder() string {
-	if c.cfg.Notebooks.Working == "" {
-		return "the folder in which the relay was started"
-	}
-	return fmt.Sprintf("the folder in which the relay was started (%s)", plain.Line(c.cfg.Notebooks.Working))
+	return fmt.Sprintf("the folder in which the relay was started (%s)", cmp.Or(plain.Line(c.cfg.Notebooks.Working), "which is not known"))
 }
 
 // inTab reports whether a call acts on the notebook in the connected tab: its notebook_path is
