@@ -164,7 +164,7 @@ func getCells() tool {
 		if err != nil {
 			return nil, c.cellProblem(args.Path, err)
 		}
-		c.pictures = got.Pictures
+		c.pictures, got.Pictures = got.Pictures, nil
 		return &Cells{*got}, nil
 	})
 }

@@ -114,10 +114,7 @@ var noTab = &Problem{
 	Hint: "Call open_colab_browser_connection first, then call again. For a notebook file give notebook_path.",
 }
 
-const (
-	missingHint = "Ask the user to reload the page, then call open_colab_browser_connection. If that does not help, ask the user to update colab-relay; notebook files still work with notebook_path."
-	lostHint    = "Call open_colab_browser_connection, then get_cells, before you repeat anything: a cell may have been changed, and one that ran may still be running."
-)
+const lostHint = "Call open_colab_browser_connection, then get_cells, before you repeat anything: a cell may have been changed, and one that ran may still be running."
 
 // cellHints are the codes and next steps of errors about cells, which relay/hint does not know yet.
 var cellHints = []struct {
@@ -148,15 +145,15 @@ func (c *call) cellProblem(path string, err error) *Problem {
 
 // tabProblem translates an error of a call that acts on the tab.
 func (c *call) tabProblem(err error) *Problem {
-	if refused, ok := errors.AsType[*page.ToolError](err); ok {
-		return &Problem{Code: codeTabRefused, Message: refused.Error(), Hint: "Read the cells with get_cells, then correct the call. If the message is about signing in, a runtime or a GPU, ask the user to do in the browser what it says."}
+	if _, refused := errors.AsType[*page.ToolError](err); refused {
+		return &Problem{Code: codeTabRefused, Message: err.Error(), Hint: "Read the cells with get_cells, then correct the call. If the message is about signing in, a runtime or a GPU, ask the user to do in the browser what it says."}
 	}
 	p := c.notebookProblem(err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		p = p.withHint("Ask the user to look at the tab: a dialog may be open there, or the computer may have suspended the tab. Then read the cells with get_cells before you repeat anything.")
+		return &Problem{Code: p.Code, Message: err.Error(), Hint: "Ask the user to look at the tab: a dialog may be open there, or the computer may have suspended the tab. Then read the cells with get_cells before you repeat anything."}
 	case p.Code == codeInternal: // the page lacks a tool, or what it answered cannot be read
-		return &Problem{Code: codeTabRefused, Message: err.Error(), Hint: missingHint}
+		return &Problem{Code: codeTabRefused, Message: err.Error(), Hint: "Ask the user to reload the page, then call open_colab_browser_connection. If that does not help, ask the user to update colab-relay; notebook files still work with notebook_path."}
 	}
 	return p
 }
