@@ -23,7 +23,6 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("run x: %w", remoterun.ErrStillRunning), 75},
 		{fmt.Errorf("%w: %w", remoterun.ErrStillRunning, &client.Error{Kind: client.KindTunnelOffline}), 75},
 		{fmt.Errorf("%w: %q", remoterun.ErrNoSuchRun, "x"), 64},
-		{&leftNotebook{&client.Error{Kind: client.KindTunnelOffline}}, 75},
 		{remoterun.ExitCode(7), 7},
 		{Usagef("x"), 64},
 		{Reported(errors.New("x"), 69), 69},

@@ -41,14 +41,10 @@ type NotebookLoop struct {
 	ending  bool // the run is being interrupted
 }
 
-// leftNotebook is the error of a run of a notebook that was left before its end.
-type leftNotebook struct{ cause error }
-
-func (e *leftNotebook) Error() string {
-	return fmt.Sprintf("cells that were submitted may still run on the VM: %v; the same command comes back to them", e.cause)
+// left is the error of a run that was left before its end because of cause.
+func left(cause error) error {
+	return fmt.Errorf("%w: %w; the same command comes back to it", remoterun.ErrStillRunning, cause)
 }
-
-func (e *leftNotebook) Unwrap() []error { return []error{remoterun.ErrStillRunning, e.cause} }
 
 // ToEnd follows the run to its end. If ctx ends or stdout breaks, it interrupts the run.
 func (l *NotebookLoop) ToEnd(ctx context.Context) (nbrun.Outcome, error) {
@@ -115,11 +111,11 @@ func (l *NotebookLoop) interrupt(ctx context.Context) (nbrun.Outcome, error) {
 	}
 	switch {
 	case err == nil && o.Prompt != nil:
-		err = &leftNotebook{errors.New("a cell asks for input again")}
+		err = left(errors.New("a cell asks for input again"))
 	case waiting.Err() != nil && limited.Err() == nil:
-		err = &leftNotebook{errors.New("stopped waiting")}
+		err = left(errors.New("stopped waiting"))
 	case limited.Err() != nil:
-		err = &leftNotebook{fmt.Errorf("the running cell did not end within %s of the interrupt", notebookEndTime)}
+		err = left(fmt.Errorf("the running cell did not end within %s of the interrupt", notebookEndTime))
 	case err != nil:
 		err = l.lost(err)
 	}
@@ -132,7 +128,7 @@ func (l *NotebookLoop) interrupt(ctx context.Context) (nbrun.Outcome, error) {
 // lost adds to the loss of the connection that cells may go on on the VM.
 func (l *NotebookLoop) lost(err error) error {
 	if _, broken := errors.AsType[*client.Error](err); broken && l.Run.Record().Run.Job != nil {
-		return &leftNotebook{err}
+		return left(err)
 	}
 	return err
 }

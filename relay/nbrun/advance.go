@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"colabrelay/relay/jobs"
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -111,7 +113,11 @@ func (a *advance) openWork() (err error) {
 			return err
 		}
 	}
-	a.outputs.begin(!a.spec.Unsaved, a.vm, a.opt.SaveText)
+	var save output.SaveText
+	if a.opt.SaveDir != "" {
+		save = output.SaveIn(filepath.Join(a.opt.SaveDir, "notebooks"), "LOCAL_SAVE_DIR/notebooks", Name(a.record.Path))
+	}
+	a.outputs.begin(!a.spec.Unsaved, a.vm, save)
 	return a.look()
 }
 

@@ -23,7 +23,6 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/jobs"
 	"colabrelay/relay/kernelcall"
-	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -124,9 +123,9 @@ type Options struct {
 	// States reaches the VM for saving the variables after cells tagged save-state. With nil, such
 	// cells save nothing.
 	States *client.Client
-	// SaveText stores whole texts that are too long for the notebook; nil keeps only what fits
-	// into the notebook.
-	SaveText output.SaveText
+	// SaveDir is LOCAL_SAVE_DIR, whose folder notebooks gets whole texts that are too long for the
+	// notebook; empty keeps only what fits into the notebook.
+	SaveDir string
 }
 
 // Progress is how far a run is.
@@ -148,15 +147,15 @@ type Outcome struct {
 	Behind      *contract.Behind   // the run that waits for input, while ours is queued behind it
 	Answered    bool               // whether the VM answered a request of this call
 	Execution   contract.Execution // the last one that was read, without events
-	SavedFiles  []string           // names of whole texts, by Options.SaveText
+	SavedFiles  []string           // names of whole texts, below Options.SaveDir
 	Notes       []string
 }
 
 // PlannedCell is what a dry run says of a cell.
 type PlannedCell struct {
-	CellID string
-	Index  int
-	Title  string
-	Run    bool   // it would run
-	Why    string // why it would not run, or would run although it is clean
+	CellID string `json:"cell_id"`
+	Index  int    `json:"index"`
+	Title  string `json:"title,omitempty"`
+	Run    bool   `json:"run"`           // it would run
+	Why    string `json:"why,omitempty"` // why it would not run, or would run although it is clean
 }

@@ -50,7 +50,10 @@ type Cell struct {
 }
 
 // Param is a value that a form of Colab sets.
-type Param struct{ Name, Value string }
+type Param struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // NewCell is a cell to insert.
 type NewCell struct {

@@ -243,11 +243,11 @@ func (d *Document) changingOutputs(i, executionCount int, outputs []map[string]a
 	return c, err
 }
 
-// Strip removes all outputs, execution counts and states of widgets.
-func (d *Document) Strip() {
+// Strip removes all outputs, execution counts and states of widgets, and returns of how many cells.
+func (d *Document) Strip() (stripped int) {
 	var splices []splice
 	for i := range d.cells {
-		p := &d.cells[i]
+		p, before := &d.cells[i], len(splices)
 		if p.cellType != Code {
 			continue
 		}
@@ -257,9 +257,13 @@ func (d *Document) Strip() {
 		if n := d.part(p.count); len(n) > 0 && string(n) != "null" {
 			splices = append(splices, splice{p.count, []byte("null")})
 		}
+		if len(splices) > before {
+			stripped++
+		}
 	}
 	if len(splices) > 0 {
 		_ = d.apply(splices...) // fewer bytes of the same form
 	}
 	_ = d.SetWidgets(nil)
+	return stripped
 }

@@ -120,6 +120,31 @@ func (s *scanner) array(visit func() error) error {
 	})
 }
 
+// Items visits the items of a JSON list without a copy of them. It visits nothing in JSON of another
+// kind, and stops where the text is no JSON. As Python writes it, it may have NaN and Infinity.
+func Items(list []byte, visit func(item []byte)) {
+	s := scanner{text: list}
+	_ = s.array(func() error {
+		at, err := s.value()
+		if err == nil {
+			visit(list[at.start:at.end])
+		}
+		return err
+	})
+}
+
+// Members visits the members of a JSON object, as Items does those of a list.
+func Members(object []byte, visit func(key string, value []byte)) {
+	s := scanner{text: object}
+	_ = s.object(func(m *member) error {
+		at, err := s.value()
+		if err == nil {
+			visit(m.key, object[at.start:at.end])
+		}
+		return err
+	})
+}
+
 // list passes elements between two delimiters.
 func (s *scanner) list(opening, closing byte, element func() error) error {
 	if s.next() != opening {

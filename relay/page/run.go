@@ -12,6 +12,7 @@ import (
 
 // Result is what a run of a cell produced.
 type Result struct {
+	Started time.Time
 	Outputs json.RawMessage // a list of nbformat outputs, like those of a Cell; nil if the page answered without any
 }
 
@@ -33,16 +34,21 @@ func (t *Tab) Run(ctx context.Context, id string) (Result, error) {
 	case <-r.done:
 	case <-ctx.Done():
 		if t.runs.leave(r) {
-			return Result{}, ErrRunning
+			return Result{Started: r.started}, ErrRunning
 		}
 	}
 	result, err, dropped := t.runs.take(r)
-	if !dropped || err != nil {
-		return result, err
+	if dropped && err == nil {
+		var cell Cell
+		cell, _, err = t.cell(ctx, id, -1)
+		result.Outputs = cell.Outputs
 	}
-	cell, _, err := t.cell(ctx, id, -1)
-	return Result{Outputs: cell.Outputs}, err
+	result.Started = r.started
+	return result, err
 }
+
+// Running reports whether a run of a cell, which this program began, is in progress.
+func (t *Tab) Running(id string) bool { return t.runs.running(id) }
 
 // execute runs a cell to its end. The call belongs to the tab, not to a caller, because the
 // page may interrupt a cell whose call is cancelled.

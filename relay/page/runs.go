@@ -21,6 +21,7 @@ type runs struct {
 // run is one run of a cell.
 type run struct {
 	id      string
+	started time.Time
 	done    chan struct{} // closed when the run has ended
 	of      *runs
 	waiting int // callers that wait
@@ -50,7 +51,7 @@ func (s *runs) join(id string, unread time.Duration, start func(*run)) (*run, er
 	case len(s.known) >= maxRuns:
 		return nil, fmt.Errorf("%d cells run in Colab, or have ended without a call that waited for them: wait for those first", maxRuns)
 	default:
-		r = &run{id: id, done: make(chan struct{}), of: s}
+		r = &run{id: id, started: time.Now(), done: make(chan struct{}), of: s}
 		if s.known == nil {
 			s.known = map[string]*run{}
 		}
@@ -102,6 +103,14 @@ func (s *runs) take(r *run) (result Result, err error, dropped bool) {
 		delete(s.known, r.id)
 	}
 	return result, err, dropped
+}
+
+// running reports whether a run of a cell is in progress.
+func (s *runs) running(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.known[id]
+	return r != nil && r.ended.IsZero()
 }
 
 // forget lets the next call start the cell anew.

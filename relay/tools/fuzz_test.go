@@ -8,10 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"colabrelay/relay/notebook"
-	"colabrelay/relay/plain"
-	"colabrelay/relay/render"
 )
 
 // FuzzMessage reads any line of a host. Its answer is one line of JSON for the same id.
@@ -45,40 +41,3 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
-
-// FuzzOutputs reads any outputs of a cell, of a file or of Colab's page. What is shown is
-// bounded and plain.
-func FuzzOutputs(f *testing.F) {
-	for _, seed := range []string{
-		`[{"output_type":"stream","name":"stdout","text":["a\u001b[2J\n","b"]},{"output_type":"error","ename":"E","evalue":"v","traceback":["\u001b[31mt"]}]`,
-		`[{"output_type":"display_data","data":{"image/png":"AAAA","text/plain":["\u202e"],"a\u0007":1,"text/x":{}}}]`,
-		`[{"output_type":"display_data","data":{"image/png":{"blob":{"number":0,"sha256":"-","bytes":1}}}}]`,
-		` [ {"text" : "a" , "text":["b"]} , 1 , "x" , [] , null ] `,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, list []byte) {
-		if !json.Valid(list) { // files and messages are read as JSON before
-			return
-		}
-		got := readOutputs(t.Context(), notebook.New(), list, previewOutputs)
-		var b words
-		for i := range got.outputs {
-			o := &got.outputs[i]
-			o.write(&b, "cell 1")
-			if !plainText(o.Text) || len(o.MIMETypes) > 20 {
-				t.Errorf("%s shows %+v", list, *o)
-			}
-		}
-		if n := utf8.RuneCountInString(b.text(100_000)); len(got.outputs) > previewOutputs.outputs || n > 60_000 {
-			t.Errorf("%d outputs of %d characters are shown", len(got.outputs), n)
-		}
-		tab, col := tabOutputs{}, render.New(render.Options{New: true})
-		tab.addTo(col, list)
-		if v := col.View(t.Context(), tab.fetch); len(v.Outputs) > 100 {
-			t.Errorf("%d outputs are shown", len(v.Outputs))
-		}
-	})
-}
-
-func plainText(s string) bool { return plain.Text(s) == s }

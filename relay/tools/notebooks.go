@@ -1,17 +1,18 @@
 package tools
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
-	"strings"
 
+	"colabrelay/relay/cells"
 	"colabrelay/relay/hint"
-	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
-	"colabrelay/relay/output"
+	"colabrelay/relay/page"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/runtimes"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
@@ -62,15 +63,29 @@ func (c *call) noPath() *Problem {
 
 // startFolder names the folder at which relative paths start.
 func (c *call) startFolder() string {
-	if c.cfg.Notebooks.Working == "" {
-		return "the folder in which the relay was started"
-	}
-	return fmt.Sprintf("the folder in which the relay was started (%s)", plain.Line(c.cfg.Notebooks.Working))
+	return fmt.Sprintf("the folder in which the relay was started (%s)", cmp.Or(plain.Line(c.cfg.Notebooks.Working), "which is not known"))
 }
 
-// openNotebook returns the notebook at a path as the model gave it. Unless it may be new, it must
-// exist.
-func (c *call) openNotebook(path string, mayBeNew bool) (*notebook.File, *Problem) {
+// inTab reports whether a call acts on the notebook in the connected tab: its notebook_path is
+// empty, and this relay serves Colab's page.
+func (c *call) inTab(path string) bool { return path == "" && c.cfg.Page != nil }
+
+// tab returns the connected tab. The call uses no runtime then.
+func (c *call) tab() (tab cells.Tab, problem *Problem) {
+	c.target = runtimes.Runtime{}
+	connected, ok := c.cfg.Page.Tab()
+	if !ok {
+		return tab, noTab
+	}
+	return cells.Tab{Tab: connected, Editing: c.tabEditing}, nil
+}
+
+// notebook returns the notebook at a path as the model gave it, or that in the tab. Unless it may be
+// new, a file must exist.
+func (c *call) notebook(path string, mayBeNew bool) (cells.Notebook, *Problem) {
+	if c.inTab(path) {
+		return c.tab()
+	}
 	real, problem := c.notebookPath(path)
 	if problem != nil {
 		return nil, problem
@@ -83,63 +98,90 @@ func (c *call) openNotebook(path string, mayBeNew bool) (*notebook.File, *Proble
 	if err != nil {
 		return nil, c.notebookProblem(err)
 	}
-	return file, nil
+	return cells.File{File: file, Records: c.cfg.CheckpointDir, Seen: c.kernels.seen}, nil
+}
+
+// Codes of errors of Colab's page.
+const (
+	codeNoTab      = "no_tab"   // no tab is connected
+	codeTabLost    = "tab_lost" // in the call
+	codeTabRefused = hint.CodePageRefused
+	codeNotRun     = "not_run" // the page answered without running the cell
+)
+
+var noTab = &Problem{
+	Code: codeNoTab, Message: "no tab of Colab is connected",
+	Hint: "Call open_colab_browser_connection first, then call again. For a notebook file give notebook_path.",
+}
+
+const lostHint = "Call open_colab_browser_connection, then get_cells, before you repeat anything: a cell may have been changed, and one that ran may still be running."
+
+// cellHints are the codes and next steps of errors about cells, which relay/hint does not know yet.
+var cellHints = []struct {
+	err        error
+	code, hint string
+}{
+	{cells.ErrFind, codeBadRequest, "Read the cell with get_cells and cellId, and copy find from there exactly, with spaces and line breaks, and without characters that are not shown: a part that occurs once. Or omit find and give the whole source as content."},
+	{cells.ErrLanguage, string(contract.CodeNotSupported), "Give the notebook's own language, or use another notebook. Only Python cells can be run."},
+	{cells.ErrLoss, codeBadRequest, "Change parts of the source with find, which keeps the rest, or delete the cell and add a new one if nothing of it is needed."},
+	{cells.ErrNotCode, codeBadRequest, "get_cells shows the type of each cell."},
+	{cells.ErrNotRun, codeNotRun, "Ask the user to look at the tab and to click what it asks for: \"Run anyway\" (notebooks from GitHub), signing in, or connecting to a runtime. Then call again."},
+	{cells.ErrPlace, codeBadRequest, "Give cellIndex or afterCellId; without both, the cell is appended."},
+	{cells.ErrQuery, codeBadRequest, "Use the syntax of RE2, which has no look-around and no references to groups, or give a text without slashes."},
+	{cells.ErrSameID, codeTabRefused, "Ask the user to copy one of the cells in Colab and to delete the original, then call get_cells again."},
+	{cells.ErrTabChanged, string(contract.CodeChanged), "Call get_cells again, look at what is different, then repeat the call."},
+	{cells.ErrType, string(contract.CodeNotSupported), "Add a cell of the other type with the same source, then delete this one; or ask the user to change it in Colab."},
+	{page.ErrTabLost, codeTabLost, lostHint},
+	{page.ErrClosed, codeTabLost, lostHint},
+}
+
+// cellProblem translates an error of a call about the notebook at a path, or in the tab.
+func (c *call) cellProblem(path string, err error) *Problem {
+	if c.inTab(path) {
+		return c.tabProblem(err)
+	}
+	return c.notebookProblem(err)
+}
+
+// tabProblem translates an error of a call that acts on the tab.
+func (c *call) tabProblem(err error) *Problem {
+	if _, refused := errors.AsType[*page.ToolError](err); refused {
+		return &Problem{Code: codeTabRefused, Message: err.Error(), Hint: "Read the cells with get_cells, then correct the call. If the message is about signing in, a runtime or a GPU, ask the user to do in the browser what it says."}
+	}
+	p := c.notebookProblem(err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Problem{Code: p.Code, Message: err.Error(), Hint: "Ask the user to look at the tab: a dialog may be open there, or the computer may have suspended the tab. Then read the cells with get_cells before you repeat anything."}
+	case p.Code == codeInternal: // the page lacks a tool, or what it answered cannot be read
+		return &Problem{Code: codeTabRefused, Message: err.Error(), Hint: "Ask the user to reload the page, then call open_colab_browser_connection. If that does not help, ask the user to update colab-relay; notebook files still work with notebook_path."}
+	}
+	return p
 }
 
 // notebookProblem translates an error about a notebook.
 func (c *call) notebookProblem(err error) *Problem {
-	var (
-		missing *notebook.NoCellError
-		onDisk  *fs.PathError
-	)
+	for _, h := range cellHints {
+		if errors.Is(err, h.err) {
+			return &Problem{Code: h.code, Message: err.Error(), Hint: h.hint}
+		}
+	}
 	p := problemOf(err)
+	missing, isMissing := errors.AsType[*notebook.NoCellError](err)
+	_, onDisk := errors.AsType[*fs.PathError](err)
 	switch {
-	case errors.As(err, &missing):
-		return noCell(missing)
+	case isMissing:
+		p = &Problem{Code: string(contract.CodeNotFound), Message: missing.Error(), Hint: "get_cells lists the ids of all cells."}
+		if len(missing.Nearest) > 0 {
+			p.Hint = "Similar ids are " + quotedList(missing.Nearest, "and") + ". " + p.Hint
+		}
 	case errors.Is(err, bounded.ErrTooLong) && p.Code == codeInternal:
 		return &Problem{Code: string(contract.CodeTooLarge), Message: err.Error(), Hint: "The message names the bound. Split the cell or the notebook, or move data into a file; Jupyter and Colab can clear large outputs."}
 	case errors.Is(err, fs.ErrNotExist):
 		return p.withHint("Check notebook_path; a relative one starts at " + c.startFolder() + ". add_code_cell and add_text_cell create a notebook in a folder that exists.")
 	case transfer.DiskFull(err):
 		return &Problem{Code: hint.CodeLocalDiskFull, Message: err.Error(), Hint: "The notebook was not changed. Free disk space on this computer, then call again."}
-	case p.Code == codeInternal && errors.As(err, &onDisk):
+	case p.Code == codeInternal && onDisk:
 		return &Problem{Code: hint.CodeLocalFile, Message: err.Error(), Hint: "Check that notebook_path names a file that this user may read and write, then call again."}
 	}
 	return p
-}
-
-// noCell says that a cell does not exist, and which may be meant.
-func noCell(missing *notebook.NoCellError) *Problem {
-	p := &Problem{Code: string(contract.CodeNotFound), Message: missing.Error(), Hint: "get_cells lists the ids of all cells."}
-	if len(missing.Nearest) > 0 {
-		p.Hint = "Similar ids are " + quotedList(missing.Nearest, "and") + ". " + p.Hint
-	}
-	return p
-}
-
-// record returns what is recorded of the runs of a notebook; nil if nothing is, or if it cannot
-// be read.
-func (c *call) record(path string) *nbrun.Record {
-	record, err := nbrun.Load(c.cfg.CheckpointDir, path)
-	if err != nil {
-		return nil
-	}
-	return record
-}
-
-// saveTexts stores what cells print that is too long for the notebook, below LOCAL_SAVE_DIR.
-func (c *call) saveTexts(path string) output.SaveText {
-	if c.cfg.SaveDir == "" {
-		return nil
-	}
-	const folder = "notebooks"
-	return output.SaveIn(filepath.Join(c.cfg.SaveDir, folder), "LOCAL_SAVE_DIR/"+folder, nbrun.Name(path))
-}
-
-// notePlain notes which texts are shown without characters that they contain.
-func notePlain(notes []string, ids []string) []string {
-	if len(ids) == 0 {
-		return notes
-	}
-	return append(notes, fmt.Sprintf("control and invisible characters and halves of surrogate pairs are not shown here, but stay in the file; update_cell keeps them if find changes another part; cells with some: %s", strings.Join(ids[:min(len(ids), 5)], ", ")))
 }

@@ -101,7 +101,7 @@ func (p *PageConnection) notConnected(err error, args openArgs, c *call) *Proble
 		p.URL, p.NextCommand = late.URL, args.again()
 		return &Problem{Code: codeNoTab, Message: err.Error(), Hint: "Ask the user to look at the browser, and give the user url to open there. Then call again."}
 	case errors.As(err, &other):
-		return &Problem{Code: string(contract.CodeConflict), Message: err.Error(), Hint: otherHint}
+		return &Problem{Code: string(contract.CodeConflict), Message: err.Error(), Hint: "Ask the user which notebook is meant. For the one in the connected tab, call without notebook_url."}
 	case errors.Is(err, page.ErrClosed):
 		return c.tabProblem(err)
 	}

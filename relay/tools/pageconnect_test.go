@@ -37,7 +37,9 @@ func TestStartingTheExecutor(t *testing.T) {
 		t.Errorf("%s", r.Structured)
 	}
 	r, _ = start()
-	d.refused(r, hint.CodeNoExecutor, "180 s")
+	if p := r.outcome(t).Error; p == nil || p.Code != hint.CodeNoExecutor || !strings.Contains(p.Message, "180 s") {
+		t.Errorf("%s", r.Structured)
+	}
 	r, got = start()
 	if r.IsError || got.Executor != "mine" || got.Waiting || !strings.Contains(r.Content[0].Text, `runtime "mine"`) || !strings.Contains(r.Content[0].Text, "status cell") {
 		t.Errorf("%s", r.Structured)

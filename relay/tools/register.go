@@ -81,7 +81,6 @@ type Relay struct {
 	unsure  unanswered
 	prompts shownPrompts
 	givenUp givenUpCalls
-	tabRuns tabRuns
 	// tabEditing holds an element while a call edits the notebook in the tab.
 	tabEditing chan struct{}
 }

@@ -31,8 +31,17 @@ func runCodeCell() tool {
 		if problem != nil {
 			return nil, problem
 		}
-		r := &cellRun{c: c, args: args, path: path, until: time.Now().Add(c.waitBudget())}
-		return r.run(ctx)
+		r := &cellRun{c: c, args: args}
+		x, notes, err := nbrun.RunCell(ctx, c.target.Client, c.cfg.CheckpointDir, nbrun.Spec{
+			Path: path, Cells: args.Cell, CellTimeout: inSeconds(args.Timeout), Runtime: c.target.Name,
+		}, nbrun.Options{Until: time.Now().Add(c.waitBudget()), Output: r.add, SaveDir: c.cfg.SaveDir})
+		if x.Status == "" && err == nil {
+			err = context.DeadlineExceeded
+		}
+		if x.Status == "" {
+			return nil, c.notebookProblem(err)
+		}
+		return r.answer(ctx, x, notes, err)
 	})
 }
 
@@ -40,26 +49,7 @@ func runCodeCell() tool {
 type cellRun struct {
 	c       *call
 	args    runCellArgs
-	path    string
-	until   time.Time
 	reading *reading // nil until the cell's first output
-}
-
-// run runs the cell, and asks the person at the host for what it waits for.
-func (r *cellRun) run(ctx context.Context) (*Run, *Problem) {
-	x, notes, err := nbrun.RunCell(ctx, r.c.target.Client, r.c.cfg.CheckpointDir, nbrun.Spec{
-		Path: r.path, Cells: r.args.Cell, CellTimeout: inSeconds(r.args.Timeout), Runtime: r.c.target.Name,
-	}, nbrun.Options{Until: r.until, Output: r.add, SaveText: r.c.saveTexts(r.path)})
-	if r.reading != nil {
-		r.reading.exec = x
-	}
-	if x.Status == "" {
-		if err == nil {
-			err = context.DeadlineExceeded
-		}
-		return nil, r.c.notebookProblem(err)
-	}
-	return r.answer(ctx, x, notes, err)
 }
 
 // next returns the step after an answer about a cell that has not ended: get_execution would not

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"colabrelay/relay/cells"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
@@ -30,18 +31,18 @@ type runNotebookArgs struct {
 
 // NotebookRun is the answer of run_notebook.
 type NotebookRun struct {
-	Status      string         `json:"status"` // planned, running, waiting_for_input, succeeded, failed, interrupted, kernel_died or new_kernel
-	Counts      map[string]int `json:"counts,omitempty"`
-	Current     *CurrentCell   `json:"current,omitempty"`
-	Failed      []FailedCell   `json:"failed_cells,omitempty"`
-	Skipped     []string       `json:"skipped_cells,omitempty" schema:"-"` // why each was skipped; at most maxSkipped
-	Plan        []PlanCell     `json:"plan,omitempty"`                     // of a dry run
-	Output      string         `json:"output"`                             // of this call's cells; head and tail if it is long
-	CanContinue bool           `json:"can_continue"`                       // the same call continues
-	NextCommand string         `json:"next_command,omitempty"`
-	InputPrompt *string        `json:"input_prompt,omitempty" schema:"-"`
-	SavedFiles  []string       `json:"saved_files,omitempty" schema:"-"`
-	Notes       []string       `json:"notes,omitempty"`
+	Status      string              `json:"status"` // planned, running, waiting_for_input, succeeded, failed, interrupted, kernel_died or new_kernel
+	Counts      map[string]int      `json:"counts,omitempty"`
+	Current     *CurrentCell        `json:"current,omitempty"`
+	Failed      []FailedCell        `json:"failed_cells,omitempty"`
+	Skipped     []string            `json:"skipped_cells,omitempty" schema:"-"` // why each was skipped; at most maxSkipped
+	Plan        []nbrun.PlannedCell `json:"plan,omitempty"`                     // of a dry run
+	Output      string              `json:"output"`                             // of this call's cells; head and tail if it is long
+	CanContinue bool                `json:"can_continue"`                       // the same call continues
+	NextCommand string              `json:"next_command,omitempty"`
+	InputPrompt *string             `json:"input_prompt,omitempty" schema:"-"`
+	SavedFiles  []string            `json:"saved_files,omitempty" schema:"-"`
+	Notes       []string            `json:"notes,omitempty"`
 
 	printed     []block           // Output by cell
 	pixels      map[string]string // of pictures among SavedFiles
@@ -52,7 +53,7 @@ type NotebookRun struct {
 
 // CurrentCell is the cell that runs.
 type CurrentCell struct {
-	CellID      string  `json:"cellId"`
+	CellID      string  `json:"cell_id"`
 	Index       int     `json:"index"`
 	Attempt     int     `json:"attempt"`
 	ExecutionID string  `json:"execution_id"`
@@ -61,22 +62,13 @@ type CurrentCell struct {
 
 // FailedCell is a cell that did not succeed.
 type FailedCell struct {
-	CellID      string `json:"cellId"`
+	CellID      string `json:"cell_id"`
 	Index       int    `json:"index"`
 	Title       string `json:"title,omitempty"`
 	Status      string `json:"status"`
 	Attempts    int    `json:"attempts"`
 	ExecutionID string `json:"execution_id,omitempty"`
 	Error       string `json:"error,omitempty"`
-}
-
-// PlanCell is a cell of a dry run.
-type PlanCell struct {
-	CellID string `json:"cellId"`
-	Index  int    `json:"index"`
-	Title  string `json:"title,omitempty"`
-	Run    bool   `json:"run"`
-	Why    string `json:"why,omitempty"`
 }
 
 func (r *NotebookRun) maxText() int { return r.limit }
@@ -124,7 +116,7 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 	steps := &cellProgress{}
 	c.progress.measureWith(steps.measure)
 	outcome, err := run.Advance(ctx, c.target.Client, nbrun.Options{
-		Until: time.Now().Add(c.waitBudget()), Progress: steps.set, SaveText: c.saveTexts(s.Path),
+		Until: time.Now().Add(c.waitBudget()), Progress: steps.set, SaveDir: c.cfg.SaveDir,
 		States: c.target.Client,
 		Output: func(cell nbrun.CellRecord, id string, events []contract.Event) {
 			out.addCell(ctx, cell, id, events)
@@ -153,7 +145,7 @@ func (o *batchOutput) addCell(ctx context.Context, cell nbrun.CellRecord, id str
 	}
 	if o.id != id {
 		o.flush(ctx)
-		o.heading = cellName(cell.Index, cell.Handle)
+		o.heading = cells.Name(cell.Index, cell.Handle)
 	}
 	o.add(ctx, id, events)
 }
@@ -182,8 +174,8 @@ func (p *cellProgress) measure() (string, amount) {
 	return line, amount{int64(p.now.Done), int64(p.now.Total)}
 }
 
-// clipped is a line of at most maxTitle characters.
-func clipped(s string) string { return plain.Clip(s, maxTitle) }
+// clipped is a line of at most cells.MaxTitle characters.
+func clipped(s string) string { return plain.Clip(s, cells.MaxTitle) }
 
 func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	got := &NotebookRun{
@@ -210,7 +202,8 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 		got.Current = &CurrentCell{n.Handle, n.Index, n.Attempts, n.Last.ExecutionID, *round(n.Last.Seconds, 1000)}
 	}
 	for _, cell := range o.Plan {
-		got.Plan = append(got.Plan, PlanCell{cell.CellID, cell.Index, clipped(cell.Title), cell.Run, clipped(cell.Why)})
+		cell.Title, cell.Why = clipped(cell.Title), clipped(cell.Why)
+		got.Plan = append(got.Plan, cell)
 	}
 	var cut bool
 	if got.Plan, cut = fitList(got.Plan); cut {
@@ -267,7 +260,7 @@ func (r *NotebookRun) text(b *words) {
 		b.WriteString(r.doneText())
 	}
 	if n := r.Current; n != nil {
-		fmt.Fprintf(b, "Current: %s, attempt %d, %.3g s, execution_id %s\n", cellName(n.Index, n.CellID), n.Attempt, n.Seconds, n.ExecutionID)
+		fmt.Fprintf(b, "Current: %s, attempt %d, %.3g s, execution_id %s\n", cells.Name(n.Index, n.CellID), n.Attempt, n.Seconds, n.ExecutionID)
 	}
 	if r.InputPrompt != nil {
 		fmt.Fprintf(b, "It asks: %s\n", plain.Quote(plain.Clip(*r.InputPrompt, maxInline)))
@@ -276,7 +269,7 @@ func (r *NotebookRun) text(b *words) {
 		fmt.Fprintf(b, "Next step: %s\n", r.NextCommand)
 	}
 	for _, f := range r.Failed {
-		fmt.Fprintf(b, "%s: %s, %s", cellName(f.Index, f.CellID), f.Status, plain.Count(f.Attempts, "attempt"))
+		fmt.Fprintf(b, "%s: %s, %s", cells.Name(f.Index, f.CellID), f.Status, plain.Count(f.Attempts, "attempt"))
 		if f.Error != "" {
 			fmt.Fprintf(b, ": %s", plain.Quote(f.Error))
 		}
@@ -286,7 +279,11 @@ func (r *NotebookRun) text(b *words) {
 		b.WriteString(why + "\n")
 	}
 	for _, p := range r.Plan {
-		p.write(b)
+		verb := "runs"
+		if !p.Run {
+			verb = "does not run"
+		}
+		b.WriteString(strings.TrimSuffix(fmt.Sprintf("%s %s: %s", cells.Name(p.Index, p.CellID), verb, p.Why), ": ") + "\n")
 	}
 	b.notes(r.Notes)
 	for _, path := range r.SavedFiles {
@@ -306,16 +303,4 @@ func (r *NotebookRun) doneText() string {
 		delete(ran, string(nbrun.CellSkipped))
 	}
 	return fmt.Sprintf("%s, status %s%s\n", text, r.Status, (&NotebookRun{Counts: ran}).countsText())
-}
-
-func (p PlanCell) write(b *words) {
-	verb := "runs"
-	if !p.Run {
-		verb = "does not run"
-	}
-	fmt.Fprintf(b, "%s %s", cellName(p.Index, p.CellID), verb)
-	if p.Why != "" {
-		fmt.Fprintf(b, ": %s", p.Why)
-	}
-	b.WriteString("\n")
 }

@@ -1,16 +1,62 @@
 package tools
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"colabrelay/relay/page"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/tier"
 )
+
+// tabDesk is a host whose relay has no runtime, and whose browser opens a stand-in of Colab's page.
+type tabDesk struct {
+	*host
+	page *page.Page
+	save string // LOCAL_SAVE_DIR
+}
+
+func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
+	t.Helper()
+	d := &tabDesk{save: t.TempDir(), page: page.New(page.Config{Version: "1", Open: func(ctx context.Context, url string) error {
+		tab, err := standin.Dial(ctx, url, o)
+		if err == nil {
+			t.Cleanup(tab.Close)
+		}
+		return err
+	}})}
+	t.Cleanup(d.page.Close)
+	cfg.Resolve = func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, fmt.Errorf("nothing is paired") }
+	cfg.Toolsets, cfg.Page, cfg.SaveDir, cfg.CheckpointDir = toolsets.All, d.page, d.save, t.TempDir()
+	d.host = startHost(t, cfg)
+	return d
+}
+
+// connected is newTabDesk with a tab that is connected.
+func connected(t *testing.T, o standin.Options) *tabDesk {
+	t.Helper()
+	d := newTabDesk(t, o, Config{})
+	if _, err := d.page.Connect(t.Context(), page.Request{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// ask calls a tool without notebook_path, with arguments in pairs.
+func (d *tabDesk) ask(tool string, pairs ...any) result {
+	d.t.Helper()
+	arguments := args(pairs...)
+	delete(arguments, "notebook_path")
+	return d.call(tool, arguments)
+}
 
 func TestRunInTheTabsOwnKernel(t *testing.T) {
 	tier.Long(t)
@@ -22,8 +68,8 @@ func TestRunInTheTabsOwnKernel(t *testing.T) {
 	d := connected(t, standin.Options{Execute: kernel.Execute})
 	run := func(code string) result {
 		t.Helper()
-		added := decode[AddedCell](t, d.ask("add_code_cell", "code", code).Structured)
-		return d.ask("run_code_cell", "cellId", added.NewCellID)
+		added := decode[Edited](t, d.ask("add_code_cell", "code", code).Structured)
+		return d.ask("run_code_cell", "cellId", added.CellID)
 	}
 	r := run("import sys\nx = 6\nprint('printed')\nprint('warned', file=sys.stderr)\nx * 7")
 	got := r.run(t)
@@ -51,23 +97,22 @@ func TestRunInTheTabsOwnKernel(t *testing.T) {
 	}
 }
 
-func TestRunsInTheTabThatCannotWork(t *testing.T) {
-	text := standin.Cell{Type: "markdown", ID: "text", Source: []string{"# T"}}
-	for name, test := range map[string]struct {
-		o          standin.Options
-		cell, code string
-		words      []string
-	}{
-		"a text cell":   {standin.Options{Execute: printing()}, "text", "bad_request", []string{"markdown cell"}},
-		"not confirmed": {standin.Options{Execute: printing(), RunAnyway: make(chan struct{})}, "a", "not_run", []string{"Run anyway"}},
+func TestTheTextsOfTheToolsForCellsAboutATab(t *testing.T) {
+	if r := newTabDesk(t, standin.Options{}, Config{}).ask("get_cells"); !strings.Contains(r.Content[0].Text, "Error (no_tab): ") {
+		t.Error(r.Content[0].Text)
+	}
+	d := connected(t, standin.Options{})
+	for tool, want := range map[string]string{
+		"get_cells":     "The notebook in Colab's tab, 1 cell, digest ",
+		"update_cell":   "Error (changed): the notebook in the tab was edited meanwhile\nNext step: Call get_cells again",
+		"run_code_cell": `Error (not_found): no cell has the id "a"`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			test.o.Notebook = standin.NewNotebook(cell("a", "1"), text)
-			d := connected(t, test.o)
-			d.refused(d.ask("run_code_cell", "cellId", test.cell), test.code, test.words...)
-			if cells := d.cells(); cells.Cells[0].State != "" {
-				t.Errorf("%+v", cells.Cells[0])
-			}
-		})
+		r := d.ask(tool, "cellId", "a", "content", "1", "expect_digest", "1")
+		if tool == "get_cells" {
+			r = d.ask(tool)
+		}
+		if text := r.Content[0].Text; !strings.Contains(text, want) || r.outcome(t).Runtime != "" {
+			t.Errorf("%s: %q is not in\n%s", tool, want, text)
+		}
 	}
 }

@@ -475,9 +475,6 @@ func (o Outcome) trace(b *words) {
 	}
 }
 
-// jsonSize returns the length of v as JSON, in bytes.
-func jsonSize(v any) int { return len(encode(v)) }
-
 // fit returns the first items, as many as a model's answer has room for; a person gets all.
 func fit[T any](c *call, items []T) []T {
 	if c.person != nil {

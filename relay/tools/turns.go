@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"sync"
 
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/runtimes"
 )
 
@@ -98,7 +99,7 @@ func (t *turn) hold() (release func()) {
 
 // runtimeArgument returns the runtime that a call's arguments name. The tool checks them later.
 func runtimeArgument(arguments json.RawMessage) (name string) {
-	eachMember(arguments, func(key string, value []byte) {
+	notebook.Members(arguments, func(key string, value []byte) {
 		if key = bare(key); key == "runtimename" || key == "runtime" {
 			name = ""
 			_ = json.Unmarshal(value, &name)

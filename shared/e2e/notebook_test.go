@@ -120,10 +120,10 @@ func TestAnAgentWorksOnANotebook(t *testing.T) {
 		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Args: []string{"serve", "--toolsets", "notebook"}})
 		d := desk{t, h, startValidator(t), filepath.Join(dir, "work.ipynb")}
 
-		first := d.call("add_code_cell", "code", "n = 20\nprint('n is', n)").String("newCellId")
-		second := d.call("add_code_cell", "code", "n / 0", "afterCellId", first).String("newCellId")
-		third := d.call("add_code_cell", "code", "n * 2").String("newCellId")
-		title := d.call("add_text_cell", "content", "# Work", "cell_index", 0).String("newCellId")
+		first := d.call("add_code_cell", "code", "n = 20\nprint('n is', n)").String("cell_id")
+		second := d.call("add_code_cell", "code", "n / 0", "afterCellId", first).String("cell_id")
+		third := d.call("add_code_cell", "code", "n * 2").String("cell_id")
+		title := d.call("add_text_cell", "content", "# Work", "cell_index", 0).String("cell_id")
 
 		a := d.call("run_code_cell", "cellId", first)
 		want(t, a, map[string]any{"success": true, "status": "succeeded", "stdout": "n is 20\n"})
@@ -186,7 +186,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=2s", "RELAY_TOOLSETS=all"}})
 	d := desk{t, h, startValidator(t), filepath.Join(dir, "n.ipynb")}
 	signal := filepath.Join(t.TempDir(), "go")
-	id := d.call("add_code_cell", "code", fmt.Sprintf("import os, time\nprint('begun', flush=True)\nwhile not os.path.exists(%q): time.sleep(.01)\nname = input('name? ')\nname", signal)).String("newCellId")
+	id := d.call("add_code_cell", "code", fmt.Sprintf("import os, time\nprint('begun', flush=True)\nwhile not os.path.exists(%q): time.sleep(.01)\nname = input('name? ')\nname", signal)).String("cell_id")
 	a := d.call("run_code_cell", "cellId", id, "timeout_seconds", 60)
 	want(t, a, map[string]any{"success": true, "status": "running"})
 	if next := a.String("next_command"); next != fmt.Sprintf(`run_code_cell(notebook_path=%q, cellId=%q, timeout_seconds=60)`, d.path, id) {

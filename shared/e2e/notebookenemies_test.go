@@ -34,7 +34,7 @@ func TestManyCallsAtOnceOnANotebookThatForges(t *testing.T) {
 	config := harness.HostConfig{Dir: dir, Args: []string{"serve", "--toolsets", "notebook"}}
 	hosts := []*harness.Host{startHost(t, e.Ready.LocalURL, config), startHost(t, e.Ready.LocalURL, config)}
 	d := desk{t, hosts[0], startValidator(t), filepath.Join(dir, "n.ipynb")}
-	forger := d.call("add_code_cell", "code", forging).String("newCellId")
+	forger := d.call("add_code_cell", "code", forging).String("cell_id")
 	d.call("add_code_cell", "code", "open('ran', 'a').write('x\\n'); 1 / 0")
 	d.call("add_code_cell", "code", "print('last')")
 
@@ -61,7 +61,7 @@ func TestManyCallsAtOnceOnANotebookThatForges(t *testing.T) {
 				t.Errorf("an edit failed: %s", a.Text)
 			case tool == "add_text_cell":
 				mu.Lock()
-				added[a.String("newCellId")] = true
+				added[a.String("cell_id")] = true
 				mu.Unlock()
 			case tool == "run_notebook" && a.Fields["status"] == "succeeded":
 				t.Errorf("a run with a failing cell succeeded: %s", a.Text)

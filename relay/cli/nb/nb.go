@@ -4,18 +4,15 @@
 package nb
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"regexp"
+	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/cells"
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
 	"colabrelay/relay/notebook"
@@ -37,17 +34,8 @@ func Command(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(
-		cellsCommand(set, std),
-		addCommand(set, std),
-		editCommand(set, std),
-		rmCommand(set, std),
-		mvCommand(set, std),
-		runCommand(set, std),
-		reportCommand(set, std),
-		upgradeCommand(set, std),
-		stripCommand(set, std),
-	)
+	c := notebookCommand{set: set, std: std}
+	cmd.AddCommand(cellsCommand(c), addCommand(c), editCommand(c), rmCommand(c), mvCommand(c), runCommand(set, std), reportCommand(c), upgradeCommand(c), stripCommand(c))
 	return cmd
 }
 
@@ -56,114 +44,76 @@ type notebookCommand struct {
 	set  *config.Settings
 	std  terminal.Streams
 	json bool
-	cfg  config.Config
 }
 
-// open opens and reads the notebook at path.
-func (c *notebookCommand) open(path string) (*notebook.File, *notebook.Document, error) {
-	return c.openWith(notebook.OpenFile, path)
+// command completes a command whose first argument is a notebook, and whose second one is a cell if
+// complete says so.
+func (c *notebookCommand) command(cmd *cobra.Command, least, most int, complete cobra.CompletionFunc) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = cli.Arguments(least, most), complete
+	cli.AddJSONFlag(cmd, &c.json)
+	return cmd
 }
 
-// openWith is open with one of notebook's functions.
-func (c *notebookCommand) openWith(open func(path, lockDir string) (*notebook.File, error), path string) (*notebook.File, *notebook.Document, error) {
+// open opens and reads the notebook at path with one of notebook's functions.
+func (c *notebookCommand) open(open func(path, lockDir string) (*notebook.File, error), path string) (cells.File, *notebook.Document, error) {
 	file, d, cfg, err := cli.OpenNotebook(c.set, open, path)
-	c.cfg = cfg
-	return file, d, err
+	return cells.File{File: file, Records: cfg.CheckpointDir, Seen: cfg.Pairings.LastSeen}, d, err
 }
 
-// edited is what the commands answer about an edit, with the names of the tools' answers.
-type edited struct {
-	CellID    string   `json:"cell_id,omitempty"`
-	CellIndex *int     `json:"cell_index,omitempty"` // absent for a deleted cell
-	Source    string   `json:"source,omitempty"`     // of a deleted cell
-	CellCount int      `json:"cell_count"`
-	Digest    string   `json:"digest"`
-	Notes     []string `json:"notes,omitempty"`
-	written   bool
-}
-
-// edit edits the notebook at path.
-func (c *notebookCommand) edit(ctx context.Context, path string, change func(d *notebook.Document, e *edited) error) (edited, error) {
-	file, _, err := c.open(path)
+// editCell makes an edit of the cell that a person names by its id or its index.
+func (c *notebookCommand) editCell(path, name string, edit func(nb cells.Notebook, id string) (*cells.Edited, error)) error {
+	file, d, err := c.open(notebook.OpenFile, path)
 	if err != nil {
-		return edited{}, err
+		return err
 	}
-	return c.change(ctx, file, path, change)
-}
-
-// change edits a notebook and prints what a person or a program needs to know of any edit.
-func (c *notebookCommand) change(ctx context.Context, file *notebook.File, path string, change func(d *notebook.Document, e *edited) error) (edited, error) {
-	var e edited
-	done, err := file.Edit(ctx, "", func(d *notebook.Document) error {
-		e = edited{}
-		return change(d, &e)
-	})
+	cell, err := findCell(d, name)
 	if err != nil {
-		return e, err
+		return err
 	}
-	e.CellCount, e.Digest, e.written = done.After.Len(), done.After.Digest(), done.Written
-	e.Notes = append(e.Notes, done.Notes...)
-	if c.json {
-		return e, cli.PrintJSON(c.std.Out, e)
-	}
-	for _, note := range e.Notes {
-		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
-	}
-	if !e.written {
-		fmt.Fprintf(c.std.Err, "%s was not changed: it already has this content\n", plain.Line(path))
-	}
-	return e, nil
+	e, err := edit(file, cell.Handle)
+	return c.edited(path, e, err)
 }
 
-// say tells a person what an edit did.
-func (c *notebookCommand) say(e edited, format string, args ...any) {
-	if e.written && !c.json {
-		fmt.Fprintln(c.std.Err, plain.Line(fmt.Sprintf(format, args...)))
+// edited prints what an edit did, or why it was not made.
+func (c *notebookCommand) edited(path string, e *cells.Edited, err error) error {
+	switch {
+	case errors.Is(err, cells.ErrPlace), errors.Is(err, notebook.ErrNoIndex):
+		return cli.AsUsage(err)
+	case err != nil:
+		return err
+	case c.json:
+		return cli.PrintJSON(c.std.Out, e)
+	}
+	note(c.std.Err, e.Notes)
+	switch {
+	case e.Changed && e.DryRun:
+		fmt.Fprintf(c.std.Err, "%s: nothing was written; the edit would be: %s\n", plain.Line(path), e.Did)
+	case e.Changed:
+		fmt.Fprintf(c.std.Err, "%s: %s\n", plain.Line(path), e.Did)
+	}
+	return nil
+}
+
+func note(out io.Writer, notes []string) {
+	for _, each := range notes {
+		fmt.Fprintf(out, "note: %s\n", plain.Line(each))
 	}
 }
 
-// findCell returns the index of the cell that a person names by its id or its index.
-func findCell(d *notebook.Document, name, path string) (int, error) {
+// findCell returns the cell that a person names by its id or its index.
+func findCell(d *notebook.Document, name string) (notebook.Cell, error) {
 	at, err := d.Find(name)
-	if err == nil {
-		return at, nil
+	missing, isMissing := errors.AsType[*notebook.NoCellError](err)
+	if index, wrong := strconv.Atoi(name); isMissing && wrong == nil && index >= 0 && index < d.Len() {
+		at, err = index, nil
 	}
-	if errors.Is(err, notebook.ErrCellChanged) {
-		return 0, fmt.Errorf("%w since its id %q was shown; `colab-relay nb cells %s` shows the current ids", err, name, pasted(path))
+	switch {
+	case err == nil:
+		return d.Cell(at), nil
+	case isMissing && len(missing.Nearest) > 0:
+		return notebook.Cell{}, fmt.Errorf("%w%s; `colab-relay nb cells FILE` lists the ids", err, suggest.Meant(name, missing.Nearest))
 	}
-	if at, wrong := strconv.Atoi(name); wrong == nil && at >= 0 && at < d.Len() {
-		return at, nil
-	}
-	meant := ""
-	if missing, ok := errors.AsType[*notebook.NoCellError](err); ok && len(missing.Nearest) > 0 {
-		meant = suggest.Meant(name, missing.Nearest)
-	}
-	return 0, fmt.Errorf("%w%s; `colab-relay nb cells %s` lists the ids", err, meant, pasted(path))
-}
-
-// shellSafe is a path that means itself in any shell.
-var shellSafe = regexp.MustCompile(`^[A-Za-z0-9_./\\:@%+=,-]+$`)
-
-// pasted returns a path for a command that a person may paste into a shell: the names of files
-// come from anybody.
-func pasted(path string) string {
-	if path = plain.Line(path); strings.HasPrefix(path, "-") {
-		path = "./" + path
-	}
-	if shellSafe.MatchString(path) && (filepath.Separator == '\\' || !strings.Contains(path, `\`)) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-}
-
-// headline returns what tells a person which cell it is: its title, or its first line.
-func headline(cell notebook.Cell) string {
-	for line := range strings.Lines(cell.Source) {
-		if line = strings.TrimSpace(line); line != "" {
-			return cmp.Or(cell.Title, line)
-		}
-	}
-	return cell.Title
+	return notebook.Cell{}, fmt.Errorf("%w; `colab-relay nb cells FILE` lists the ids", err)
 }
 
 // completeNotebooks completes a notebook's name, and after it names of files.
@@ -190,10 +140,12 @@ func cellIDs(path string) []string {
 	found := make(chan []string, 1)
 	go func() {
 		var ids []string
-		if d, err := readNotebook(path); err == nil {
-			for i := range d.Len() {
-				cell := d.Cell(i)
-				ids = append(ids, cobra.CompletionWithDesc(plain.Line(cell.Handle), plain.Line(fmt.Sprintf("%d: %.40s", i, headline(cell)))))
+		if file, err := notebook.OpenFile(path, ""); err == nil {
+			if d, err := file.Read(); err == nil {
+				for i := range d.Len() {
+					cell := d.Cell(i)
+					ids = append(ids, cobra.CompletionWithDesc(plain.Line(cell.Handle), plain.Line(fmt.Sprintf("%d: %.40s", i, cells.Headline(cell)))))
+				}
 			}
 		}
 		found <- ids

@@ -22,19 +22,3 @@ func TestParametersOnTheCommandLineAreJSONOrText(t *testing.T) {
 		}
 	}
 }
-
-func TestPathsInCommandsMeanThemselvesInAShell(t *testing.T) {
-	for path, want := range map[string]string{
-		"~/a b.ipynb":         "'~/a b.ipynb'",
-		"dir/a-1.ipynb":       "dir/a-1.ipynb",
-		"a;$(touch x).ipynb":  "'a;$(touch x).ipynb'",
-		"it's `id`.ipynb":     `'it'\''s ` + "`id`.ipynb'",
-		"-rf.ipynb":           "./-rf.ipynb",
-		"a\n\x1b[31mrm.ipynb": "'a rm.ipynb'",
-		"données/été.ipynb":   "'données/été.ipynb'",
-	} {
-		if got := pasted(path); got != want {
-			t.Errorf("%q: %s, want %s", path, got, want)
-		}
-	}
-}

@@ -2,6 +2,7 @@ package nb
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,175 +12,98 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/cells"
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/cli"
-	"colabrelay/relay/config"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
 )
 
-func cellsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := &notebookCommand{set: set, std: std}
-	cmd := &cobra.Command{
+func cellsCommand(c notebookCommand) *cobra.Command {
+	return c.command(&cobra.Command{
 		Use:   "cells FILE [ID]",
 		Short: "List the cells of a notebook, or print the source of one",
 		Long: "List the cells of a notebook with their ids, or print the source of one. It contacts no VM.\n" +
 			"The state says what this computer knows: a cell is clean if it succeeded with its present source in the kernel that was used last, otherwise it is dirty, failed, running or never run. Cells that were run elsewhere count as never run.",
-		Example:           "  colab-relay nb cells analysis.ipynb\n  colab-relay nb cells analysis.ipynb 3\n  colab-relay nb cells --json analysis.ipynb",
-		Args:              cli.Arguments(1, 2),
-		ValidArgsFunction: completeCells,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return c.printCell(args[0], args[1])
-			}
-			return c.listCells(args[0])
-		},
-	}
-	cli.AddJSONFlag(cmd, &c.json)
-	return cmd
+		Example: "  colab-relay nb cells analysis.ipynb\n  colab-relay nb cells analysis.ipynb 3\n  colab-relay nb cells --json analysis.ipynb",
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.cells(cmd.Context(), args[0], args[1:]) },
+	}, 1, 2, completeCells)
 }
 
-// listedCell is a cell in a list, with the names of get_cells' answer.
-type listedCell struct {
-	Index          int              `json:"index"`
-	ID             string           `json:"id"`
-	Type           string           `json:"cell_type"`
-	Source         string           `json:"source"`
-	Title          string           `json:"title,omitempty"`
-	Params         []notebook.Param `json:"params,omitempty"`
-	Tags           []string         `json:"tags,omitempty"`
-	State          string           `json:"state,omitempty"` // of a code cell
-	ExecutionCount int              `json:"execution_count,omitempty"`
-}
-
-func (c *notebookCommand) listCells(path string) error {
-	file, d, err := c.open(path)
+// cells lists the cells of a notebook, or prints the one that is named.
+func (c *notebookCommand) cells(ctx context.Context, path string, name []string) error {
+	file, d, err := c.open(notebook.OpenFile, path)
 	if err != nil {
 		return err
 	}
-	record, err := c.record(file)
-	if err != nil {
+	var which cells.ListArgs
+	if len(name) > 0 {
+		cell, err := findCell(d, name[0])
+		if err != nil {
+			return err
+		}
+		which.Cell = cell.Handle
+	}
+	got, err := cells.List(ctx, file, which, nil)
+	switch {
+	case err != nil:
 		return err
+	case c.json && which.Cell != "":
+		return cli.PrintJSON(c.std.Out, got.Cells[0])
+	case c.json:
+		return cli.PrintJSON(c.std.Out, got)
+	case which.Cell != "":
+		return printSource(c.std.Out, got.Cells[0].Source)
 	}
-	cells := []listedCell{}
-	states := c.states(d, record)
-	for i := range d.Len() {
-		cells = append(cells, describeCell(d.Cell(i), states[i]))
-	}
-	if c.json {
-		return cli.PrintJSON(c.std.Out, struct {
-			Path     string       `json:"path"`
-			Format   string       `json:"nbformat"`
-			Language string       `json:"language"`
-			Digest   string       `json:"digest"`
-			Cells    []listedCell `json:"cells"`
-		}{file.Path(), fmt.Sprintf("4.%d", d.Minor()), d.Language(), d.Digest(), cells})
-	}
-	if len(cells) == 0 {
-		fmt.Fprintf(c.std.Err, "the notebook has no cells; `colab-relay nb add %s -c CODE` adds one\n", pasted(path))
+	note(c.std.Err, got.Notes)
+	if len(got.Cells) == 0 {
+		fmt.Fprintln(c.std.Err, "the notebook has no cells; `colab-relay nb add FILE -c CODE` adds one")
 		return nil
 	}
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "TYPE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "CELL"})
-	for i, cell := range cells {
-		table.Add(strconv.Itoa(cell.Index), cell.ID, cell.Type, strings.ReplaceAll(cell.State, "_", " "), headline(d.Cell(i)))
+	for _, cell := range got.Cells {
+		table.Add(strconv.Itoa(cell.Index), cell.ID, cell.Type, strings.ReplaceAll(cell.State, "_", " "), cell.Headline)
 	}
 	return table.Print(c.std.Out)
 }
 
-// record returns what this computer knows of the runs of a notebook, nil for none.
-func (c *notebookCommand) record(file *notebook.File) (*nbrun.Record, error) {
-	record, err := nbrun.Load(c.cfg.CheckpointDir, file.Path())
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		return nil, nil
+// printSource prints a source: to a file or pipe unchanged, to a terminal without what the terminal
+// would obey.
+func printSource(out io.Writer, source string) error {
+	if terminal.Is(out) {
+		source = plain.Document(source)
 	}
-	return record, err
-}
-
-// states returns the state of each cell by a record, which may be nil, and by the kernel that
-// this computer saw last.
-func (c *notebookCommand) states(d *notebook.Document, record *nbrun.Record) []nbrun.State {
-	states := make([]nbrun.State, d.Len())
-	if record != nil {
-		if c.cfg.Pairings != nil {
-			seen := c.cfg.Pairings.LastSeen(record.Runtime)
-			record.Meet(seen.KernelID, seen.Since)
-		}
-		states = record.States(d)
+	if source != "" && !strings.HasSuffix(source, "\n") {
+		source += "\n"
 	}
-	for i := range states {
-		if d.Cell(i).Type == notebook.Code {
-			states[i] = cmp.Or(states[i], nbrun.NeverRun)
-		}
-	}
-	return states
-}
-
-// describeCell returns a cell with its state.
-func describeCell(cell notebook.Cell, state nbrun.State) listedCell {
-	return listedCell{
-		Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title,
-		Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, State: string(state),
-	}
-}
-
-// printCell prints the source of a cell: to a file or pipe unchanged, to a terminal without
-// what the terminal would obey.
-func (c *notebookCommand) printCell(path, id string) error {
-	file, d, err := c.open(path)
-	if err != nil {
-		return err
-	}
-	at, err := findCell(d, id, path)
-	if err != nil {
-		return err
-	}
-	cell := d.Cell(at)
-	if c.json {
-		record, err := c.record(file)
-		if err != nil {
-			return err
-		}
-		return cli.PrintJSON(c.std.Out, describeCell(cell, c.states(d, record)[at]))
-	}
-	text := cell.Source
-	if terminal.Is(c.std.Out) {
-		text = plain.Document(text)
-	}
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	_, err = io.WriteString(c.std.Out, text)
+	_, err := io.WriteString(out, source)
 	return err
 }
 
-func reportCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := &notebookCommand{set: set, std: std}
+func reportCommand(c notebookCommand) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "report FILE",
-		Short:             "Show how the last run of a notebook went",
-		Long:              "Show what happened to each cell in the last run of a notebook: attempts, durations, errors, and why cells were skipped. It contacts no VM.",
-		Example:           "  colab-relay nb report analysis.ipynb\n  colab-relay nb report --json analysis.ipynb",
-		Args:              cli.Arguments(1, 1),
-		ValidArgsFunction: completeNotebooks,
+		Use:     "report FILE",
+		Short:   "Show how the last run of a notebook went",
+		Long:    "Show what happened to each cell in the last run of a notebook: attempts, durations, errors, and why cells were skipped. It contacts no VM.",
+		Example: "  colab-relay nb report analysis.ipynb\n  colab-relay nb report --json analysis.ipynb",
 		RunE: func(_ *cobra.Command, args []string) error {
 			return c.report(args[0])
 		},
 	}
-	set.AddFlags(cmd.Flags(), "CHECKPOINT_DIR")
-	cli.AddJSONFlag(cmd, &c.json)
-	return cmd
+	c.set.AddFlags(cmd.Flags(), "CHECKPOINT_DIR")
+	return c.command(cmd, 1, 1, completeNotebooks)
 }
 
 func (c *notebookCommand) report(path string) error {
-	file, _, err := c.open(path)
+	file, _, err := c.open(notebook.OpenFile, path)
 	if err != nil {
 		return err
 	}
-	record, err := nbrun.Load(c.cfg.CheckpointDir, file.Path())
+	record, err := nbrun.Load(file.Records, file.Path())
 	if errors.Is(err, checkpoint.ErrNotFound) || err == nil && record.Run.ID == "" {
-		return fmt.Errorf("the notebook %s was not run as a whole from this computer yet: `colab-relay nb run %s` runs it", plain.Line(path), pasted(path))
+		return fmt.Errorf("the notebook %s was not run as a whole from this computer yet: `colab-relay nb run FILE` runs it", plain.Line(path))
 	}
 	if err != nil {
 		return err
@@ -249,7 +173,6 @@ func printRun(std terminal.Streams, run *nbrun.RunRecord) {
 // printPlan prints what a dry run found.
 func printPlan(std terminal.Streams, o nbrun.Outcome) error {
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "RUNS"}, terminal.Column{Title: "CELL"}, terminal.Column{Title: "WHY"})
-	var warnings []string
 	for _, cell := range o.Plan {
 		runs := "yes"
 		if !cell.Run {
@@ -260,11 +183,6 @@ func printPlan(std terminal.Streams, o nbrun.Outcome) error {
 	if err := table.Print(std.Out); err != nil {
 		return err
 	}
-	for _, note := range o.Notes {
-		warnings = append(warnings, "note: "+note)
-	}
-	for _, line := range warnings {
-		fmt.Fprintln(std.Err, plain.Line(line))
-	}
+	note(std.Err, o.Notes)
 	return nil
 }

@@ -3,7 +3,6 @@ package nb
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,6 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
 	"colabrelay/relay/nbrun"
-	"colabrelay/relay/output"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
 )
@@ -95,16 +93,8 @@ func (o *runOptions) run(ctx context.Context, given bool) error {
 	}
 	defer run.Close()
 	return o.Session(ctx, nil, func(ctx context.Context, s cli.RunSession) error {
-		return o.follow(ctx, s, run, nbrun.Options{
-			SaveText: saveTexts(cfg, run), States: s.Client,
-		})
+		return o.follow(ctx, s, run, nbrun.Options{SaveDir: cfg.SaveDir, States: s.Client})
 	})
-}
-
-// saveTexts stores texts that are too long for the notebook of a run, below LOCAL_SAVE_DIR.
-func saveTexts(cfg config.Config, run *nbrun.Run) output.SaveText {
-	const folder = "notebooks"
-	return output.SaveIn(filepath.Join(cfg.SaveDir, folder), "LOCAL_SAVE_DIR/"+folder, nbrun.Name(run.Record().Path))
 }
 
 // follow runs the notebook to its end and prints how it went.
@@ -153,13 +143,15 @@ func parametersOf(values []string) (string, error) {
 		if name = strings.TrimSpace(name); !ok || name == "" {
 			return "", cli.Usagef("-p %q: write it as NAME=VALUE", each)
 		}
-		key, err := json.Marshal(name)
-		if err != nil {
-			return "", err
-		}
-		members = append(members, string(key)+": "+jsonValue(value))
+		members = append(members, quoted(name)+": "+jsonValue(value))
 	}
 	return "{" + strings.Join(members, ", ") + "}", nil
+}
+
+// quoted returns a text as JSON.
+func quoted(text string) string {
+	b, _ := json.Marshal(text) // a string is always JSON
+	return string(b)
 }
 
 // jsonValue returns a value as JSON: Python's constants and what is JSON already mean what they
@@ -172,9 +164,5 @@ func jsonValue(value string) string {
 	if json.Valid([]byte(value)) {
 		return value
 	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // a string is always JSON
-	}
-	return string(text)
+	return quoted(value)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"unicode/utf8"
@@ -32,27 +31,28 @@ func (t *cellText) addFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&t.code, "code", "c", "", "use `CODE` as the cell's source")
 }
 
-// text returns the source that -c or the argument after the others names, or else stdin has.
-// It reports edit if a person at a terminal is to write it instead.
-func (t *cellText) text(ctx context.Context, args []string, std terminal.Streams) (source string, edit bool, err error) {
+// text returns the source that -c or the argument after the others names, or else stdin has. A
+// person at a terminal writes it in the editor instead, from that of the cell: then file has it, which
+// the caller deletes after use.
+func (t *cellText) text(ctx context.Context, args []string, c *notebookCommand, cell notebook.Cell) (source, file string, err error) {
 	switch {
 	case t.given && len(args) > 0:
-		return "", false, cli.Usagef("give either a file or -c CODE, not both")
+		return "", "", cli.Usagef("give either a file or -c CODE, not both")
 	case t.given:
-		return t.code, false, nil
-	case len(args) == 0 && terminal.Is(std.In):
-		return "", true, nil
+		return t.code, "", nil
+	case len(args) == 0 && terminal.Is(c.std.In):
+		return writeInEditor(cell.Source, cell.Type, c.set.Getenv, c.std)
 	case len(args) == 0 || args[0] == "-":
-		source, err = terminal.UntilInterrupted(ctx, func() (string, error) { return readSource(std.In) })
-		return source, false, err
+		source, err = terminal.UntilInterrupted(ctx, func() (string, error) { return readSource(c.std.In) })
+		return source, "", err
 	}
 	f, err := os.Open(args[0])
 	if err != nil {
-		return "", false, fmt.Errorf("%w: name a file with the cell's source, or give it with -c", err)
+		return "", "", fmt.Errorf("%w: name a file with the cell's source, or give it with -c", err)
 	}
 	defer f.Close()
 	source, err = readSource(f)
-	return source, false, err
+	return source, "", err
 }
 
 // readSource reads the source of a cell. The last line of a cell has no line break.
@@ -135,16 +135,4 @@ func editor(getenv func(string) string) []string {
 		return []string{"notepad"}
 	}
 	return []string{"vi"}
-}
-
-// maxCompletedNotebook bounds a notebook that is read while a person waits for a completion.
-const maxCompletedNotebook = 32 << 20
-
-// readNotebook reads a notebook without its lock.
-func readNotebook(path string) (*notebook.Document, error) {
-	text, err := bounded.ReadFile(filepath.Clean(path), maxCompletedNotebook)
-	if err != nil {
-		return nil, err
-	}
-	return notebook.Parse(text)
 }

@@ -22,7 +22,7 @@ func TestAnAgentWorksInTheNotebook(t *testing.T) {
 		t.Errorf("a new notebook has the cells %q", got)
 	}
 
-	title := s.call("add_text_cell", map[string]any{"cellIndex": 0, "content": "# A notebook\n\nwritten by an *agent*"}).String("newCellId")
+	title := s.call("add_text_cell", map[string]any{"cellIndex": 0, "content": "# A notebook\n\nwritten by an *agent*"}).String("cell_id")
 	answer := s.add("x = 6 * 7\nprint('the answer is', x)")
 	s.has(s.run(answer).Text, "the answer is 42")
 	s.sees(tab, "#cell-"+title, "A notebook")

@@ -146,7 +146,7 @@ func (s *stage) connect(args map[string]any) *Tab {
 // add adds a code cell at the end and returns its id.
 func (s *stage) add(code string) string {
 	s.Helper()
-	id := s.call("add_code_cell", map[string]any{"cellIndex": -1, "language": "python", "code": code}).String("newCellId")
+	id := s.call("add_code_cell", map[string]any{"cellIndex": -1, "language": "python", "code": code}).String("cell_id")
 	if id == "" {
 		s.Fatal("a new cell has no id")
 	}

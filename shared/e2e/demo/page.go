@@ -125,7 +125,7 @@ func (d *demo) pageNotebook(ctx context.Context) error {
 
 func (d *demo) addToPage(ctx context.Context, at int, code string) (id string, err error) {
 	a, err := d.call(ctx, d.host, "add_code_cell", map[string]any{"cellIndex": at, "language": "python", "code": code})
-	return a.String("newCellId"), err
+	return a.String("cell_id"), err
 }
 
 func (d *demo) pageLost(ctx context.Context) error {
