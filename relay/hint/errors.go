@@ -4,6 +4,7 @@ import (
 	"io/fs"
 
 	"colabrelay/relay/bridge"
+	"colabrelay/relay/cells"
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
@@ -13,6 +14,7 @@ import (
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/page"
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/contract"
@@ -33,6 +35,7 @@ var (
 const (
 	again         = "{Call again with the same arguments|Run the same command again}"
 	tryAgain      = "{call again with the same arguments|run the same command again}"
+	tabLost       = "Call open_colab_browser_connection, then get_cells, before you repeat anything: a cell may have been changed, and one that ran may still be running."
 	nothingPaired = "Nothing was paired"
 	packIt        = "Pack the folder into one archive (tar, zip), or transfer its subfolders one by one."
 	listVMs       = "{list_colab_vms|`colab-relay vm list`}"
@@ -73,6 +76,19 @@ var operations = []row{
 	{notebook.ErrBusy, CodeBusy, "{Another call or relay is writing this notebook. |}Wait some seconds, then try again."},
 	{notebook.ErrRestless, CodeBusy, "{Another program, such as an editor, keeps saving this notebook. Wait some seconds, then call again; if that does not help, ask the user to close it there|Close the notebook in other programs, then run the same command again}."},
 	{notebook.ErrForbiddenPath, forbidden, "{Do not work around this: use a notebook below the home folder or LOCAL_SAVE_DIR, or ask the user to list its folder in RELAY_NOTEBOOK_DIRS in the relay's environment|Use a notebook below your home folder, or list its folder in RELAY_NOTEBOOK_DIRS}."},
+
+	{cells.ErrFind, CodeBadRequest, "{Read the cell with get_cells and cellId, and copy find from there exactly, with spaces and line breaks, and without characters that are not shown: a part that occurs once. Or omit find and give the whole source as content|Give --find a part of the source that occurs once, or change the cell in your editor}."},
+	{cells.ErrLanguage, notSupported, "Give the notebook's own language, or use another notebook. Only Python cells can be run."},
+	{cells.ErrLoss, CodeBadRequest, "Change parts of the source with {find|--find}, which keeps the rest{, or delete the cell and add a new one if nothing of it is needed|, or use your editor}."},
+	{cells.ErrNotCode, CodeBadRequest, "{get_cells|`colab-relay nb cells`} shows the type of each cell."},
+	{cells.ErrNotRun, CodeNotRun, `Ask the user to look at the tab and to click what it asks for: "Run anyway" (notebooks from GitHub), signing in, or connecting to a runtime. Then call again.`},
+	{cells.ErrPlace, CodeBadRequest, "Give {cellIndex or afterCellId|--at or --after}; without both, the cell is appended."},
+	{cells.ErrQuery, CodeBadRequest, "Use the syntax of RE2, which has no look-around and no references to groups, or give a text without slashes."},
+	{cells.ErrSameID, CodePageRefused, "Ask the user to copy one of the cells in Colab and to delete the original, then call get_cells again."},
+	{cells.ErrTabChanged, fileChanged, "Call get_cells again, look at what is different, then repeat the call."},
+	{cells.ErrType, notSupported, "Add a cell of the other type with the same source, then delete this one; or ask the user to change it in Colab."},
+	{page.ErrTabLost, CodeTabLost, tabLost},
+	{page.ErrClosed, CodeTabLost, tabLost},
 
 	{nbrun.ErrBusy, CodeBusy, "Wait until the other {call has answered|call or command has ended}, then " + tryAgain + "."},
 	{nbrun.ErrSpec, CodeBadRequest, "Correct {the arguments that the message names, then call again|what the message names; `colab-relay nb run --help` shows the values}."},

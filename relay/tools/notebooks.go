@@ -103,36 +103,13 @@ func (c *call) notebook(path string, mayBeNew bool) (cells.Notebook, *Problem) {
 
 // Codes of errors of Colab's page.
 const (
-	codeNoTab      = "no_tab"   // no tab is connected
-	codeTabLost    = "tab_lost" // in the call
+	codeNoTab      = "no_tab" // no tab is connected
 	codeTabRefused = hint.CodePageRefused
-	codeNotRun     = "not_run" // the page answered without running the cell
 )
 
 var noTab = &Problem{
 	Code: codeNoTab, Message: "no tab of Colab is connected",
 	Hint: "Call open_colab_browser_connection first, then call again. For a notebook file give notebook_path.",
-}
-
-const lostHint = "Call open_colab_browser_connection, then get_cells, before you repeat anything: a cell may have been changed, and one that ran may still be running."
-
-// cellHints are the codes and next steps of errors about cells, which relay/hint does not know yet.
-var cellHints = []struct {
-	err        error
-	code, hint string
-}{
-	{cells.ErrFind, codeBadRequest, "Read the cell with get_cells and cellId, and copy find from there exactly, with spaces and line breaks, and without characters that are not shown: a part that occurs once. Or omit find and give the whole source as content."},
-	{cells.ErrLanguage, string(contract.CodeNotSupported), "Give the notebook's own language, or use another notebook. Only Python cells can be run."},
-	{cells.ErrLoss, codeBadRequest, "Change parts of the source with find, which keeps the rest, or delete the cell and add a new one if nothing of it is needed."},
-	{cells.ErrNotCode, codeBadRequest, "get_cells shows the type of each cell."},
-	{cells.ErrNotRun, codeNotRun, "Ask the user to look at the tab and to click what it asks for: \"Run anyway\" (notebooks from GitHub), signing in, or connecting to a runtime. Then call again."},
-	{cells.ErrPlace, codeBadRequest, "Give cellIndex or afterCellId; without both, the cell is appended."},
-	{cells.ErrQuery, codeBadRequest, "Use the syntax of RE2, which has no look-around and no references to groups, or give a text without slashes."},
-	{cells.ErrSameID, codeTabRefused, "Ask the user to copy one of the cells in Colab and to delete the original, then call get_cells again."},
-	{cells.ErrTabChanged, string(contract.CodeChanged), "Call get_cells again, look at what is different, then repeat the call."},
-	{cells.ErrType, string(contract.CodeNotSupported), "Add a cell of the other type with the same source, then delete this one; or ask the user to change it in Colab."},
-	{page.ErrTabLost, codeTabLost, lostHint},
-	{page.ErrClosed, codeTabLost, lostHint},
 }
 
 // cellProblem translates an error of a call about the notebook at a path, or in the tab.
@@ -160,11 +137,6 @@ func (c *call) tabProblem(err error) *Problem {
 
 // notebookProblem translates an error about a notebook.
 func (c *call) notebookProblem(err error) *Problem {
-	for _, h := range cellHints {
-		if errors.Is(err, h.err) {
-			return &Problem{Code: h.code, Message: err.Error(), Hint: h.hint}
-		}
-	}
 	p := problemOf(err)
 	missing, isMissing := errors.AsType[*notebook.NoCellError](err)
 	_, onDisk := errors.AsType[*fs.PathError](err)

@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"relay/config":                   {"relay/chunked", "relay/pairing", "relay/render", "relay/toolsets", "relay/transfer", "shared/bounded", "shared/filename"},
 	"relay/config/configtest":        {},
 	"relay/doctor":                   {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/program", "relay/progress", "relay/terminal", "shared/contract"},
-	"relay/hint":                     {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/transfer", "shared/contract", "relay/vm", "shared/filename"},
+	"relay/hint":                     {"relay/bridge", "relay/cells", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/page", "relay/transfer", "relay/vm", "shared/contract", "shared/filename"},
 	"relay/environ":                  {},
 	"relay/export":                   {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract"},
 	"relay/history":                  {"relay/client", "shared/bounded", "shared/contract", "shared/keep", "shared/memory", "shared/ranges"},

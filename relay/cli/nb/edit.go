@@ -2,7 +2,6 @@ package nb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -150,9 +149,6 @@ func (o *editOptions) edit(ctx context.Context, path, id string, args []string) 
 		}
 	}
 	e, err := update(ctx, file, a)
-	if errors.Is(err, cells.ErrLoss) {
-		err = fmt.Errorf("%w: change a part with --find, or use your editor", err)
-	}
 	if err = forget(temp, err); err == nil && o.dryRun && !o.json {
 		_, err = io.WriteString(o.std.Out, plain.Text(e.Diff))
 	}
