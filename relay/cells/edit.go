@@ -22,10 +22,10 @@ type Edited struct {
 	CellIndex *int     `json:"cell_index,omitempty"` // absent for a deleted cell
 	Source    string   `json:"source,omitempty"`     // of a deleted cell
 	CellCount int      `json:"cell_count"`
-	Digest    string   `json:"digest"`                       // of the notebook after the edit
-	Diff      string   `json:"diff"`                         // unified diff of the cell's source; head and tail if it is long
-	DryRun    bool     `json:"dry_run,omitempty" schema:"-"` // nothing was written
-	Notes     []string `json:"notes,omitempty" schema:"-"`
+	Digest    string   `json:"digest"`            // of the notebook after the edit
+	Diff      string   `json:"diff"`              // unified diff of the cell's source; head and tail if it is long
+	DryRun    bool     `json:"dry_run,omitempty"` // nothing was written
+	Notes     []string `json:"notes,omitempty"`
 
 	Did     string `json:"-"` // what was done, or would be
 	Changed bool   `json:"-"`

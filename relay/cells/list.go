@@ -43,10 +43,10 @@ const (
 
 // Listing is a notebook with some of its cells.
 type Listing struct {
-	Path      string   `json:"path,omitempty" schema:"-"`     // of a file
-	NBFormat  string   `json:"nbformat,omitempty" schema:"-"` // of a file
-	Language  string   `json:"language,omitempty"`            // of a file; the page tells none
-	Digest    string   `json:"digest"`                        // of the file, or of the cells in the tab, for expect_digest
+	Path      string   `json:"path,omitempty"`     // of a file
+	NBFormat  string   `json:"nbformat,omitempty"` // of a file
+	Language  string   `json:"language,omitempty"` // of a file; the page tells none
+	Digest    string   `json:"digest"`             // of the file, or of the cells in the tab, for expect_digest
 	CellCount int      `json:"cell_count"`
 	Cells     []Cell   `json:"cells,omitzero"`
 	Truncated bool     `json:"truncated"`            // more cells follow, from next_index on

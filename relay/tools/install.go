@@ -30,9 +30,9 @@ type installArgs struct {
 // installation.
 type Installed struct {
 	*Run
-	Installed     []InstalledChange `json:"installed,omitzero" schema:"-"`      // the distributions that changed
-	Unchanged     []InstalledChange `json:"unchanged,omitzero" schema:"-"`      // those that were asked for and are as they were
-	RestartNeeded []string          `json:"restart_needed,omitzero" schema:"-"` // those that are imported already: the kernel goes on with their old code
+	Installed     []InstalledChange `json:"installed,omitzero"`      // the distributions that changed
+	Unchanged     []InstalledChange `json:"unchanged,omitzero"`      // those that were asked for and are as they were
+	RestartNeeded []string          `json:"restart_needed,omitzero"` // those that are imported already: the kernel goes on with their old code
 
 	reported bool
 }

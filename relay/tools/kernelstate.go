@@ -25,19 +25,19 @@ type saveArgs struct {
 // KernelState is the common part of the answers of save_kernel_state and restore_kernel_state.
 type KernelState struct {
 	Name          string                 `json:"name"`
-	Version       string                 `json:"version,omitempty"`           // version of the state; empty until it is known
-	Created       time.Time              `json:"created,omitzero" schema:"-"` // the time of which this version has the variables
+	Version       string                 `json:"version,omitempty"` // version of the state; empty until it is known
+	Created       time.Time              `json:"created,omitzero"`  // the time of which this version has the variables
 	VariableCount int                    `json:"variable_count"`
 	Variables     []kernelstate.Variable `json:"variables,omitzero"` // name, type and bytes; data that variables share counts for one of them. At most 36 kB are listed
 	Modules       []kernelstate.Module   `json:"modules,omitzero"`   // names that are restored as imports
 	SkippedCount  int                    `json:"skipped_count"`
-	Skipped       []kernelstate.Omission `json:"skipped,omitzero"`             // what could not be saved or restored, each with the reason
-	Bytes         int64                  `json:"bytes"`                        // size of the data file
-	SHA256        string                 `json:"sha256,omitempty" schema:"-"`  // SHA-256 of the data file, compared on both sides
-	Pickler       string                 `json:"pickler,omitempty" schema:"-"` // dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook
-	Python        string                 `json:"python,omitempty" schema:"-"`  // version of the kernel's Python
-	ExecutionID   string                 `json:"execution_id,omitempty"`       // the run in the kernel that does the work; interrupt_execution ends it
-	Doing         string                 `json:"doing,omitempty" schema:"-"`   // the current step, and the current variable if it takes long; empty when done
+	Skipped       []kernelstate.Omission `json:"skipped,omitzero"`       // what could not be saved or restored, each with the reason
+	Bytes         int64                  `json:"bytes"`                  // size of the data file
+	SHA256        string                 `json:"sha256,omitempty"`       // SHA-256 of the data file, compared on both sides
+	Pickler       string                 `json:"pickler,omitempty"`      // dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook
+	Python        string                 `json:"python,omitempty"`       // version of the kernel's Python
+	ExecutionID   string                 `json:"execution_id,omitempty"` // the run in the kernel that does the work; interrupt_execution ends it
+	Doing         string                 `json:"doing,omitempty"`        // the current step, and the current variable if it takes long; empty when done
 	Warnings      []string               `json:"warnings,omitzero"`
 	CanContinue   bool                   `json:"can_continue"`           // not done yet; the same call continues
 	NextCommand   string                 `json:"next_command,omitempty"` // the next step; empty when done

@@ -28,7 +28,7 @@ type PageConnection struct {
 	URL         string   `json:"url,omitempty"`      // while no tab is connected; it holds a token
 	Executor    string   `json:"executor,omitempty"` // name of the runtime that was paired
 	NextCommand string   `json:"next_command,omitempty"`
-	Notes       []string `json:"notes,omitempty" schema:"-"`
+	Notes       []string `json:"notes,omitempty"`
 }
 
 func openConnection() tool {

@@ -51,7 +51,7 @@ type Config struct {
 	LongWait      time.Duration      // how long one may wait in a host that works on meanwhile; less than Hold means Hold
 	TextLimit     int                // characters of a run's text; 0 means render.DefaultTextLimit
 	Pictures      int                // bytes of the largest picture that an answer has; -1 for none; 0 leaves it to what is known of the client
-	Structured    bool               // answers have JSON too, and the list of tools its schemas
+	Structured    bool               // answers have JSON too
 	Keep          chunked.Keep       // bounds of what is saved of chunked runs
 	Notebooks     notebook.Roots     // where notebooks may be
 	Guard         *transfer.Guard    // decides what upload_to_colab may read; nil for everything
@@ -109,7 +109,7 @@ func New(cfg Config) *Relay {
 		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
 	for _, t := range toolsOf(servedSets(cfg.Toolsets)) {
 		r.tools[t.def.Name] = t
-		r.mcp.AddTool(t.listed(cfg.Structured), r.handler(t))
+		r.mcp.AddTool(t.def, r.handler(t))
 	}
 	return r
 }

@@ -35,13 +35,13 @@ type NotebookRun struct {
 	Counts      map[string]int      `json:"counts,omitempty"`
 	Current     *CurrentCell        `json:"current,omitempty"`
 	Failed      []FailedCell        `json:"failed_cells,omitempty"`
-	Skipped     []string            `json:"skipped_cells,omitempty" schema:"-"` // why each was skipped; at most maxSkipped
-	Plan        []nbrun.PlannedCell `json:"plan,omitempty"`                     // of a dry run
-	Output      string              `json:"output"`                             // of this call's cells; head and tail if it is long
-	CanContinue bool                `json:"can_continue"`                       // the same call continues
+	Skipped     []string            `json:"skipped_cells,omitempty"` // why each was skipped; at most maxSkipped
+	Plan        []nbrun.PlannedCell `json:"plan,omitempty"`          // of a dry run
+	Output      string              `json:"output"`                  // of this call's cells; head and tail if it is long
+	CanContinue bool                `json:"can_continue"`            // the same call continues
 	NextCommand string              `json:"next_command,omitempty"`
-	InputPrompt *string             `json:"input_prompt,omitempty" schema:"-"`
-	SavedFiles  []string            `json:"saved_files,omitempty" schema:"-"`
+	InputPrompt *string             `json:"input_prompt,omitempty"`
+	SavedFiles  []string            `json:"saved_files,omitempty"`
 	Notes       []string            `json:"notes,omitempty"`
 
 	printed     []block           // Output by cell

@@ -20,23 +20,23 @@ type Run struct {
 	ExecutionID      string          `json:"execution_id"` // id of the run on the VM, for get_execution
 	Stdout           string          `json:"stdout"`       // what was printed; head and tail when it is long. Progress bars are folded
 	Stderr           string          `json:"stderr"`
-	Result           *string         `json:"result,omitzero"`                      // value of the last expression as text; absent when there is none
-	Outputs          []render.Output `json:"outputs,omitzero"`                     // display outputs; PNG and JPEG pictures come as image content too
-	ExecutionTimeSec *float64        `json:"execution_time_sec,omitzero"`          // since it started, to its end or until now; absent while queued
-	MemoryBeforeGB   *float64        `json:"memory_before_gb,omitzero" schema:"-"` // memory in use on the VM when it started
-	MemoryAfterGB    *float64        `json:"memory_after_gb,omitzero" schema:"-"`  // when it ended
-	MemoryDeltaMB    *float64        `json:"memory_delta_mb,omitzero" schema:"-"`
-	Truncated        bool            `json:"truncated"`                             // output is missing here; it starts at next_offset
-	NextOffset       int64           `json:"next_offset"`                           // where to continue reading: pass it to get_execution as offset
-	NextCommand      string          `json:"next_command,omitempty"`                // what to call next, if the run has not ended or output is omitted
-	QueuePosition    int             `json:"queue_position,omitempty" schema:"-"`   // number of runs before this one
-	KernelID         string          `json:"kernel_id,omitempty"`                   // the kernel that it ran in; a different one has none of its variables
-	Behind           string          `json:"behind,omitempty" schema:"-"`           // with status queued: execution_id of the run that has the kernel
-	InputPrompt      *string         `json:"input_prompt,omitempty"`                // what input() asks, with status waiting_for_input; provide_input answers
-	SavedFiles       []render.File   `json:"saved_files,omitempty"`                 // originals of pictures and full texts, on the relay's machine
-	Notes            []string        `json:"notes,omitempty"`                       // what could not be shown or saved, and why
-	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty" schema:"-"` // with checkpoint_name: whether this answer was saved
-	CheckpointPath   string          `json:"checkpoint_path,omitempty" schema:"-"`
+	Result           *string         `json:"result,omitzero"`             // value of the last expression as text; absent when there is none
+	Outputs          []render.Output `json:"outputs,omitzero"`            // display outputs; PNG and JPEG pictures come as image content too
+	ExecutionTimeSec *float64        `json:"execution_time_sec,omitzero"` // since it started, to its end or until now; absent while queued
+	MemoryBeforeGB   *float64        `json:"memory_before_gb,omitzero"`   // memory in use on the VM when it started
+	MemoryAfterGB    *float64        `json:"memory_after_gb,omitzero"`    // when it ended
+	MemoryDeltaMB    *float64        `json:"memory_delta_mb,omitzero"`
+	Truncated        bool            `json:"truncated"`                  // output is missing here; it starts at next_offset
+	NextOffset       int64           `json:"next_offset"`                // where to continue reading: pass it to get_execution as offset
+	NextCommand      string          `json:"next_command,omitempty"`     // what to call next, if the run has not ended or output is omitted
+	QueuePosition    int             `json:"queue_position,omitempty"`   // number of runs before this one
+	KernelID         string          `json:"kernel_id,omitempty"`        // the kernel that it ran in; a different one has none of its variables
+	Behind           string          `json:"behind,omitempty"`           // with status queued: execution_id of the run that has the kernel
+	InputPrompt      *string         `json:"input_prompt,omitempty"`     // what input() asks, with status waiting_for_input; provide_input answers
+	SavedFiles       []render.File   `json:"saved_files,omitempty"`      // originals of pictures and full texts, on the relay's machine
+	Notes            []string        `json:"notes,omitempty"`            // what could not be shown or saved, and why
+	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty"` // with checkpoint_name: whether this answer was saved
+	CheckpointPath   string          `json:"checkpoint_path,omitempty"`
 
 	displayed string // traceback of an error that did not end the run
 

@@ -29,7 +29,7 @@ const (
 	maxListBytes   = 36_000 // of a list in structuredContent
 )
 
-// spec is the description of a tool for hosts, without its schemas.
+// spec is the description of a tool for hosts, without its schema.
 type spec struct {
 	name, title, description                     string
 	summary                                      string // for README: what the tool does, in one line
@@ -82,22 +82,12 @@ func (s spec) meta() *mcp.Meta {
 // tool is a definition and its handler. The handler returns a payload, a Problem, or both:
 // a run that failed has output and an error.
 type tool struct {
-	def     mcp.Tool // without its output schema
-	outputs reflect.Type
+	def     mcp.Tool
 	summary string
 	bulk    bool
 	patient bool
 	handle  func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
 	Operation
-}
-
-// listed returns the tool's definition as hosts see it.
-func (t tool) listed(structured bool) mcp.Tool {
-	def := t.def
-	if structured {
-		def.RawOutputSchema = outputSchema(t.outputs)
-	}
-	return def
 }
 
 // payload is the tool's own part of an answer: a pointer to a struct of JSON fields, or nil
@@ -147,14 +137,14 @@ func operation[A targeted, P any, PP interface {
 // targeted is what the arguments of every tool have.
 type targeted interface{ runtime() string }
 
-// define makes a tool with typed arguments A and payload P. Both schemas come from the types,
-// so they always match what is parsed and sent. Only what needs the types is here, because the
-// program contains it once for each tool.
+// define makes a tool with typed arguments A and payload P. The schema comes from the type of
+// the arguments, so it always matches what is parsed. Only what needs the types is here, because
+// the program contains it once for each tool.
 func define[A targeted, P any, PP interface {
 	*P
 	payload
 }](s spec, handle func(ctx context.Context, c *call, args A) (PP, *Problem)) tool {
-	return s.tool(reflect.TypeFor[A](), reflect.TypeFor[P](), func(ctx context.Context, c *call, args targeted) (payload, *Problem) {
+	return s.tool(reflect.TypeFor[A](), func(ctx context.Context, c *call, args targeted) (payload, *Problem) {
 		got, problem := handle(ctx, c, args.(A))
 		if got == nil {
 			return nil, problem
@@ -164,10 +154,10 @@ func define[A targeted, P any, PP interface {
 }
 
 // tool makes a tool whose handler gets a value of the type args.
-func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, c *call, args targeted) (payload, *Problem)) tool {
+func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call, args targeted) (payload, *Problem)) tool {
 	arguments := argumentsOf(args)
 	return tool{
-		bulk: s.bulk, patient: s.patient, summary: s.summary, outputs: answer,
+		bulk: s.bulk, patient: s.patient, summary: s.summary,
 		def: mcp.Tool{
 			Meta: s.meta(), Name: s.name, Description: s.description,
 			RawInputSchema: inputSchema(arguments),
@@ -275,7 +265,7 @@ type asker struct {
 }
 
 // perform makes a call. It handles time limits, progress and panics, and turns every outcome
-// into an answer of the tool's own schema.
+// into an answer.
 func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.RawMessage) (a answer) {
 	hold, limit, release := r.takeHold(by.turn)
 	defer release()

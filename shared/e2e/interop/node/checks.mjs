@@ -1,6 +1,5 @@
 // What every TypeScript client must be able to do with the relay. Each check prints one line:
 // {"check": "...", "error": "..."}; no error means that it passed.
-import { Ajv2020 } from 'ajv/dist/2020.js';
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -37,10 +36,9 @@ export async function checks(client, transport, call) {
   const errors = [];
   client.onerror = (error) => errors.push(error.message);
   const seen = tap(transport);
-  let tools = [];
 
   await check('list tools', async () => {
-    ({ tools } = await client.listTools());
+    const { tools } = await client.listTools();
     assert.ok(tools.length >= 19, `${tools.length} tools`);
   });
   await check('a call with progress', async () => {
@@ -73,9 +71,6 @@ export async function checks(client, transport, call) {
     const result = await call('run_code_quick', { code: '1/0' });
     assert.ok(result.isError);
     assert.equal(result.structuredContent.success, false);
-    const schema = tools.find((t) => t.name === 'run_code_quick').outputSchema;
-    const ajv = new Ajv2020({ strict: false, validateFormats: false });
-    assert.ok(ajv.validate(schema, result.structuredContent), ajv.errorsText());
   });
   return () => check('no error reported', () => assert.deepEqual(errors, []));
 }

@@ -7,7 +7,6 @@ import json
 from contextlib import contextmanager
 
 import anyio
-import jsonschema
 
 SLOW = "import time\nfor i in range(5):\n    print('line', i, flush=True)\n    time.sleep(0.5)"
 
@@ -73,11 +72,8 @@ def is_error(result):
 
 async def checks(session, tap, abort):
     """abort(arguments) begins run_code_quick, gives it up after a second and returns its id."""
-    tools = {}
     with check("list tools"):
-        for tool in (await session.list_tools()).tools:
-            schema = tool.outputSchema if hasattr(tool, "outputSchema") else tool.output_schema
-            tools[tool.name] = schema
+        tools = (await session.list_tools()).tools
         assert len(tools) >= 19, f"{len(tools)} tools"
 
     with check("a call with progress"):
@@ -115,4 +111,3 @@ async def checks(session, tap, abort):
     with check("a failing run"):
         result = await session.call_tool("run_code_quick", {"code": "1/0"})
         assert is_error(result) and fields(result)["success"] is False
-        jsonschema.validate(fields(result), tools["run_code_quick"])
