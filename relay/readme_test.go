@@ -9,6 +9,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"colabrelay/relay/config/configtest"
+	"colabrelay/relay/terminal"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/tier"
 )
@@ -65,5 +67,26 @@ func TestREADMEHasTheRulesOfVMs(t *testing.T) {
 	}
 	if !strings.Contains(string(readme), vm.Rules) {
 		t.Error("README.md does not contain the text of vm.Rules: copy it from relay/vm/rules.go")
+	}
+}
+
+// The table of tools names commands that there are.
+func TestREADMEPairsToolsWithCommands(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, cmd := range allCommands(rootCommand(configtest.Environ(), terminal.Streams{})) {
+		names = append(names, title(cmd))
+	}
+	rows := regexp.MustCompile("(?m)^\\| `[a-z_]+` \\| `([a-z ]+)` \\|").FindAllStringSubmatch(string(readme), -1)
+	for _, row := range rows {
+		if !slices.Contains(names, row[1]) {
+			t.Errorf("README.md pairs a tool with %q, which is no command", row[1])
+		}
+	}
+	if len(rows) < 20 {
+		t.Errorf("README.md pairs only %d tools with commands", len(rows))
 	}
 }

@@ -22,6 +22,7 @@ import (
 // the tag arg, by their position, and flag.
 type Command struct {
 	Name           string // "ls", "vm list"; of two operations with one name, the number of arguments decides
+	Own            bool   // the command line has its own, which does more; nothing else is set
 	Group          string // of the list of commands
 	Short          string
 	Long, Examples string // of the first operation of that name
@@ -38,10 +39,10 @@ type Operation struct {
 	do    func(ctx context.Context, c *call, args targeted) (payload, error)
 }
 
-// Commands returns all operations that are commands, in the order of the tools.
+// Commands returns all operations that are made into commands, in the order of the tools.
 func Commands() (all []Operation) {
 	for _, t := range append(toolsOf(sets), listCheckpoints(), listStates()) {
-		if t.Command.Name != "" {
+		if t.Command.Name != "" && !t.Command.Own {
 			all = append(all, t.Operation)
 		}
 	}

@@ -53,6 +53,7 @@ func Connect(ctx context.Context, url string, vm *client.Client) (*Connection, e
 func checkConnection() tool {
 	return define(spec{
 		name: "check_colab_connection", title: "Check the connection",
+		command:     Command{Name: "status", Own: true},
 		summary:     "reports whether the VM answers, its memory and the kernel's state",
 		description: "Use it at the start of a session and after connection errors: it says whether the VM answers, its uptime, free memory and kernel status, or what to do.",
 		readOnly:    true, idempotent: true, openWorld: true,

@@ -25,6 +25,7 @@ type getArgs struct {
 func getExecution() tool {
 	return define(spec{
 		name: "get_execution", title: "Read a run's output",
+		command:     Command{Name: "logs", Own: true},
 		summary:     "returns a run's state and its output from an offset; can wait for more",
 		description: "Use it when a run is running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end and shows head and tail of the output from offset on. Without, it returns one page of the whole output and names the call for the next.",
 		readOnly:    true, idempotent: true, openWorld: true, upfront: true, patient: true,
@@ -112,6 +113,7 @@ type Listed struct {
 func listExecutions() tool {
 	return define(spec{
 		name: "list_executions", title: "List runs",
+		command:     Command{Name: "ps", Own: true},
 		summary:     "lists past and present runs, newest first",
 		description: "Use it to find an execution_id, to see what runs or waits, or whether a run whose answer was lost was accepted.",
 		readOnly:    true, idempotent: true, openWorld: true,
@@ -322,6 +324,7 @@ type interruptArgs struct {
 func interruptExecution() tool {
 	return define(spec{
 		name: "interrupt_execution", title: "Interrupt a run",
+		command:     Command{Name: "interrupt", Own: true},
 		summary:     "interrupts a run or removes it from the queue; variables are kept",
 		description: "Use it to stop a run that hangs or is no longer needed. Variables are kept; a queued run is cancelled. If it goes on, call again, then restart_kernel.",
 		destructive: true, idempotent: true, openWorld: true,
@@ -339,6 +342,7 @@ type inputArgs struct {
 func provideInput() tool {
 	return define(spec{
 		name: "provide_input", title: "Answer input()",
+		command:     Command{Name: "input", Own: true},
 		summary:     "answers a run that waits in `input()`",
 		description: "Use it when a run's status is waiting_for_input, to type the line that it asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
 		destructive: true, openWorld: true,

@@ -34,6 +34,7 @@ type PageConnection struct {
 func openConnection() tool {
 	return define(spec{
 		name: "open_colab_browser_connection", title: "Connect to Colab's page",
+		command:     Command{Name: "page open", Own: true},
 		summary:     "opens Colab in the user's browser and connects to its notebook; get_cells and the other tools for cells then work there without `notebook_path`; with `start_executor`, also starts and pairs the executor on the page's VM",
 		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, update_cell, run_code_cell and so on without notebook_path. While it waits, call again. Show the user the URL if no page opens; it is for this user alone.",
 		idempotent:  true, openWorld: true, local: true,

@@ -16,12 +16,16 @@ const (
 // TestREADMEListsTheTools: go test ./relay/tools -update rewrites the table.
 func TestREADMEListsTheTools(t *testing.T) {
 	var table strings.Builder
-	table.WriteString("| tool | what it does |\n|---|---|\n")
+	table.WriteString("| tool | command | what it does |\n|---|---|---|\n")
 	for _, tool := range toolsOf(sets) {
 		if tool.summary == "" || strings.ContainsAny(tool.summary, "|\n") {
 			t.Errorf("the summary of %s is %q", tool.def.Name, tool.summary)
 		}
-		fmt.Fprintf(&table, "| `%s` | %s |\n", tool.def.Name, tool.summary)
+		command := ""
+		if name := tool.Command.Name; name != "" {
+			command = "`" + name + "`"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", tool.def.Name, command, tool.summary)
 	}
 	b, err := os.ReadFile(readme)
 	if err != nil {

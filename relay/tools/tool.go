@@ -163,6 +163,7 @@ func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call,
 			RawInputSchema: inputSchema(arguments),
 			Annotations:    s.annotations(),
 		},
+		Operation: Operation{Command: s.command},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
 			value := reflect.New(args).Elem()
 			notes, problem := parseArguments(arguments, raw, value)
