@@ -33,8 +33,8 @@ const (
 
 	CodePageWaiting = "page_waiting" // Colab's page waits for the user, or is not ready yet
 	CodePageRefused = "page_refused"
-	CodeTabLost     = "tab_lost" // in the call
-	CodeNotRun      = "not_run"  // the page answered without running the cell
+	CodeTabLost     = "tab_lost"             // in the call
+	CodeNotRun      = "not_run"              // the page answered without running the cell
 	CodeNoExecutor  = "executor_not_started" // start_executor ended without a pairing
 )
 
