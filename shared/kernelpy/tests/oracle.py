@@ -199,9 +199,8 @@ class Trial:
             shutil.rmtree(folder, ignore_errors=True)
 
     def outside(self):
-        """Another value in each kernel that goes on from an earlier one. The second run stays in its
-        kernel."""
-        if self.in_second:
+        """Another value in each kernel that goes on from an earlier one."""
+        if self.in_second:  # which stays in its kernel
             return 1
         self.made += self.recorded > 0
         return self.made
