@@ -251,7 +251,7 @@ func (c *Cell) Outputs() []*Output {
 func (c *Cell) limits() *Limits { return &c.collector.Limits }
 
 func (c *Cell) add(ev *contract.Event) {
-	if ofRelay(ev) {
+	if OfRelay(*ev) {
 		return
 	}
 	switch ev.Type {
@@ -288,16 +288,6 @@ func (c *Cell) add(ev *contract.Event) {
 	case contract.EventInputRequest: // a page shows the prompt in an input box, which is not kept
 		c.stream(contract.Stdout, ev.Prompt+"\n")
 	}
-}
-
-// ofRelay reports whether an event is a report of the relay's own code in the kernel.
-func ofRelay(ev *contract.Event) bool {
-	for mime := range ev.Data {
-		if strings.HasPrefix(mime, contract.OwnMIME) {
-			return true
-		}
-	}
-	return false
 }
 
 // missing marks output that is not there.

@@ -46,10 +46,10 @@ func newContent(ev *contract.Event, most int64) *content {
 		c.metadata, c.size = object(ev.Metadata), written(ev.Metadata)
 	}
 	for mime, raw := range ev.Data {
-		p := &payload{mime: strings.ToValidUTF8(mime, "?"), raw: raw, size: int64(len(raw)), blob: blobOf(raw)}
+		p := &payload{mime: strings.ToValidUTF8(mime, "?"), raw: raw, size: int64(len(raw))}
 		length := p.size
-		if p.blob != nil {
-			length = p.blob.Bytes
+		if blob, ok := BlobOf(raw); ok {
+			p.blob, length = &blob, blob.Bytes
 			p.size = sizeOf(p.mime, length)
 		}
 		if isJSON(p.mime) && p.blob == nil {
@@ -76,15 +76,6 @@ func sizeOf(mime string, length int64) int64 {
 		length *= layout
 	}
 	return max(minBlob, length)
-}
-
-// blobOf returns the blob that stands for a payload, or nil if the payload is in its event.
-func blobOf(raw json.RawMessage) *contract.Blob {
-	var ref contract.BlobRef
-	if len(raw) < 300 && bytes.HasPrefix(raw, []byte("{")) && json.Unmarshal(raw, &ref) == nil && ref.Blob.SHA256 != "" {
-		return &ref.Blob
-	}
-	return nil
 }
 
 // within returns as much of the content as has a size, the smallest payloads first, without
@@ -127,28 +118,9 @@ func (c *content) bundle() map[string]any {
 // inline returns a payload that is in its event.
 func inline(mime string, raw json.RawMessage) (any, error) {
 	if isJSON(mime) {
-		value, err := ParseJSON(raw)
-		if err != nil {
-			return nil, err
-		}
-		return value, nil
+		return ParseJSON(raw)
 	}
-	text, err := joinedLines(raw)
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
-}
-
-// joinedLines returns a text that is a string or, as a kernel may also send it, a list of lines.
-func joinedLines(raw json.RawMessage) (text string, err error) {
-	if !bytes.HasPrefix(raw, []byte("[")) {
-		err = json.Unmarshal(raw, &text)
-		return ValidText(text), err
-	}
-	var all []string
-	err = json.Unmarshal(raw, &all)
-	return ValidText(strings.Join(all, "")), err
+	return ValidText(Text(raw)), nil
 }
 
 // missing reports whether a payload is still to be requested.
@@ -203,32 +175,24 @@ var errSize = errors.New("the payload does not have the size that its event stat
 
 // read requests a payload. It does not change p.
 func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
-	w := exactly{left: p.blob.Bytes}
 	var text strings.Builder
+	w, end := exactly{&text, p.blob.Bytes}, func() error { return nil }
 	if IsBase64(p.mime) {
 		text.Grow(base64.StdEncoding.EncodedLen(int(p.blob.Bytes)))
 		encoder := base64.NewEncoder(base64.StdEncoding, &text)
-		w.to = encoder
-		if err := fetch(ctx, *p.blob, &w); err != nil {
-			return nil, err
-		}
-		_ = encoder.Close() // a strings.Builder takes everything
+		w.to, end = encoder, encoder.Close
 	} else {
 		text.Grow(int(p.blob.Bytes))
-		w.to = &text
-		if err := fetch(ctx, *p.blob, &w); err != nil {
-			return nil, err
-		}
 	}
+	if err := fetch(ctx, *p.blob, &w); err != nil {
+		return nil, err
+	}
+	_ = end() // a strings.Builder takes everything
 	switch {
 	case w.left != 0:
 		return nil, errSize
 	case isJSON(p.mime):
-		value, err := ParseJSON([]byte(text.String()))
-		if err != nil {
-			return nil, err
-		}
-		return value, nil
+		return ParseJSON([]byte(text.String()))
 	}
 	return ValidText(text.String()), nil
 }
@@ -247,8 +211,8 @@ func (w *exactly) Write(b []byte) (int, error) {
 	return w.to.Write(b)
 }
 
-// JSON is a JSON value as a text without white space, with the keys of objects in order. As a
-// tree of Go's values it would take up to a hundred times the memory: 10 MiB of [] took 1 GB.
+// JSON is a JSON value as a text without white space. As a tree of Go's values it would take up to a
+// hundred times the memory: 10 MiB of [] took 1 GB.
 type JSON []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -268,12 +232,11 @@ func written(raw []byte) int64 {
 	return laidOut(raw)
 }
 
-// errForm is a text that is not JSON, or exceeds a bound of its form.
-var errForm = fmt.Errorf("no JSON, nested deeper than %d, or an object with over %d keys", maxDepth, maxKeys)
+// errForm is a text that is not JSON, or nested too deeply.
+var errForm = fmt.Errorf("no JSON, or nested deeper than %d", maxDepth)
 
-// ParseJSON returns a JSON text as a value that is written with its keys in order and its numbers as
-// they are. It fails for a text that is not JSON, is nested too deeply, or has an object with too many
-// keys.
+// ParseJSON returns a JSON text as a value with its numbers as they are. Up to maxLaidOut bytes, the
+// keys of objects are in order, as nbformat writes them: that takes many times the memory of the text.
 func ParseJSON(raw []byte) (JSON, error) {
 	if !json.Valid(raw) || bounded.Depth(raw) > maxDepth {
 		return nil, errForm
@@ -281,12 +244,20 @@ func ParseJSON(raw []byte) (JSON, error) {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\ufffd"))
 	}
-	o := ordering{from: raw, to: make([]byte, 0, len(raw))}
-	o.value()
-	if o.tooMany {
-		return nil, errForm
+	var b bytes.Buffer
+	if len(raw) > maxLaidOut {
+		err := json.Compact(&b, raw)
+		return b.Bytes(), err
 	}
-	return o.to, nil
+	var value any
+	from, to := json.NewDecoder(bytes.NewReader(raw)), json.NewEncoder(&b)
+	from.UseNumber()
+	to.SetEscapeHTML(false)
+	if err := from.Decode(&value); err != nil {
+		return nil, err
+	}
+	err := to.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // object returns raw as an object, or nil if it is none.
@@ -296,44 +267,6 @@ func object(raw json.RawMessage) JSON {
 		return nil
 	}
 	return value
-}
-
-// ordering copies a valid JSON text with the keys in order.
-type ordering struct {
-	from    []byte // what is not read
-	to      []byte
-	tooMany bool
-}
-
-// next returns the next byte that is no white space, without reading it.
-func (o *ordering) next() byte {
-	o.from = bytes.TrimLeft(o.from, " \t\r\n")
-	return o.from[0]
-}
-
-// value copies the next value.
-func (o *ordering) value() {
-	switch o.next() {
-	case '{':
-		o.object()
-	case '[':
-		o.list()
-	case '"':
-		o.to = append(o.to, o.token(StringEnd(o.from))...)
-	default:
-		end := bytes.IndexAny(o.from, " \t\r\n,]}")
-		if end < 0 {
-			end = len(o.from)
-		}
-		o.to = append(o.to, o.token(end)...)
-	}
-}
-
-// token reads n bytes.
-func (o *ordering) token(n int) []byte {
-	token := o.from[:n]
-	o.from = o.from[n:]
-	return token
 }
 
 // StringEnd returns the length of the JSON string at the beginning of text.
@@ -346,68 +279,6 @@ func StringEnd(text []byte) int {
 			return i + 1
 		}
 	}
-}
-
-func (o *ordering) list() {
-	o.to = append(o.to, o.token(1)...)
-	for o.next() != ']' {
-		if o.from[0] == ',' {
-			o.to = append(o.to, o.token(1)...)
-		}
-		o.value()
-	}
-	o.to = append(o.to, o.token(1)...)
-}
-
-// member is a member of an object, with the place of its value in what was copied.
-type member struct {
-	name     string
-	key      []byte // as it is written
-	from, to int
-}
-
-func (o *ordering) object() {
-	o.token(1)
-	var members []member
-	begin := len(o.to)
-	for o.next() != '}' {
-		if o.from[0] == ',' {
-			o.token(1)
-			o.next()
-		}
-		m := member{key: o.token(StringEnd(o.from))}
-		_ = json.Unmarshal(m.key, &m.name) // which is valid
-		o.next()
-		o.token(1) // the colon
-		m.from = len(o.to)
-		o.value()
-		m.to = len(o.to)
-		if len(members) == maxKeys {
-			o.tooMany = true
-			continue
-		}
-		members = append(members, m)
-	}
-	o.token(1)
-	o.sort(begin, members)
-}
-
-// sort writes the members of an object, whose values were copied from begin on, in order. Of
-// those with the same key, the last one counts.
-func (o *ordering) sort(begin int, members []member) {
-	values := bytes.Clone(o.to[begin:])
-	slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.name, b.name) })
-	o.to = append(o.to[:begin], '{')
-	for i, m := range members {
-		if i+1 < len(members) && members[i+1].name == m.name {
-			continue
-		}
-		if o.to[len(o.to)-1] != '{' {
-			o.to = append(o.to, ',')
-		}
-		o.to = append(append(append(o.to, m.key...), ':'), values[m.from-begin:m.to-begin]...)
-	}
-	o.to = append(o.to, '}')
 }
 
 // laidOut returns about how long a JSON text is if each of its values has a line.

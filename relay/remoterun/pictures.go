@@ -2,12 +2,10 @@ package remoterun
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strings"
 
+	"colabrelay/relay/output"
 	"colabrelay/relay/render"
 	"colabrelay/relay/terminal/inline"
 	"colabrelay/shared/bounded"
@@ -21,21 +19,14 @@ var pictureKinds = []string{"image/png", "image/jpeg", "image/gif", "image/svg+x
 // more than an executor keeps at any time.
 const maxPictureBytes = 2 << 30
 
-// picture is one MIME payload of an event.
-type picture struct {
-	name string
-	mime string
-	raw  json.RawMessage
-}
-
-// pictureOf returns the best picture of an event, if there is one.
-func pictureOf(ev contract.Event) (picture, bool) {
+// pictureOf returns the type of the best picture of an event; empty if there is none.
+func pictureOf(ev contract.Event) string {
 	for _, mime := range pictureKinds {
-		if raw, ok := ev.Data[mime]; ok {
-			return picture{fmt.Sprintf("%d%s", ev.Offset, render.Extension(mime)), mime, raw}, true
+		if ev.Data[mime] != nil {
+			return mime
 		}
 	}
-	return picture{}, false
+	return ""
 }
 
 // Bounds of pictures shown on a terminal.
@@ -70,26 +61,13 @@ func (p *printer) show(ctx context.Context, path, mime string) {
 	p.openLine = false
 }
 
-// pictureFolder saves pictures below dir, at most maxPictureBytes.
-type pictureFolder struct {
-	dir   string
-	saved int64 // bytes
-}
-
-// save writes a picture of the execution id, which fetch reads if it is a blob, and returns
-// the file's path.
-func (f *pictureFolder) save(ctx context.Context, fetch render.Fetch, id string, pic picture) (path string, err error) {
-	if !contract.RequestIDPattern.MatchString(id) || strings.Trim(id, ".") == "" { // it becomes the name of a folder
-		return "", fmt.Errorf("the execution id %.40q cannot be used as a name", id)
-	}
-	if f.saved += max(render.PayloadBytes(pic.raw), 0); f.saved > maxPictureBytes {
+// savePicture saves a picture of the execution id, and returns the file's path.
+func (p *printer) savePicture(ctx context.Context, id, mime string, ev contract.Event) (path string, err error) {
+	raw := ev.Data[mime]
+	if p.saved += max(output.PayloadBytes(raw), 0); p.saved > maxPictureBytes {
 		return "", fmt.Errorf("this run's pictures exceed %d GiB", maxPictureBytes>>30)
 	}
-	dir := filepath.Join(f.dir, "executions", id)
-	if err := render.Room(dir, max(render.PayloadBytes(pic.raw), 0)); err != nil {
-		return "", err
-	}
-	return render.SaveNew(dir, pic.name, func(w io.Writer) error {
-		return render.WritePayload(ctx, pic.mime, pic.raw, fetch, w)
+	return render.SavePayload(render.Folder(p.pictureDir, "", id), ev.Offset, mime, raw, func(w io.Writer) error {
+		return output.WritePayload(ctx, mime, raw, p.blobs(id), w)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/relay/terminal"
@@ -24,28 +25,29 @@ type blobs func(executionID string) func(ctx context.Context, blob contract.Blob
 // unchanged, as if the code ran on this computer, and filters it for a terminal. Tracebacks
 // have colours only where stderr is a terminal that shows them, and not with NO_COLOR.
 type printer struct {
-	blobs    blobs
-	std      terminal.Streams
-	out, err *plain.Terminal // filters; nil for a stream that is not a terminal
-	pictures pictureFolder
-	colours  terminal.Colours // of stderr
-	openLine bool             // the last character printed is not a line break
-	prompt   *int64           // offset of the last input request; nil before the first
-	password bool             // it asks for a password
-	shownAs  inline.Protocol
-	shown    int       // pictures
-	widgets  []*widget // that the run displayed
-	inView   bool      // the last line is that of the newest widget, and changes
-	noInput  bool      // noteNoInput has said so
-	asked    bool      // the last event was an input request that nobody here has answered yet
-	broken   error     // of a write to stdout; after it nothing more is printed
-	stdin    *bufio.Reader
+	blobs      blobs
+	std        terminal.Streams
+	out, err   *plain.Terminal  // filters; nil for a stream that is not a terminal
+	pictureDir string           // pictures are saved below it
+	saved      int64            // bytes of pictures
+	colours    terminal.Colours // of stderr
+	openLine   bool             // the last character printed is not a line break
+	prompt     *int64           // offset of the last input request; nil before the first
+	password   bool             // it asks for a password
+	shownAs    inline.Protocol
+	shown      int       // pictures
+	widgets    []*widget // that the run displayed
+	inView     bool      // the last line is that of the newest widget, and changes
+	noInput    bool      // noteNoInput has said so
+	asked      bool      // the last event was an input request that nobody here has answered yet
+	broken     error     // of a write to stdout; after it nothing more is printed
+	stdin      *bufio.Reader
 }
 
 func newPrinter(from blobs, console Console) *printer {
 	return &printer{
 		blobs: from, shownAs: console.Pictures, std: console.Streams, out: filterFor(console.Out), err: filterFor(console.Err),
-		pictures: pictureFolder{dir: console.PictureDir}, colours: console.Colours, stdin: bufio.NewReader(console.In),
+		pictureDir: console.PictureDir, colours: console.Colours, stdin: bufio.NewReader(console.In),
 	}
 }
 
@@ -235,11 +237,10 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 		p.view(ev)
 		return
 	}
-	fetch := p.blobs(id)
-	if pic, ok := pictureOf(ev); ok {
-		path, err := p.pictures.save(ctx, fetch, id, pic)
+	if mime := pictureOf(ev); mime != "" {
+		path, err := p.savePicture(ctx, id, mime, ev)
 		if err == nil {
-			p.show(ctx, path, pic.mime)
+			p.show(ctx, path, mime)
 			p.note("saved a picture as %s", plain.Line(path))
 			return
 		}
@@ -254,7 +255,7 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 func (p *printer) text(ctx context.Context, id string, w io.Writer, raw json.RawMessage) error {
 	p.endLine(w)
 	defer p.endLine(w)
-	return render.WritePayload(ctx, "text/plain", raw, p.blobs(id), writerFunc(func(b []byte) { p.write(w, string(b)) }))
+	return output.WritePayload(ctx, "text/plain", raw, p.blobs(id), writerFunc(func(b []byte) { p.write(w, string(b)) }))
 }
 
 type writerFunc func(b []byte)

@@ -39,7 +39,7 @@ type piece struct {
 func pieceOf(ev contract.Event) piece {
 	p := piece{offset: ev.Offset, block: true}
 	text := "note\n"
-	switch _, isPicture := pictureOf(ev); {
+	switch isPicture := pictureOf(ev) != ""; {
 	case ev.Type == contract.EventStream:
 		text, p.block = ev.Text, false
 	case ev.Type == contract.EventInputRequest: // it ends its line, and that before it if it has no text
@@ -178,7 +178,7 @@ func (l *log) cut(ev contract.Event) (left contract.Event, ok bool) {
 		ev.Cut = ""
 		skip--
 	}
-	switch _, isPicture := pictureOf(ev); {
+	switch isPicture := pictureOf(ev) != ""; {
 	case ev.Type == contract.EventStream:
 		ev.Text, ok = afterLines(ev.Text, skip)
 	case ev.Type == contract.EventInputRequest:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
 )
@@ -36,17 +37,13 @@ type displays struct {
 // inline returns what is kept of an event's payloads: none if they exceed
 // contract.MaxEventBytes.
 func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMessage {
-	size := int64(0)
-	for mime, payload := range data {
-		size += int64(len(mime) + len(payload))
-	}
-	if size > contract.MaxEventBytes {
+	if sizeOf(data) > contract.MaxEventBytes {
 		d.tooLong++
 		return map[string]json.RawMessage{}
 	}
 	kept := make(map[string]json.RawMessage, len(data))
 	for mime, payload := range data {
-		if _, isBlob := blobOf(payload); !isBlob && mime != "text/plain" && !strings.HasPrefix(mime, "image/") {
+		if _, isBlob := output.BlobOf(payload); !isBlob && mime != "text/plain" && !strings.HasPrefix(mime, "image/") {
 			payload = nil // only its type is shown
 		}
 		kept[mime] = payload
@@ -93,8 +90,6 @@ func (d *displays) free() {
 	d.all = nil
 }
 
-func (d *displays) clear() { d.free() }
-
 func (d *displays) add(ev contract.Event) {
 	if len(d.all) >= maxOutputs {
 		d.release(d.all[0])
@@ -104,38 +99,27 @@ func (d *displays) add(ev contract.Event) {
 	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: d.hold(ev.Data)})
 }
 
-// update replaces the display with the same id. If that was shown before the first event
-// of this view, the update appears as a separate output.
+// update replaces what the displays with an id show, of a widget its text. If none was shown before
+// the first event of this view, the update appears as a separate output.
 func (d *displays) update(ev contract.Event) {
-	found := false
+	found, isView := false, ev.Type == contract.EventWidgetView
 	for i := range d.all {
-		if ev.DisplayID != "" && d.all[i].id == ev.DisplayID {
-			d.release(d.all[i])
-			d.all[i].data, found = d.hold(ev.Data), true
+		each := &d.all[i]
+		if ev.DisplayID == "" || each.id != ev.DisplayID {
+			continue
 		}
-	}
-	if !found {
-		ev.Type = contract.EventDisplayData
-		d.add(ev)
-	}
-}
-
-// view gives the displays of a widget its present text. If it was shown before the first event of this
-// view, the text appears as a separate output.
-func (d *displays) view(ev contract.Event) {
-	found := false
-	for i := range d.all {
-		if each := &d.all[i]; ev.DisplayID != "" && each.id == ev.DisplayID {
-			d.release(*each)
-			data := maps.Clone(each.data)
+		d.release(*each)
+		data := ev.Data
+		if isView {
+			data, each.widget = maps.Clone(each.data), true
 			data["text/plain"] = ev.Data["text/plain"]
-			each.data, each.widget, found = d.hold(data), true, true
 		}
+		each.data, found = d.hold(data), true
 	}
 	if !found {
 		ev.Type = contract.EventDisplayData
 		d.add(ev)
-		d.all[len(d.all)-1].widget = true
+		d.all[len(d.all)-1].widget = isView
 	}
 }
 
@@ -180,20 +164,6 @@ func (d *display) hasPicture() bool {
 		}
 	}
 	return false
-}
-
-// text returns an inline payload as text: a JSON string unquoted, a list of strings (as in
-// notebook files) joined, anything else as JSON.
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var lines []string
-	if json.Unmarshal(raw, &lines) == nil {
-		return strings.Join(lines, "")
-	}
-	return string(raw)
 }
 
 func runes(s string) int { return utf8.RuneCountInString(s) }

@@ -91,7 +91,7 @@ func (k *keeping) trim(dir string, bytes int64, used []string) error {
 	var files []kept
 	total := max(bytes, fileCost)
 	for _, f := range keptIn(dir) {
-		if strings.HasPrefix(filepath.Base(f.path), outputPrefix) {
+		if strings.HasPrefix(filepath.Base(f.path), payloadKind+"-") {
 			files, total = append(files, f), total+f.bytes
 		}
 	}
@@ -174,8 +174,8 @@ func empty(dir string) bool {
 	return true
 }
 
-// outputPrefix begins the names of files that have the payload of a display.
-const outputPrefix = "output-"
+// payloadKind begins the names of files that have the payload of a display.
+const payloadKind = "output"
 
 // ours matches the names of the files that the relay saves for an execution.
 var ours = regexp.MustCompile(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part|\d+(-[0-9a-f]{16})?\.(png|jpg|gif|svg))$`)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
@@ -37,7 +38,7 @@ type Output struct {
 // presenter turns displays into Outputs, Pictures and Files of a view.
 type presenter struct {
 	dir     string
-	fetch   Fetch
+	fetch   output.Fetch
 	view    *View
 	listed  int   // how many outputs, the newest ones, the view has
 	read    int64 // bytes of payloads so far
@@ -135,7 +136,7 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 		out.MIMETypes = out.MIMETypes[:maxMIME]
 	}
 	for _, mime := range out.MIMETypes {
-		_, isBlob := blobOf(d.data[mime])
+		_, isBlob := output.BlobOf(d.data[mime])
 		if !strings.HasPrefix(mime, "image/") && !isBlob {
 			continue
 		}
@@ -178,7 +179,7 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	size := PayloadBytes(raw)
+	size := output.PayloadBytes(raw)
 	switch {
 	case size < 0 || size > maxPayload:
 		return errors.New("payload is larger than 64 MiB")
@@ -186,7 +187,7 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 		return errors.New("more than 256 MiB of outputs were read already")
 	}
 	counted := &counter{w: w, left: size}
-	err := WritePayload(ctx, mime, raw, p.fetch, counted)
+	err := output.WritePayload(ctx, mime, raw, p.fetch, counted)
 	p.read += size - counted.left
 	return err
 }

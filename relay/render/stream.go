@@ -6,11 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// stream is stdout or stderr. It has the folded head and tail in bounded memory, and spools
-// the raw text to disk in case some of it is omitted.
+// stream is stdout or stderr. It has the folded head and tail in bounded memory.
 type stream struct {
 	folder folder
-	spool  spool
 	limit  int // runes of the tail that may be shown
 
 	head      []byte
@@ -22,8 +20,8 @@ type stream struct {
 }
 
 // start makes s an empty stream.
-func (s *stream) start(sp spool, limit int) {
-	*s = stream{spool: sp, limit: limit, tail: tail{max: limit}, folder: folder{emit: s.line}}
+func (s *stream) start(limit int) {
+	*s = stream{limit: limit, tail: tail{max: limit}, folder: folder{emit: s.line}}
 }
 
 func (s *stream) line(text string) {
@@ -33,14 +31,6 @@ func (s *stream) line(text string) {
 	}
 	s.head = append(s.head, text...)
 	s.headRunes += utf8.RuneCountInString(text)
-}
-
-// write adds text, and spools it if keep is set.
-func (s *stream) write(text string, keep bool) {
-	if keep {
-		s.spool.write(text)
-	}
-	s.folder.write(text)
 }
 
 // skip drops the text after the head. The text written next does not follow the head.
@@ -75,9 +65,6 @@ func firstLines(s string, most int) string {
 	}
 	return headLines(string([]rune(s)[:most]))
 }
-
-// clear drops the shown text, as clear_output requests. The spool keeps everything.
-func (s *stream) clear() { s.start(s.spool, s.limit) }
 
 // fixed returns how many runes the view has in any case, and rest how many more it would
 // have if nothing were omitted.

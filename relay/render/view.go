@@ -2,13 +2,11 @@ package render
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -67,7 +65,7 @@ func (f File) String() string {
 }
 
 // View renders the collected events, saves what does not fit, and closes the Collector.
-func (c *Collector) View(ctx context.Context, fetch Fetch) View {
+func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
 	c.viewCuts(&v)
@@ -162,36 +160,7 @@ func (c *Collector) viewStreams(v *View, room room) {
 		v.Truncated, v.NextOffset = true, c.headEnd
 		kinds = append(kinds, s.kind)
 	}
-	switch {
-	case c.opt.Page && c.HasSaved():
-		c.nameSaved(v)
-	case len(kinds) > 0, !c.opt.Page && c.saved != nil:
-		c.saveStreams(v, kinds)
-	}
-}
-
-// nameSaved names the files of the texts that this page is a part of.
-func (c *Collector) nameSaved(v *View) {
-	for _, kind := range []string{contract.Stdout, contract.Stderr} {
-		if c.saved.Bytes[kind] > 0 {
-			v.saved(kind, filepath.Join(c.opt.Dir, c.saved.file(kind)), nil)
-		}
-	}
-}
-
-// saveStreams saves the texts of both streams and names the files of the given kinds.
-func (c *Collector) saveStreams(v *View, kinds []string) {
-	text, err := c.saved, error(nil)
-	if c.spoolFrom >= c.opt.From {
-		text, err = c.extend()
-	}
-	for _, kind := range kinds {
-		path := ""
-		if err == nil {
-			path = filepath.Join(c.opt.Dir, text.file(kind))
-		}
-		v.saved(kind, path, err)
-	}
+	c.viewSaved(v, kinds)
 }
 
 // fit shortens text to most runes, or a few more. If that omits something, it saves the
@@ -201,7 +170,10 @@ func (c *Collector) fit(v *View, kind, text string, most int) string {
 	if !cut {
 		return text
 	}
-	path, err := c.keepText(kind, text)
+	path, err := store(c.opt.Dir, kind, c.next, ".txt", int64(len(text)), func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
 	v.saved(kind, path, err)
 	return short
 }
@@ -209,7 +181,7 @@ func (c *Collector) fit(v *View, kind, text string, most int) string {
 // traceback shortens the text of all errors to most runes, or a few more. If that omits something,
 // it saves the whole text, or the last error alone if that is too long for memory.
 func (p *presenter) traceback(ctx context.Context, c *Collector, text string, most int) string {
-	if PayloadBytes(c.errorWhole.data["text/plain"]) <= maxText {
+	if output.PayloadBytes(c.errorWhole.data["text/plain"]) <= maxText {
 		return c.fit(p.view, "traceback", text, most)
 	}
 	if _, err := p.original(ctx, &c.errorWhole, "text/plain", false); err != nil {
@@ -229,24 +201,6 @@ func (p *presenter) wholeTraceback(ctx context.Context, c *Collector) string {
 		}
 	}
 	return Plain(c.errorText)
-}
-
-// keepText saves a text under its digest, unless it is saved already.
-func (c *Collector) keepText(kind, text string) (string, error) {
-	if c.opt.Dir == "" {
-		return "", errNoFolder
-	}
-	path := filepath.Join(c.opt.Dir, fmt.Sprintf("%s-%d-%.8x.txt", kind, c.next, sha256.Sum256([]byte(text))))
-	if info, err := os.Lstat(path); err == nil && info.Size() == int64(len(text)) {
-		return path, nil
-	}
-	if err := Room(c.opt.Dir, int64(len(text))); err != nil {
-		return "", err
-	}
-	return SaveFile(c.opt.Dir, filepath.Base(path), func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
 }
 
 // saved records a file, or the reason why there is none.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
@@ -155,7 +156,7 @@ func (r *outputReader) bundle(o *CellOutput, data []byte) {
 // picture adds a picture if the bounds allow one more, and names it.
 func (r *outputReader) picture(mime string, payload []byte) string {
 	name := fmt.Sprintf("%s of %s", inline(mime), progress.Bytes(int64(len(payload))*3/4))
-	if pixels := render.Pixels(render.NewInline(mime, payload)); pixels != "" {
+	if pixels := render.Pixels(output.NewInline(mime, payload)); pixels != "" {
 		name += fmt.Sprintf(", %s pixels", pixels)
 	}
 	switch {
@@ -168,7 +169,7 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 	case len(r.pictures) == r.bounds.pictures:
 		return name + ", not shown: earlier ones are"
 	}
-	shown, err := render.Shrink(r.ctx, render.NewInline(mime, payload))
+	shown, err := render.Shrink(r.ctx, output.NewInline(mime, payload))
 	if err != nil {
 		return fmt.Sprintf("%s, not shown: %v", name, err)
 	}

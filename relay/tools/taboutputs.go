@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
@@ -32,15 +33,15 @@ type payloadOf struct {
 // errNoPayload is the error of a payload that names another one, as only an executor's may.
 var errNoPayload = errors.New("its payload is missing")
 
-// fetch writes a large payload. It is a render.Fetch.
+// fetch writes a large payload. It is an output.Fetch.
 func (t *tabOutputs) fetch(ctx context.Context, blob contract.Blob, w io.Writer) error {
 	if blob.Number < 0 || blob.Number >= len(t.large) {
 		return errNoPayload
 	}
-	return render.WritePayload(ctx, t.large[blob.Number].mime, t.large[blob.Number].raw, noPayload, w)
+	return output.WritePayload(ctx, t.large[blob.Number].mime, t.large[blob.Number].raw, noPayload, w)
 }
 
-// noPayload is the render.Fetch where payloads cannot be kept apart.
+// noPayload is the output.Fetch where payloads cannot be kept apart.
 func noPayload(context.Context, contract.Blob, io.Writer) error { return errNoPayload }
 
 // addTo adds the JSON list of a cell's outputs to a collector.

@@ -1,4 +1,4 @@
-package render
+package output
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // WritePayload writes the decoded payload of one MIME type of an event to w. fetch reads a
 // payload that is a blob.
 func WritePayload(ctx context.Context, mime string, raw json.RawMessage, fetch Fetch, w io.Writer) error {
-	if blob, ok := blobOf(raw); ok {
+	if blob, ok := BlobOf(raw); ok {
 		return fetch(ctx, blob, w)
 	}
 	_, err := io.CopyBuffer(struct{ io.Writer }{w}, decoded(mime, raw), make([]byte, 32<<10))
@@ -26,12 +26,12 @@ func WritePayload(ctx context.Context, mime string, raw json.RawMessage, fetch F
 // payloads of many megabytes.
 func decoded(mime string, raw json.RawMessage) io.Reader {
 	switch {
-	case !inBase64(mime):
-		return struct{ io.Reader }{strings.NewReader(text(raw))}
+	case !IsBase64(mime):
+		return struct{ io.Reader }{strings.NewReader(Text(raw))}
 	case len(raw) > 1 && raw[0] == '"' && raw[len(raw)-1] == '"':
 		return base64.NewDecoder(base64.StdEncoding, &base64Text{rest: raw[1 : len(raw)-1]})
 	}
-	return base64.NewDecoder(base64.StdEncoding, &base64Text{rest: []byte(text(raw))})
+	return base64.NewDecoder(base64.StdEncoding, &base64Text{rest: []byte(Text(raw))})
 }
 
 // base64Text reads the inside of a JSON string as base64, without the white space that kernels
@@ -85,14 +85,38 @@ func (p *Inline) Seek(_ int64, whence int) (size int64, err error) {
 
 // PayloadBytes returns about how many bytes a payload has, as its event states.
 func PayloadBytes(raw json.RawMessage) int64 {
-	if blob, ok := blobOf(raw); ok {
+	if blob, ok := BlobOf(raw); ok {
 		return blob.Bytes
 	}
 	return int64(len(raw))
 }
 
-// blobOf returns the reference in a payload, if the payload is one.
-func blobOf(raw json.RawMessage) (contract.Blob, bool) {
+// Text returns an inline payload as text: a JSON string unquoted, a list of strings (as in
+// notebook files) joined, anything else as JSON.
+func Text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var lines []string
+	if json.Unmarshal(raw, &lines) == nil {
+		return strings.Join(lines, "")
+	}
+	return string(raw)
+}
+
+// OfRelay reports whether an event is a report of the relay's own code in the kernel.
+func OfRelay(ev contract.Event) bool {
+	for mime := range ev.Data {
+		if strings.HasPrefix(mime, contract.OwnMIME) {
+			return true
+		}
+	}
+	return false
+}
+
+// BlobOf returns the reference in a payload, if the payload is one.
+func BlobOf(raw json.RawMessage) (contract.Blob, bool) {
 	var ref contract.BlobRef
 	if len(raw) > 300 || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &ref) != nil {
 		return contract.Blob{}, false
@@ -100,8 +124,8 @@ func blobOf(raw json.RawMessage) (contract.Blob, bool) {
 	return ref.Blob, ref.Blob.SHA256 != ""
 }
 
-// inBase64 reports whether payloads of this type are sent as base64. SVG is text.
-func inBase64(mime string) bool {
+// IsBase64 reports whether payloads of this type are sent and written as base64. SVG is text.
+func IsBase64(mime string) bool {
 	kind, _, _ := strings.Cut(mime, "/")
 	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
 }
