@@ -3,11 +3,11 @@ package remoterun
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -34,24 +34,12 @@ type piece struct {
 	empty  bool // it prints nothing
 }
 
-// pieceOf measures an event as the printer prints it. A text of an object that is a blob counts
-// as one line: it is not fetched to count.
+// pieceOf measures an event as the printer prints it.
 func pieceOf(ev contract.Event) piece {
-	p := piece{offset: ev.Offset, block: true}
-	text := "note\n"
-	switch isPicture := pictureOf(ev) != ""; {
-	case ev.Type == contract.EventStream:
-		text, p.block = ev.Text, false
-	case ev.Type == contract.EventInputRequest: // it ends its line, and that before it if it has no text
-		text = promptText(ev)
-		p.block = text == ""
-	case ev.Type == contract.EventError:
-		text = strings.Join(ev.Traceback, "\n")
-	case ev.Type == contract.EventGap, isPicture:
-	default:
-		text = objectText(ev)
-	}
-	p.lines, p.open = strings.Count(text, "\n"), text != "" && !strings.HasSuffix(text, "\n")
+	text := textOf(ev)
+	p := piece{offset: ev.Offset, lines: strings.Count(text, "\n"), open: text != "" && !strings.HasSuffix(text, "\n")}
+	// A prompt ends its line, and that before it if it has no text.
+	p.block = ev.Type != contract.EventStream && (ev.Type != contract.EventInputRequest || text == "")
 	p.empty = text == "" && ev.Type != contract.EventInputRequest
 	if p.open && ev.Type != contract.EventStream {
 		p.lines, p.open = p.lines+1, false
@@ -62,18 +50,24 @@ func pieceOf(ev contract.Event) piece {
 	return p
 }
 
-// objectText returns the text of an object that is no picture; something without line breaks
-// for a blob.
-func objectText(ev contract.Event) string {
-	raw, ok := ev.Data["text/plain"]
-	if !ok {
-		return ""
+// textOf returns the text of an event as the printer prints it, or one line in place of a note, or of
+// a blob: it is not fetched to count.
+func textOf(ev contract.Event) string {
+	raw, isText := ev.Data["text/plain"]
+	_, isBlob := output.BlobOf(raw)
+	switch {
+	case ev.Type == contract.EventStream:
+		return ev.Text
+	case ev.Type == contract.EventInputRequest:
+		return promptText(ev)
+	case ev.Type == contract.EventError:
+		return strings.Join(ev.Traceback, "\n")
+	case ev.Type == contract.EventGap, pictureOf(ev) != "", isBlob:
+		return "note\n"
+	case isText:
+		return output.Text(raw)
 	}
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return "a blob"
-	}
-	return text
+	return ""
 }
 
 // tail counts the lines at the end of a log.
@@ -178,26 +172,20 @@ func (l *log) cut(ev contract.Event) (left contract.Event, ok bool) {
 		ev.Cut = ""
 		skip--
 	}
-	switch isPicture := pictureOf(ev) != ""; {
-	case ev.Type == contract.EventStream:
-		ev.Text, ok = afterLines(ev.Text, skip)
-	case ev.Type == contract.EventInputRequest:
-		ev.Prompt, ok = afterLines(promptText(ev), skip)
-	case ev.Type == contract.EventError:
-		var rest string
-		rest, ok = afterLines(strings.Join(ev.Traceback, "\n"), skip)
+	if skip == 0 {
+		return ev, textOf(ev) != ""
+	}
+	rest, ok := afterLines(textOf(ev), skip)
+	switch ev.Type {
+	case contract.EventStream:
+		ev.Text = rest
+	case contract.EventInputRequest:
+		ev.Prompt = rest
+	case contract.EventError:
 		ev.Traceback, ev.Data = []string{rest}, nil // what is left of it
-	case isPicture:
-		ok = skip == 0
 	default:
-		var rest string
-		rest, ok = afterLines(objectText(ev), skip)
-		if ok && skip > 0 {
-			text, err := json.Marshal(rest)
-			ev.Data = maps.Clone(ev.Data)
-			ev.Data["text/plain"] = text
-			ok = err == nil
-		}
+		text, err := json.Marshal(rest)
+		ev.Data, ok = map[string]json.RawMessage{"text/plain": text}, ok && err == nil
 	}
 	return ev, ok
 }
