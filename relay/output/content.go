@@ -176,11 +176,11 @@ var errSize = errors.New("the payload does not have the size that its event stat
 // read requests a payload. It does not change p.
 func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
 	var text strings.Builder
-	w, end := exactly{&text, p.blob.Bytes}, func() error { return nil }
+	w, end := AtMost{&text, p.blob.Bytes}, func() error { return nil }
 	if IsBase64(p.mime) {
 		text.Grow(base64.StdEncoding.EncodedLen(int(p.blob.Bytes)))
 		encoder := base64.NewEncoder(base64.StdEncoding, &text)
-		w.to, end = encoder, encoder.Close
+		w.To, end = encoder, encoder.Close
 	} else {
 		text.Grow(int(p.blob.Bytes))
 	}
@@ -189,7 +189,7 @@ func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
 	}
 	_ = end() // a strings.Builder takes everything
 	switch {
-	case w.left != 0:
+	case w.Left != 0:
 		return nil, errSize
 	case isJSON(p.mime):
 		return ParseJSON([]byte(text.String()))
@@ -197,18 +197,20 @@ func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
 	return ValidText(text.String()), nil
 }
 
-// exactly passes on what it gets, and refuses what is longer than expected.
-type exactly struct {
-	to   io.Writer
-	left int64
+// AtMost passes on what it gets, and refuses what is longer than expected.
+type AtMost struct {
+	To   io.Writer
+	Left int64
 }
 
 // Write implements io.Writer.
-func (w *exactly) Write(b []byte) (int, error) {
-	if w.left -= int64(len(b)); w.left < 0 {
+func (w *AtMost) Write(b []byte) (int, error) {
+	if int64(len(b)) > w.Left {
+		w.Left = -1
 		return 0, errSize
 	}
-	return w.to.Write(b)
+	w.Left -= int64(len(b))
+	return w.To.Write(b)
 }
 
 // JSON is a JSON value as a text without white space. As a tree of Go's values it would take up to a

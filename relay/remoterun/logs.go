@@ -84,11 +84,7 @@ func PrintKept(ctx context.Context, run Kept, o LogOptions, console Console) err
 		l.from = l.tailOf(run.Events)
 	}
 	l.print(ctx, run.ExecutionID, run.Events)
-	if run.Status.Finished() {
-		l.end(run.Execution)
-	} else {
-		l.note("the run was %s when the VM last answered", plain.Line(string(run.Status)))
-	}
+	l.end(run.Execution)
 	return l.printer.broken
 }
 
@@ -101,12 +97,15 @@ type log struct {
 }
 
 func newLog(from blobs, o LogOptions, console Console) *log {
+	if o.Fill == nil {
+		o.Fill = func(events []contract.Event) []contract.Event { return events }
+	}
 	return &log{LogOptions: o, printer: newPrinter(from, console)}
 }
 
 // print prints events and reports whether stdout still takes them.
 func (l *log) print(ctx context.Context, id string, events []contract.Event) bool {
-	for _, ev := range l.filled(events) {
+	for _, ev := range l.Fill(events) {
 		ev, wanted := l.cut(ev)
 		switch {
 		case !wanted:
@@ -117,14 +116,6 @@ func (l *log) print(ctx context.Context, id string, events []contract.Event) boo
 		}
 	}
 	return l.printer.broken == nil
-}
-
-// filled returns events with the history's in place of gaps.
-func (l *log) filled(events []contract.Event) []contract.Event {
-	if l.Fill == nil {
-		return events
-	}
-	return l.Fill(events)
 }
 
 func (l *log) json(ev contract.Event) {

@@ -78,7 +78,7 @@ type tail struct {
 	fresh  bool // what comes after the next piece begins on a new line
 }
 
-func newTail(want int, events bool) *tail { return &tail{want: want, events: events, fresh: true} }
+func (l *log) newTail() *tail { return &tail{want: *l.Tail, events: l.JSON, fresh: true} }
 
 // add counts the piece before those that were counted, and reports whether the wanted lines
 // begin in it.
@@ -124,12 +124,12 @@ func (l *log) tailOnVM(ctx context.Context, vm VM, run contract.Execution) (star
 	if *l.Tail == 0 {
 		return start{offset: end}, nil
 	}
-	t := newTail(*l.Tail, l.JSON)
+	t := l.newTail()
 	for to, window := end, int64(firstWindow); to > 0; window = min(4*window, maxWindow) {
 		from := max(0, to-window)
 		var pieces []piece
 		err := read(from, func(e contract.Execution) bool {
-			for _, ev := range l.filled(e.Events) {
+			for _, ev := range l.Fill(e.Events) {
 				if ev.Offset < to {
 					pieces = append(pieces, pieceOf(ev))
 				}
@@ -153,7 +153,7 @@ func (l *log) tailOf(events []contract.Event) start {
 	for _, ev := range events {
 		pieces = append(pieces, pieceOf(ev))
 	}
-	at, _ := newTail(*l.Tail, l.JSON).startOf(pieces)
+	at, _ := l.newTail().startOf(pieces)
 	return at
 }
 

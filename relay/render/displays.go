@@ -136,34 +136,19 @@ func (d *displays) result() int {
 	return -1
 }
 
-// newest selects the displays that are shown as pictures.
-type newest struct {
-	from    int // index of the first one
-	earlier int // number of displays with a picture before it
-}
-
-// pictures finds the newest MaxPictures displays with a picture.
-func (d *displays) pictures() newest {
-	found, at := 0, newest{}
-	for i := len(d.all) - 1; i >= 0; i-- {
-		if !d.all[i].hasPicture() {
+// pictures returns the index of the first of the newest MaxPictures displays with a picture, which are
+// shown, and how many earlier ones there are.
+func (d *displays) pictures() (from, earlier int) {
+	found := 0
+	for i, each := range slices.Backward(d.all) {
+		if each.data["image/png"] == nil && each.data["image/jpeg"] == nil {
 			continue
 		}
 		if found++; found == MaxPictures {
-			at.from = i
+			from = i
 		}
 	}
-	at.earlier = max(0, found-MaxPictures)
-	return at
-}
-
-func (d *display) hasPicture() bool {
-	for mime := range d.data {
-		if isPicture(mime) {
-			return true
-		}
-	}
-	return false
+	return from, max(0, found-MaxPictures)
 }
 
 func runes(s string) int { return utf8.RuneCountInString(s) }

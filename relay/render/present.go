@@ -71,15 +71,16 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 	if d.noRoom > 0 {
 		p.note("display outputs dropped because other calls hold too many at this moment; get_execution shows them: %d", d.noRoom)
 	}
-	result, shown := d.result(), d.pictures()
-	if shown.earlier > 0 {
-		p.note("earlier pictures that are saved but not shown: %d", shown.earlier)
+	result := d.result()
+	shown, earlier := d.pictures()
+	if earlier > 0 {
+		p.note("earlier pictures that are saved but not shown: %d", earlier)
 	}
 	for i := range d.all {
 		if i == first { // the earlier ones are saved, but not listed
 			p.view.Outputs, p.view.Files = nil, nil
 		}
-		out := p.output(ctx, &d.all[i], i >= shown.from)
+		out := p.output(ctx, &d.all[i], i >= shown)
 		if i == result {
 			p.view.Result, p.view.HasResult = p.plain(ctx, &d.all[i]), true
 		} else if text := p.plain(ctx, &d.all[i]); d.all[i].widget && text == "" { // it is closed
@@ -167,7 +168,7 @@ func (p *presenter) plain(ctx context.Context, d *display) string {
 	if !ok {
 		return ""
 	}
-	b := &ends{most: maxText}
+	b := newEnds(maxText)
 	if err := p.payload(ctx, "text/plain", raw, b); err != nil {
 		return fmt.Sprintf("[text not read: %v]", err)
 	}
@@ -186,48 +187,33 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 	case p.read+size > maxSaved:
 		return errors.New("more than 256 MiB of outputs were read already")
 	}
-	counted := &counter{w: w, left: size}
+	counted := &output.AtMost{To: w, Left: size}
 	err := output.WritePayload(ctx, mime, raw, p.fetch, counted)
-	p.read += size - counted.left
+	p.read += size - max(counted.Left, 0)
 	return err
-}
-
-// counter passes on at most left bytes.
-type counter struct {
-	w    io.Writer
-	left int64
-}
-
-func (c *counter) Write(b []byte) (int, error) {
-	if int64(len(b)) > c.left {
-		return 0, bounded.ErrTooLong
-	}
-	c.left -= int64(len(b))
-	return c.w.Write(b)
 }
 
 // ends keeps the first and the last half of what is written to it.
 type ends struct {
-	most       int
-	head, tail []byte
-	cut        bool
+	head bounded.Buffer
+	tail bounded.Tail
+}
+
+func newEnds(most int) *ends {
+	return &ends{bounded.Buffer{Max: int64(most / 2)}, bounded.Tail{Max: most / 2}}
 }
 
 func (e *ends) Write(b []byte) (int, error) {
-	n := len(b)
-	room := min(len(b), e.most/2-len(e.head))
-	e.head, b = append(e.head, b[:room]...), b[room:]
-	e.tail = append(e.tail, b...)
-	if over := len(e.tail) - e.most/2; over > 0 {
-		e.cut = true
-		e.tail = append(e.tail[:0], e.tail[over:]...)
-	}
-	return n, nil
+	room := min(len(b), int(e.head.Max)-len(e.head.Bytes()))
+	_, _ = e.head.Write(b[:room])
+	_, _ = e.tail.Write(b[room:])
+	return len(b), nil
 }
 
 func (e *ends) text() string {
-	if !e.cut {
-		return string(e.head) + string(e.tail)
+	middle := ""
+	if e.tail.Dropped() {
+		middle = lacksMiddle
 	}
-	return string(e.head) + lacksMiddle + string(e.tail)
+	return string(e.head.Bytes()) + middle + e.tail.String()
 }

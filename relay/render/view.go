@@ -195,7 +195,7 @@ func (p *presenter) traceback(ctx context.Context, c *Collector, text string, mo
 // can be had.
 func (p *presenter) wholeTraceback(ctx context.Context, c *Collector) string {
 	if raw := c.errorWhole.data["text/plain"]; raw != nil {
-		b := &ends{most: maxText}
+		b := newEnds(maxText)
 		if p.payload(ctx, "text/plain", raw, b) == nil {
 			return Plain(b.text())
 		}
