@@ -24,13 +24,19 @@ var link = regexp.MustCompile(`^!\[\]\((x%20y_files/\d+-\d+\.(?:png|jpg|gif|svg)
 var notShown = regexp.MustCompile(`^Characters of this code that are not shown: \d+\.$`)
 
 // FuzzDocuments exports a run with any code and any events, one a line. What the VM sent stays
-// in fences, escapes no folder, and has no control characters; the same run makes the same bytes.
+// in fences, escapes no folder, and has no control or hidden characters, which a notebook keeps as
+// escapes; the same run makes the same bytes.
 func FuzzDocuments(f *testing.F) {
 	f.Add("print('```')\n%y", "succeeded", "n.py\n", []byte(`{"type":"stream","text":"`+"```"+`\u001b[31mred\n"}`))
 	f.Add("%%bash\necho\r1", "<img src=https://a.example> ![](b) `x`", "", []byte(`{"type":"display_data","data":{"image/png":"aGk=","image/svg+xml":"<svg/>","text/plain":"p"}}`))
 	f.Add("'''", "succeeded", "", []byte(`{"type":"stream","text":"a\n`+"```"+`\n# h\n"}`))
 	f.Add("", "failed", "\u202e", []byte(`{"type":"error","ename":"E","evalue":"v","traceback":["`+"````"+`","\u001b]0;t\u0007"]}`+"\n"+`{"type":"execute_result","data":{"text/plain":["a","b"]}}`))
 	f.Add("x\x00\xff", "timed_out\n# h", "../../x", []byte(`{"type":"display_data","data":{"image/jpeg":{"blob":{"number":1,"sha256":"x","bytes":3}}}}`+"\n"+`{"type":"gap","events":3,"bytes":9}`))
+	const hidden = "\u009b31m \x1b]0;t\a \u202e \u2028 \u200b \U000e0041 \ue000 \u200d"
+	text, _ := json.Marshal(hidden)
+	f.Add("x = '"+hidden+"'", "timed_out"+hidden, "n"+hidden, bytes.ReplaceAll([]byte(`{"type":"stream","text":HIDDEN}
+{"type":"display_data","data":{"text/plain":HIDDEN}}
+{"type":"error","ename":HIDDEN,"evalue":HIDDEN,"traceback":[HIDDEN]}`), []byte("HIDDEN"), text))
 	f.Fuzz(func(t *testing.T, code, status, name string, lines []byte) {
 		var events []contract.Event
 		for line := range bytes.Lines(lines) {
@@ -65,12 +71,12 @@ func FuzzDocuments(f *testing.F) {
 			case ".py":
 				source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimRight(code, "\n"))
 				heading, rest, _ := strings.Cut(string(d.text), "\n")
-				if !strings.HasPrefix(heading, "# %% ") || strings.ContainsFunc(heading, unicode.IsControl) || strings.Count(rest, "\n") != strings.Count(source, "\n")+1 {
+				if !strings.HasPrefix(heading, "# %% ") || strings.ContainsFunc(heading, unicode.IsControl) || len(plain.Unshown(heading)) > 0 || strings.Count(rest, "\n") != strings.Count(source, "\n")+1 {
 					t.Errorf("%q became %q", source, d.text)
 				}
 			case ".ipynb":
-				if read, err := notebook.Parse(d.text); err != nil || read.Len() != 1 || len(plain.Unshown(string(d.text))) > 0 {
-					t.Errorf("the notebook cannot be read: %v", err)
+				if read, err := notebook.Parse(d.text); err != nil || read.Len() != 1 || read.Cell(0).Source != strings.TrimRight(strings.ToValidUTF8(code, "\ufffd"), "\n") || len(plain.Unshown(string(d.text))) > 0 {
+					t.Errorf("the notebook has other code or hidden characters, or cannot be read: %v", err)
 				}
 			}
 		}

@@ -270,7 +270,7 @@ func (c *Cell) add(ev *contract.Event) {
 		}
 	}
 	if ev.Cut != "" || ev.Type == contract.EventGap {
-		c.missing(ev)
+		c.stream(contract.Stderr, "[output is missing here: "+Missing(ev)+"]\n")
 	}
 	switch ev.Type {
 	case contract.EventStream:
@@ -290,16 +290,15 @@ func (c *Cell) add(ev *contract.Event) {
 	}
 }
 
-// missing marks output that is not there.
-func (c *Cell) missing(ev *contract.Event) {
-	why := ev.Cut
+// Missing says why output is not there that an event stands for, or was shortened.
+func Missing(ev *contract.Event) string {
 	switch {
-	case why == "" && ev.Bytes == 0:
-		why = "the VM lost it, because its disk was full or its log was damaged"
-	case why == "":
-		why = fmt.Sprintf("%d bytes, because the VM does not keep that much of one run", ev.Bytes)
+	case ev.Cut != "":
+		return ev.Cut
+	case ev.Bytes == 0:
+		return "the VM lost it, because its disk was full or its log was damaged"
 	}
-	c.stream(contract.Stderr, "[output is missing here: "+why+"]\n")
+	return fmt.Sprintf("%d bytes, because the VM does not keep that much of one run", ev.Bytes)
 }
 
 func (c *Cell) stream(name, text string) {

@@ -100,12 +100,8 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		p.prompt, p.password = &ev.Offset, ev.Password
 		p.write(p.std.Err, promptText(ev))
 	case contract.EventGap:
-		switch {
-		case ev.Cut != "": // which says why
-		case ev.Bytes == 0:
-			p.note("output is missing here: the VM lost it because its disk was full or its log was damaged")
-		default:
-			p.note("output is missing here: %s, because the VM does not keep that much output of one run", plain.Count(ev.Bytes, "byte"))
+		if ev.Cut == "" { // which says why
+			p.note("output is missing here: %s", output.Missing(&ev))
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -179,21 +178,5 @@ func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
 	}
 	if p := v.Pictures[1]; p.Width > maxEdge || len(p.Base64()) > maxBase64 {
 		t.Errorf("shown %d×%d in %d bytes", p.Width, p.Height, len(p.Base64()))
-	}
-}
-
-func TestAFullDiskIsANoteAndNotAFailure(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var l log
-	for range 20 {
-		l.print("stdout", strings.Repeat("x\n", 8<<10))
-	}
-	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t))})
-	v := view(t, l, Options{Dir: filepath.Join(file, "no folder")})
-	if !v.Truncated || len(v.Notes) != 2 || len(v.Pictures) != 1 || v.Outputs[0].Path != "" {
-		t.Errorf("notes %v, pictures %d", v.Notes, len(v.Pictures))
 	}
 }
