@@ -108,5 +108,5 @@ func SaveAt(dir, name string, offset int64, text []byte) error {
 	if _, err = file.WriteAt(text, offset); err != nil {
 		return err
 	}
-	return file.Truncate(offset + int64(len(text)))
+	return errors.Join(file.Truncate(offset+int64(len(text))), file.Close())
 }

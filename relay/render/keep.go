@@ -165,7 +165,7 @@ func empty(dir string) bool {
 const payloadKind = "output"
 
 // ours matches the names of the files that the relay saves for an execution.
-var ours = regexp.MustCompile(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part|\d+(-[0-9a-f]{16})?\.(png|jpg|gif|svg))$`)
+var ours = regexp.MustCompile(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part)$`)
 
 // keptIn returns the relay's files in the folder of an execution.
 func keptIn(dir string) (files []kept) {

@@ -145,10 +145,10 @@ func (p *presenter) original(ctx context.Context, d *display, mime string, show 
 		read = p.payload(ctx, mime, raw, w)
 		return read
 	}
-	path, err := SavePayload(p.dir, d.offset, mime, raw, fill, p.used...)
+	path, err := SavePayload(p.opt.Dir, d.offset, mime, raw, fill, p.used...)
 	switch _, isBlob := output.BlobOf(raw); {
 	case err == nil:
-		o.path, o.pixels = path, p.saved(kind, path)
+		o.path, o.pixels = path, p.savedAs(kind, path)
 		return &o, nil
 	case read != nil:
 		return nil, read
@@ -167,8 +167,8 @@ func (p *presenter) original(ctx context.Context, d *display, mime string, show 
 	return &o, nil
 }
 
-// saved notes a file that has a payload, and returns the size of a picture.
-func (p *presenter) saved(kind, path string) (pixels string) {
+// savedAs notes a file that has a payload, and returns the size of a picture.
+func (p *presenter) savedAs(kind, path string) (pixels string) {
 	path = filepath.Clean(path)
 	p.used = append(p.used, path)
 	if f, err := bounded.Open(path); kind == "picture" && err == nil {

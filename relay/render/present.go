@@ -37,16 +37,12 @@ type Output struct {
 
 // presenter turns displays into Outputs, Pictures and Files of a view.
 type presenter struct {
-	dir     string
-	fetch   output.Fetch
-	view    *View
-	listed  int   // how many outputs, the newest ones, the view has
-	read    int64 // bytes of payloads so far
-	unpaged bool
-	holding *memory.Holding          // see Options.Holding; may be nil
-	fit     func(text string) string // shortens what a widget shows
-	used    []string                 // files of this view
-	toShow  []shownOriginal
+	*Collector
+	fetch  output.Fetch
+	view   *View
+	read   int64    // bytes of payloads so far
+	used   []string // files of this view
+	toShow []shownOriginal
 }
 
 // shownOriginal is a picture that is to be shown, and its place.
@@ -56,11 +52,12 @@ type shownOriginal struct {
 }
 
 // present renders the outputs in order. Only the newest pictures are shown and decoded.
-func (p *presenter) present(ctx context.Context, d *displays) {
-	first := max(0, len(d.all)-p.listed)
+func (p *presenter) present(ctx context.Context) {
+	d := &p.displays
+	first := max(0, len(d.all)-p.listed())
 	if earlier := first + d.dropped; earlier > 0 {
 		note := fmt.Sprintf("earlier display outputs that are not listed here: %d", earlier)
-		if !p.unpaged {
+		if !p.opt.Unpaged {
 			note += "; get_execution pages through them"
 		}
 		p.note("%s", note)
@@ -86,7 +83,7 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 		} else if text := p.plain(ctx, &d.all[i]); d.all[i].widget && text == "" { // it is closed
 			continue
 		} else if d.all[i].widget {
-			out.MIMETypes, out.Text = []string{"text/plain"}, p.fit(text)
+			out.MIMETypes, out.Text = []string{"text/plain"}, p.fit("output", text, p.opt.Limit/2)
 		} else {
 			out.Text, _ = Clip(text, textRunes)
 		}
@@ -98,8 +95,8 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 // pictures adds the pictures that are to be shown. It begins when all payloads are here: what
 // it waits for must not wait for an executor.
 func (p *presenter) pictures(ctx context.Context) {
-	if p.holding != nil && len(p.toShow) > 0 {
-		if err := p.holding.Take(ctx, memory.Answering); err != nil {
+	if p.opt.Holding != nil && len(p.toShow) > 0 {
+		if err := p.opt.Holding.Take(ctx, memory.Answering); err != nil {
 			p.note("pictures that are saved but not shown, because the call ended before their turn: %d", len(p.toShow))
 			p.toShow = nil
 		}

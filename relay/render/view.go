@@ -69,25 +69,22 @@ func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
 	c.viewCuts(&v)
-	p := presenter{
-		dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed(), unpaged: c.opt.Unpaged, holding: c.opt.Holding,
-		fit: func(text string) string { return c.fit(&v, "output", text, c.opt.Limit/2) },
-	}
-	p.present(ctx, &c.displays)
-	trace := Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx, c)
+	p := presenter{Collector: c, fetch: fetch, view: &v}
+	p.present(ctx)
+	trace := Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx)
 	room := c.share(&v, trace)
 	c.viewStreams(&v, room)
 	if c.errors > 0 {
 		most := max(2*leastRunes, c.opt.Limit/6)
 		v.Error = &Raised{EName: clipLine(c.ename, most), EValue: clipLine(Plain(c.evalue), most)}
-		v.Error.Traceback = p.traceback(ctx, c, trace, room.traceback)
+		v.Error.Traceback = p.traceback(ctx, trace, room.traceback)
 	}
 	if c.errorsLeftOut > 0 {
 		p.note("errors that were displayed before the last one and are not shown here: %d", c.errorsLeftOut)
 	}
 	p.thin(room.outputs)
 	if v.HasResult {
-		v.Result = c.fit(&v, "result", v.Result, room.result)
+		v.Result = p.fit("result", v.Result, room.result)
 	}
 	if more := len(v.Notes) - maxNotes; more > 0 {
 		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", more))
@@ -165,26 +162,26 @@ func (c *Collector) viewStreams(v *View, room room) {
 
 // fit shortens text to most runes, or a few more. If that omits something, it saves the
 // whole text.
-func (c *Collector) fit(v *View, kind, text string, most int) string {
+func (p *presenter) fit(kind, text string, most int) string {
 	short, cut := Clip(text, max(leastRunes, most))
 	if !cut {
 		return text
 	}
-	path, err := store(c.opt.Dir, kind, c.next, ".txt", int64(len(text)), func(w io.Writer) error {
+	path, err := store(p.opt.Dir, kind, p.next, ".txt", int64(len(text)), func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})
-	v.saved(kind, path, err)
+	p.view.saved(kind, path, err)
 	return short
 }
 
 // traceback shortens the text of all errors to most runes, or a few more. If that omits something,
 // it saves the whole text, or the last error alone if that is too long for memory.
-func (p *presenter) traceback(ctx context.Context, c *Collector, text string, most int) string {
-	if output.PayloadBytes(c.errorWhole.data["text/plain"]) <= maxText {
-		return c.fit(p.view, "traceback", text, most)
+func (p *presenter) traceback(ctx context.Context, text string, most int) string {
+	if output.PayloadBytes(p.errorWhole.data["text/plain"]) <= maxText {
+		return p.fit("traceback", text, most)
 	}
-	if _, err := p.original(ctx, &c.errorWhole, "text/plain", false); err != nil {
+	if _, err := p.original(ctx, &p.errorWhole, "text/plain", false); err != nil {
 		p.note("the whole traceback could not be read: %v", err)
 	}
 	short, _ := Clip(text, max(leastRunes, most))
@@ -193,14 +190,14 @@ func (p *presenter) traceback(ctx context.Context, c *Collector, text string, mo
 
 // wholeTraceback is the traceback without colours: all of one that was shortened on the VM, if it
 // can be had.
-func (p *presenter) wholeTraceback(ctx context.Context, c *Collector) string {
-	if raw := c.errorWhole.data["text/plain"]; raw != nil {
+func (p *presenter) wholeTraceback(ctx context.Context) string {
+	if raw := p.errorWhole.data["text/plain"]; raw != nil {
 		b := newEnds(maxText)
 		if p.payload(ctx, "text/plain", raw, b) == nil {
 			return Plain(b.text())
 		}
 	}
-	return Plain(c.errorText)
+	return Plain(p.errorText)
 }
 
 // saved records a file, or the reason why there is none.
