@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/terminal/inline"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/widgets"
 )
@@ -259,4 +260,110 @@ type writerFunc func(b []byte)
 func (w writerFunc) Write(b []byte) (int, error) {
 	w(b)
 	return len(b), nil
+}
+
+// pictureKinds are the MIME types that are saved as files, best first.
+var pictureKinds = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
+
+// maxPictureBytes bounds the pictures of one run on the disk. Over hours, a run may show
+// more than an executor keeps at any time.
+const maxPictureBytes = 2 << 30
+
+// pictureOf returns the type of the best picture of an event; empty if there is none.
+func pictureOf(ev contract.Event) string {
+	for _, mime := range pictureKinds {
+		if ev.Data[mime] != nil {
+			return mime
+		}
+	}
+	return ""
+}
+
+// Bounds of pictures shown on a terminal.
+const (
+	shownEdge     = 800 // pixels of the long edge
+	maxShown      = 100 // of one run
+	maxShownBytes = 32 << 20
+)
+
+// show shows a saved picture on the terminal, redrawn from its pixels. A picture that cannot
+// be shown, such as an SVG, is only saved.
+func (p *printer) show(ctx context.Context, path, mime string) {
+	if p.shown++; p.shownAs == inline.None || p.out == nil || p.shown > maxShown || mime != "image/png" && mime != "image/jpeg" {
+		return
+	}
+	original, err := bounded.Open(path)
+	if err != nil {
+		return
+	}
+	defer original.Close()
+	if info, err := original.Stat(); err != nil || info.Size() > maxShownBytes {
+		return
+	}
+	drawn, err := render.Redraw(ctx, original, shownEdge)
+	if err != nil {
+		return
+	}
+	p.endLine(p.std.Out)
+	if _, err := io.WriteString(p.std.Out, p.out.Reset()+p.shownAs.Sequence(drawn)); err != nil {
+		p.broken = err
+	}
+	p.openLine = false
+}
+
+// savePicture saves a picture of the execution id, and returns the file's path.
+func (p *printer) savePicture(ctx context.Context, id, mime string, ev contract.Event) (path string, err error) {
+	raw := ev.Data[mime]
+	if p.saved += max(output.PayloadBytes(raw), 0); p.saved > maxPictureBytes {
+		return "", fmt.Errorf("this run's pictures exceed %d GiB", maxPictureBytes>>30)
+	}
+	return render.SavePayload(render.Folder(p.pictureDir, "", id), ev.Offset, mime, raw, func(w io.Writer) error {
+		return output.WritePayload(ctx, mime, raw, p.blobs(id), w)
+	})
+}
+
+// Cells prints the output of a notebook's cells, which somebody else runs, and passes input on.
+type Cells struct{ r *run }
+
+// NewCells returns what prints the output of cells on vm. A caller must close it.
+func NewCells(vm VM, console Console) *Cells {
+	return &Cells{&run{VM: vm, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console)}}
+}
+
+// Print prints events of an execution, but no prompts: those are for Answer. It warns once if
+// the kernel is a new one.
+func (c *Cells) Print(ctx context.Context, executionID, kernelID string, events []contract.Event) {
+	if kernelID != c.r.exec.KernelID {
+		c.r.checkKernel(kernelID)
+		c.r.exec.KernelID = kernelID
+	}
+	for _, ev := range events {
+		if ev.Type != contract.EventInputRequest {
+			c.r.out.event(ctx, executionID, ev)
+		}
+	}
+}
+
+// Broken returns the error of a write to stdout; after it nothing more is printed.
+func (c *Cells) Broken() error { return c.r.out.broken }
+
+// Note prints a message of the relay's own on a line of its own.
+func (c *Cells) Note(format string, args ...any) { c.r.out.note(format, args...) }
+
+// Close leaves a terminal without colours and with the cursor at the beginning of a line.
+func (c *Cells) Close() { c.r.out.finish() }
+
+// Answer shows the prompt of an execution that waits for input, and passes a line from the
+// person or from stdin on, or that stdin has none.
+func (c *Cells) Answer(ctx context.Context, executionID string, prompt contract.Event) error {
+	c.r.answer.ExecutionID = executionID
+	c.r.exec.Status = contract.StatusWaitingForInput
+	c.r.out.event(ctx, executionID, prompt)
+	return c.r.input(ctx)
+}
+
+// CellError returns the error of a cell that raised an exception whose traceback was printed: an
+// ExitCode of sys.exit, nil for sys.exit(0), and otherwise ErrPrinted.
+func CellError(ename, evalue string) error {
+	return exception(&contract.ExecutionError{EName: ename, EValue: plain.Line(evalue)})
 }
