@@ -85,17 +85,6 @@ func (c *Collector) Begin(key string) *Cell {
 	return cell
 }
 
-// Outputs returns the outputs of the cell with a key as they are now; nil if it is not known, or
-// not any more.
-func (c *Collector) Outputs(key string) []*Output {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at := c.index(key); at >= 0 {
-		return c.cells[at].outputs()
-	}
-	return nil
-}
-
 // Changed returns the keys of the cells whose outputs an update in another cell changed since the
 // last call.
 func (c *Collector) Changed() []string {

@@ -70,6 +70,31 @@ func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
 	}
 }
 
+// Of calls that read a run at once, one at a time saves what comes next. Nothing is saved twice, and
+// nothing out of order.
+func TestTextIsSavedOnceByCallsAtOnce(t *testing.T) {
+	dir, all := t.TempDir(), lines(300)
+	first, second := New(Options{Dir: dir, Limit: 20_000}), New(Options{Dir: dir, Limit: 20_000})
+	for i := range all {
+		first.Add(all[i])
+		if i < 200 {
+			second.Add(all[i])
+		}
+	}
+	for until, c := range map[int]*Collector{200: second, 300: first} {
+		if v := c.View(t.Context(), noBlobs); len(v.Files) != 1 || !strings.Contains(v.Stdout, fmt.Sprintf("%07d", until-1)) {
+			t.Errorf("files %v, notes %q", v.Files, v.Notes)
+		}
+	}
+	checkSaved(t, dir, all)
+	if err := os.Truncate(filepath.Join(dir, "stdout.txt"), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := read(t, lines(400), 400, Options{Dir: dir}); len(v.Files) > 0 || len(v.Notes) != 1 {
+		t.Errorf("a file that somebody shortened: files %v, notes %q", v.Files, v.Notes)
+	}
+}
+
 // Text that a killed relay wrote but did not record is overwritten.
 func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
