@@ -5,8 +5,8 @@
 // output is valid for nbformat, and its size and the time it takes are bounded. Outputs depend on
 // the events alone, not on the pieces in which they arrive: reading a log again gives the same.
 //
-// Start reading at Collector; content.go reads payloads, show.go folds progress bars and bounds a
-// cell, spill.go keeps the whole of a long text.
+// Start reading at Collector; content.go reads payloads, for all readers of events, show.go folds
+// progress bars and bounds a cell, spill.go keeps the whole of a long text.
 package output
 
 import (
