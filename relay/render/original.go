@@ -51,7 +51,6 @@ func filled(file *os.File, fill func(io.Writer) error, name func() string) (path
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		file.Close()
 		os.Remove(file.Name())
 		return "", err
 	}
