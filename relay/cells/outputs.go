@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
@@ -141,7 +142,7 @@ func (r *outputReader) textOf(data map[string]json.RawMessage, types []string) s
 // picture adds a picture if the bounds allow one more, and names it.
 func (r *outputReader) picture(mime string, payload []byte) string {
 	name := fmt.Sprintf("%s of %s", plain.Word(plain.Clip(mime, 100)), progress.Bytes(int64(len(payload))*3/4))
-	if pixels := render.Pixels(render.NewInline(mime, payload)); pixels != "" {
+	if pixels := render.Pixels(output.NewInline(mime, payload)); pixels != "" {
 		name += fmt.Sprintf(", %s pixels", pixels)
 	}
 	switch {
@@ -154,7 +155,7 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 	case len(r.pictures) == r.bounds.pictures:
 		return name + ", not shown: earlier ones are"
 	}
-	shown, err := render.Shrink(r.ctx, render.NewInline(mime, payload))
+	shown, err := render.Shrink(r.ctx, output.NewInline(mime, payload))
 	if err != nil {
 		return fmt.Sprintf("%s, not shown: %v", name, err)
 	}
@@ -249,11 +250,11 @@ func (t *TabOutputs) keepApart(data map[string]json.RawMessage) {
 // errNoPayload is the error of a payload that names another one, as only an executor's may.
 var errNoPayload = errors.New("its payload is missing")
 
-// Fetch writes a large payload. It is a render.Fetch.
+// Fetch writes a large payload. It is an output.Fetch.
 func (t *TabOutputs) Fetch(ctx context.Context, blob contract.Blob, w io.Writer) error {
 	if blob.Number < 0 || blob.Number >= len(t.large) {
 		return errNoPayload
 	}
 	none := func(context.Context, contract.Blob, io.Writer) error { return errNoPayload }
-	return render.WritePayload(ctx, t.large[blob.Number].mime, t.large[blob.Number].raw, none, w)
+	return output.WritePayload(ctx, t.large[blob.Number].mime, t.large[blob.Number].raw, none, w)
 }

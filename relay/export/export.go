@@ -6,17 +6,22 @@
 package export
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
@@ -143,4 +148,163 @@ func (r *Run) ending() string {
 		return ""
 	}
 	return strings.TrimSuffix(fmt.Sprintf("[this run's status is %s: %s", plain.Line(string(r.Status)), plain.Line(r.Reason)), ": ") + "]\n"
+}
+
+// ipynb makes a notebook with a cell for each run. Characters that a reader of the file would not
+// see are escapes there.
+func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
+	var b bytes.Buffer
+	var c output.Collector
+	err := notebook.Notebook{Cells: cells(ctx, runs, &c), Widgets: c.Widgets()}.Write(&b)
+	return document{text: plain.EscapeJSON(b.Bytes())}, err
+}
+
+// maxFetched bounds the payloads of all runs of a document together: a run's events may name one
+// payload a million times.
+const maxFetched = 256 << 20
+
+// cells returns a cell with outputs for each run, which c collects.
+func cells(ctx context.Context, runs []Run, c *output.Collector) []notebook.RunCell {
+	c.Limits = output.ForDocuments
+	var collected []*output.Cell
+	fetched := int64(0)
+	for i, r := range runs {
+		events := r.Events
+		if text := r.ending(); text != "" {
+			events = append(events[:len(events):len(events)], contract.Event{Type: contract.EventStream, Name: contract.Stderr, Text: text})
+		}
+		cell := c.Begin(strconv.Itoa(i))
+		cell.Add(ctx, events, r.within(&fetched))
+		collected = append(collected, cell)
+	}
+	var all []notebook.RunCell
+	for i, r := range runs { // now that a later run changes no outputs of an earlier one any more
+		all = append(all, notebook.RunCell{
+			Seed: r.ExecutionID, Source: r.source(), ExecutionCount: r.ExecutionCount, Outputs: collected[i].Outputs(),
+		})
+	}
+	return all
+}
+
+var errTooMuch = errors.New("the payloads of the runs are too large together")
+
+// within returns a Fetch that counts what it fetches, and refuses what is over maxFetched.
+func (r *Run) within(fetched *int64) output.Fetch {
+	if r.Fetch == nil {
+		return nil
+	}
+	return func(ctx context.Context, blob contract.Blob, w io.Writer) error {
+		if *fetched += blob.Bytes; *fetched > maxFetched {
+			return errTooMuch
+		}
+		return r.Fetch(ctx, blob, w)
+	}
+}
+
+// pictures are the MIME types that Markdown shows, best first, with their files' extensions.
+var pictures = []struct{ mime, ext string }{
+	{"image/png", ".png"}, {"image/jpeg", ".jpg"}, {"image/gif", ".gif"}, {"image/svg+xml", ".svg"},
+}
+
+// markup makes a text that a VM may have sent mean itself in a line of Markdown: no HTML, link
+// or picture, which a viewer would fetch.
+var markup = strings.NewReplacer("\\", `\\`, "<", `\<`, "[", `\[`, "]", `\]`, "`", "\\`", "&", `\&`, "://", `\://`, "www.", `www\.`)
+
+// page is a Markdown text that is being made.
+type page struct {
+	text  strings.Builder
+	stem  string // names the folder of the pictures
+	files map[string][]byte
+}
+
+// markdown makes a text with a section for each run. Its pictures are files in the folder
+// STEM_files beside it, as nbconvert names it.
+func markdown(ctx context.Context, stem string, runs []Run) (document, error) {
+	p := page{stem: stem, files: map[string][]byte{}}
+	for i, c := range cells(ctx, runs, &output.Collector{WidgetTexts: true}) {
+		fmt.Fprintf(&p.text, "## Run %d: %s\n\n", i+1, markup.Replace(runs[i].title()))
+		p.fence("python", c.Source)
+		if n := len(plain.Unshown(strings.ReplaceAll(c.Source, "\r\n", "\n"))); n > 0 {
+			fmt.Fprintf(&p.text, "Characters of this code that are not shown: %d.\n\n", n)
+		}
+		for n, o := range c.Outputs {
+			p.output(fmt.Sprintf("%s_files/%d-%d", stem, i+1, n+1), o)
+		}
+	}
+	return document{text: []byte(p.text.String()), files: p.files}, nil
+}
+
+// output adds an output; name is its file without the extension, if it needs one.
+func (p *page) output(name string, o *output.Output) {
+	switch o.Type {
+	case output.Stream:
+		p.fence("", render.Plain(o.Text))
+		return
+	case output.Error:
+		p.fence("", render.Plain(strings.Join(o.Traceback, "\n")))
+		return
+	}
+	for _, kind := range pictures {
+		if content := decoded(kind.mime, o.Data[kind.mime]); content != nil {
+			p.files[name+kind.ext] = content
+			target := url.URL{Path: name + kind.ext}
+			fmt.Fprintf(&p.text, "![](%s)\n\n", strings.NewReplacer("(", "%28", ")", "%29").Replace(target.EscapedPath()))
+			return
+		}
+	}
+	if text, ok := o.Data["text/plain"].(string); ok && text != "" { // a closed widget shows nothing
+		p.fence("", render.Plain(text))
+	}
+}
+
+// decoded returns a picture's bytes, or nil if there is none.
+func decoded(mime string, payload any) []byte {
+	text, ok := payload.(string)
+	if !ok || text == "" {
+		return nil
+	}
+	if !output.IsBase64(mime) {
+		return []byte(text)
+	}
+	content, err := base64.StdEncoding.DecodeString(strings.NewReplacer("\n", "", "\r", "", " ", "").Replace(text))
+	if err != nil {
+		return nil
+	}
+	return content
+}
+
+// fence adds a block of code whose fence is longer than any in the text. Like a terminal, whoever
+// reads the page gets no control characters and no hidden ones.
+func (p *page) fence(language, text string) {
+	text = plain.Document(text)
+	longest, run := 2, 0
+	for i := range len(text) {
+		if run++; text[i] != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	fence := strings.Repeat("`", longest+1)
+	fmt.Fprintf(&p.text, "%s%s\n%s\n%s\n\n", fence, language, strings.TrimRight(text, "\n"), fence)
+}
+
+// python makes a program with a cell for each run, as editors know them by "# %%". Cell magics,
+// lines of magics and of commands become comments, because they are not Python.
+func python(_ context.Context, _ string, runs []Run) (document, error) {
+	var b strings.Builder
+	for i, r := range runs {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "# %%%% %s\n", r.title())
+		source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(r.source()) // Python ends lines at \r too
+		foreign := strings.HasPrefix(strings.TrimSpace(source), "%%")               // another language
+		for line := range strings.SplitSeq(source, "\n") {
+			if foreign || strings.HasPrefix(line, "%") || strings.HasPrefix(line, "!") {
+				b.WriteString("# ")
+			}
+			b.WriteString(line + "\n")
+		}
+	}
+	return document{text: []byte(b.String())}, nil
 }

@@ -5,8 +5,8 @@
 // output is valid for nbformat, and its size and the time it takes are bounded. Outputs depend on
 // the events alone, not on the pieces in which they arrive: reading a log again gives the same.
 //
-// Start reading at Collector; content.go reads payloads, show.go folds progress bars and bounds a
-// cell, spill.go keeps the whole of a long text.
+// Start reading at Collector; content.go reads payloads, for all readers of events, show.go folds
+// progress bars and bounds a cell, spill.go keeps the whole of a long text.
 package output
 
 import (
@@ -83,17 +83,6 @@ func (c *Collector) Begin(key string) *Cell {
 	cell := &Cell{collector: c, key: key, spill: spill{save: c.Save, key: key, most: c.Limits.Saved}}
 	c.cells = append(c.cells, cell)
 	return cell
-}
-
-// Outputs returns the outputs of the cell with a key as they are now; nil if it is not known, or
-// not any more.
-func (c *Collector) Outputs(key string) []*Output {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at := c.index(key); at >= 0 {
-		return c.cells[at].outputs()
-	}
-	return nil
 }
 
 // Changed returns the keys of the cells whose outputs an update in another cell changed since the
@@ -251,7 +240,7 @@ func (c *Cell) Outputs() []*Output {
 func (c *Cell) limits() *Limits { return &c.collector.Limits }
 
 func (c *Cell) add(ev *contract.Event) {
-	if ofRelay(ev) {
+	if OfRelay(*ev) {
 		return
 	}
 	switch ev.Type {
@@ -270,7 +259,7 @@ func (c *Cell) add(ev *contract.Event) {
 		}
 	}
 	if ev.Cut != "" || ev.Type == contract.EventGap {
-		c.missing(ev)
+		c.stream(contract.Stderr, "[output is missing here: "+Missing(ev)+"]\n")
 	}
 	switch ev.Type {
 	case contract.EventStream:
@@ -290,26 +279,15 @@ func (c *Cell) add(ev *contract.Event) {
 	}
 }
 
-// ofRelay reports whether an event is a report of the relay's own code in the kernel.
-func ofRelay(ev *contract.Event) bool {
-	for mime := range ev.Data {
-		if strings.HasPrefix(mime, contract.OwnMIME) {
-			return true
-		}
-	}
-	return false
-}
-
-// missing marks output that is not there.
-func (c *Cell) missing(ev *contract.Event) {
-	why := ev.Cut
+// Missing says why output is not there that an event stands for, or was shortened.
+func Missing(ev *contract.Event) string {
 	switch {
-	case why == "" && ev.Bytes == 0:
-		why = "the VM lost it, because its disk was full or its log was damaged"
-	case why == "":
-		why = fmt.Sprintf("%d bytes, because the VM does not keep that much of one run", ev.Bytes)
+	case ev.Cut != "":
+		return ev.Cut
+	case ev.Bytes == 0:
+		return "the VM lost it, because its disk was full or its log was damaged"
 	}
-	c.stream(contract.Stderr, "[output is missing here: "+why+"]\n")
+	return fmt.Sprintf("%d bytes, because the VM does not keep that much of one run", ev.Bytes)
 }
 
 func (c *Cell) stream(name, text string) {

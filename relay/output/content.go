@@ -46,10 +46,10 @@ func newContent(ev *contract.Event, most int64) *content {
 		c.metadata, c.size = object(ev.Metadata), written(ev.Metadata)
 	}
 	for mime, raw := range ev.Data {
-		p := &payload{mime: strings.ToValidUTF8(mime, "?"), raw: raw, size: int64(len(raw)), blob: blobOf(raw)}
+		p := &payload{mime: strings.ToValidUTF8(mime, "?"), raw: raw, size: int64(len(raw))}
 		length := p.size
-		if p.blob != nil {
-			length = p.blob.Bytes
+		if blob, ok := BlobOf(raw); ok {
+			p.blob, length = &blob, blob.Bytes
 			p.size = sizeOf(p.mime, length)
 		}
 		if isJSON(p.mime) && p.blob == nil {
@@ -76,15 +76,6 @@ func sizeOf(mime string, length int64) int64 {
 		length *= layout
 	}
 	return max(minBlob, length)
-}
-
-// blobOf returns the blob that stands for a payload, or nil if the payload is in its event.
-func blobOf(raw json.RawMessage) *contract.Blob {
-	var ref contract.BlobRef
-	if len(raw) < 300 && bytes.HasPrefix(raw, []byte("{")) && json.Unmarshal(raw, &ref) == nil && ref.Blob.SHA256 != "" {
-		return &ref.Blob
-	}
-	return nil
 }
 
 // within returns as much of the content as has a size, the smallest payloads first, without
@@ -127,28 +118,9 @@ func (c *content) bundle() map[string]any {
 // inline returns a payload that is in its event.
 func inline(mime string, raw json.RawMessage) (any, error) {
 	if isJSON(mime) {
-		value, err := ParseJSON(raw)
-		if err != nil {
-			return nil, err
-		}
-		return value, nil
+		return ParseJSON(raw)
 	}
-	text, err := joinedLines(raw)
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
-}
-
-// joinedLines returns a text that is a string or, as a kernel may also send it, a list of lines.
-func joinedLines(raw json.RawMessage) (text string, err error) {
-	if !bytes.HasPrefix(raw, []byte("[")) {
-		err = json.Unmarshal(raw, &text)
-		return ValidText(text), err
-	}
-	var all []string
-	err = json.Unmarshal(raw, &all)
-	return ValidText(strings.Join(all, "")), err
+	return ValidText(Text(raw)), nil
 }
 
 // missing reports whether a payload is still to be requested.
@@ -203,52 +175,46 @@ var errSize = errors.New("the payload does not have the size that its event stat
 
 // read requests a payload. It does not change p.
 func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
-	w := exactly{left: p.blob.Bytes}
 	var text strings.Builder
+	w, end := AtMost{&text, p.blob.Bytes}, func() error { return nil }
 	if IsBase64(p.mime) {
 		text.Grow(base64.StdEncoding.EncodedLen(int(p.blob.Bytes)))
 		encoder := base64.NewEncoder(base64.StdEncoding, &text)
-		w.to = encoder
-		if err := fetch(ctx, *p.blob, &w); err != nil {
-			return nil, err
-		}
-		_ = encoder.Close() // a strings.Builder takes everything
+		w.To, end = encoder, encoder.Close
 	} else {
 		text.Grow(int(p.blob.Bytes))
-		w.to = &text
-		if err := fetch(ctx, *p.blob, &w); err != nil {
-			return nil, err
-		}
 	}
+	if err := fetch(ctx, *p.blob, &w); err != nil {
+		return nil, err
+	}
+	_ = end() // a strings.Builder takes everything
 	switch {
-	case w.left != 0:
+	case w.Left != 0:
 		return nil, errSize
 	case isJSON(p.mime):
-		value, err := ParseJSON([]byte(text.String()))
-		if err != nil {
-			return nil, err
-		}
-		return value, nil
+		return ParseJSON([]byte(text.String()))
 	}
 	return ValidText(text.String()), nil
 }
 
-// exactly passes on what it gets, and refuses what is longer than expected.
-type exactly struct {
-	to   io.Writer
-	left int64
+// AtMost passes on what it gets, and refuses what is longer than expected.
+type AtMost struct {
+	To   io.Writer
+	Left int64
 }
 
 // Write implements io.Writer.
-func (w *exactly) Write(b []byte) (int, error) {
-	if w.left -= int64(len(b)); w.left < 0 {
+func (w *AtMost) Write(b []byte) (int, error) {
+	if int64(len(b)) > w.Left {
+		w.Left = -1
 		return 0, errSize
 	}
-	return w.to.Write(b)
+	w.Left -= int64(len(b))
+	return w.To.Write(b)
 }
 
-// JSON is a JSON value as a text without white space, with the keys of objects in order. As a
-// tree of Go's values it would take up to a hundred times the memory: 10 MiB of [] took 1 GB.
+// JSON is a JSON value as a text without white space. As a tree of Go's values it would take up to a
+// hundred times the memory: 10 MiB of [] took 1 GB.
 type JSON []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -268,12 +234,11 @@ func written(raw []byte) int64 {
 	return laidOut(raw)
 }
 
-// errForm is a text that is not JSON, or exceeds a bound of its form.
-var errForm = fmt.Errorf("no JSON, nested deeper than %d, or an object with over %d keys", maxDepth, maxKeys)
+// errForm is a text that is not JSON, or nested too deeply.
+var errForm = fmt.Errorf("no JSON, or nested deeper than %d", maxDepth)
 
-// ParseJSON returns a JSON text as a value that is written with its keys in order and its numbers as
-// they are. It fails for a text that is not JSON, is nested too deeply, or has an object with too many
-// keys.
+// ParseJSON returns a JSON text as a value with its numbers as they are. Up to maxLaidOut bytes, the
+// keys of objects are in order, as nbformat writes them: that takes many times the memory of the text.
 func ParseJSON(raw []byte) (JSON, error) {
 	if !json.Valid(raw) || bounded.Depth(raw) > maxDepth {
 		return nil, errForm
@@ -281,12 +246,20 @@ func ParseJSON(raw []byte) (JSON, error) {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\ufffd"))
 	}
-	o := ordering{from: raw, to: make([]byte, 0, len(raw))}
-	o.value()
-	if o.tooMany {
-		return nil, errForm
+	var b bytes.Buffer
+	if len(raw) > maxLaidOut {
+		err := json.Compact(&b, raw)
+		return b.Bytes(), err
 	}
-	return o.to, nil
+	var value any
+	from, to := json.NewDecoder(bytes.NewReader(raw)), json.NewEncoder(&b)
+	from.UseNumber()
+	to.SetEscapeHTML(false)
+	if err := from.Decode(&value); err != nil {
+		return nil, err
+	}
+	err := to.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // object returns raw as an object, or nil if it is none.
@@ -296,44 +269,6 @@ func object(raw json.RawMessage) JSON {
 		return nil
 	}
 	return value
-}
-
-// ordering copies a valid JSON text with the keys in order.
-type ordering struct {
-	from    []byte // what is not read
-	to      []byte
-	tooMany bool
-}
-
-// next returns the next byte that is no white space, without reading it.
-func (o *ordering) next() byte {
-	o.from = bytes.TrimLeft(o.from, " \t\r\n")
-	return o.from[0]
-}
-
-// value copies the next value.
-func (o *ordering) value() {
-	switch o.next() {
-	case '{':
-		o.object()
-	case '[':
-		o.list()
-	case '"':
-		o.to = append(o.to, o.token(StringEnd(o.from))...)
-	default:
-		end := bytes.IndexAny(o.from, " \t\r\n,]}")
-		if end < 0 {
-			end = len(o.from)
-		}
-		o.to = append(o.to, o.token(end)...)
-	}
-}
-
-// token reads n bytes.
-func (o *ordering) token(n int) []byte {
-	token := o.from[:n]
-	o.from = o.from[n:]
-	return token
 }
 
 // StringEnd returns the length of the JSON string at the beginning of text.
@@ -346,68 +281,6 @@ func StringEnd(text []byte) int {
 			return i + 1
 		}
 	}
-}
-
-func (o *ordering) list() {
-	o.to = append(o.to, o.token(1)...)
-	for o.next() != ']' {
-		if o.from[0] == ',' {
-			o.to = append(o.to, o.token(1)...)
-		}
-		o.value()
-	}
-	o.to = append(o.to, o.token(1)...)
-}
-
-// member is a member of an object, with the place of its value in what was copied.
-type member struct {
-	name     string
-	key      []byte // as it is written
-	from, to int
-}
-
-func (o *ordering) object() {
-	o.token(1)
-	var members []member
-	begin := len(o.to)
-	for o.next() != '}' {
-		if o.from[0] == ',' {
-			o.token(1)
-			o.next()
-		}
-		m := member{key: o.token(StringEnd(o.from))}
-		_ = json.Unmarshal(m.key, &m.name) // which is valid
-		o.next()
-		o.token(1) // the colon
-		m.from = len(o.to)
-		o.value()
-		m.to = len(o.to)
-		if len(members) == maxKeys {
-			o.tooMany = true
-			continue
-		}
-		members = append(members, m)
-	}
-	o.token(1)
-	o.sort(begin, members)
-}
-
-// sort writes the members of an object, whose values were copied from begin on, in order. Of
-// those with the same key, the last one counts.
-func (o *ordering) sort(begin int, members []member) {
-	values := bytes.Clone(o.to[begin:])
-	slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.name, b.name) })
-	o.to = append(o.to[:begin], '{')
-	for i, m := range members {
-		if i+1 < len(members) && members[i+1].name == m.name {
-			continue
-		}
-		if o.to[len(o.to)-1] != '{' {
-			o.to = append(o.to, ',')
-		}
-		o.to = append(append(append(o.to, m.key...), ':'), values[m.from-begin:m.to-begin]...)
-	}
-	o.to = append(o.to, '}')
 }
 
 // laidOut returns about how long a JSON text is if each of its values has a line.
@@ -424,4 +297,135 @@ func laidOut(raw []byte) int64 {
 		size += around + level
 	}
 	return size
+}
+
+// WritePayload writes the decoded payload of one MIME type of an event to w. fetch reads a
+// payload that is a blob.
+func WritePayload(ctx context.Context, mime string, raw json.RawMessage, fetch Fetch, w io.Writer) error {
+	if blob, ok := BlobOf(raw); ok {
+		return fetch(ctx, blob, w)
+	}
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, decoded(mime, raw), make([]byte, 32<<10))
+	return err
+}
+
+// decoded returns a reader of an inline payload. It decodes base64 as it is read: a notebook has
+// payloads of many megabytes.
+func decoded(mime string, raw json.RawMessage) io.Reader {
+	switch {
+	case !IsBase64(mime):
+		return struct{ io.Reader }{strings.NewReader(Text(raw))}
+	case len(raw) > 1 && raw[0] == '"' && raw[len(raw)-1] == '"':
+		return base64.NewDecoder(base64.StdEncoding, &base64Text{rest: raw[1 : len(raw)-1]})
+	}
+	return base64.NewDecoder(base64.StdEncoding, &base64Text{rest: []byte(Text(raw))})
+}
+
+// base64Text reads the inside of a JSON string as base64, without the white space that kernels
+// send in it because front ends accept it. It does not copy the string.
+type base64Text struct{ rest []byte }
+
+// Read implements io.Reader.
+func (r *base64Text) Read(p []byte) (n int, err error) {
+	for n < len(p) && len(r.rest) > 0 {
+		c, used := r.rest[0], 1
+		if c == '\\' && len(r.rest) > 1 {
+			c, used = r.rest[1], 2
+			if c == 'n' || c == 'r' || c == 't' {
+				c = ' '
+			}
+		}
+		r.rest = r.rest[used:]
+		if c != ' ' && c != '\n' && c != '\r' {
+			p[n] = c
+			n++
+		}
+	}
+	if n == 0 && len(r.rest) == 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Inline is the decoded payload of an output that is no blob, to be read as a file.
+type Inline struct {
+	mime string
+	raw  json.RawMessage
+	r    io.Reader
+}
+
+// NewInline returns the payload of one MIME type.
+func NewInline(mime string, raw json.RawMessage) *Inline {
+	return &Inline{mime, raw, decoded(mime, raw)}
+}
+
+// Read implements io.Reader.
+func (p *Inline) Read(b []byte) (int, error) { return p.r.Read(b) }
+
+// Seek implements io.Seeker for the beginning and the end. To find the end, it reads everything.
+func (p *Inline) Seek(_ int64, whence int) (size int64, err error) {
+	if p.r = decoded(p.mime, p.raw); whence == io.SeekEnd {
+		size, err = io.Copy(io.Discard, p.r)
+	}
+	return size, err
+}
+
+// PayloadBytes returns about how many bytes a payload has, as its event states.
+func PayloadBytes(raw json.RawMessage) int64 {
+	if blob, ok := BlobOf(raw); ok {
+		return blob.Bytes
+	}
+	return int64(len(raw))
+}
+
+// Text returns an inline payload as text: a JSON string unquoted, a list of strings (as in
+// notebook files) joined, anything else as JSON.
+func Text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var lines []string
+	if json.Unmarshal(raw, &lines) == nil {
+		return strings.Join(lines, "")
+	}
+	return string(raw)
+}
+
+// OfRelay reports whether an event is a report of the relay's own code in the kernel.
+func OfRelay(ev contract.Event) bool {
+	for mime := range ev.Data {
+		if strings.HasPrefix(mime, contract.OwnMIME) {
+			return true
+		}
+	}
+	return false
+}
+
+// BlobOf returns the reference in a payload, if the payload is one.
+func BlobOf(raw json.RawMessage) (contract.Blob, bool) {
+	var ref contract.BlobRef
+	if len(raw) > 300 || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &ref) != nil {
+		return contract.Blob{}, false
+	}
+	return ref.Blob, ref.Blob.SHA256 != ""
+}
+
+// IsBase64 reports whether payloads of this type are sent and written as base64. SVG is text.
+func IsBase64(mime string) bool {
+	kind, _, _ := strings.Cut(mime, "/")
+	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
+}
+
+// Extension returns the file name extension for a MIME type.
+func Extension(mime string) string {
+	if strings.HasSuffix(mime, "json") {
+		return ".json"
+	}
+	return cmp.Or(extensions[mime], ".bin")
+}
+
+var extensions = map[string]string{
+	"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "image/gif": ".gif", "image/webp": ".webp",
+	"text/html": ".html", "text/plain": ".txt", "application/pdf": ".pdf",
 }

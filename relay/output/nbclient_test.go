@@ -97,13 +97,14 @@ func run(t *testing.T, e *harness.Executor, d *notebook.Document) {
 		t.Fatal(err)
 	}
 	defer vm.Close()
-	c, counts := output.Collector{Limits: output.ForDocuments}, make([]int, d.Len())
+	c, counts, cells := output.Collector{Limits: output.ForDocuments}, make([]int, d.Len()), make([]*output.Cell, d.Len())
 	for i := range counts {
-		counts[i] = runCell(t, vm, c.Begin(d.Cell(i).Handle), d.Cell(i).Source)
+		cells[i] = c.Begin(d.Cell(i).Handle)
+		counts[i] = runCell(t, vm, cells[i], d.Cell(i).Source)
 	}
 	for i, count := range counts {
 		objects := []map[string]any{}
-		for _, o := range c.Outputs(d.Cell(i).Handle) {
+		for _, o := range cells[i].Outputs() {
 			objects = append(objects, o.Object())
 		}
 		if err := d.SetOutputs(i, count, objects); err != nil {

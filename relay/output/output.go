@@ -1,9 +1,6 @@
 package output
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // OutputType is the kind of an output, as nbformat names it.
 type OutputType string
@@ -114,12 +111,6 @@ func SplitLines(text string) []string {
 // ValidText returns text with a replacement for each sequence of bytes that is not UTF-8.
 func ValidText(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
-// IsBase64 reports whether payloads of this type are written as base64. SVG is text.
-func IsBase64(mime string) bool {
-	kind, _, _ := strings.Cut(mime, "/")
-	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
-}
-
 // Limits bound the outputs of one cell. What is beyond a bound is left out, and an output at
 // its place says so.
 type Limits struct {
@@ -152,8 +143,6 @@ const (
 	maxUpdated = 100
 	// maxDepth bounds JSON payloads, because each level indents all that is in it.
 	maxDepth = 32
-	// maxKeys bounds the keys of one object in a JSON payload.
-	maxKeys = 65_536
 	// maxLaidOut is up to how many bytes a JSON payload has a line for each of its values, as
 	// nbformat writes it, unless it is then more than layout times as long.
 	maxLaidOut    = 256 << 10

@@ -2,6 +2,7 @@ package output
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -72,7 +73,7 @@ func (s *spill) discard() {
 func SaveIn(dir, mention, stem string) SaveText {
 	return func(key string, offset int64, text []byte) (string, error) {
 		name := filename.Clean(stem, true) + "-" + filename.Unique(key) + ".txt"
-		err := saveAt(dir, name, offset, text)
+		err := SaveAt(dir, name, offset, text)
 		if about, ok := errors.AsType[*fs.PathError](err); ok {
 			err = about.Err // the path is long, and names the author
 		}
@@ -80,8 +81,9 @@ func SaveIn(dir, mention, stem string) SaveText {
 	}
 }
 
-// saveAt makes text the end of a file. A link there leads nowhere outside dir.
-func saveAt(dir, name string, offset int64, text []byte) error {
+// SaveAt makes text the end of a file, of which the first offset bytes stay. A link there leads
+// nowhere outside dir.
+func SaveAt(dir, name string, offset int64, text []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -99,6 +101,12 @@ func saveAt(dir, name string, offset int64, text []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt(text, offset)
-	return errors.Join(err, file.Truncate(offset+int64(len(text))), file.Close())
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || info.Size() < offset {
+		return errors.Join(err, fmt.Errorf("%q is shorter than recorded", name))
+	}
+	if _, err = file.WriteAt(text, offset); err != nil {
+		return err
+	}
+	return errors.Join(file.Truncate(offset+int64(len(text))), file.Close())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"colabrelay/relay/plain"
@@ -61,29 +62,24 @@ const idLength = 36
 
 // FindCurrent returns the run that has the kernel.
 func FindCurrent(ctx context.Context, vm VM) (contract.Execution, error) {
-	list, err := vm.Client.List(ctx, contract.MaxListExecutions)
-	if err != nil {
-		return contract.Execution{}, err
-	}
-	for _, e := range list.Executions {
-		if e.Status == contract.StatusRunning || e.Status == contract.StatusWaitingForInput {
-			return e, nil
-		}
-	}
-	return contract.Execution{}, ErrNoneRuns
+	return findFirst(ctx, vm, ErrNoneRuns, func(e contract.Execution) bool {
+		return e.Status == contract.StatusRunning || e.Status == contract.StatusWaitingForInput
+	})
 }
 
 // FindNewest returns the run that was submitted last, of those whose code preview is not that
 // of a relay's own code.
 func FindNewest(ctx context.Context, vm VM, internal func(codePreview string) bool) (contract.Execution, error) {
+	return findFirst(ctx, vm, errors.New("the VM has no runs yet"), func(e contract.Execution) bool { return !internal(e.CodePreview) })
+}
+
+func findFirst(ctx context.Context, vm VM, none error, wanted func(contract.Execution) bool) (contract.Execution, error) {
 	list, err := vm.Client.List(ctx, contract.MaxListExecutions)
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	for _, e := range list.Executions {
-		if !internal(e.CodePreview) {
-			return e, nil
-		}
+	if at := slices.IndexFunc(list.Executions, wanted); at >= 0 {
+		return list.Executions[at], nil
 	}
-	return contract.Execution{}, errors.New("the VM has no runs yet")
+	return contract.Execution{}, none
 }

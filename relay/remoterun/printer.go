@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/terminal/inline"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/widgets"
 )
@@ -24,28 +26,29 @@ type blobs func(executionID string) func(ctx context.Context, blob contract.Blob
 // unchanged, as if the code ran on this computer, and filters it for a terminal. Tracebacks
 // have colours only where stderr is a terminal that shows them, and not with NO_COLOR.
 type printer struct {
-	blobs    blobs
-	std      terminal.Streams
-	out, err *plain.Terminal // filters; nil for a stream that is not a terminal
-	pictures pictureFolder
-	colours  terminal.Colours // of stderr
-	openLine bool             // the last character printed is not a line break
-	prompt   *int64           // offset of the last input request; nil before the first
-	password bool             // it asks for a password
-	shownAs  inline.Protocol
-	shown    int       // pictures
-	widgets  []*widget // that the run displayed
-	inView   bool      // the last line is that of the newest widget, and changes
-	noInput  bool      // noteNoInput has said so
-	asked    bool      // the last event was an input request that nobody here has answered yet
-	broken   error     // of a write to stdout; after it nothing more is printed
-	stdin    *bufio.Reader
+	blobs      blobs
+	std        terminal.Streams
+	out, err   *plain.Terminal  // filters; nil for a stream that is not a terminal
+	pictureDir string           // pictures are saved below it
+	saved      int64            // bytes of pictures
+	colours    terminal.Colours // of stderr
+	openLine   bool             // the last character printed is not a line break
+	prompt     *int64           // offset of the last input request; nil before the first
+	password   bool             // it asks for a password
+	shownAs    inline.Protocol
+	shown      int       // pictures
+	widgets    []*widget // that the run displayed
+	inView     bool      // the last line is that of the newest widget, and changes
+	noInput    bool      // noteNoInput has said so
+	asked      bool      // the last event was an input request that nobody here has answered yet
+	broken     error     // of a write to stdout; after it nothing more is printed
+	stdin      *bufio.Reader
 }
 
 func newPrinter(from blobs, console Console) *printer {
 	return &printer{
 		blobs: from, shownAs: console.Pictures, std: console.Streams, out: filterFor(console.Out), err: filterFor(console.Err),
-		pictures: pictureFolder{dir: console.PictureDir}, colours: console.Colours, stdin: bufio.NewReader(console.In),
+		pictureDir: console.PictureDir, colours: console.Colours, stdin: bufio.NewReader(console.In),
 	}
 }
 
@@ -98,12 +101,8 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		p.prompt, p.password = &ev.Offset, ev.Password
 		p.write(p.std.Err, promptText(ev))
 	case contract.EventGap:
-		switch {
-		case ev.Cut != "": // which says why
-		case ev.Bytes == 0:
-			p.note("output is missing here: the VM lost it because its disk was full or its log was damaged")
-		default:
-			p.note("output is missing here: %s, because the VM does not keep that much output of one run", plain.Count(ev.Bytes, "byte"))
+		if ev.Cut == "" { // which says why
+			p.note("output is missing here: %s", output.Missing(&ev))
 		}
 	}
 }
@@ -235,11 +234,10 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 		p.view(ev)
 		return
 	}
-	fetch := p.blobs(id)
-	if pic, ok := pictureOf(ev); ok {
-		path, err := p.pictures.save(ctx, fetch, id, pic)
+	if mime := pictureOf(ev); mime != "" {
+		path, err := p.savePicture(ctx, id, mime, ev)
 		if err == nil {
-			p.show(ctx, path, pic.mime)
+			p.show(ctx, path, mime)
 			p.note("saved a picture as %s", plain.Line(path))
 			return
 		}
@@ -254,7 +252,7 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 func (p *printer) text(ctx context.Context, id string, w io.Writer, raw json.RawMessage) error {
 	p.endLine(w)
 	defer p.endLine(w)
-	return render.WritePayload(ctx, "text/plain", raw, p.blobs(id), writerFunc(func(b []byte) { p.write(w, string(b)) }))
+	return output.WritePayload(ctx, "text/plain", raw, p.blobs(id), writerFunc(func(b []byte) { p.write(w, string(b)) }))
 }
 
 type writerFunc func(b []byte)
@@ -262,4 +260,110 @@ type writerFunc func(b []byte)
 func (w writerFunc) Write(b []byte) (int, error) {
 	w(b)
 	return len(b), nil
+}
+
+// pictureKinds are the MIME types that are saved as files, best first.
+var pictureKinds = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
+
+// maxPictureBytes bounds the pictures of one run on the disk. Over hours, a run may show
+// more than an executor keeps at any time.
+const maxPictureBytes = 2 << 30
+
+// pictureOf returns the type of the best picture of an event; empty if there is none.
+func pictureOf(ev contract.Event) string {
+	for _, mime := range pictureKinds {
+		if ev.Data[mime] != nil {
+			return mime
+		}
+	}
+	return ""
+}
+
+// Bounds of pictures shown on a terminal.
+const (
+	shownEdge     = 800 // pixels of the long edge
+	maxShown      = 100 // of one run
+	maxShownBytes = 32 << 20
+)
+
+// show shows a saved picture on the terminal, redrawn from its pixels. A picture that cannot
+// be shown, such as an SVG, is only saved.
+func (p *printer) show(ctx context.Context, path, mime string) {
+	if p.shown++; p.shownAs == inline.None || p.out == nil || p.shown > maxShown || mime != "image/png" && mime != "image/jpeg" {
+		return
+	}
+	original, err := bounded.Open(path)
+	if err != nil {
+		return
+	}
+	defer original.Close()
+	if info, err := original.Stat(); err != nil || info.Size() > maxShownBytes {
+		return
+	}
+	drawn, err := render.Redraw(ctx, original, shownEdge)
+	if err != nil {
+		return
+	}
+	p.endLine(p.std.Out)
+	if _, err := io.WriteString(p.std.Out, p.out.Reset()+p.shownAs.Sequence(drawn)); err != nil {
+		p.broken = err
+	}
+	p.openLine = false
+}
+
+// savePicture saves a picture of the execution id, and returns the file's path.
+func (p *printer) savePicture(ctx context.Context, id, mime string, ev contract.Event) (path string, err error) {
+	raw := ev.Data[mime]
+	if p.saved += max(output.PayloadBytes(raw), 0); p.saved > maxPictureBytes {
+		return "", fmt.Errorf("this run's pictures exceed %d GiB", maxPictureBytes>>30)
+	}
+	return render.SavePayload(render.Folder(p.pictureDir, "", id), ev.Offset, mime, raw, func(w io.Writer) error {
+		return output.WritePayload(ctx, mime, raw, p.blobs(id), w)
+	})
+}
+
+// Cells prints the output of a notebook's cells, which somebody else runs, and passes input on.
+type Cells struct{ r *run }
+
+// NewCells returns what prints the output of cells on vm. A caller must close it.
+func NewCells(vm VM, console Console) *Cells {
+	return &Cells{&run{VM: vm, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console)}}
+}
+
+// Print prints events of an execution, but no prompts: those are for Answer. It warns once if
+// the kernel is a new one.
+func (c *Cells) Print(ctx context.Context, executionID, kernelID string, events []contract.Event) {
+	if kernelID != c.r.exec.KernelID {
+		c.r.checkKernel(kernelID)
+		c.r.exec.KernelID = kernelID
+	}
+	for _, ev := range events {
+		if ev.Type != contract.EventInputRequest {
+			c.r.out.event(ctx, executionID, ev)
+		}
+	}
+}
+
+// Broken returns the error of a write to stdout; after it nothing more is printed.
+func (c *Cells) Broken() error { return c.r.out.broken }
+
+// Note prints a message of the relay's own on a line of its own.
+func (c *Cells) Note(format string, args ...any) { c.r.out.note(format, args...) }
+
+// Close leaves a terminal without colours and with the cursor at the beginning of a line.
+func (c *Cells) Close() { c.r.out.finish() }
+
+// Answer shows the prompt of an execution that waits for input, and passes a line from the
+// person or from stdin on, or that stdin has none.
+func (c *Cells) Answer(ctx context.Context, executionID string, prompt contract.Event) error {
+	c.r.answer.ExecutionID = executionID
+	c.r.exec.Status = contract.StatusWaitingForInput
+	c.r.out.event(ctx, executionID, prompt)
+	return c.r.input(ctx)
+}
+
+// CellError returns the error of a cell that raised an exception whose traceback was printed: an
+// ExitCode of sys.exit, nil for sys.exit(0), and otherwise ErrPrinted.
+func CellError(ename, evalue string) error {
+	return exception(&contract.ExecutionError{EName: ename, EValue: plain.Line(evalue)})
 }

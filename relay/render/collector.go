@@ -9,11 +9,10 @@ package render
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"io"
 	"strings"
 
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
@@ -29,9 +28,6 @@ const (
 	maxOutputs   = 100   // the newest display outputs are kept
 	maxNotes     = 12
 )
-
-// Fetch writes a blob to w.
-type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
 
 // Options of a Collector.
 type Options struct {
@@ -80,35 +76,27 @@ type Collector struct {
 	widgetLine     string // the last line of a widget's text, if that is newer than what was printed
 	clearNext      bool   // clear_output with wait: clear before the next output
 
-	ended     bool   // the events are all that there will ever be
-	saved     *saved // by earlier calls; nil if nothing was
-	spoolFrom int64  // offset of the first event whose text is to be saved
+	ended   bool   // the events are all that there will ever be
+	saved   *saved // as last read; nil if nothing was saved
+	unsaved unsaved
 }
 
 // New returns an empty Collector. The caller must call View or Close in the end.
 func New(opt Options) *Collector {
-	dir := opt.Dir
 	if opt.Limit == 0 {
 		opt.Limit = defaultLimit
 	}
-	if opt.Page {
-		dir = "" // a page omits nothing
-	}
-	c := &Collector{opt: opt, next: opt.From, spoolFrom: opt.From}
+	c := &Collector{opt: opt, next: opt.From, unsaved: unsaved{from: opt.From}}
 	if !opt.New {
 		c.saved = loadSaved(opt.Dir, opt.Instance)
 	}
 	if c.saved != nil {
-		c.spoolFrom = c.saved.To
+		c.unsaved.from = c.saved.To
 	}
-	if c.saved != nil && c.saved.Ended {
-		dir = ""
-	}
-	if c.spoolFrom < opt.From { // the events between are missing, so the saved text cannot be extended
-		dir = ""
-	}
-	c.stdout.start(c.saved.spoolFor(dir, contract.Stdout), opt.Limit)
-	c.stderr.start(c.saved.spoolFor(dir, contract.Stderr), opt.Limit)
+	// A page omits nothing. If the events between are missing, the saved text cannot be extended.
+	c.unsaved.off = opt.Dir == "" || opt.Page || c.unsaved.from < opt.From || c.saved != nil && c.saved.Ended
+	c.stdout.start(opt.Limit)
+	c.stderr.start(opt.Limit)
 	c.last = &c.stdout
 	return c
 }
@@ -117,11 +105,10 @@ func New(opt Options) *Collector {
 // text that is saved then is complete, and no later answer adds to it.
 func (c *Collector) End() { c.ended = true }
 
-// Close removes temporary files and frees memory. It may be called again and after View.
+// Close frees memory. It may be called again and after View.
 func (c *Collector) Close() {
 	c.displays.free()
-	c.stdout.spool.discard()
-	c.stderr.spool.discard()
+	c.unsaved.text = nil
 }
 
 // Full reports whether a page is complete.
@@ -153,7 +140,7 @@ func (c *Collector) Newest() string { return cmp.Or(c.widgetLine, c.last.folder.
 // Add adds the next event. It ignores unknown types, because a newer executor may send them.
 func (c *Collector) Add(ev contract.Event) {
 	c.newest, c.next = ev.Offset, ev.Offset+1
-	if ofOurs(ev) {
+	if output.OfRelay(ev) {
 		return
 	}
 	c.noteCut(ev)
@@ -172,8 +159,8 @@ func (c *Collector) Add(ev contract.Event) {
 	case contract.EventUpdateDisplayData:
 		c.displays.update(ev)
 	case contract.EventWidgetView:
-		c.displays.view(ev)
-		lines := strings.Split(strings.TrimSpace(Plain(text(ev.Data["text/plain"]))), "\n")
+		c.displays.update(ev)
+		lines := strings.Split(strings.TrimSpace(Plain(output.Text(ev.Data["text/plain"]))), "\n")
 		c.widgetLine = lines[len(lines)-1]
 	case contract.EventError:
 		switch {
@@ -198,6 +185,9 @@ func (c *Collector) Add(ev contract.Event) {
 		c.gap(ev)
 	}
 	c.freeze()
+	if c.unsaved.bytes > maxUnsaved {
+		_ = c.extend() // which keeps its error
+	}
 }
 
 // maxCuts bounds the notes on shortened events: a loop may produce thousands.
@@ -221,23 +211,23 @@ func (c *Collector) viewCuts(v *View) {
 	}
 }
 
-// ofOurs reports whether a display is intended for the relay itself.
-func ofOurs(ev contract.Event) bool {
-	for mime := range ev.Data {
-		if strings.HasPrefix(mime, contract.OwnMIME) {
-			return true
-		}
-	}
-	return false
-}
-
 func (c *Collector) stream(ev contract.Event) {
 	c.widgetLine = ""
 	c.last = &c.stdout
 	if ev.Name == contract.Stderr {
 		c.last = &c.stderr
 	}
-	c.last.write(ev.Text, ev.Offset >= c.spoolFrom)
+	c.write(ev.Text)
+}
+
+// write adds text of the newest event to the stream that was written to last.
+func (c *Collector) write(text string) {
+	name := contract.Stdout
+	if c.last == &c.stderr {
+		name = contract.Stderr
+	}
+	c.unsaved.add(name, text, c.newest)
+	c.last.folder.write(text)
 }
 
 // gap marks output that the executor's log does not contain.
@@ -249,14 +239,14 @@ func (c *Collector) gap(ev contract.Event) {
 	if c.last.folder.column() > 0 {
 		line = "\n" + line
 	}
-	c.last.write(line, ev.Offset >= c.spoolFrom)
+	c.write(line)
 }
 
 func (c *Collector) clear() {
 	c.clearNext = false
-	c.stdout.clear()
-	c.stderr.clear()
-	c.displays.clear()
+	c.stdout.start(c.opt.Limit)
+	c.stderr.start(c.opt.Limit)
+	c.displays.free()
 	c.complete = false
 }
 

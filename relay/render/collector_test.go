@@ -6,12 +6,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"colabrelay/shared/contract"
 )
@@ -182,18 +183,155 @@ func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsANoteAndNotAFailure(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
+// FuzzEvents renders any events, one a line, as a whole and as a page. The texts are bounded and
+// have no control characters, and nothing is saved outside the folder.
+func FuzzEvents(f *testing.F) {
+	f.Add([]byte(`{"type":"stream","name":"stdout","text":"a\rb\u001b[2J\n"}`+"\n"+`{"offset":1,"type":"error","ename":"E\u001b","evalue":"v\u0007","traceback":["\u001b[31mx"]}`), 100)
+	f.Add([]byte(`{"type":"display_data","display_id":"d","data":{"image/png":"AAAA","text/html":"<b>\u009b"}}`+"\n"+`{"type":"update_display_data","display_id":"d","data":{"../../x":"1"}}`), 500)
+	f.Add([]byte(`{"type":"execute_result","data":{"image/png":{"blob":{"number":-1,"sha256":"x","bytes":-5}},"text/plain":["a","b"]}}`), 0)
+	f.Add([]byte(`{"type":"gap","bytes":9,"events":3,"cut":"c\u001b[2J"}`+"\n"+`{"type":"clear_output","wait":true}`+"\n"+`{"type":"input_request","prompt":"p\u202e"}`), 5000)
+	f.Fuzz(func(t *testing.T, lines []byte, limit int) {
+		limit = max(0, limit) % 10_000
+		var events []contract.Event
+		for line := range strings.Lines(string(lines)) {
+			var ev contract.Event
+			if json.Unmarshal([]byte(line), &ev) == nil && len(ev.Data) < 10 {
+				events = append(events, ev)
+			}
+		}
+		for _, opt := range []Options{{Limit: limit}, {Limit: limit, Page: true}} {
+			wantSafe(t, view(t, events, opt), limit)
+		}
+	})
+}
+
+// wantSafe checks the texts of a view: text of a stream, a traceback and a result have their
+// line breaks, and everything else is cleaned where it is shown.
+func wantSafe(t *testing.T, v View, limit int) {
+	t.Helper()
+	shown := []string{v.Stdout, v.Stderr, v.Result}
+	if v.Error != nil {
+		shown = append(shown, v.Error.Traceback)
 	}
-	var l log
-	for range 20 {
-		l.print("stdout", strings.Repeat("x\n", 8<<10))
+	for _, text := range shown {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }) {
+			t.Errorf("%q is shown", text)
+		}
 	}
-	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t))})
-	v := view(t, l, Options{Dir: filepath.Join(file, "no folder")})
-	if !v.Truncated || len(v.Notes) != 2 || len(v.Pictures) != 1 || v.Outputs[0].Path != "" {
-		t.Errorf("notes %v, pictures %d", v.Notes, len(v.Pictures))
+	// A page shows its first event completely.
+	if n := texts(v); n > 2*limit+20_000 {
+		t.Errorf("%d characters are shown for the limit %d", n, limit)
+	}
+}
+
+// shapes are outputs that do not fit into a view of any limit.
+var shapes = map[string]func(l *log){
+	"one long line": func(l *log) {
+		for range 10 {
+			l.print("stdout", strings.Repeat("x", contract.MaxStreamEvent))
+		}
+	},
+	"everything at once": func(l *log) {
+		l.print("stdout", strings.Repeat("out\n", 4_000))
+		l.print("stdout", strings.Repeat("more\n", 3_000))
+		l.print("stderr", strings.Repeat("err\n", 4_000))
+		for range 60 {
+			l.display(contract.EventDisplayData, "", map[string]string{"text/plain": strings.Repeat("shown ", 100)})
+		}
+		l.display(contract.EventExecuteResult, "", map[string]string{"text/plain": strings.Repeat("row\n", 15_000)})
+		l.add(contract.Event{Type: contract.EventError, EName: "E", EValue: strings.Repeat("v", 900), Traceback: []string{strings.Repeat("frame\n", 10_000)}})
+	},
+}
+
+// A view has at most its limit and shows as much as that; its head and the pages from
+// NextOffset on contain everything.
+func TestAViewKeepsItsLimitAndMissesNothing(t *testing.T) {
+	for name, fill := range shapes {
+		for _, limit := range []int{600, 36_000} {
+			t.Run(fmt.Sprintf("%s, %d", name, limit), func(t *testing.T) {
+				var l log
+				fill(&l)
+				v := view(t, l, Options{Dir: t.TempDir(), Limit: limit})
+				all := of(l, 0)
+				if !v.Truncated && (v.Stdout != all["stdout"] || v.Stderr != all["stderr"]) {
+					t.Fatal("text is missing and truncated does not say so")
+				}
+				if n := texts(v); v.Truncated && n < limit*3/4 {
+					t.Errorf("%d characters are shown", n)
+				}
+				if !v.Truncated {
+					return
+				}
+				rest := of(l, v.NextOffset)
+				for stream, text := range map[string]string{"stdout": v.Stdout, "stderr": v.Stderr} {
+					if before := strings.TrimSuffix(all[stream], rest[stream]); !strings.HasPrefix(text, before) {
+						t.Errorf("the head of %s lacks some of the %d characters before offset %d: %.100q", stream, len(before), v.NextOffset, text)
+					}
+				}
+				out, err := pages(t, l, v.NextOffset, limit)
+				if out != rest["stdout"] || err != rest["stderr"] {
+					t.Errorf("the pages have %d and %d bytes of %d and %d", len(out), len(err), len(rest["stdout"]), len(rest["stderr"]))
+				}
+				checkFiles(t, v, all)
+			})
+		}
+	}
+}
+
+// of returns the text of each stream from offset on.
+func of(l log, offset int64) map[string]string {
+	all := map[string]*strings.Builder{"stdout": {}, "stderr": {}}
+	for _, ev := range l[offset:] {
+		if ev.Type == contract.EventStream {
+			all[ev.Name].WriteString(ev.Text)
+		}
+	}
+	return map[string]string{"stdout": all["stdout"].String(), "stderr": all["stderr"].String()}
+}
+
+// pages reads everything from offset on, page by page.
+func pages(t *testing.T, l log, offset int64, limit int) (stdout, stderr string) {
+	t.Helper()
+	var out, err strings.Builder
+	for offset < int64(len(l)) {
+		c := New(Options{Page: true, From: offset, Limit: limit})
+		added := 0
+		for _, ev := range l[offset:] {
+			if !c.Room(ev) {
+				break
+			}
+			c.Add(ev)
+			added++
+		}
+		v := c.View(t.Context(), noBlobs)
+		if v.Truncated || added == 0 {
+			t.Fatalf("the page from %d has %d events, truncated %v", offset, added, v.Truncated)
+		}
+		if n := texts(v); added > 1 && n > limit*5/4+5*leastRunes {
+			t.Errorf("a page of %d events has %d characters", added, n)
+		}
+		offset = v.NextOffset
+		out.WriteString(v.Stdout)
+		err.WriteString(v.Stderr)
+	}
+	return out.String(), err.String()
+}
+
+// checkFiles checks that the files which a view names have the complete streams.
+func checkFiles(t *testing.T, v View, all map[string]string) {
+	t.Helper()
+	named := 0
+	for _, f := range v.Files {
+		want, isStream := all[f.Kind]
+		if !isStream {
+			continue
+		}
+		named++
+		if b, err := os.ReadFile(f.Path); err != nil || string(b) != want {
+			t.Errorf("%s has %d of %d bytes, %v", f.Path, len(b), len(want), err)
+		}
+	}
+	if named == 0 {
+		t.Error("no file is named")
 	}
 }

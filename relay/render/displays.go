@@ -1,12 +1,19 @@
 package render
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/relay/output"
+	"colabrelay/relay/plain"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
 )
@@ -36,17 +43,13 @@ type displays struct {
 // inline returns what is kept of an event's payloads: none if they exceed
 // contract.MaxEventBytes.
 func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMessage {
-	size := int64(0)
-	for mime, payload := range data {
-		size += int64(len(mime) + len(payload))
-	}
-	if size > contract.MaxEventBytes {
+	if sizeOf(data) > contract.MaxEventBytes {
 		d.tooLong++
 		return map[string]json.RawMessage{}
 	}
 	kept := make(map[string]json.RawMessage, len(data))
 	for mime, payload := range data {
-		if _, isBlob := blobOf(payload); !isBlob && mime != "text/plain" && !strings.HasPrefix(mime, "image/") {
+		if _, isBlob := output.BlobOf(payload); !isBlob && mime != "text/plain" && !strings.HasPrefix(mime, "image/") {
 			payload = nil // only its type is shown
 		}
 		kept[mime] = payload
@@ -93,8 +96,6 @@ func (d *displays) free() {
 	d.all = nil
 }
 
-func (d *displays) clear() { d.free() }
-
 func (d *displays) add(ev contract.Event) {
 	if len(d.all) >= maxOutputs {
 		d.release(d.all[0])
@@ -104,38 +105,27 @@ func (d *displays) add(ev contract.Event) {
 	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: d.hold(ev.Data)})
 }
 
-// update replaces the display with the same id. If that was shown before the first event
-// of this view, the update appears as a separate output.
+// update replaces what the displays with an id show, of a widget its text. If none was shown before
+// the first event of this view, the update appears as a separate output.
 func (d *displays) update(ev contract.Event) {
-	found := false
+	found, isView := false, ev.Type == contract.EventWidgetView
 	for i := range d.all {
-		if ev.DisplayID != "" && d.all[i].id == ev.DisplayID {
-			d.release(d.all[i])
-			d.all[i].data, found = d.hold(ev.Data), true
+		each := &d.all[i]
+		if ev.DisplayID == "" || each.id != ev.DisplayID {
+			continue
 		}
-	}
-	if !found {
-		ev.Type = contract.EventDisplayData
-		d.add(ev)
-	}
-}
-
-// view gives the displays of a widget its present text. If it was shown before the first event of this
-// view, the text appears as a separate output.
-func (d *displays) view(ev contract.Event) {
-	found := false
-	for i := range d.all {
-		if each := &d.all[i]; ev.DisplayID != "" && each.id == ev.DisplayID {
-			d.release(*each)
-			data := maps.Clone(each.data)
+		d.release(*each)
+		data := ev.Data
+		if isView {
+			data, each.widget = maps.Clone(each.data), true
 			data["text/plain"] = ev.Data["text/plain"]
-			each.data, each.widget, found = d.hold(data), true, true
 		}
+		each.data, found = d.hold(data), true
 	}
 	if !found {
 		ev.Type = contract.EventDisplayData
 		d.add(ev)
-		d.all[len(d.all)-1].widget = true
+		d.all[len(d.all)-1].widget = isView
 	}
 }
 
@@ -152,48 +142,19 @@ func (d *displays) result() int {
 	return -1
 }
 
-// newest selects the displays that are shown as pictures.
-type newest struct {
-	from    int // index of the first one
-	earlier int // number of displays with a picture before it
-}
-
-// pictures finds the newest MaxPictures displays with a picture.
-func (d *displays) pictures() newest {
-	found, at := 0, newest{}
-	for i := len(d.all) - 1; i >= 0; i-- {
-		if !d.all[i].hasPicture() {
+// pictures returns the index of the first of the newest MaxPictures displays with a picture, which are
+// shown, and how many earlier ones there are.
+func (d *displays) pictures() (from, earlier int) {
+	found := 0
+	for i, each := range slices.Backward(d.all) {
+		if each.data["image/png"] == nil && each.data["image/jpeg"] == nil {
 			continue
 		}
 		if found++; found == MaxPictures {
-			at.from = i
+			from = i
 		}
 	}
-	at.earlier = max(0, found-MaxPictures)
-	return at
-}
-
-func (d *display) hasPicture() bool {
-	for mime := range d.data {
-		if isPicture(mime) {
-			return true
-		}
-	}
-	return false
-}
-
-// text returns an inline payload as text: a JSON string unquoted, a list of strings (as in
-// notebook files) joined, anything else as JSON.
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var lines []string
-	if json.Unmarshal(raw, &lines) == nil {
-		return strings.Join(lines, "")
-	}
-	return string(raw)
+	return from, max(0, found-MaxPictures)
 }
 
 func runes(s string) int { return utf8.RuneCountInString(s) }
@@ -202,4 +163,202 @@ func runes(s string) int { return utf8.RuneCountInString(s) }
 func clipLine(s string, most int) string {
 	s, _ = Clip(s, most)
 	return s
+}
+
+// Bounds of what hostile or faulty code can make the laptop read and keep.
+const (
+	maxPayload = 64 << 20  // bytes of one payload
+	maxSaved   = maxFolder // bytes of all payloads of a view; an executor keeps no more blobs of an execution
+	maxMIME    = 20        // payloads of one output; Jupyter's richest have six
+	maxText    = 1 << 20   // bytes of a text that is shown or shortened; of a longer one, both ends
+)
+
+// Output is one display_data or execute_result.
+type Output struct {
+	Offset    int64    `json:"offset"` // its event's offset
+	Type      string   `json:"type"`   // display_data or execute_result
+	MIMETypes []string `json:"mime_types,omitzero"`
+	Text      string   `json:"text"`             // its text/plain form, shortened; empty when it is the result field's
+	Path      string   `json:"path,omitempty"`   // where the original was saved on the relay's machine
+	Pixels    string   `json:"pixels,omitempty"` // see File
+}
+
+// presenter turns displays into Outputs, Pictures and Files of a view.
+type presenter struct {
+	*Collector
+	fetch  output.Fetch
+	view   *View
+	read   int64    // bytes of payloads so far
+	used   []string // files of this view
+	toShow []shownOriginal
+}
+
+// shownOriginal is a picture that is to be shown, and its place.
+type shownOriginal struct {
+	*original
+	offset int64
+}
+
+// present renders the outputs in order. Only the newest pictures are shown and decoded.
+func (p *presenter) present(ctx context.Context) {
+	d := &p.displays
+	first := max(0, len(d.all)-p.listed())
+	if earlier := first + d.dropped; earlier > 0 {
+		note := fmt.Sprintf("earlier display outputs that are not listed here: %d", earlier)
+		if !p.opt.Unpaged {
+			note += "; get_execution pages through them"
+		}
+		p.note("%s", note)
+	}
+	if d.tooLong > 0 {
+		p.note("display outputs dropped because one message exceeds %d MiB, which no executor sends: %d", contract.MaxEventBytes>>20, d.tooLong)
+	}
+	if d.noRoom > 0 {
+		p.note("display outputs dropped because other calls hold too many at this moment; get_execution shows them: %d", d.noRoom)
+	}
+	result := d.result()
+	shown, earlier := d.pictures()
+	if earlier > 0 {
+		p.note("earlier pictures that are saved but not shown: %d", earlier)
+	}
+	for i := range d.all {
+		if i == first { // the earlier ones are saved, but not listed
+			p.view.Outputs, p.view.Files = nil, nil
+		}
+		out := p.output(ctx, &d.all[i], i >= shown)
+		if i == result {
+			p.view.Result, p.view.HasResult = p.plain(ctx, &d.all[i]), true
+		} else if text := p.plain(ctx, &d.all[i]); d.all[i].widget && text == "" { // it is closed
+			continue
+		} else if d.all[i].widget {
+			out.MIMETypes, out.Text = []string{"text/plain"}, p.fit("output", text, p.opt.Limit/2)
+		} else {
+			out.Text, _ = Clip(text, textRunes)
+		}
+		p.view.Outputs = append(p.view.Outputs, out)
+	}
+	p.pictures(ctx)
+}
+
+// pictures adds the pictures that are to be shown. It begins when all payloads are here: what
+// it waits for must not wait for an executor.
+func (p *presenter) pictures(ctx context.Context) {
+	if p.opt.Holding != nil && len(p.toShow) > 0 {
+		if err := p.opt.Holding.Take(ctx, memory.Answering); err != nil {
+			p.note("pictures that are saved but not shown, because the call ended before their turn: %d", len(p.toShow))
+			p.toShow = nil
+		}
+	}
+	for _, o := range p.toShow {
+		pic, err := o.shrink(ctx)
+		o.discard()
+		if err != nil {
+			p.note("the picture at offset %d is not shown: %v", o.offset, err)
+			continue
+		}
+		p.view.Pictures = append(p.view.Pictures, pic)
+	}
+}
+
+// thin bounds the total text of all outputs.
+func (p *presenter) thin(left int) {
+	for i := range p.view.Outputs {
+		out := &p.view.Outputs[i]
+		if left -= runes(out.Text); left < 0 {
+			out.Text = "[…]"
+		}
+	}
+}
+
+func (p *presenter) note(format string, args ...any) {
+	p.view.Notes = append(p.view.Notes, fmt.Sprintf(format, args...))
+}
+
+// output saves payloads that are not text, and adds the picture if it is to be shown.
+func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
+	out := Output{Offset: d.offset, Type: string(d.typ), MIMETypes: slices.Sorted(maps.Keys(d.data))}
+	if n := len(out.MIMETypes) - maxMIME; n > 0 {
+		p.note("further MIME types of the output at offset %d are omitted: %d", d.offset, n)
+		out.MIMETypes = out.MIMETypes[:maxMIME]
+	}
+	for _, mime := range out.MIMETypes {
+		_, isBlob := output.BlobOf(d.data[mime])
+		if !strings.HasPrefix(mime, "image/") && !isBlob {
+			continue
+		}
+		show := shown && isPicture(mime)
+		o, err := p.original(ctx, d, mime, show)
+		if err != nil {
+			p.note("the %s output at offset %d could not be read: %v", plain.Word(clipLine(mime, leastRunes)), d.offset, err)
+			continue
+		}
+		if out.Path == "" || strings.HasPrefix(mime, "image/") {
+			out.Path, out.Pixels = o.path, o.pixels
+		}
+		if show {
+			p.toShow = append(p.toShow, shownOriginal{o, d.offset})
+			shown = false // one picture of an output is enough
+		}
+	}
+	return out
+}
+
+// isPicture reports whether a model accepts pictures of this type.
+func isPicture(mime string) bool { return mime == "image/png" || mime == "image/jpeg" }
+
+// plain returns the output's text/plain form, or a placeholder with the error. Of a long one it
+// is head and tail.
+func (p *presenter) plain(ctx context.Context, d *display) string {
+	raw, ok := d.data["text/plain"]
+	if !ok {
+		return ""
+	}
+	b := newEnds(maxText)
+	if err := p.payload(ctx, "text/plain", raw, b); err != nil {
+		return fmt.Sprintf("[text not read: %v]", err)
+	}
+	return Plain(b.text())
+}
+
+// payload writes the decoded payload of one MIME type to w.
+func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessage, w io.Writer) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	size := output.PayloadBytes(raw)
+	switch {
+	case size < 0 || size > maxPayload:
+		return errors.New("payload is larger than 64 MiB")
+	case p.read+size > maxSaved:
+		return errors.New("more than 256 MiB of outputs were read already")
+	}
+	counted := &output.AtMost{To: w, Left: size}
+	err := output.WritePayload(ctx, mime, raw, p.fetch, counted)
+	p.read += size - max(counted.Left, 0)
+	return err
+}
+
+// ends keeps the first and the last half of what is written to it.
+type ends struct {
+	head bounded.Buffer
+	tail bounded.Tail
+}
+
+func newEnds(most int) *ends {
+	return &ends{bounded.Buffer{Max: int64(most / 2)}, bounded.Tail{Max: most / 2}}
+}
+
+func (e *ends) Write(b []byte) (int, error) {
+	room := min(len(b), int(e.head.Max)-len(e.head.Bytes()))
+	_, _ = e.head.Write(b[:room])
+	_, _ = e.tail.Write(b[room:])
+	return len(b), nil
+}
+
+func (e *ends) text() string {
+	middle := ""
+	if e.tail.Dropped() {
+		middle = lacksMiddle
+	}
+	return string(e.head.Bytes()) + middle + e.tail.String()
 }

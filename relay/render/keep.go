@@ -79,33 +79,33 @@ func (k *keeping) spare(dir string, bytes int64) error {
 	return fmt.Errorf("%w: %d MiB are free, and the relay leaves %d MiB", errReserve, space.Free>>20, min(leastFree, space.Size/20)>>20)
 }
 
-// kept is a file that the relay saved.
+// kept is a file that the relay saved, or the folder of an execution.
 type kept struct {
 	path    string
 	bytes   int64
 	changed time.Time
 }
 
+// dropOldest removes what was changed longest ago until the total is at most most, and returns the
+// new total.
+func dropOldest(all []kept, total, most int64, remove func(path string) bool) int64 {
+	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(a.changed.Compare(b.changed), cmp.Compare(a.path, b.path)) })
+	for _, each := range all {
+		if total > most && remove(each.path) {
+			total -= each.bytes
+		}
+	}
+	return total
+}
+
 // trim removes the oldest outputs of an execution until one more fits.
 func (k *keeping) trim(dir string, bytes int64, used []string) error {
-	var files []kept
+	files := slices.DeleteFunc(keptIn(dir), func(f kept) bool { return !strings.HasPrefix(filepath.Base(f.path), payloadKind+"-") })
 	total := max(bytes, fileCost)
-	for _, f := range keptIn(dir) {
-		if strings.HasPrefix(filepath.Base(f.path), outputPrefix) {
-			files, total = append(files, f), total+f.bytes
-		}
-	}
-	slices.SortFunc(files, func(a, b kept) int { return a.changed.Compare(b.changed) })
 	for _, f := range files {
-		if total <= k.folder {
-			return nil
-		}
-		if slices.Contains(used, f.path) || os.Remove(f.path) != nil {
-			continue
-		}
-		total -= f.bytes
+		total += f.bytes
 	}
-	if total > k.folder {
+	if dropOldest(files, total, k.folder, func(path string) bool { return !slices.Contains(used, path) && os.Remove(path) == nil }) > k.folder {
 		return fmt.Errorf("this run's outputs exceed %d MiB", k.folder>>20)
 	}
 	return nil
@@ -121,19 +121,14 @@ func (k *keeping) trimAll(dir string, bytes int64) {
 		k.left[root] -= bytes
 		return
 	}
-	type folder struct {
-		path    string
-		bytes   int64
-		changed time.Time
-	}
-	var all []folder
+	var all []kept
 	total := bytes
 	entries, _ := os.ReadDir(root) // one that cannot be read has nothing to remove
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		f := folder{path: filepath.Join(root, e.Name()), bytes: fileCost}
+		f := kept{path: filepath.Join(root, e.Name()), bytes: fileCost}
 		for _, file := range keptIn(f.path) {
 			f.bytes += file.bytes
 			if file.changed.After(f.changed) {
@@ -142,15 +137,7 @@ func (k *keeping) trimAll(dir string, bytes int64) {
 		}
 		all, total = append(all, f), total+f.bytes
 	}
-	slices.SortFunc(all, func(a, b folder) int { return cmp.Or(a.changed.Compare(b.changed), cmp.Compare(a.path, b.path)) })
-	for _, f := range all {
-		if total <= k.all {
-			break
-		}
-		if filepath.Clean(f.path) != filepath.Clean(dir) && empty(f.path) {
-			total -= f.bytes
-		}
-	}
+	total = dropOldest(all, total, k.all, func(path string) bool { return path != filepath.Clean(dir) && empty(path) })
 	if k.left == nil {
 		k.left = map[string]int64{}
 	}
@@ -174,11 +161,11 @@ func empty(dir string) bool {
 	return true
 }
 
-// outputPrefix begins the names of files that have the payload of a display.
-const outputPrefix = "output-"
+// payloadKind begins the names of files that have the payload of a display.
+const payloadKind = "output"
 
 // ours matches the names of the files that the relay saves for an execution.
-var ours = regexp.MustCompile(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part|\d+(-[0-9a-f]{16})?\.(png|jpg|gif|svg))$`)
+var ours = regexp.MustCompile(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part)$`)
 
 // keptIn returns the relay's files in the folder of an execution.
 func keptIn(dir string) (files []kept) {

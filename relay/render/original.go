@@ -1,35 +1,121 @@
 package render
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"colabrelay/relay/output"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
-// original is the decoded payload of a display, which may be larger than what a process may
-// hold: a file, or a few bytes in memory.
+// Executions is the folder of saved output below the one for saved files.
+const Executions = "executions"
+
+// Folder returns the folder for the output of an execution below the one for saved output. It
+// is named by instance and id, because an id is unique on its instance only.
+func Folder(saveDir, instance, id string) string {
+	sum := sha256.Sum256([]byte(instance + "\x00" + id))
+	return filepath.Join(saveDir, Executions, fmt.Sprintf("%s-%.6x", filename.ID(id), sum))
+}
+
+var errNoFolder = errors.New("no folder to save in")
+
+// temporary is the end of the names of temporary files.
+const temporary = ".part"
+
+// createIn opens a temporary file in dir, which is created when missing.
+func createIn(dir, name string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(dir, "."+name+".*"+temporary)
+}
+
+// filled fills a new file, closes it, and gives it the path that name returns. After an error it
+// does not exist.
+func filled(file *os.File, fill func(io.Writer) error, name func() string) (path string, err error) {
+	err = cmp.Or(fill(file), file.Close())
+	if err == nil {
+		path = name()
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+		return "", err
+	}
+	return path, nil
+}
+
+// SaveFile creates dir/name with what fill writes, completely or not at all.
+func SaveFile(dir, name string, fill func(io.Writer) error) (string, error) {
+	file, err := createIn(dir, name)
+	if err != nil {
+		return "", err
+	}
+	return filled(file, fill, func() string { return filepath.Join(dir, name) })
+}
+
+// nameOf returns the name of a file with output of the event at offset, by its digest.
+func nameOf(kind string, offset int64, sum, extension string) string {
+	return fmt.Sprintf("%s-%d-%.16s%s", kind, offset, sum, extension)
+}
+
+// store saves what fill writes, of about so many bytes, in a file that is named after its content,
+// so it replaces no other one.
+func store(dir, kind string, offset int64, extension string, bytes int64, fill func(io.Writer) error, used ...string) (string, error) {
+	if err := Room(dir, bytes, used...); err != nil {
+		return "", err
+	}
+	file, err := createIn(dir, kind)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	return filled(file, func(w io.Writer) error { return fill(io.MultiWriter(w, sum)) }, func() string {
+		return filepath.Join(dir, nameOf(kind, offset, hex.EncodeToString(sum.Sum(nil)), extension))
+	})
+}
+
+// SavePayload saves a payload of the event at offset, which fill writes, in the folder of its
+// execution. One that was saved before is neither fetched nor written again. It keeps the files that
+// used names.
+func SavePayload(dir string, offset int64, mime string, raw json.RawMessage, fill func(io.Writer) error, used ...string) (path string, err error) {
+	blob, isBlob := output.BlobOf(raw)
+	if isBlob && dir != "" && contract.SHA256Pattern.MatchString(blob.SHA256) {
+		path := filepath.Join(dir, nameOf(payloadKind, offset, blob.SHA256, output.Extension(mime)))
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() == blob.Bytes {
+			return path, nil
+		}
+	}
+	return store(dir, payloadKind, offset, output.Extension(mime), max(0, output.PayloadBytes(raw)), fill, used...)
+}
+
+// original is the payload of a display, which may be larger than what a process may hold: in a file,
+// or in its event.
 type original struct {
 	path   string // where it is saved; empty if it is not
-	read   string // the file that has it, if it is not in memory
-	memory []byte
+	file   string // that has it until the view is made
+	inline *output.Inline
 	pixels string // see File
 }
 
 // shrink returns it as a picture for a model.
 func (o *original) shrink(ctx context.Context) (Picture, error) {
-	if o.memory != nil {
-		return Shrink(ctx, bytes.NewReader(o.memory))
+	if o.inline != nil {
+		return Shrink(ctx, o.inline)
 	}
-	f, err := os.Open(o.read)
+	f, err := os.Open(cmp.Or(o.path, o.file))
 	if err != nil {
 		return Picture{}, err
 	}
@@ -39,123 +125,55 @@ func (o *original) shrink(ctx context.Context) (Picture, error) {
 
 // discard removes a file that is not saved.
 func (o *original) discard() {
-	if o.path == "" && o.read != "" {
-		os.Remove(o.read)
+	if o.file != "" {
+		os.Remove(o.file)
 	}
 }
 
-// original saves a payload. A file has its digest in its name, so a state that was saved before
-// is neither fetched nor written again, and none replaces another one. A payload that cannot be
-// saved is kept nevertheless if it is to be shown.
+// original saves a payload. One that cannot be saved is kept nevertheless if it is to be shown.
 func (p *presenter) original(ctx context.Context, d *display, mime string, show bool) (*original, error) {
-	raw := d.data[mime]
-	kind := "output"
+	kind, raw := "output", d.data[mime]
 	switch {
 	case d.typ == contract.EventError:
 		kind = "traceback"
 	case strings.HasPrefix(mime, "image/"):
 		kind = "picture"
 	}
-	blob, isBlob := blobOf(raw)
-	if isBlob && contract.SHA256Pattern.MatchString(blob.SHA256) {
-		path := p.pathOf(d, mime, blob.SHA256)
-		if info, err := os.Lstat(path); p.dir != "" && err == nil && info.Mode().IsRegular() && info.Size() == blob.Bytes {
-			return p.saved(kind, path), nil
+	o, read := original{}, error(nil)
+	fill := func(w io.Writer) error {
+		read = p.payload(ctx, mime, raw, w)
+		return read
+	}
+	path, err := SavePayload(p.opt.Dir, d.offset, mime, raw, fill, p.used...)
+	switch _, isBlob := output.BlobOf(raw); {
+	case err == nil:
+		o.path, o.pixels = path, p.savedAs(kind, path)
+		return &o, nil
+	case read != nil:
+		return nil, read
+	case !isBlob:
+		o.inline = output.NewInline(mime, raw)
+	case show:
+		file, err := os.CreateTemp("", "colab-relay-*"+temporary)
+		if err != nil {
+			return nil, err
+		}
+		if o.file, err = filled(file, fill, file.Name); err != nil {
+			return nil, err
 		}
 	}
-	if isBlob {
-		return p.spooled(ctx, d, mime, kind, show)
-	}
-	var b bytes.Buffer // an event is small
-	if err := p.payload(ctx, mime, raw, &b); err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(b.Bytes())
-	path := p.pathOf(d, mime, hex.EncodeToString(sum[:]))
-	if info, err := os.Lstat(path); p.dir != "" && err == nil && info.Size() == int64(b.Len()) {
-		return p.saved(kind, path), nil
-	}
-	err := p.room(int64(b.Len()))
-	if err == nil {
-		path, err = SaveFile(p.dir, filepath.Base(path), func(w io.Writer) error {
-			_, err := w.Write(b.Bytes())
-			return err
-		})
-	}
-	if err != nil {
-		p.view.saved(kind, "", err)
-		return &original{memory: b.Bytes()}, nil
-	}
-	return p.saved(kind, path), nil
+	p.view.saved(kind, "", err)
+	return &o, nil
 }
 
-// spooled fetches a blob into a file.
-func (p *presenter) spooled(ctx context.Context, d *display, mime, kind string, show bool) (*original, error) {
-	raw := d.data[mime]
-	unsaved := p.room(PayloadBytes(raw))
-	if unsaved != nil && !show {
-		p.view.saved(kind, "", unsaved)
-		return &original{}, nil
-	}
-	file, err := p.temporary(&unsaved)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.New()
-	if err := p.payload(ctx, mime, raw, io.MultiWriter(file, sum)); err != nil {
-		discard(file)
-		return nil, err
-	}
-	if unsaved == nil {
-		path, err := commit(file, p.pathOf(d, mime, hex.EncodeToString(sum.Sum(nil))))
-		if err == nil {
-			return p.saved(kind, path), nil
-		}
-		unsaved = err
-		p.view.saved(kind, "", err)
-		return nil, err
-	}
-	p.view.saved(kind, "", unsaved)
-	if err := file.Close(); err != nil {
-		return nil, err
-	}
-	return &original{read: file.Name()}, nil
-}
-
-// temporary opens a file for a payload in the folder of the execution, or else in that for
-// temporary files of the system.
-func (p *presenter) temporary(unsaved *error) (*os.File, error) {
-	if *unsaved == nil {
-		file, err := createIn(p.dir, "output")
-		if err == nil {
-			return file, nil
-		}
-		*unsaved = err
-	}
-	return os.CreateTemp("", "colab-relay-*"+temporary)
-}
-
-// room makes room for a file in the folder.
-func (p *presenter) room(bytes int64) error {
-	if p.dir == "" {
-		return errNoFolder
-	}
-	return Room(p.dir, bytes, p.used...)
-}
-
-func (p *presenter) pathOf(d *display, mime, sum string) string {
-	return filepath.Join(p.dir, fmt.Sprintf("%s%d-%s%s", outputPrefix, d.offset, sum[:16], Extension(mime)))
-}
-
-// saved notes a file that has a payload.
-func (p *presenter) saved(kind, path string) *original {
+// savedAs notes a file that has a payload, and returns the size of a picture.
+func (p *presenter) savedAs(kind, path string) (pixels string) {
 	path = filepath.Clean(path)
 	p.used = append(p.used, path)
-	file := File{Kind: kind, Path: path}
 	if f, err := bounded.Open(path); kind == "picture" && err == nil {
-		file.Pixels = Pixels(f)
+		pixels = Pixels(f)
 		f.Close()
 	}
-	p.view.Files = append(p.view.Files, file)
-	return &original{path: path, read: path, pixels: file.Pixels}
+	p.view.Files = append(p.view.Files, File{Kind: kind, Path: path, Pixels: pixels})
+	return pixels
 }

@@ -1,14 +1,14 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
+	"colabrelay/relay/output"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
@@ -28,6 +28,14 @@ type saved struct {
 const (
 	savedFile    = "saved.json"
 	maxSavedFile = 64 << 10 // bytes; a larger one is not ours
+	// maxUnsaved is how much text waits in memory. What is shorter than an answer is never saved.
+	maxUnsaved = 128 << 10
+	// maxStream bounds the saved text of a stream. An executor keeps no longer log, and an
+	// execution that never ends would fill the laptop's disk.
+	maxStream = 256 << 20
+	// lastEvents is how many saved events are read again after a skip, for the newest text, the
+	// result or the error.
+	lastEvents = 16
 )
 
 // loadSaved returns the description in dir, or nil if there is none of that instance.
@@ -50,89 +58,75 @@ func (s *saved) file(stream string) string {
 	return stream + ".txt"
 }
 
-// extend appends the text in the collector's spools. If another call was faster, its text
-// is kept, and the next call continues after it.
-func (c *Collector) extend() (*saved, error) {
-	if c.opt.Dir == "" {
-		return nil, errNoFolder
+// unsaved is the text of the events from an offset on that may be saved.
+type unsaved struct {
+	off   bool // nothing is saved any more
+	err   error
+	from  int64
+	bytes int
+	text  map[string][]byte // of each stream
+}
+
+// add adds the text of the newest event.
+func (u *unsaved) add(stream, text string, offset int64) {
+	if u.off || offset < u.from {
+		return
 	}
-	unlock, err := keep.Lock(context.Background(), filepath.Join(c.opt.Dir, "saved.lock")) // its owner only copies a file
+	if u.text == nil {
+		u.text = map[string][]byte{}
+	}
+	u.text[stream] = append(u.text[stream], text...)
+	u.bytes += len(text)
+}
+
+// extend saves the text that is not saved yet. It keeps its first error and saves no more then,
+// because a full disk on the laptop must not fail the execution. If another call was faster, its
+// text is kept, and the next call continues after it.
+func (c *Collector) extend() error {
+	u := &c.unsaved
+	if u.err == nil && !u.off {
+		u.err = c.append()
+	}
+	u.text, u.bytes = nil, 0
+	u.off = u.off || u.err != nil
+	return u.err
+}
+
+func (c *Collector) append() error {
+	if err := usual.room(c.opt.Dir, int64(c.unsaved.bytes)); err != nil {
+		return err
+	}
+	unlock, err := keep.Lock(context.Background(), filepath.Join(c.opt.Dir, "saved.lock")) // its owner only appends to files
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer unlock()
-	removeAbandoned(c.opt.Dir)
 	now := loadSaved(c.opt.Dir, c.opt.Instance)
 	if now == nil {
-		now = &saved{Instance: c.opt.Instance, From: c.spoolFrom, To: c.spoolFrom, Bytes: map[string]int64{}}
+		now = &saved{Instance: c.opt.Instance, From: c.unsaved.from, To: c.unsaved.from, Bytes: map[string]int64{}}
 	}
-	if now.Ended || now.To != c.spoolFrom || c.next <= now.To && !c.ended {
-		return now, nil
+	c.saved = now
+	if c.unsaved.off = now.Ended || now.To != c.unsaved.from; c.unsaved.off || c.next <= now.To && !c.ended {
+		return nil
 	}
-	if err := usual.room(c.opt.Dir, 0); err != nil {
-		return nil, err
-	}
-	for name, stream := range map[string]*stream{contract.Stdout: &c.stdout, contract.Stderr: &c.stderr} {
-		size, err := stream.spool.appendTo(filepath.Join(c.opt.Dir, now.file(name)), now.Bytes[name])
-		if err != nil {
-			return nil, err
+	for stream, text := range c.unsaved.text {
+		left := maxStream - now.Bytes[stream]
+		switch {
+		case left < 0 || len(text) == 0:
+			continue
+		case int64(len(text)) > left:
+			text = append(text[:left:left], "\n[… the rest was not saved …]\n"...)
 		}
-		now.Bytes[name] = size
+		if err := output.SaveAt(c.opt.Dir, now.file(stream), now.Bytes[stream], text); err != nil {
+			return err
+		}
+		now.Bytes[stream] += int64(len(text))
 	}
 	now.To, now.Ended = max(now.To, c.next), c.ended
+	c.unsaved.from = now.To
 	_, err = SaveFile(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
-	return now, err
+	return err
 }
-
-// appendTo appends the text to the file at path, of which the first size bytes are valid,
-// and returns the new size. It overwrites bytes after these, which a killed relay wrote.
-func (s *spool) appendTo(path string, size int64) (int64, error) {
-	if s.err != nil || s.bytes == s.cut { // nothing to append, or the limit was reached earlier
-		return size, s.err
-	}
-	if s.cut > 0 {
-		s.buf = append(s.buf, "\n[… the rest was not saved …]\n"...)
-	}
-	if size == 0 {
-		if err := s.keep(path); err != nil {
-			return 0, err
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return 0, err
-		}
-		return info.Size(), nil
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Size() < size {
-		return 0, errors.Join(err, fmt.Errorf("%q is shorter than recorded", path))
-	}
-	if err := f.Truncate(size); err != nil {
-		return 0, err
-	}
-	if _, err := f.Seek(size, io.SeekStart); err != nil {
-		return 0, err
-	}
-	n, err := s.copyTo(f)
-	return size + n, err
-}
-
-// spoolFor returns a spool for the text of a stream that is not saved yet.
-func (s *saved) spoolFor(dir, stream string) spool {
-	left := int64(maxSpool)
-	if s != nil {
-		left -= s.Bytes[stream]
-	}
-	return spool{dir: dir, name: stream, limit: left}
-}
-
-// lastEvents is how many saved events are read again after a skip, for the newest text, the
-// result or the error.
-const lastEvents = 16
 
 // HasSaved reports whether the text is saved already, from the first event on.
 func (c *Collector) HasSaved() bool {
@@ -151,4 +145,35 @@ func (c *Collector) Skip() {
 			stream.skip()
 		}
 	}
+}
+
+// viewSaved names the files of the streams whose texts are not shown as a whole; of a page those
+// that it is a part of.
+func (c *Collector) viewSaved(v *View, cut []string) {
+	switch {
+	case c.opt.Page && c.HasSaved():
+		for _, kind := range []string{contract.Stdout, contract.Stderr} {
+			if c.saved.Bytes[kind] > 0 {
+				cut = append(cut, kind)
+			}
+		}
+	case c.opt.Page || len(cut) == 0 && c.saved == nil:
+		return
+	}
+	err := cmp.Or(c.extend(), c.noSaved())
+	for _, kind := range cut {
+		path := ""
+		if err == nil {
+			path = filepath.Join(c.opt.Dir, c.saved.file(kind))
+		}
+		v.saved(kind, path, err)
+	}
+}
+
+// noSaved is the error of a run of which nothing is saved.
+func (c *Collector) noSaved() error {
+	if c.saved == nil {
+		return errNoFolder
+	}
+	return nil
 }

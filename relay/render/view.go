@@ -2,13 +2,11 @@ package render
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -67,29 +65,26 @@ func (f File) String() string {
 }
 
 // View renders the collected events, saves what does not fit, and closes the Collector.
-func (c *Collector) View(ctx context.Context, fetch Fetch) View {
+func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
 	c.viewCuts(&v)
-	p := presenter{
-		dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed(), unpaged: c.opt.Unpaged, holding: c.opt.Holding,
-		fit: func(text string) string { return c.fit(&v, "output", text, c.opt.Limit/2) },
-	}
-	p.present(ctx, &c.displays)
-	trace := Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx, c)
+	p := presenter{Collector: c, fetch: fetch, view: &v}
+	p.present(ctx)
+	trace := Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx)
 	room := c.share(&v, trace)
 	c.viewStreams(&v, room)
 	if c.errors > 0 {
 		most := max(2*leastRunes, c.opt.Limit/6)
 		v.Error = &Raised{EName: clipLine(c.ename, most), EValue: clipLine(Plain(c.evalue), most)}
-		v.Error.Traceback = p.traceback(ctx, c, trace, room.traceback)
+		v.Error.Traceback = p.traceback(ctx, trace, room.traceback)
 	}
 	if c.errorsLeftOut > 0 {
 		p.note("errors that were displayed before the last one and are not shown here: %d", c.errorsLeftOut)
 	}
 	p.thin(room.outputs)
 	if v.HasResult {
-		v.Result = c.fit(&v, "result", v.Result, room.result)
+		v.Result = p.fit("result", v.Result, room.result)
 	}
 	if more := len(v.Notes) - maxNotes; more > 0 {
 		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", more))
@@ -162,57 +157,31 @@ func (c *Collector) viewStreams(v *View, room room) {
 		v.Truncated, v.NextOffset = true, c.headEnd
 		kinds = append(kinds, s.kind)
 	}
-	switch {
-	case c.opt.Page && c.HasSaved():
-		c.nameSaved(v)
-	case len(kinds) > 0, !c.opt.Page && c.saved != nil:
-		c.saveStreams(v, kinds)
-	}
-}
-
-// nameSaved names the files of the texts that this page is a part of.
-func (c *Collector) nameSaved(v *View) {
-	for _, kind := range []string{contract.Stdout, contract.Stderr} {
-		if c.saved.Bytes[kind] > 0 {
-			v.saved(kind, filepath.Join(c.opt.Dir, c.saved.file(kind)), nil)
-		}
-	}
-}
-
-// saveStreams saves the texts of both streams and names the files of the given kinds.
-func (c *Collector) saveStreams(v *View, kinds []string) {
-	text, err := c.saved, error(nil)
-	if c.spoolFrom >= c.opt.From {
-		text, err = c.extend()
-	}
-	for _, kind := range kinds {
-		path := ""
-		if err == nil {
-			path = filepath.Join(c.opt.Dir, text.file(kind))
-		}
-		v.saved(kind, path, err)
-	}
+	c.viewSaved(v, kinds)
 }
 
 // fit shortens text to most runes, or a few more. If that omits something, it saves the
 // whole text.
-func (c *Collector) fit(v *View, kind, text string, most int) string {
+func (p *presenter) fit(kind, text string, most int) string {
 	short, cut := Clip(text, max(leastRunes, most))
 	if !cut {
 		return text
 	}
-	path, err := c.keepText(kind, text)
-	v.saved(kind, path, err)
+	path, err := store(p.opt.Dir, kind, p.next, ".txt", int64(len(text)), func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+	p.view.saved(kind, path, err)
 	return short
 }
 
 // traceback shortens the text of all errors to most runes, or a few more. If that omits something,
 // it saves the whole text, or the last error alone if that is too long for memory.
-func (p *presenter) traceback(ctx context.Context, c *Collector, text string, most int) string {
-	if PayloadBytes(c.errorWhole.data["text/plain"]) <= maxText {
-		return c.fit(p.view, "traceback", text, most)
+func (p *presenter) traceback(ctx context.Context, text string, most int) string {
+	if output.PayloadBytes(p.errorWhole.data["text/plain"]) <= maxText {
+		return p.fit("traceback", text, most)
 	}
-	if _, err := p.original(ctx, &c.errorWhole, "text/plain", false); err != nil {
+	if _, err := p.original(ctx, &p.errorWhole, "text/plain", false); err != nil {
 		p.note("the whole traceback could not be read: %v", err)
 	}
 	short, _ := Clip(text, max(leastRunes, most))
@@ -221,32 +190,14 @@ func (p *presenter) traceback(ctx context.Context, c *Collector, text string, mo
 
 // wholeTraceback is the traceback without colours: all of one that was shortened on the VM, if it
 // can be had.
-func (p *presenter) wholeTraceback(ctx context.Context, c *Collector) string {
-	if raw := c.errorWhole.data["text/plain"]; raw != nil {
-		b := &ends{most: maxText}
+func (p *presenter) wholeTraceback(ctx context.Context) string {
+	if raw := p.errorWhole.data["text/plain"]; raw != nil {
+		b := newEnds(maxText)
 		if p.payload(ctx, "text/plain", raw, b) == nil {
 			return Plain(b.text())
 		}
 	}
-	return Plain(c.errorText)
-}
-
-// keepText saves a text under its digest, unless it is saved already.
-func (c *Collector) keepText(kind, text string) (string, error) {
-	if c.opt.Dir == "" {
-		return "", errNoFolder
-	}
-	path := filepath.Join(c.opt.Dir, fmt.Sprintf("%s-%d-%.8x.txt", kind, c.next, sha256.Sum256([]byte(text))))
-	if info, err := os.Lstat(path); err == nil && info.Size() == int64(len(text)) {
-		return path, nil
-	}
-	if err := Room(c.opt.Dir, int64(len(text))); err != nil {
-		return "", err
-	}
-	return SaveFile(c.opt.Dir, filepath.Base(path), func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return Plain(p.errorText)
 }
 
 // saved records a file, or the reason why there is none.

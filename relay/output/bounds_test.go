@@ -1,14 +1,19 @@
 package output
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
 )
 
 func TestALongTextHasHeadAndTailAndIsSavedAsAWhole(t *testing.T) {
@@ -84,4 +89,66 @@ func TestALinkDoesNotLeadASavedTextOutside(t *testing.T) {
 	if text, err := os.ReadFile(outside); err != nil || string(text) != "precious" {
 		t.Errorf("%q, %v", text, err)
 	}
+}
+
+// blob returns a display of a payload outside its event, which claims a size.
+func blob(claimed int64) contract.Event {
+	ref := fmt.Sprintf(`{"blob":{"number":1,"bytes":%d,"sha256":"%064d"}}`, claimed, 0)
+	return contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": json.RawMessage(ref)}}
+}
+
+func TestPayloadsThatAreNamedOftenAreFetchedWithinABound(t *testing.T) {
+	for name, test := range map[string]struct {
+		claimed, sent int64
+		kept          int
+	}{
+		"small ones":    {1, 1, 511}, // each counts as minBlob
+		"large ones":    {8 << 20, 8 << 20, 2},
+		"one that lies": {1, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := slices.Repeat([]contract.Event{blob(test.claimed)}, 1000)
+			fetched, kept := int64(0), 0
+			outputs := collect(t, new(Collector), events, func(_ context.Context, _ contract.Blob, w io.Writer) error {
+				n, err := w.Write(make([]byte, test.sent))
+				fetched += int64(n)
+				return err
+			})
+			for _, o := range outputs {
+				if o.Data["image/png"] != nil {
+					kept++
+				} else if o.Data["text/plain"] != "[not kept: image/png]" {
+					t.Fatalf("%v", o.Data)
+				}
+			}
+			if kept != test.kept || fetched > ForNotebooks.Payloads {
+				t.Errorf("%d kept, %d bytes fetched", kept, fetched)
+			}
+		})
+	}
+}
+
+// Payloads in the events themselves are held by each of many notebooks while it waits for its turn.
+// Together they take a bounded part of memory; what has no room there is named, not kept.
+func TestPayloadsInEventsOfManyNotebooksTakeABoundedPartOfMemory(t *testing.T) {
+	const size = 1000
+	shown := contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+		"text/html": json.RawMessage(`"` + strings.Repeat("x", memory.FreeDisplays+size-2) + `"`),
+	}}
+	for left, kept := range map[int64]bool{size: true, size - 1: false} {
+		all := memory.Displays.Most() - left
+		if !memory.Displays.Take(all) {
+			t.Fatal("another test holds displays")
+		}
+		cell := new(Collector).Begin("a")
+		cell.Add(t.Context(), []contract.Event{shown}, nil)
+		memory.Displays.Return(all)
+		if data := cell.Outputs()[0].Data; (data["text/html"] != nil) != kept {
+			t.Errorf("with room for %d bytes: %.80v", left, data)
+		}
+	}
+	if !memory.Displays.Take(memory.Displays.Most()) {
+		t.Fatal("the cells keep their room")
+	}
+	memory.Displays.Return(memory.Displays.Most())
 }
