@@ -14,6 +14,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 var pool = harness.Pool{Secret: "a secret of the tests of outputs, 32 bytes or more"}
@@ -36,7 +37,10 @@ func cells(t *testing.T) []string {
 
 // What cells print and display, and the state of their widgets, must be in the notebook as nbclient
 // writes them, with the same kernel, and nbformat must accept it.
+//
+// nbclient loses messages of a busy machine, and then waits a minute for each.
 func TestOutputsAreThoseOfNbclient(t *testing.T) {
+	tier.Long(t)
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := start(t, s)
 		source := notebook.New()
