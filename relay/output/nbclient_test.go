@@ -28,11 +28,7 @@ func cells(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n# %%\n")
-	if testing.Short() {
-		return all[:10]
-	}
-	return all
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n# %%\n")
 }
 
 // What cells print and display, and the state of their widgets, must be in the notebook as nbclient
