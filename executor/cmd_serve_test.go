@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,23 +101,5 @@ func TestAGivenSecretIsNeitherShownNorPassedToTheKernel(t *testing.T) {
 	p.exit()
 	if all := p.out.String() + p.errs.String(); strings.Contains(all, longSecret) || strings.Contains(all, "relay pair") {
 		t.Errorf("the console shows the secret:\n%s", all)
-	}
-}
-
-func TestALogWhoseNameAnotherThingHasIsStartedBesideIt(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "executor.log")
-	must(t, syscall.Mkfifo(path, 0o600))
-	file, damage, err := openLog(path)
-	must(t, err)
-	defer file.Close()
-	if kept, _ := filepath.Glob(path + ".damaged-*"); len(kept) != 1 || damage == nil || !strings.Contains(damage.Error(), kept[0]) {
-		t.Errorf("kept as %v: %v", kept, damage)
-	}
-	file.Omit(syscall.ENOSPC)
-	newLog(file, io.Discard).Info("next")
-	log, err := os.ReadFile(path)
-	must(t, err)
-	if lines := strings.Split(string(log), "\n"); len(lines) != 3 || !strings.Contains(lines[0], `"count":1`) || !strings.Contains(lines[0], "no space left") || !strings.Contains(lines[1], "next") {
-		t.Errorf("the log is %q", log)
 	}
 }

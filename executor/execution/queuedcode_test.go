@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/stacks"
-	"colabrelay/shared/tier"
 )
 
 func TestTheCodeOfThousandsOfSmallRunsIsCounted(t *testing.T) {
@@ -59,37 +57,4 @@ func (b *bench) fill(caller string, n, size int) (ids []string) {
 		ids = append(ids, id)
 	}
 	return ids
-}
-
-func TestTheCodeOfWaitingRunsIsBounded(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	const largest, small = contract.MaxBodyBytes, 1 << 10 // the small one runs, and IPython is slow with the others
-	q := newBench(t, stacks.Old(t), settings{})
-	holder := q.fill("a", 1, 100)[0]
-	wantStatus(t, q.settle(holder), contract.StatusWaitingForInput)
-
-	ids := q.fill("a", 1, small)
-	ids = append(ids, q.fill("a", maxQueuedCode/largest-1, largest)...)
-	q.fill("a", 1, largest-small)
-	q.full("a", "at the bound")
-	for n := range maxQueuedCode / largest { // each of them has nothing waiting
-		caller := fmt.Sprint("other", n)
-		q.fill(caller, 1, largest)
-		q.full(caller, "from a caller who has something waiting")
-	}
-	q.full("last", "at the bound of all callers")
-
-	if _, err := q.Interrupt(t.Context(), ids[1]); err != nil {
-		t.Fatal(err)
-	}
-	q.fill("after a cancel", 1, largest)
-	q.full("last", "after one took the place of a cancelled one")
-
-	if err := q.Input(t.Context(), holder, contract.Input{}); err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, q.settle(ids[0]), contract.StatusWaitingForInput)
-	q.fill("after a start", 1, small)
-	q.full("last", "after one took the place of a started one")
 }

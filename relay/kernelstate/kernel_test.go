@@ -47,14 +47,3 @@ func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
 		})
 	}
 }
-
-func TestManyVariablesAreAllReported(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
-	v.run("for n in range(3000): globals()['variable_%d' % n] = n")
-	saved := v.save(dir, "many") // the report is so long that it is a blob
-	if n := len(saved.Manifest.Variables); n != 3001 || saved.Manifest.VariableCount != n {
-		t.Errorf("%d listed of %d", n, saved.Manifest.VariableCount)
-	}
-}
