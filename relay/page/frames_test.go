@@ -60,16 +60,6 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 // smallLimit is a limit of a message that tests can go beyond quickly.
 const smallLimit = 2 << 20
 
-// rawFrame reads a frame and answers nothing.
-func (p *peer) rawFrame() (byte, []byte) {
-	p.t.Helper()
-	opcode, payload, err := p.readFrame()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return opcode, payload
-}
-
 func TestSilentTabFreesTheSlot(t *testing.T) {
 	d := newQuietDesk(t, short)
 	p := d.ready(t) // reads nothing from here on, so no ping is answered

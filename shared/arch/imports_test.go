@@ -109,7 +109,7 @@ var allowed = map[string][]string{
 	"shared/e2e/faults":              {"relay/checkpoint", "relay/chunked", "relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/smalldisk", "shared/stacks"},
 	"shared/e2e/harness":             {"shared/contract", "shared/freeport", "shared/stacks"},
 	"shared/e2e/hostile":             {"shared/auth", "shared/e2e/hostilevm"},
-	"shared/e2e/load":                {"relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/stacks"},
+	"shared/e2e/load":                {"shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/standin":             {"executor/jupyter"},
 	"shared/e2e/hostilevm":           {"shared/contract", "shared/e2e/fakevm"},
 	"shared/e2e/proxies":             {"shared/auth", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
