@@ -1,7 +1,6 @@
 package pairing
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -121,31 +120,6 @@ func TestPutRefuses(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add(`{"version":1,"runtimes":{"a":{"url":"http://h","secret":"` + strings.Repeat("s", 40) + `"}}}`)
-	f.Add(`{"version":3}`)
-	f.Add(`{"version":3,"runtimes":{"a":{"url":"http://h","provider":"p","vm_id":"v","secret":"` + strings.Repeat("s", 40) + `"}}}`)
-	f.Add(`{"version":2,"runtimes":{"a":{"secret":"` + strings.Repeat("s", 40) + `"}}}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		var read, again list
-		if json.Unmarshal([]byte(text), &read) != nil || read.check() != nil {
-			return
-		}
-		again.Version, again.Chosen = listVersion, read.Chosen
-		for _, r := range read.sorted() {
-			again.put(r)
-		}
-		if err := again.check(); err != nil {
-			t.Fatal(err)
-		}
-		for name, r := range read.all() {
-			if kept, found := again.get(name); !found || !same(kept, r) {
-				t.Errorf("%q changed", name)
-			}
-		}
-	})
 }
 
 func TestARuntimeThatMustStayIsNeitherReplacedNorRemoved(t *testing.T) {

@@ -38,32 +38,3 @@ func refused(t *testing.T, r *Response, sealed string) {
 		t.Fatalf("%.60q: %v", sealed, err)
 	}
 }
-
-func FuzzOpen(f *testing.F) {
-	o, r := pair(f)
-	sealed, err := o.Seal(r.PublicKey(), someGrant)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(sealed)
-	f.Add("")
-	f.Add(strings.Repeat("A", 100))
-	f.Fuzz(func(t *testing.T, text string) {
-		fresh := &Response{made: r.made, public: r.public, keys: r.keys}
-		g, err := fresh.Open(text)
-		if (err == nil) != (text == sealed) {
-			t.Errorf("%q opened as %v, %v", text, g, err)
-		}
-	})
-}
-
-func FuzzPublicKey(f *testing.F) {
-	_, r := pair(f)
-	f.Add(r.PublicKey())
-	f.Fuzz(func(t *testing.T, text string) {
-		key, err := publicKey(text)
-		if err == nil && encoding.EncodeToString(key.Bytes()) != text {
-			t.Errorf("%q was read as %q", text, encoding.EncodeToString(key.Bytes()))
-		}
-	})
-}

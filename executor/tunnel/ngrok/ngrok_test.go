@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel"
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/executor/tunnel/tunneltest"
 	"colabrelay/shared/within"
@@ -69,22 +68,6 @@ func TestADroppedSessionKeepsItsURL(t *testing.T) {
 	}
 	if again := r.Latest(""); again != "" {
 		t.Errorf("the same URL was reported again: %q", again)
-	}
-}
-
-func TestARefusalEndsTheTunnelImmediatelyWithOneLine(t *testing.T) {
-	edge := ngroktest.Start(t)
-	edge.RefuseToken("ERR_NGROK_105")
-	err := start(t, mustNew(t, edgeConfig(edge)), hello).Ended()
-	var refused *tunnel.Refused
-	if !errors.As(err, &refused) || refused.Code != "ERR_NGROK_105" {
-		t.Fatalf("Run ended with %v", err)
-	}
-	if text := err.Error(); strings.ContainsAny(text, "\r\n") || strings.Contains(text, testToken) {
-		t.Errorf("it says %q", text)
-	}
-	if n := len(edge.Auths()); n != 1 {
-		t.Errorf("%d logins were attempted", n)
 	}
 }
 
