@@ -21,8 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // kernel is a real ipykernel that ends with the test.
 type kernel struct {
 	*jupyter.Client
-	t   *testing.T
-	pid int
+	t *testing.T
 }
 
 func startKernel(t *testing.T, s stacks.Stack) *kernel {
@@ -56,7 +55,7 @@ func startKernel(t *testing.T, s stacks.Stack) *kernel {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &kernel{Client: client, t: t, pid: cmd.Process.Pid}
+	return &kernel{Client: client, t: t}
 }
 
 // run runs a cell as a user would, and gives the repr of expression after it.
@@ -83,15 +82,6 @@ func (k *kernel) run(code, expression string) string {
 		k.t.Fatalf("%s: %v %+v", expression, err, value)
 	}
 	return value.Data["text/plain"]
-}
-
-func (k *kernel) runFile(path string) {
-	k.t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	k.run(string(b), "None")
 }
 
 func (k *kernel) preview(name string) string {
