@@ -2,12 +2,10 @@ package pairing
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"colabrelay/shared/auth"
@@ -74,26 +72,6 @@ func TestOnlyTheUserCanReadTheFile(t *testing.T) {
 		if got := info.Mode().Perm(); got != want {
 			t.Errorf("%s has mode %o, want %o", path, got, want)
 		}
-	}
-}
-
-func TestManyWritersLoseNothing(t *testing.T) {
-	dir := t.TempDir()
-	var all sync.WaitGroup
-	for n := range 40 {
-		all.Go(func() {
-			s := Open(dir)
-			if _, err := s.Put(made(t, fmt.Sprintf("r%d", n))); err != nil {
-				t.Error(err)
-			}
-			if _, err := s.List(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if list, err := Open(dir).List(); err != nil || len(list) != 40 {
-		t.Errorf("%d of 40 are stored, %v", len(list), err)
 	}
 }
 

@@ -12,7 +12,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/cloudflared": {"executor/tunnel"},
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
-	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/freeport", "shared/within"},
+	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/within"},
 	"executor/account":            {},
 	"executor/audit":              {"executor/logfile", "shared/contract"},
 	"executor/enrolldir":          {"shared/keep"},

@@ -47,30 +47,6 @@ func impatient(t *testing.T, c Config, giveUp time.Duration) *Tunnel {
 	return tun
 }
 
-func TestADroppedSessionKeepsItsURL(t *testing.T) {
-	edge := ngroktest.Start(t)
-	r := start(t, mustNew(t, edgeConfig(edge)), hello)
-	url := r.URL()
-	for drop := range 2 {
-		edge.DropSessions()
-		within.Until(t, "the URL answers again", func() bool {
-			_, body, err := visit(url)
-			return err == nil && body == "hello"
-		})
-		binds := edge.Binds()
-		if len(binds) != drop+2 {
-			t.Fatalf("%d endpoints were requested after drop %d", len(binds), drop+1)
-		}
-		last := binds[len(binds)-1]
-		if last.ID == "" || last.Extra.Token == "" {
-			t.Errorf("the endpoint was requested again as %s", last.Raw)
-		}
-	}
-	if again := r.Latest(""); again != "" {
-		t.Errorf("the same URL was reported again: %q", again)
-	}
-}
-
 func TestADomainThatIsStillOnlineIsRetried(t *testing.T) {
 	edge := ngroktest.Start(t)
 	c := edgeConfig(edge)
