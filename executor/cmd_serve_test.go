@@ -85,21 +85,3 @@ func TestVisitorsFromOtherAddressesAreRefused(t *testing.T) {
 		}
 	}
 }
-
-func TestAGivenSecretIsNeitherShownNorPassedToTheKernel(t *testing.T) {
-	tier.Long(t)
-	p := start(t, withEnv(envSecret+"="+longSecret, envNgrokToken+"=", "KAGGLE_USER_SECRETS_TOKEN=kaggle-token"))
-	p.ready()
-	e := p.submit("x", "import os; sorted(os.environ.items())", 20)
-	if e.Status != contract.StatusSucceeded {
-		t.Fatalf("status is %s", e.Status)
-	}
-	if seen := string(e.Events[0].Data["text/plain"]); strings.Contains(seen, longSecret) || strings.Contains(seen, "kaggle-token") {
-		t.Error("the kernel's environment holds a secret")
-	}
-	p.signal(syscall.SIGTERM)
-	p.exit()
-	if all := p.out.String() + p.errs.String(); strings.Contains(all, longSecret) || strings.Contains(all, "relay pair") {
-		t.Errorf("the console shows the secret:\n%s", all)
-	}
-}
