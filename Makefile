@@ -41,7 +41,7 @@ TEST = $(PROGRAMS) go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load steady bench interop hosts frameworks proxies browser fuzz programs release verify clean
+.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load bench interop hosts frameworks proxies browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -109,9 +109,6 @@ soak: build python ## break programs, kernel, network, disks and chunked runs at
 
 load: build python ## drive one executor with 100 relays for two minutes
 	@$(PROGRAMS) go run ./shared/e2e/load
-
-steady: build python ## work at a low rate for an hour, and print memory and descriptors of both programs
-	@$(PROGRAMS) go run ./shared/e2e/load -steady
 
 test-busy: build $(if $(ONLY),python) ## run the short tests beside four busy loops; ONLY=./relay/jobs all tests of that package, ten times
 	$(PROGRAMS) shared/stacks/besideload.sh 4 $(if $(ONLY),go test -race -vet=off -count=10 -timeout 3h $(ONLY),"$(MAKE)" test)

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -13,10 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"colabrelay/executor/tunnel/ngroktest"
-	"colabrelay/shared/auth"
 	"colabrelay/shared/enrollment"
-	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
 
@@ -107,54 +103,6 @@ func (e *enrollee) pid() int {
 		within.Until(e.t, "the executor has ended", func() bool { return gone(pid) })
 	})
 	return pid
-}
-
-func TestTwoCellsPairARealExecutorAndNothingShowsASecret(t *testing.T) {
-	tier.Long(t)
-	r, relay := realRelease(t)
-	edge := ngroktest.Start(t)
-	e := newEnrollee(t, r)
-	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
-	secret, token := auth.GenerateSecret(), "2abc"+rand.Text()
-
-	started, err := e.start(TunnelNgrok)
-	if err != nil || started.Tunnel != TunnelNgrok {
-		t.Fatalf("the start cell reports %+v, %v", started, err)
-	}
-	executor := e.pid()
-	again, err := e.start(TunnelNgrok)
-	if err != nil || again != started {
-		t.Errorf("a second run of the start cell reports %+v, %v; the first one %+v", again, err, started)
-	}
-	finished, err := e.finish(started.Key, enrollment.Grant{Secret: secret.Reveal(), Tunnel: started.Tunnel, NgrokToken: token})
-	if err != nil || finished.Answer == nil {
-		t.Fatalf("the finish cell reports %+v, %v", finished, err)
-	}
-	if err := e.offer.Check(*finished.Answer); err != nil || finished.Answer.URL != edge.URL() {
-		t.Fatalf("the answer %+v: %v", finished.Answer, err)
-	}
-	repeated, err := e.shows(e.cell, nil)
-	if err != nil || *repeated.Answer != *finished.Answer {
-		t.Errorf("a second run of the finish cell reports %+v, %v", repeated.Answer, err)
-	}
-
-	h := paired(t, relay, auth.Pairing{URL: finished.Answer.URL, Secret: secret}.String())
-	kernel, parent := pids(t, h)
-	if parent != executor {
-		t.Errorf("the kernel's parent is %d, the enrolled executor is %d", parent, executor)
-	}
-	e.hidesSecrets(secret.Reveal(), token)
-
-	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	within.Until(t, "executor, kernel, tunnel and folder are gone", func() bool {
-		_, err := os.Stat(e.folder())
-		return gone(kernel) && gone(executor) && !edge.Online(edge.URL()) && os.IsNotExist(err)
-	})
-	if _, err := e.shows(e.cell, nil); err == nil || !strings.Contains(err.Error(), "has ended: connect again") {
-		t.Errorf("after the end the finish cell reports %v", err)
-	}
 }
 
 // hidesSecrets looks for secrets in everything that the notebook showed, in the arguments and

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"colabrelay/executor/tunnel/ngroktest"
@@ -93,36 +92,5 @@ func TestACloudflaredThatIsNotThePinnedOneIsNotUsed(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(e.dir, "ran")); err == nil {
 		t.Error("it was run")
-	}
-}
-
-func TestAStartCellThatRunsThriceAtOnceStartsOneExecutor(t *testing.T) {
-	tier.Long(t)
-	r, _ := realRelease(t)
-	e := newEnrollee(t, r)
-	var err error
-	if e.cell, err = e.prepared(TunnelNone); err != nil {
-		t.Fatal(err)
-	}
-	reports := make([]Report, 3)
-	var all sync.WaitGroup
-	for i := range reports {
-		all.Go(func() {
-			out, err := e.plain(t.Context())
-			if err == nil {
-				reports[i], err = ReadEnrollment(e.offer.JobID(), out)
-			}
-			if err != nil {
-				t.Errorf("%v; the cell showed:\n%s", err, out)
-			}
-		})
-	}
-	all.Wait()
-	e.pid()
-	if reports[0].Key == "" || reports[1] != reports[0] || reports[2] != reports[0] {
-		t.Errorf("the cells report %+v", reports)
-	}
-	if finished, err := e.finish(reports[2].Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone}); err != nil || e.offer.Check(*finished.Answer) != nil {
-		t.Errorf("the finish cell reports %+v, %v", finished, err)
 	}
 }

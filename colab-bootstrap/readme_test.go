@@ -61,19 +61,14 @@ func TestTheShortCellOfTheREADMEStartsARelease(t *testing.T) {
 	}
 }
 
-// The release's notebook has the short line with the release's own address.
-func TestTheNotebookHasTheShortLineOfTheREADME(t *testing.T) {
+// The release's notebook has the release's cell, and the short line with the release's own address.
+func TestTheNotebookHasTheCellAndTheShortLineOfTheREADME(t *testing.T) {
 	_, line, _ := strings.Cut(readmeBlock(t, "python", "!wget"), "\n!")
-	r := Release{Releases: "https://example.com/r", Version: "v1.0.0", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("b")}
-	text := introOf(t, r)
-	if want := replaceAll(t, "!"+strings.TrimSpace(line), readmeRelease, r.Releases+"/"+r.Version); !strings.Contains(text, want) {
-		t.Errorf("the notebook lacks %q:\n%s", want, text)
+	r := Release{Releases: "https://example.com/<r>&x", Version: "v1.0.0", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("b")}
+	cell, err := Cell(r)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// introOf returns the instructions in a release's notebook.
-func introOf(t *testing.T, r Release) string {
-	t.Helper()
 	text, err := Notebook(r)
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +76,14 @@ func introOf(t *testing.T, r Release) string {
 	var read struct {
 		Cells []struct{ Source []string }
 	}
-	if err := json.Unmarshal(text, &read); err != nil {
-		t.Fatal(err)
+	if err := json.Unmarshal(text, &read); err != nil || len(read.Cells) != 2 {
+		t.Fatalf("%d cells, %v", len(read.Cells), err)
 	}
-	return strings.Join(read.Cells[0].Source, "")
+	intro, code := strings.Join(read.Cells[0].Source, ""), strings.Join(read.Cells[1].Source, "")+"\n"
+	if want := replaceAll(t, "!"+strings.TrimSpace(line), readmeRelease, r.Releases+"/"+r.Version); !strings.Contains(intro, want) {
+		t.Errorf("the notebook lacks %q:\n%s", want, intro)
+	}
+	if code != cell {
+		t.Errorf("the notebook's code is\n%q\nthe cell is\n%q", code, cell)
+	}
 }

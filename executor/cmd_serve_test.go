@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,41 +83,5 @@ func TestVisitorsFromOtherAddressesAreRefused(t *testing.T) {
 		if status, body := get(url + contract.PathHealth); status != want {
 			t.Errorf("%s answers %d %q, want %d", url, status, body, want)
 		}
-	}
-}
-
-func TestAGivenSecretIsNeitherShownNorPassedToTheKernel(t *testing.T) {
-	tier.Long(t)
-	p := start(t, withEnv(envSecret+"="+longSecret, envNgrokToken+"=", "KAGGLE_USER_SECRETS_TOKEN=kaggle-token"))
-	p.ready()
-	e := p.submit("x", "import os; sorted(os.environ.items())", 20)
-	if e.Status != contract.StatusSucceeded {
-		t.Fatalf("status is %s", e.Status)
-	}
-	if seen := string(e.Events[0].Data["text/plain"]); strings.Contains(seen, longSecret) || strings.Contains(seen, "kaggle-token") {
-		t.Error("the kernel's environment holds a secret")
-	}
-	p.signal(syscall.SIGTERM)
-	p.exit()
-	if all := p.out.String() + p.errs.String(); strings.Contains(all, longSecret) || strings.Contains(all, "relay pair") {
-		t.Errorf("the console shows the secret:\n%s", all)
-	}
-}
-
-func TestALogWhoseNameAnotherThingHasIsStartedBesideIt(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "executor.log")
-	must(t, syscall.Mkfifo(path, 0o600))
-	file, damage, err := openLog(path)
-	must(t, err)
-	defer file.Close()
-	if kept, _ := filepath.Glob(path + ".damaged-*"); len(kept) != 1 || damage == nil || !strings.Contains(damage.Error(), kept[0]) {
-		t.Errorf("kept as %v: %v", kept, damage)
-	}
-	file.Omit(syscall.ENOSPC)
-	newLog(file, io.Discard).Info("next")
-	log, err := os.ReadFile(path)
-	must(t, err)
-	if lines := strings.Split(string(log), "\n"); len(lines) != 3 || !strings.Contains(lines[0], `"count":1`) || !strings.Contains(lines[0], "no space left") || !strings.Contains(lines[1], "next") {
-		t.Errorf("the log is %q", log)
 	}
 }

@@ -154,15 +154,3 @@ func TestAnEnrolledExecutorServesWithTheRelaysSecretAndKeepsItInMemory(t *testin
 	}
 	e.holdsNoSecret(e.secret.Reveal(), ngrokToken)
 }
-
-func TestAPlainUsersKernelCanNotReadAnEnrolledExecutorsSecrets(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	e := startEnroll(t, asPlain)
-	e.paired(enrollment.Grant{Tunnel: "none", NgrokToken: ngrokToken})
-	secret := e.secret.Reveal()
-	code := strings.NewReplacer("HALF", pyString(secret[:20]), "OTHER", pyString(secret[20:]), "WITHHELD", `["`+envSecret+`", "`+envNgrokToken+`"]`).Replace(spy)
-	if x := e.submit("spy", code, 20); resultOf(x) != "[]" {
-		t.Errorf("the kernel read %s; %+v", resultOf(x), x.Events)
-	}
-}

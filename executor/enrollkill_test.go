@@ -3,46 +3,10 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"colabrelay/shared/enrollment"
-	"colabrelay/shared/tier"
 )
-
-// A killed executor can't clean up. What it leaves must be public or sealed, and must not
-// keep another one away.
-func TestAKilledEnrollmentLeavesNoSecretAndNoLock(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	for name, reach := range map[string]func(e *enrolling){
-		"listening": func(e *enrolling) {
-			e.grant(enrollment.Grant{Tunnel: "none", NgrokToken: ngrokToken})
-			e.until("it listens", func() bool { return e.localURL() != "" })
-		},
-		"use": func(e *enrolling) {
-			e.paired(enrollment.Grant{Tunnel: "none", NgrokToken: ngrokToken})
-			e.submit("one", "1", 20)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := startEnroll(t)
-			reach(e)
-			e.signal(syscall.SIGKILL)
-			e.exit()
-			e.holdsNoSecret(e.secret.Reveal(), ngrokToken)
-			if name != "use" {
-				return
-			}
-			next := startEnroll(t, in(e.dir))
-			next.paired(enrollment.Grant{Tunnel: "none"})
-			if got := resultOf(next.submit("again", "6*7", 30)); got != "42" {
-				t.Errorf("the next executor's run gave %s", got)
-			}
-		})
-	}
-}
 
 func TestFoldersThatOthersCouldEnterAreRefused(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -76,6 +77,11 @@ func TestProgramsThatTheExecutorStartsInheritNoSecret(t *testing.T) {
 	must(t, err)
 	if text := string(got); strings.Contains(text, longSecret) || strings.Contains(text, "SSH_AUTH_SOCK") || !strings.Contains(text, "PATH=") {
 		t.Errorf("nvidia-smi was started with\n%s", text)
+	}
+	p.signal(syscall.SIGTERM)
+	p.exit()
+	if all := p.out.String() + p.errs.String(); strings.Contains(all, longSecret) || strings.Contains(all, "relay pair") {
+		t.Errorf("the console shows a secret that was given:\n%s", all)
 	}
 }
 

@@ -1,64 +1,16 @@
 package api
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
-
-func addrOf(s *stand) string { return strings.TrimPrefix(s.url, "http://") }
-
-// A tunnel that finds the end of a request by its Content-Length would take the answer to what
-// follows the chunks for the answer to the next request.
-func TestNoRequestIsAnsweredAfterChunks(t *testing.T) {
-	s := newStand(t)
-	s.api.Attach(Backend{})
-	for _, signed := range []bool{false, true} {
-		c, err := net.Dial("tcp", addrOf(s))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		c.SetDeadline(time.Now().Add(within.Limit))
-		r := bufio.NewReader(c)
-		own := s.request("GET", "/v1/nothing", nil)
-		s.sign(own, nil, time.Now())
-		req := s.request("POST", "/v1/nothing", nil)
-		if signed {
-			s.sign(req, []byte("x"), time.Now())
-		} else {
-			setBody(req, []byte("x"))
-		}
-		req.ContentLength = -1
-		var both bytes.Buffer
-		if err := errors.Join(own.Write(&both), req.Write(&both)); err != nil {
-			t.Fatal(err)
-		}
-		io.WriteString(c, strings.ReplaceAll(both.String(), "Transfer-Encoding:", "Content-Length: 3\r\nTransfer-Encoding:")+"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-		for range 2 {
-			res, err := http.ReadResponse(r, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			io.Copy(io.Discard, res.Body)
-		}
-		if more, _ := io.ReadAll(r); len(more) > 0 {
-			t.Errorf("signed %t: what follows the chunks is answered %q", signed, more)
-		}
-	}
-}
 
 // visits is a registry of connections that are not real sockets.
 type visits struct {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -73,37 +72,6 @@ func TestACallerThatDisconnectsReleasesItsSlot(t *testing.T) {
 	within.Until(t, "so many requests wait", func() bool { return s.api.waiting.inUse() == 1 })
 	c.Close()
 	within.Until(t, "so many requests wait", func() bool { return s.api.waiting.inUse() == 0 })
-}
-
-func TestHeadersAreLimited(t *testing.T) {
-	s := newStand(t)
-	ask := func(size int) int {
-		head := fmt.Sprintf("GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s: 10.0.0.1\r\nPad: ", addrHeader)
-		head += strings.Repeat("a", size-len(head)-len("\r\n\r\n")) + "\r\n\r\n"
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if _, err := io.WriteString(c, head); err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		return res.StatusCode
-	}
-	for size, want := range map[int]int{
-		contract.MaxHeaderBytes:        http.StatusOK,
-		contract.MaxHeaderBytes + 1:    http.StatusRequestHeaderFieldsTooLarge,
-		contract.MaxHeaderBytes + 4000: http.StatusRequestHeaderFieldsTooLarge,
-	} {
-		if got := ask(size); got != want {
-			t.Errorf("%d bytes of headers get %d, want %d", size, got, want)
-		}
-	}
 }
 
 func TestAnUnsignedBodyThatNeverArrivesDoesNotKeepTheConnection(t *testing.T) {

@@ -118,17 +118,3 @@ func TestWidgetsAreBounded(t *testing.T) {
 		t.Errorf("a closed widget shows %.100q", shown)
 	}
 }
-
-// Output for which an Output widget's state has no room is not lost: it is the run's own.
-func TestOutputThatFitsNoStateIsTheRuns(t *testing.T) {
-	b := &comm.Board{}
-	output(b, "w")
-	b.Message(message("comm_msg", fmt.Sprintf(`{"comm_id": "w", "data": {"state": {"outputs": [{"output_type": "stream", "text": %q}]}}}`, strings.Repeat("x", 400_000))))
-	enter(b, "w", "run")
-	if b.Capture(stream(strings.Repeat("y", 200_000))) || !b.Capture(stream("small")) {
-		t.Error("too much was captured, or nothing")
-	}
-	if shown := text(b, "w"); !strings.HasSuffix(shown, "xsmall") {
-		t.Errorf("the widget shows …%.20q", shown[max(0, len(shown)-20):])
-	}
-}

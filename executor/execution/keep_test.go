@@ -2,8 +2,6 @@ package execution
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -83,27 +81,4 @@ func TestAStreamThatCannotBeFlushedIsSetBack(t *testing.T) {
 			t.Errorf("a stream of the user's: %q, %q", text(kept, contract.Stderr), got)
 		}
 	})
-}
-
-func TestRunWithADamagedStateIsLostIfItHadStarted(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	dir := t.TempDir()
-	q := newBench(t, stacks.Old(t), settings{dir: dir})
-	x := q.run("print('it ran')")
-	q.stop()
-	path := filepath.Join(dir, x.ExecutionID, "state.ndjson")
-	state, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	queued, _, _ := strings.Cut(string(state), "\n")
-	if err := os.WriteFile(path, []byte(queued+"\n{\"execution"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	after := read(t, reopened(t, dir), x.ExecutionID)
-	wantStatus(t, after, contract.StatusLost)
-	if text(after, contract.Stdout) != "it ran\n" {
-		t.Errorf("after the damage: %+v", after)
-	}
 }

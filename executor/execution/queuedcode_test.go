@@ -2,13 +2,8 @@ package execution
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-
-	"colabrelay/shared/contract"
-	"colabrelay/shared/stacks"
-	"colabrelay/shared/tier"
 )
 
 func TestTheCodeOfThousandsOfSmallRunsIsCounted(t *testing.T) {
@@ -30,66 +25,4 @@ func TestTheCodeOfThousandsOfSmallRunsIsCounted(t *testing.T) {
 	if err := q.fullLocked("a", len(small.code)); err != nil {
 		t.Errorf("after one of them left the queue: %v", err)
 	}
-}
-
-// sized submits code of n bytes that waits for input when it runs.
-func (b *bench) sized(caller string, n int) (id string, err error) {
-	const code = "input() #"
-	return b.Submit(caller, contract.Submit{
-		RequestID: fmt.Sprint("sized", b.ids.Add(1)), Code: (code + strings.Repeat("x", max(0, n-len(code))))[:n],
-	})
-}
-
-// full checks that not one byte more of this caller's code fits into the queue.
-func (b *bench) full(caller, when string) {
-	b.t.Helper()
-	if _, err := b.sized(caller, 1); !errors.Is(err, ErrQueuedCode) {
-		b.t.Errorf("a byte more %s: %v", when, err)
-	}
-}
-
-// fill submits n codes of size bytes each, all of which fit.
-func (b *bench) fill(caller string, n, size int) (ids []string) {
-	b.t.Helper()
-	for i := range n {
-		id, err := b.sized(caller, size)
-		if err != nil {
-			b.t.Fatalf("code %d of %d: %v", i+1, n, err)
-		}
-		ids = append(ids, id)
-	}
-	return ids
-}
-
-func TestTheCodeOfWaitingRunsIsBounded(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	const largest, small = contract.MaxBodyBytes, 1 << 10 // the small one runs, and IPython is slow with the others
-	q := newBench(t, stacks.Old(t), settings{})
-	holder := q.fill("a", 1, 100)[0]
-	wantStatus(t, q.settle(holder), contract.StatusWaitingForInput)
-
-	ids := q.fill("a", 1, small)
-	ids = append(ids, q.fill("a", maxQueuedCode/largest-1, largest)...)
-	q.fill("a", 1, largest-small)
-	q.full("a", "at the bound")
-	for n := range maxQueuedCode / largest { // each of them has nothing waiting
-		caller := fmt.Sprint("other", n)
-		q.fill(caller, 1, largest)
-		q.full(caller, "from a caller who has something waiting")
-	}
-	q.full("last", "at the bound of all callers")
-
-	if _, err := q.Interrupt(t.Context(), ids[1]); err != nil {
-		t.Fatal(err)
-	}
-	q.fill("after a cancel", 1, largest)
-	q.full("last", "after one took the place of a cancelled one")
-
-	if err := q.Input(t.Context(), holder, contract.Input{}); err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, q.settle(ids[0]), contract.StatusWaitingForInput)
-	q.fill("after a start", 1, small)
-	q.full("last", "after one took the place of a started one")
 }

@@ -7,33 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	"colabrelay/shared/contract"
 )
-
-func TestTheDigestOfALargeFileIsComputedInTheBackground(t *testing.T) {
-	tr := newTree(t)
-	d := NewDigests(tr.roots)
-	data := body(hashedAtOnce + 1)
-	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), data, 0o600))
-	out, err := d.Stat(t.Context(), "big", 0)
-	must(t, err)
-	want, err := tr.roots.Stat("big")
-	must(t, err)
-	want.Hashing = &contract.Hashing{TotalBytes: int64(len(data))}
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Fatalf("before it is hashed: %s", diff)
-	}
-	runs(t, d.Run)
-	out, err = d.Stat(t.Context(), "big", timeout)
-	must(t, err)
-	want.SHA256, want.Hashing = sha(data), nil
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Fatalf("after it was hashed: %s", diff)
-	}
-}
 
 // cached is the digest of a small file if it is cached: otherwise hashing fails because ctx has ended.
 func cached(d *Digests, path string) (string, error) {

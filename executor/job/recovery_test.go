@@ -2,15 +2,12 @@ package job
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/damage"
-	"colabrelay/shared/tier"
 )
 
 // only is the path of the only job's file.
@@ -109,39 +106,4 @@ func TestAJobWithoutARecordDoesNotRunAgain(t *testing.T) {
 			t.Errorf("%d jobs", len(js.order))
 		}
 	}
-}
-
-func TestADamagedRecordIsKeptAndReported(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	damage.Files{
-		Make: func(t testing.TB, dir string) {
-			content := `{"job_id":"j","sha256":"` + strings.Repeat("0", 64) + `","created_at":"2026-01-02T03:04:05Z","steps":["a","b"]}
-{"i":0,"x":"6a2c4fb6-0a6c-4d2a-9f5e-000000000001","k":"kernel"}
-{"i":0,"s":"succeeded"}
-{"end":{"state":"failed","reason":"why","finished_at":"2026-01-02T03:04:06Z"}}
-`
-			if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "jobs", "FILE"+fileSuffix), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Use: func(t testing.TB, dir string) (found, said string) {
-			var log bytes.Buffer
-			js := openedLogging(t, dir, &log)
-			for _, j := range js.order {
-				x := j.snapshotLocked(0)
-				found += fmt.Sprintln(x.JobID, x.State, x.Reason, statuses(x), ids(x), x.KernelID)
-			}
-			return found, log.String()
-		},
-		Damage:    []string{"jobs/FILE.ndjson"},
-		Rewritten: []string{"executions/*", "jobs/*"},
-		Lines:     []string{"jobs/FILE.ndjson"},
-		Harmless: func(_, kind, _ string) bool {
-			return strings.Contains(kind, "missing") || strings.Contains(kind, "empty")
-		},
-	}.Test(t)
 }

@@ -145,12 +145,6 @@ func TestForgedMessageIsDroppedAndLoggedWithoutContent(t *testing.T) {
 	}
 }
 
-func TestUnsignedMessageIsForgedIfThereIsAKey(t *testing.T) {
-	if _, err := parseMessage(IOPub, wireMessage{frames: streamFrames(t, "", "p", "x")}, signer("key")); !errors.Is(err, errForged) {
-		t.Errorf("err = %v", err)
-	}
-}
-
 func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 	frames := [][]byte{[]byte("topic"), delimiter, nil,
 		[]byte(`{"msg_id":"1","msg_type":"iopub_welcome","date":12,"username":null,"new_field":{}}`),

@@ -123,31 +123,6 @@ func TestAHangingDiskStopsNothingAndWhatItCostIsCounted(t *testing.T) {
 	})
 }
 
-func TestASlowDiskHoldsNobodyLongerThanItMay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "log")
-		l, d := open(t, path, 1<<20)
-		d.write = func(f *os.File, p []byte) (int, error) {
-			<-time.After(patience * 2 / 3)
-			return f.Write(p)
-		}
-		began := time.Now()
-		var writers sync.WaitGroup
-		for range 50 {
-			writers.Go(func() { l.Write([]byte("x\n")) })
-		}
-		writers.Wait()
-		if took := time.Since(began); took > patience {
-			t.Errorf("50 lines at once took %v", took)
-		}
-		<-time.After(patience)
-		l.Write(nil)
-		if got, want := content(t, path), "x\nx\n48 missing\n"; got != want {
-			t.Errorf("the log is %q, want %q", got, want)
-		}
-	})
-}
-
 // The disk is full after any number of bytes.
 func TestAFullDiskStopsNothingAndWhatItCostIsCounted(t *testing.T) {
 	const whole = "line\n3 missing\n"

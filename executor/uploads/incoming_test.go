@@ -11,7 +11,6 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/within"
 )
 
 var errCut = errors.New("the connection broke")
@@ -136,30 +135,6 @@ func TestAStragglerChangesNothing(t *testing.T) {
 	})
 }
 
-// The prefix is hashed while parts arrive, at least its first saveBytes here, and again if the
-// part file was replaced.
-func TestReceivedBytesAreHashedWhileOthersArrive(t *testing.T) {
-	in := newInbox(t)
-	data := body(3 * saveBytes)
-	up := in.start("x", data, false)
-	in.put(up.UploadID, 0, data[:2*saveBytes])
-	one, err := in.get(up.UploadID)
-	must(t, err)
-	within.Until(t, "the first bytes are hashed", func() bool { return one.prefix.Progress().HashedBytes >= saveBytes })
-	part := in.parts(in.Workdir)[0]
-	must(t, os.Rename(part, part+".old")) // keeps its inode, so that the next file gets another
-	must(t, os.WriteFile(part, make([]byte, len(data)), 0o600))
-	in.put(up.UploadID, 2*saveBytes, data[2*saveBytes:])
-	if out, err := in.commit(up.UploadID, data); !errors.Is(err, ErrDigest) {
-		t.Fatalf("with a replaced part file: %+v, %v, want %v", out, err, ErrDigest)
-	}
-	in.put(up.UploadID, 0, data)
-	_, err = in.commit(up.UploadID, data)
-	must(t, err)
-	must(t, os.Remove(part+".old"))
-	in.holds("x", data)
-}
-
 // The sender's version missed a change: the commit names another digest than an earlier one.
 func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
 	in := newInbox(t)
@@ -186,19 +161,4 @@ func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
 	_, err = in.commit(up.UploadID, fresh)
 	must(t, err)
 	in.holds("x", fresh)
-}
-
-func TestACommitWhileAnotherDigestIsVerifiedWaits(t *testing.T) {
-	in := newInbox(t)
-	in.stop() // so that nothing is hashed
-	data := body(100)
-	up := in.start("x", data, false)
-	in.put(up.UploadID, 0, data)
-	for range 2 {
-		_, err := in.Commit(t.Context(), up.UploadID, sha(data), 0)
-		must(t, err)
-	}
-	if out, err := in.Commit(t.Context(), up.UploadID, sha(nil), 0); !errors.Is(err, files.ErrBusy) {
-		t.Errorf("another digest: %+v, %v, want %v", out, err, files.ErrBusy)
-	}
 }

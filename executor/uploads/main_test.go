@@ -22,7 +22,6 @@ var (
 	sha        = filestest.SHA
 	body       = filestest.Body
 	runs       = filestest.Run
-	realDir    = filestest.RealDir
 	everything = filestest.Everything
 	exists     = filestest.Exists
 )

@@ -1,7 +1,6 @@
 package uploads
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -94,28 +93,6 @@ func TestWhatNobodyResumesIsDeleted(t *testing.T) {
 	if parts := in.parts(in.Workdir); len(parts) != 3 {
 		t.Errorf("then there are %q", parts)
 	}
-}
-
-func TestAWrongFileIsRefusedAndStartsAgain(t *testing.T) {
-	in := newInbox(t)
-	data := body(1000)
-	up := in.start("x", data, false)
-	in.put(up.UploadID, 0, bytes.Repeat([]byte("!"), 1000))
-	for range 2 { // the answer may have been lost
-		if out, err := in.commit(up.UploadID, data); !errors.Is(err, ErrDigest) {
-			t.Fatalf("wrong bytes: %+v, %v, want %v", out, err, ErrDigest)
-		}
-	}
-	if _, err := in.Get(t.Context(), up.UploadID, 0); !errors.Is(err, ErrDigest) {
-		t.Fatalf("a poll gets %v, want %v", err, ErrDigest)
-	}
-	if again := in.start("x", data, false); again.ReceivedBytes != 0 {
-		t.Fatalf("after that it holds %d bytes", again.ReceivedBytes)
-	}
-	in.put(up.UploadID, 0, data)
-	_, err := in.commit(up.UploadID, data)
-	must(t, err)
-	in.holds("x", data)
 }
 
 func TestUnknownAndUnusableUploadsAreRefused(t *testing.T) {

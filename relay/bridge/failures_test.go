@@ -6,11 +6,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
-	"colabrelay/shared/enrollment"
 )
 
 // in reports whether source is the cell with these words in its title.
@@ -63,25 +61,6 @@ func TestWhatGoesWrong(t *testing.T) {
 				}
 				s.untouched()
 			})
-		})
-	}
-}
-
-// The page may show an answer later than the offer is valid.
-func TestLateAnswersAreRefused(t *testing.T) {
-	for _, title := range []string{"starts the executor", "pairs the executor"} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSetup(t)
-			s.nb.show = func(source, text string) (string, error) {
-				if in(source, title) {
-					<-time.After(enrollment.Lifetime)
-				}
-				return stream(text), nil
-			}
-			if _, err := s.start(Request{}); !errors.Is(err, ErrExpired) {
-				t.Errorf("%s: %v", title, err)
-			}
-			s.untouched()
 		})
 	}
 }

@@ -2,10 +2,6 @@ package chunked
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -43,39 +39,6 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	// A small file is indented, and the white space must not count.
 	if err != nil || back.Job != nil || len(back.Results) != 3 || back.ResultBytes != s.ResultBytes || string(back.Results[0].Value) != value || back.Output != s.Output {
 		t.Fatal(err)
-	}
-}
-
-// A damaged record is never continued and never replaced unasked. A person who starts anew
-// keeps it under another name.
-func TestADamagedRecordIsReportedAndKept(t *testing.T) {
-	s := spec("import time", "result = i", 20)
-	wrong := newRecord(s)
-	wrong.Recorded = 5 // more than are done
-	data, err := json.Marshal(wrong)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"inconsistent": fmt.Sprintf(`{"operation":"run","data":%s}`, data), "cut": `{"operation":"run","da`} {
-		dir := t.TempDir()
-		path := checkpoint.Path(dir, s.Name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(dir, s); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
-		}
-		anew := s
-		anew.OnChange = Restart
-		r, err := Open(dir, anew)
-		if err != nil {
-			t.Fatalf("%s, a new run: %v", name, err)
-		}
-		kept, err := filepath.Glob(path + ".damaged-*")
-		if err != nil || len(kept) != 1 || r.record.Done != 0 || !strings.Contains(strings.Join(r.notes, "\n"), filepath.Base(kept[0])) {
-			t.Errorf("%s: kept %q, %v, said %q", name, kept, err, r.notes)
-		}
-		r.Close()
 	}
 }
 

@@ -268,32 +268,6 @@ func TestChangedCodeStopsTheJobAndGoesOnOrStartsAnew(t *testing.T) {
 	}
 }
 
-// A new kernel begins at the last complete round, so iterations before the change run again.
-func TestIterationsOfTheEarlierCodeThatRunAgainAreNamed(t *testing.T) {
-	inBubble(t, func(t *testing.T, dir string) {
-		f := newFake(t, 1, 0)
-		s := spec("", "total += i", 100)
-		a := call(t, dir, s, f, time.Second)
-		for f.entries[a.Key].done%s.BatchSize != 2 {
-			if err := f.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		done := f.entries[a.Key].done
-		f.end(contract.JobKernelLost, "", contract.StatusKernelDied)
-		f.newKernel()
-		s.Loop, s.OnChange = "total += i # better", Continue
-		b := call(t, dir, s, f, time.Hour)
-		again := Iterations(done-2, done-1) + " had run with the earlier code, and run again with the present one"
-		if b.err != nil || b.Status != StatusFinished || b.CodeFrom != done-2 || !slices.Contains(b.Notes, again) {
-			t.Errorf("the new code begins at %d of %d, %v: %q", b.CodeFrom, done, b.err, b.Notes)
-		}
-		if said := fmt.Sprintf("continues at iteration %d ", done); !strings.Contains(strings.Join(b.Notes, "\n"), said) {
-			t.Errorf("%q is not said: %q", said, b.Notes)
-		}
-	})
-}
-
 // The setup need not give the same values again, so a new kernel loads them from the copy.
 func TestANewKernelIsGivenTheCopyOfARunThatPassesNothingOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, dir string) {

@@ -3,12 +3,10 @@ package client
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -46,51 +44,6 @@ func fetch(t testing.TB, c *Client, p Part, length int) ([]byte, error) {
 		t.Errorf("%d bytes were written, and %d reported", got.Len(), n)
 	}
 	return got.Bytes(), err
-}
-
-func TestContentIsWrittenAsItArrives(t *testing.T) {
-	big, text := noise(contract.MaxFilePart), []byte(strings.Repeat("hello ", 10_000))
-	for name, tc := range map[string]struct {
-		content []byte
-		offset  int64
-		length  int
-		want    []byte
-	}{
-		"in the middle":    {big, 1000, 5000, big[1000:6000]},
-		"past the end":     {big[:100], 90, 50, big[90:100]},
-		"text, to the end": {text, 0, len(text) + 10, text},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newFile(t, tc.content)
-			got, err := fetch(t, e.client(t), Part{"f", "e", tc.offset}, tc.length)
-			if err != nil || !bytes.Equal(got, tc.want) {
-				t.Fatalf("%d bytes of %d, %v", len(got), len(tc.want), err)
-			}
-		})
-	}
-}
-
-func TestContentTriesOnceAndSaysWhy(t *testing.T) {
-	e := newFile(t, []byte("hello"))
-	c := e.client(t)
-	if got, err := fetch(t, c, Part{"f", "old", 0}, 5); len(got) != 0 || Transient(err) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	} else {
-		wantCode(t, err, contract.CodeChanged)
-	}
-	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool { hangUp(w); return true })
-	got, err := fetch(t, c, Part{"f", "e", 0}, 5)
-	if wantKind(t, err, KindUnreachable); len(got) != 0 || !Transient(err) {
-		t.Errorf("%d bytes, transient %v", len(got), Transient(err))
-	}
-	if got := len(e.all()); got != 1 {
-		t.Errorf("%d requests passed", got)
-	}
-	for _, size := range []int{0, contract.MaxFilePart + 1} {
-		if _, err := fetch(t, c, Part{"f", "e", 0}, size); err == nil {
-			t.Errorf("%d bytes may be asked for", size)
-		}
-	}
 }
 
 // cutAfter hangs up after n bytes of each answer's body.
@@ -174,16 +127,3 @@ func TestMoreContentThanAskedForIsRefused(t *testing.T) {
 		}
 	}
 }
-
-// A full disk is not a fault of the connection.
-func TestAnErrorOfTheDestinationIsReturned(t *testing.T) {
-	e, full := newFile(t, noise(100_000)), errors.New("disk full")
-	n, err := e.client(t).Content(t.Context(), Part{"f", "e", 0}, 100_000, iotestWriter{full})
-	if n != 0 || err != full || Transient(err) { //nolint:errorlint // unchanged
-		t.Errorf("%d bytes, %v", n, err)
-	}
-}
-
-type iotestWriter struct{ err error }
-
-func (w iotestWriter) Write([]byte) (int, error) { return 0, w.err }

@@ -46,13 +46,3 @@ func TestInputWhoseAnswerIsLostIsAcceptedOnceOrNotReportedAsAccepted(t *testing.
 		}
 	}
 }
-
-func TestAPromptThatSomebodyElseAnsweredIsAConflict(t *testing.T) {
-	e := prompting(t)
-	client := e.acquainted(t)
-	if _, err := client.Input(t.Context(), "e", contract.Input{Text: "y", Offset: atThree.Offset}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := client.Input(t.Context(), "e", atThree)
-	wantCode(t, err, contract.CodeConflict)
-}

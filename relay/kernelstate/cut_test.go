@@ -16,7 +16,6 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 	"colabrelay/shared/stacks"
-	"colabrelay/shared/tier"
 )
 
 func digestOf(data string) string {
@@ -29,38 +28,6 @@ func brief(name string) Options {
 	o := options(name)
 	o.Until = time.Now()
 	return o
-}
-
-func TestTransferOfAKilledRelayIsResumed(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	const size = 48 << 20
-	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
-	v.run("import os\nx = 'one'")
-	v.save(dir, "n") // the last good version
-	v.run("x, data = 'two', os.urandom(48 << 20)")
-
-	ctx, o := dying(t, size/2)
-	_, err := Save(ctx, v.client, dir, o)
-	if !errors.Is(err, errDied) {
-		t.Fatalf("%v", err)
-	}
-	// A restore at this moment uses the last complete version.
-	second := borrowVM(t, stacks.Old(t))
-	second.restore(dir, "n")
-	if got := second.run("print(x)"); got != "one\n" {
-		t.Errorf("x is %s", got)
-	}
-	s := v.save(dir, "n")
-	if s.Transfer.ResumedFrom < size/4 || s.Transfer.MovedBytes > size*3/4 {
-		t.Errorf("resumed from %d, moved %d", s.Transfer.ResumedFrom, s.Transfer.MovedBytes)
-	}
-	second.restore(dir, "n")
-	if got := second.run("print(x, len(data))"); got != "two 50331648\n" {
-		t.Errorf("restored %s", got)
-	}
-	wantNothingLeft(t, v, dir, "n")
-	wantNothingLeft(t, second, dir, "n")
 }
 
 var errDied = errors.New("the relay died")

@@ -26,7 +26,9 @@ func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
 	first := newVM(t, stacks.Old(t), append(standIn(t), "TORCH_GPU=2")...)
 	first.run("import torch\nw = torch.arange(10, 'cuda:1')\npart = w[4:6]\ncpu = torch.arange(3)\nraw = w.untyped_storage()")
 	saved := first.save(dir, "gpu")
-	checkSkipped(t, saved.Manifest.Skipped, nil)
+	if len(saved.Manifest.Skipped) > 0 {
+		t.Errorf("skipped %+v", saved.Manifest.Skipped)
+	}
 	for name, test := range map[string]struct{ gpus, want string }{
 		"as many": {"2", "cuda:1 1 cuda:1 [4.0, 5.0] True cpu cuda 40\n"},
 		"fewer":   {"1", "cuda:0 0 cuda:0 [4.0, 5.0] True cpu cuda 40\n"},
@@ -36,25 +38,13 @@ func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
 			first.forget()
 			first.run("import os; os.environ.pop('TORCH_GPU', 0)\nif '" + test.gpus + "': os.environ['TORCH_GPU'] = '" + test.gpus + "'")
 			r := first.restore(dir, "gpu")
-			checkSkipped(t, r.Loaded.Failed, nil)
-			if got := first.run(facts); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+			if got := first.run(facts); got != test.want || len(r.Loaded.Failed) > 0 {
+				t.Errorf("got %q, want %q; failed %+v", got, test.want, r.Loaded.Failed)
 			}
 			warned := len(r.Loaded.Warnings) == 1 && strings.Contains(r.Loaded.Warnings[0], "no GPU")
 			if warned != (test.gpus == "") {
 				t.Errorf("warnings %q", r.Loaded.Warnings)
 			}
 		})
-	}
-}
-
-func TestManyVariablesAreAllReported(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
-	v.run("for n in range(3000): globals()['variable_%d' % n] = n")
-	saved := v.save(dir, "many") // the report is so long that it is a blob
-	if n := len(saved.Manifest.Variables); n != 3001 || saved.Manifest.VariableCount != n {
-		t.Errorf("%d listed of %d", n, saved.Manifest.VariableCount)
 	}
 }

@@ -98,15 +98,6 @@ func (v *vm) stop() {
 	}
 }
 
-// newKernel replaces the kernel by a new one.
-func (v *vm) newKernel() {
-	v.t.Helper()
-	k, err := v.client.CurrentKernel(v.t.Context())
-	must(v.t, err)
-	_, err = v.client.RestartKernel(v.t.Context(), k.KernelID)
-	must(v.t, err)
-}
-
 // run runs a cell as a user would and returns what it printed.
 func (v *vm) run(code string) string {
 	v.t.Helper()
@@ -132,14 +123,6 @@ func (v *vm) run(code string) string {
 func (v *vm) forget() {
 	v.t.Helper()
 	v.run("%reset -f")
-}
-
-// runFile runs a file of testdata.
-func (v *vm) runFile(name string) string {
-	v.t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	must(v.t, err)
-	return v.run(string(b))
 }
 
 // options leave enough time for the whole operation.

@@ -141,34 +141,6 @@ func TestOneNotebookAtATime(t *testing.T) {
 	}
 }
 
-// A call for another notebook ends the waiting for the first one, whose URL is refused.
-func TestAnotherNotebookReplacesTheWaiting(t *testing.T) {
-	const x, y = "https://colab.research.google.com/drive/X", "https://colab.research.google.com/drive/Y"
-	d := newDesk(t, standin.Options{Declined: true})
-	first, err := d.begin(x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := d.currentToken()
-	second, err := d.begin(y)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-first.done
-	if !errors.Is(first.err, errReplaced) || first == second || d.currentToken() == token {
-		t.Errorf("the first waiting ended with %v", first.err)
-	}
-	if answer := d.try(t, target("/?access_token="+token)); answer.StatusCode != 403 {
-		t.Errorf("the first URL is answered with %d", answer.StatusCode)
-	}
-	d.peer(t) // its handshake over MCP is not finished
-	d.taken(t)
-	var other *OtherNotebookError
-	if _, err := d.begin(x); !errors.As(err, &other) || other.Connected {
-		t.Errorf("got %v while a tab connects", err)
-	}
-}
-
 func TestTabIsLostAndComesBack(t *testing.T) {
 	d := newDesk(t, standin.Options{Execute: standin.Fake(func(ctx context.Context, _ string) []map[string]any {
 		<-ctx.Done()

@@ -1,15 +1,9 @@
 package page
 
 import (
-	"bytes"
-	"errors"
-	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"testing"
-
-	"colabrelay/shared/e2e/standin"
 )
 
 // Programs that only open connections can't keep Colab's page out.
@@ -48,39 +42,5 @@ func TestTokenThatChangedMeanwhile(t *testing.T) {
 	p.token = newToken() // as the end of a server does
 	if p.take(nil, nil, old) != nil || p.slot != nil {
 		t.Error("a tab with an old token has the slot")
-	}
-}
-
-func TestCloseEndsEverything(t *testing.T) {
-	d := newDesk(t, standin.Options{})
-	tab := d.connected()
-	d.Close()
-	select {
-	case <-tab.Done():
-	default:
-		t.Error("the tab is not lost")
-	}
-	if state := d.State(); state.Listening || state.Connected || state.Waiting || state.Port != 0 {
-		t.Errorf("the state is %+v", state)
-	}
-	if _, err := d.connect(Request{}); !errors.Is(err, ErrClosed) {
-		t.Errorf("Connect after Close: %v", err)
-	}
-	d.Close()
-}
-
-func TestLogHasNoToken(t *testing.T) {
-	var log bytes.Buffer
-	d := newDesk(t, standin.Options{}, func(p *Page) {
-		p.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	})
-	d.start()
-	d.try(t, origin("null")).conn.Close()
-	d.connected()
-	token := d.currentToken()
-	d.tab().Drop()
-	d.free(t)
-	if text := log.String(); !strings.Contains(text, "connected") || strings.Contains(text, token) || strings.Contains(text, "colab.research.google.com") {
-		t.Errorf("the log is %s", text)
 	}
 }

@@ -17,13 +17,12 @@ import (
 
 // The opcodes of RFC 6455.
 const (
-	opContinuation = 0x0
-	opText         = 0x1
-	opBinary       = 0x2
-	opClose        = 0x8
-	opPing         = 0x9
-	opPong         = 0xa
-	fin            = 0x80
+	opText   = 0x1
+	opBinary = 0x2
+	opClose  = 0x8
+	opPing   = 0x9
+	opPong   = 0xa
+	fin      = 0x80
 )
 
 // peer is a tab that writes its frames itself.

@@ -74,20 +74,6 @@ func run1(t *testing.T, tab *Tab, id string) chan error {
 	return ended
 }
 
-func TestRunReturnsTheOutputs(t *testing.T) {
-	_, tab, k, id := runner(t, standin.Options{})
-	ended := run1(t, tab, id)
-	k.finish <- "hello"
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	ended = run1(t, tab, id) // a later one runs the cell again
-	k.finish <- "hello again"
-	if err := <-ended; err != nil || k.runs() != 2 {
-		t.Errorf("%v after %d runs", err, k.runs())
-	}
-}
-
 func TestSecondRunJoinsTheFirst(t *testing.T) {
 	_, tab, k, id := runner(t, standin.Options{})
 	first := run1(t, tab, id)

@@ -48,58 +48,33 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveReadsTheEnvironment(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(envSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	want, err := auth.NewSecret(envSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		env  map[string]string
-		says string // empty: it works
-	}{
-		"secret in file": {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": "", "COLAB_SECRET_FILE": file}, ""},
-		"no secret":      {map[string]string{"COLAB_URL": "https://e"}, "COLAB_SECRET or COLAB_SECRET_FILE"},
-		"short secret":   {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": "hunter2"}, "COLAB_SECRET: secret is shorter"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := Resolve("", func(key string) string { return c.env[key] }, Open(t.TempDir()))
-			if c.says != "" {
-				if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") {
-					t.Errorf("got %v", err)
-				}
-				return
-			}
-			if err != nil || got.URL != "https://e" || !got.Secret.Equal(want) {
-				t.Errorf("got %v, %v", got, err)
-			}
-		})
-	}
-}
-
-func TestThePairingStringInTheEnvironmentIsARuntime(t *testing.T) {
 	secret, err := auth.NewSecret(envSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(envSecret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	text := auth.Pairing{URL: "https://paired.example/", Secret: secret}.String()
-	for name, test := range map[string]struct {
-		env        map[string]string
-		url, error string
+	for name, c := range map[string]struct {
+		env       map[string]string
+		url, says string // the runtime's address, or what the error says
 	}{
-		"alone":              {map[string]string{"COLAB_PAIRING": text}, "https://paired.example", ""},
+		"secret in file":     {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": "", "COLAB_SECRET_FILE": file}, "https://e", ""},
+		"no secret":          {map[string]string{"COLAB_URL": "https://e"}, "", "COLAB_SECRET or COLAB_SECRET_FILE"},
+		"short secret":       {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": "hunter2"}, "", "COLAB_SECRET: secret is shorter"},
+		"a pairing":          {map[string]string{"COLAB_PAIRING": text}, "https://paired.example", ""},
 		"COLAB_URL precedes": {map[string]string{"COLAB_PAIRING": text, "COLAB_URL": "https://e", "COLAB_SECRET": envSecret}, "https://e", ""},
-		"cut":                {map[string]string{"COLAB_PAIRING": text[:len(text)-9]}, "", "COLAB_PAIRING is not a pairing string"},
+		"a cut pairing":      {map[string]string{"COLAB_PAIRING": text[:len(text)-9]}, "", "COLAB_PAIRING is not a pairing string"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Resolve("", func(name string) string { return test.env[name] }, nil)
-			if test.error == "" && (err != nil || r.Name != EnvName || r.URL != test.url || r.Secret.Reveal() != envSecret) {
+			r, err := Resolve("", func(key string) string { return c.env[key] }, Open(t.TempDir()))
+			if c.says == "" && (err != nil || r.Name != EnvName || r.URL != c.url || r.Secret.Reveal() != envSecret) {
 				t.Errorf("it is runtime %q at %q, %v", r.Name, r.URL, err)
 			}
-			if test.error != "" && (err == nil || !strings.Contains(err.Error(), test.error) || strings.Contains(err.Error(), text[20:40])) {
-				t.Errorf("the error is %v, want one with %q and without the string", err, test.error)
+			if c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), text[20:40])) {
+				t.Errorf("the error is %v, want one with %q and without the secret", err, c.says)
 			}
 		})
 	}

@@ -76,22 +76,3 @@ func TestFillReplacesOnlyTheValuesOfForms(t *testing.T) {
 		t.Error("a source changed without parameters")
 	}
 }
-
-// No name and no value becomes anything but an assignment of a literal.
-func FuzzParse(f *testing.F) {
-	f.Add(`{"a": [1, -2.5e3, "x\"\\\u2028"], "b": {"k": null}}`)
-	f.Add(`{"a": "\ud83d\ude00", "a": NaN}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		v, err := Parse(text)
-		if err != nil {
-			return
-		}
-		cell := v.cell(v.Names())
-		if got := strings.Count(cell, "\n"); got != 1+len(v.Names()) {
-			t.Errorf("%q has %d lines", cell, got)
-		}
-		if strings.ContainsFunc(strings.ReplaceAll(cell, "\n", ""), func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			t.Errorf("%q has control characters", cell)
-		}
-	})
-}

@@ -162,32 +162,6 @@ func TestALinkInsideAFolderIsNotFollowed(t *testing.T) {
 	wantNames(t, filepath.Join(dir, "private"))
 }
 
-// A file that only looks like an origin does not count: the folder is the user's.
-func TestADamagedOriginDoesNotCount(t *testing.T) {
-	root, err := openLocal(t.TempDir())
-	must(t, err)
-	defer root.Close()
-	from := newOrigin("gpu", "data")
-	must(t, root.Mkdir("data", 0o755))
-	must(t, from.save(besides(root), "data"))
-	if !from.isOf(besides(root), root, "data") || newOrigin("gpu", "other").isOf(besides(root), root, "data") || newOrigin("cpu", "data").isOf(besides(root), root, "data") {
-		t.Error("different origins count as the same")
-	}
-	name := hiddenName("data", originSuffix)
-	for _, text := range []string{"", "{}", "null", `{"format":"colab-relay folder 1"}`, strings.Repeat("x", maxOrigin+1)} {
-		must(t, root.WriteFile(name, []byte(text), 0o600))
-		if from.isOf(besides(root), root, "data") {
-			t.Errorf("%.40q counts as an origin", text)
-		}
-	}
-	must(t, from.save(besides(root), "data"))
-	must(t, root.Remove("data"))
-	must(t, root.WriteFile("data", nil, 0o600))
-	if from.isOf(besides(root), root, "data") {
-		t.Error("a file counts as the folder")
-	}
-}
-
 // The lists of all downloads take a bounded part of the memory, also while other calls hold most of
 // it, and each gives back what it took.
 func TestTheListsOfAllDownloadsAreBounded(t *testing.T) {

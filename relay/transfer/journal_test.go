@@ -1,45 +1,12 @@
 package transfer
 
 import (
-	"encoding/json"
-	"errors"
 	"os"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/ranges"
 )
-
-var goodJournal = journal{
-	Format: journalFormat, Remote: "/content/a", ETag: "e", SizeBytes: 100, SHA256: strings.Repeat("a", 64),
-	Received: ranges.Set{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}},
-}
-
-func TestOnlyASavedJournalIsAccepted(t *testing.T) {
-	change := func(f func(*journal)) string {
-		j := goodJournal
-		f(&j)
-		text, err := json.Marshal(j)
-		must(t, err)
-		return string(text)
-	}
-	good := change(func(*journal) {})
-	if _, err := parseJournal([]byte(good)); err != nil {
-		t.Fatalf("%s: %v", good, err)
-	}
-	for name, text := range map[string]string{
-		"torn":            good[:len(good)/2],
-		"null":            "null",
-		"another version": change(func(j *journal) { j.Format = "colab-relay download 2" }),
-		"past the end":    change(func(j *journal) { j.SizeBytes = 50 }),
-		"overlapping":     change(func(j *journal) { j.Received = append(j.Received, contract.Range{Offset: 65, Length: 10}) }),
-	} {
-		if _, err := parseJournal([]byte(text)); !errors.Is(err, errNotOurs) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
 
 // A part without a valid journal is a user's file and is not touched.
 func TestPartsOfOthersAreNotTouched(t *testing.T) {

@@ -3,8 +3,6 @@ package transfer
 import (
 	"strings"
 	"testing"
-
-	"colabrelay/shared/filename"
 )
 
 func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
@@ -29,23 +27,6 @@ func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
 }
 
 func ownName(remote string) string { return localName(remote, onWindows) }
-
-func FuzzLocalName(f *testing.F) {
-	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", `\xe2\x80\xae`, "\xe2\xff\x80\xae", strings.Repeat("é.", 200)} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, remote string) {
-		for _, windows := range []bool{false, true} {
-			name := localName(remote, windows)
-			if filename.Clean(name, windows) != name {
-				t.Fatalf("LocalName(%q, %v) = %q, which is not safe", remote, windows, name)
-			}
-			if len(partName(name)+journalSuffix) > filename.MaxBytes {
-				t.Fatalf("the part of %q has the long name %q", name, partName(name))
-			}
-		}
-	})
-}
 
 func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 	entries := func(names ...string) []treeFile {

@@ -84,20 +84,3 @@ func TestAnExecutorThatRunsAndDoesNotAnswerIsLeftAlone(t *testing.T) {
 	l.cloud.Hook(nil)
 	l.mustAnswer(vm.DefaultName)
 }
-
-func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
-	t.Parallel()
-	l := newLaptop(t)
-	l.cfg.NgrokToken = "token-of-a-person"
-	l.cloud.Setenv("COLAB_RELAY_NGROK_SERVER", "127.0.0.1:1")
-	l.cloud.Setenv("COLAB_RELAY_NGROK_CA", "/none")
-	_, err := l.process().Up(within.Context(t), vm.Request{Way: vm.Ngrok}, l.say)
-	if !errors.Is(err, vm.ErrLaunch) || !strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), l.cfg.NgrokToken) {
-		t.Errorf("%v", err)
-	}
-	for id, v := range l.list() {
-		if v.State != vm.StateInterrupted || !strings.Contains(v.Note, "it ended") {
-			t.Errorf("%s: %+v", id, v)
-		}
-	}
-}

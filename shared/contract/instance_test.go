@@ -34,13 +34,3 @@ func TestInstanceIsReadOnlyAsItIsWritten(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseInstance(f *testing.F) {
-	f.Add("a/b")
-	f.Add("a/b/")
-	f.Fuzz(func(t *testing.T, text string) {
-		if got, err := ParseInstance(text); err == nil && (got.String() != text || len(text) > 2*MaxInstancePart+1) {
-			t.Fatalf("%q is read as %+v", text, got)
-		}
-	})
-}

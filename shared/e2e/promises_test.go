@@ -7,11 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"colabrelay/shared/auth"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/stacks"
@@ -127,49 +125,6 @@ func TestAForgedAnswerIsNotBelieved(t *testing.T) {
 		u.refused(what, "runs.append(1)", isSubmit, func(m *middleman, request message) message { return change(m.forward(request)) }, "bad_answer", "not_executor")
 		if ran := u.ran(); ran != "[1]" {
 			t.Errorf("%s: the code ran %s, want once, whatever came back", what, ran)
-		}
-	}
-}
-
-// A part of a file that was changed on the way is not written: the file arrives whole, or not at all.
-func TestAChangedPartOfAFileIsNotWritten(t *testing.T) {
-	u := newTunnel(t, "30s")
-	local, remote := filepath.Join(u.dir, "file.bin"), filepath.Join(u.vm.Config.Dir, "file.bin")
-	sum := bigFile(t, local, 300_000)
-	isPart := func(m message) bool {
-		return m.method == http.MethodGet && m.path == contract.PathContent || m.method == http.MethodPut && strings.HasPrefix(m.path, contract.PathUploads)
-	}
-	for _, always := range []bool{true, false} {
-		for tool, args := range map[string]map[string]any{
-			"upload_to_colab":     {"local_path": local, "remote_path": fmt.Sprint("up ", always)},
-			"download_from_colab": {"remote_path": "file.bin", "local_filename": fmt.Sprint("down ", always)},
-		} {
-			arrives := filepath.Join(u.dir, "saved", fmt.Sprint("down ", always))
-			if tool == "upload_to_colab" {
-				arrives = filepath.Join(u.vm.Config.Dir, fmt.Sprint("up ", always))
-			} else {
-				bigFile(t, remote, 300_000)
-			}
-			var met atomic.Bool
-			u.during(tool, isPart, func(m *middleman, request message) message {
-				if !always && met.Swap(true) {
-					return m.forward(request)
-				}
-				if request.method == http.MethodPut {
-					request.body = flipped(request.body, -1)
-					return m.forward(request)
-				}
-				answer := m.forward(request)
-				answer.body = flipped(answer.body, -1)
-				return answer
-			}, tool, args)
-			if _, err := os.Stat(arrives); always && !os.IsNotExist(err) {
-				t.Errorf("%s, each part changed: %s exists: %v", tool, arrives, err)
-			}
-			want(t, call(t, u.host, tool, args), map[string]any{"success": true, "sha256": sum})
-			if got := fileDigest(t, arrives); got != sum {
-				t.Errorf("%s: the SHA-256 is %s, want %s", tool, got, sum)
-			}
 		}
 	}
 }

@@ -167,24 +167,3 @@ func FuzzClean(f *testing.F) {
 		}
 	})
 }
-
-func FuzzUnique(f *testing.F) {
-	f.Add("train", "Train")
-	f.Add("", "_")
-	f.Add("com1", "COM1")
-	f.Add(strings.Repeat("x", 80), strings.Repeat("x", 81))
-	f.Fuzz(func(t *testing.T, one, other string) {
-		for _, name := range []string{one, other} {
-			file := Unique(name) + ".json"
-			if got := Clean(file, true); got != file && !isDevice(file) {
-				t.Fatalf("Unique(%q) is the file %q, which Clean makes %q", name, file, got)
-			}
-			if id := ID(name); strings.HasPrefix(id, ".") || id != Clean(id, true) {
-				t.Fatalf("ID(%q) = %q", name, id)
-			}
-		}
-		if one != other && strings.EqualFold(Unique(one), Unique(other)) {
-			t.Fatalf("%q and %q share the name %q", one, other, Unique(one))
-		}
-	})
-}

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel"
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/executor/tunnel/tunneltest"
 	"colabrelay/shared/within"
@@ -46,46 +45,6 @@ func impatient(t *testing.T, c Config, giveUp time.Duration) *Tunnel {
 	tun := mustNew(t, c)
 	tun.retry.First, tun.retry.GiveUp = tunneltest.QuickRetry, giveUp
 	return tun
-}
-
-func TestADroppedSessionKeepsItsURL(t *testing.T) {
-	edge := ngroktest.Start(t)
-	r := start(t, mustNew(t, edgeConfig(edge)), hello)
-	url := r.URL()
-	for drop := range 2 {
-		edge.DropSessions()
-		within.Until(t, "the URL answers again", func() bool {
-			_, body, err := visit(url)
-			return err == nil && body == "hello"
-		})
-		binds := edge.Binds()
-		if len(binds) != drop+2 {
-			t.Fatalf("%d endpoints were requested after drop %d", len(binds), drop+1)
-		}
-		last := binds[len(binds)-1]
-		if last.ID == "" || last.Extra.Token == "" {
-			t.Errorf("the endpoint was requested again as %s", last.Raw)
-		}
-	}
-	if again := r.Latest(""); again != "" {
-		t.Errorf("the same URL was reported again: %q", again)
-	}
-}
-
-func TestARefusalEndsTheTunnelImmediatelyWithOneLine(t *testing.T) {
-	edge := ngroktest.Start(t)
-	edge.RefuseToken("ERR_NGROK_105")
-	err := start(t, mustNew(t, edgeConfig(edge)), hello).Ended()
-	var refused *tunnel.Refused
-	if !errors.As(err, &refused) || refused.Code != "ERR_NGROK_105" {
-		t.Fatalf("Run ended with %v", err)
-	}
-	if text := err.Error(); strings.ContainsAny(text, "\r\n") || strings.Contains(text, testToken) {
-		t.Errorf("it says %q", text)
-	}
-	if n := len(edge.Auths()); n != 1 {
-		t.Errorf("%d logins were attempted", n)
-	}
 }
 
 func TestADomainThatIsStillOnlineIsRetried(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"colabrelay/executor/tunnel"
-	"colabrelay/shared/freeport"
 	"colabrelay/shared/within"
 )
 
@@ -160,16 +159,6 @@ func standInAddress(address string) string {
 		return address
 	}
 	return net.JoinHostPort("127.0.0.1", port)
-}
-
-// FreeAddress returns a loopback address on which nothing listens.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
 
 // Log is a log that can be read while it is written.

@@ -1,12 +1,8 @@
 package colabapi
 
 import (
-	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +10,6 @@ import (
 	"unicode"
 
 	"colabrelay/relay/vm"
-	"colabrelay/shared/memorydir"
 )
 
 // pages answers each request with the next text, and then with the last one again.
@@ -79,39 +74,6 @@ func FuzzLists(f *testing.F) {
 		port, err := at.ofPort(8000)
 		if err == nil && (port.Scheme != "https" || port.Port() != "" || !strings.HasSuffix(port.Host, "colab.dev") && !strings.HasSuffix(port.Host, ".googleusercontent.com") || port.User != nil) || !isToken(at.token) {
 			t.Errorf("the token %q is sent to %v, %v", at.token, port, err)
-		}
-	})
-}
-
-// FuzzLogin reads any files as a login and as an OAuth client. Neither names an address.
-func FuzzLogin(f *testing.F) {
-	const client = `"client_id":"c","client_secret":"s-e-c-r-e-t","auth_uri":"https://accounts.google.com/o/oauth2/auth","token_uri":"https://oauth2.googleapis.com/token"`
-	f.Add([]byte(`{"version":1,"refresh_token":"r-e-f-r-e-s-h",` + client + `}`))
-	f.Add([]byte(`{"version":1,"refresh_token":"r","token_uri":"https://oauth2.googleapis.com@a.example/token"}`))
-	f.Add([]byte(`{"version":2}`))
-	f.Add([]byte(`{"version":1,"application_default_credentials":"/none"}`))
-	f.Add([]byte(`{"installed":{` + client + `}}`))
-	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://a.example","token_uri":"https://oauth2.googleapis.com:444/token"}}`))
-	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://accounts.google.com/o","token_uri":"https://oauth2.googleapis.com.a.example/token"}}`))
-	f.Add([]byte(`{"web":{}}`))
-	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://` + strings.Repeat("a", 3000) + `.example","token_uri":"https://oauth2.googleapis.com/token"}}`))
-	dir := memorydir.New(f)
-	path := filepath.Join(dir, loginName)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var l credentials
-		_, err := loadCredentials(dir)
-		named := json.Unmarshal(text, &l) == nil && l.DefaultsFile != ""
-		if err != nil && !named && !errors.Is(err, vm.ErrNotLoggedIn) && l.Version <= loginVersion {
-			t.Error(err)
-		}
-		wantPlain(t, err)
-		if c, err := readClientFile(path); err == nil && (c.ClientID == "" || c.RefreshToken != "" || c.DefaultsFile != "") {
-			t.Errorf("an OAuth client is %+v", c)
-		} else {
-			wantPlain(t, err)
 		}
 	})
 }

@@ -73,30 +73,6 @@ func flood(w http.ResponseWriter) {
 	}
 }
 
-// A pause that Google asks for is kept, unless it would look like a hang: then it is said.
-func TestGoogleAsksToWait(t *testing.T) {
-	for seconds, want := range map[string]int{"1": 2, "3600": 1} {
-		t.Run(seconds, func(t *testing.T) {
-			g := colabapitest.Start(t)
-			b := g.Backend(t)
-			refused := false
-			g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-				if r.URL.Path != "/v1beta/runtimes" || refused {
-					return false
-				}
-				refused = true
-				w.Header().Set("Retry-After", seconds)
-				colabapitest.WriteError(w, 429, "", "Quota exceeded.")
-				return true
-			})
-			_, err := b.List(within.Context(t))
-			if n := g.Requests("GET /v1beta/runtimes"); n != want || (want == 1) != (err != nil) || err != nil && !strings.Contains(err.Error(), "wait 3600 s") {
-				t.Errorf("%d requests, %v", n, err)
-			}
-		})
-	}
-}
-
 func TestAllPagesOfAListAreRead(t *testing.T) {
 	g := colabapitest.Start(t)
 	g.PageSize = 3

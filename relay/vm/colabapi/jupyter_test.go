@@ -4,55 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
-	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
-
-// The code blocks until the test has broken the connection, so it surely runs meanwhile.
-func TestCodeRunsOnWhileTheConnectionIsBroken(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	g, b, id := started(t)
-	dir := t.TempDir()
-	code := fmt.Sprintf(`
-import os, time
-print("begin", flush=True)
-open(%[1]q + "/began", "w").close()
-while not os.path.exists(%[1]q + "/go"):
-    time.sleep(0.01)
-print("end")
-`, dir)
-	go func() {
-		_ = harness.Poll(within.Context(t), func() (bool, error) { _, err := os.Stat(dir + "/began"); return err == nil, nil })
-		g.ExpireToken(id)
-		var refused atomic.Bool
-		g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-			if !strings.HasSuffix(r.URL.Path, "/channels") || refused.Swap(true) {
-				return false
-			}
-			w.WriteHeader(http.StatusBadGateway) // the first attempt to connect again
-			return true
-		})
-		g.DropSockets()
-		_ = os.WriteFile(dir+"/go", nil, 0o600)
-	}()
-	out, err := b.Exec(within.Context(t), id, code, time.Minute)
-	if err != nil || !strings.HasSuffix(strings.TrimSpace(out), "end") {
-		t.Errorf("%q, %v", out, err)
-	}
-	if n := g.Requests("GET /api/kernels/"); n < 2 {
-		t.Errorf("%d connections", n)
-	}
-}
 
 func TestAnEndlessAnswerIsNotReadToItsEnd(t *testing.T) {
 	g, b, id := started(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"colabrelay/shared/e2e/harness"
@@ -121,4 +122,23 @@ func (w *world) small(out io.Writer) error {
 		err = fmt.Errorf("the executor took %.1f MiB, of %d; a relay took %.1f, of %d", executor.Peak, mostExecutor, largest, mostRelay)
 	}
 	return err
+}
+
+// eachWorker calls f for all workers at the same time and returns the first error of each.
+func (w *world) eachWorker(ctx context.Context, f func(context.Context, *worker) error) error {
+	var working sync.WaitGroup
+	var mu sync.Mutex
+	var all error
+	for _, r := range w.relays {
+		for _, worker := range r.workers {
+			working.Go(func() {
+				err := f(ctx, worker)
+				mu.Lock()
+				defer mu.Unlock()
+				all = errors.Join(all, err)
+			})
+		}
+	}
+	working.Wait()
+	return all
 }

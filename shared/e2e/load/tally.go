@@ -54,13 +54,6 @@ func (t *tally) did(o operation, took time.Duration) {
 	t.took[o.name] = append(t.took[o.name], took)
 }
 
-// total returns the calls so far.
-func (t *tally) total() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.calls
-}
-
 func (t *tally) print(out io.Writer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

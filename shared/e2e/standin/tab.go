@@ -121,9 +121,6 @@ func (t *Tab) Drop() {
 	t.end()
 }
 
-// Freeze is a fault: the tab reads and answers nothing more, but its connection stays open.
-func (t *Tab) Freeze() { t.freeze() }
-
 func (t *Tab) end() {
 	t.freeze()
 	t.cancel()

@@ -1,9 +1,12 @@
 """What a cleanup deletes, and what it leaves."""
 
+import os
 import sys
 
 import pytest
 from colab_relay.cleanup import cleanup
+from colab_relay.variables.listing import variables
+from conftest import TESTS
 
 
 def test_an_empty_namespace_loads_nothing(shell, monkeypatch):
@@ -32,3 +35,28 @@ def test_an_object_that_fails_as_it_goes_stops_nothing(shell):
     shell.run("a, b = Stubborn(), 1")
     assert cleanup()["variables_cleared"] == 3
     assert "b" not in shell.names
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_the_user_made_goes(shell, monkeypatch):
+    for name in ("torch", "torch.cuda"):
+        monkeypatch.setitem(sys.modules, name, None)  # which the cell replaces
+    with open(os.path.join(TESTS, "cleaned.py"), encoding="utf-8") as file:
+        shell.run(file.read())
+    shell.run("kept")  # held by Out and _
+    shell.run("'another'")  # and by __
+    count = shell.ipython.execution_count
+    report = cleanup()
+    cleared = report["cleared_variables"]
+    assert {"stubborn", "returning", "kept", "cycle", "exit", "Big"} <= set(cleared)
+    assert "plt" not in cleared and len(cleared) == report["variables_cleared"]
+    assert report["figures_closed"] == 2 and report["gpu_cache_cleared"]
+    names = shell.names
+    assert names["_calls"] == ["del", "empty_cache"]
+    assert [ref() for ref in names["_alive"]] == [None, None]
+    assert (names["Out"], names["_"], names["__"], names["___"]) == ({}, "", "", "")
+    assert names["plt"].get_fignums() == []
+    assert names["In"][-2:] == ["kept", "'another'"]
+    assert shell.ipython.execution_count == count
+    assert variables()["count"] == 0
+    shell.run("assert exit is quit or callable(exit)")

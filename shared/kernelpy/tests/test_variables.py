@@ -116,3 +116,36 @@ def test_a_missing_name_is_reported(shell):
     shell.run("good = 1")
     for name in ["", "missing", "good.real", "\x00", "x" * 100_000]:
         assert inspect(name) == {"missing": True}
+
+
+KNOWN = {
+    "none": {"type": "NoneType"},
+    "number": {"type": "int"},
+    "text": {"type": "str", "size": 7},
+    "items": {"type": "list", "size": 4},
+    "table": {"type": "dict", "size": 2},
+    "point": {"type": "Point", "size": 2},
+    "matrix": {"type": "ndarray", "size": 2, "shape": [2, 3], "dtype": "float64", "bytes": 48},
+    "scalar": {"type": "float32", "shape": [], "dtype": "float32", "bytes": 4},
+    "frame": {"type": "DataFrame", "size": 3, "shape": [3, 2], "bytes": 48},
+    "series": {"type": "Series", "size": 3, "shape": [3], "dtype": "int64", "bytes": 24},
+    "train": {"type": "function"},
+    "model": {"type": "Model"},
+}
+
+
+def test_variables_are_described(shell):
+    run_file(shell, "known.py")
+    listed = variables()
+    names = [variable["name"] for variable in listed["variables"]]
+    assert names == sorted(names) and listed["count"] == len(names)
+    assert not {"np", "math", "collections", "In", "Out", "exit", "get_ipython", "_"} & set(names)
+    for variable in listed["variables"]:
+        name = variable.pop("name")
+        if name in ("number", "text", "items"):
+            assert variable["bytes"] > 0, name
+        if name in KNOWN:
+            described = {key: value for key, value in variable.items() if value is not None}
+            if "bytes" not in KNOWN[name]:
+                described.pop("bytes", None)  # Python's own overhead
+            assert described == KNOWN[name], name
