@@ -1,12 +1,10 @@
 package ssh
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -86,26 +84,6 @@ func TestAServerWithAChangedKeyIsNeverAccepted(t *testing.T) {
 	}
 }
 
-func TestAFixedPortInUseIsRetried(t *testing.T) {
-	s := startServer(t)
-	c := s.config()
-	_, port, _ := net.SplitHostPort(tunneltest.FreeAddress(t))
-	c.Remote = "localhost:" + port
-	first := start(t, impatient(t, c), hello)
-	if url := first.URL(); !strings.HasSuffix(url, ":"+port) {
-		t.Errorf("the URL is %s", url)
-	}
-	patient := impatient(t, c)
-	patient.retry.GiveUp = time.Hour
-	before := s.connections()
-	second := start(t, patient, hello)
-	within.Until(t, "the second tried twice", func() bool { return s.connections() >= before+2 })
-	_ = first.Stop()
-	if _, body, err := visit(second.URL()); err != nil || body != "hello" {
-		t.Errorf("got %q, %v", body, err)
-	}
-}
-
 func TestAServerThatGoesSilentIsReconnected(t *testing.T) {
 	s := startServer(t)
 	tun := impatient(t, s.config())
@@ -120,23 +98,6 @@ func TestAServerThatGoesSilentIsReconnected(t *testing.T) {
 		_, body, err := visit(url)
 		return err == nil && body == "hello"
 	})
-}
-
-func TestTheURLThatAServicePrintsIsUsed(t *testing.T) {
-	const want = "https://4f1c7a2b9d.lhr.life"
-	s := startServer(t)
-	s.prints = "\r\nWelcome to localhost.run!\r\n\r\nTo set up and manage custom domains go to https://admin.localhost.run/\r\n\r\n" +
-		"4f1c7a2b9d.lhr.life tunneled with tls termination, " + want + "\r\n"
-	c := s.config()
-	c.Remote, c.URL = "80", urlFromServer
-	if url := start(t, impatient(t, c), hello).URL(); url != want {
-		t.Errorf("the URL is %s", url)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bind != ":80" { // localhost.run accepts no other
-		t.Errorf("the requested forward is %q", s.bind)
-	}
 }
 
 func TestPublicURL(t *testing.T) {
@@ -154,6 +115,14 @@ func TestPublicURL(t *testing.T) {
 	}
 }
 
+func TestCheckLogsInAndForwardsAPort(t *testing.T) {
+	s := startServer(t)
+	found, err := impatient(t, s.config()).Check(t.Context())
+	if want := `ssh server "127.0.0.1" accepts the login as "me" and forwards a port`; err != nil || found != want {
+		t.Errorf("it found %q, %v", found, err)
+	}
+}
+
 func FuzzPublicURL(f *testing.F) {
 	f.Add("a.lhr.life tunneled with tls termination, https://a.lhr.life", "localhost.run")
 	f.Fuzz(func(t *testing.T, line, host string) {
@@ -161,12 +130,4 @@ func FuzzPublicURL(f *testing.F) {
 			t.Errorf("%q gave %q", line, got)
 		}
 	})
-}
-
-func TestCheckLogsInAndForwardsAPort(t *testing.T) {
-	s := startServer(t)
-	found, err := impatient(t, s.config()).Check(t.Context())
-	if want := `ssh server "127.0.0.1" accepts the login as "me" and forwards a port`; err != nil || found != want {
-		t.Errorf("it found %q, %v", found, err)
-	}
 }
