@@ -2,13 +2,9 @@ package tools
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
@@ -22,12 +18,17 @@ const (
 	noOutputYet   = "waiting for the VM's answer"
 )
 
+// Progress is a message of a call that waits.
+type Progress struct {
+	Value   float64 // which always rises
+	Total   int64   // 0 if it is unknown
+	Message string
+}
+
 // progressNotifier sends the host, while a call waits, the newest line of output or the
-// progress of a transfer. It writes to stdout itself, because the SDK's channel drops messages
-// that come fast and may send some after the answer.
+// progress of a transfer.
 type progressNotifier struct {
-	out     io.Writer
-	token   any
+	out     func(Progress)
 	started time.Time
 
 	sending sync.Mutex // held while a message is sent
@@ -48,13 +49,12 @@ type progressNotifier struct {
 // that it is unknown.
 type amount struct{ done, total int64 }
 
-// startProgress sends messages to out, one line in each Write. It returns nil, whose methods
-// do nothing, if the host sent no token.
-func startProgress(out io.Writer, token any) *progressNotifier {
-	if token == nil {
+// startProgress sends messages to out. It returns nil, whose methods do nothing, if out is nil.
+func startProgress(out func(Progress)) *progressNotifier {
+	if out == nil {
 		return nil
 	}
-	p := &progressNotifier{out: out, token: token, started: time.Now()}
+	p := &progressNotifier{out: out, started: time.Now()}
 	p.sent = p.started
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -152,15 +152,7 @@ func (p *progressNotifier) take() (string, amount, bool) {
 }
 
 func (p *progressNotifier) send(line string, a amount) {
-	params := map[string]any{"progressToken": p.token, "progress": p.value(a), "message": plain.Line(line)}
-	if a.total > 0 {
-		params["total"] = a.total
-	}
-	b, err := json.Marshal(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": "notifications/progress", "params": params})
-	if err != nil {
-		return // cannot happen: the token was read from JSON
-	}
-	p.out.Write(append(b, '\n')) // if the host is gone, the end of stdin ends the relay
+	p.out(Progress{Value: p.value(a), Total: a.total, Message: plain.Line(line)})
 }
 
 // value returns the amount done, or the seconds waited if that is unknown. It always rises,

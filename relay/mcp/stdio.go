@@ -1,4 +1,4 @@
-package tools
+package mcp
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/console"
 )
 
@@ -44,7 +45,7 @@ var errLongLine = fmt.Errorf("the message is longer than %d MiB", maxLine>>20)
 // One goroutine reads at a time. When it has read a request, it passes the turn to another
 // one and answers the request, so that no hand-over delays a call.
 type stdio struct {
-	relay    *Relay
+	server   *Server
 	in       *bufio.Reader
 	out      lineWriter
 	inFlight inFlight
@@ -55,17 +56,15 @@ type stdio struct {
 	maxHeld  int64
 
 	client atomic.Pointer[string] // the host's name, as initialize says
-	calls  atomic.Int64           // of tools, so far
 }
 
 // newStdio makes a stdio that holds at most the given bytes of requests.
-func newStdio(r *Relay, stdin io.Reader, stdout io.Writer, held int64) *stdio {
-	s := &stdio{
-		relay: r, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
+func newStdio(server *Server, stdin io.Reader, stdout io.Writer, held int64) *stdio {
+	return &stdio{
+		server: server, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
 		ended: make(chan error, 1), turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
 		held: semaphore.NewWeighted(held), maxHeld: held,
 	}
-	return s
 }
 
 // serve returns when stdin or ctx has ended and nothing more will be written. It does not wait for a
@@ -155,7 +154,7 @@ func (s *stdio) next(ctx context.Context) *request {
 		case q.id == nil && !isNull(m.ID):
 			q.refusal = fmt.Sprintf("the request's id is not a string or number of at most %d bytes", maxID)
 		default:
-			if q.call = parseCall(m, s.relay.tools); q.call == nil {
+			if q.call = parseCall(m, s.server.known); q.call == nil {
 				q.line = bytes.Clone(line) // line is valid until the next read
 			}
 		}
@@ -168,7 +167,7 @@ func (s *stdio) next(ctx context.Context) *request {
 // once.
 func (s *stdio) notified(ctx context.Context, m envelope, line []byte) {
 	if m.Method != string(mcp.MethodNotificationCancelled) {
-		s.relay.mcp.HandleMessage(ctx, line)
+		s.server.sdk.HandleMessage(ctx, line)
 		return
 	}
 	var params struct {
@@ -214,15 +213,11 @@ func (s *stdio) answer(ctx context.Context, q *request) {
 	case q.refusal != "":
 		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.sdkID()), mcp.INVALID_REQUEST, q.refusal, nil))
 	case q.call == nil:
-		s.relay.answerBySDK(ctx, q)
+		s.server.answerBySDK(ctx, q)
 	default:
 		s.call(ctx, q)
 	}
 }
-
-// backgroundHost is the name of the host that moves a long call to the background, works on, and
-// shows the model the answer when it comes: Claude Code, after two minutes.
-const backgroundHost = "claude-code"
 
 // initialize reads who the host is.
 func (s *stdio) initialize(params json.RawMessage) {
@@ -246,27 +241,17 @@ func (s *stdio) clientOf(c *callParams) string {
 	return ""
 }
 
-// call makes a tool call. A call that ends before its turn gets no answer: it was cancelled,
-// or stdin has ended.
+// call makes a tool call. A call that ends before it begins gets no answer: it was cancelled, or
+// stdin has ended.
 func (s *stdio) call(ctx context.Context, q *request) {
-	first := s.calls.Add(1) == 1
 	q.afterCancelled(ctx)
-	turn, ok := s.relay.turnFor(ctx, q.call.Arguments)
-	if !ok {
-		return
+	asked := tools.Request{
+		Tool: q.call.Name, Arguments: q.call.Arguments, Host: s.clientOf(q.call),
+		Arrived: q.arrived, Progress: q.progress(), Cancelled: q.cancelled.Load,
 	}
-	defer turn.leave()
-	by := asker{turn: turn, progress: startProgress(q, q.call.token()), client: s.clientOf(q.call)}
-	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
-	defer a.release()
-	line := q.call.encode(q.id, a, s.relay.modern)
-	switch {
-	case ctx.Err() == nil:
-		a.beforeSending()
-	case q.cancelled.Load(), a.call.left != nil: // also a host that ended the relay
-		s.relay.gaveUp(by.client, time.Since(q.arrived), first, a.call.left)
-	}
-	_, _ = q.Write(line) // if the host is gone, the end of stdin ends the relay
+	s.server.tools.Call(ctx, asked, func(r tools.Result) {
+		_, _ = q.Write(q.call.encode(q.id, r, s.server.modern)) // if the host is gone, the end of stdin ends the relay
+	})
 }
 
 // lineWriter lets answers and progress messages share stdout: each Write is one complete

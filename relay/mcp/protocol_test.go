@@ -1,8 +1,8 @@
-package tools
+package mcp
 
 import (
 	"bytes"
-	"colabrelay/shared/within"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"colabrelay/relay/tools"
+	"colabrelay/shared/within"
 )
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
@@ -92,12 +95,12 @@ func TestNothingIsReadBeyondWhatTheRelayMayHold(t *testing.T) {
 }
 
 // Clients that try both eras start a relay only to ask which it knows.
-func TestAStartAndTheListsAskTheVMNothing(t *testing.T) {
-	h, f := serveFake(t) // has asked for initialize and tools/list
-	h.request("server/discover", json.RawMessage("{"+modernMeta+"}"))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.asked) != 0 {
-		t.Errorf("the VM was asked for %v", f.asked)
+func TestAStartAndTheListsCallNothing(t *testing.T) {
+	l := serveFake(t, func(context.Context, tools.Request, func(tools.Result)) { t.Error("a call") })
+	for _, request := range []string{`"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`, `"tools/list"`, `"server/discover","params":{` + modernMeta + `}`} {
+		l.send(`{"jsonrpc":"2.0","id":1,"method":%s}`, request)
+		if m := l.next(); m.Error != nil {
+			t.Errorf("%s: %+v", request, m.Error)
+		}
 	}
 }

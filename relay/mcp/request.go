@@ -1,16 +1,16 @@
-package tools
+package mcp
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"colabrelay/relay/tools"
 )
 
 // request is a message of the host's that gets an answer.
@@ -39,6 +39,23 @@ func (q *request) Write(line []byte) (int, error) {
 // send writes a message.
 func (q *request) send(message any) {
 	_, _ = q.Write(append(encode(message), '\n')) // if the host is gone, the end of stdin ends the relay
+}
+
+// progress returns what sends the progress messages of a call; nil if the host wants none. It writes
+// to stdout itself, because the SDK's channel drops messages that come fast and may send some after
+// the answer.
+func (q *request) progress() func(tools.Progress) {
+	token := validID(q.call.Meta.Token)
+	if token == nil {
+		return nil
+	}
+	return func(p tools.Progress) {
+		params := map[string]any{"progressToken": token, "progress": p.Value, "message": p.Message}
+		if p.Total > 0 {
+			params["total"] = p.Total
+		}
+		q.send(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": "notifications/progress", "params": params})
+	}
 }
 
 // inFlight knows the requests that were read and not answered; stdio bounds their number. A
@@ -127,31 +144,6 @@ func (f *inFlight) cancel(id json.RawMessage) {
 	}
 }
 
-// answerBySDK lets the SDK answer a request. It writes the SDK's notifications before the
-// answer: a client takes an answer to subscriptions/listen that overtakes the
-// acknowledgement for the end of the connection.
-func (r *Relay) answerBySDK(ctx context.Context, q *request) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.cfg.Log.Error("panic in the MCP SDK", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.sdkID()), mcp.INTERNAL_ERROR, "the relay failed to answer", nil))
-		}
-	}()
-	notes := make(notifications, maxNotifications)
-	answer := r.mcp.HandleMessage(r.mcp.WithContext(ctx, notes), q.line)
-	for range len(notes) {
-		q.send(<-notes)
-	}
-	switch a := answer.(type) {
-	case mcp.JSONRPCResponse:
-		a.ID = mcp.NewRequestId(q.sdkID())
-		q.send(a)
-	case mcp.JSONRPCError:
-		a.ID = mcp.NewRequestId(q.sdkID())
-		q.send(a)
-	}
-}
-
 // sdkID returns the request's id for an answer of the SDK's, which parses a large number as
 // a float and would answer with another one.
 func (q *request) sdkID() any {
@@ -160,16 +152,3 @@ func (q *request) sdkID() any {
 	}
 	return q.id
 }
-
-// maxNotifications bounds the notifications that belong to one answer of the SDK's. The SDK
-// sends one, for subscriptions/listen.
-const maxNotifications = 4
-
-// notifications is the SDK's session during one request. It keeps the notifications that
-// the SDK sends.
-type notifications chan mcp.JSONRPCNotification
-
-func (n notifications) SessionID() string                                   { return "stdio" }
-func (n notifications) NotificationChannel() chan<- mcp.JSONRPCNotification { return n }
-func (n notifications) Initialize()                                         {}
-func (n notifications) Initialized() bool                                   { return true }

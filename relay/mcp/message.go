@@ -1,4 +1,4 @@
-package tools
+package mcp
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"colabrelay/relay/tools"
 )
 
 // maxID bounds the JSON text of a request id and of a progress token, in bytes: the relay
@@ -107,7 +109,7 @@ type callParams struct {
 }
 
 // parseCall returns the call in m, or nil if m is no call or one that the SDK refuses.
-func parseCall(m envelope, tools map[string]tool) *callParams {
+func parseCall(m envelope, known map[string]bool) *callParams {
 	if m.JSONRPC != mcp.JSONRPC_VERSION || m.Method != string(mcp.MethodToolsCall) || m.Result != nil {
 		return nil
 	}
@@ -118,7 +120,7 @@ func parseCall(m envelope, tools map[string]tool) *callParams {
 	if c.modern() && (!mcp.IsValidProtocolVersion(c.Meta.Version) || c.Meta.Capabilities == nil) {
 		return nil
 	}
-	if _, known := tools[c.Name]; !known {
+	if !known[c.Name] {
 		return nil
 	}
 	return &c
@@ -127,14 +129,6 @@ func parseCall(m envelope, tools map[string]tool) *callParams {
 // modern reports whether the call is of protocol version 2026-07-28 or later.
 func (c *callParams) modern() bool { return mcp.IsModernProtocol(c.Meta.Version) }
 
-// token returns the progress token, nil for none.
-func (c *callParams) token() any {
-	if token := validID(c.Meta.Token); token != nil {
-		return token
-	}
-	return nil
-}
-
 // modernFields returns the fields that protocol version 2026-07-28 requires of a result.
 func modernFields(version string) []byte {
 	var meta mcp.Meta
@@ -142,10 +136,19 @@ func modernFields(version string) []byte {
 	return append(append([]byte(`"_meta":`), encode(&meta)...), `,"resultType":"`+string(mcp.ResultTypeComplete)+`",`...)
 }
 
+// content is one text, as some frameworks read the first part only, and pictures.
+func content(r tools.Result) []mcp.Content {
+	all := []mcp.Content{mcp.NewTextContent(r.Text)}
+	for _, p := range r.Pictures {
+		all = append(all, mcp.NewImageContent(p.Base64(), p.MIMEType))
+	}
+	return all
+}
+
 // encode returns the answer as a line.
-func (c *callParams) encode(id json.RawMessage, a answer, modern []byte) []byte {
+func (c *callParams) encode(id json.RawMessage, r tools.Result, modern []byte) []byte {
 	var b bytes.Buffer
-	b.Grow(256 + len(id) + len(modern) + 2*len(a.structured))
+	b.Grow(256 + len(id) + len(modern) + 2*len(r.Structured))
 	b.WriteString(`{"jsonrpc":"` + mcp.JSONRPC_VERSION + `","id":`)
 	b.Write(id)
 	b.WriteString(`,"result":{`)
@@ -153,16 +156,16 @@ func (c *callParams) encode(id json.RawMessage, a answer, modern []byte) []byte 
 		b.Write(modern)
 	}
 	b.WriteString(`"content":`)
-	if err := json.NewEncoder(&b).Encode(a.content); err != nil {
+	if err := json.NewEncoder(&b).Encode(content(r)); err != nil {
 		panic(err) // texts and pictures
 	}
 	b.Truncate(b.Len() - 1) // the line break
-	if a.isError {
+	if r.IsError {
 		b.WriteString(`,"isError":true`)
 	}
-	if a.structured != nil {
+	if r.Structured != nil {
 		b.WriteString(`,"structuredContent":`)
-		b.Write(a.structured)
+		b.Write(r.Structured)
 	}
 	b.WriteString("}}\n")
 	return b.Bytes()
