@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,6 @@ const (
 	// maxLine bounds one message, in bytes. A longer one is skipped and answered with an
 	// error. The longest that the tools can use has the 8 MiB that an executor accepts.
 	maxLine = 32 << 20
-	// maxSpare bounds the goroutines that wait for their turn to read.
-	maxSpare = 4
 )
 
 var errLongLine = fmt.Errorf("the message is longer than %d MiB", maxLine>>20)
@@ -41,17 +40,12 @@ var errLongLine = fmt.Errorf("the message is longer than %d MiB", maxLine>>20)
 // stdio exchanges messages with the host. It handles tools/call itself: the SDK parses a
 // call ten times and passes it through three goroutines. The SDK answers all other requests,
 // and calls that are not valid.
-//
-// One goroutine reads at a time. When it has read a request, it passes the turn to another
-// one and answers the request, so that no hand-over delays a call.
 type stdio struct {
 	server   *Server
 	in       *bufio.Reader
 	out      lineWriter
 	inFlight inFlight
 	ended    chan error          // why reading has ended, nil for the end of stdin
-	turn     chan struct{}       // passes the turn to read
-	spare    chan struct{}       // one entry for each goroutine that waits for its turn
 	held     *semaphore.Weighted // the bytes of requests in flight, up to maxHeld
 	maxHeld  int64
 
@@ -62,8 +56,7 @@ type stdio struct {
 func newStdio(server *Server, stdin io.Reader, stdout io.Writer, held int64) *stdio {
 	return &stdio{
 		server: server, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
-		ended: make(chan error, 1), turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
-		held: semaphore.NewWeighted(held), maxHeld: held,
+		ended: make(chan error, 1), held: semaphore.NewWeighted(held), maxHeld: held,
 	}
 }
 
@@ -72,7 +65,7 @@ func newStdio(server *Server, stdin io.Reader, stdout io.Writer, held int64) *st
 func (s *stdio) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.out.w = console.Until(ctx, s.out.w)
-	go s.work(ctx)
+	go s.read(ctx)
 	var err error
 	select {
 	case err = <-s.ended:
@@ -87,32 +80,18 @@ func (s *stdio) serve(ctx context.Context) error {
 	return err
 }
 
-// work reads messages and answers requests until stdin or ctx ends. It starts with the turn
-// to read.
-func (s *stdio) work(ctx context.Context) {
+// read reads until stdin or ctx ends, and answers each request in its own goroutine.
+func (s *stdio) read(ctx context.Context) {
 	for {
 		q := s.next(ctx)
 		if q == nil {
 			return
 		}
-		select {
-		case s.turn <- struct{}{}:
-		default:
-			go s.work(ctx)
-		}
-		s.answer(ctx, q)
-		s.held.Release(q.cost)
-		select {
-		case s.spare <- struct{}{}:
-		default:
-			return // enough others wait
-		}
-		select {
-		case <-s.turn:
-			<-s.spare
-		case <-ctx.Done():
-			return
-		}
+		go func() {
+			defer s.held.Release(q.cost)
+			s.answer(ctx, q)
+		}()
+		runtime.Gosched() // to the answer: a read that waits would keep the only processor from it for a moment
 	}
 }
 

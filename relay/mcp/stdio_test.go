@@ -71,7 +71,7 @@ func TestAHostThatReadsNoAnswersDoesNotKeepTheRelay(t *testing.T) {
 }
 
 func TestTheEndOfStdinEndsCallsInProgress(t *testing.T) {
-	const calls = 2 * maxSpare
+	const calls = 10
 	arrived := make(chan bool, calls)
 	s := New(fake(func(ctx context.Context, q tools.Request, send func(tools.Result)) {
 		arrived <- true
