@@ -76,7 +76,7 @@ func FuzzMessage(f *testing.F) {
 		if c.Name != "t" || len(id) > maxID {
 			t.Fatalf("%q was taken for a call of %q", line, c.Name)
 		}
-		text := c.encode(id, tools.Result{Text: "x", Structured: []byte("{}")}, modernFields("v"))
+		text := append(encode(c.answer(id, tools.Result{Text: "x", Structured: []byte("{}")}, nil)), '\n')
 		var back envelope
 		if err := json.Unmarshal(text, &back); err != nil || bytes.Count(text, []byte("\n")) != 1 || !utf8.Valid(text) {
 			t.Fatalf("%q is answered by %q: %v", line, text, err)

@@ -129,44 +129,21 @@ func parseCall(m envelope, known map[string]bool) *callParams {
 // modern reports whether the call is of protocol version 2026-07-28 or later.
 func (c *callParams) modern() bool { return mcp.IsModernProtocol(c.Meta.Version) }
 
-// modernFields returns the fields that protocol version 2026-07-28 requires of a result.
-func modernFields(version string) []byte {
-	var meta mcp.Meta
-	meta.SetServerInfo(mcp.Implementation{Name: serverName, Version: version})
-	return append(append([]byte(`"_meta":`), encode(&meta)...), `,"resultType":"`+string(mcp.ResultTypeComplete)+`",`...)
-}
-
-// content is one text, as some frameworks read the first part only, and pictures.
-func content(r tools.Result) []mcp.Content {
-	all := []mcp.Content{mcp.NewTextContent(r.Text)}
+// resultOf returns a result as the SDK knows it: one text, as some frameworks read the first part
+// only, and pictures.
+func resultOf(r tools.Result) *mcp.CallToolResult {
+	result := &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent(r.Text)}, RawStructuredContent: r.Structured, IsError: r.IsError}
 	for _, p := range r.Pictures {
-		all = append(all, mcp.NewImageContent(p.Base64(), p.MIMEType))
+		result.Content = append(result.Content, mcp.NewImageContent(p.Base64(), p.MIMEType))
 	}
-	return all
+	return result
 }
 
-// encode returns the answer as a line.
-func (c *callParams) encode(id json.RawMessage, r tools.Result, modern []byte) []byte {
-	var b bytes.Buffer
-	b.Grow(256 + len(id) + len(modern) + 2*len(r.Structured))
-	b.WriteString(`{"jsonrpc":"` + mcp.JSONRPC_VERSION + `","id":`)
-	b.Write(id)
-	b.WriteString(`,"result":{`)
+// answer returns the answer to a call. about is what protocol version 2026-07-28 requires of it.
+func (c *callParams) answer(id any, r tools.Result, about *mcp.Meta) mcp.JSONRPCResponse {
+	result := resultOf(r)
 	if c.modern() {
-		b.Write(modern)
+		result.Meta, result.ResultType = about, mcp.ResultTypeComplete
 	}
-	b.WriteString(`"content":`)
-	if err := json.NewEncoder(&b).Encode(content(r)); err != nil {
-		panic(err) // texts and pictures
-	}
-	b.Truncate(b.Len() - 1) // the line break
-	if r.IsError {
-		b.WriteString(`,"isError":true`)
-	}
-	if r.Structured != nil {
-		b.WriteString(`,"structuredContent":`)
-		b.Write(r.Structured)
-	}
-	b.WriteString("}}\n")
-	return b.Bytes()
+	return mcp.NewJSONRPCResultResponse(mcp.NewRequestId(id), result)
 }

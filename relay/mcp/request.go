@@ -30,15 +30,15 @@ type request struct {
 	stop      context.CancelFunc // nil until the answer begins; guarded by inFlight
 }
 
-// Write writes a line that belongs to the request. Nothing may follow for a cancelled
-// request: the TypeScript client reports an answer as one to an unknown request.
-func (q *request) Write(line []byte) (int, error) {
-	return q.out.writeUnless(q.cancelled.Load, line)
-}
-
-// send writes a message.
+// send writes a message that belongs to the request. Nothing may follow for a cancelled request: the
+// TypeScript client reports an answer as one to an unknown request.
 func (q *request) send(message any) {
-	_, _ = q.Write(append(encode(message), '\n')) // if the host is gone, the end of stdin ends the relay
+	line := append(encode(message), '\n')
+	q.out.mu.Lock()
+	defer q.out.mu.Unlock()
+	if !q.cancelled.Load() {
+		_, _ = q.out.w.Write(line) // if the host is gone, the end of stdin ends the relay
+	}
 }
 
 // progress returns what sends the progress messages of a call; nil if the host wants none. It writes

@@ -29,16 +29,17 @@ type Tools interface {
 
 // Server serves tools to one host.
 type Server struct {
-	tools  Tools
-	known  map[string]bool // the names of the tools
-	sdk    *server.MCPServer
-	modern []byte // see modernFields
-	log    *slog.Logger
+	tools Tools
+	known map[string]bool // the names of the tools
+	sdk   *server.MCPServer
+	about *mcp.Meta // names the server
+	log   *slog.Logger
 }
 
 // New makes a Server. guide tells an agent how to work with the tools.
 func New(t Tools, guide, version string, log *slog.Logger) *Server {
-	s := &Server{tools: t, known: map[string]bool{}, modern: modernFields(version), log: log}
+	s := &Server{tools: t, known: map[string]bool{}, about: &mcp.Meta{}, log: log}
+	s.about.SetServerInfo(mcp.Implementation{Name: serverName, Version: version})
 	s.sdk = server.NewMCPServer(serverName, version, server.WithInstructions(guide),
 		server.WithToolCapabilities(false), // the list never changes while a relay runs
 		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
@@ -96,12 +97,7 @@ func listed(d tools.Definition) mcp.Tool {
 // callBySDK makes a call that stdio takes for invalid and the SDK does not.
 func (s *Server) callBySDK(ctx context.Context, req mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
 	q := tools.Request{Tool: req.Params.Name, Arguments: req.Params.RawArguments, Arrived: time.Now(), Cancelled: func() bool { return false }}
-	s.tools.Call(ctx, q, func(r tools.Result) {
-		result = &mcp.CallToolResult{Content: content(r), IsError: r.IsError}
-		if r.Structured != nil {
-			result.StructuredContent = r.Structured
-		}
-	})
+	s.tools.Call(ctx, q, func(r tools.Result) { result = resultOf(r) })
 	return result, ctx.Err()
 }
 

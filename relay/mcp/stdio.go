@@ -45,7 +45,6 @@ type stdio struct {
 	in       *bufio.Reader
 	out      lineWriter
 	inFlight inFlight
-	ended    chan error          // why reading has ended, nil for the end of stdin
 	held     *semaphore.Weighted // the bytes of requests in flight, up to maxHeld
 	maxHeld  int64
 
@@ -56,7 +55,7 @@ type stdio struct {
 func newStdio(server *Server, stdin io.Reader, stdout io.Writer, held int64) *stdio {
 	return &stdio{
 		server: server, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
-		ended: make(chan error, 1), held: semaphore.NewWeighted(held), maxHeld: held,
+		held: semaphore.NewWeighted(held), maxHeld: held,
 	}
 }
 
@@ -65,10 +64,11 @@ func newStdio(server *Server, stdin io.Reader, stdout io.Writer, held int64) *st
 func (s *stdio) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.out.w = console.Until(ctx, s.out.w)
-	go s.read(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.read(ctx) }()
 	var err error
 	select {
-	case err = <-s.ended:
+	case err = <-ended:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -81,11 +81,14 @@ func (s *stdio) serve(ctx context.Context) error {
 }
 
 // read reads until stdin or ctx ends, and answers each request in its own goroutine.
-func (s *stdio) read(ctx context.Context) {
+func (s *stdio) read(ctx context.Context) error {
 	for {
-		q := s.next(ctx)
-		if q == nil {
-			return
+		q, err := s.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
 		}
 		go func() {
 			defer s.held.Release(q.cost)
@@ -95,17 +98,13 @@ func (s *stdio) read(ctx context.Context) {
 	}
 }
 
-// next reads up to the next request. It returns nil when stdin or ctx has ended.
-func (s *stdio) next(ctx context.Context) *request {
+// next reads up to the next request.
+func (s *stdio) next(ctx context.Context) (*request, error) {
 	for {
 		line, err := readLine(s.in)
 		tooLong := errors.Is(err, errLongLine)
 		if err != nil && !tooLong {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			s.ended <- err
-			return nil
+			return nil, err
 		}
 		var m envelope
 		if tooLong {
@@ -124,8 +123,8 @@ func (s *stdio) next(ctx context.Context) *request {
 			s.initialize(m.Params)
 		}
 		q := &request{arrived: time.Now(), done: make(chan struct{}), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
-		if s.held.Acquire(ctx, q.cost) != nil {
-			return nil
+		if err := s.held.Acquire(ctx, q.cost); err != nil {
+			return nil, err
 		}
 		switch {
 		case tooLong:
@@ -138,7 +137,7 @@ func (s *stdio) next(ctx context.Context) *request {
 			}
 		}
 		s.inFlight.add(q)
-		return q
+		return q, nil
 	}
 }
 
@@ -228,24 +227,11 @@ func (s *stdio) call(ctx context.Context, q *request) {
 		Tool: q.call.Name, Arguments: q.call.Arguments, Host: s.clientOf(q.call),
 		Arrived: q.arrived, Progress: q.progress(), Cancelled: q.cancelled.Load,
 	}
-	s.server.tools.Call(ctx, asked, func(r tools.Result) {
-		_, _ = q.Write(q.call.encode(q.id, r, s.server.modern)) // if the host is gone, the end of stdin ends the relay
-	})
+	s.server.tools.Call(ctx, asked, func(r tools.Result) { q.send(q.call.answer(q.sdkID(), r, s.server.about)) })
 }
 
-// lineWriter lets answers and progress messages share stdout: each Write is one complete
-// line.
+// lineWriter lets answers and progress messages share stdout: each Write is one complete line.
 type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer
-}
-
-// writeUnless writes p unless dropped reports true once all earlier writes are done.
-func (l *lineWriter) writeUnless(dropped func() bool, p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if dropped() {
-		return len(p), nil
-	}
-	return l.w.Write(p)
 }
