@@ -35,33 +35,6 @@ func parseEnvelope(line []byte) envelope {
 	return m
 }
 
-// headID returns the id of the request that begins with head; nil if head does not show it, or
-// not that it is a request.
-func headID(head []byte) (id json.RawMessage) {
-	d := json.NewDecoder(bytes.NewReader(head))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil
-	}
-	request := false
-	for {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			break // head ends, or is no message
-		}
-		switch name {
-		case "id":
-			id = value
-		case "method":
-			request = true
-		}
-	}
-	if !request {
-		return nil
-	}
-	return id
-}
-
 func (m envelope) isNotification() bool { return m.JSONRPC == mcp.JSONRPC_VERSION && isNull(m.ID) }
 
 // isAnswer reports whether m answers a request of the relay's.

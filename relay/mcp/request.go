@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +62,6 @@ func (q *request) progress() func(tools.Progress) {
 type inFlight struct {
 	mu       sync.Mutex
 	requests map[string]*request // by idKey; of two with the same id the newer one
-	leaving  []<-chan struct{}   // done of the calls that were cancelled last and have not ended
 }
 
 func (f *inFlight) add(q *request) {
@@ -76,7 +74,12 @@ func (f *inFlight) add(q *request) {
 	if f.requests == nil {
 		f.requests = map[string]*request{}
 	}
-	f.requests[q.key], q.after = q, slices.Clone(f.leaving)
+	for _, other := range f.requests {
+		if other.cancelled.Load() && other.call != nil && len(q.after) < maxLeaving {
+			q.after = append(q.after, other.done)
+		}
+	}
+	f.requests[q.key] = q
 }
 
 // begin returns the context of the work on a request, which has ended if the request is
@@ -118,7 +121,6 @@ func (f *inFlight) end(q *request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q.stop()
-	f.leaving = slices.DeleteFunc(f.leaving, func(done <-chan struct{}) bool { return done == q.done })
 	if f.requests[q.key] == q {
 		delete(f.requests, q.key)
 	}
@@ -135,10 +137,7 @@ func (f *inFlight) cancel(id json.RawMessage) {
 	if q == nil {
 		return
 	}
-	if q.cancelled.Store(true); q.call != nil {
-		f.leaving = append(f.leaving, q.done)
-		f.leaving = slices.Delete(f.leaving, 0, max(0, len(f.leaving)-maxLeaving))
-	}
+	q.cancelled.Store(true)
 	if q.stop != nil {
 		q.stop()
 	}

@@ -106,15 +106,10 @@ func (s *stdio) next(ctx context.Context) (*request, error) {
 		if err != nil && !tooLong {
 			return nil, err
 		}
-		var m envelope
-		if tooLong {
-			m.ID = headID(line)
-		} else {
-			m = parseEnvelope(line)
-		}
+		m := parseEnvelope(line) // of one that is too long, the id is not known
 		switch {
 		case m.isNotification():
-			s.notified(ctx, m, line)
+			s.notified(m)
 			continue
 		case m.isAnswer():
 			continue // the relay asks nothing
@@ -141,26 +136,18 @@ func (s *stdio) next(ctx context.Context) (*request, error) {
 	}
 }
 
-// notified handles a notification. The SDK need not know of cancellations: it answers at
-// once.
-func (s *stdio) notified(ctx context.Context, m envelope, line []byte) {
-	if m.Method != string(mcp.MethodNotificationCancelled) {
-		s.server.sdk.HandleMessage(ctx, line)
-		return
-	}
+// notified handles a notification. Of all kinds, only cancellations change anything.
+func (s *stdio) notified(m envelope) {
 	var params struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
-	if json.Unmarshal(m.Params, &params) == nil {
+	if m.Method == string(mcp.MethodNotificationCancelled) && json.Unmarshal(m.Params, &params) == nil {
 		s.inFlight.cancel(params.RequestID)
 	}
 }
 
-// maxHead bounds what is kept of a message that is too long, in bytes.
-const maxHead = 4 << 10
-
-// readLine returns the next line with its end. The line is valid until the next read. With
-// errLongLine it returns the line's beginning; the rest has been skipped.
+// readLine returns the next line with its end, which is valid until the next read, or errLongLine
+// when it has skipped one.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -169,16 +156,14 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	long, tooLong := bytes.Clone(line), false
 	for errors.Is(err, bufio.ErrBufferFull) {
 		line, err = in.ReadSlice('\n')
-		switch {
-		case tooLong:
-		case len(long)+len(line) > maxLine:
-			tooLong, long = true, bytes.Clone(long[:min(len(long), maxHead)])
-		default:
-			long = append(long, line...)
+		if tooLong = tooLong || len(long)+len(line) > maxLine; tooLong {
+			long = nil
+			continue
 		}
+		long = append(long, line...)
 	}
 	if err == nil && tooLong {
-		return long, errLongLine
+		err = errLongLine
 	}
 	return long, err
 }

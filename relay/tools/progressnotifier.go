@@ -31,13 +31,11 @@ type progressNotifier struct {
 	out     func(Progress)
 	started time.Time
 
-	sending sync.Mutex // held while a message is sent
+	mu      sync.Mutex // also held while a message is sent
 	timer   *time.Timer
 	stopped bool
 	sent    time.Time // when the last message was sent
 	last    float64   // the value sent last
-
-	mu      sync.Mutex
 	line    string
 	waiting string // what the call waits for, shown while there is no line
 	changed bool
@@ -56,8 +54,8 @@ func startProgress(out func(Progress)) *progressNotifier {
 	}
 	p := &progressNotifier{out: out, started: time.Now()}
 	p.sent = p.started
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(progressLeast, p.tick)
 	return p
 }
@@ -98,15 +96,10 @@ func (p *progressNotifier) milestone(line string, a amount) {
 		return
 	}
 	p.mu.Lock()
-	p.line, p.reached, p.changed = line, a, false
-	p.mu.Unlock()
-	p.sending.Lock()
-	defer p.sending.Unlock()
-	if p.stopped {
-		return
+	defer p.mu.Unlock()
+	if p.line, p.reached = line, a; !p.stopped {
+		p.send(line, a)
 	}
-	p.send(line, a)
-	p.sent = time.Now()
 }
 
 // stop ends the messages. None is written after it has returned.
@@ -114,45 +107,35 @@ func (p *progressNotifier) stop() {
 	if p == nil {
 		return
 	}
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.stopped = true
 	p.timer.Stop()
 }
 
 func (p *progressNotifier) tick() {
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.stopped {
 		return
 	}
-	if line, a, changed := p.take(); changed || time.Since(p.sent) >= progressMost {
+	line, a := p.line, p.reached
+	if p.measure != nil {
+		line, a = p.measure()
+		p.changed, p.line = p.changed || p.line != line, line
+	}
+	if line == "" {
+		line = fmt.Sprintf("%s, %.0f s", cmp.Or(p.waiting, noOutputYet), time.Since(p.started).Seconds())
+	}
+	if p.changed || time.Since(p.sent) >= progressMost {
 		p.send(line, a)
-		p.sent = time.Now()
 	}
 	p.timer.Reset(progressLeast)
 }
 
-func (p *progressNotifier) take() (string, amount, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := p.reached
-	if p.measure != nil {
-		var line string
-		line, a = p.measure()
-		p.changed = p.changed || p.line != line
-		p.line = line
-	}
-	changed := p.changed
-	p.changed = false
-	if p.line == "" {
-		return fmt.Sprintf("%s, %.0f s", cmp.Or(p.waiting, noOutputYet), time.Since(p.started).Seconds()), a, changed
-	}
-	return p.line, a, changed
-}
-
 func (p *progressNotifier) send(line string, a amount) {
 	p.out(Progress{Value: p.value(a), Total: a.total, Message: plain.Line(line)})
+	p.sent, p.changed = time.Now(), false
 }
 
 // value returns the amount done, or the seconds waited if that is unknown. It always rises,
