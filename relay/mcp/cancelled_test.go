@@ -69,10 +69,11 @@ func TestACallBeginsAfterTheEndOfThoseThatWereCancelledBefore(t *testing.T) {
 func TestACallWhoseCancellationWasReadBeforeItBeginsHasEnded(t *testing.T) {
 	ended := make(chan bool, 1)
 	s := newStdio(New(fake(func(ctx context.Context, _ tools.Request, _ func(tools.Result)) { ended <- ctx.Err() != nil }), "", "", nil), strings.NewReader(""), io.Discard, maxHeld)
-	q := &request{id: json.RawMessage("1"), call: &callParams{Name: "t"}, done: make(chan struct{}), out: &s.out}
+	ctx, stop := context.WithCancel(t.Context())
+	q := &request{id: json.RawMessage("1"), call: &callParams{Name: "t"}, done: make(chan struct{}), out: &s.out, stop: stop}
 	s.inFlight.add(q)
 	s.inFlight.cancel(q.id)
-	if s.answer(t.Context(), q); !<-ended {
+	if s.answer(ctx, q); !<-ended {
 		t.Error("the call was made")
 	}
 }

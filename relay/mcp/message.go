@@ -113,7 +113,7 @@ func resultOf(r tools.Result) *mcp.CallToolResult {
 }
 
 // answer returns the answer to a call. about is what protocol version 2026-07-28 requires of it.
-func (c *callParams) answer(id any, r tools.Result, about *mcp.Meta) mcp.JSONRPCResponse {
+func (c *callParams) answer(id json.RawMessage, r tools.Result, about *mcp.Meta) mcp.JSONRPCResponse {
 	result := resultOf(r)
 	if c.modern() {
 		result.Meta, result.ResultType = about, mcp.ResultTypeComplete

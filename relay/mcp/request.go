@@ -14,7 +14,7 @@ import (
 
 // request is a message of the host's that gets an answer.
 type request struct {
-	id      json.RawMessage // nil if the message has no valid one
+	id      json.RawMessage // nil if the message has no valid one; the SDK parses a large number as a float
 	key     string          // idKey of id, set by inFlight
 	call    *callParams     // nil if the SDK answers
 	line    []byte          // for the SDK; nil if the relay answers
@@ -26,7 +26,7 @@ type request struct {
 	after   []<-chan struct{} // calls that were cancelled before and have not ended
 
 	cancelled atomic.Bool
-	stop      context.CancelFunc // nil until the answer begins; guarded by inFlight
+	stop      context.CancelFunc // ends the work on it
 }
 
 // send writes a message that belongs to the request. Nothing may follow for a cancelled request: the
@@ -82,19 +82,6 @@ func (f *inFlight) add(q *request) {
 	f.requests[q.key] = q
 }
 
-// begin returns the context of the work on a request, which has ended if the request is
-// cancelled already. Every begin needs an end.
-func (f *inFlight) begin(ctx context.Context, q *request) context.Context {
-	ctx, stop := context.WithCancel(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	q.stop = stop
-	if q.cancelled.Load() {
-		stop()
-	}
-	return ctx
-}
-
 // Bounds of the cancelled calls whose end a call waits for.
 const (
 	maxLeaving  = 16
@@ -117,10 +104,10 @@ func (q *request) afterCancelled(ctx context.Context) {
 }
 
 func (f *inFlight) end(q *request) {
+	q.stop()
 	close(q.done)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	q.stop()
 	if f.requests[q.key] == q {
 		delete(f.requests, q.key)
 	}
@@ -133,21 +120,8 @@ func (f *inFlight) cancel(id json.RawMessage) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	q := f.requests[idKey(id)]
-	if q == nil {
-		return
-	}
-	q.cancelled.Store(true)
-	if q.stop != nil {
+	if q := f.requests[idKey(id)]; q != nil {
+		q.cancelled.Store(true)
 		q.stop()
 	}
-}
-
-// sdkID returns the request's id for an answer of the SDK's, which parses a large number as
-// a float and would answer with another one.
-func (q *request) sdkID() any {
-	if q.id == nil {
-		return nil
-	}
-	return q.id
 }

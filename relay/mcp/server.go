@@ -108,7 +108,7 @@ func (s *Server) answerBySDK(ctx context.Context, q *request) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("panic in the MCP SDK", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.sdkID()), mcp.INTERNAL_ERROR, "the relay failed to answer", nil))
+			q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.id), mcp.INTERNAL_ERROR, "the relay failed to answer", nil))
 		}
 	}()
 	notes := make(notifications, maxNotifications)
@@ -118,10 +118,10 @@ func (s *Server) answerBySDK(ctx context.Context, q *request) {
 	}
 	switch a := answer.(type) {
 	case mcp.JSONRPCResponse:
-		a.ID = mcp.NewRequestId(q.sdkID())
+		a.ID = mcp.NewRequestId(q.id)
 		q.send(a)
 	case mcp.JSONRPCError:
-		a.ID = mcp.NewRequestId(q.sdkID())
+		a.ID = mcp.NewRequestId(q.id)
 		q.send(a)
 	}
 }

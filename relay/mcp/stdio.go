@@ -90,9 +90,12 @@ func (s *stdio) read(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
+		work, stop := context.WithCancel(ctx)
+		q.stop = stop
+		s.inFlight.add(q)
 		go func() {
 			defer s.held.Release(q.cost)
-			s.answer(ctx, q)
+			s.answer(work, q)
 		}()
 		runtime.Gosched() // to the answer: a read that waits would keep the only processor from it for a moment
 	}
@@ -131,7 +134,6 @@ func (s *stdio) next(ctx context.Context) (*request, error) {
 				q.line = bytes.Clone(line) // line is valid until the next read
 			}
 		}
-		s.inFlight.add(q)
 		return q, nil
 	}
 }
@@ -170,11 +172,10 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 
 // answer answers a request and forgets it.
 func (s *stdio) answer(ctx context.Context, q *request) {
-	ctx = s.inFlight.begin(ctx, q)
 	defer s.inFlight.end(q)
 	switch {
 	case q.refusal != "":
-		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.sdkID()), mcp.INVALID_REQUEST, q.refusal, nil))
+		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.id), mcp.INVALID_REQUEST, q.refusal, nil))
 	case q.call == nil:
 		s.server.answerBySDK(ctx, q)
 	default:
@@ -212,7 +213,7 @@ func (s *stdio) call(ctx context.Context, q *request) {
 		Tool: q.call.Name, Arguments: q.call.Arguments, Host: s.clientOf(q.call),
 		Arrived: q.arrived, Progress: q.progress(), Cancelled: q.cancelled.Load,
 	}
-	s.server.tools.Call(ctx, asked, func(r tools.Result) { q.send(q.call.answer(q.sdkID(), r, s.server.about)) })
+	s.server.tools.Call(ctx, asked, func(r tools.Result) { q.send(q.call.answer(q.id, r, s.server.about)) })
 }
 
 // lineWriter lets answers and progress messages share stdout: each Write is one complete line.
