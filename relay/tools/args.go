@@ -89,7 +89,7 @@ func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) (n
 			return nil, badArguments(defs, []string{"arguments must be a JSON object"})
 		}
 	}
-	maps.DeleteFunc(given, func(_ string, value json.RawMessage) bool { return isNull(value) })
+	maps.DeleteFunc(given, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 	notes, faults := spelled(defs, given)
 	for _, d := range defs {
 		value, ok := given[d.name]

@@ -146,14 +146,14 @@ func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
 		// the instance.
 		resolve := func(string) (runtimes.Runtime, error) { return directly(t, auth.GenerateSecret(), gone), nil }
 		h := startHost(t, Config{Toolsets: toolsets.All, Resolve: resolve, CheckpointDir: t.TempDir(), Notebooks: sampleRoots(t)})
-		answers := map[string]<-chan message{}
+		answers := map[string]*pending{}
 		for name, c := range calls {
 			if c.method != "" {
-				_, answers[name] = h.begin("tools/call", params(name, json.RawMessage(c.args)))
+				answers[name] = h.begin(name, json.RawMessage(c.args), nil)
 			}
 		}
 		for name, ch := range answers {
-			if o := h.result(name, h.await(ch)).outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
+			if o := h.await(name, ch).outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
 				t.Errorf("%s: %+v", name, o)
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"colabrelay/relay/plain"
 	"colabrelay/relay/runtimes"
 	"colabrelay/shared/contract"
 )
@@ -32,9 +31,9 @@ func (f *fakeExecutor) list(r *fakeRun) {
 
 // giveUp begins a call and cancels it after some time.
 func (h *host) giveUp(after time.Duration, name string, args any) {
-	id, _ := h.begin("tools/call", params(name, args))
+	p := h.begin(name, args, nil)
 	<-time.After(after) // on the test's clock
-	h.cancel(id)
+	p.cancel()
 }
 
 // distinct is the number of runs that the submits of r are.
@@ -122,9 +121,9 @@ func TestARunIsRememberedForTheNextRelay(t *testing.T) {
 		f.list(run)
 		for range 2 {
 			h := startHost(t, cfg)
-			h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
+			p := h.begin("run_code_quick", map[string]any{"code": "x"}, nil)
 			<-time.After(30 * time.Second)
-			h.stdin.Close()
+			p.end()
 			synctest.Wait()
 		}
 		h, began := startHost(t, cfg), time.Now()
@@ -164,7 +163,7 @@ func TestTheCallsThatWereGivenUpAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	r := New(Config{CheckpointDir: dir})
 	for i := range 2 * maxGivenUp {
-		r.gaveUp(fmt.Sprintf("%d %s", i, plain.Clip(strings.Repeat("x", 1<<20), maxClient)), time.Second, true, &givenUpCall{Runtime: "test", Code: codeSum(strings.Repeat("x", i)), RequestID: fmt.Sprint(i)})
+		r.gaveUp(fmt.Sprintf("%d %s", i, strings.Repeat("x", 100)), time.Second, true, &givenUpCall{Runtime: "test", Code: codeSum(strings.Repeat("x", i)), RequestID: fmt.Sprint(i)})
 	}
 	files, size := 0, int64(0)
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

@@ -1,13 +1,11 @@
 package tools
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,44 +17,24 @@ import (
 	"colabrelay/shared/within"
 )
 
-// host is an MCP host on the other end of real pipes. It checks what every host
-// relies on: each line on stdout is one JSON-RPC message, and each tool result
-// has a text and its fields.
+// host calls tools as relay/mcp does. It checks what every host relies on: each result has a text
+// and its fields.
 type host struct {
-	t       *testing.T
-	relay   *Relay
-	writing sync.Mutex // apart from mu: the relay may write before it reads on
-	stdin   io.WriteCloser
-
-	mu      sync.Mutex
-	next    int
-	waiting map[string]chan message
-	notes   []message
-	order   []string // "note" and "answer <id>", in order of arrival
-	list    json.RawMessage
+	t     *testing.T
+	relay *Relay
+	name  string
+	calls sync.WaitGroup
 }
 
-type message struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      any             `json:"id"`
-	Method  string          `json:"method"`
-	Params  json.RawMessage `json:"params"`
-	Result  json.RawMessage `json:"result"`
-	Error   *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
-// result is a tools/call answer.
+// result is what a model gets of an answer.
 type result struct {
-	IsError    bool            `json:"isError"`
-	Structured json.RawMessage `json:"structuredContent"`
-	Content    []content       `json:"content"`
-	bytes      int
+	IsError    bool
+	Structured json.RawMessage
+	Content    []content
+	bytes      int // of texts and fields
 }
 
-type content struct{ Type, Text, Data, MimeType string }
+type content struct{ Type, Text, MimeType string }
 
 func (r result) outcome(t *testing.T) Outcome { return decode[Outcome](t, r.Structured) }
 func (r result) run(t *testing.T) Run         { return decode[Run](t, r.Structured) }
@@ -75,133 +53,62 @@ func startHost(t *testing.T, cfg Config) *host {
 		cfg.Hold = time.Minute // less than a host waits for an answer
 	}
 	cfg.Structured = true
-	return serveHost(t, New(cfg))
-}
-
-func serveHost(t *testing.T, r *Relay) *host {
-	t.Helper()
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	h := &host{t: t, relay: r, stdin: inW, waiting: map[string]chan message{}}
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		if err := r.Serve(context.Background(), inR, outW); err != nil {
-			t.Errorf("serve: %v", err)
-		}
-		outW.Close()
-	})
-	ended.Go(func() { h.listen(outR) })
-	t.Cleanup(func() { inW.Close(); ended.Wait() })
-	h.request("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "1"}})
-	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
-	h.list = h.request("tools/list", map[string]any{})
+	h := &host{t: t, relay: New(cfg), name: "test"}
+	t.Cleanup(h.calls.Wait)
 	return h
 }
 
-func (h *host) listen(out io.Reader) {
-	lines := bufio.NewReader(out)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		var m message
-		if json.Unmarshal(line, &m) != nil || m.JSONRPC != "2.0" {
-			h.t.Errorf("not JSON-RPC on stdout: %.200q", line)
-			continue
-		}
-		h.mu.Lock()
-		if m.Method != "" {
-			h.notes = append(h.notes, m)
-			h.order = append(h.order, "note")
-			h.mu.Unlock()
-			continue
-		}
-		id := fmt.Sprint(m.ID)
-		h.order = append(h.order, "answer "+id)
-		ch := h.waiting[id]
-		h.mu.Unlock()
-		if ch == nil {
-			h.t.Errorf("answer without a request: %.200q", line)
-			continue
-		}
-		ch <- m
-	}
+// pending is a call in progress.
+type pending struct {
+	result    chan *result // nil if the call did not begin
+	end       func()       // ends it without a cancellation, as the end of stdin does
+	cancelled atomic.Bool
 }
 
-func (h *host) send(v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		h.t.Error(err)
-	}
-	h.writing.Lock()
-	defer h.writing.Unlock()
-	if _, err := h.stdin.Write(append(b, '\n')); err != nil {
-		h.t.Errorf("writing to the relay: %v", err)
-	}
+// cancel cancels the call and waits for its end.
+func (p *pending) cancel() {
+	p.cancelled.Store(true)
+	p.end()
+	<-p.result
 }
 
-// begin sends a request and gives its id and where the answer comes.
-func (h *host) begin(method string, params any) (string, <-chan message) {
-	h.mu.Lock()
-	h.next++
-	id := fmt.Sprintf("r%d", h.next)
-	ch := make(chan message, 1)
-	h.waiting[id] = ch
-	h.mu.Unlock()
-	h.send(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-	return id, ch
-}
-
-func (h *host) cancel(id string) {
-	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
-}
-
-func (h *host) await(ch <-chan message) message {
-	h.t.Helper()
-	return within.Receive(h.t, "an answer", ch)
-}
-
-func (h *host) request(method string, params any) json.RawMessage {
-	h.t.Helper()
-	_, ch := h.begin(method, params)
-	m := h.await(ch)
-	if m.Error != nil {
-		h.t.Fatalf("%s: %+v", method, m.Error)
-	}
-	return m.Result
-}
-
-func params(name string, args any) map[string]any {
-	return map[string]any{"name": name, "arguments": args}
+// begin begins a call of a tool. progress may be nil.
+func (h *host) begin(name string, args any, progress func(Progress)) *pending {
+	ctx, end := context.WithCancel(context.Background())
+	p := &pending{result: make(chan *result, 1), end: end}
+	q := Request{Tool: name, Arguments: encode(args), Host: h.name, Arrived: time.Now(), Progress: progress, Cancelled: p.cancelled.Load}
+	h.calls.Go(func() {
+		defer end()
+		var got *result
+		h.relay.Call(ctx, q, func(r Result) {
+			got = &result{IsError: r.IsError, Structured: r.Structured, Content: []content{{Type: "text", Text: r.Text}}, bytes: len(r.Structured) + jsonLen(r.Text)}
+			for _, p := range r.Pictures {
+				got.Content = append(got.Content, content{Type: "image", MimeType: p.MIMEType})
+			}
+		})
+		p.result <- got
+	})
+	return p
 }
 
 // call calls a tool and checks its result.
 func (h *host) call(name string, args any) result {
 	h.t.Helper()
-	_, ch := h.begin("tools/call", params(name, args))
-	return h.result(name, h.await(ch))
+	return h.await(name, h.begin(name, args, nil))
 }
 
-func (h *host) result(name string, m message) result {
+func (h *host) await(name string, p *pending) result {
 	h.t.Helper()
-	if m.Error != nil {
-		h.t.Fatalf("%s: JSON-RPC error %+v", name, m.Error)
-	}
-	var r result
-	if err := json.Unmarshal(m.Result, &r); err != nil {
-		h.t.Fatal(err)
-	}
-	r.bytes = len(m.Result)
+	r := *within.Receive(h.t, "an answer", p.result)
 	o := r.outcome(h.t)
-	picture := slices.ContainsFunc(r.Content, func(c content) bool { return c.Type == "image" })
+	picture := len(r.Content) > 1
 	if o.Success != (o.Error == nil) || r.IsError != (o.Error != nil && !picture) {
 		h.t.Errorf("%s: success %v, isError %v, error %v", name, o.Success, r.IsError, o.Error)
 	}
 	if e := o.Error; e != nil && (e.Code == "" || e.Message == "" || e.Hint == "") {
 		h.t.Errorf("%s: error without code, message or hint: %+v", name, e)
 	}
-	if len(r.Content) == 0 || r.Content[0].Type != "text" || r.Content[0].Text == "" {
+	if r.Content[0].Text == "" {
 		h.t.Errorf("%s: no text", name)
 	}
 	return r

@@ -26,7 +26,7 @@ func TestPicturesAreShownOrNamedAsTheClientOrTheSettingSays(t *testing.T) {
 		{"google-adk", math.MaxInt, true}, {"mcp", -1, false}, {"mcp", 20, false}, {"mcp", 1000, true},
 	} {
 		h.relay.cfg.Pictures = test.setting
-		h.request("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": object{}, "clientInfo": object{"name": test.client, "version": "1"}})
+		h.name = test.client
 		r := h.call("run_code_quick", map[string]any{"code": "plot()"})
 		shown := slices.ContainsFunc(r.Content, func(c content) bool { return c.Type == "image" })
 		if shown != test.shown || len(r.Content) > 2 || !named.MatchString(r.Content[0].Text) {

@@ -2,13 +2,9 @@ package tools
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
@@ -22,21 +18,24 @@ const (
 	noOutputYet   = "waiting for the VM's answer"
 )
 
+// Progress is a message of a call that waits.
+type Progress struct {
+	Value   float64 // which always rises
+	Total   int64   // 0 if it is unknown
+	Message string
+}
+
 // progressNotifier sends the host, while a call waits, the newest line of output or the
-// progress of a transfer. It writes to stdout itself, because the SDK's channel drops messages
-// that come fast and may send some after the answer.
+// progress of a transfer.
 type progressNotifier struct {
-	out     io.Writer
-	token   any
+	out     func(Progress)
 	started time.Time
 
-	sending sync.Mutex // held while a message is sent
+	mu      sync.Mutex // also held while a message is sent
 	timer   *time.Timer
 	stopped bool
 	sent    time.Time // when the last message was sent
 	last    float64   // the value sent last
-
-	mu      sync.Mutex
 	line    string
 	waiting string // what the call waits for, shown while there is no line
 	changed bool
@@ -48,16 +47,15 @@ type progressNotifier struct {
 // that it is unknown.
 type amount struct{ done, total int64 }
 
-// startProgress sends messages to out, one line in each Write. It returns nil, whose methods
-// do nothing, if the host sent no token.
-func startProgress(out io.Writer, token any) *progressNotifier {
-	if token == nil {
+// startProgress sends messages to out. It returns nil, whose methods do nothing, if out is nil.
+func startProgress(out func(Progress)) *progressNotifier {
+	if out == nil {
 		return nil
 	}
-	p := &progressNotifier{out: out, token: token, started: time.Now()}
+	p := &progressNotifier{out: out, started: time.Now()}
 	p.sent = p.started
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(progressLeast, p.tick)
 	return p
 }
@@ -98,15 +96,10 @@ func (p *progressNotifier) milestone(line string, a amount) {
 		return
 	}
 	p.mu.Lock()
-	p.line, p.reached, p.changed = line, a, false
-	p.mu.Unlock()
-	p.sending.Lock()
-	defer p.sending.Unlock()
-	if p.stopped {
-		return
+	defer p.mu.Unlock()
+	if p.line, p.reached = line, a; !p.stopped {
+		p.send(line, a)
 	}
-	p.send(line, a)
-	p.sent = time.Now()
 }
 
 // stop ends the messages. None is written after it has returned.
@@ -114,53 +107,35 @@ func (p *progressNotifier) stop() {
 	if p == nil {
 		return
 	}
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.stopped = true
 	p.timer.Stop()
 }
 
 func (p *progressNotifier) tick() {
-	p.sending.Lock()
-	defer p.sending.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.stopped {
 		return
 	}
-	if line, a, changed := p.take(); changed || time.Since(p.sent) >= progressMost {
+	line, a := p.line, p.reached
+	if p.measure != nil {
+		line, a = p.measure()
+		p.changed, p.line = p.changed || p.line != line, line
+	}
+	if line == "" {
+		line = fmt.Sprintf("%s, %.0f s", cmp.Or(p.waiting, noOutputYet), time.Since(p.started).Seconds())
+	}
+	if p.changed || time.Since(p.sent) >= progressMost {
 		p.send(line, a)
-		p.sent = time.Now()
 	}
 	p.timer.Reset(progressLeast)
 }
 
-func (p *progressNotifier) take() (string, amount, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := p.reached
-	if p.measure != nil {
-		var line string
-		line, a = p.measure()
-		p.changed = p.changed || p.line != line
-		p.line = line
-	}
-	changed := p.changed
-	p.changed = false
-	if p.line == "" {
-		return fmt.Sprintf("%s, %.0f s", cmp.Or(p.waiting, noOutputYet), time.Since(p.started).Seconds()), a, changed
-	}
-	return p.line, a, changed
-}
-
 func (p *progressNotifier) send(line string, a amount) {
-	params := map[string]any{"progressToken": p.token, "progress": p.value(a), "message": plain.Line(line)}
-	if a.total > 0 {
-		params["total"] = a.total
-	}
-	b, err := json.Marshal(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": "notifications/progress", "params": params})
-	if err != nil {
-		return // cannot happen: the token was read from JSON
-	}
-	p.out.Write(append(b, '\n')) // if the host is gone, the end of stdin ends the relay
+	p.out(Progress{Value: p.value(a), Total: a.total, Message: plain.Line(line)})
+	p.sent, p.changed = time.Now(), false
 }
 
 // value returns the amount done, or the seconds waited if that is unknown. It always rises,

@@ -1,20 +1,16 @@
-// Package tools is the relay's MCP server: the tools that an agent sees, their schemas, and
-// the texts of their answers.
+// Package tools is what the relay can do: the tools that an agent sees, their schemas, and the
+// texts of their answers, and the operations that are commands, too.
 //
-// It is the only package that knows the MCP SDK. It makes no HTTP calls (relay/client does)
-// and keeps no state that must survive it: executions live on the VM. Start reading at New,
-// then at tool.go for what every call goes through.
+// It does not know MCP (relay/mcp does), makes no HTTP calls (relay/client does) and keeps no
+// state that must survive it: executions live on the VM. Start reading at New, then at Call for
+// what every call goes through.
 package tools
 
 import (
-	"context"
-	"io"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/notebook"
@@ -68,12 +64,11 @@ type Config struct {
 	UseAllProcessors func() (done func())
 }
 
-// Relay serves the tools.
+// Relay has the tools.
 type Relay struct {
 	cfg     Config
 	tools   map[string]tool
-	mcp     *server.MCPServer
-	modern  []byte // see modernFields
+	calls   atomic.Int64 // so far
 	turns   turns
 	kernels lastKernels
 	vmEnds  vmEnds
@@ -97,32 +92,23 @@ func New(cfg Config) *Relay {
 		cfg.UseAllProcessors = func() (done func()) { return func() {} }
 	}
 	r := &Relay{
-		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
+		cfg: cfg, tools: map[string]tool{},
 		turns: turns{of: map[string]*runtimeTurns{}}, kernels: lastKernels{stored: cfg.LastSeen},
 		tabEditing: make(chan struct{}, 1),
 	}
 	if cfg.CheckpointDir != "" {
 		r.givenUp.dir = filepath.Join(cfg.CheckpointDir, "given-up")
 	}
-	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide(cfg.Toolsets)),
-		server.WithToolCapabilities(false), // the list never changes while a relay runs
-		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
 	for _, t := range toolsOf(servedSets(cfg.Toolsets)) {
 		r.tools[t.def.Name] = t
-		r.mcp.AddTool(t.def, r.handler(t))
 	}
 	return r
 }
 
-// serverName is the relay's name in the protocol.
-const serverName = "colab-relay"
-
-// listsKeep is how long a client may keep the list of tools and the answer to
-// server/discover, for its user alone: the toolsets may be others in another folder, or
-// after the next start.
-const listsKeep = 5 * time.Minute
-
-// Serve speaks MCP on stdin and stdout until stdin or ctx ends.
-func (r *Relay) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	return newStdio(r, stdin, stdout, maxHeld).serve(ctx)
+// Definitions returns the tools that are served.
+func (r *Relay) Definitions() (all []Definition) {
+	for _, t := range toolsOf(servedSets(r.cfg.Toolsets)) {
+		all = append(all, t.def)
+	}
+	return all
 }

@@ -107,14 +107,11 @@ func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// callWithProgress calls a tool without stdio. Most hosts ask for progress.
+// callWithProgress calls a tool. Most hosts ask for progress.
 func callWithProgress(t *testing.T, r *Relay, name, args string) Run {
 	t.Helper()
-	a := r.perform(t.Context(), r.tools[name], asker{progress: startProgress(io.Discard, "p")}, json.RawMessage(args))
-	if a.isError {
-		t.Fatalf("%s: %s", name, a.structured)
-	}
-	return decode[Run](t, a.structured)
+	h := &host{t: t, relay: r}
+	return h.await(name, h.begin(name, json.RawMessage(args), func(Progress) {})).run(t)
 }
 
 // advisedWait is the wait_seconds that run_code_long's description tells agents to use.

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
-
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
@@ -41,48 +38,22 @@ type spec struct {
 	// A patient tool's call may last as long as a host allows that works on meanwhile.
 	patient bool
 	command Command // of people; without a name there is none
-	// An upfront tool should be loaded from the start by hosts that load tools on demand.
-	upfront bool
+	upfront bool    // see Definition
 }
 
-// maxResultChars asks Claude Code to keep a result of this many characters in the
-// conversation. Its own bound would move a page of output into a file.
-const maxResultChars = 200_000
-
-// annotations returns the hints that differ from what a host assumes without them: that a tool
-// changes things, may destroy some, and acts on an open world. Every model pays for each. The title
-// is only here, where old and new hosts look for it.
-func (s *spec) annotations() mcp.ToolAnnotation {
-	a := mcp.ToolAnnotation{Title: s.title}
-	switch {
-	case s.readOnly:
-		a.ReadOnlyHint = &s.readOnly
-	default:
-		if !s.destructive {
-			a.DestructiveHint = &s.destructive
-		}
-		if s.idempotent {
-			a.IdempotentHint = &s.idempotent
-		}
-	}
-	if !s.openWorld {
-		a.OpenWorldHint = &s.openWorld
-	}
-	return a
-}
-
-// meta returns the hints for Claude Code; nil if the tool needs none.
-func (s spec) meta() *mcp.Meta {
-	if !s.upfront {
-		return nil
-	}
-	return mcp.NewMetaFromMap(map[string]any{"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": maxResultChars})
+// Definition is what hosts see of a tool.
+type Definition struct {
+	Name, Title, Description                     string
+	InputSchema                                  json.RawMessage
+	ReadOnly, Destructive, Idempotent, OpenWorld bool
+	// Upfront tools should be loaded from the start by hosts that load tools on demand.
+	Upfront bool
 }
 
 // tool is a definition and its handler. The handler returns a payload, a Problem, or both:
 // a run that failed has output and an error.
 type tool struct {
-	def     mcp.Tool
+	def     Definition
 	summary string
 	bulk    bool
 	patient bool
@@ -158,10 +129,9 @@ func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call,
 	arguments := argumentsOf(args)
 	return tool{
 		bulk: s.bulk, patient: s.patient, summary: s.summary,
-		def: mcp.Tool{
-			Meta: s.meta(), Name: s.name, Description: s.description,
-			RawInputSchema: inputSchema(arguments),
-			Annotations:    s.annotations(),
+		def: Definition{
+			Name: s.name, Title: s.title, Description: s.description, InputSchema: inputSchema(arguments),
+			ReadOnly: s.readOnly, Destructive: s.destructive, Idempotent: s.idempotent, OpenWorld: s.openWorld, Upfront: s.upfront,
 		},
 		Operation: Operation{Command: s.command},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
@@ -192,17 +162,19 @@ func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call,
 // call is one tool call in progress. Only one goroutine may use it.
 type call struct {
 	*Relay
-	target  runtimes.Runtime
-	asked   string        // the runtime argument; empty for the default one
-	hold    time.Duration // how long it may wait for a run
-	most    time.Duration // how long a patient call may; at least hold
-	started time.Time
-	asker
+	target    runtimes.Runtime
+	asked     string        // the runtime argument; empty for the default one
+	hold      time.Duration // how long it may wait for a run
+	most      time.Duration // how long a patient call may; at least hold
+	started   time.Time
+	turn      *turn             // nil for a command
+	progress  *progressNotifier // nil if the host wants none
+	client    string            // the name of the host
 	warnings  []string
 	pictures  []render.Picture
 	displayed int64          // bytes of pictures that count against memory.Displays
 	held      memory.Holding // until the host has the answer
-	sending   func()         // see answer.sending
+	sending   func()         // to be called right before the answer is sent; may be nil
 	left      *givenUpCall   // what it submitted, for when it is given up
 	person    *Person        // who gave the command; nil for a tool call
 	reminders []reminder
@@ -229,7 +201,7 @@ func (c *call) resolve(name string, local bool) *Problem {
 		return badSettings(c.cfg.Problems)
 	}
 	var err error
-	if t := c.turn; t != nil && t.found && t.asked == name {
+	if t := c.turn; t.found && t.asked == name {
 		c.target, err = t.target, t.err
 	} else {
 		c.target, err = c.cfg.Resolve(name)
@@ -244,55 +216,74 @@ func (c *call) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// handler wraps a tool for the SDK, which gets calls only that stdio finds not valid.
-func (r *Relay) handler(t tool) server.ToolHandlerFunc {
-	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		a := r.perform(ctx, t, asker{}, req.Params.RawArguments)
-		defer a.release()
-		a.beforeSending()
-		result := &mcp.CallToolResult{Content: a.content, IsError: a.isError}
-		if a.structured != nil {
-			result.StructuredContent = a.structured
-		}
-		return result, nil
+// Request is a call of a tool by a host.
+type Request struct {
+	Tool      string // the name of one of Definitions
+	Arguments json.RawMessage
+	Host      string // its name, which is short; empty if it is not known
+	Arrived   time.Time
+	Progress  func(Progress) // gets the progress, until the result; nil for none
+	Cancelled func() bool    // reports whether the host cancelled the call
+}
+
+// Result is the answer to a call.
+type Result struct {
+	Text       string
+	Pictures   []render.Picture
+	Structured json.RawMessage // nil unless a setting asks for it
+	IsError    bool
+}
+
+// Call makes a call and gives send its result, unless ctx ends before the call begins.
+func (r *Relay) Call(ctx context.Context, q Request, send func(Result)) {
+	first := r.calls.Add(1) == 1
+	turn, ok := r.turnFor(ctx, q.Arguments)
+	if !ok {
+		return
 	}
+	defer turn.leave()
+	c := &call{Relay: r, started: time.Now(), turn: turn, progress: startProgress(q.Progress), client: q.Host}
+	defer c.release()
+	result := c.perform(ctx, r.tools[q.Tool], q.Arguments)
+	switch {
+	case ctx.Err() == nil:
+		c.beforeSending()
+	case q.Cancelled(), c.left != nil: // also a host that ended the relay
+		r.gaveUp(c.client, time.Since(q.Arrived), first, c.left)
+	}
+	send(result)
 }
 
-// asker is what the host of a call accepts besides the answer, and the call's turn.
-type asker struct {
-	turn     *turn             // nil if stdio did not make the call
-	progress *progressNotifier // nil if it wants none
-	client   string            // the name of the host
-}
+// backgroundHost is the name of the host that moves a long call to the background, works on, and
+// shows the model the answer when it comes: Claude Code, after two minutes.
+const backgroundHost = "claude-code"
 
-// perform makes a call. It handles time limits, progress and panics, and turns every outcome
-// into an answer.
-func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.RawMessage) (a answer) {
-	hold, limit, release := r.takeHold(by.turn)
+// perform handles time limits, progress and panics, and turns every outcome into an answer.
+func (c *call) perform(ctx context.Context, t tool, arguments json.RawMessage) (a Result) {
+	hold, limit, release := c.takeHold()
 	defer release()
 	most := hold
-	if by.client == backgroundHost && hold == r.cfg.Hold {
-		most = max(hold, r.cfg.LongWait)
+	if c.client == backgroundHost && hold == c.cfg.Hold {
+		most = max(hold, c.cfg.LongWait)
 	}
 	if t.patient {
 		limit = max(limit, most)
 	}
-	clientLimit := r.givenUp.limit(by.client)
-	if clientLimit > 0 {
-		hold, most, limit = min(hold, clientLimit), min(most, clientLimit), min(limit, clientLimit-beforeLimit/2)
+	if c.clientLimit = c.givenUp.limit(c.client); c.clientLimit > 0 {
+		hold, most, limit = min(hold, c.clientLimit), min(most, c.clientLimit), min(limit, c.clientLimit-beforeLimit/2)
 	}
+	c.hold, c.most = hold, most
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
 	if t.bulk {
-		defer r.cfg.UseAllProcessors()()
+		defer c.cfg.UseAllProcessors()()
 	}
-	c := &call{Relay: r, hold: hold, most: most, started: time.Now(), asker: by, clientLimit: clientLimit}
 	defer c.progress.stop()
 	defer func() {
 		if p := recover(); p != nil {
-			r.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			c.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			c.sending = nil
 			a = c.answer(nil, internalProblem(fmt.Sprintf("the relay failed in %s", t.def.Name)))
-			a.call = c
 		}
 	}()
 	got, problem := payload(nil), cancelledProblem
@@ -301,51 +292,37 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 		got, problem = t.handle(client.WithReachLimit(ctx), c, arguments)
 	}
 	if problem != nil {
-		r.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
+		c.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
 	}
-	a = c.answer(got, problem)
-	a.sending, a.call = c.sending, c
-	return a
+	return c.answer(got, problem)
 }
 
 // takeHold returns how long a call may wait for a run, which is less if many calls of its runtime
 // wait already, and how long it may take in all.
-func (r *Relay) takeHold(t *turn) (hold, limit time.Duration, release func()) {
-	if release = t.hold(); release != nil {
-		return r.cfg.Hold, r.cfg.Hold, release
+func (c *call) takeHold() (hold, limit time.Duration, release func()) {
+	if release = c.turn.hold(); release != nil {
+		return c.cfg.Hold, c.cfg.Hold, release
 	}
-	return min(r.cfg.Hold, shortHold), min(r.cfg.Hold, shortLimit), func() {}
+	return min(c.cfg.Hold, shortHold), min(c.cfg.Hold, shortLimit), func() {}
 }
 
 // shown applies to every string of an answer: it makes names of files, and other text from
 // outside without a special rule, plain.
 var shown = map[string]plain.Rule{"": plain.Text}
 
-// answer is the answer to a call.
-type answer struct {
-	content    []mcp.Content
-	structured json.RawMessage
-	isError    bool
-	sending    func() // to be called when it is sent; may be nil
-	call       *call  // that holds memory for it
-}
-
-// release must be called when the answer was sent.
-func (a answer) release() { a.call.release() }
-
 // beforeSending must be called right before the answer is sent.
-func (a answer) beforeSending() {
-	if a.sending != nil {
-		a.sending()
+func (c *call) beforeSending() {
+	if c.sending != nil {
+		c.sending()
 	}
-	for _, r := range a.call.reminders {
-		a.call.markGivenUp(r.requestID, r.ended)
+	for _, r := range c.reminders {
+		c.markGivenUp(r.requestID, r.ended)
 	}
 }
 
 // answer assembles an answer: text and pictures, and JSON if a person's setting asks for it. A
 // host shows the model either the text or the JSON, so a model reads the text only without JSON.
-func (c *call) answer(got payload, problem *Problem) answer {
+func (c *call) answer(got payload, problem *Problem) Result {
 	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: inExtension(c.cfg.PairingField, problem.copy())}
 	plain.Deep(&out, shown)
 	plain.Deep(&got, shown)
@@ -373,16 +350,12 @@ func (c *call) answer(got payload, problem *Problem) answer {
 	}
 	text := b.text(limit)
 	c.pictures = slices.DeleteFunc(c.pictures, func(p render.Picture) bool { return len(p.Data) > c.largestPicture() })
-	a := answer{content: c.content(text, len(structured)), structured: structured}
+	a := Result{Structured: structured}
+	a.Text, a.Pictures = fitPictures(text, c.pictures, len(structured))
 	// Some hosts drop the pictures of an error, or show them to the model as base64. So an answer
 	// with a picture is no error to the host; its text still begins with the error.
-	a.isError = out.Error != nil && !slices.ContainsFunc(a.content, isImage)
+	a.IsError = out.Error != nil && len(a.Pictures) == 0
 	return a
-}
-
-func isImage(c mcp.Content) bool {
-	_, is := c.(mcp.ImageContent)
-	return is
 }
 
 // readsPicturesAsText are the clients that give their model the base64 of a picture as text.
@@ -400,15 +373,15 @@ func (c *call) largestPicture() int {
 	return math.MaxInt
 }
 
-// content is one text, as some frameworks read the first part only, and the pictures that still fit,
-// in order. It prefers the newest ones.
-func (c *call) content(text string, used int) []mcp.Content {
-	first := len(c.pictures)
+// fitPictures returns the pictures that fit into a result beside a text and used bytes, in order, and
+// the text, which says how many do not. It prefers the newest ones.
+func fitPictures(text string, pictures []render.Picture, used int) (string, []render.Picture) {
+	first := len(pictures)
 	if first > 0 {
 		used += jsonLen(text)
 	}
 	for first > 0 {
-		size := len(c.pictures[first-1].Data)*4/3 + 200
+		size := len(pictures[first-1].Data)*4/3 + 200
 		if used+size > maxResultBytes {
 			break
 		}
@@ -418,11 +391,7 @@ func (c *call) content(text string, used int) []mcp.Content {
 	if first > 0 {
 		text = plain.Count(first, "picture") + " did not fit into this result; the files are named below.\n" + text
 	}
-	all := []mcp.Content{mcp.NewTextContent(text)}
-	for _, p := range c.pictures[first:] {
-		all = append(all, mcp.NewImageContent(p.Base64(), p.MIMEType))
-	}
-	return all
+	return text, pictures[first:]
 }
 
 // merge encodes what answers have in common and the payload as one JSON object.

@@ -19,10 +19,8 @@ func TestEachToolsetHasItsTools(t *testing.T) {
 
 func TestARelayServesTheToolsOfItsSets(t *testing.T) {
 	for _, test := range []struct{ asked, want []toolsets.Toolset }{{nil, []toolsets.Toolset{toolsets.Core}}, {[]toolsets.Toolset{toolsets.Notebook}, []toolsets.Toolset{toolsets.Core, toolsets.Notebook}}, {[]toolsets.Toolset{toolsets.Page}, []toolsets.Toolset{toolsets.Core, toolsets.Page}}, {toolsets.All, toolsets.All}} {
-		h := startHost(t, Config{Toolsets: test.asked})
-		list := decode[struct{ Tools []struct{ Name string } }](t, h.list)
 		var got []string
-		for _, each := range list.Tools {
+		for _, each := range New(Config{Toolsets: test.asked}).Definitions() {
 			got = append(got, each.Name)
 		}
 		var want []string

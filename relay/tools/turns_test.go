@@ -49,10 +49,9 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 		waits <- s.WaitSeconds
 		return 200, contract.Execution{ExecutionID: "e1", RequestID: s.RequestID, Status: contract.StatusSucceeded, KernelID: "kernel-1", End: true}
 	})
-	var answers []<-chan message
+	var answers []*pending
 	for range 2 * maxCalls {
-		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x", "runtime_name": "hung"}))
-		answers = append(answers, ch)
+		answers = append(answers, h.begin("run_code_quick", map[string]any{"code": "x", "runtime_name": "hung"}, nil))
 	}
 	within.Until(t, "the calls of the runtime that hangs", func() bool { return hung.count("POST", contract.PathExecutions) == maxCalls })
 	for _, runtime := range []string{"honest", ""} {
@@ -73,7 +72,7 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 	}
 	close(release)
 	for _, ch := range answers {
-		h.await(ch)
+		<-ch.result
 	}
 	within.Until(t, "the end of all turns", func() bool {
 		h.relay.turns.mu.Lock()

@@ -29,7 +29,7 @@ func (l *lab) inspect(ctx context.Context) {
 		l.report.check(name, "list tools, strict, no warnings", err)
 
 		stdout, stderr, err = l.inspector(ctx, era, "--tool-arg", "code=6*7", "--method", "tools/call", "--tool-name", "run_code_quick")
-		if err != nil || !strings.Contains(string(stdout), `"result": "42"`) {
+		if err != nil || !strings.Contains(string(stdout), `result “42”`) {
 			err = fmt.Errorf("%v: %s%s", err, stdout, stderr)
 		}
 		l.report.check(name, "a call", err)

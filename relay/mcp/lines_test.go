@@ -1,4 +1,4 @@
-package tools
+package mcp
 
 import (
 	"bufio"
@@ -8,12 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"colabrelay/relay/runtimes"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/within"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // lines is a host that sees each line as it is, and reads only when it is told to.
 type lines struct {
@@ -24,12 +30,12 @@ type lines struct {
 	out   *bufio.Reader
 }
 
-// serveLines serves r to a host. The relay holds at most the given bytes of requests.
-func serveLines(t *testing.T, r *Relay, held int64) *lines {
+// serveLines serves a host. The relay holds at most the given bytes of requests.
+func serveLines(t *testing.T, s *Server, held int64) *lines {
 	t.Helper()
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
-	l := &lines{t: t, stdio: newStdio(r, stdin, stdout, held), in: in, raw: out, out: bufio.NewReader(out)}
+	l := &lines{t: t, stdio: newStdio(s, stdin, stdout, held), in: in, raw: out, out: bufio.NewReader(out)}
 	served := make(chan error)
 	go func() { served <- l.stdio.serve(context.Background()) }()
 	t.Cleanup(func() {
@@ -43,9 +49,51 @@ func serveLines(t *testing.T, r *Relay, held int64) *lines {
 	return l
 }
 
-// withoutRuntime is a relay whose calls all fail at once.
-func withoutRuntime() *Relay {
-	return New(Config{Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no runtime") }, Hold: time.Second, Version: "1.2"})
+// withoutRuntime serves tools whose calls all fail at once.
+func withoutRuntime() *Server {
+	none := func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no <runtime> & none") }
+	return New(tools.New(tools.Config{Resolve: none, Hold: time.Second}), "", "1.2", slog.New(slog.DiscardHandler))
+}
+
+// fake are tools of one name.
+type fake func(ctx context.Context, q tools.Request, send func(tools.Result))
+
+func (f fake) Definitions() []tools.Definition {
+	return []tools.Definition{{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}}
+}
+
+func (f fake) Call(ctx context.Context, q tools.Request, send func(tools.Result)) { f(ctx, q, send) }
+
+// serveFake serves a host the tool t.
+func serveFake(t *testing.T, f fake) *lines {
+	t.Helper()
+	return serveLines(t, New(f, "", "1.2", slog.New(slog.DiscardHandler)), maxHeld)
+}
+
+// call calls t; fields follow in the parameters.
+func (l *lines) call(id, fields string) {
+	l.t.Helper()
+	l.send(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t"%s}}`, id, fields)
+}
+
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      any             `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+func decode[T any](t *testing.T, raw json.RawMessage) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return v
 }
 
 func (l *lines) send(format string, args ...any) {

@@ -1,4 +1,4 @@
-package tools
+package mcp
 
 import (
 	"bufio"
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/console"
 )
 
@@ -31,8 +33,6 @@ const (
 	// maxLine bounds one message, in bytes. A longer one is skipped and answered with an
 	// error. The longest that the tools can use has the 8 MiB that an executor accepts.
 	maxLine = 32 << 20
-	// maxSpare bounds the goroutines that wait for their turn to read.
-	maxSpare = 4
 )
 
 var errLongLine = fmt.Errorf("the message is longer than %d MiB", maxLine>>20)
@@ -40,32 +40,23 @@ var errLongLine = fmt.Errorf("the message is longer than %d MiB", maxLine>>20)
 // stdio exchanges messages with the host. It handles tools/call itself: the SDK parses a
 // call ten times and passes it through three goroutines. The SDK answers all other requests,
 // and calls that are not valid.
-//
-// One goroutine reads at a time. When it has read a request, it passes the turn to another
-// one and answers the request, so that no hand-over delays a call.
 type stdio struct {
-	relay    *Relay
+	server   *Server
 	in       *bufio.Reader
 	out      lineWriter
 	inFlight inFlight
-	ended    chan error          // why reading has ended, nil for the end of stdin
-	turn     chan struct{}       // passes the turn to read
-	spare    chan struct{}       // one entry for each goroutine that waits for its turn
 	held     *semaphore.Weighted // the bytes of requests in flight, up to maxHeld
 	maxHeld  int64
 
 	client atomic.Pointer[string] // the host's name, as initialize says
-	calls  atomic.Int64           // of tools, so far
 }
 
 // newStdio makes a stdio that holds at most the given bytes of requests.
-func newStdio(r *Relay, stdin io.Reader, stdout io.Writer, held int64) *stdio {
-	s := &stdio{
-		relay: r, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
-		ended: make(chan error, 1), turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
+func newStdio(server *Server, stdin io.Reader, stdout io.Writer, held int64) *stdio {
+	return &stdio{
+		server: server, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
 		held: semaphore.NewWeighted(held), maxHeld: held,
 	}
-	return s
 }
 
 // serve returns when stdin or ctx has ended and nothing more will be written. It does not wait for a
@@ -73,10 +64,11 @@ func newStdio(r *Relay, stdin io.Reader, stdout io.Writer, held int64) *stdio {
 func (s *stdio) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.out.w = console.Until(ctx, s.out.w)
-	go s.work(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.read(ctx) }()
 	var err error
 	select {
-	case err = <-s.ended:
+	case err = <-ended:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -88,56 +80,39 @@ func (s *stdio) serve(ctx context.Context) error {
 	return err
 }
 
-// work reads messages and answers requests until stdin or ctx ends. It starts with the turn
-// to read.
-func (s *stdio) work(ctx context.Context) {
+// read reads until stdin or ctx ends, and answers each request in its own goroutine.
+func (s *stdio) read(ctx context.Context) error {
 	for {
-		q := s.next(ctx)
-		if q == nil {
-			return
+		q, err := s.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
 		}
-		select {
-		case s.turn <- struct{}{}:
-		default:
-			go s.work(ctx)
-		}
-		s.answer(ctx, q)
-		s.held.Release(q.cost)
-		select {
-		case s.spare <- struct{}{}:
-		default:
-			return // enough others wait
-		}
-		select {
-		case <-s.turn:
-			<-s.spare
-		case <-ctx.Done():
-			return
-		}
+		work, stop := context.WithCancel(ctx)
+		q.stop = stop
+		s.inFlight.add(q)
+		go func() {
+			defer s.held.Release(q.cost)
+			s.answer(work, q)
+		}()
+		runtime.Gosched() // to the answer: a read that waits would keep the only processor from it for a moment
 	}
 }
 
-// next reads up to the next request. It returns nil when stdin or ctx has ended.
-func (s *stdio) next(ctx context.Context) *request {
+// next reads up to the next request.
+func (s *stdio) next(ctx context.Context) (*request, error) {
 	for {
 		line, err := readLine(s.in)
 		tooLong := errors.Is(err, errLongLine)
 		if err != nil && !tooLong {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			s.ended <- err
-			return nil
+			return nil, err
 		}
-		var m envelope
-		if tooLong {
-			m.ID = headID(line)
-		} else {
-			m = parseEnvelope(line)
-		}
+		m := parseEnvelope(line) // of one that is too long, the id is not known
 		switch {
 		case m.isNotification():
-			s.notified(ctx, m, line)
+			s.notified(m)
 			continue
 		case m.isAnswer():
 			continue // the relay asks nothing
@@ -146,8 +121,8 @@ func (s *stdio) next(ctx context.Context) *request {
 			s.initialize(m.Params)
 		}
 		q := &request{arrived: time.Now(), done: make(chan struct{}), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
-		if s.held.Acquire(ctx, q.cost) != nil {
-			return nil
+		if err := s.held.Acquire(ctx, q.cost); err != nil {
+			return nil, err
 		}
 		switch {
 		case tooLong:
@@ -155,35 +130,26 @@ func (s *stdio) next(ctx context.Context) *request {
 		case q.id == nil && !isNull(m.ID):
 			q.refusal = fmt.Sprintf("the request's id is not a string or number of at most %d bytes", maxID)
 		default:
-			if q.call = parseCall(m, s.relay.tools); q.call == nil {
+			if q.call = parseCall(m, s.server.known); q.call == nil {
 				q.line = bytes.Clone(line) // line is valid until the next read
 			}
 		}
-		s.inFlight.add(q)
-		return q
+		return q, nil
 	}
 }
 
-// notified handles a notification. The SDK need not know of cancellations: it answers at
-// once.
-func (s *stdio) notified(ctx context.Context, m envelope, line []byte) {
-	if m.Method != string(mcp.MethodNotificationCancelled) {
-		s.relay.mcp.HandleMessage(ctx, line)
-		return
-	}
+// notified handles a notification. Of all kinds, only cancellations change anything.
+func (s *stdio) notified(m envelope) {
 	var params struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
-	if json.Unmarshal(m.Params, &params) == nil {
+	if m.Method == string(mcp.MethodNotificationCancelled) && json.Unmarshal(m.Params, &params) == nil {
 		s.inFlight.cancel(params.RequestID)
 	}
 }
 
-// maxHead bounds what is kept of a message that is too long, in bytes.
-const maxHead = 4 << 10
-
-// readLine returns the next line with its end. The line is valid until the next read. With
-// errLongLine it returns the line's beginning; the rest has been skipped.
+// readLine returns the next line with its end, which is valid until the next read, or errLongLine
+// when it has skipped one.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -192,37 +158,30 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	long, tooLong := bytes.Clone(line), false
 	for errors.Is(err, bufio.ErrBufferFull) {
 		line, err = in.ReadSlice('\n')
-		switch {
-		case tooLong:
-		case len(long)+len(line) > maxLine:
-			tooLong, long = true, bytes.Clone(long[:min(len(long), maxHead)])
-		default:
-			long = append(long, line...)
+		if tooLong = tooLong || len(long)+len(line) > maxLine; tooLong {
+			long = nil
+			continue
 		}
+		long = append(long, line...)
 	}
 	if err == nil && tooLong {
-		return long, errLongLine
+		err = errLongLine
 	}
 	return long, err
 }
 
 // answer answers a request and forgets it.
 func (s *stdio) answer(ctx context.Context, q *request) {
-	ctx = s.inFlight.begin(ctx, q)
 	defer s.inFlight.end(q)
 	switch {
 	case q.refusal != "":
-		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.sdkID()), mcp.INVALID_REQUEST, q.refusal, nil))
+		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.id), mcp.INVALID_REQUEST, q.refusal, nil))
 	case q.call == nil:
-		s.relay.answerBySDK(ctx, q)
+		s.server.answerBySDK(ctx, q)
 	default:
 		s.call(ctx, q)
 	}
 }
-
-// backgroundHost is the name of the host that moves a long call to the background, works on, and
-// shows the model the answer when it comes: Claude Code, after two minutes.
-const backgroundHost = "claude-code"
 
 // initialize reads who the host is.
 func (s *stdio) initialize(params json.RawMessage) {
@@ -246,42 +205,19 @@ func (s *stdio) clientOf(c *callParams) string {
 	return ""
 }
 
-// call makes a tool call. A call that ends before its turn gets no answer: it was cancelled,
-// or stdin has ended.
+// call makes a tool call. A call that ends before it begins gets no answer: it was cancelled, or
+// stdin has ended.
 func (s *stdio) call(ctx context.Context, q *request) {
-	first := s.calls.Add(1) == 1
 	q.afterCancelled(ctx)
-	turn, ok := s.relay.turnFor(ctx, q.call.Arguments)
-	if !ok {
-		return
+	asked := tools.Request{
+		Tool: q.call.Name, Arguments: q.call.Arguments, Host: s.clientOf(q.call),
+		Arrived: q.arrived, Progress: q.progress(), Cancelled: q.cancelled.Load,
 	}
-	defer turn.leave()
-	by := asker{turn: turn, progress: startProgress(q, q.call.token()), client: s.clientOf(q.call)}
-	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
-	defer a.release()
-	line := q.call.encode(q.id, a, s.relay.modern)
-	switch {
-	case ctx.Err() == nil:
-		a.beforeSending()
-	case q.cancelled.Load(), a.call.left != nil: // also a host that ended the relay
-		s.relay.gaveUp(by.client, time.Since(q.arrived), first, a.call.left)
-	}
-	_, _ = q.Write(line) // if the host is gone, the end of stdin ends the relay
+	s.server.tools.Call(ctx, asked, func(r tools.Result) { q.send(q.call.answer(q.id, r, s.server.about)) })
 }
 
-// lineWriter lets answers and progress messages share stdout: each Write is one complete
-// line.
+// lineWriter lets answers and progress messages share stdout: each Write is one complete line.
 type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer
-}
-
-// writeUnless writes p unless dropped reports true once all earlier writes are done.
-func (l *lineWriter) writeUnless(dropped func() bool, p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if dropped() {
-		return len(p), nil
-	}
-	return l.w.Write(p)
 }

@@ -1,4 +1,4 @@
-package tools
+package mcp
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"colabrelay/relay/tools"
 )
 
 // maxID bounds the JSON text of a request id and of a progress token, in bytes: the relay
@@ -31,33 +33,6 @@ func parseEnvelope(line []byte) envelope {
 		return envelope{}
 	}
 	return m
-}
-
-// headID returns the id of the request that begins with head; nil if head does not show it, or
-// not that it is a request.
-func headID(head []byte) (id json.RawMessage) {
-	d := json.NewDecoder(bytes.NewReader(head))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil
-	}
-	request := false
-	for {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			break // head ends, or is no message
-		}
-		switch name {
-		case "id":
-			id = value
-		case "method":
-			request = true
-		}
-	}
-	if !request {
-		return nil
-	}
-	return id
 }
 
 func (m envelope) isNotification() bool { return m.JSONRPC == mcp.JSONRPC_VERSION && isNull(m.ID) }
@@ -107,7 +82,7 @@ type callParams struct {
 }
 
 // parseCall returns the call in m, or nil if m is no call or one that the SDK refuses.
-func parseCall(m envelope, tools map[string]tool) *callParams {
+func parseCall(m envelope, known map[string]bool) *callParams {
 	if m.JSONRPC != mcp.JSONRPC_VERSION || m.Method != string(mcp.MethodToolsCall) || m.Result != nil {
 		return nil
 	}
@@ -118,7 +93,7 @@ func parseCall(m envelope, tools map[string]tool) *callParams {
 	if c.modern() && (!mcp.IsValidProtocolVersion(c.Meta.Version) || c.Meta.Capabilities == nil) {
 		return nil
 	}
-	if _, known := tools[c.Name]; !known {
+	if !known[c.Name] {
 		return nil
 	}
 	return &c
@@ -127,43 +102,21 @@ func parseCall(m envelope, tools map[string]tool) *callParams {
 // modern reports whether the call is of protocol version 2026-07-28 or later.
 func (c *callParams) modern() bool { return mcp.IsModernProtocol(c.Meta.Version) }
 
-// token returns the progress token, nil for none.
-func (c *callParams) token() any {
-	if token := validID(c.Meta.Token); token != nil {
-		return token
+// resultOf returns a result as the SDK knows it: one text, as some frameworks read the first part
+// only, and pictures.
+func resultOf(r tools.Result) *mcp.CallToolResult {
+	result := &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent(r.Text)}, RawStructuredContent: r.Structured, IsError: r.IsError}
+	for _, p := range r.Pictures {
+		result.Content = append(result.Content, mcp.NewImageContent(p.Base64(), p.MIMEType))
 	}
-	return nil
+	return result
 }
 
-// modernFields returns the fields that protocol version 2026-07-28 requires of a result.
-func modernFields(version string) []byte {
-	var meta mcp.Meta
-	meta.SetServerInfo(mcp.Implementation{Name: serverName, Version: version})
-	return append(append([]byte(`"_meta":`), encode(&meta)...), `,"resultType":"`+string(mcp.ResultTypeComplete)+`",`...)
-}
-
-// encode returns the answer as a line.
-func (c *callParams) encode(id json.RawMessage, a answer, modern []byte) []byte {
-	var b bytes.Buffer
-	b.Grow(256 + len(id) + len(modern) + 2*len(a.structured))
-	b.WriteString(`{"jsonrpc":"` + mcp.JSONRPC_VERSION + `","id":`)
-	b.Write(id)
-	b.WriteString(`,"result":{`)
+// answer returns the answer to a call. about is what protocol version 2026-07-28 requires of it.
+func (c *callParams) answer(id json.RawMessage, r tools.Result, about *mcp.Meta) mcp.JSONRPCResponse {
+	result := resultOf(r)
 	if c.modern() {
-		b.Write(modern)
+		result.Meta, result.ResultType = about, mcp.ResultTypeComplete
 	}
-	b.WriteString(`"content":`)
-	if err := json.NewEncoder(&b).Encode(a.content); err != nil {
-		panic(err) // texts and pictures
-	}
-	b.Truncate(b.Len() - 1) // the line break
-	if a.isError {
-		b.WriteString(`,"isError":true`)
-	}
-	if a.structured != nil {
-		b.WriteString(`,"structuredContent":`)
-		b.Write(a.structured)
-	}
-	b.WriteString("}}\n")
-	return b.Bytes()
+	return mcp.NewJSONRPCResultResponse(mcp.NewRequestId(id), result)
 }

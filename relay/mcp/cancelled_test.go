@@ -1,12 +1,14 @@
-package tools
+package mcp
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
-	"net/http"
+	"io"
+	"strings"
 	"testing"
 
-	"colabrelay/shared/contract"
-	"colabrelay/shared/within"
+	"colabrelay/relay/tools"
 )
 
 const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"no longer needed"}}`
@@ -35,25 +37,44 @@ func TestNothingFollowsForCancelledRequestsOfEveryKind(t *testing.T) {
 	}
 }
 
-// A call may wait for the end of others before it begins.
-func TestACallCancelledBeforeItBeginsIsNotMade(t *testing.T) {
-	h, f := serveFake(t)
-	held := make(chan bool)
-	f.on("GET", contract.PathKernel, func(*http.Request, []byte) (int, any) {
-		<-held
-		return 200, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1"}
+// What a cancelled call left must be known to the next one, which else submits the same run again.
+func TestACallBeginsAfterTheEndOfThoseThatWereCancelledBefore(t *testing.T) {
+	order := make(chan string, 3)
+	l := serveFake(t, func(ctx context.Context, q tools.Request, send func(tools.Result)) {
+		order <- "begins"
+		if string(q.Arguments) == "1" {
+			<-ctx.Done()
+			if !q.Cancelled() {
+				t.Error("it was not cancelled")
+			}
+			order <- "ended"
+		}
+		send(tools.Result{Text: "x"})
 	})
-	for range maxCalls {
-		h.begin("tools/call", params("check_colab_connection", map[string]any{}))
+	l.call("1", `,"arguments":1`)
+	if got := <-order; got != "begins" {
+		t.Fatal(got)
 	}
-	within.Until(t, "the calls", func() bool { return f.count("GET", contract.PathKernel) == maxCalls })
-	id, _ := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
-	h.cancel(id)
-	h.request("ping", map[string]any{}) // is answered although all places are taken
-	close(held)
-	h.call("check_colab_connection", map[string]any{})
-	if n := f.count("POST", contract.PathExecutions); n != 0 {
-		t.Errorf("%d submits", n)
+	l.send(cancelled, "1")
+	l.call("2", "")
+	if m := l.next(); fmt.Sprint(m.ID) != "2" {
+		t.Errorf("%+v", m)
+	}
+	if first := <-order; first != "ended" {
+		t.Error("the second call began before the end of the first")
+	}
+}
+
+// Its context has ended when it begins, so it submits nothing.
+func TestACallWhoseCancellationWasReadBeforeItBeginsHasEnded(t *testing.T) {
+	ended := make(chan bool, 1)
+	s := newStdio(New(fake(func(ctx context.Context, _ tools.Request, _ func(tools.Result)) { ended <- ctx.Err() != nil }), "", "", nil), strings.NewReader(""), io.Discard, maxHeld)
+	ctx, stop := context.WithCancel(t.Context())
+	q := &request{id: json.RawMessage("1"), call: &callParams{Name: "t"}, done: make(chan struct{}), out: &s.out, stop: stop}
+	s.inFlight.add(q)
+	s.inFlight.cancel(q.id)
+	if s.answer(ctx, q); !<-ended {
+		t.Error("the call was made")
 	}
 }
 
