@@ -148,6 +148,7 @@ func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
 		by.Confirm = func(question string) bool { return c.yes || ask(question) }
 		answer, err := op.Do(ctx, by, op.args)
 		if c.asJSON && err == nil {
+			answer.PrintNotes()
 			return PrintJSON(c.std.Out, answer)
 		}
 		return cmp.Or(err, answer.Print())

@@ -181,6 +181,12 @@ func (a Answer) Print() error {
 	return w.print()
 }
 
+// PrintNotes prints what Print prints on stderr.
+func (a Answer) PrintNotes() {
+	a.streams.Out = io.Discard
+	_ = a.Print() // writes nothing else
+}
+
 // MarshalJSON returns the fields that a tool's answer has too.
 func (a Answer) MarshalJSON() ([]byte, error) { return merge(a.common, a.payload) }
 

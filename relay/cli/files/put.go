@@ -97,7 +97,9 @@ func (p put) run(ctx context.Context, sources []string, remote string) error {
 			if err == nil {
 				answers = append(answers, answer)
 			}
-			if err != nil || !p.asJSON {
+			if p.asJSON {
+				answer.PrintNotes()
+			} else {
 				err = cmp.Or(err, answer.Print())
 			}
 			if err != nil && len(sources) > 1 && p.asJSON {
