@@ -36,9 +36,6 @@ func TestTheEarlierNameOfAnArgumentIsAccepted(t *testing.T) {
 		if o := h.call("run_code_quick", map[string]any{"code": "x", name: "hung"}).outcome(t); o.Runtime != "hung" || o.Warning != warning {
 			t.Errorf("%s: %+v", name, o)
 		}
-		if got := runtimeArgument(encode(map[string]any{"code": "x", name: "hung"})); got != "hung" {
-			t.Errorf("%s: the call waits for its turn of runtime %q", name, got)
-		}
 	}
 	both := h.call("run_code_quick", map[string]any{"code": "x", "runtime": "hung", "runtime_name": "honest"}).outcome(t)
 	if both.Error == nil || both.Error.Code != codeBadRequest {

@@ -57,7 +57,9 @@ type tool struct {
 	summary string
 	bulk    bool
 	patient bool
-	handle  func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
+	// arguments reads a call's arguments and finds its runtime.
+	arguments func(c *call, raw json.RawMessage) (targeted, *Problem)
+	handle    func(ctx context.Context, c *call, args targeted) (payload, *Problem)
 	Operation
 }
 
@@ -134,7 +136,7 @@ func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call,
 			ReadOnly: s.readOnly, Destructive: s.destructive, Idempotent: s.idempotent, OpenWorld: s.openWorld, Upfront: s.upfront,
 		},
 		Operation: Operation{Command: s.command},
-		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
+		arguments: func(c *call, raw json.RawMessage) (targeted, *Problem) {
 			value := reflect.New(args).Elem()
 			notes, problem := parseArguments(arguments, raw, value)
 			if problem != nil {
@@ -146,9 +148,9 @@ func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call,
 			if n, ok := given.(interface{ emptyPath() bool }); ok {
 				local = local || n.emptyPath() // a tab needs no runtime, and nothing else has no path
 			}
-			if problem := c.resolve(given.runtime(), local); problem != nil {
-				return nil, problem
-			}
+			return given, c.resolve(given.runtime(), local)
+		},
+		handle: func(ctx context.Context, c *call, given targeted) (payload, *Problem) {
 			got, problem := handle(ctx, c, given)
 			if problem != nil && problem.arrived && !s.readOnly {
 				problem = problem.copy()
@@ -167,7 +169,7 @@ type call struct {
 	hold      time.Duration // how long it may wait for a run
 	most      time.Duration // how long a patient call may; at least hold
 	started   time.Time
-	turn      *turn             // nil for a command
+	turn      turn
 	progress  *progressNotifier // nil if the host wants none
 	client    string            // the name of the host
 	warnings  []string
@@ -201,12 +203,7 @@ func (c *call) resolve(name string, local bool) *Problem {
 		return badSettings(c.cfg.Problems)
 	}
 	var err error
-	if t := c.turn; t.found && t.asked == name {
-		c.target, err = t.target, t.err
-	} else {
-		c.target, err = c.cfg.Resolve(name)
-	}
-	if err != nil && !local {
+	if c.target, err = c.cfg.Resolve(name); err != nil && !local {
 		return resolveProblem(err)
 	}
 	return nil
@@ -234,18 +231,16 @@ type Result struct {
 	IsError    bool
 }
 
-// Call makes a call and gives send its result, unless ctx ends before the call begins.
+// Call makes a call and gives send its result, unless ctx ends before the call's turn.
 func (r *Relay) Call(ctx context.Context, q Request, send func(Result)) {
 	first := r.calls.Add(1) == 1
-	turn, ok := r.turnFor(ctx, q.Arguments)
-	if !ok {
-		return
-	}
-	defer turn.leave()
-	c := &call{Relay: r, started: time.Now(), turn: turn, progress: startProgress(q.Progress), client: q.Host}
+	c := &call{Relay: r, client: q.Host}
+	defer func() { c.turn.leave() }()
 	defer c.release()
-	result := c.perform(ctx, r.tools[q.Tool], q.Arguments)
+	result, made := c.perform(ctx, r.tools[q.Tool], q)
 	switch {
+	case !made:
+		return
 	case ctx.Err() == nil:
 		c.beforeSending()
 	case q.Cancelled(), c.left != nil: // also a host that ended the relay
@@ -258,52 +253,59 @@ func (r *Relay) Call(ctx context.Context, q Request, send func(Result)) {
 // shows the model the answer when it comes: Claude Code, after two minutes.
 const backgroundHost = "claude-code"
 
-// perform handles time limits, progress and panics, and turns every outcome into an answer.
-func (c *call) perform(ctx context.Context, t tool, arguments json.RawMessage) (a Result) {
-	hold, limit, release := c.takeHold()
+// perform handles turns, time limits, progress and panics, and turns every outcome into an answer.
+func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made bool) {
+	defer func() {
+		c.progress.stop()
+		if p := recover(); p != nil {
+			c.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			c.sending = nil
+			a, made = c.answer(nil, internalProblem(fmt.Sprintf("the relay failed in %s", t.def.Name))), true
+		}
+	}()
+	args, problem := t.arguments(c, q.Arguments)
+	var ok bool
+	if c.turn, ok = c.turns.take(ctx, c.target.Name); !ok {
+		return Result{}, false
+	}
+	c.started, c.progress = time.Now(), startProgress(q.Progress)
+	limit, release := c.takeHold(t.patient)
 	defer release()
-	most := hold
-	if c.client == backgroundHost && hold == c.cfg.Hold {
-		most = max(hold, c.cfg.LongWait)
-	}
-	if t.patient {
-		limit = max(limit, most)
-	}
-	if c.clientLimit = c.givenUp.limit(c.client); c.clientLimit > 0 {
-		hold, most, limit = min(hold, c.clientLimit), min(most, c.clientLimit), min(limit, c.clientLimit-beforeLimit/2)
-	}
-	c.hold, c.most = hold, most
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
 	if t.bulk {
 		defer c.cfg.UseAllProcessors()()
 	}
-	defer c.progress.stop()
-	defer func() {
-		if p := recover(); p != nil {
-			c.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			c.sending = nil
-			a = c.answer(nil, internalProblem(fmt.Sprintf("the relay failed in %s", t.def.Name)))
-		}
-	}()
-	got, problem := payload(nil), cancelledProblem
-	if ctx.Err() == nil {
-		c.remind(ctx)
-		got, problem = t.handle(client.WithReachLimit(ctx), c, arguments)
+	var got payload
+	if ctx.Err() != nil {
+		problem = cancelledProblem
+	} else if c.remind(ctx); problem == nil {
+		got, problem = t.handle(client.WithReachLimit(ctx), c, args)
 	}
 	if problem != nil {
 		c.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
 	}
-	return c.answer(got, problem)
+	return c.answer(got, problem), true
 }
 
-// takeHold returns how long a call may wait for a run, which is less if many calls of its runtime
-// wait already, and how long it may take in all.
-func (c *call) takeHold() (hold, limit time.Duration, release func()) {
-	if release = c.turn.hold(); release != nil {
-		return c.cfg.Hold, c.cfg.Hold, release
+// takeHold sets how long the call may wait for a run, which is less if many calls of its runtime wait
+// already, and returns how long it may take in all.
+func (c *call) takeHold(patient bool) (limit time.Duration, release func()) {
+	c.hold, limit = c.cfg.Hold, c.cfg.Hold
+	if release = c.turn.hold(); release == nil {
+		c.hold, limit, release = min(c.cfg.Hold, shortHold), min(c.cfg.Hold, shortLimit), func() {}
 	}
-	return min(c.cfg.Hold, shortHold), min(c.cfg.Hold, shortLimit), func() {}
+	c.most = c.hold
+	if c.client == backgroundHost && c.hold == c.cfg.Hold {
+		c.most = max(c.hold, c.cfg.LongWait)
+	}
+	if patient {
+		limit = max(limit, c.most)
+	}
+	if c.clientLimit = c.givenUp.limit(c.client); c.clientLimit > 0 {
+		c.hold, c.most, limit = min(c.hold, c.clientLimit), min(c.most, c.clientLimit), min(limit, c.clientLimit-beforeLimit/2)
+	}
+	return limit, release
 }
 
 // shown applies to every string of an answer: it makes names of files, and other text from

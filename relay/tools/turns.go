@@ -2,11 +2,7 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
-
-	"colabrelay/relay/notebook"
-	"colabrelay/relay/runtimes"
 )
 
 // turns are the turns of the calls in progress. Each runtime has its own, so that a hundred calls
@@ -26,42 +22,29 @@ type runtimeTurns struct {
 
 // turn is one call's place among those of its runtime.
 type turn struct {
-	asked   string // the runtime argument
-	found   bool   // the result of looking for it follows
-	target  runtimes.Runtime
-	err     error
-	holding chan struct{}
-	leave   func()
+	of      *turns
+	runtime string
+	own     *runtimeTurns
 }
 
-// turnFor finds the runtime of a call, and waits until the call may be in progress. It reports
-// false if ctx ends before. The caller must leave the turn.
-func (r *Relay) turnFor(ctx context.Context, arguments json.RawMessage) (*turn, bool) {
-	t := r.find(runtimeArgument(arguments))
-	name := t.target.Name
-	own := r.turns.join(name)
+// take waits until a call of a runtime may be in progress. It reports false if ctx ends before. The
+// caller must leave the turn.
+func (t *turns) take(ctx context.Context, runtime string) (turn, bool) {
+	own := t.join(runtime)
 	select {
 	case own.running <- struct{}{}:
-		t.holding = own.holding
-		t.leave = func() {
-			<-own.running
-			r.turns.quit(name)
-		}
-		return t, true
+		return turn{t, runtime, own}, true
 	case <-ctx.Done():
-		r.turns.quit(name)
-		return nil, false
+		t.quit(runtime)
+		return turn{}, false
 	}
 }
 
-// find finds the runtime of a call. What it can't find, the call itself reports.
-func (r *Relay) find(asked string) (t *turn) {
-	t = &turn{asked: asked}
-	defer func() { t.found = recover() == nil }()
-	if len(r.cfg.Problems) == 0 {
-		t.target, t.err = r.cfg.Resolve(asked)
+func (t turn) leave() {
+	if t.own != nil { // nil for a call that failed before
+		<-t.own.running
+		t.of.quit(t.runtime)
 	}
-	return t
 }
 
 func (t *turns) join(name string) *runtimeTurns {
@@ -85,22 +68,11 @@ func (t *turns) quit(name string) {
 }
 
 // hold returns a place among the calls that may wait long; nil if all are taken.
-func (t *turn) hold() (release func()) {
+func (t turn) hold() (release func()) {
 	select {
-	case t.holding <- struct{}{}:
-		return func() { <-t.holding }
+	case t.own.holding <- struct{}{}:
+		return func() { <-t.own.holding }
 	default:
 		return nil
 	}
-}
-
-// runtimeArgument returns the runtime that a call's arguments name. The tool checks them later.
-func runtimeArgument(arguments json.RawMessage) (name string) {
-	notebook.Members(arguments, func(key string, value []byte) {
-		if key = bare(key); key == "runtimename" || key == "runtime" {
-			name = ""
-			_ = json.Unmarshal(value, &name)
-		}
-	})
-	return name
 }
