@@ -76,7 +76,7 @@ func (l *lines) call(id, fields string) {
 	l.send(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t"%s}}`, id, fields)
 }
 
-type message struct {
+type reply struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      any             `json:"id"`
 	Method  string          `json:"method"`
@@ -104,13 +104,13 @@ func (l *lines) send(format string, args ...any) {
 }
 
 // next reads the next line.
-func (l *lines) next() message {
+func (l *lines) next() reply {
 	l.t.Helper()
 	line, err := l.out.ReadBytes('\n')
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	var m message
+	var m reply
 	if err := json.Unmarshal(line, &m); err != nil || m.JSONRPC != "2.0" {
 		l.t.Fatalf("not JSON-RPC: %.300q", line)
 	}

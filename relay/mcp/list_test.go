@@ -68,16 +68,13 @@ func FuzzMessage(f *testing.F) {
 	}
 	known := map[string]bool{"t": true}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		m := parseEnvelope(line)
-		id, c := validID(m.ID), parseCall(m, known)
-		if id == nil || c == nil {
+		m := parse(line)
+		id := validID(m.ID)
+		if id == nil || len(id) > maxID || !m.isCall(known) {
 			return
 		}
-		if c.Name != "t" || len(id) > maxID {
-			t.Fatalf("%q was taken for a call of %q", line, c.Name)
-		}
-		text := append(encode(c.answer(id, tools.Result{Text: "x", Structured: []byte("{}")}, nil)), '\n')
-		var back envelope
+		text := append(encode(m.Params.answer(id, tools.Result{Text: "x", Structured: []byte("{}")}, nil)), '\n')
+		var back message
 		if err := json.Unmarshal(text, &back); err != nil || bytes.Count(text, []byte("\n")) != 1 || !utf8.Valid(text) {
 			t.Fatalf("%q is answered by %q: %v", line, text, err)
 		}

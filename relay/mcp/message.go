@@ -1,9 +1,8 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
-	"strings"
+	"errors"
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -15,31 +14,57 @@ import (
 // keeps them during a call, and repeats the token in each progress message.
 const maxID = 256
 
-// envelope is a JSON-RPC message of any kind.
-type envelope struct {
+// message is a JSON-RPC message of any kind.
+type message struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Method  string          `json:"method"`
-	Params  json.RawMessage `json:"params"`
+	Params  callParams      `json:"params"`
 	Result  json.RawMessage `json:"result"`
 	Error   json.RawMessage `json:"error"`
+
+	strange bool // a field has another type, so the SDK answers
 }
 
-// parseEnvelope returns the zero envelope for a line that is no message. The SDK answers it
-// with an error.
-func parseEnvelope(line []byte) envelope {
-	var m envelope
-	if json.Unmarshal(line, &m) != nil {
-		return envelope{}
+// callParams is the parameters of a tools/call request, and what the relay reads of others.
+type callParams struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Meta      struct {
+		Token json.RawMessage `json:"progressToken"`
+		// Since protocol version 2026-07-28, each request has these.
+		Version      string                  `json:"io.modelcontextprotocol/protocolVersion"`
+		Capabilities *mcp.ClientCapabilities `json:"io.modelcontextprotocol/clientCapabilities"`
+		Client       mcp.Implementation      `json:"io.modelcontextprotocol/clientInfo"`
+	} `json:"_meta"`
+
+	RequestID json.RawMessage    `json:"requestId"`  // of notifications/cancelled
+	Client    mcp.Implementation `json:"clientInfo"` // of initialize
+}
+
+// parse returns the zero message for a line that is none. The SDK answers it with an error.
+func parse(line []byte) (m message) {
+	err := json.Unmarshal(line, &m)
+	if _, strange := errors.AsType[*json.UnmarshalTypeError](err); strange {
+		m.strange = true
+	} else if err != nil {
+		return message{}
 	}
 	return m
 }
 
-func (m envelope) isNotification() bool { return m.JSONRPC == mcp.JSONRPC_VERSION && isNull(m.ID) }
+func (m *message) isNotification() bool { return m.JSONRPC == mcp.JSONRPC_VERSION && isNull(m.ID) }
 
 // isAnswer reports whether m answers a request of the relay's.
-func (m envelope) isAnswer() bool {
+func (m *message) isAnswer() bool {
 	return m.Method == "" && !isNull(m.ID) && (m.Result != nil || m.Error != nil)
+}
+
+// isCall reports whether m is a call of one of the tools that the SDK would not refuse.
+func (m *message) isCall(known map[string]bool) bool {
+	meta := &m.Params.Meta
+	return !m.strange && m.JSONRPC == mcp.JSONRPC_VERSION && m.Method == string(mcp.MethodToolsCall) && m.Result == nil && known[m.Params.Name] &&
+		(!m.Params.modern() || mcp.IsValidProtocolVersion(meta.Version) && meta.Capabilities != nil)
 }
 
 // validID returns an id or a progress token, or nil if it is not a string or a number of at
@@ -54,50 +79,18 @@ func validID(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// idKey returns the text by which valid ids are compared. Two texts of one string are the
-// same id ("a" and "\u0061"), two of one number are not (1 and 1.0): no client writes a
+// idKey returns the text by which valid ids are compared; empty for none. Two texts of one string
+// are the same id ("a" and "\u0061"), two of one number are not (1 and 1.0): no client writes a
 // number in two ways.
 func idKey(id json.RawMessage) string {
-	if !bytes.ContainsRune(id, '\\') {
-		return strings.TrimSuffix(string(id), `"`)
-	}
 	var text string
-	_ = json.Unmarshal(id, &text) // it was read from JSON
-	return `"` + text
+	if json.Unmarshal(id, &text) == nil {
+		return `"` + text
+	}
+	return string(id)
 }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-// callParams is the parameters of a tools/call request.
-type callParams struct {
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"`
-	Meta      struct {
-		Token json.RawMessage `json:"progressToken"`
-		// Since protocol version 2026-07-28, each request has these two.
-		Version      string                  `json:"io.modelcontextprotocol/protocolVersion"`
-		Capabilities *mcp.ClientCapabilities `json:"io.modelcontextprotocol/clientCapabilities"`
-		Client       mcp.Implementation      `json:"io.modelcontextprotocol/clientInfo"`
-	} `json:"_meta"`
-}
-
-// parseCall returns the call in m, or nil if m is no call or one that the SDK refuses.
-func parseCall(m envelope, known map[string]bool) *callParams {
-	if m.JSONRPC != mcp.JSONRPC_VERSION || m.Method != string(mcp.MethodToolsCall) || m.Result != nil {
-		return nil
-	}
-	var c callParams
-	if json.Unmarshal(m.Params, &c) != nil {
-		return nil
-	}
-	if c.modern() && (!mcp.IsValidProtocolVersion(c.Meta.Version) || c.Meta.Capabilities == nil) {
-		return nil
-	}
-	if !known[c.Name] {
-		return nil
-	}
-	return &c
-}
 
 // modern reports whether the call is of protocol version 2026-07-28 or later.
 func (c *callParams) modern() bool { return mcp.IsModernProtocol(c.Meta.Version) }

@@ -2,9 +2,7 @@ package mcp
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +17,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/tools"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/console"
 )
 
@@ -34,8 +33,6 @@ const (
 	// error. The longest that the tools can use has the 8 MiB that an executor accepts.
 	maxLine = 32 << 20
 )
-
-var errLongLine = fmt.Errorf("the message is longer than %d MiB", maxLine>>20)
 
 // stdio exchanges messages with the host. It handles tools/call itself: the SDK parses a
 // call ten times and passes it through three goroutines. The SDK answers all other requests,
@@ -104,70 +101,39 @@ func (s *stdio) read(ctx context.Context) error {
 // next reads up to the next request.
 func (s *stdio) next(ctx context.Context) (*request, error) {
 	for {
-		line, err := readLine(s.in)
-		tooLong := errors.Is(err, errLongLine)
-		if err != nil && !tooLong {
+		line, size, err := bounded.ReadLine(s.in, maxLine)
+		if err != nil {
 			return nil, err
 		}
-		m := parseEnvelope(line) // of one that is too long, the id is not known
+		m := parse(line)
 		switch {
 		case m.isNotification():
-			s.notified(m)
+			if m.Method == string(mcp.MethodNotificationCancelled) { // no other kind changes anything
+				s.inFlight.cancel(m.Params.RequestID)
+			}
 			continue
 		case m.isAnswer():
 			continue // the relay asks nothing
 		}
-		if m.Method == string(mcp.MethodInitialize) {
-			s.initialize(m.Params)
-		}
 		q := &request{arrived: time.Now(), done: make(chan struct{}), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
+		switch {
+		case size > maxLine: // its id is not known; most clients write it last
+			q.refusal = fmt.Sprintf("the message is longer than %d MiB", maxLine>>20)
+		case q.id == nil && !isNull(m.ID):
+			q.refusal = fmt.Sprintf("the request's id is not a string or number of at most %d bytes", maxID)
+		case m.isCall(s.server.known):
+			q.call = &m.Params
+		default:
+			q.line = line
+		}
+		if m.Method == string(mcp.MethodInitialize) {
+			s.initialize(m.Params.Client.Name)
+		}
 		if err := s.held.Acquire(ctx, q.cost); err != nil {
 			return nil, err
 		}
-		switch {
-		case tooLong:
-			q.refusal = errLongLine.Error()
-		case q.id == nil && !isNull(m.ID):
-			q.refusal = fmt.Sprintf("the request's id is not a string or number of at most %d bytes", maxID)
-		default:
-			if q.call = parseCall(m, s.server.known); q.call == nil {
-				q.line = bytes.Clone(line) // line is valid until the next read
-			}
-		}
 		return q, nil
 	}
-}
-
-// notified handles a notification. Of all kinds, only cancellations change anything.
-func (s *stdio) notified(m envelope) {
-	var params struct {
-		RequestID json.RawMessage `json:"requestId"`
-	}
-	if m.Method == string(mcp.MethodNotificationCancelled) && json.Unmarshal(m.Params, &params) == nil {
-		s.inFlight.cancel(params.RequestID)
-	}
-}
-
-// readLine returns the next line with its end, which is valid until the next read, or errLongLine
-// when it has skipped one.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	line, err := in.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return line, err
-	}
-	long, tooLong := bytes.Clone(line), false
-	for errors.Is(err, bufio.ErrBufferFull) {
-		line, err = in.ReadSlice('\n')
-		if tooLong = tooLong || len(long)+len(line) > maxLine; tooLong {
-			long = nil
-			continue
-		}
-		long = append(long, line...)
-	}
-	if err == nil && tooLong {
-		err = errLongLine
-	}
-	return long, err
 }
 
 // answer answers a request and forgets it.
@@ -183,11 +149,9 @@ func (s *stdio) answer(ctx context.Context, q *request) {
 	}
 }
 
-// initialize reads who the host is.
-func (s *stdio) initialize(params json.RawMessage) {
-	var p struct{ ClientInfo mcp.Implementation }
-	_ = json.Unmarshal(params, &p) // one without a name is not known
-	name := strings.Clone(plain.Clip(p.ClientInfo.Name, maxClient))
+// initialize keeps the host's name.
+func (s *stdio) initialize(name string) {
+	name = strings.Clone(plain.Clip(name, maxClient))
 	s.client.Store(&name)
 }
 

@@ -65,7 +65,7 @@ var allowed = map[string][]string{
 	"relay/history":                  {"relay/client", "shared/bounded", "shared/contract", "shared/keep", "shared/memory", "shared/ranges"},
 	"relay/hostconfig":               {"shared/keep"},
 	"relay/nbrun":                    {"relay/checkpoint", "relay/client", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/progress", "relay/suggest", "shared/keep", "shared/bounded", "shared/contract", "shared/kernelpy"},
-	"relay/mcp":                      {"relay/plain", "relay/tools", "shared/console"},
+	"relay/mcp":                      {"relay/plain", "relay/tools", "shared/bounded", "shared/console"},
 	"relay/notebook":                 {"relay/output", "relay/plain", "relay/suggest", "shared/bounded", "shared/filename", "shared/keep", "shared/widgets"},
 	"relay/output":                   {"shared/bounded", "shared/contract", "shared/filename", "shared/memory", "shared/widgets"},
 	"relay/page":                     {"relay/plain"},
