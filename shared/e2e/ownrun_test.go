@@ -171,6 +171,42 @@ func TestARunIsRightOrAsksWhateverOtherCodeDoes(t *testing.T) {
 	}
 }
 
+// Classes that other code defined are missing in a new kernel: the answer says so, and once they
+// are defined again, the run goes on.
+func TestARunWhoseCopyNeedsAMissingClassSaysSo(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	l := newLabOn(t, stacks.Old(t), "2s", keepOften...)
+	const class = "class Sum:\n    n = 0\n    def add(self, i): self.n += i"
+	quick(t, l.host, class)
+	run := map[string]any{
+		"setup_code": "a = Sum()", "loop_code": "a.add(i)\nresult = a.n\nimport time; time.sleep(.05)",
+		"n_iterations": 200, "batch_size": 5, "checkpoint_name": "class",
+	}
+	again := map[string]any{"checkpoint_name": "class"}
+	a := call(t, l.host, "run_chunked_operation", run)
+	for tries := 0; a.Int("completed") < 20 && tries < 20; tries++ { // a round has ended, and there is a copy
+		a = call(t, l.host, "run_chunked_operation", again)
+	}
+	l.killKernel()
+	lost := call(t, l.host, "run_chunked_operation", again)
+	for range 20 { // until the kernel's end is seen
+		if lost.Error() == "variables_lost" {
+			break
+		}
+		lost = call(t, l.host, "run_chunked_operation", again)
+	}
+	if !strings.Contains(lost.Text, "could not be loaded") || !strings.Contains(lost.Text, "Sum") || strings.Contains(lost.Text, "there is no copy") {
+		t.Errorf("it does not name the class: %s", lost.Text)
+	}
+	quick(t, l.host, class)
+	last := untilDone(t, l, "run_chunked_operation", again)
+	want(t, last, map[string]any{"success": true, "status": "finished", "completed": 200})
+	if !strings.Contains(last.Text, "199: 19900\n") {
+		t.Errorf("the last value is not 19900: %s", last.Text)
+	}
+}
+
 // A copy from another VM may run code of whoever controlled that VM.
 func TestARunThatContinuesOnAnotherVMSaysWhoseVariablesItLoaded(t *testing.T) {
 	tier.Long(t)
