@@ -25,11 +25,9 @@ func (c census) total() (n int) {
 // pooled are the goroutines that wait for the next call, or write what the last one has added to
 // the history. Their number depends on how many calls came at the same time, up to these bounds.
 var pooled = census{
-	"net/http.(*Transport).dialConn":        2 * 32, // for each idle connection
-	"colabrelay/relay/tools.(*stdio).serve": 2 * greedyCalls,
-	"colabrelay/relay/tools.(*stdio).work":  2 * greedyCalls,
-
-	"colabrelay/relay/history.(*Store).report": 1,
+	"net/http.(*Transport).dialConn":            2 * 32, // for each idle connection
+	"colabrelay/relay/history.(*Store).report":  1,
+	"colabrelay/shared/console.(*Output).write": 2, // which may just be ending
 }
 
 // more fails if c has more goroutines of a kind than the usual ones.
