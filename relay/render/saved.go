@@ -29,7 +29,7 @@ const (
 	savedFile    = "saved.json"
 	maxSavedFile = 64 << 10 // bytes; a larger one is not ours
 	// maxUnsaved is how much text waits in memory. What is shorter than an answer is never saved.
-	maxUnsaved = 128 << 10
+	maxUnsaved = 512 << 10
 	// maxStream bounds the saved text of a stream. An executor keeps no longer log, and an
 	// execution that never ends would fill the laptop's disk.
 	maxStream = 256 << 20
