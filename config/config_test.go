@@ -4,7 +4,10 @@
 package config
 
 import (
+	"bufio"
+	"cmp"
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -176,8 +179,8 @@ func TestARelayInAnExtensionNamesItsField(t *testing.T) {
 	}
 }
 
-// serve starts the relay with these settings, sends it what a host writes, and returns what it
-// wrote until it ended.
+// serve starts the relay with these settings, sends it what a host writes, which ends once each
+// request is answered, and returns what it wrote.
 func serve(t *testing.T, relay string, args []string, home string, settings map[string]string, host string) (out, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(within.Context(t), relay, args...)
@@ -186,8 +189,31 @@ func serve(t *testing.T, relay string, args []string, home string, settings map[
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	var o, e strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(host), &o, &e
-	if err := cmd.Run(); err != nil {
+	cmd.Stderr = &e
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, host); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(answers)
+	for range strings.Count(host, `"id":`) {
+		line, err := lines.ReadString('\n')
+		if o.WriteString(line); err != nil {
+			break // the relay has ended, and why is in e
+		}
+	}
+	in.Close()
+	_, copied := io.Copy(&o, lines)
+	if err := cmp.Or(copied, cmd.Wait()); err != nil {
 		t.Fatalf("relay %q: %v\n%s", args, err, e.String())
 	}
 	return o.String(), e.String()

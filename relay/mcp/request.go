@@ -120,7 +120,7 @@ func (f *inFlight) cancel(id json.RawMessage) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if q := f.requests[idKey(validID(id))]; q != nil {
+	if q := f.requests[idKey(id)]; q != nil {
 		q.cancelled.Store(true)
 		q.stop()
 	}
