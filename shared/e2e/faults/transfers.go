@@ -73,8 +73,9 @@ func (d *download) do(ctx context.Context, s *scene) error {
 	return errors.Join(err, discard(filepath.Join(s.world.folder(), "down", d.name)))
 }
 
-// gone says that the VM that had the file was replaced.
-var gone = accepted{string(contract.CodeNotFound): vmReplaced}
+// gone says that the VM that had the file was replaced. A download of a folder goes on with the paths of
+// that VM, which another one here does not serve.
+var gone = accepted{string(contract.CodeNotFound): vmReplaced, string(contract.CodeForbiddenPath): vmReplaced}
 
 // transfer calls the tool until the file is complete. Nothing but the complete file ever has its
 // name. again makes the source again on a new VM; with nil, the target is on the VM.
