@@ -84,6 +84,8 @@ def main(folder):
             want, got = read(original), read(path)
             cells = MEANINGS[kind](copy.deepcopy(want.pop("cells")))
             assert without_ids(got.pop("cells")) == without_ids(cells), f"{kind} {path.name}"
+            if kind == "strip":  # the states of widgets are outputs too
+                want["metadata"].pop("widgets", None)
             assert want == got, f"{kind} {path.name}: outside of the cells"
 
     with check("a signature is void after an edit"), tempfile.TemporaryDirectory() as data:
