@@ -87,6 +87,9 @@ func (s *suite) step(ctx context.Context, p step) error {
 	if err = errors.Join(err, strikes.Wait()); err == nil {
 		err = s.world.settle(ctx)
 	}
+	if err == nil && p.excuses().any(vmReplaced) {
+		err = s.world.meet(ctx)
+	}
 	if err == nil {
 		err = s.model.check(ctx, s, p.excuses())
 	}

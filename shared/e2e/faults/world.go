@@ -173,6 +173,16 @@ func (w *world) settle(ctx context.Context) error {
 	}
 }
 
+// meet lets all relays know a new VM. Otherwise a later step, in which nothing excuses it, could meet
+// the new VM only after a lost answer, and then nobody knows whether the old one has run the code.
+func (w *world) meet(ctx context.Context) (err error) {
+	for _, l := range w.laptops {
+		_, failed := l.current().Call(ctx, "check_colab_connection", nil)
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
 // restartDead starts the kernel that died too often in a row.
 func restartDead(ctx context.Context, c *client.Client) error {
 	k, err := c.Kernel(ctx)
