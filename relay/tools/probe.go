@@ -79,7 +79,11 @@ func (p *Probe) text(w *words) {
 		line("Disk", "%s: %.1f GB of %.1f GB free", d.Path, d.FreeGB, d.TotalGB)
 	}
 	line("Python", "%s (%s), ipykernel %s", p.Python.Version, p.Python.Executable, p.Python.IPyKernel)
-	line("Packages", "%s", strings.Join(append([]string{strconv.Itoa(p.PackageCount)}, notablePackages(p.Packages)...), ", "))
+	packages := strconv.Itoa(p.PackageCount)
+	if named := notablePackages(p.Packages); len(named) > 0 {
+		packages += ", among them " + strings.Join(named, ", ")
+	}
+	line("Packages", "%s", packages)
 	up := "up " + minutes(p.SessionUptimeMinutes)
 	if left := p.Limits.SessionMinutesLeft; left != nil {
 		up += fmt.Sprintf(", about %s left", minutes(*left))
