@@ -13,6 +13,7 @@ from colab_relay.chunked import interrupts, run
 def test_what_is_reported_as_finished_is_what_the_loop_alone_gives(first, shell, monkeypatch):
     monkeypatch.setattr(run, "hide_frames", run.hide_frames)
     monkeypatch.setattr(run, "FEW", run.FEW)
+    monkeypatch.setattr(run, "MAX_FEW", run.MAX_FEW)
     monkeypatch.setattr(interrupts, "GRACE", interrupts.GRACE)
     counts = collections.Counter()
     wrong = [oracle.attempt(seed, counts) for seed in range(first, first + 20)]

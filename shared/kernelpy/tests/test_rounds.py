@@ -8,6 +8,7 @@ import types
 
 import pytest
 from colab_relay import cleanup, registry
+from colab_relay.chunked import copies as copying
 from colab_relay.chunked import interrupts, markers
 from colab_relay.chunked import run as rounds
 from colab_relay.chunked.body import Body
@@ -233,6 +234,32 @@ def test_an_iteration_that_changed_something_is_not_tried_again_unasked(shell):
         assert run.finish("") == ("iteration_incomplete", ["total"])
         assert run.finish(answer) == "finished" and shell.names["total"] == total
         os.remove("told")
+
+
+def test_going_back_removes_what_did_not_exist_then(shell):
+    late = """if i >= 4: exec('late = globals().get("late", 0) + 1')\n"""
+    late += "result = globals().get('late')\n"
+    for more in ("", "total += 1\n"):  # what did not end has changed late, or total alone
+        loop = ("" if more else late) + more + FAILS + (late if more else "")
+        run = begun(shell, "import os\ntotal = 0", loop, key="run" + more)
+        with pytest.raises(ZeroDivisionError):
+            run.round()
+        assert run.finish("restore") == "finished"
+        assert dict(run.results)[4] == "1" and dict(run.results)[11] == "8"
+        os.remove("told")
+        shell.run("del late")
+
+
+def test_a_run_does_not_go_back_to_what_the_copy_lacks(shell, monkeypatch):
+    monkeypatch.setattr(copying, "SETUP_BYTES", 50_000)
+    shell.run("big = list(range(50_000))")
+    loop = "total += 1\nif i == 5: big.append(i)\n" + FAILS
+    run = begun(shell, "import os\ntotal = 0", loop)
+    with pytest.raises(ZeroDivisionError):
+        run.round()
+    assert run.finish("restore") == ("iteration_incomplete", ["big", "total"])
+    assert len(shell.names["big"]) == 50_001 and shell.names["total"] == 6
+    assert run.finish("again") == "finished" and shell.names["total"] == 13
 
 
 def test_an_iteration_that_changed_nothing_is_tried_again(shell):

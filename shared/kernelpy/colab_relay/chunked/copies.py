@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 from time import monotonic
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ..registry import Entry
 from ..safe import short
@@ -96,20 +96,30 @@ class Copies:
             delete_copies(self.key, copy["path"])
             self.newest = copy["path"]
 
-    def load(self, copy: dict[str, Any]) -> Entry:
+    def load(
+        self, copy: dict[str, Any], changed: Iterable[str] = (), needed: Iterable[str] = ()
+    ) -> tuple[Entry, set[str]]:
         """Loads the variables of a copy into the namespace, all or none, and returns the run's
-        entry in it. An error says why that failed."""
+        entry in it. Of the variables that were changed since, it deletes those that did not exist
+        then, and returns those that are not in the copy. An error says why that failed, as it
+        does if one of those is needed."""
         with rebuild.importable(), Ticker(self.shell.display_pub.publish) as ticker:
             work = load_file(self.shell, copy["path"], copy["bytes"], copy["sha256"], ticker)
-        entry = work.runs.get(self.key)
-        if work.failed or type(entry) is not dict or type(entry.get("done")) is not int:
+        entry, loaded = work.runs.get(self.key), {v["name"] for v in work.restored}
+        failed = ["%s: %s" % (f["name"], f["reason"]) for f in work.failed]
+        if type(entry) is not dict or type(entry.get("done")) is not int:
+            failed.append("the file is not a copy of this run")
+            entry = {}
+        then = set(entry.get("names") or ())
+        absent, missing = set(entry.get("absent") or ()), set(changed) - loaded
+        failed += ["%s: the copy lacks it" % n for n in sorted(then & missing & set(needed))]
+        if failed:
             work.namespace.undo()
-            failed = ["%s: %s" % (f["name"], f["reason"]) for f in work.failed]
-            raise ValueError(short("; ".join(failed) or "the file is not a copy of this run"))
-        for name in entry.get("absent") or ():
+            raise ValueError(short("; ".join(failed)))
+        for name in absent | (missing - then):
             self.shell.user_ns.pop(name, None)
-        self.loaded = {variable["name"] for variable in work.restored}
-        return entry
+        self.loaded = loaded
+        return entry, missing & then - absent
 
 
 def label_of(key: str) -> str:

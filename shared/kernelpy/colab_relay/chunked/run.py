@@ -122,7 +122,7 @@ class Life:
             if copy and self.is_bound() and done:
                 # Nothing is carried, but the setup need not make the same values again.
                 with contextlib.suppress(Exception):  # as if there were no copy
-                    entry["random"] = self.copies.load(copy)["random"]
+                    entry["random"] = self.copies.load(copy)[0]["random"]
         if self.last is None:
             self.take_as_left()
         if fresh and not here and self.entry["done"] and self.is_bound():
@@ -187,15 +187,16 @@ class Life:
         wanted = unasked or self.order["on_stop"] == "restore"
         if not wanted or copy is None or not os.path.exists(copy["path"]):
             return self.stop(why, names)
-        here = self.entry["setup"] == setup
+        here, made = self.entry["setup"] == setup, self.setup.uses
+        changed = {n for n in (*names, *(self.entry["carried"] or ())) if n.isidentifier()}
+        needed = set() if made.opaque else changed - made.all
         try:
             if not here:
                 self.run_setup()
-            found = self.copies.load(copy)
-            needed = {n for n in names if n.isidentifier()}
-            if here and not needed <= self.copies.loaded.union(found.get("absent", ())):
+            found, missing = self.copies.load(copy, changed, needed)
+            if here and missing:
                 self.run_setup()
-                found = self.copies.load(copy)
+                found, _ = self.copies.load(copy)
         except (KeyboardInterrupt, Exception) as e:  # damaged, or what the file's code raises
             self.entry["setup"] = setup if here else ""  # loading is undone if it fails
             if isinstance(e, KeyboardInterrupt):
