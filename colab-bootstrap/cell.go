@@ -11,8 +11,9 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"colabrelay/shared/lazy"
 )
 
 //go:embed cell.ipy
@@ -44,8 +45,8 @@ func (r *Release) ReadSums(sums io.Reader) error {
 }
 
 var (
-	versionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
-	digestPattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	versionPattern = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+	digestPattern  = lazy.Regexp(`^[0-9a-f]{64}$`)
 )
 
 // Cell returns the cell to paste for a release. It refuses values that Python could
@@ -72,11 +73,11 @@ func (r Release) check() error {
 	if u, err := url.Parse(r.Releases); err != nil || u.Host == "" || strings.ContainsAny(r.Releases, `"\{}$ `) {
 		return fmt.Errorf("release folder %q: not a plain URL", r.Releases)
 	}
-	if !versionPattern.MatchString(r.Version) {
+	if !versionPattern().MatchString(r.Version) {
 		return fmt.Errorf("release version %q: must be letters, digits, dots and dashes", r.Version)
 	}
 	for _, digest := range []string{r.SHA256AMD64, r.SHA256ARM64} {
-		if !digestPattern.MatchString(digest) {
+		if !digestPattern().MatchString(digest) {
 			return fmt.Errorf("release digest %q: must be 64 hex digits", digest)
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"colabrelay/shared/enrollment"
+	"colabrelay/shared/lazy"
 )
 
 // The parts of the enrollment's cells, of which the first is in the executor's cell too.
@@ -101,7 +101,7 @@ func StatusCell(job string) (string, error) {
 }
 
 // ownImport is an import of one of the parts, all of which are in the cell.
-var ownImport = regexp.MustCompile(`^from (enrollment|fetch) import `)
+var ownImport = lazy.Regexp(`^from (enrollment|fetch) import `)
 
 // cellOf makes one function of Python files, so that the cell leaves no name behind in the
 // notebook and overwrites none.
@@ -111,7 +111,7 @@ func cellOf(title string, values *strings.Replacer, parts ...string) string {
 	cell.WriteString("def colab_relay_cell():\n")
 	for line := range strings.Lines(values.Replace(strings.Join(parts, "\n\n"))) {
 		switch {
-		case ownImport.MatchString(line):
+		case ownImport().MatchString(line):
 			continue
 		case strings.TrimSpace(line) != "":
 			cell.WriteString("    ")

@@ -48,7 +48,7 @@ func (a *API) submit(r *http.Request) (any, error) {
 
 // checkSubmit checks s against the contract's bounds.
 func checkSubmit(s contract.Submit) (wait time.Duration, err error) {
-	if !contract.RequestIDPattern.MatchString(s.RequestID) {
+	if !contract.RequestIDPattern().MatchString(s.RequestID) {
 		return 0, badRequest("request_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
 	}
 	if strings.TrimSpace(s.Code) == "" {

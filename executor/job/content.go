@@ -27,7 +27,7 @@ func tooLarge(format string, args ...any) error {
 
 // check checks a job against the contract's bounds, and returns its steps.
 func check(s contract.JobSubmit) ([]step, error) {
-	if !contract.JobIDPattern.MatchString(s.JobID) {
+	if !contract.JobIDPattern().MatchString(s.JobID) {
 		return nil, bad("job_id: must be 1 to %d characters of A-Z a-z 0-9 -", contract.MaxJobIDLen)
 	}
 	if len(s.KernelID) > contract.MaxKernelIDLen {
@@ -104,7 +104,7 @@ func plan(before []step, added []contract.JobStep) ([]step, error) {
 
 // checkStep names the wrong field.
 func checkStep(s contract.JobStep) error {
-	if !contract.StepIDPattern.MatchString(s.StepID) {
+	if !contract.StepIDPattern().MatchString(s.StepID) {
 		return fmt.Errorf("step_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxStepIDLen)
 	}
 	if len(s.SourceName) > contract.MaxSourceName {

@@ -12,7 +12,7 @@ import (
 
 // Patch replaces steps that have not begun. A repeated patch_id changes nothing.
 func (js *Jobs) Patch(id string, p contract.JobPatch) (contract.Job, error) {
-	if !contract.StepIDPattern.MatchString(p.PatchID) {
+	if !contract.StepIDPattern().MatchString(p.PatchID) {
 		return contract.Job{}, bad("patch_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxStepIDLen)
 	}
 	js.mu.Lock()

@@ -196,7 +196,7 @@ func (j *Job) apply(text []byte) bool {
 }
 
 func (j *Job) applyHead(l line) bool {
-	if !contract.JobIDPattern.MatchString(l.JobID) || len(l.SHA256) != 64 || l.Created == nil || len(l.Steps) > contract.MaxJobSteps {
+	if !contract.JobIDPattern().MatchString(l.JobID) || len(l.SHA256) != 64 || l.Created == nil || len(l.Steps) > contract.MaxJobSteps {
 		return false
 	}
 	j.id, j.sha256, j.created, j.hasLoop, j.revision = l.JobID, l.SHA256, *l.Created, l.Loop, l.Revision

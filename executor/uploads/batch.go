@@ -73,7 +73,7 @@ func checkBatch(m contract.Manifest, bytes int64) error {
 			return refuse("file %d has no name", i)
 		case f.SizeBytes < 0 || f.SizeBytes > contract.MaxBatchFile:
 			return refuse("file %d has %d bytes, at most %d", i, f.SizeBytes, contract.MaxBatchFile)
-		case !folder && !isMode(f) && !contract.SHA256Pattern.MatchString(f.SHA256):
+		case !folder && !isMode(f) && !contract.SHA256Pattern().MatchString(f.SHA256):
 			return refuse("file %d has no SHA-256", i)
 		}
 		if err := checkReplaces(f.Replaces, m.Overwrite); err != nil {

@@ -221,7 +221,7 @@ func checkReplaces(sum string, overwrite bool) error {
 		return nil
 	case overwrite:
 		return fmt.Errorf("%w: overwrite and replaces exclude each other", ErrBadUpload)
-	case sum != contract.ReplaceNothing && !contract.SHA256Pattern.MatchString(sum):
+	case sum != contract.ReplaceNothing && !contract.SHA256Pattern().MatchString(sum):
 		return fmt.Errorf("%w: replaces must be a SHA-256 or %q", ErrBadUpload, contract.ReplaceNothing)
 	}
 	return nil
@@ -258,7 +258,7 @@ func (s *Store) Get(ctx context.Context, id string, wait time.Duration) (contrac
 // means that the file changed while it was sent: the upload starts again from nothing.
 func (s *Store) Commit(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
 	return s.with(id, func(one *upload) (contract.Upload, error) {
-		if !contract.SHA256Pattern.MatchString(sum) {
+		if !contract.SHA256Pattern().MatchString(sum) {
 			return contract.Upload{}, fmt.Errorf("%w: the SHA-256 is required", ErrBadUpload)
 		}
 		if err := one.commit(sum); err != nil {

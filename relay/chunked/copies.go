@@ -41,7 +41,7 @@ type Copy struct {
 // Their values are also those of corrected code, if the person keeps the iterations.
 func (c *Copy) fits(done int64) bool {
 	return c != nil && c.Path != "" && len(c.Path) <= maxPath && c.Bytes > 0 && c.Done >= 0 && c.Done <= done &&
-		contract.SHA256Pattern.MatchString(c.SHA256)
+		contract.SHA256Pattern().MatchString(c.SHA256)
 }
 
 // Variables says which variables iterations pass on and whether a copy of them is kept. It is

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/lazy"
 	"colabrelay/shared/memory"
 )
 
@@ -459,11 +459,11 @@ func executionID(id string) string {
 }
 
 // versionForm matches the version of a release.
-var versionForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
+var versionForm = lazy.Regexp(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
 
 // release returns an executor's version if it looks like one.
 func release(version string) string {
-	if versionForm.MatchString(version) {
+	if versionForm().MatchString(version) {
 		return version
 	}
 	return "of unknown version"

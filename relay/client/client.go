@@ -288,7 +288,7 @@ func WaitsForInput(b *contract.Behind) *contract.Behind {
 
 // validID reports whether an executor may have created the id.
 func validID(id string) bool {
-	return contract.RequestIDPattern.MatchString(id) && strings.Trim(id, ".") != ""
+	return contract.RequestIDPattern().MatchString(id) && strings.Trim(id, ".") != ""
 }
 
 // promptLine is a prompt as one plain line. An executor may send more than the contract allows.

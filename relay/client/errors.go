@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,6 +21,7 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/lazy"
 )
 
 // Kind says what is wrong between relay and executor. A refusal by an executor is a
@@ -249,8 +249,8 @@ func (c *Client) classifyTransportError(ctx context.Context, err error, sent boo
 const maxErrorPage = 64 << 10
 
 var (
-	ngrokCode      = regexp.MustCompile(`ERR_NGROK_[0-9]{1,6}`)
-	cloudflareCode = regexp.MustCompile(`(?i)error(?: code)?:?\s*(1[0-9]{3})\b`)
+	ngrokCode      = lazy.Regexp(`ERR_NGROK_[0-9]{1,6}`)
+	cloudflareCode = lazy.Regexp(`(?i)error(?: code)?:?\s*(1[0-9]{3})\b`)
 )
 
 // tunnelError is the meaning of a tunnel's error code.
@@ -345,15 +345,15 @@ func recogniseTunnelError(res *http.Response, body []byte) *Error {
 	head := body[:min(len(body), maxErrorPage)]
 	code := res.Header.Get("Ngrok-Error-Code")
 	if code == "" && res.StatusCode >= 400 {
-		code = string(ngrokCode.Find(head))
+		code = string(ngrokCode().Find(head))
 	}
-	if ngrokCode.MatchString(code) {
-		return named("ngrok", ngrokCode.FindString(code), ngrokErrors)
+	if ngrokCode().MatchString(code) {
+		return named("ngrok", ngrokCode().FindString(code), ngrokErrors)
 	}
 	if !strings.EqualFold(res.Header.Get("Server"), "cloudflare") || res.StatusCode < 400 {
 		return nil
 	}
-	if match := cloudflareCode.FindSubmatch(head); match != nil {
+	if match := cloudflareCode().FindSubmatch(head); match != nil {
 		return named("Cloudflare", string(match[1]), cloudflareErrors)
 	}
 	if res.StatusCode == 530 { // accompanies 1033 or 1016, which the page may not show

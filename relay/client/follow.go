@@ -273,7 +273,7 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	if err != nil {
 		return err
 	}
-	if blob.Number < 1 || blob.Number > contract.MaxBlobs || !contract.SHA256Pattern.MatchString(blob.SHA256) {
+	if blob.Number < 1 || blob.Number > contract.MaxBlobs || !contract.SHA256Pattern().MatchString(blob.SHA256) {
 		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %d with the SHA-256 %.80q", blob.Number, blob.SHA256), Hint: "Use the number and the sha256 from the execution's events."}
 	}
 	if blob.Bytes < 0 || blob.Bytes > maxBlobBytes {

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/lazy"
 )
 
 // Ngrok is the ngrok account whose tunnels the executors use that this relay starts. The
@@ -44,8 +44,8 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 const maxToken = 1024
 
 var (
-	tokenPattern  = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-	domainPattern = regexp.MustCompile(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$`)
+	tokenPattern  = lazy.Regexp(`^[A-Za-z0-9_-]+$`)
+	domainPattern = lazy.Regexp(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$`)
 )
 
 // LoadNgrok reads NGROK_AUTHTOKEN, or the file that NGROK_AUTHTOKEN_FILE names, and
@@ -56,7 +56,7 @@ func LoadNgrok(s Settings) (Ngrok, error) {
 		return Ngrok{}, err
 	}
 	domain := strings.TrimSuffix(strings.TrimPrefix(s.Get("NGROK_DOMAIN"), "https://"), "/")
-	if domain != "" && (len(domain) > 253 || !domainPattern.MatchString(domain)) {
+	if domain != "" && (len(domain) > 253 || !domainPattern().MatchString(domain)) {
 		return Ngrok{}, fmt.Errorf("NGROK_DOMAIN is %q: use a name such as your-name.ngrok-free.app", domain)
 	}
 	return Ngrok{Token: token, Domain: domain}, nil
@@ -78,7 +78,7 @@ func ngrokToken(s Settings) (Token, error) {
 	if text == "" && variable == "NGROK_AUTHTOKEN" {
 		return "", nil
 	}
-	if len(text) > maxToken || !tokenPattern.MatchString(text) {
+	if len(text) > maxToken || !tokenPattern().MatchString(text) {
 		return "", fmt.Errorf("%s does not contain an ngrok authtoken: copy it from https://dashboard.ngrok.com/get-started/your-authtoken", variable)
 	}
 	return Token(text), nil

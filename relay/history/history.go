@@ -23,7 +23,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +31,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/lazy"
 	"colabrelay/shared/ranges"
 )
 
@@ -156,7 +156,7 @@ func keyOf(instance, id string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-var keyPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
+var keyPattern = lazy.Regexp(`^[0-9a-f]{24}$`)
 
 // Bounds of a line and its parts. A longer event is not kept; longer texts of a state lose
 // their end, because the event of an error has them too.

@@ -105,7 +105,7 @@ func filesByRun(dir string) (all []*onDisk, total int64, err error) {
 	for _, e := range entries {
 		key, suffix, _ := strings.Cut(e.Name(), ".")
 		info, err := e.Info()
-		if err != nil || !keyPattern.MatchString(key) || !info.Mode().IsRegular() || !ofRun("."+suffix) {
+		if err != nil || !keyPattern().MatchString(key) || !info.Mode().IsRegular() || !ofRun("."+suffix) {
 			continue
 		}
 		r := byKey[key]
@@ -126,7 +126,7 @@ func filesByRun(dir string) (all []*onDisk, total int64, err error) {
 
 func ofRun(suffix string) bool {
 	sum, blob := strings.CutSuffix(strings.TrimPrefix(suffix, "."), blobSuffix)
-	return slices.Contains(suffixes, suffix) || blob && contract.SHA256Pattern.MatchString(sum)
+	return slices.Contains(suffixes, suffix) || blob && contract.SHA256Pattern().MatchString(sum)
 }
 
 // finished reports whether a run has ended, as far as is known.

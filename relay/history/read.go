@@ -56,7 +56,7 @@ func (s *Store) List() ([]Run, error) {
 	runs := []Run{}
 	for _, e := range entries {
 		key, ok := strings.CutSuffix(e.Name(), headSuffix)
-		if !ok || !keyPattern.MatchString(key) {
+		if !ok || !keyPattern().MatchString(key) {
 			continue
 		}
 		run, err := summary(s.cfg.Dir, key)
@@ -101,7 +101,7 @@ func (s *Store) Events(run Run) ([]contract.Event, error) {
 // ErrNotFound for one that was not.
 func (s *Store) Fetch(run Run) func(ctx context.Context, blob contract.Blob, w io.Writer) error {
 	return func(_ context.Context, blob contract.Blob, w io.Writer) error {
-		if !contract.SHA256Pattern.MatchString(blob.SHA256) {
+		if !contract.SHA256Pattern().MatchString(blob.SHA256) {
 			return ErrNotFound
 		}
 		content, err := bounded.ReadFile(blobPath(s.cfg.Dir, run.key, blob.SHA256), contract.MaxBlobPart)

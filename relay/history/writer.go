@@ -70,7 +70,7 @@ func (w *writer) write(all []report) {
 	touched := map[string]*openRun{}
 	for i := range all {
 		r := &all[i]
-		if r.instance == "" || !contract.RequestIDPattern.MatchString(r.e.ExecutionID) {
+		if r.instance == "" || !contract.RequestIDPattern().MatchString(r.e.ExecutionID) {
 			continue
 		}
 		key := keyOf(r.instance, r.e.ExecutionID)

@@ -80,7 +80,7 @@ type Omission struct {
 // check returns why the contents are unusable.
 func (c Contents) check() error {
 	switch {
-	case !contract.SHA256Pattern.MatchString(c.SHA256):
+	case !contract.SHA256Pattern().MatchString(c.SHA256):
 		return errors.New("the SHA-256 is missing")
 	case c.Bytes <= 0:
 		return errors.New("the size is missing")

@@ -101,7 +101,7 @@ func wantNothingLeft(t *testing.T, v *vm, dir, name string) {
 	entries, err := os.ReadDir(filepath.Join(dir, "state", name))
 	must(t, err)
 	for _, e := range entries {
-		if !versionForm.MatchString(e.Name()) && e.Name() != "lock" {
+		if !versionForm().MatchString(e.Name()) && e.Name() != "lock" {
 			t.Errorf("left on the laptop: %q", e.Name())
 		}
 	}

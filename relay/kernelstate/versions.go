@@ -10,16 +10,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
+
+	"colabrelay/shared/lazy"
 )
 
 // versionForm is the name of a version's folder: a number, which orders the versions
 // independently of clocks, and the time of the save, for people.
-var versionForm = regexp.MustCompile(`^([0-9]{6})-[0-9]{8}T[0-9]{6}Z$`)
+var versionForm = lazy.Regexp(`^([0-9]{6})-[0-9]{8}T[0-9]{6}Z$`)
 
 // dropped is the prefix of the folders of versions that are being deleted.
 const dropped = "dropped-"
@@ -41,7 +42,7 @@ func versions(folder string) ([]version, error) {
 	}
 	var all []version
 	for _, e := range entries {
-		if m := versionForm.FindStringSubmatch(e.Name()); m != nil && e.IsDir() {
+		if m := versionForm().FindStringSubmatch(e.Name()); m != nil && e.IsDir() {
 			number, _ := strconv.Atoi(m[1]) // six digits
 			all = append(all, version{e.Name(), number})
 		}

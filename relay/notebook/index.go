@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/lazy"
 )
 
 // maxKeys bounds the keys of the notebook and of one cell. A schema knows at most 7.
@@ -45,7 +45,7 @@ type place struct {
 }
 
 // valid is what an id may be.
-var valid = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var valid = lazy.Regexp(`^[A-Za-z0-9_-]{1,64}$`)
 
 // makeIndex finds the parts of a file and checks their form.
 func makeIndex(text []byte) (*index, error) {
@@ -172,7 +172,7 @@ func validID(value []byte) string {
 	if len(value) < 3 || len(value) > 6*64+2 || value[0] != '"' {
 		return ""
 	}
-	if id := decode(value); valid.MatchString(id) {
+	if id := decode(value); valid().MatchString(id) {
 		return id
 	}
 	return ""

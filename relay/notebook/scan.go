@@ -3,9 +3,10 @@ package notebook
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"colabrelay/shared/lazy"
 )
 
 // maxNesting bounds how deep values are nested. Python's own reader fails at about this depth.
@@ -39,7 +40,7 @@ type notes struct {
 }
 
 // conflict is the start of a line that git writes between two versions.
-var conflict = regexp.MustCompile(`^(<{7}|={7}|>{7})(\s|$)`)
+var conflict = lazy.Regexp(`^(<{7}|={7}|>{7})(\s|$)`)
 
 // fail returns the error of a text that is not JSON.
 func (s *scanner) fail(what string) error {
@@ -47,7 +48,7 @@ func (s *scanner) fail(what string) error {
 		return fmt.Errorf("%w: it ends too early", ErrNotNotebook)
 	}
 	line := bytes.Count(s.text[:s.at], []byte("\n")) + 1
-	if start := s.text[bytes.LastIndexByte(s.text[:s.at], '\n')+1:]; conflict.Match(start[:min(len(start), 8)]) {
+	if start := s.text[bytes.LastIndexByte(s.text[:s.at], '\n')+1:]; conflict().Match(start[:min(len(start), 8)]) {
 		return fmt.Errorf("%w: line %d is a conflict marker of git: resolve the conflict first", ErrNotNotebook, line)
 	}
 	return fmt.Errorf("%w: %s at byte %d, in line %d", ErrNotNotebook, what, s.at, line)

@@ -2,20 +2,20 @@ package notebook
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/lazy"
 )
 
 // Loss says what a cell would lose that readers of it were not shown, if content replaced its
 // whole source; it is empty if that is nothing. Content must have the same characters that are not
 // shown, in the same order, and no mark of omitted lines.
 func Loss(source, content string) string {
-	if mark := omission.FindString(content); mark != "" && !strings.Contains(source, mark) {
+	if mark := omission().FindString(content); mark != "" && !strings.Contains(source, mark) {
 		return fmt.Sprintf("the new source has the line %q of a source that was not shown whole, so it would lose the omitted lines", mark)
 	}
 	hidden := unshown(source)
@@ -26,7 +26,7 @@ func Loss(source, content string) string {
 }
 
 // omission matches the mark of render.Clip.
-var omission = regexp.MustCompile(`(?m)^\[… [0-9]+ characters omitted …\]$`)
+var omission = lazy.Regexp(`(?m)^\[… [0-9]+ characters omitted …\]$`)
 
 // Unshown names the characters of a source that are not shown to readers, as a list in words; it is
 // empty if there are none.

@@ -2,10 +2,10 @@ package pairing
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/lazy"
 )
 
 // Comeback is the next step if nothing answers at the runtime's address, if it is known.
@@ -26,7 +26,7 @@ func (r Runtime) SSHCommand(flags ...string) string {
 	return strings.Join(plain.ShellWords(append(words, r.SSHArguments...)), " ")
 }
 
-var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var notInName = lazy.Regexp(`[^A-Za-z0-9._-]+`)
 
 // NameOfHost returns the name that `colab-relay ssh` gives to a runtime without --name. An address
 // of ssh may be user@host or ssh://user@host:port.
@@ -36,5 +36,5 @@ func NameOfHost(address string) string {
 	if address != host && strings.HasPrefix(address, "ssh://") {
 		host, _, _ = strings.Cut(host, ":")
 	}
-	return strings.Trim(notInName.ReplaceAllString(host, "-"), "-._")
+	return strings.Trim(notInName().ReplaceAllString(host, "-"), "-._")
 }

@@ -12,11 +12,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/keep"
+	"colabrelay/shared/lazy"
 )
 
 const (
@@ -93,7 +93,7 @@ func DefaultDir() (string, error) {
 // Path returns the path of the store's file.
 func (s *Store) Path() string { return s.list.Path }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var namePattern = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Before is what a Put replaced. Callers report both to the user.
 type Before struct {
@@ -132,7 +132,7 @@ func (s *Store) PutIf(r Runtime, allow func(old Runtime) error) (before Before, 
 
 // CheckName returns ErrBadName and the rule for a name that no runtime may have.
 func CheckName(name string) error {
-	if !namePattern.MatchString(name) || name == EnvName {
+	if !namePattern().MatchString(name) || name == EnvName {
 		return fmt.Errorf("%w %q: use at most 64 letters, digits, dots, dashes and underscores, begin with a letter or digit, and do not use %q", ErrBadName, name, EnvName)
 	}
 	return nil

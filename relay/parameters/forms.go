@@ -1,15 +1,16 @@
 package parameters
 
 import (
-	"regexp"
 	"strings"
+
+	"colabrelay/shared/lazy"
 )
 
 // formStart matches a line that assigns a name, up to the value. Colab shows a form for such a
 // line if it ends in a comment that begins with #@param.
 var (
-	formStart = regexp.MustCompile(`^[ \t]*([\pL_][\pL\pN_]*)[ \t]*(?::[^=#]*)?=[ \t]*`)
-	formMark  = regexp.MustCompile(`^#[ \t]*@param\b`)
+	formStart = lazy.Regexp(`^[ \t]*([\pL_][\pL\pN_]*)[ \t]*(?::[^=#]*)?=[ \t]*`)
+	formMark  = lazy.Regexp(`^#[ \t]*@param\b`)
 )
 
 // form is the value on a #@param line: its name, and where the line has the value.
@@ -20,12 +21,12 @@ type form struct {
 
 // formOf returns the form of a line, if it has one.
 func formOf(line string) (form, bool) {
-	start := formStart.FindStringSubmatchIndex(line)
+	start := formStart().FindStringSubmatchIndex(line)
 	if start == nil || strings.HasPrefix(line[start[1]:], "=") { // a comparison
 		return form{}, false
 	}
 	comment := commentOf(line, start[1])
-	if comment < 0 || !formMark.MatchString(line[comment:]) {
+	if comment < 0 || !formMark().MatchString(line[comment:]) {
 		return form{}, false
 	}
 	value := strings.TrimRight(line[start[1]:comment], " \t")

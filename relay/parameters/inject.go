@@ -2,11 +2,11 @@ package parameters
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/shared/lazy"
 )
 
 // Tags of papermill's.
@@ -74,13 +74,13 @@ func tagged(d *notebook.Document, tag string) int {
 }
 
 // assignment matches a line that assigns one or more names, up to the equals sign.
-var assignment = regexp.MustCompile(`^[ \t]*([\pL_][\pL\pN_, \t]*?)[ \t]*(?::[^=#]*)?=(?:[^=]|$)`)
+var assignment = lazy.Regexp(`^[ \t]*([\pL_][\pL\pN_, \t]*?)[ \t]*(?::[^=#]*)?=(?:[^=]|$)`)
 
 // unknown warns of the names that the cell of the defaults does not assign.
 func unknown(names []string, defaults string) []string {
 	assigned := map[string]bool{}
 	for line := range strings.Lines(defaults) {
-		if m := assignment.FindStringSubmatch(line); m != nil {
+		if m := assignment().FindStringSubmatch(line); m != nil {
 			for name := range strings.SplitSeq(m[1], ",") {
 				assigned[strings.TrimSpace(name)] = true
 			}

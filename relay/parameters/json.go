@@ -3,11 +3,12 @@ package parameters
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"colabrelay/shared/lazy"
 )
 
 // Bounds of a value. Python refuses source that exceeds them by far.
@@ -161,12 +162,12 @@ func (p *parser) list(depth int) (string, error) {
 	}
 }
 
-var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?`)
+var number = lazy.Regexp(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?`)
 
 // number returns a number as Python prints it after it read it: a whole number of any size as
 // it is, any other as a float.
 func (p *parser) number() (string, error) {
-	found := number.FindString(p.text[p.at:])
+	found := number().FindString(p.text[p.at:])
 	switch {
 	case found == "":
 		return "", p.fail("there is no JSON value")

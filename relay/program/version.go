@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"colabrelay/relay/environ"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/lazy"
 )
 
 // Bounds of the question for a program's version. A host may be set up to start any
@@ -23,7 +23,7 @@ const (
 	maxVersion  = 4 << 10 // bytes of output
 )
 
-var versionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
+var versionPattern = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 // Version returns the version that a relay prints. It runs the program with the argument
 // "version" and without input and secrets, for at most five seconds, and accepts at most 4 KiB.
@@ -40,7 +40,7 @@ func Version(ctx context.Context, path string) (string, error) {
 	}
 	line, _, _ := strings.Cut(string(out.Bytes()), "\n")
 	words := strings.Fields(line)
-	if len(words) == 0 || !versionPattern.MatchString(words[len(words)-1]) {
+	if len(words) == 0 || !versionPattern().MatchString(words[len(words)-1]) {
 		return "", fmt.Errorf("ask %q for its version: it prints none", path)
 	}
 	return words[len(words)-1], nil
@@ -54,12 +54,12 @@ func older(a, b string) bool {
 
 // releasePattern is a version such as v1.2.3, v1.2.3-rc.1 or, for a build after a release,
 // v1.2.4-dev.5.gabcdef or v1.2.3-rc.1.dev.5.gabcdef.
-var releasePattern = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)(?:-(dev|alpha|beta|rc)\.?(\d+)(?:\.dev\.(\d+))?)?`)
+var releasePattern = lazy.Regexp(`^v?(\d+)\.(\d+)\.(\d+)(?:-(dev|alpha|beta|rc)\.?(\d+)(?:\.dev\.(\d+))?)?`)
 
 // release returns the numbers of a release or of a build after one, which have its order, or
 // nil. A pre-release comes before its release. A build before all releases has no order.
 func release(version string) (numbers []int) {
-	match := releasePattern.FindStringSubmatch(version)
+	match := releasePattern().FindStringSubmatch(version)
 	if match == nil || strings.HasPrefix(version, "v0.0.0-dev") {
 		return nil
 	}

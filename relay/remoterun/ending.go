@@ -7,13 +7,13 @@ import (
 	"math/big"
 	"os"
 	"os/signal"
-	"regexp"
 	"strings"
 	"syscall"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/lazy"
 )
 
 // ErrStillRunning: the person left a run that is still running on the VM.
@@ -166,7 +166,7 @@ func (e *NoModuleError) Error() string { return fmt.Sprintf("the VM has no modul
 func (e *NoModuleError) Unwrap() error { return ErrPrinted }
 
 // noModule is what Python says of a module that it did not find.
-var noModule = regexp.MustCompile(`^No module named '([^']{1,200})'`)
+var noModule = lazy.Regexp(`^No module named '([^']{1,200})'`)
 
 // ExitCode is the outcome of code that called sys.exit with a number from 1 to 255.
 type ExitCode int
@@ -216,7 +216,7 @@ func (e *endedError) Outcome() contract.Status { return e.status }
 // which is the traceback, means 1.
 func exception(e *contract.ExecutionError) error {
 	if e != nil && e.EName == "ModuleNotFoundError" {
-		if found := noModule.FindStringSubmatch(e.EValue); found != nil {
+		if found := noModule().FindStringSubmatch(e.EValue); found != nil {
 			return &NoModuleError{found[1]}
 		}
 	}

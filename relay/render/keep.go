@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"colabrelay/shared/diskspace"
+	"colabrelay/shared/lazy"
 )
 
 // Bounds of what is kept below the folder for saved output, which has a folder for each
@@ -165,14 +165,14 @@ func empty(dir string) bool {
 const payloadKind = "output"
 
 // ours matches the names of the files that the relay saves for an execution.
-var ours = regexp.MustCompile(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part)$`)
+var ours = lazy.Regexp(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part)$`)
 
 // keptIn returns the relay's files in the folder of an execution.
 func keptIn(dir string) (files []kept) {
 	entries, _ := os.ReadDir(dir) // one that cannot be read has nothing to remove
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() && ours.MatchString(e.Name()) {
+		if err == nil && info.Mode().IsRegular() && ours().MatchString(e.Name()) {
 			files = append(files, kept{filepath.Join(dir, e.Name()), max(info.Size(), fileCost), info.ModTime()})
 		}
 	}

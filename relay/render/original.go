@@ -92,7 +92,7 @@ func store(dir, kind string, offset int64, extension string, bytes int64, fill f
 // used names.
 func SavePayload(dir string, offset int64, mime string, raw json.RawMessage, fill func(io.Writer) error, used ...string) (path string, err error) {
 	blob, isBlob := output.BlobOf(raw)
-	if isBlob && dir != "" && contract.SHA256Pattern.MatchString(blob.SHA256) {
+	if isBlob && dir != "" && contract.SHA256Pattern().MatchString(blob.SHA256) {
 		path := filepath.Join(dir, nameOf(payloadKind, offset, blob.SHA256, output.Extension(mime)))
 		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() == blob.Bytes {
 			return path, nil

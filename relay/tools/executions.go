@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/relay/runlist"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/lazy"
 )
 
 type getArgs struct {
@@ -160,7 +160,7 @@ func (c *call) listRuns(ctx context.Context, args listArgs) (runs []contract.Exe
 func (a listArgs) shown(runs []contract.Execution) (shown []contract.Execution) {
 	seen := map[string]bool{}
 	for _, e := range runs {
-		chunked := batchOf.FindString(e.CodePreview)
+		chunked := batchOf().FindString(e.CodePreview)
 		earlier := seen[chunked] && e.Status == contract.StatusSucceeded
 		if a.Internal || !e.Status.Finished() || !runlist.IsMachinery(e.CodePreview) && !earlier {
 			shown = append(shown, e)
@@ -171,10 +171,10 @@ func (a listArgs) shown(runs []contract.Execution) (shown []contract.Execution) 
 }
 
 // batchOf finds which chunked run a step or round is of.
-var batchOf = regexp.MustCompile(`^# chunked run "[^\n]*": `)
+var batchOf = lazy.Regexp(`^# chunked run "[^\n]*": `)
 
 // batchTitle is the first line of a step or round of a chunked run.
-var batchTitle = regexp.MustCompile(`^# chunked run (".*"): (round|setup of \d+ iterations)$`)
+var batchTitle = lazy.Regexp(`^# chunked run (".*"): (round|setup of \d+ iterations)$`)
 
 // runTitle is the first line of a run's code; of code that a tool wrapped, what the tool was
 // called for.
@@ -186,7 +186,7 @@ func runTitle(preview string) string {
 	if strings.HasPrefix(preview, "# install_packages ") {
 		return strings.TrimPrefix(preview, "# ")
 	}
-	return batchTitle.ReplaceAllString(preview, "run_chunked_operation $1, $2")
+	return batchTitle().ReplaceAllString(preview, "run_chunked_operation $1, $2")
 }
 
 // listTitle is a run's title behind the name of its source, such as a notebook and its cell.

@@ -111,7 +111,7 @@ func (j *job) digestOfBeginning(ctx context.Context, remote string, size int64) 
 func awaitDigest(ctx context.Context, remote string, now contract.FileStat, ask func() (contract.FileStat, error)) (string, error) {
 	for {
 		switch {
-		case contract.SHA256Pattern.MatchString(now.SHA256):
+		case contract.SHA256Pattern().MatchString(now.SHA256):
 			return now.SHA256, nil
 		case now.Hashing == nil:
 			return "", errors.New("the executor sent no SHA-256 of " + plain.QuoteName(remote))

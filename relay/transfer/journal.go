@@ -59,7 +59,7 @@ func parseJournal(text []byte) (journal, error) {
 	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {
 		return journal{}, errNotOurs
 	}
-	if j.SizeBytes < 0 || !j.Received.Valid(j.SizeBytes) || j.SHA256 != "" && !contract.SHA256Pattern.MatchString(j.SHA256) {
+	if j.SizeBytes < 0 || !j.Received.Valid(j.SizeBytes) || j.SHA256 != "" && !contract.SHA256Pattern().MatchString(j.SHA256) {
 		return journal{}, errNotOurs
 	}
 	return j, nil

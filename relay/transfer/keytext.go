@@ -5,9 +5,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"syscall"
+
+	"colabrelay/shared/lazy"
 )
 
 // maxKeyText bounds how much of a file is searched for the text of a private key, in bytes from
@@ -18,11 +19,11 @@ var (
 	// keyText is the first line of a private key: of PEM (RFC 7468), OpenSSH and OpenPGP, also
 	// inside a JSON string, as in the key files of service accounts; of PuTTY and SSH2 (RFC
 	// 4716); and the one line of a key of age or WireGuard.
-	keyText = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----(\r|\n|\\r|\\n)|^PuTTY-User-Key-File-\d` +
+	keyText = lazy.Regexp(`-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----(\r|\n|\\r|\\n)|^PuTTY-User-Key-File-\d` +
 		`|^---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|(?m:^AGE-(SECRET-KEY|PLUGIN-[A-Z0-9-]{1,40})-1[A-Z0-9]{20})|(?mi:^\s*PrivateKey\s*=\s*[A-Z0-9+/]{43}=)`)
 	// A JSON Web Key (RFC 7517) is private if it has the member d, or is symmetric.
-	webKey        = regexp.MustCompile(`"kty"\s*:`)
-	webKeyPrivate = regexp.MustCompile(`"d"\s*:\s*"[\w-]{16}|"kty"\s*:\s*"oct"`)
+	webKey        = lazy.Regexp(`"kty"\s*:`)
+	webKeyPrivate = lazy.Regexp(`"d"\s*:\s*"[\w-]{16}|"kty"\s*:\s*"oct"`)
 )
 
 // holdsKey reports whether a file begins with a private key, whatever the file is called. A
@@ -45,7 +46,7 @@ func holdsKey(real string, info fs.FileInfo) bool {
 
 // byteOrderMarks may be in front of a text in UTF-16 or UTF-8.
 // jsonEscape matches the escape of an ASCII letter in JSON.
-var jsonEscape = regexp.MustCompile(`\\u00[4-7][0-9A-Fa-f]`)
+var jsonEscape = lazy.Regexp(`\\u00[4-7][0-9A-Fa-f]`)
 
 var byteOrderMarks = [][]byte{{0xff, 0xfe}, {0xfe, 0xff}, {0xef, 0xbb, 0xbf}}
 
@@ -53,10 +54,10 @@ func isKeyText(text []byte) bool {
 	for _, mark := range byteOrderMarks {
 		text = bytes.TrimPrefix(text, mark)
 	}
-	text = jsonEscape.ReplaceAllFunc(text, func(escape []byte) []byte {
+	text = jsonEscape().ReplaceAllFunc(text, func(escape []byte) []byte {
 		code, _ := strconv.ParseUint(string(escape[2:]), 16, 8) // two digits of hexadecimal
 		return []byte{byte(code)}
 	})
 	text = bytes.ReplaceAll(text, []byte{0}, nil) // in UTF-16, every other byte of ASCII text
-	return keyText.Match(text) || webKey.Match(text) && webKeyPrivate.Match(text)
+	return keyText().Match(text) || webKey().Match(text) && webKeyPrivate().Match(text)
 }

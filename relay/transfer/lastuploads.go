@@ -114,7 +114,7 @@ func isBelow(folder, file string) bool {
 
 // add records that a file is on the VM. It is not on the disk before save.
 func (l *lastUploads) add(instance, path, sha, local string) {
-	if l == nil || instance == "" || !contract.SHA256Pattern.MatchString(sha) {
+	if l == nil || instance == "" || !contract.SHA256Pattern().MatchString(sha) {
 		return
 	}
 	l.mu.Lock()
@@ -201,7 +201,7 @@ func newest(all []lastUpload) []lastUpload {
 	var kept []lastUpload
 	for i := len(all) - 1; i >= 0 && len(kept) < maxLastUploads; i-- {
 		u := all[i]
-		if seen[u.uploadKey] || !contract.SHA256Pattern.MatchString(u.SHA256) {
+		if seen[u.uploadKey] || !contract.SHA256Pattern().MatchString(u.SHA256) {
 			continue
 		}
 		if room -= len(u.Instance) + len(u.Path) + len(u.SHA256) + len(u.Local); room < 0 {

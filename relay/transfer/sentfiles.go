@@ -114,7 +114,7 @@ func (s *sentFiles) find(key string, info fs.FileInfo) (sentFile, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file, ok := s.files[key]
-	return file, ok && file.Size == info.Size() && file.Modified.Equal(info.ModTime()) && contract.SHA256Pattern.MatchString(file.SHA256)
+	return file, ok && file.Size == info.Size() && file.Modified.Equal(info.ModTime()) && contract.SHA256Pattern().MatchString(file.SHA256)
 }
 
 // add records a file, unless the same is recorded already.

@@ -128,7 +128,7 @@ func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
 			continue
 		}
 		state := StateForeign
-		if idPattern.MatchString(machine.ID) {
+		if idPattern().MatchString(machine.ID) {
 			state = StateLost
 		}
 		l.VMs = append(l.VMs, VM{ID: shownID(machine.ID), Backend: backend, Accelerator: acceleratorOf(machine.Spec), HighRAM: machine.Spec.HighRAM, State: state, Expires: machine.Expires})

@@ -183,7 +183,7 @@ func joins(rec Record, r Request, backend string) error {
 
 // checkName returns an error for a name that no VM can have.
 func checkName(name string) error {
-	if idPattern.MatchString(name) {
+	if idPattern().MatchString(name) {
 		return fmt.Errorf("%w %q: it has the form of a VM's id", pairing.ErrBadName, name)
 	}
 	return pairing.CheckName(name)

@@ -135,7 +135,7 @@ func (f *recordFile) check() error {
 		return fmt.Errorf("its version is %d", f.Version)
 	}
 	for _, r := range f.VMs {
-		if !idPattern.MatchString(r.ID) || r.Step == "" || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
+		if !idPattern().MatchString(r.ID) || r.Step == "" || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
 			return fmt.Errorf("the VM %q", clip(r.ID))
 		}
 	}

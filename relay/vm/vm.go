@@ -14,12 +14,12 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"colabrelay/shared/keep"
+	"colabrelay/shared/lazy"
 )
 
 // Bounds that every backend keeps.
@@ -92,7 +92,7 @@ const CPU = "CPU"
 var Accelerators = []string{"T4", "L4", "G4", "A100", "H100", "V5E1", "V6E1"}
 
 // idPattern matches the ids of VMs that a relay started.
-var idPattern = regexp.MustCompile(`^colab-relay-[0-9a-f]{16}$`)
+var idPattern = lazy.Regexp(`^colab-relay-[0-9a-f]{16}$`)
 
 // NewID returns the id of a new VM: lower-case letters, digits and dashes, 28 characters.
 func NewID() string {

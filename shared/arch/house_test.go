@@ -3,8 +3,12 @@ package arch
 import (
 	"bytes"
 	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 )
@@ -42,7 +46,7 @@ func TestEachPackageHasOneComment(t *testing.T) {
 }
 
 func TestNothingSleeps(t *testing.T) {
-	eachCall(t, func(f file, receiver, name string) {
+	eachCall(t, func(f file, receiver, name string, _ []ast.Expr) {
 		if receiver == "time" && name == "Sleep" {
 			t.Errorf("%s calls time.Sleep: poll or wait for an event, with a deadline", f.Path)
 		}
@@ -51,22 +55,37 @@ func TestNothingSleeps(t *testing.T) {
 
 // Only shared/tier skips tests: the long ones, in make test.
 func TestNoTestIsSkipped(t *testing.T) {
-	eachCall(t, func(f file, receiver, name string) {
+	eachCall(t, func(f file, receiver, name string, _ []ast.Expr) {
 		if f.Package != "shared/tier" && slices.Contains([]string{"t", "b", "tb", "f"}, receiver) && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, name) {
 			t.Errorf("%s calls %s.%s: fail and say what is missing instead", f.Path, receiver, name)
 		}
 	})
 }
 
+// A lazy one is compiled when a program first needs it, which no test may do.
+func TestLazyRegularExpressionsCompile(t *testing.T) {
+	eachCall(t, func(f file, receiver, name string, args []ast.Expr) {
+		if receiver != "lazy" {
+			return
+		}
+		value, err := types.Eval(token.NewFileSet(), nil, token.NoPos, types.ExprString(args[0]))
+		if err != nil {
+			t.Errorf("%s: the regular expression is no constant: %v", f.Path, err)
+		} else if _, err := regexp.Compile(constant.StringVal(value.Value)); err != nil {
+			t.Errorf("%s: %v", f.Path, err)
+		}
+	})
+}
+
 // eachCall visits every call of the form name.name(...) in the project.
-func eachCall(t *testing.T, visit func(f file, receiver, name string)) {
+func eachCall(t *testing.T, visit func(f file, receiver, name string, args []ast.Expr)) {
 	t.Helper()
 	for _, f := range sources(t) {
 		ast.Inspect(f.AST, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if selector, ok := call.Fun.(*ast.SelectorExpr); ok {
 					if x, ok := selector.X.(*ast.Ident); ok {
-						visit(f, x.Name, selector.Sel.Name)
+						visit(f, x.Name, selector.Sel.Name, call.Args)
 					}
 				}
 			}

@@ -26,7 +26,6 @@ type file struct {
 	Test    bool
 	Imports []string
 	AST     *ast.File
-	Lines   int
 }
 
 // parsed are all Go files of the project, once a test has asked for them.
@@ -89,7 +88,7 @@ func parse(t *testing.T, path string) file {
 	}
 	f := file{
 		Path: path, Package: filepath.ToSlash(filepath.Dir(path)), Test: strings.HasSuffix(path, "_test.go"),
-		AST: tree, Lines: strings.Count(string(b), "\n"),
+		AST: tree,
 	}
 	for _, spec := range tree.Imports {
 		name, _ := strconv.Unquote(spec.Path.Value)

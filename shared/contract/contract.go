@@ -10,10 +10,11 @@ package contract
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"colabrelay/shared/lazy"
 )
 
 // Protocol is the version of the protocol that this build supports. It is part of the key
@@ -220,14 +221,14 @@ func (i Instance) IsZero() bool { return i == Instance{} }
 // of A-Z a-z 0-9 . _ - with a slash between them. The error does not quote text, which may
 // come from anybody.
 func ParseInstance(text string) (Instance, error) {
-	if !instancePattern.MatchString(text) {
+	if !instancePattern().MatchString(text) {
 		return Instance{}, fmt.Errorf("%s is not of the form <instance id>/<start id>", HeaderInstance)
 	}
 	id, start, _ := strings.Cut(text, "/")
 	return Instance{ID: id, Start: start}, nil
 }
 
-var instancePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}/[A-Za-z0-9._-]{1,64}$`)
+var instancePattern = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}/[A-Za-z0-9._-]{1,64}$`)
 
 // EscapeName escapes a file name, or a path with slashes, so that JSON can represent it and
 // different names stay different. A byte that is not UTF-8 becomes \xNN in lower-case hex,

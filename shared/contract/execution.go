@@ -2,8 +2,9 @@ package contract
 
 import (
 	"encoding/json"
-	"regexp"
 	"time"
+
+	"colabrelay/shared/lazy"
 )
 
 // Status is the state of an execution.
@@ -37,10 +38,10 @@ func (s Status) Finished() bool {
 func (s Status) OK() bool { return s == StatusSucceeded || !s.Finished() }
 
 // RequestIDPattern is the form of Submit.RequestID.
-var RequestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+var RequestIDPattern = lazy.Regexp(`^[A-Za-z0-9._-]{1,128}$`)
 
 // SHA256Pattern is the form of every SHA-256 in the contract.
-var SHA256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var SHA256Pattern = lazy.Regexp(`^[0-9a-f]{64}$`)
 
 // Submit is the body of POST PathExecutions.
 type Submit struct {

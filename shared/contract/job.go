@@ -1,8 +1,9 @@
 package contract
 
 import (
-	"regexp"
 	"time"
+
+	"colabrelay/shared/lazy"
 )
 
 // Limits of jobs. The code that waits, of executions and jobs together, has its own bound in
@@ -23,9 +24,9 @@ const (
 
 var (
 	// JobIDPattern is the form of JobSubmit.JobID. It is random, because it is in paths.
-	JobIDPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+	JobIDPattern = lazy.Regexp(`^[A-Za-z0-9-]{1,64}$`)
 	// StepIDPattern is the form of JobStep.StepID, and of JobPatch.PatchID.
-	StepIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	StepIDPattern = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
 )
 
 // JobState is what a job does, or how it ended.

@@ -1,9 +1,10 @@
 package filename
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"colabrelay/shared/lazy"
 )
 
 // Obeyed reports whether programs on a person's computer may obey a file or folder because of its
@@ -12,7 +13,7 @@ import (
 // systems ignore them. A short name such as GIT~1 counts, because Windows may take it for .git.
 func Obeyed(name string) bool {
 	name = bare(name)
-	return strings.HasPrefix(name, ".") || shortForm.MatchString(name) ||
+	return strings.HasPrefix(name, ".") || shortForm().MatchString(name) ||
 		slices.ContainsFunc(agentFiles, func(file string) bool { return strings.EqualFold(file, name) })
 }
 
@@ -40,7 +41,7 @@ var agentFiles = []string{
 }
 
 // shortForm matches the names that Windows gives to files besides their own.
-var shortForm = regexp.MustCompile(`^[^.~]{1,6}~[0-9]{1,6}(\.[^.]{1,3})?$`)
+var shortForm = lazy.Regexp(`^[^.~]{1,6}~[0-9]{1,6}(\.[^.]{1,3})?$`)
 
 // ObeyedPart returns the first Obeyed part of a relative path with slashes, or "".
 func ObeyedPart(path string) string {

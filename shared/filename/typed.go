@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
+
+	"colabrelay/shared/lazy"
 )
 
 // ErrNotation means that a path has notation that only a shell or a browser replaces, such as
@@ -14,7 +15,7 @@ var ErrNotation = errors.New("write the path in full")
 
 // notation is ~NAME and file: at the beginning, and $NAME, ${NAME}, $(…) and %NAME% where a part of
 // the path begins. ${NAME} is one anywhere.
-var notation = regexp.MustCompile(`^(?:(?i:file:)|~[^/\\]+)|(?:^|[/\\])(?:\$[A-Za-z_{(][^/\\]*|%[A-Za-z_][A-Za-z0-9_()]{2,}%)|\$\{[A-Za-z_]\w*\}`)
+var notation = lazy.Regexp(`^(?:(?i:file:)|~[^/\\]+)|(?:^|[/\\])(?:\$[A-Za-z_{(][^/\\]*|%[A-Za-z_][A-Za-z0-9_()]{2,}%)|\$\{[A-Za-z_]\w*\}`)
 
 // InHome returns what follows the ~ of a path that is the home folder or begins in it.
 func InHome(path string) (rest string, ok bool) {
@@ -28,7 +29,7 @@ func CheckTyped(path string) error {
 	if rest, ok := InHome(path); ok {
 		path = rest
 	}
-	part := strings.TrimLeft(notation.FindString(path), `/\`)
+	part := strings.TrimLeft(notation().FindString(path), `/\`)
 	switch {
 	case part == "" || len(path) > 1 && path[0] == '.' && os.IsPathSeparator(path[1]):
 		return nil

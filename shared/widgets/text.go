@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"regexp"
 	"slices"
 	"strings"
+
+	"colabrelay/shared/lazy"
 )
 
 // Bounds of a text.
@@ -216,8 +217,8 @@ func (m *Model) value(trait string) string {
 }
 
 var (
-	lineBreak = regexp.MustCompile(`(?i)<br\s*/?>|</(?:p|div|tr|li|h[1-6])>`)
-	tag       = regexp.MustCompile(`<[^<>]*>`)
+	lineBreak = lazy.Regexp(`(?i)<br\s*/?>|</(?:p|div|tr|li|h[1-6])>`)
+	tag       = lazy.Regexp(`<[^<>]*>`)
 )
 
 // spaces are those with which HTML keeps columns.
@@ -226,7 +227,7 @@ var spaces = strings.NewReplacer("\u00a0", " ", "\u2007", " ")
 // plainText returns the text of HTML.
 func plainText(text string) string {
 	if strings.ContainsAny(text, "<&") && len(text) <= maxHTML {
-		text = html.UnescapeString(tag.ReplaceAllString(lineBreak.ReplaceAllString(text, "\n"), ""))
+		text = html.UnescapeString(tag().ReplaceAllString(lineBreak().ReplaceAllString(text, "\n"), ""))
 	}
 	return spaces.Replace(text)
 }

@@ -11,7 +11,8 @@ package widgets
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
+
+	"colabrelay/shared/lazy"
 )
 
 // MIME types of a notebook's widgets.
@@ -65,14 +66,14 @@ func View(data map[string]json.RawMessage) (model string) {
 }
 
 // reference matches the ids of models in a state: those of parts, and of displays in an Output widget.
-var reference = regexp.MustCompile(`"IPY_MODEL_([0-9A-Za-z_-]+)"|"model_id":\s*"([0-9A-Za-z_-]+)"`)
+var reference = lazy.Regexp(`"IPY_MODEL_([0-9A-Za-z_-]+)"|"model_id":\s*"([0-9A-Za-z_-]+)"`)
 
 // References returns the ids of the models that a text of JSON names, such as a trait or outputs.
 func References(text []byte) (ids []string) {
 	if !bytes.Contains(text, []byte("IPY_MODEL_")) && !bytes.Contains(text, []byte("model_id")) {
 		return nil // a large text is searched for one word fast
 	}
-	for _, found := range reference.FindAllSubmatch(text, -1) {
+	for _, found := range reference().FindAllSubmatch(text, -1) {
 		ids = append(ids, string(found[1])+string(found[2]))
 	}
 	return ids

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/lazy"
 )
 
 // companion is a file or folder that a run brings along.
@@ -170,13 +170,13 @@ func (c companions) has(path string) bool {
 }
 
 // moduleName is a name that an import statement can have.
-var moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
+var moduleName = lazy.Regexp(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
 
 // helpWithModule says how a module gets to the VM if the code did not find it there, and this
 // computer's Python would find it for file: beside it, in the current folder or in PYTHONPATH.
 func (o *runOptions) helpWithModule(err error, file string, along companions) {
 	missing, ok := errors.AsType[*remoterun.NoModuleError](err)
-	if !ok || !moduleName.MatchString(missing.Module) {
+	if !ok || !moduleName().MatchString(missing.Module) {
 		return
 	}
 	folders := append([]string{filepath.Dir(file), "."}, filepath.SplitList(o.Set.Getenv("PYTHONPATH"))...)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/lazy"
 )
 
 const (
@@ -266,14 +266,14 @@ type operation struct {
 	Error *rpcStatus `json:"error"`
 }
 
-var operationPattern = regexp.MustCompile(`^operations/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$`)
+var operationPattern = lazy.Regexp(`^operations/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$`)
 
 // wait waits until a VM was started or refused.
 func (b *Backend) wait(ctx context.Context, op operation) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("start a VM: Google did not finish in %s: `colab-relay vm list` shows whether it comes", waitLimit))
 	defer cancel()
 	c := call{doing: "wait for the VM", method: http.MethodGet, path: "/v1/" + op.Name + ":wait", query: url.Values{"timeout": {fmt.Sprintf("%.0fs", waitStep.Seconds())}}}
-	if !op.Done && !operationPattern.MatchString(op.Name) {
+	if !op.Done && !operationPattern().MatchString(op.Name) {
 		return errors.New("start a VM: Google's answer names no operation to wait for")
 	}
 	for !op.Done {

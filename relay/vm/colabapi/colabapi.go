@@ -22,7 +22,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +32,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/lazy"
 )
 
 // Config is what a Backend needs.
@@ -79,10 +79,10 @@ func (b *Backend) Close() { (&http.Client{Transport: b.transport}).CloseIdleConn
 func (b *Backend) Name() string { return "api" }
 
 // idPattern is what the API accepts as an id (RFC 1034). Ids are part of paths.
-var idPattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var idPattern = lazy.Regexp(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func checkID(id string) error {
-	if !idPattern.MatchString(id) {
+	if !idPattern().MatchString(id) {
 		return fmt.Errorf("VM id %q: use at most 63 lower-case letters, digits and dashes, and begin with a letter", id[:min(len(id), 64)])
 	}
 	return nil
@@ -127,7 +127,7 @@ type connectionInfo struct {
 	ExpireTime time.Time `json:"expireTime"` // of the token
 }
 
-var acceleratorPattern = regexp.MustCompile(`^[A-Z0-9]{0,20}$`)
+var acceleratorPattern = lazy.Regexp(`^[A-Z0-9]{0,20}$`)
 
 // offers returns what the account may start, each with the key that asks for it.
 func (b *Backend) offers(ctx context.Context) (map[vm.Spec]specKey, error) {
@@ -146,7 +146,7 @@ func (b *Backend) offers(ctx context.Context) (map[vm.Spec]specKey, error) {
 	}
 	offers := map[vm.Spec]specKey{}
 	for _, k := range page.Specs {
-		if s := k.Key.spec(); k.Eligible && acceleratorPattern.MatchString(s.Accelerator) {
+		if s := k.Key.spec(); k.Eligible && acceleratorPattern().MatchString(s.Accelerator) {
 			offers[s] = k.Key
 		}
 	}

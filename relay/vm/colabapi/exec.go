@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/lazy"
 )
 
 const (
@@ -165,7 +165,7 @@ const (
 )
 
 // kernelPattern matches a kernel's id, which becomes part of paths.
-var kernelPattern = regexp.MustCompile(`^[0-9a-fA-F-]{1,64}$`)
+var kernelPattern = lazy.Regexp(`^[0-9a-fA-F-]{1,64}$`)
 
 // Exec implements vm.Backend. Every call has a kernel of its own. Programs that it started
 // detached run on; a kernel that can't be deleted now ends with the VM.
@@ -178,7 +178,7 @@ func (b *Backend) Exec(ctx context.Context, id, code string, timeout time.Durati
 		ID string `json:"id"`
 	}
 	err = j.do(ctx, http.MethodPost, "/api/kernels", struct{}{}, &kernel)
-	if err == nil && !kernelPattern.MatchString(kernel.ID) {
+	if err == nil && !kernelPattern().MatchString(kernel.ID) {
 		err = errors.New("its id has an unknown form")
 	}
 	if err != nil {

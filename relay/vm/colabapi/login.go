@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/keep"
+	"colabrelay/shared/lazy"
 )
 
 // Scope is the only permission that a login asks for.
@@ -328,11 +328,11 @@ func (c credentials) newToken(ctx context.Context, t http.RoundTripper) (*oauth2
 }
 
 // tokenPattern is what RFC 6750 allows in a header, and maxToken its length in bytes.
-var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]+$`)
+var tokenPattern = lazy.Regexp(`^[A-Za-z0-9._~+/=-]+$`)
 
 const maxToken = 8 << 10
 
-func isToken(text string) bool { return len(text) <= maxToken && tokenPattern.MatchString(text) }
+func isToken(text string) bool { return len(text) <= maxToken && tokenPattern().MatchString(text) }
 
 var errTokenForm = errors.New("the login service answered with a token of unknown form")
 

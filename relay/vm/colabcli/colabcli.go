@@ -16,12 +16,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/lazy"
 )
 
 // Config is what a Backend needs.
@@ -197,7 +197,7 @@ const logIn = "run `colab-relay vm login --backend cli` in a terminal"
 
 // requestPattern matches the program's error of an HTTP request to Google: its last part is
 // the reason phrase of the status.
-var requestPattern = regexp.MustCompile(`ColabRequestError: Failed to issue request [A-Z]+ \S+: ([A-Za-z ]+)`)
+var requestPattern = lazy.Regexp(`ColabRequestError: Failed to issue request [A-Z]+ \S+: ([A-Za-z ]+)`)
 
 // reasons are those reason phrases, for the command that gets them.
 var reasons = []struct {
@@ -219,7 +219,7 @@ func refusal(c command, res result) error {
 			return fmt.Errorf("%w: %s", row.class, row.say)
 		}
 	}
-	if m := requestPattern.FindStringSubmatch(output); m != nil {
+	if m := requestPattern().FindStringSubmatch(output); m != nil {
 		for _, row := range reasons {
 			if row.command.name == c.name && strings.HasPrefix(m[1], row.phrase) {
 				return fmt.Errorf("%w: Google answered %q to `colab %s`", row.class, row.phrase, c.name)
@@ -263,12 +263,12 @@ func errTooLarge(remotePath string, size int) error {
 }
 
 // namePattern matches names of VMs that can be an argument of the program.
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var namePattern = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // usable returns an error for an id that the program cannot have as a session's name, or that
 // it could take for an option.
 func usable(id string) error {
-	if !namePattern.MatchString(id) {
+	if !namePattern().MatchString(id) {
 		return fmt.Errorf("%w: the relay passes no name like %q to Google's command line", vm.ErrUnknown, clip(plain.Line(id)))
 	}
 	return nil
@@ -283,8 +283,8 @@ const (
 // urlQuery matches the query of a URL, which may have the token of a VM in it. Python's HTTP
 // errors have whole URLs in them.
 var (
-	urlQuery  = regexp.MustCompile(`\?[^\s'"]*`)
-	tokenText = regexp.MustCompile(`(?i)(bearer\s+|(?:token|authorization|secret|password|code)['"]?\s*[:=]\s*['"]?(?:bearer\s+)?)[^\s'"]+`)
+	urlQuery  = lazy.Regexp(`\?[^\s'"]*`)
+	tokenText = lazy.Regexp(`(?i)(bearer\s+|(?:token|authorization|secret|password|code)['"]?\s*[:=]\s*['"]?(?:bearer\s+)?)[^\s'"]+`)
 )
 
 // lastLines returns the end of the program's output as one line without tokens.
@@ -295,7 +295,7 @@ func lastLines(res result) string {
 	}
 	var lines []string
 	for line := range strings.Lines(output[max(0, len(output)-maxStderr):]) {
-		line = tokenText.ReplaceAllString(urlQuery.ReplaceAllString(line, "?…"), "${1}…")
+		line = tokenText().ReplaceAllString(urlQuery().ReplaceAllString(line, "?…"), "${1}…")
 		if line = strings.TrimSpace(plain.Line(line)); line != "" {
 			lines = append(lines, clip(line))
 		}

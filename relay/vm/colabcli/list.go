@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/keep"
+	"colabrelay/shared/lazy"
 )
 
 // row is a line of `colab sessions`: a VM that Google lists for the account.
@@ -34,7 +34,7 @@ type row struct {
 const unnamed = "?"
 
 // rowPattern matches what the program prints for a VM. Other lines are messages.
-var rowPattern = regexp.MustCompile(`^\[(.*)\] (\S+) \| Hardware: (\S+) \| Shape: (Standard|High-RAM) \| Variant: \S+$`)
+var rowPattern = lazy.Regexp(`^\[(.*)\] (\S+) \| Hardware: (\S+) \| Shape: (Standard|High-RAM) \| Variant: \S+$`)
 
 // noRows is what it prints when there is none.
 const noRows = "[colab] No active sessions found on server."
@@ -64,7 +64,7 @@ func parseRows(res result) ([]row, error) {
 	empty := false
 	for line := range strings.SplitSeq(res.stdout, "\n") {
 		line = strings.TrimRight(line, "\r")
-		m := rowPattern.FindStringSubmatch(line)
+		m := rowPattern().FindStringSubmatch(line)
 		switch {
 		case m != nil:
 			rows = append(rows, row{name: m[1], endpoint: m[2], spec: specOf(m[3], m[4])})

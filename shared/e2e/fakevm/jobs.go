@@ -53,7 +53,7 @@ func (v *VM) answerJob(r *http.Request, body []byte) (any, error) {
 
 func (v *VM) submitJobLocked(body []byte) (contract.Job, error) {
 	var s contract.JobSubmit
-	if err := json.Unmarshal(body, &s); err != nil || !contract.JobIDPattern.MatchString(s.JobID) || len(s.Steps) == 0 && s.Loop == nil {
+	if err := json.Unmarshal(body, &s); err != nil || !contract.JobIDPattern().MatchString(s.JobID) || len(s.Steps) == 0 && s.Loop == nil {
 		return contract.Job{}, &contract.Error{Code: contract.CodeBadRequest, Message: fmt.Sprint("the job is not valid: ", err)}
 	}
 	j := v.jobs[s.JobID]
