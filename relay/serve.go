@@ -82,7 +82,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Pictures: cfg.Pictures, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
-	err := mcp.New(relay, tools.Guide(served), cli.Version, log).Serve(ctx, std.In, std.Out)
+	err := mcp.New(relay, tools.Guide(served), cli.Version).Serve(ctx, std.In, std.Out)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"colabrelay/relay/tools"
 )
 
@@ -68,9 +70,9 @@ func TestACallBeginsAfterTheEndOfThoseThatWereCancelledBefore(t *testing.T) {
 // Its context has ended when it begins, so it submits nothing.
 func TestACallWhoseCancellationWasReadBeforeItBeginsHasEnded(t *testing.T) {
 	ended := make(chan bool, 1)
-	s := newStdio(New(fake(func(ctx context.Context, _ tools.Request, _ func(tools.Result)) { ended <- ctx.Err() != nil }), "", "", nil), strings.NewReader(""), io.Discard, maxHeld)
+	s := newStdio(New(fake(func(ctx context.Context, _ tools.Request, _ func(tools.Result)) { ended <- ctx.Err() != nil }), "", ""), strings.NewReader(""), io.Discard, maxHeld)
 	ctx, stop := context.WithCancel(t.Context())
-	q := &request{id: json.RawMessage("1"), call: &callParams{Name: "t"}, done: make(chan struct{}), out: &s.out, stop: stop}
+	q := &request{id: json.RawMessage("1"), message: message{Method: string(mcp.MethodToolsCall)}, done: make(chan struct{}), out: &s.out, stop: stop}
 	s.inFlight.add(q)
 	s.inFlight.cancel(q.id)
 	if s.answer(ctx, q); !<-ended {

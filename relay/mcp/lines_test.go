@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func serveLines(t *testing.T, s *Server, held int64) *lines {
 // withoutRuntime serves tools whose calls all fail at once.
 func withoutRuntime() *Server {
 	none := func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no <runtime> & none") }
-	return New(tools.New(tools.Config{Resolve: none, Hold: time.Second}), "", "1.2", slog.New(slog.DiscardHandler))
+	return New(tools.New(tools.Config{Resolve: none, Hold: time.Second}), "", "1.2")
 }
 
 // fake are tools of one name.
@@ -67,7 +66,7 @@ func (f fake) Call(ctx context.Context, q tools.Request, send func(tools.Result)
 // serveFake serves a host the tool t.
 func serveFake(t *testing.T, f fake) *lines {
 	t.Helper()
-	return serveLines(t, New(f, "", "1.2", slog.New(slog.DiscardHandler)), maxHeld)
+	return serveLines(t, New(f, "", "1.2"), maxHeld)
 }
 
 // call calls t; fields follow in the parameters.

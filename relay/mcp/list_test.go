@@ -47,7 +47,7 @@ func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
 // Every session pays for it.
 func TestTheListOfToolsIsShort(t *testing.T) {
 	for most, served := range map[int][]toolsets.Toolset{14_000: nil, 26_000: toolsets.All} {
-		l := serveLines(t, New(tools.New(tools.Config{Toolsets: served}), "", "1.2", nil), maxHeld)
+		l := serveLines(t, New(tools.New(tools.Config{Toolsets: served}), "", "1.2"), maxHeld)
 		l.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		if n := utf8.RuneCount(l.next().Result); n > most {
 			t.Errorf("the list of %d sets has %d characters", len(served), n)
@@ -66,20 +66,21 @@ func FuzzMessage(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	known := map[string]bool{"t": true}
+	s := New(fake(nil), "", "")
 	f.Fuzz(func(t *testing.T, line []byte) {
-		m := parse(line)
-		id := validID(m.ID)
-		if id == nil || len(id) > maxID || !m.isCall(known) {
+		m, refusal := parse(line)
+		var text strings.Builder
+		q := &request{message: m, server: s, id: validID(m.ID), out: &lineWriter{w: &text}}
+		if q.id == nil || refusal != nil || s.check(q) != nil || !q.isCall() {
 			return
 		}
-		text := append(encode(m.Params.answer(id, tools.Result{Text: "x", Structured: []byte("{}")}, nil)), '\n')
+		q.reply(resultOf(tools.Result{Text: "x", Structured: []byte("{}")}))
 		var back message
-		if err := json.Unmarshal(text, &back); err != nil || bytes.Count(text, []byte("\n")) != 1 || !utf8.Valid(text) {
-			t.Fatalf("%q is answered by %q: %v", line, text, err)
+		if err := json.Unmarshal([]byte(text.String()), &back); err != nil || strings.Count(text.String(), "\n") != 1 || !utf8.ValidString(text.String()) {
+			t.Fatalf("%q is answered by %q: %v", line, text.String(), err)
 		}
-		if idKey(validID(back.ID)) != idKey(id) {
-			t.Errorf("the answer to %s is for %s", id, back.ID)
+		if idKey(validID(back.ID)) != idKey(q.id) {
+			t.Errorf("the answer to %s is for %s", q.id, back.ID)
 		}
 	})
 }

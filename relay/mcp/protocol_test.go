@@ -98,4 +98,12 @@ func TestAStartAndTheListsCallNothing(t *testing.T) {
 			t.Errorf("%s: %+v", request, m.Error)
 		}
 	}
+	l.send("%s", listen("7"))
+	const about = `{"_meta":{"io.modelcontextprotocol/subscriptionId":7`
+	if m := l.next(); m.Method != "notifications/subscriptions/acknowledged" || string(m.Params) != about+`},"notifications":{}}` {
+		t.Errorf("%s %s", m.Method, m.Params)
+	}
+	if m := l.next(); !strings.Contains(string(m.Result), `"io.modelcontextprotocol/subscriptionId":7},"resultType":"complete"`) {
+		t.Errorf("%s", m.Result)
+	}
 }

@@ -14,12 +14,12 @@ import (
 
 // request is a message of the host's that gets an answer.
 type request struct {
-	id      json.RawMessage // nil if the message has no valid one; the SDK parses a large number as a float
-	key     string          // idKey of id, set by inFlight
-	call    *callParams     // nil if the SDK answers
-	line    []byte          // for the SDK; nil if the relay answers
-	refusal string          // why the request is not valid, if stdio found it
-	cost    int64           // what it holds of maxHeld
+	message
+	server  *Server
+	id      json.RawMessage          // nil if the message has no valid one
+	key     string                   // idKey of id, set by inFlight
+	refusal *mcp.JSONRPCErrorDetails // why the request is not valid; nil if it is
+	cost    int64                    // what it holds of maxHeld
 	out     *lineWriter
 	arrived time.Time
 	done    chan struct{}     // closed when it is answered
@@ -40,11 +40,14 @@ func (q *request) send(message any) {
 	}
 }
 
-// progress returns what sends the progress messages of a call; nil if the host wants none. It writes
-// to stdout itself, because the SDK's channel drops messages that come fast and may send some after
-// the answer.
+// notify writes a notification that belongs to the request.
+func (q *request) notify(method string, params any) {
+	q.send(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": method, "params": params})
+}
+
+// progress returns what sends the progress messages of a call; nil if the host wants none.
 func (q *request) progress() func(tools.Progress) {
-	token := validID(q.call.Meta.Token)
+	token := validID(q.Params.Meta.Token)
 	if token == nil {
 		return nil
 	}
@@ -53,9 +56,11 @@ func (q *request) progress() func(tools.Progress) {
 		if p.Total > 0 {
 			params["total"] = p.Total
 		}
-		q.send(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": "notifications/progress", "params": params})
+		q.notify(string(mcp.MethodNotificationProgress), params)
 	}
 }
+
+func (q *request) isCall() bool { return q.refusal == nil && q.Method == string(mcp.MethodToolsCall) }
 
 // inFlight knows the requests that were read and not answered; stdio bounds their number. A
 // cancellation of any other request has no effect: it came too late, or the host is broken.
@@ -75,7 +80,7 @@ func (f *inFlight) add(q *request) {
 		f.requests = map[string]*request{}
 	}
 	for _, other := range f.requests {
-		if other.cancelled.Load() && other.call != nil && len(q.after) < maxLeaving {
+		if other.cancelled.Load() && other.isCall() && len(q.after) < maxLeaving {
 			q.after = append(q.after, other.done)
 		}
 	}

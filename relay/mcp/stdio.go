@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -34,9 +33,7 @@ const (
 	maxLine = 32 << 20
 )
 
-// stdio exchanges messages with the host. It handles tools/call itself: the SDK parses a
-// call ten times and passes it through three goroutines. The SDK answers all other requests,
-// and calls that are not valid.
+// stdio exchanges messages with the host.
 type stdio struct {
 	server   *Server
 	in       *bufio.Reader
@@ -56,21 +53,30 @@ func newStdio(server *Server, stdin io.Reader, stdout io.Writer, held int64) *st
 	}
 }
 
+// lastAnswers is how long calls may take after the end of stdin. It ends when a host goes away, which
+// ends the relay by force after two seconds, and when a script has written all that it asks.
+const lastAnswers = time.Second
+
 // serve returns when stdin or ctx has ended and nothing more will be written. It does not wait for a
 // host that reads no answers.
 func (s *stdio) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s.out.w = console.Until(ctx, s.out.w)
 	ended := make(chan error, 1)
 	go func() { ended <- s.read(ctx) }()
 	var err error
 	select {
 	case err = <-ended:
+		last, stop := context.WithTimeout(ctx, lastAnswers)
+		defer stop()
+		if s.held.Acquire(last, s.maxHeld) == nil { // all bytes are free, so all requests are answered
+			return err
+		}
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	cancel()
-	// All requests have been answered once all bytes are free. Taking them lets none begin.
 	if held := s.held.Acquire(context.WithoutCancel(ctx), s.maxHeld); held != nil {
 		return held // cannot happen: that context does not end
 	}
@@ -105,7 +111,7 @@ func (s *stdio) next(ctx context.Context) (*request, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := parse(line)
+		m, refusal := parse(line)
 		switch {
 		case m.isNotification():
 			if m.Method == string(mcp.MethodNotificationCancelled) { // no other kind changes anything
@@ -115,16 +121,14 @@ func (s *stdio) next(ctx context.Context) (*request, error) {
 		case m.isAnswer():
 			continue // the relay asks nothing
 		}
-		q := &request{arrived: time.Now(), done: make(chan struct{}), id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
+		q := &request{message: m, server: s.server, id: validID(m.ID), refusal: refusal, arrived: time.Now(), done: make(chan struct{}), out: &s.out, cost: int64(len(line)) + requestCost}
 		switch {
 		case size > maxLine: // its id is not known; most clients write it last
-			q.refusal = fmt.Sprintf("the message is longer than %d MiB", maxLine>>20)
+			q.refusal = refuse(mcp.INVALID_REQUEST, "the message is longer than %d MiB", maxLine>>20)
 		case q.id == nil && !isNull(m.ID):
-			q.refusal = fmt.Sprintf("the request's id is not a string or number of at most %d bytes", maxID)
-		case m.isCall(s.server.known):
-			q.call = &m.Params
-		default:
-			q.line = line
+			q.refusal = refuse(mcp.INVALID_REQUEST, "the request's id is not a string or number of at most %d bytes", maxID)
+		case refusal == nil:
+			q.refusal = s.server.check(q)
 		}
 		if m.Method == string(mcp.MethodInitialize) {
 			s.initialize(m.Params.Client.Name)
@@ -140,12 +144,12 @@ func (s *stdio) next(ctx context.Context) (*request, error) {
 func (s *stdio) answer(ctx context.Context, q *request) {
 	defer s.inFlight.end(q)
 	switch {
-	case q.refusal != "":
-		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.id), mcp.INVALID_REQUEST, q.refusal, nil))
-	case q.call == nil:
-		s.server.answerBySDK(ctx, q)
-	default:
+	case q.refusal != nil:
+		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.id), q.refusal.Code, q.refusal.Message, q.refusal.Data))
+	case q.isCall():
 		s.call(ctx, q)
+	default:
+		s.server.respond(q)
 	}
 }
 
@@ -159,9 +163,9 @@ func (s *stdio) initialize(name string) {
 const maxClient = 100
 
 // clientOf returns the name of the host. Since protocol version 2026-07-28, each request has it.
-func (s *stdio) clientOf(c *callParams) string {
-	if c.modern() {
-		return plain.Clip(c.Meta.Client.Name, maxClient)
+func (s *stdio) clientOf(p *params) string {
+	if p.modern() {
+		return plain.Clip(p.Meta.Client.Name, maxClient)
 	}
 	if name := s.client.Load(); name != nil {
 		return *name
@@ -174,10 +178,10 @@ func (s *stdio) clientOf(c *callParams) string {
 func (s *stdio) call(ctx context.Context, q *request) {
 	q.afterCancelled(ctx)
 	asked := tools.Request{
-		Tool: q.call.Name, Arguments: q.call.Arguments, Host: s.clientOf(q.call),
+		Tool: q.Params.Name, Arguments: q.Params.Arguments, Host: s.clientOf(&q.Params),
 		Arrived: q.arrived, Progress: q.progress(), Cancelled: q.cancelled.Load,
 	}
-	s.server.tools.Call(ctx, asked, func(r tools.Result) { q.send(q.call.answer(q.id, r, s.server.about)) })
+	s.server.tools.Call(ctx, asked, func(r tools.Result) { q.reply(resultOf(r)) })
 }
 
 // lineWriter lets answers and progress messages share stdout: each Write is one complete line.

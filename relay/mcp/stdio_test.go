@@ -1,100 +1,119 @@
 package mcp
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/render"
 	"colabrelay/relay/tools"
 )
 
-// Hosts must not notice which calls the relay handles itself.
-func TestCallsAreAnsweredAsTheSDKAnswers(t *testing.T) {
+// Hosts must not notice that the relay does without mcp-go's server.
+func TestRequestsAreAnsweredAsTheSDKAnswers(t *testing.T) {
 	s := withoutRuntime()
-	stdin, in := io.Pipe()
-	out, stdout := io.Pipe()
-	served := make(chan error)
-	go func() { served <- s.Serve(context.Background(), stdin, stdout) }()
-	answers := bufio.NewReader(out)
-	modern := func(fields string) string {
-		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","_meta":{"io.modelcontextprotocol/protocolVersion":` + fields + `}}}`
+	sdk := server.NewMCPServer(s.about.Name, s.about.Version, server.WithInstructions(s.guide), server.WithToolCapabilities(false),
+		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
+	for _, tool := range s.list() {
+		sdk.AddTool(tool, func(ctx context.Context, req mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
+			q := tools.Request{Tool: req.Params.Name, Arguments: req.Params.RawArguments, Cancelled: func() bool { return false }}
+			s.tools.Call(ctx, q, func(r tools.Result) { result = resultOf(r) })
+			return result, nil
+		})
 	}
+	const old = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18"}`
+	unknown := strings.Replace(modernMeta, "2026", "2030", 1)
+	incapable := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
+	l := serveLines(t, s, maxHeld)
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","arguments":{}}}`,
 		`{"jsonrpc":"2.0","id":"<a> \u00e9\"","method":"tools/call","params":{"name":"list_executions"}}`,
 		` { "id" : -7.5 , "params" : { "arguments" : null , "name" : "list_executions" , "_meta" : { "progressToken" : null } } , "method" : "tools/call" , "jsonrpc" : "2.0" } `,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","arguments":[1]}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_code_quick","arguments":{"code":"` + strings.Repeat("x", 1<<20) + `"}}}`,
-		modern(`"2025-06-18"`),
-		modern(`"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`),
-		modern(`"2026-07-28"`),
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions",` + old + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions",` + modernMeta + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions",` + incapable + `}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"no such tool"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1999-01-01"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + modernMeta + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + modernMeta + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + modernMeta + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + unknown + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"server/discover"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":""}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/list"}`,
+		`{"jsonrpc":"1.0","id":1,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":1}`,
+		`null`, `[]`,
 	} {
-		want, err := json.Marshal(s.sdk.HandleMessage(t.Context(), json.RawMessage(line)))
+		want, err := json.Marshal(sdk.HandleMessage(t.Context(), json.RawMessage(line)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(in, line+"\n")
-		got, err := answers.ReadBytes('\n')
+		l.send("%s", line)
+		got, err := l.out.ReadBytes('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(decode[map[string]any](t, want), decode[map[string]any](t, got)); diff != "" {
+		sameWords := cmp.FilterPath(func(p cmp.Path) bool { return p.GoString() == `root["error"].(map[string]any)["message"]` }, cmp.Ignore())
+		if diff := cmp.Diff(decode[map[string]any](t, want), decode[map[string]any](t, got), sameWords); diff != "" {
 			t.Errorf("%.200s: (-SDK +relay)\n%s", line, diff)
 		}
 	}
-	in.Close()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
 }
 
-// A host may close stdin while a call waits. Nothing may be written after Serve has returned.
 // A host that reads nothing must not keep the relay alive after it has closed stdin.
 func TestAHostThatReadsNoAnswersDoesNotKeepTheRelay(t *testing.T) {
-	s := withoutRuntime()
-	out, stdout := io.Pipe() // a write blocks until it is read
-	defer out.Close()        // lets the goroutine of the write that hangs end
-	calls := strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n", 20)
-	if err := s.Serve(t.Context(), strings.NewReader(calls), stdout); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		out, stdout := io.Pipe() // a write blocks until it is read
+		defer out.Close()        // lets the goroutine of the write that hangs end
+		calls := strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n", 20)
+		if err := withoutRuntime().Serve(t.Context(), strings.NewReader(calls), stdout); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-func TestTheEndOfStdinEndsCallsInProgress(t *testing.T) {
-	const calls = 10
-	arrived := make(chan bool, calls)
-	s := New(fake(func(ctx context.Context, q tools.Request, send func(tools.Result)) {
-		arrived <- true
-		<-ctx.Done()
-		send(tools.Result{Text: fmt.Sprintf("ended, cancelled: %t", q.Cancelled())})
-	}), "", "", nil)
-	stdin, in := io.Pipe()
-	var stdout strings.Builder
-	served := make(chan error)
-	go func() { served <- s.Serve(context.Background(), stdin, &stdout) }()
-	for i := range calls {
-		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t"}}`+"\n", i)
-	}
-	for range calls {
-		<-arrived
-	}
-	in.Close()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-	if n := strings.Count(stdout.String(), "ended, cancelled: false"); n != calls {
-		t.Errorf("%d answers, want %d", n, calls)
-	}
+// A script writes all that it asks, and a host may go away: calls get a moment for their answers, and
+// nothing is written after Serve has returned.
+func TestTheEndOfStdinEndsCallsThatAreNotAnsweredSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(fake(func(ctx context.Context, q tools.Request, send func(tools.Result)) {
+			select {
+			case <-time.After(time.Duration(len(q.Arguments)) * lastAnswers / 5):
+			case <-ctx.Done():
+			}
+			send(tools.Result{Text: fmt.Sprintf("%s ended: %t, cancelled: %t", q.Arguments, ctx.Err() != nil, q.Cancelled())})
+		}), "", "")
+		calls, want := "", ""
+		for _, c := range []string{"1 ended: false", "22 ended: false", "333333 ended: true"} {
+			calls += `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":` + strings.Fields(c)[0] + "}}\n"
+			want += `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + c + `, cancelled: false"}]}}` + "\n"
+		}
+		var stdout strings.Builder
+		if err := s.Serve(t.Context(), strings.NewReader(calls), &stdout); err != nil || stdout.String() != want {
+			t.Errorf("%v, %s", err, stdout.String())
+		}
+	})
 }
 
 // Calls that wait must not keep the relay from reading.

@@ -38,8 +38,6 @@ func (t *Tab) call(ctx context.Context, tool string, arguments map[string]any, r
 	if err := t.has(ctx, tool); err != nil {
 		return err
 	}
-	// The SDK's own call of tools would send a call again if the answer asked for that, which
-	// runs a cell twice.
 	a, err := t.wire.request(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments})
 	if err != nil {
 		return callError(tool, err)

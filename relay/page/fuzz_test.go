@@ -2,12 +2,8 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"testing"
-
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
 )
 
 // FuzzFrames gives a wire any sequence of messages, one a line, while three calls wait. None
@@ -25,10 +21,6 @@ func FuzzFrames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, messages []byte) {
 		w := newWire(nil, nil, defaultTiming, maxMessage)
-		w.SetNotificationHandler(func(mcp.JSONRPCNotification) {})
-		w.SetRequestHandler(func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-			return &transport.JSONRPCResponse{Result: json.RawMessage("{}")}, nil
-		})
 		replies := map[int64]chan answer{}
 		for range 3 {
 			id, reply, err := w.expect()

@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"colabrelay/relay/plain"
 )
 
 const (
-	// protocolVersion is a version of MCP that the page accepts. Without one the SDK first
-	// asks for newer versions, which the page does not answer.
+	// protocolVersion is a version of MCP that the page accepts. It does not answer newer ones.
 	protocolVersion = "2025-06-18"
 	// maxToolPages and maxTools bound the page's list of tools; what is beyond is not read.
 	maxToolPages = 10
@@ -28,11 +25,9 @@ const (
 // Tab is a connected tab of Colab with one notebook. Its methods may be called concurrently.
 type Tab struct {
 	wire     *wire
-	client   *client.Client
 	timing   timing
 	notebook string // the address that it was opened with
 	since    time.Time
-	stale    atomic.Bool // the page said that its tools changed
 
 	mu    sync.Mutex
 	tools []string // names
@@ -41,7 +36,7 @@ type Tab struct {
 }
 
 func newTab(w *wire, notebook string) *Tab {
-	return &Tab{wire: w, client: client.NewClient(w, client.WithProtocolVersion(protocolVersion)), timing: w.timing, notebook: notebook}
+	return &Tab{wire: w, timing: w.timing, notebook: notebook}
 }
 
 // Done is closed when the tab is lost.
@@ -58,11 +53,6 @@ func (t *Tab) Missing() []string {
 // serve exchanges messages until the tab is lost or ctx ends. It calls ready when the tools
 // are known, and lost at the end.
 func (t *Tab) serve(ctx context.Context, version string, ready, lost func()) {
-	t.client.OnNotification(func(n mcp.JSONRPCNotification) {
-		if n.Method == mcp.MethodNotificationToolsListChanged {
-			t.stale.Store(true)
-		}
-	})
 	var handshake sync.WaitGroup
 	handshake.Go(func() {
 		if err := t.handshake(ctx, version); err != nil {
@@ -79,35 +69,41 @@ func (t *Tab) serve(ctx context.Context, version string, ready, lost func()) {
 func (t *Tab) handshake(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timing.handshake)
 	defer cancel()
-	if err := t.client.Start(ctx); err != nil {
+	var chosen struct {
+		Version string `json:"protocolVersion"`
+	}
+	hello := map[string]any{"protocolVersion": protocolVersion, "clientInfo": mcp.Implementation{Name: "colab-relay", Version: version}, "capabilities": struct{}{}}
+	if err := t.wire.ask(ctx, mcp.MethodInitialize, hello, &chosen); err != nil {
 		return err
 	}
-	var hello mcp.InitializeRequest
-	hello.Params.ClientInfo = mcp.Implementation{Name: "colab-relay", Version: version}
-	result, err := t.client.Initialize(ctx, hello)
-	if err != nil {
-		return err
+	if !mcp.IsValidProtocolVersion(chosen.Version) || mcp.IsModernProtocol(chosen.Version) {
+		return fmt.Errorf("the page chose version %q of MCP, which was not offered", chosen.Version)
 	}
-	if mcp.IsModernProtocol(result.ProtocolVersion) {
-		return fmt.Errorf("the page chose version %q of MCP, which was not offered", result.ProtocolVersion)
+	if err := t.wire.send(ctx, outgoing{Method: string(mcp.MethodNotificationInitialized)}); err != nil {
+		return err
 	}
 	return t.listTools(ctx)
 }
 
 // listTools asks the page for the names of its tools.
 func (t *Tab) listTools(ctx context.Context) error {
-	t.stale.Store(false)
+	t.wire.stale.Store(false)
 	var names []string
-	var request mcp.ListToolsRequest
+	params := map[string]any{}
 	for range maxToolPages {
-		result, err := t.client.ListToolsByPage(ctx, request)
-		if err != nil {
+		var page struct {
+			Tools []struct {
+				Name string `json:"name"`
+			} `json:"tools"`
+			Next string `json:"nextCursor"`
+		}
+		if err := t.wire.ask(ctx, mcp.MethodToolsList, params, &page); err != nil {
 			return fmt.Errorf("listing the tools of Colab's page: %w", err)
 		}
-		for _, tool := range result.Tools[:min(len(result.Tools), maxTools-len(names))] {
+		for _, tool := range page.Tools[:min(len(page.Tools), maxTools-len(names))] {
 			names = append(names, plain.Line(tool.Name))
 		}
-		if request.Params.Cursor = result.NextCursor; request.Params.Cursor == "" || len(names) == maxTools {
+		if params["cursor"] = page.Next; page.Next == "" || len(names) == maxTools {
 			break
 		}
 	}
@@ -128,7 +124,7 @@ func (t *Tab) has(ctx context.Context, tool string) error {
 	if slices.Contains(known(), tool) {
 		return nil
 	}
-	if t.stale.Load() {
+	if t.wire.stale.Load() {
 		if err := t.listTools(ctx); err != nil {
 			return t.lostOr(err)
 		}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/coder/websocket"
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
@@ -31,8 +30,7 @@ var (
 	errHeld    = fmt.Errorf("the answers of Colab's page to several calls have more than %d MiB together: call again, one at a time", maxHeld>>20)
 )
 
-// wire exchanges JSON-RPC messages with one tab. It is the transport of the SDK's client,
-// which does the handshake and answers the tab's pings; calls of tools use request.
+// wire exchanges JSON-RPC messages with one tab.
 type wire struct {
 	conn   *websocket.Conn
 	raw    net.Conn // below conn
@@ -43,12 +41,11 @@ type wire struct {
 	done   chan struct{} // closed when the connection is lost
 	heard  atomic.Int64  // counts what was read, as a sign of life
 	held   atomic.Int64  // bytes of answers
+	stale  atomic.Bool   // the page said that its tools changed
 
-	mu            sync.Mutex
-	pending       map[int64]chan answer
-	next          int64
-	notifications func(mcp.JSONRPCNotification)
-	requests      transport.RequestHandler
+	mu      sync.Mutex
+	pending map[int64]chan answer
+	next    int64
 }
 
 // answer is what a tab answered. Its receiver calls release when it has read it.
@@ -88,6 +85,19 @@ func (w *wire) request(ctx context.Context, method string, params any) (answer, 
 	case <-w.done:
 		return w.last(reply)
 	}
+}
+
+// ask sends a request whose result is small, and decodes it.
+func (w *wire) ask(ctx context.Context, method mcp.MCPMethod, params map[string]any, result any) error {
+	a, err := w.request(ctx, string(method), params)
+	if err != nil {
+		return err
+	}
+	defer w.release(a)
+	if a.err != nil {
+		return newToolError(string(method), a.err.Code, a.err.Message)
+	}
+	return json.Unmarshal(a.result, result)
 }
 
 // last returns an answer that came before the connection was lost.
@@ -190,7 +200,9 @@ func (w *wire) receive(data []byte) *ending {
 	case m.answerable():
 		w.reply(&m)
 	case m.Method != "":
-		w.notify(&m)
+		if m.Method == mcp.MethodNotificationToolsListChanged {
+			w.stale.Store(true)
+		}
 	default:
 		if id, ok := m.answers(); ok {
 			w.deliver(id, &m)
@@ -201,24 +213,9 @@ func (w *wire) receive(data []byte) *ending {
 
 // reply answers a request of the tab. While the tab does not read, no more is read from it.
 func (w *wire) reply(m *message) {
-	w.mu.Lock()
-	handler := w.requests
-	w.mu.Unlock()
 	out := outgoing{ID: m.ID, Error: &rpcError{Code: mcp.METHOD_NOT_FOUND, Message: "the relay answers no such request"}}
-	if handler != nil && m.Method == string(mcp.MethodPing) {
-		response, err := handler(context.Background(), transport.JSONRPCRequest{JSONRPC: mcp.JSONRPC_VERSION, Method: m.Method})
-		if err == nil && response.Error == nil {
-			out.Error, out.Result = nil, response.Result
-		}
+	if m.Method == string(mcp.MethodPing) {
+		out.Error, out.Result = nil, json.RawMessage("{}")
 	}
 	_ = w.send(context.Background(), out) // fails only when the connection has ended
-}
-
-func (w *wire) notify(m *message) {
-	w.mu.Lock()
-	handler := w.notifications
-	w.mu.Unlock()
-	if handler != nil {
-		handler(mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{Method: m.Method}})
-	}
 }

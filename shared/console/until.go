@@ -17,8 +17,14 @@ const unreadLimit = time.Second
 
 // Until returns a writer to w that gives up once ctx has ended: from then on, a write that lasts
 // over a second fails with ErrUnread, and so do all later ones. Otherwise a program whose output
-// waits for a reader, such as a pager, would not heed Ctrl-C.
-func Until(ctx context.Context, w io.Writer) *Output { return &Output{ctx: ctx, w: w} }
+// waits for a reader, such as a pager, would not heed Ctrl-C. Of an Output it makes one that gives up
+// earlier.
+func Until(ctx context.Context, w io.Writer) *Output {
+	if later, ok := w.(*Output); ok {
+		w = later.w
+	}
+	return &Output{ctx: ctx, w: w}
+}
 
 // Output is the result of Until.
 type Output struct {
