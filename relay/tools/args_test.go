@@ -17,7 +17,7 @@ func TestNullIsAnOmittedArgument(t *testing.T) {
 	for _, tool := range toolsOf(sets) {
 		args := decode[map[string]any](t, json.RawMessage(calls[tool.def.Name].args))
 		omitted := h.call(tool.def.Name, args)
-		for name := range decode[struct{ Properties object }](t, tool.def.InputSchema).Properties {
+		for name := range decode[struct{ Properties object }](t, inputSchema(tool.inputs)).Properties {
 			if _, given := args[name]; !given {
 				args[name] = nil
 			}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"colabrelay/relay/plain"
@@ -40,14 +41,14 @@ type Operation struct {
 }
 
 // Commands returns all operations that are made into commands, in the order of the tools.
-func Commands() (all []Operation) {
+var Commands = sync.OnceValue(func() (all []Operation) {
 	for _, t := range append(toolsOf(sets), listCheckpoints(), listStates()) {
 		if t.Command.Name != "" && !t.Command.Own {
 			all = append(all, t.Operation)
 		}
 	}
 	return all
-}
+})
 
 // Argument is what a person gives an operation: a pflag.Value in the struct of its arguments.
 type Argument struct {

@@ -108,6 +108,7 @@ func New(cfg Config) *Relay {
 // Definitions returns the tools that are served.
 func (r *Relay) Definitions() (all []Definition) {
 	for _, t := range toolsOf(servedSets(r.cfg.Toolsets)) {
+		t.def.InputSchema = inputSchema(t.inputs)
 		all = append(all, t.def)
 	}
 	return all

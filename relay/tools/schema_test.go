@@ -15,8 +15,7 @@ import (
 var update = flag.Bool("update", false, "write README's table")
 
 func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
-	for _, tool := range toolsOf(sets) {
-		d := tool.def
+	for _, d := range New(Config{Toolsets: toolsets.All}).Definitions() {
 		if d.Title == "" || d.Description == "" || len(d.Description) >= 1000 {
 			t.Errorf("%s: title %q, description of %d bytes", d.Name, d.Title, len(d.Description))
 		}
@@ -41,7 +40,7 @@ func TestSchemasSuitAgentFrameworks(t *testing.T) {
 		s := decode[struct {
 			Properties map[string]struct{ Nullable bool }
 			Required   []string
-		}](t, tool.def.InputSchema)
+		}](t, inputSchema(tool.inputs))
 		if !tools.MatchString(tool.def.Name) || s.Properties == nil {
 			t.Errorf("%q has the properties %v", tool.def.Name, s.Properties)
 		}

@@ -53,7 +53,8 @@ type Definition struct {
 // tool is a definition and its handler. The handler returns a payload, a Problem, or both:
 // a run that failed has output and an error.
 type tool struct {
-	def     Definition
+	def     Definition // without its schema
+	inputs  []argument
 	summary string
 	bulk    bool
 	patient bool
@@ -130,9 +131,9 @@ func define[A targeted, P any, PP interface {
 func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call, args targeted) (payload, *Problem)) tool {
 	arguments := argumentsOf(args)
 	return tool{
-		bulk: s.bulk, patient: s.patient, summary: s.summary,
+		inputs: arguments, bulk: s.bulk, patient: s.patient, summary: s.summary,
 		def: Definition{
-			Name: s.name, Title: s.title, Description: s.description, InputSchema: inputSchema(arguments),
+			Name: s.name, Title: s.title, Description: s.description,
 			ReadOnly: s.readOnly, Destructive: s.destructive, Idempotent: s.idempotent, OpenWorld: s.openWorld, Upfront: s.upfront,
 		},
 		Operation: Operation{Command: s.command},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"colabrelay/relay/toolsets"
 )
@@ -18,11 +19,11 @@ type set struct {
 
 // sets are all toolsets, in the order of toolsets.All. Two sets may share tools.
 var sets = []set{
-	{toolsets.Core, "", coreGuide, coreTools},
-	{toolsets.Notebook, "edits and runs .ipynb files", notebookGuide, notebookTools},
-	{toolsets.Page, "the notebook open in Colab", pageGuide, pageTools},
-	{toolsets.Data, "rows of DataFrames, SQL", dataGuide, dataTools},
-	{toolsets.Provision, "starts Colab VMs", provisionGuide, provisionTools},
+	{toolsets.Core, "", coreGuide, sync.OnceValue(coreTools)},
+	{toolsets.Notebook, "edits and runs .ipynb files", notebookGuide, sync.OnceValue(notebookTools)},
+	{toolsets.Page, "the notebook open in Colab", pageGuide, sync.OnceValue(pageTools)},
+	{toolsets.Data, "rows of DataFrames, SQL", dataGuide, sync.OnceValue(dataTools)},
+	{toolsets.Provision, "starts Colab VMs", provisionGuide, sync.OnceValue(provisionTools)},
 }
 
 // toolsOf returns the tools of sets, each tool once, in the order in which people read them.
