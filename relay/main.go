@@ -1,9 +1,8 @@
 // Command relay is what an MCP host starts on the laptop: a stdio MCP server whose tools
 // run Python on a paired VM. Its subcommands are for people.
 //
-// This package holds main, the list of commands, and serve, which wires the MCP server
-// together. It must not hold what a command does: that is in relay/cli and the packages below
-// it. Start reading at run.
+// This package holds main and the list of commands. It must not hold what a command does: that
+// is in relay/cli and the packages below it. Start reading at run.
 package main
 
 import (
@@ -17,13 +16,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"colabrelay/relay/cli"
 	"colabrelay/relay/cli/files"
 	"colabrelay/relay/cli/nb"
 	"colabrelay/relay/cli/page"
 	"colabrelay/relay/cli/runs"
+	"colabrelay/relay/cli/serve"
 	"colabrelay/relay/cli/setup"
 	"colabrelay/relay/cli/vm"
 	"colabrelay/relay/config"
@@ -73,7 +72,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, std ter
 
 func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Command {
 	set := &config.Settings{Getenv: getenv}
-	root := newRoot(set, std)
+	root := cli.Root(set, func(cmd *cobra.Command, _ []string) error {
+		if terminal.Is(std.In) {
+			return setup.Welcome(cmd.Name(), set, std)
+		}
+		return serve.Run(cmd.Context(), *set, std)
+	})
 	operations := cli.Operations(set, std, "")
 	addGroup := func(id, title string, commands ...*cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: id, Title: title})
@@ -89,72 +93,18 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		}
 	}
 	addGroup("run", "Run code:",
-		runs.AttachCommand(set, std),
-		runs.ExportCommand(set, std),
-		runs.InputCommand(set, std),
-		runs.InterruptCommand(set, std),
-		runs.LogsCommand(set, std),
-		runs.PsCommand(set, std),
-		runs.RunCommand(set, std),
-	)
+		runs.AttachCommand(set, std), runs.ExportCommand(set, std), runs.InputCommand(set, std), runs.InterruptCommand(set, std),
+		runs.LogsCommand(set, std), runs.PsCommand(set, std), runs.RunCommand(set, std))
 	addGroup("files", "Files and data:",
-		nb.Command(set, std),
-		files.PutCommand(set, std),
-	)
+		nb.Command(set, std), files.PutCommand(set, std))
 	addGroup("setup", "Set up:",
-		setup.BootstrapCommand(std),
-		setup.CompletionCommand(std),
-		setup.DoctorCommand(set, std),
-		setup.InitCommand(std),
-		setup.InstallCommand(set, std),
-		page.Command(set, std),
-		setup.PairCommand(set, std),
-		setup.RuntimesCommand(set, std),
-		setup.SSHCommand(set, std),
-		setup.StatusCommand(set, std),
-		setup.UninstallCommand(set, std),
-		setup.UnpairCommand(std),
-		setup.UseCommand(set, std),
-		vm.Command(set, std),
-	)
+		setup.BootstrapCommand(std), setup.CompletionCommand(std), setup.DoctorCommand(set, std), setup.InitCommand(std),
+		setup.InstallCommand(set, std), page.Command(set, std), setup.PairCommand(set, std), setup.RuntimesCommand(set, std),
+		setup.SSHCommand(set, std), setup.StatusCommand(set, std), setup.UninstallCommand(set, std), setup.UnpairCommand(std),
+		setup.UseCommand(set, std), vm.Command(set, std))
 	addGroup("other", "Other:",
-		setup.GuideCommand(set, std, tools.Guide),
-		cli.HelpCommand(),
-		serveCommand(set, std),
-		setup.VersionCommand(std),
-	)
+		setup.GuideCommand(set, std, tools.Guide), cli.HelpCommand(), serve.Command(set, std), setup.VersionCommand(std))
 	root.AddCommand(cli.HelpTopics()...)
 	cli.AddCompletions(root, set)
-	return root
-}
-
-// newRoot returns the command without its subcommands.
-func newRoot(set *config.Settings, std terminal.Streams) *cobra.Command {
-	root := &cobra.Command{
-		Use:   cli.CommandName,
-		Short: "Run Python on a paired Colab VM",
-		Long: "Run Python on a Google Colab VM, or on any other machine, from this computer.\n" +
-			"A runtime is a VM that this computer is paired with. The executor is the program that runs there; on Colab, its cell starts it. Started without a command by an MCP host, it is the MCP server for that host's AI agent.",
-		Example: "  colab-relay pair                       # paste what the executor printed\n" +
-			"  colab-relay run train.py               # run a file on the VM\n" +
-			"  colab-relay get /content/model.pt      # download a result\n" +
-			"  colab-relay install claude-desktop     # let an agent use the VM",
-		Version:       cli.Version, // without a template of ours, which adds 3 MB to the program
-		Args:          cli.NoSuchCommand,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if terminal.Is(std.In) {
-				return setup.Welcome(cmd.Name(), set, std)
-			}
-			return serve(cmd.Context(), *set, std)
-		},
-	}
-	set.AddFlags(root.Flags())
-	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true }) // those of serve, which it is then
-	root.SetFlagErrorFunc(cli.FlagError)
-	root.SetHelpFunc(cli.ShowHelp)
-	cobra.EnableCommandSorting = false
-	root.CompletionOptions.DisableDefaultCmd = true // setup.CompletionCommand is shorter
 	return root
 }

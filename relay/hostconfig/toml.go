@@ -182,18 +182,16 @@ func lineEnd(text []byte, at int) int {
 
 // sameOthers reports whether two texts have the same values outside the relay's table.
 func sameOthers(a, b []byte) bool {
-	left, err := othersTOML(a)
-	if err != nil {
-		return false
-	}
-	right, err := othersTOML(b)
-	return err == nil && bytes.Equal(left, right)
+	left, right := othersTOML(a), othersTOML(b)
+	return left != "" && left == right
 }
 
-func othersTOML(text []byte) ([]byte, error) {
+// othersTOML returns the values outside the relay's table in Go's notation, where NaN equals NaN; empty
+// for a text that is not TOML.
+func othersTOML(text []byte) string {
 	all, err := parseTOML(text)
 	if err != nil {
-		return nil, err
+		return ""
 	}
 	if servers, ok := all[tomlList].(map[string]any); ok {
 		delete(servers, serverName)
@@ -201,7 +199,7 @@ func othersTOML(text []byte) ([]byte, error) {
 			delete(all, tomlList)
 		}
 	}
-	return toml.Marshal(all)
+	return fmt.Sprintf("%#v", all)
 }
 
 func parseTOML(text []byte) (all map[string]any, err error) {

@@ -1,8 +1,8 @@
 package mcp
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -46,12 +46,15 @@ func listed(d tools.Definition) mcp.Tool {
 	return t
 }
 
-// list returns all tools by name.
+// list returns all tools, sorted by name.
 func (s *Server) list() (all []mcp.Tool) {
+	byName := map[string]mcp.Tool{}
 	for _, d := range s.tools.Definitions() {
-		all = append(all, listed(d))
+		byName[d.Name] = listed(d)
 	}
-	slices.SortFunc(all, func(a, b mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, byName[name])
+	}
 	return all
 }
 

@@ -1,4 +1,6 @@
-package main
+// Package serve is `colab-relay serve`: it wires the MCP server together. It must not know what the
+// tools do. Start reading at Run.
+package serve
 
 import (
 	"context"
@@ -28,22 +30,23 @@ import (
 	"colabrelay/shared/console"
 )
 
-func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+// Command returns `colab-relay serve`.
+func Command(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "serve",
 		Short:   "Serve MCP on stdin and stdout; MCP hosts start this",
-		Long:    "Serve MCP on stdin and stdout until stdin ends. MCP hosts start this; `colab-relay install HOST` sets one up. It starts even if settings are wrong: its tools then say what is wrong.",
+		Long:    "Serve MCP on stdin and stdout until stdin ends; calls then have a second to be answered, and what they started on the VM goes on. MCP hosts start this; `colab-relay install HOST` sets one up. It starts even if settings are wrong: its tools then say what is wrong.",
 		Example: "  colab-relay serve --hold 30s",
 		Args:    cli.Arguments(0, 0),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return Run(cmd.Context(), *set, std) },
 	}
 	set.AddFlags(cmd.Flags())
 	return cmd
 }
 
-// serve runs the MCP server until the host closes stdin or ctx ends. It starts even if
+// Run runs the MCP server until the host closes stdin or ctx ends. It starts even if
 // settings are wrong, so that the tools can report them.
-func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
+func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	// A host that goes away closes all streams. A line of the log must not end the relay then, before
 	// it has kept what the next one needs: with a receiver, the write fails instead.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
