@@ -10,7 +10,8 @@
 // can read arguments, and so it is in WSL, which usually has one user and cannot count on
 // Windows' browser reaching a port at once: there, the program gets the URL itself.
 //
-// Errors never contain the URL. Start reading at Open.
+// Errors never contain the URL. github.com/cli/browser gives the program all variables and the
+// URL itself, and waits for its end. Start reading at Open.
 package browser
 
 import (
@@ -20,7 +21,9 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +36,14 @@ const (
 	// loadTime is how long a browser may take from its start until it loads the link. The
 	// first start of a packaged Firefox on a slow laptop takes about 20 s.
 	loadTime = 25 * time.Second
+	// windowsFolder is where WSL has Windows' own programs.
+	windowsFolder = "/mnt/c/Windows/System32"
+
+	fileProtocolHandler = "url.dll,FileProtocolHandler"
 )
+
+// errNoScreen says that no browser of this computer has a screen that the person sees.
+var errNoScreen = errors.New("open a browser: this session has no screen, because it runs over SSH or neither DISPLAY nor WAYLAND_DISPLAY is set: open the URL yourself; if your browser is on another computer, forward the relay's port from there with `ssh -L`")
 
 // Open opens an http or https URL in the person's browser. On Linux and macOS it returns
 // when the browser has loaded the link that leads to the URL, or an error after 25 s; on
@@ -41,39 +51,41 @@ const (
 // of the browser, which goes on when this process ends. An error says what to do; the caller
 // still has to show the URL, because people open it by hand then.
 func Open(ctx context.Context, address string) error {
-	return system{goos: runtime.GOOS, environ: withSession(os.Environ(), ancestors()), version: kernelVersion, windows: windowsFolder, wait: loadTime}.open(ctx, address)
+	version, _ := os.ReadFile("/proc/version") // there is none on other systems
+	return system{goos: runtime.GOOS, environ: withSession(os.Environ(), ancestors()), version: string(version), windows: windowsFolder, wait: loadTime}.open(ctx, address)
 }
 
 // system is what decides how a browser is opened.
 type system struct {
 	goos    string
 	environ []string
-	version func() string // of the kernel, as /proc/version has it
-	windows string        // where WSL has Windows' own programs
+	version string // of the kernel, as /proc/version has it
+	windows string
 	wait    time.Duration // how long a browser may take to load the link
-}
-
-const windowsFolder = "/mnt/c/Windows/System32"
-
-func (s system) getenv(name string) string { return lookUp(s.environ, name) }
-
-func kernelVersion() string {
-	text, _ := os.ReadFile("/proc/version") // there is none on other systems
-	return string(text)
 }
 
 func (s system) open(ctx context.Context, address string) error {
 	if err := check(address); err != nil {
 		return err
 	}
-	way, err := s.way()
-	if err != nil {
-		return fmt.Errorf("open a browser: %w", err)
+	programs, direct := s.programs()
+	if len(programs) == 0 {
+		return errNoScreen
 	}
-	if way.direct {
-		return s.startFirst(way.programs, address)
+	var failed []error
+	for _, p := range programs {
+		var err error
+		if direct {
+			_, err = s.start(p, address) // its exit code is not read: rundll32 has none
+		} else {
+			err = s.load(ctx, p, address)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		failed = append(failed, err)
 	}
-	return s.openByLink(ctx, way.programs, address)
+	return fmt.Errorf("open a browser: %w; open the URL yourself", errors.Join(failed...))
 }
 
 // check refuses what is no URL of a web page: the systems' programs open files and start
@@ -95,23 +107,56 @@ func check(address string) error {
 // stands for the URL.
 type program []string
 
-// arguments returns the command line that opens a URL.
-func (p program) arguments(address string) []string {
-	args, placed := make([]string, len(p)), false
-	for i, word := range p {
-		args[i] = strings.ReplaceAll(word, "%s", address)
-		placed = placed || args[i] != word
+// programs returns what opens a URL on this system, in the order of trial, and whether that gets
+// the URL itself. There is none if no browser has a screen that the person sees.
+func (s system) programs() (all []program, direct bool) {
+	getenv := func(name string) string { return lookUp(s.environ, name) }
+	isUnix := s.goos != "windows" && s.goos != "darwin"
+	// A host may start the relay without the variables. A container in WSL has its kernel, and none
+	// of Windows' programs.
+	wsl := s.goos == "linux" && (getenv("WSL_DISTRO_NAME") != "" || getenv("WSL_INTEROP") != "" || strings.Contains(strings.ToLower(s.version), "microsoft"))
+	for command := range strings.SplitSeq(getenv("BROWSER"), ":") { // as xdg-open reads it
+		if words := strings.Fields(command); isUnix && len(words) > 0 {
+			all = append(all, words) // which may lead to another computer's screen, as in VS Code
+		}
 	}
-	if !placed {
-		args = append(args, address)
+	display := getenv("DISPLAY") != "" || getenv("WAYLAND_DISPLAY") != ""
+	remote := getenv("SSH_CONNECTION") != "" || getenv("SSH_TTY") != "" // a screen of macOS or Windows is not the person's then
+	switch {
+	case len(all) > 0:
+		return all, wsl
+	case remote && !display:
+		return nil, false
+	case s.goos == "windows":
+		return []program{{"rundll32", fileProtocolHandler}}, true
+	case s.goos == "darwin":
+		return []program{{"open"}}, false
 	}
-	return args
+	for _, p := range []program{ // not `cmd.exe /c start`, which cuts a URL at its first "&"
+		{"rundll32.exe", fileProtocolHandler},
+		{filepath.Join(s.windows, "rundll32.exe"), fileProtocolHandler}, // where /etc/wsl.conf keeps Windows' PATH out
+		{"wslview"},
+	} {
+		if _, err := exec.LookPath(p[0]); err == nil && wsl {
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 && display {
+		return []program{{"xdg-open"}}, false
+	}
+	return all, true
 }
 
 // start starts the program and returns a channel that receives its end.
 func (s system) start(p program, address string) (<-chan error, error) {
-	args := p.arguments(address)
-	cmd := exec.Command(args[0], args[1:]...) // without a context: the browser outlives the call
+	line := slices.Clone(p)
+	for i, word := range p {
+		line[i] = strings.ReplaceAll(word, "%s", address)
+	}
+	if slices.Equal(line, p) {
+		line = append(line, address)
+	}
+	cmd := exec.Command(line[0], line[1:]...) // without a context: the browser outlives the call
 	cmd.Env = environ.Only(s.environ, environ.Basic, environ.Proxies, screenVariables, desktopVariables, lookVariables)
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
@@ -123,18 +168,4 @@ func (s system) start(p program, address string) (<-chan error, error) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // as long as the program runs: nobody else collects its exit code
 	return ended, nil
-}
-
-// startFirst starts the first program that can be started. Its exit code is not read:
-// rundll32 has none.
-func (s system) startFirst(programs []program, address string) error {
-	var failed []error
-	for _, p := range programs {
-		_, err := s.start(p, address)
-		if err == nil {
-			return nil
-		}
-		failed = append(failed, err)
-	}
-	return fmt.Errorf("open a browser: %w", errors.Join(failed...))
 }

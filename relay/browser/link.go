@@ -3,36 +3,25 @@ package browser
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
-// Bounds of the link's listener. Any program and any web page of this computer may connect
-// to it while the browser starts.
-const (
-	maxConnections = 64              // at a time; further ones wait in the system's queue
-	connectionTime = 2 * time.Second // of each, from its first byte to its last
-	maxHeader      = 16 << 10        // bytes of a request's header
-)
+// connectionTime is how long a connection to the link may last, from its first byte to its last: any
+// program of this computer may connect while the browser starts.
+const connectionTime = 2 * time.Second
 
 // link is a URL on loopback that leads on to another one, once.
 type link struct {
-	target string
-	host   string
-	path   string
-	server *http.Server
-	served chan struct{} // closed when the server has ended
-	loaded chan struct{} // closed when a browser has loaded the link
-	once   sync.Once
+	target, host, path string
+	server             http.Server
+	used               atomic.Bool
+	loaded             chan struct{} // closed when a browser has loaded the link
 }
 
 // newLink starts a link to target.
@@ -41,14 +30,10 @@ func newLink(target string) (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on loopback: %w", err)
 	}
-	l := &link{target: target, host: listener.Addr().String(), path: "/" + rand.Text(), served: make(chan struct{}), loaded: make(chan struct{})}
-	l.server = &http.Server{Handler: l, ReadTimeout: connectionTime, WriteTimeout: connectionTime, MaxHeaderBytes: maxHeader,
-		ErrorLog: log.New(io.Discard, "", 0)} // strangers could fill a log
+	l := &link{target: target, host: listener.Addr().String(), path: "/" + rand.Text(), loaded: make(chan struct{})}
+	l.server = http.Server{Handler: l, ReadTimeout: connectionTime, WriteTimeout: connectionTime, ErrorLog: log.New(io.Discard, "", 0)} // strangers could fill a log
 	l.server.SetKeepAlivesEnabled(false)
-	go func() {
-		defer close(l.served)
-		_ = l.server.Serve(netutil.LimitListener(listener, maxConnections))
-	}()
+	go func() { _ = l.server.Serve(listener) }() // until close
 	return l, nil
 }
 
@@ -62,16 +47,11 @@ func (l *link) close() {
 	if l.server.Shutdown(ctx) != nil {
 		_ = l.server.Close()
 	}
-	<-l.served
 }
 
 // ServeHTTP leads the first request for the link to the target, and no other one.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	first := false
-	if r.Method == http.MethodGet && r.Host == l.host && subtle.ConstantTimeCompare([]byte(r.URL.Path), []byte(l.path)) == 1 {
-		l.once.Do(func() { first = true })
-	}
-	if !first {
+	if r.Method != http.MethodGet || r.Host != l.host || r.URL.Path != l.path || l.used.Swap(true) {
 		http.Error(w, "There is nothing here, or this link was used before: a link works once. Close this tab and open the page again.", http.StatusNotFound)
 		return
 	}
@@ -82,21 +62,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	close(l.loaded)
 }
 
-// openByLink starts the programs, one after the other, until one of them brought a browser
-// to load a link to address.
-func (s system) openByLink(ctx context.Context, programs []program, address string) error {
-	var failed []error
-	for _, p := range programs {
-		err := s.load(ctx, p, address)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		failed = append(failed, err)
-	}
-	return fmt.Errorf("open a browser: %w; open the URL yourself", errors.Join(failed...))
-}
-
-// load starts a program with a link to address and waits until the link was loaded.
+// load starts a program with a link to address and waits until a browser has loaded the link.
 func (s system) load(ctx context.Context, p program, address string) error {
 	l, err := newLink(address)
 	if err != nil {
@@ -107,8 +73,7 @@ func (s system) load(ctx context.Context, p program, address string) error {
 	if err != nil {
 		return err
 	}
-	late := time.NewTimer(s.wait)
-	defer late.Stop()
+	late := time.After(s.wait)
 	for {
 		select {
 		case <-l.loaded:
@@ -118,7 +83,7 @@ func (s system) load(ctx context.Context, p program, address string) error {
 				return fmt.Errorf("%q ended with %w", p[0], err)
 			}
 			ended = nil // it told a browser that runs, or another program, which starts one
-		case <-late.C:
+		case <-late:
 			return fmt.Errorf("%q was started, but no browser loaded the page within %g s", p[0], s.wait.Seconds())
 		case <-ctx.Done():
 			return context.Cause(ctx)

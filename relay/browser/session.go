@@ -1,8 +1,8 @@
 package browser
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"slices"
@@ -23,11 +23,6 @@ var lookVariables = []string{
 	"GDK_*", "GTK_*", "QT_*", "XCURSOR_*", "XMODIFIERS", "MOZ_*", "SECURITYSESSIONID", "__CF_USER_TEXT_ENCODING",
 	"WSLENV", "VSCODE_IPC_HOOK_CLI",
 }
-
-const (
-	maxAncestors = 16      // processes that are asked, upwards from the relay's parent
-	maxEnviron   = 1 << 20 // bytes of an environment that are read
-)
 
 // withSession returns an environment that leads to the person's screen, if that is known: its
 // own, or else with the variables of the nearest ancestor that has them. MCP hosts that use
@@ -69,13 +64,9 @@ func lookUp(environment []string, name string) string {
 // parent's first, as far as this user may read them. Only Linux shows them in files.
 func ancestors() iter.Seq[[]string] {
 	return func(yield func([]string) bool) {
-		pid := os.Getppid()
-		for range maxAncestors {
-			environment, err := readSome(fmt.Sprintf("/proc/%d/environ", pid))
-			if err == nil && !yield(strings.Split(environment, "\x00")) {
-				return
-			}
-			if pid = parentOf(pid); pid <= 1 {
+		for pid := os.Getppid(); pid > 1; pid = parentOf(pid) {
+			environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err == nil && !yield(strings.Split(string(environment), "\x00")) {
 				return
 			}
 		}
@@ -84,21 +75,8 @@ func ancestors() iter.Seq[[]string] {
 
 // parentOf returns the parent of a process, 0 if it is not known.
 func parentOf(pid int) (parent int) {
-	stat, err := readSome(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	var state string
-	_, _ = fmt.Sscan(stat[strings.LastIndex(stat, ")")+1:], &state, &parent) // the name before may have any character
+	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent) // the name before may have any character
 	return parent
-}
-
-func readSome(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxEnviron))
-	return string(text), err
 }

@@ -44,10 +44,10 @@ func holdsKey(real string, info fs.FileInfo) bool {
 	return isKeyText(start)
 }
 
-// byteOrderMarks may be in front of a text in UTF-16 or UTF-8.
 // jsonEscape matches the escape of an ASCII letter in JSON.
 var jsonEscape = lazy.Regexp(`\\u00[4-7][0-9A-Fa-f]`)
 
+// byteOrderMarks may be in front of a text in UTF-16 or UTF-8.
 var byteOrderMarks = [][]byte{{0xff, 0xfe}, {0xfe, 0xff}, {0xef, 0xbb, 0xbf}}
 
 func isKeyText(text []byte) bool {

@@ -169,7 +169,7 @@ var homes = map[string][]string{
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/job", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/hostconfig", "relay/notebook", "relay/program", "shared/keep"},
-	"golang.org/x/net":                   {"relay/browser", "relay/vm/colabapi"},
+	"golang.org/x/net":                   {"relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/mcp", "relay/transfer", "shared/memory"},
 	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/statedir", "executor/uploads", "relay/notebook", "relay/terminal"},
