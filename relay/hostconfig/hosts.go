@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -265,13 +266,6 @@ func shellLine(c Command) string {
 // lockWait is how long an install waits for another one.
 const lockWait = 30 * time.Second
 
-// maxNames bounds the entries of a folder that are compared with a pattern, and
-// maxMatches the ones that are used. Any program may add folders there.
-const (
-	maxNames   = 10_000
-	maxMatches = 4
-)
-
 // User is where a user's files are.
 type User struct {
 	OS     string // as in runtime.GOOS
@@ -337,26 +331,12 @@ type place struct {
 }
 
 // found returns the place if its sign exists, once for each match of its sign.
-func (p place) found() []place {
+func (p place) found() (all []place) {
 	dir, pattern := filepath.Split(p.sign)
-	if !strings.Contains(pattern, "*") {
-		if _, err := os.Stat(p.sign); err != nil {
-			return nil
-		}
-		return []place{p}
-	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer folder.Close()
-	names, _ := folder.Readdirnames(maxNames)
-	var all []place
+	names, _ := fs.Glob(os.DirFS(filepath.Clean(dir)), pattern)
 	for _, name := range names {
-		if matches, _ := filepath.Match(pattern, name); matches && len(all) < maxMatches {
-			sign := filepath.Join(dir, name)
-			all = append(all, place{sign, sign + strings.TrimPrefix(p.file, p.sign)})
-		}
+		sign := filepath.Join(dir, name)
+		all = append(all, place{sign, sign + strings.TrimPrefix(p.file, p.sign)})
 	}
 	return all
 }

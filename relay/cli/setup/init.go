@@ -2,7 +2,6 @@ package setup
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -85,7 +84,7 @@ func (o initOptions) run(std terminal.Streams) error {
 			Runtime: r.Name, ColabURL: r.URL, SecretName: bootstrap.SecretName(secretVariable, r.Name), Secret: r.Secret.Reveal(), Origin: originNames[origin],
 			DomainName: bootstrap.SecretName(domainVariable, r.Name), Domain: ngrokDomain(r, host), File: store.Path(),
 		}
-		return errors.Join(cli.PrintJSON(std.Out, own), warnOfSharedSecret(store, r, std))
+		return cli.PrintJSON(std.Out, own)
 	}
 	fmt.Fprintf(std.Out, origins[origin]+" This computer keeps it in %s.\n\n", o.name, store.Path())
 	printSecrets(std.Out, r, host)
@@ -97,7 +96,7 @@ func (o initOptions) run(std terminal.Streams) error {
 	} else {
 		o.printWaysToPair(std.Out)
 	}
-	return warnOfSharedSecret(store, r, std)
+	return nil
 }
 
 // ownSecret is the JSON of init: what the text says. Its secret is for the place where the
@@ -173,21 +172,6 @@ func (o initOptions) printWaysToPair(out io.Writer) {
 	}
 	fmt.Fprintf(out, "With a static domain, run `colab-relay init%s --domain YOUR-NAME.ngrok-free.app` now; then you never have to paste anything.\n"+
 		"Without one, the URL changes with each start: run `colab-relay pair%s URL` with the URL that the executor prints.\n", name, name)
-}
-
-// warnOfSharedSecret warns if other runtimes have the same secret, which an earlier
-// release gave to all of them.
-func warnOfSharedSecret(store *pairing.Store, r pairing.Runtime, std terminal.Streams) error {
-	all, err := store.List()
-	if err != nil {
-		return err
-	}
-	for _, other := range all {
-		if other.Name != r.Name && other.Secret.Equal(r.Secret) {
-			fmt.Fprintf(std.Err, "note: %q has the same secret, so whoever learns it on one VM can use the other and decrypt its traffic: give %q its own secret with `colab-relay init --name %s --rotate`\n", other.Name, other.Name, other.Name)
-		}
-	}
-	return nil
 }
 
 // domainOf returns the host of a domain, which a person may give as a name or as a URL.
