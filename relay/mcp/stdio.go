@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,7 +99,6 @@ func (s *stdio) read(ctx context.Context) error {
 			defer s.held.Release(q.cost)
 			s.answer(work, q)
 		}()
-		runtime.Gosched() // to the answer: a read that waits would keep the only processor from it for a moment
 	}
 }
 

@@ -60,8 +60,6 @@ type Config struct {
 	PairingField  string             // field of a host's extension that takes the pairing string; empty if the user has the command line
 	Version       string
 	Log           *slog.Logger // nil for none
-	// UseAllProcessors lets Go use all processors until done is called; nil if it may always.
-	UseAllProcessors func() (done func())
 }
 
 // Relay has the tools.
@@ -87,9 +85,6 @@ func New(cfg Config) *Relay {
 	}
 	if cfg.TextLimit == 0 {
 		cfg.TextLimit = render.DefaultTextLimit
-	}
-	if cfg.UseAllProcessors == nil {
-		cfg.UseAllProcessors = func() (done func()) { return func() {} }
 	}
 	r := &Relay{
 		cfg: cfg, tools: map[string]tool{},

@@ -56,7 +56,6 @@ type tool struct {
 	def     Definition // without its schema
 	inputs  []argument
 	summary string
-	bulk    bool
 	patient bool
 	// arguments reads a call's arguments and finds its runtime.
 	arguments func(c *call, raw json.RawMessage) (targeted, *Problem)
@@ -131,7 +130,7 @@ func define[A targeted, P any, PP interface {
 func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call, args targeted) (payload, *Problem)) tool {
 	arguments := argumentsOf(args)
 	return tool{
-		inputs: arguments, bulk: s.bulk, patient: s.patient, summary: s.summary,
+		inputs: arguments, patient: s.patient, summary: s.summary,
 		def: Definition{
 			Name: s.name, Title: s.title, Description: s.description,
 			ReadOnly: s.readOnly, Destructive: s.destructive, Idempotent: s.idempotent, OpenWorld: s.openWorld, Upfront: s.upfront,
@@ -274,9 +273,6 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 	defer release()
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
-	if t.bulk {
-		defer c.cfg.UseAllProcessors()()
-	}
 	var got payload
 	if ctx.Err() != nil {
 		problem = cancelledProblem

@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -83,7 +81,7 @@ func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
 		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Pictures: cfg.Pictures, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
-		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log, UseAllProcessors: oneProcessor().useAll,
+		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log,
 	})
 	err := mcp.New(relay, tools.Guide(served), cli.Version).Serve(ctx, std.In, std.Out)
 	if errors.Is(err, context.Canceled) {
@@ -106,34 +104,4 @@ func notebookRoots(cfg config.Config) notebook.Roots {
 	home, _ := os.UserHomeDir() // a user without a home folder has no notebooks in it
 	working, _ := os.Getwd()
 	return notebook.Roots{Home: home, Save: cfg.SaveDir, Dirs: cfg.NotebookDirs, Working: working}
-}
-
-// processors limits Go to one processor, except while a call moves much data. On one, a
-// goroutine that hands work to another needs no other thread. Waking a thread takes longer
-// than the relay's own part of a quick call.
-type processors struct {
-	all int // how many there are
-
-	mu    sync.Mutex
-	users int
-}
-
-func oneProcessor() *processors { return &processors{all: runtime.GOMAXPROCS(1)} }
-
-// useAll lets Go use all processors until done is called.
-func (p *processors) useAll() (done func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.users++; p.users == 1 {
-		runtime.GOMAXPROCS(p.all)
-	}
-	return p.done
-}
-
-func (p *processors) done() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.users--; p.users == 0 {
-		runtime.GOMAXPROCS(1)
-	}
 }
