@@ -7,13 +7,20 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/privileged"
+	"colabrelay/shared/tier"
 )
 
 // otherUser runs the kernels of these tests. Every Linux system has it.
@@ -128,4 +135,131 @@ func (x *sandbox) processes(text string) []int {
 		}
 	}
 	return found
+}
+
+// asContained as the value of asProgram starts an executor with the restrictions of
+//
+//	docker run --user 0 --cap-drop ALL --cap-add SETUID --cap-add SETGID --cap-add KILL --security-opt no-new-privileges
+//
+// and with the refusals of Docker's seccomp profile that can matter here. No Docker daemon
+// is needed: these are the system calls that it makes.
+const asContained = "contained"
+
+// containerCapabilities are those that --user needs.
+var containerCapabilities = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
+
+// becomeContained starts this program again, restricted.
+func becomeContained() {
+	runtime.LockOSThread() // the restrictions are the thread's, and exec keeps them
+	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+		if !slices.Contains(containerCapabilities, capability) {
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0) // an old kernel knows fewer
+		}
+	}
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	if err == nil {
+		err = refuseSystemCalls()
+	}
+	self, noSelf := os.Executable()
+	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool { return entry == asProgram+"="+asContained })
+	if err == nil && noSelf == nil {
+		err = syscall.Exec(self, os.Args, append(environ, asProgram+"=1"))
+	}
+	fmt.Fprintln(os.Stderr, "starting again:", err, noSelf)
+	os.Exit(3)
+}
+
+// refusedByDocker are system calls that Docker's default profile refuses without
+// capabilities.
+var refusedByDocker = []uint32{
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN,
+	unix.SYS_USERFAULTFD, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_INIT_MODULE, unix.SYS_REBOOT, unix.SYS_SETHOSTNAME,
+}
+
+// refuseSystemCalls installs a seccomp filter: EPERM for refusedByDocker, and ENOSYS for
+// clone3, whose flags a filter can't see.
+func refuseSystemCalls() error {
+	const load, equal, give = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	const refuse, allow = 0x00050000, 0x7fff0000 // SECCOMP_RET_ERRNO and _ALLOW
+	filter := []unix.SockFilter{{Code: load, K: 0}}
+	for _, number := range refusedByDocker {
+		filter = append(filter, unix.SockFilter{Code: equal, Jf: 1, K: number}, unix.SockFilter{Code: give, K: refuse | uint32(unix.EPERM)})
+	}
+	filter = append(filter, unix.SockFilter{Code: equal, Jf: 1, K: unix.SYS_CLONE3}, unix.SockFilter{Code: give, K: refuse | uint32(unix.ENOSYS)},
+		unix.SockFilter{Code: give, K: allow})
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+}
+
+// readOnly mounts the root folder read-only, and at writable an empty disk. The test ends
+// the executor before it undoes that.
+func readOnly(t *testing.T, writable string) {
+	t.Helper()
+	must(t, syscall.Mount("tmpfs", writable, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=1777"))
+	must(t, syscall.Mount("none", "/", "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
+	t.Cleanup(func() {
+		must(t, syscall.Mount("none", "/", "", syscall.MS_REMOUNT|syscall.MS_BIND, ""))
+		must(t, syscall.Unmount(writable, syscall.MNT_DETACH))
+	})
+}
+
+// The documented container with two users: a read-only root folder, three capabilities, no
+// new privileges and seccomp.
+func TestUserWorksInARestrictedContainer(t *testing.T) {
+	tier.Long(t)
+	if !privileged.Run(t) {
+		return
+	}
+	x := newSandbox(t)
+	writable := x.path("writable")
+	must(t, os.Mkdir(writable, 0o777))
+	readOnly(t, writable)
+	work := filepath.Join(writable, "work")
+	for _, dir := range []string{work, filepath.Join(writable, "tmp"), filepath.Join(writable, "var")} {
+		must(t, os.Mkdir(dir, 0o755))
+	}
+	must(t, os.Chmod(filepath.Join(writable, "tmp"), 0o777|os.ModeSticky))
+	must(t, os.Chown(work, x.uid, x.uid))
+	state := filepath.Join(writable, "var", "state")
+	x.file = filepath.Join(writable, "var", "ready.json")
+	x.cmd.Args = append(x.cmd.Args, "--workdir", work, "--state-dir", state, "--ready-file", x.file)
+	x.cmd.Env = append(x.cmd.Env, asProgram+"="+asContained, "TMPDIR="+filepath.Join(writable, "tmp"))
+	x.cmd.Dir = work
+	x.run()
+	x.ready()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", x.cmd.Process.Pid))
+	must(t, err)
+	for _, line := range []string{"\nCapEff:\t00000000000000e0\n", "\nNoNewPrivs:\t1\n", "\nSeccomp:\t2\n"} {
+		if !strings.Contains(string(status), line) {
+			t.Errorf("the executor does not run with %q:\n%s", line, status)
+		}
+	}
+	program := filepath.Join(writable, "no-such-program")
+	for expression, want := range map[string]string{
+		"sorted(set(os.getresuid()))":              fmt.Sprintf("[%d]", x.uid),
+		"open('made', 'w').close() or os.getcwd()": "'" + work + "'",
+	} {
+		if got := x.value(expression); got != want {
+			t.Errorf("%s is %s, want %s", expression, got, want)
+		}
+	}
+	for call, want := range map[string]string{
+		fmt.Sprintf("memory(%d)", x.cmd.Process.Pid): "[]", fmt.Sprintf("signals(%d)", x.cmd.Process.Pid): "[]",
+		fmt.Sprintf("files(%s, %s)", pyList([]string{state, x.file, filepath.Dir(x.file)}), pyString(work)): fmt.Sprintf("['list %s']", filepath.Dir(x.file)),
+		fmt.Sprintf("rights('/usr/bin/id', %s)", pyString(program)):                                         `['CapBnd:\t00000000000000e0']`, // without CAP_SETPCAP it stays, and no_new_privs keeps programs from using it
+	} {
+		if got := x.attack(call); got != want {
+			t.Errorf("%s: %s worked, want %s", call, got, want)
+		}
+	}
+	up := call[contract.Upload](x.program, "POST", contract.PathUploads, contract.UploadStart{Path: "made-by/upload/"})
+	if up.Status != contract.UploadCommitted {
+		t.Errorf("the folder is %+v", up)
+	}
+	x.attack("stay('left-by-" + state + "')")
+	x.restart()
+	if left := x.processes("left-by-" + state); len(left) > 0 {
+		t.Errorf("processes %v outlive the kernel", left)
+	}
 }

@@ -2,10 +2,12 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/bits"
@@ -13,12 +15,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"colabrelay/executor/logfile"
 	"colabrelay/shared/contract"
 )
 
@@ -218,4 +222,161 @@ func TestAKillLosesAtMostHalfOfTheCountOfOmittedRecords(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestOnlyARegularFileOfThisUserIsOpened(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(t *testing.T, path string) error
+		want string
+	}{
+		"a symbolic link": {func(t *testing.T, p string) error {
+			must(t, os.WriteFile(p+".target", nil, 0o600))
+			return os.Symlink(p+".target", p)
+		}, "symbolic link"},
+		"a FIFO": {func(t *testing.T, p string) error { return syscall.Mkfifo(p, 0o600) }, "regular file"},
+		"a second name": {func(t *testing.T, p string) error {
+			must(t, os.WriteFile(p+".other", nil, 0o600))
+			return os.Link(p+".other", p)
+		}, "hard link"},
+		"a log that is in use": {func(t *testing.T, p string) error {
+			cfg := config(t)
+			cfg.Path = p
+			t.Cleanup(running(opened(t, cfg)))
+			return nil
+		}, "another executor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(t)
+			must(t, test.make(t, cfg.Path))
+			_, err := Open(cfg)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("audit log %q: ", cfg.Path)) {
+				t.Errorf("the error is %v, want %q", err, test.want)
+			}
+			if checked := Check(cfg.Path); name != "a log that is in use" && checked == nil {
+				t.Error("Check accepts it")
+			}
+		})
+	}
+}
+
+func TestAFileThatOthersCouldReadIsMadePrivate(t *testing.T) {
+	cfg := config(t)
+	must(t, os.WriteFile(cfg.Path, nil, 0o644))
+	must(t, Check(cfg.Path))
+	running(opened(t, cfg))()
+	if info, _ := os.Stat(cfg.Path); info.Mode().Perm() != 0o600 {
+		t.Errorf("mode is %v", info.Mode())
+	}
+}
+
+// maxLine is the length of the longest line: each byte of code may become six.
+const maxLine = 6*(maxCode+maxPath+maxMethod+8*maxField) + 1024
+
+// hostile returns a record whose every text is s.
+func hostile(s string) record {
+	now := time.Now()
+	return record{
+		Event: eventRequest, KeyID: "0123456789abcdef", Request: Request{Source: Source{s, s, s}, Method: s, Path: s, Error: contract.Code("internal"), ExecutionID: s},
+		SubmitID: s, KernelID: s, CodeSHA256: s, Code: cut(s, maxCode), Cause: s, Since: &now,
+	}
+}
+
+// mustBeOneLine checks what every reader of the log relies on.
+func mustBeOneLine(t *testing.T, line []byte) {
+	t.Helper()
+	if len(line) > maxLine || bytes.IndexByte(line, '\n') != len(line)-1 {
+		t.Fatalf("%d bytes, of which the first newline is at %d", len(line), bytes.IndexByte(line, '\n'))
+	}
+	for _, b := range line[:len(line)-1] {
+		if b < ' ' || b > '~' {
+			t.Fatalf("byte %#x in %q", b, line)
+		}
+	}
+	if err := json.Unmarshal(line, new(record)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var hostileTexts = []string{
+	"a\nb\r\n{\"event\":\"forged\"}\n",
+	"\x1b[2J\x1b]0;title\x07\x1b[31m",
+	"a\x00b",
+	"a\xff\xc3(b\xed\xa0\x80",
+	strings.Repeat("\x00", 1<<20),
+}
+
+func FuzzLine(f *testing.F) {
+	for _, text := range hostileTexts {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) { mustBeOneLine(t, hostile(text).line()) })
+}
+
+func TestAFileThatCannotBeWrittenStopsNothingAndWhatItCostIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(t)
+		dir := filepath.Dir(cfg.Path)
+		var said bytes.Buffer
+		cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
+		l := opened(t, cfg)
+		defer running(l)()
+		l.Ended(contract.Execution{}, "")
+		must(t, os.Rename(dir, dir+".gone"))
+		began := time.Now()
+		for range 100 {
+			l.Ended(contract.Execution{}, "")
+		}
+		l.Submitted(from, submit("s", "1"))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("101 records took %v", took)
+		}
+		<-time.After(3 * time.Second)
+		must(t, os.Rename(dir+".gone", dir))
+		<-time.After(2 * time.Second) // nobody asks for anything any more
+		synctest.Wait()
+		if n := strings.Count(said.String(), "\n"); n != 2 || !strings.Contains(said.String(), "cannot be written") || !strings.Contains(said.String(), "written again") {
+			t.Errorf("the executor's log says %s", &said)
+		}
+		got := lines(t, cfg.Path)
+		last := got[len(got)-1]
+		if len(got) != 3 || last.Event != eventOmitted || last.Count != 101 || !last.Since.Equal(began) || last.KeyID != cfg.KeyID || !strings.Contains(last.Cause, "no such file") {
+			t.Errorf("the log ends with %+v", last)
+		}
+	})
+}
+
+// fullDisk is a file on a disk without room.
+type fullDisk struct{ *os.File }
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestAKillIsToldAlsoIfTheNextExecutorCanWriteNothingAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(t)
+		running(opened(t, cfg))()
+		running(opened(t, cfg))()
+		if got := of(eventStarted, lines(t, cfg.Path)); got[0].AfterUncleanEnd || got[1].AfterUncleanEnd {
+			t.Errorf("after an executor that stopped, the log says that it did not: %+v", got)
+		}
+		for _, content := range []string{"", string(hostile("x").line()), string(record{Event: eventStopped}.line()) + "{"} {
+			must(t, os.WriteFile(cfg.Path, []byte(content), 0o600))
+			first := true
+			l, err := open(cfg, func() (logfile.Disk, error) {
+				f, err := openFile(cfg.Path)
+				if first {
+					first = false
+					return fullDisk{f}, err
+				}
+				return f, err
+			})
+			must(t, err)
+			stop := running(l)
+			must(t, os.Rename(cfg.Path, cfg.Path+".moved")) // the next file has room
+			<-time.After(2 * time.Second)
+			stop()
+			if got := lines(t, cfg.Path); len(got) != 2 || got[0].Event != eventOmitted || !got[0].AfterUncleanEnd {
+				t.Errorf("after a kill that left %q, the log has %+v", content, got)
+			}
+		}
+	})
 }

@@ -1,16 +1,23 @@
 package enrolldir
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
 
-	"colabrelay/shared/keep"
-
 	"github.com/gofrs/flock"
+
+	"colabrelay/shared/keep"
+	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
 
 func folder(t *testing.T) string {
@@ -74,5 +81,110 @@ func TestOnlyARegularFileIsAGrant(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 		d.Close("")
+	}
+}
+
+// holdVariable makes this test's program an executor in the folder that it names.
+const holdVariable = "ENROLLDIR_HOLD"
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(holdVariable); folder != "" {
+		hold(folder)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// hold keeps a folder locked until SIGTERM.
+func hold(folder string) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	d, err := Open(folder)
+	fmt.Println("open:", err)
+	if err == nil {
+		<-ctx.Done()
+		d.Close("")
+	}
+}
+
+// executor is another process with a folder of its own.
+type executor struct {
+	folder string
+	ended  chan error
+}
+
+func startExecutor(t *testing.T, folder string) *executor {
+	t.Helper()
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holdVariable+"="+folder)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "open: <nil>\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	e := &executor{folder: folder, ended: make(chan error, 1)}
+	go func() { e.ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return e
+}
+
+func TestOnlyExecutorsThatNoRelayUsedAreEnded(t *testing.T) {
+	tier.Long(t)
+	temp := t.TempDir()
+	named := func(name string) string { return filepath.Join(temp, "colab-relay-enroll-"+name) }
+	unused, used := startExecutor(t, named("a")), startExecutor(t, named("b"))
+	other := startExecutor(t, filepath.Join(temp, "another-folder"))
+	open := startExecutor(t, named("c"))
+	if err := os.Chmod(open.folder, 0o755); err != nil { // others could have written its pid
+		t.Fatal(err)
+	}
+	if err := (&Dir{path: used.folder}).WriteUsed(); err != nil {
+		t.Fatal(err)
+	}
+	ended := named("d") // of an executor that was killed; the pid is that of this test
+	if err := os.Mkdir(ended, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{lockFile: "", pidFile: fmt.Sprint(os.Getpid())} {
+		if err := os.WriteFile(filepath.Join(ended, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range maxEnded + 1 { // as other users may make them
+		if err := os.Mkdir(named(fmt.Sprintf("0%d", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := named("own")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close("")
+	ctx := within.Context(t)
+	d.EndUnused(ctx)
+	if ctx.Err() != nil {
+		t.Error("it waited for something else")
+	}
+	if err := <-unused.ended; err != nil {
+		t.Errorf("the unused executor ended with %v", err)
+	}
+	for _, e := range []*executor{used, other, open} {
+		select {
+		case err := <-e.ended:
+			t.Errorf("the executor in %s ended: %v", e.folder, err)
+		default:
+		}
 	}
 }

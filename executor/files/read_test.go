@@ -1,12 +1,19 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"colabrelay/shared/contract"
 )
 
 func TestNoHostilePathIsReadOrInspected(t *testing.T) {
@@ -109,5 +116,289 @@ func TestTheETagChangesWithTheFile(t *testing.T) {
 				t.Fatalf("reading by the new etag: %v", err)
 			}
 		})
+	}
+}
+
+func TestManyFilesAreReadAndFailIndependently(t *testing.T) {
+	tr := newTree(t)
+	write := func(name string, size int) string {
+		path := filepath.Join(tr.Workdir, name)
+		must(t, os.WriteFile(path, body(size), 0o600))
+		return path
+	}
+	must(t, syscall.Mkfifo(filepath.Join(tr.Workdir, "fifo"), 0o600))
+	paths := []string{
+		write("one", 1000), "none", "out/key", "to-state/log", ".colab-relay/log", "fifo", "null", "data", "../x",
+		write("largest", contract.MaxBatchFile), write("larger", contract.MaxBatchFile+1), write("zero", 0), "a.txt",
+	}
+	bytes, got, err := tr.roots.ReadMany(t.Context(), paths)
+	must(t, err)
+	want := []error{nil, ErrNotFound, ErrForbidden, ErrForbidden, ErrForbidden, ErrNotRegular, ErrForbidden, ErrIsDir, ErrForbidden, nil, ErrTooLarge, nil, nil}
+	if len(got) != len(paths) {
+		t.Fatalf("%d answers about %d files", len(got), len(paths))
+	}
+	for i, one := range got {
+		if !errors.Is(one.Err, want[i]) {
+			t.Errorf("%q: %+v, want %v", paths[i], one, want[i])
+			continue
+		}
+		if one.Err != nil {
+			continue
+		}
+		st, err := tr.roots.Stat(paths[i])
+		must(t, err)
+		if diff := cmp.Diff(Content{Size: st.SizeBytes, ETag: st.ETag, Modified: st.Modified}, one); diff != "" {
+			t.Errorf("%q differs from its stat: %s", paths[i], diff)
+		}
+		content, err := os.ReadFile(filepath.Join(tr.Workdir, filepath.Base(paths[i])))
+		must(t, err)
+		if sha(bytes[:one.Size]) != sha(content) {
+			t.Errorf("%q has other bytes", paths[i])
+		}
+		bytes = bytes[one.Size:]
+	}
+	if len(bytes) != 0 {
+		t.Errorf("%d bytes are left over", len(bytes))
+	}
+}
+
+// readPart reads a whole part.
+func readPart(r *Roots, path, etag string, offset, length int64) ([]byte, error) {
+	p, err := r.Part(path, etag, offset, length)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return io.ReadAll(p)
+}
+
+func TestAPartHasTheBytesOfTheFile(t *testing.T) {
+	tr := newTree(t)
+	out, err := tr.roots.Stat("a.txt")
+	must(t, err)
+	for _, tc := range []struct {
+		offset, length int64
+		want           string
+		err            error
+	}{
+		{offset: 0, length: 5, want: "hello"},
+		{offset: 1, length: 3, want: "ell"},
+		{offset: 5, length: 3, want: ""},
+		{offset: 2, length: 1<<63 - 1, want: "llo"},
+		{offset: 6, length: 3, err: ErrBadRange},
+		{offset: -1, length: 3, err: ErrBadRange},
+	} {
+		got, err := readPart(tr.roots, "a.txt", out.ETag, tc.offset, tc.length)
+		if !errors.Is(err, tc.err) || string(got) != tc.want {
+			t.Errorf("%d bytes at %d: %q, %v, want %q, %v", tc.length, tc.offset, got, err, tc.want, tc.err)
+		}
+		if tc.err != nil {
+			continue
+		}
+		p, err := tr.roots.Part("a.txt", out.ETag, tc.offset, tc.length)
+		must(t, err)
+		if p.Length() != int64(len(tc.want)) {
+			t.Errorf("%d bytes at %d: the length is %d", tc.length, tc.offset, p.Length())
+		}
+		must(t, p.Close())
+	}
+}
+
+// Whenever the file changes before its last byte was read, the part has no end.
+func TestAPartOfAFileThatChangesHasNoEnd(t *testing.T) {
+	content := body(8 * 1000)
+	for name, change := range map[string]func(file string) error{
+		"other bytes": func(file string) error { return os.WriteFile(file, body(len(content)), 0o600) },
+		"shorter":     func(file string) error { return os.Truncate(file, 500) },
+		"touched":     func(file string) error { return os.Chmod(file, 0o640) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, read := range []int{0, 7} { // pieces before the change
+				tr := newTree(t)
+				file := filepath.Join(tr.Workdir, "x")
+				must(t, os.WriteFile(file, content, 0o600))
+				st, err := tr.roots.Stat("x")
+				must(t, err)
+				p, err := tr.roots.Part("x", st.ETag, 0, 8*1000)
+				must(t, err)
+				defer p.Close()
+				buf := make([]byte, 1000)
+				for range read {
+					_, err := io.ReadFull(p, buf)
+					must(t, err)
+				}
+				awaitTick(t, file)
+				must(t, change(file))
+				rest, err := io.ReadAll(p)
+				if !errors.Is(err, ErrChanged) || p.Length() == 0 || read*1000+len(rest) >= len(content) {
+					t.Errorf("after %d pieces: %d more bytes, %v", read, len(rest), err)
+				}
+			}
+		})
+	}
+}
+
+// cached is the digest of a small file if it is cached: otherwise hashing fails because ctx has ended.
+func cached(d *Digests, path string) (string, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	out, err := d.Stat(ctx, path, 0)
+	return out.SHA256, err
+}
+
+func TestADigestIsCachedUntilTheFileChanges(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	d.settledAfter = 0 // a file that changed just now counts as settled
+	file := filepath.Join(tr.Workdir, "x")
+	must(t, os.WriteFile(file, []byte("first"), 0o600))
+	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("first")) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if sum, err := cached(d, "x"); err != nil || sum != sha([]byte("first")) {
+		t.Fatalf("it is not cached: %q, %v", sum, err)
+	}
+	awaitTick(t, file)
+	must(t, os.WriteFile(file, []byte("other"), 0o600))
+	if sum, err := cached(d, "x"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the old digest is cached: %q, %v", sum, err)
+	}
+	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("other")) {
+		t.Fatalf("changed: %+v, %v", out, err)
+	}
+}
+
+// A further change within the same clock tick could not be recognised.
+func TestTheDigestOfAFileThatChangedJustNowIsNotCached(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	if d.settledAfter != settledAfter || settledAfter < time.Second {
+		t.Fatalf("files settle after %v", d.settledAfter)
+	}
+	d.settledAfter = time.Hour
+	if out, err := d.Stat(t.Context(), "a.txt", 0); err != nil || out.SHA256 != sha([]byte("hello")) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if sum, err := cached(d, "a.txt"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("it is cached: %q, %v", sum, err)
+	}
+}
+
+func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	file := filepath.Join(tr.Workdir, "big")
+	must(t, os.WriteFile(file, body(hashedAtOnce+1), 0o600))
+	o, err := tr.roots.open("big")
+	must(t, err)
+	defer o.Close()
+	one, err := d.of(t.Context(), "big", o, source{real: o.real, etag: o.ETag, size: o.Size})
+	must(t, err)
+	awaitTick(t, file)
+	must(t, os.WriteFile(file, body(hashedAtOnce+2), 0o600))
+	runs(t, d.Run)
+	if !Await(t.Context(), one.ended, timeout) || !errors.Is(one.err, ErrChanged) {
+		t.Fatalf("its digest is %q, %v, want %v", one.sum, one.err, ErrChanged)
+	}
+	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
+		t.Fatalf("asked again: %+v, %v", out, err)
+	}
+}
+
+func digestsOf(t testing.TB, tr tree) *Digests {
+	d := NewDigests(tr.roots)
+	runs(t, d.Run)
+	return d
+}
+
+func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
+	tr := newTree(t)
+	d := digestsOf(t, tr)
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/large"), body(hashedAtOnce+1), 0o600))
+	tag := func(name string) string {
+		st, err := tr.roots.Stat(name)
+		must(t, err)
+		return st.ETag
+	}
+	hello := sha([]byte("hello"))
+	cases := []struct {
+		file contract.ManifestFile
+		want contract.CompareState
+		path string
+	}{
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: hello}, "same", "a.txt"},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: sha([]byte("other"))}, "absent", ""},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5}, "unknown", ""},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: tag("a.txt")}, "same", "a.txt"},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: "old", SHA256: hello}, "same", "a.txt"},
+		{contract.ManifestFile{Name: "data/large", SizeBytes: hashedAtOnce + 1, SHA256: sha(body(hashedAtOnce + 1)), ETag: tag("data/large")}, "same", "data/large"},
+		{contract.ManifestFile{Name: "none", SizeBytes: 5, SHA256: hello}, "absent", ""},
+		// Files that are not served are absent.
+		{contract.ManifestFile{Name: "out/key", SizeBytes: 5, SHA256: hello}, "absent", ""},
+		{contract.ManifestFile{Name: "../secret/key", SizeBytes: 5, SHA256: hello}, "absent", ""},
+		{contract.ManifestFile{Name: "to-state/log", SizeBytes: 5, SHA256: hello}, "absent", ""},
+	}
+	m := contract.Manifest{Path: tr.Workdir}
+	for _, tc := range cases {
+		m.Files = append(m.Files, tc.file)
+	}
+	got, err := d.Compare(t.Context(), m)
+	must(t, err)
+	for i, one := range got.Files {
+		want, path := cases[i].want, ""
+		if want == contract.StateSame {
+			path = filepath.Join(tr.Workdir, cases[i].path)
+		}
+		if one.State != want || one.Path != path || (one.ETag != "") != (want == contract.StateSame) {
+			t.Errorf("%+v: %+v, want %q at %q", cases[i].file, one, want, path)
+		}
+	}
+	if len(got.Files) != len(cases) {
+		t.Errorf("%d answers", len(got.Files))
+	}
+	if _, err := d.Compare(t.Context(), contract.Manifest{Path: "../x", Files: []contract.ManifestFile{{Name: "a"}}}); !errors.Is(err, ErrForbidden) {
+		t.Errorf("below a forbidden folder: %v", err)
+	}
+}
+
+func TestAManifestThatMayReplaceFilesNamesThoseThatAreOthers(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	d.settledAfter = 0
+	runs(t, d.Run)
+	old, large := []byte("old"), body(hashedAtOnce+1)
+	for name, content := range map[string][]byte{"a.py": old, "large": large} {
+		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), content, 0o600))
+	}
+	must(t, os.Mkdir(filepath.Join(tr.Workdir, "folder"), 0o755))
+	for link, target := range map[string]string{"link.py": "a.py", "here": "."} {
+		must(t, os.Symlink(target, filepath.Join(tr.Workdir, link)))
+	}
+	if st, err := d.Stat(t.Context(), "large", timeout); err != nil || st.SHA256 == "" {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	other := sha(body(99))
+	for _, c := range []struct {
+		name     string
+		content  []byte
+		replaces string
+		want     contract.CompareState
+	}{
+		{"a.py", old, contract.ReplaceNothing, contract.StateSame},
+		{"a.py", body(30), contract.ReplaceNothing, contract.StateTaken},
+		{"a.py", body(30), sha(old), contract.StateAbsent},
+		{"a.py", body(30), other, contract.StateTaken},
+		{"link.py", body(30), sha(old), contract.StateTaken},
+		{"here/a.py", body(30), sha(old), contract.StateTaken},
+		{"none.py", body(30), other, contract.StateAbsent},
+		{"folder", body(30), other, contract.StateTaken},
+		{"large", body(30), sha(large), contract.StateAbsent},
+		{"null", body(30), other, contract.StateAbsent}, // not served: the upload reports the reason
+	} {
+		f := contract.ManifestFile{Name: c.name, SizeBytes: int64(len(c.content)), SHA256: sha(c.content), Replaces: c.replaces}
+		got, err := d.Compare(t.Context(), contract.Manifest{Path: tr.Workdir, Files: []contract.ManifestFile{f}})
+		if err != nil || got.Files[0].State != c.want {
+			t.Errorf("%+v: %+v, %v, want %q", f, got, err, c.want)
+		}
 	}
 }

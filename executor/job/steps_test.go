@@ -1,10 +1,13 @@
 package job
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/tier"
 )
@@ -126,5 +129,234 @@ func TestAJobRunsOnlyInTheKernelThatItNames(t *testing.T) {
 	wantState(t, x, contract.JobKernelLost, "")
 	if got := statuses(x); got != "not_run" || x.KernelID != "one-before" {
 		t.Errorf("the entries are %s, its kernel is %s", got, x.KernelID)
+	}
+}
+
+func TestALoopRunsByItsCondition(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	for name, test := range map[string]struct {
+		code, again string
+		rounds      int
+		state       contract.JobState
+		cause       contract.JobCause
+	}{
+		"until it is False":    {"i += 1", "i < 3", 3, contract.JobFinished, ""},
+		"past the most rounds": {"i += 1", "i < 6", 5, contract.JobFailed, contract.CauseMaxRounds},
+		"a number":             {"i += 1", "3 - i", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"an exception":         {"i += 1", "undefined", 1, contract.JobFailed, contract.CauseAgainUnknown},
+		"a round that raises":  {"i += 1; 1/(3-i)", "True", 3, contract.JobFailed, contract.CauseStepFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := strings.ReplaceAll(name, " ", "-")
+			b.submit(contract.JobSubmit{JobID: id, Steps: steps("i = 0"), Loop: &contract.JobLoop{Code: test.code, Again: test.again, MaxRounds: 5, Unstored: true}})
+			x := b.end(id)
+			wantState(t, x, test.state, test.cause)
+			if got := x.Entries - x.StepCount; got != test.rounds {
+				t.Errorf("it has %d rounds, want %d", got, test.rounds)
+			}
+		})
+	}
+}
+
+// catching is a round that tells when it runs, catches the interrupt and ends well.
+const catching = `import time
+try:
+  print('on', flush=True)
+  time.sleep(3600)
+except KeyboardInterrupt: caught = True`
+
+func (b *bench) awaitOutput(executionID string) {
+	b.t.Helper()
+	if _, err := b.journal.Read(b.t.Context(), executionID, journal.ReadRequest{Wait: time.Minute}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// begunRound returns the execution of the job's first round, once that has printed something.
+func (b *bench) begunRound(id string) (executionID string) {
+	b.t.Helper()
+	x := b.await(id, func(x contract.Job) bool { return x.Next > x.StepCount })
+	executionID = x.Steps[x.StepCount].ExecutionID
+	b.awaitOutput(executionID)
+	return executionID
+}
+
+func TestAnInterruptEndsTheJobWhateverTheCodeMakesOfIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	for name, code := range map[string]string{
+		"caught": catching,
+		"not":    "import time\nprint('on', flush=True)\ntime.sleep(3600)",
+	} {
+		b.submit(contract.JobSubmit{JobID: "loop-" + name, Loop: &contract.JobLoop{Code: code, Again: "True", MaxRounds: 5}})
+		run := b.begunRound("loop-" + name)
+		if _, err := b.queue.Interrupt(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		x := b.end("loop-" + name)
+		wantState(t, x, contract.JobCancelled, contract.CauseInterrupted)
+		if x.Entries != 1 {
+			t.Errorf("%s: the loop went on for %d rounds", name, x.Entries)
+		}
+
+		all := steps(code, "1")
+		all[0].MayFail, all[0].Attempts = true, 3
+		b.submit(contract.JobSubmit{JobID: "step-" + name, Steps: all})
+		b.await("step-"+name, func(x contract.Job) bool { return x.Next > 0 })
+		x, err := b.Read(t.Context(), "step-"+name, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.awaitOutput(x.Steps[0].ExecutionID)
+		if _, err := b.queue.Interrupt(t.Context(), x.Steps[0].ExecutionID); err != nil {
+			t.Fatal(err)
+		}
+		x = b.end("step-" + name)
+		wantState(t, x, contract.JobCancelled, contract.CauseInterrupted)
+		if x.Steps[1].Status != contract.StepNotRun {
+			t.Errorf("%s: the entries are %s", name, statuses(x))
+		}
+	}
+}
+
+func TestAJobIsDeletedInTheMiddleOfARound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	loop := func(id, code string) {
+		b.submit(contract.JobSubmit{JobID: id, Loop: &contract.JobLoop{Code: code, Again: "True", MaxRounds: 5}})
+	}
+	loop("interrupted", catching)
+	b.begunRound("interrupted")
+	x, err := b.Delete(t.Context(), "interrupted", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
+	if got := statuses(x); got != "interrupted" {
+		t.Errorf("the rounds are %s", got)
+	}
+
+	loop("goes-on", "print('on', flush=True); input()")
+	run := b.begunRound("goes-on")
+	b.await("goes-on", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
+	for range 2 { // it may be repeated
+		if x, err = b.Delete(t.Context(), "goes-on", false); err != nil || x.State.Ended() {
+			t.Fatalf("while the round runs: %+v, %v", x, err)
+		}
+	}
+	if err := b.queue.Input(t.Context(), run, contract.Input{}); err != nil {
+		t.Fatal(err)
+	}
+	x = b.end("goes-on")
+	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
+	if got := statuses(x); got != "succeeded" {
+		t.Errorf("the rounds are %s", got)
+	}
+	if again, err := b.Delete(t.Context(), "goes-on", true); err != nil || again.State != contract.JobCancelled {
+		t.Errorf("deleted after its end: %+v, %v", again, err)
+	}
+}
+
+func TestAJobIsDeletedBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	b.submitAs("holder", contract.JobSubmit{JobID: "holder", Steps: steps("input()")})
+	held := b.await("holder", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
+	x := b.submit(contract.JobSubmit{JobID: "j", Steps: steps("1", "2")})
+	if x.State != contract.JobQueued || x.Behind == nil || x.Behind.ExecutionID != held.Steps[0].ExecutionID {
+		t.Errorf("behind another one it is %+v", x)
+	}
+	x, err := b.Delete(t.Context(), "j", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
+	if got := statuses(x); got != "not_run not_run" || b.queue.Leave(b.byID["j"]) {
+		t.Errorf("its steps are %s", got)
+	}
+	if _, err := b.Delete(t.Context(), "holder", true); err != nil {
+		t.Fatal(err)
+	}
+	b.end("holder")
+}
+
+// hold submits a job whose first step waits for input, and returns that one's execution.
+func (b *bench) hold(id string, more ...string) (executionID string) {
+	b.t.Helper()
+	b.submit(contract.JobSubmit{JobID: id, Steps: steps(append([]string{"input()"}, more...)...)})
+	return b.await(id, func(x contract.Job) bool { return x.Cause == contract.CauseInput }).Steps[0].ExecutionID
+}
+
+func (b *bench) release(executionID string) {
+	b.t.Helper()
+	if err := b.queue.Input(b.t.Context(), executionID, contract.Input{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func ids(x contract.Job) string {
+	var all []string
+	for _, e := range x.Steps {
+		all = append(all, e.StepID)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAPatchReplacesWhatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, settings{})
+	held := b.hold("j", "print('old b')", "print('old c')")
+	first := contract.JobPatch{PatchID: "p1", From: "b", Steps: []contract.JobStep{
+		{StepID: "c", Code: "print('new c')", SkipIfFailed: []string{"a"}}, {StepID: "b", Code: "print('new b')"},
+	}}
+	for range 2 { // a repeated one changes nothing
+		x, err := b.Patch("j", first)
+		if err != nil || x.Revision != 1 || b.planned("j") != "a c b" {
+			t.Fatalf("patched: %+v, %v", x, err)
+		}
+	}
+	x, err := b.Patch("j", contract.JobPatch{PatchID: "p2", Revision: 1, Steps: []contract.JobStep{{StepID: "d", Code: "print('d')"}}})
+	if err != nil || x.Revision != 2 || b.planned("j") != "a c b d" {
+		t.Fatalf("added: %+v, %v", x, err)
+	}
+	for name, p := range map[string]contract.JobPatch{
+		"an earlier revision":       {PatchID: "p3", Revision: 1, From: "d", Steps: steps("1")},
+		"a step that has begun":     {PatchID: "p3", Revision: 2, From: "a", Steps: steps("1")},
+		"a step that is not there":  {PatchID: "p3", Revision: 2, From: "x", Steps: steps("1")},
+		"another patch with its id": {PatchID: "p2", Revision: 2, From: "d"},
+	} {
+		if _, err := b.Patch("j", p); !errors.Is(err, ErrConflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, p := range map[string]contract.JobPatch{
+		"no id":                     {Revision: 2},
+		"a step_id twice":           {PatchID: "p3", Revision: 2, From: "d", Steps: steps("1")},
+		"a later step to depend on": {PatchID: "p3", Revision: 2, From: "d", Steps: []contract.JobStep{{StepID: "e", Code: "1", SkipIfFailed: []string{"d"}}}},
+		"no code":                   {PatchID: "p3", Revision: 2, From: "d", Steps: []contract.JobStep{{StepID: "e"}}},
+	} {
+		if _, err := b.Patch("j", p); !errors.Is(err, ErrBad) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b.release(held)
+	x = b.end("j")
+	wantState(t, x, contract.JobFinished, "")
+	for i, want := range []string{"", "new c\n", "new b\n", "d\n"} {
+		if got := b.text(x.Steps[i].ExecutionID); got != want {
+			t.Errorf("step %s printed %q, want %q", x.Steps[i].StepID, got, want)
+		}
+	}
+	if _, err := b.Patch("j", contract.JobPatch{PatchID: "p4", Revision: 2, Steps: steps("1")}); !errors.Is(err, ErrConflict) {
+		t.Errorf("after the end: %v", err)
+	}
+	if x, err := b.Patch("j", first); err != nil || x.Revision != 2 {
+		t.Errorf("the first one repeated after the end: %+v, %v", x, err)
+	}
+	if again := opened(t, b.dir); again.byID["j"] == nil || ids(again.byID["j"].snapshotLocked(0)) != "a c b d" {
+		t.Error("the next executor does not know the patched steps")
+	} else if x, err := again.Patch("j", first); err != nil || x.Revision != 2 {
+		t.Errorf("repeated at the next executor: %+v, %v", x, err)
 	}
 }

@@ -1,10 +1,22 @@
 package jupyter
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
+
+	"colabrelay/shared/within"
 )
 
 func sized(id, parent, msgType string, size int64) *Message {
@@ -72,5 +84,210 @@ func TestBigMessageWaitsForItsConsumerButNotForEver(t *testing.T) {
 		if q.received == nil || q.received.Header.MsgID != "next" || q.received.Dropped.Messages != 2 {
 			t.Errorf("received = %+v, want the next one, with two dropped before it", q.received)
 		}
+	})
+}
+
+// frameRead reads a message with this bound, and the one that follows it.
+func frameRead(t *testing.T, wire []byte, bound int64, key string) (first, next *Message) {
+	t.Helper()
+	r := newFrameReader(bytes.NewReader(append(wire, stream(t, key, "p", "next")...)), bound, &framePool{}, signer(key))
+	var got []*Message
+	for range 2 {
+		raw, err := r.message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := parseMessage(IOPub, raw, signer(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m)
+	}
+	return got[0], got[1]
+}
+
+func wireOf(t testing.TB, key, msgType string, content any, buffers ...[]byte) []byte {
+	t.Helper()
+	frames, err := encodeMessage(Header{MsgID: "id", MsgType: msgType}, Header{MsgID: "p"}, content, signer(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return appendMessage(nil, append(frames, buffers...)...)
+}
+
+func TestMessageOverTheBoundIsCutAndTheNextOneArrives(t *testing.T) {
+	const bound = 2000
+	long := strings.Repeat("é\n\x00", 1000)
+	for name, c := range map[string]struct {
+		wire []byte
+		cut  bool
+	}{
+		"stream":      {wireOf(t, "key", MsgStream, map[string]string{"name": "stdout", "text": long}), true},
+		"one buffer":  {wireOf(t, "key", MsgDisplayData, nil, make([]byte, bound)), false},
+		"long header": {wireOf(t, "key", MsgStatus, map[string]string{"execution_state": "idle"}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, next := frameRead(t, c.wire, bound, "key")
+			if m.ParentHeader.MsgID != "p" || (m.Cut > 0) != c.cut || next.Header.MsgID != "next" || next.Cut != 0 {
+				t.Errorf("message = %+v, then %+v", m, next)
+			}
+		})
+	}
+}
+
+func TestForgedMessageOverTheBoundIsRefused(t *testing.T) {
+	wire := wireOf(t, "another", MsgStream, map[string]string{"name": "stdout", "text": strings.Repeat("x", 5000)})
+	raw, err := newFrameReader(bytes.NewReader(wire), 1000, &framePool{}, signer("key")).message()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseMessage(IOPub, raw, signer("key")); err == nil {
+		t.Error("it was accepted")
+	}
+}
+
+// The head of a stream has complete characters, wherever the message is torn.
+func TestTornStreamReadsAsItsBeginning(t *testing.T) {
+	text := "é\n\\\\\" \U0001F600 ☃ end"
+	escaped, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := fmt.Appendf(nil, `{"name": "stdout", "text": %s`, strings.ReplaceAll(string(escaped), "☃", `\u2603`))
+	for n := len(`{"name": "stdout", "text": "`); n < len(raw); n++ {
+		var s Stream
+		if err := tornStream(raw[:n], &s); err != nil {
+			t.Fatalf("%q: %v", raw[:n], err)
+		}
+		var got string
+		if err := Text(s.Text, 1<<10, func(piece []byte) { got += string(piece) }); err != nil {
+			t.Fatalf("%q: %v", raw[:n], err)
+		}
+		if s.Name != "stdout" || !strings.HasPrefix(text, got) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") {
+			t.Errorf("%q reads as %q", raw[:n], got)
+		}
+	}
+}
+
+// The end of a stream over the bound is readable, wherever it is torn.
+func TestEndOfATornStreamIsAnEndOfItsText(t *testing.T) {
+	for _, unit := range []string{"x", "\x00", "é", `\`, `\n`, "\U0001F600", "a\n", `"`} {
+		text := strings.Repeat(unit, 3000) + "tail\n"
+		for bound := int64(1200); bound < 1230; bound++ {
+			m, _ := frameRead(t, wireOf(t, "key", MsgStream, map[string]string{"name": "stdout", "text": text}), bound, "key")
+			var got string
+			if end := m.TornEnd(); end != nil {
+				if err := Text(end, 1<<10, func(piece []byte) { got += string(piece) }); err != nil {
+					t.Fatalf("%q: %v", unit, err)
+				}
+			}
+			if m.Cut == 0 || !strings.HasSuffix(text, got) || !strings.HasSuffix(got, "tail\n") && unit != `\` {
+				t.Errorf("%q, bound %d: %d bytes cut, the end is %q", unit, bound, m.Cut, got)
+			}
+		}
+	}
+}
+
+// On a busy machine the memory of others comes back slowly. A message waits for it as long as some
+// does.
+func TestAShareIsAwaitedWhileMemoryComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShare(10, nil)
+		s.take(10)
+		waiting := make(chan bool)
+		go func() { waiting <- s.take(10) }()
+		for range 10 {
+			<-time.After(shareTimeout - time.Second)
+			s.give(1)
+		}
+		if !<-waiting {
+			t.Error("it got no share")
+		}
+	})
+}
+
+// heldBytes is the memory that the process uses, without garbage: how much of that there
+// is depends on the load of the machine.
+func heldBytes() int64 {
+	runtime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
+}
+
+// announced is the head of a frame of size bytes.
+func announced(flags byte, size int) []byte {
+	wire := appendFrame(nil, flags, make([]byte, 256))[:9]
+	for i := range 8 {
+		wire[1+i] = byte(size >> (56 - 8*i))
+	}
+	return wire
+}
+
+// Code in the kernel writes to all sockets at once, what nobody asked for and as much as it
+// can: nobody receives the messages.
+func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
+	const frame, queue = 6 << 20, 4 << 20
+	huge := func(msgType string) []byte {
+		frames, err := encodeMessage(Header{MsgID: "id", MsgType: msgType}, Header{MsgID: "p"},
+			map[string]string{"name": "stdout", "text": strings.Repeat("x", frame-1<<10)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return appendMessage(nil, frames...)
+	}
+	first, reply := huge(MsgDisplayData), huge(MsgExecuteReply)
+	goOn := make(chan struct{})
+	var written sync.WaitGroup
+	written.Add(3)
+	var once sync.Map
+	p := newPeer(t, func(kind string, conn net.Conn) {
+		shakeAs(kind, conn)
+		if kind == "PUB" {
+			_, _ = conn.Write(first)
+			mute(kind, conn)
+			return
+		}
+		<-goOn
+		go mute(kind, conn)
+		for range 3 {
+			if _, err := conn.Write(reply); err != nil {
+				return
+			}
+		}
+		_, _ = conn.Write(announced(0, frame)) // of which nothing comes
+		if _, again := once.LoadOrStore(conn, true); !again {
+			written.Done()
+		}
+		_, _ = io.Copy(io.Discard, conn)
+	})
+	p.info.Key = ""
+	before := heldBytes()
+	c := p.open(t, Options{MaxFrame: frame, QueueBytes: queue})
+	s := c.pool.share
+	within.Until(t, "the first message is there", func() bool { return len(c.Arrived()) > 0 })
+	s.mu.Lock()
+	s.stalled = true // as if one had waited already
+	s.mu.Unlock()
+	close(goOn)
+	done := make(chan struct{})
+	go func() { written.Wait(); close(done) }()
+	within.Receive(t, "all sockets to be read", done)
+	const bound = frame + queue + 4*unshared
+	if grown := heldBytes() - before; grown > bound {
+		t.Errorf("it used %d MiB more, want at most %d", grown>>20, bound>>20)
+	}
+	for n := range 10 {
+		m := receive(t, c)
+		if (n == 0) != (m.Cut == 0) {
+			t.Errorf("message %d: %d bytes are cut", n, m.Cut)
+		}
+		m.Release()
+	}
+	c.Close() // the frames that are announced may have got a share meanwhile
+	within.Until(t, "no share is taken", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.used == 0
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"colabrelay/shared/contract"
 )
 
@@ -21,3 +23,5 @@ func TestALongReplyIsRefusedUndecoded(t *testing.T) {
 		}
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

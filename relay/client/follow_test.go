@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,4 +188,77 @@ func TestEventsWithoutRoomAreReadAgainInSmallPieces(t *testing.T) {
 			t.Error("events that were not asked for are taken, or those that were are refused")
 		}
 	})
+}
+
+func TestBehindInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		status contract.Status
+		behind *contract.Behind
+		want   string // the prompt; "-" for none
+	}{
+		"input":            {contract.StatusQueued, &contract.Behind{ExecutionID: "e-1", Status: contract.StatusWaitingForInput, Prompt: "name? "}, "name? "},
+		"running":          {contract.StatusQueued, &contract.Behind{ExecutionID: "e-1", Status: contract.StatusRunning}, "-"},
+		"id of a stranger": {contract.StatusQueued, &contract.Behind{ExecutionID: "e; rm -rf ~", Status: contract.StatusWaitingForInput}, "-"},
+		"control codes":    {contract.StatusQueued, &contract.Behind{ExecutionID: "e-1", Status: contract.StatusWaitingForInput, Prompt: "\x1b[2Jname?\n\x07"}, "name?"},
+		"past the bound":   {contract.StatusQueued, &contract.Behind{ExecutionID: "e-1", Status: contract.StatusWaitingForInput, Prompt: "x" + strings.Repeat("é", 500)}, "x" + strings.Repeat("é", 499) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, func(seen) (int, any) {
+				return http.StatusOK, contract.Execution{ExecutionID: "e", Status: c.status, Behind: c.behind}
+			})
+			x, err := e.acquainted(t).Execution(WithBehindInput(t.Context()), "e", 0, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := "-"
+			if b := BehindInput(x); b != nil {
+				got = b.Prompt
+			}
+			if strings.TrimSpace(got) != strings.TrimSpace(c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			if got := e.all()[0].query; !strings.Contains(got, "behind_input=true") {
+				t.Errorf("query %s", got)
+			}
+		})
+	}
+}
+
+// prompting is an executor whose run waits at the prompt with offset 3, until it is answered. The
+// same attempt again is accepted without effect.
+func prompting(t *testing.T) *executor {
+	var answered atomic.Value
+	return newExecutor(t, func(s seen) (int, any) {
+		running := contract.Execution{ExecutionID: "e", Status: contract.StatusRunning, NextOffset: 4}
+		if s.method == http.MethodGet {
+			return http.StatusOK, running
+		}
+		if old := answered.Swap(string(s.body)); old != nil && old != string(s.body) {
+			answered.Store(old)
+			return http.StatusConflict, refusalBody(contract.CodeConflict)
+		}
+		return http.StatusOK, running
+	})
+}
+
+var atThree = contract.Input{Text: "x", Offset: func() *int64 { n := int64(3); return &n }()}
+
+func TestInputWhoseAnswerIsLostIsAcceptedOnceOrNotReportedAsAccepted(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		e := prompting(t)
+		client := e.acquainted(t)
+		if !alone { // somebody else has answered
+			if _, err := client.Input(t.Context(), "e", contract.Input{Text: "y", Offset: atThree.Offset}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
+		x, err := client.Input(t.Context(), "e", atThree)
+		if accepted := err == nil && x.Status == contract.StatusRunning; accepted != alone {
+			t.Errorf("accepted: %v, want %v; %v", accepted, alone, err)
+		}
+		if !alone {
+			wantKind(t, err, KindTimeout)
+		}
+	}
 }

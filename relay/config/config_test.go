@@ -1,9 +1,13 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +67,116 @@ func TestUploadsNeverSendTheRelaysOwnFiles(t *testing.T) {
 		if err := transfer.CheckUpload(t.Context(), name, g); !errors.Is(err, transfer.ErrGuarded) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestTheHostsProjectGetsDownloadsByDefault(t *testing.T) {
+	home := configtest.Home(t)
+	outside := t.TempDir()
+	for _, dir := range []string{"proj/sub", ".cache/host", "proj/.git", "AppData/Local/Host", "Library/Host", "Documents/Library"} {
+		if err := os.MkdirAll(filepath.Join(home, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"out": outside, "hidden": ".cache/host"} {
+		if err := os.Symlink(target, filepath.Join(home, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]bool{
+		"proj": true, "proj/sub": true, "Documents/Library": true,
+		".": false, "..": false, "/": false, ".cache/host": false, "proj/.git": false, "AppData/Local/Host": false, "Library/Host": false,
+		outside: false, "out": false, "hidden": false,
+	} {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(home, dir)
+		}
+		t.Chdir(dir)
+		got := Load(Settings{Getenv: configtest.Environ()})
+		if found := slices.Equal(got.DownloadDirs, []string{dir}); found != want || !found && len(got.DownloadDirs) > 0 || got.Err() != nil {
+			t.Errorf("in %q: %q, %v; want it %v", dir, got.DownloadDirs, got.Err(), want)
+		}
+	}
+}
+
+// In some containers the home folder is the root, and the host starts relays anywhere.
+func TestAHomeThatIsTheRootHasNoProjects(t *testing.T) {
+	for _, working := range []string{"/etc", "/", t.TempDir()} {
+		if isProject(working, "/") {
+			t.Errorf("%q is a project", working)
+		}
+	}
+}
+
+const someToken = "2abcDEFghiJKLmnoPQRstuVWXyz_0123456789ABCDEFGHIJK"
+
+// tokenFile writes a file with these contents and mode, and returns its path.
+func tokenFile(t *testing.T, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadNgrok(t *testing.T) {
+	for name, c := range map[string]struct {
+		env    []string
+		token  Token
+		domain string
+		fault  string // part of the error
+	}{
+		"nothing set":            {},
+		"variable":               {env: []string{"NGROK_AUTHTOKEN", someToken}, token: someToken},
+		"file":                   {env: []string{"NGROK_AUTHTOKEN_FILE", tokenFile(t, someToken+"\n", 0o600)}, token: someToken},
+		"domain as a URL":        {env: []string{"NGROK_DOMAIN", "https://my-name.ngrok-free.app/"}, domain: "my-name.ngrok-free.app"},
+		"domain with a quote":    {env: []string{"NGROK_DOMAIN", `a".b`}, fault: "NGROK_DOMAIN"},
+		"token of two words":     {env: []string{"NGROK_AUTHTOKEN", "secret words"}, fault: "NGROK_AUTHTOKEN"},
+		"file that others read":  {env: []string{"NGROK_AUTHTOKEN_FILE", tokenFile(t, someToken, 0o640)}, fault: "chmod 600"},
+		"file with another text": {env: []string{"NGROK_AUTHTOKEN_FILE", tokenFile(t, "authtoken: secret", 0o600)}, fault: "NGROK_AUTHTOKEN_FILE"},
+	} {
+		got, err := LoadNgrok(Settings{Getenv: configtest.Environ(c.env...)})
+		switch {
+		case c.fault == "" && (err != nil || got != Ngrok{c.token, c.domain}):
+			t.Errorf("%s: %v, %v", name, got, err)
+		case c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault) || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%s: error %v, want %q and no content of the file", name, err, c.fault)
+		}
+	}
+}
+
+func TestATokenIsNeverPrinted(t *testing.T) {
+	n := struct{ N Ngrok }{Ngrok{Token: someToken}}
+	asJSON, err := json.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{fmt.Sprint(n), fmt.Sprintf("%+v %#v %q %x", n, n, n.N.Token, n.N.Token), string(asJSON)} {
+		if strings.Contains(text, someToken) || strings.Contains(text, fmt.Sprintf("%x", someToken)) {
+			t.Errorf("the token is in %q", text)
+		}
+	}
+}
+
+func TestTheListOfSettingsIsThatOfTheSampleFile(t *testing.T) {
+	text, err := os.ReadFile("../../config/relay.env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sample, listed []string
+	for _, match := range regexp.MustCompile(`(?m)^([A-Z_]+)=`).FindAllStringSubmatch(string(text), -1) {
+		sample = append(sample, match[1])
+	}
+	for _, s := range All {
+		listed = append(listed, s.Variable)
+	}
+	slices.Sort(sample)
+	slices.Sort(listed)
+	if !slices.Equal(sample, listed) {
+		t.Errorf("config/relay.env has %v\nAll in settings.go has %v", sample, listed)
 	}
 }

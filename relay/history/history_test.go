@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/within"
 )
@@ -246,4 +249,101 @@ func TestAProgramThatIsKilledWhileItWritesCostsOthersNothing(t *testing.T) {
 	r.Answered("vm", answer("e1", contract.StatusRunning, stream(0, "a")))
 	written(t, s)
 	wantTexts(t, s, "e1", "a")
+}
+
+func TestGapsOfTheVMAreFilledFromTheHistory(t *testing.T) {
+	s := newStore(t, t.TempDir(), DefaultBytes)
+	r := s.Record("work")
+	gap := func(from, events, bytes int64) contract.Event {
+		return contract.Event{Offset: from, Type: contract.EventGap, Events: events, Bytes: bytes}
+	}
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "0"), stream(1, "1")))
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(3, "3"), gap(4, 3, 0)))
+	written(t, s)
+	texts := func(events []contract.Event) (all []string) {
+		for _, ev := range events {
+			if ev.Type == contract.EventGap {
+				ev.Text = fmt.Sprintf("gap %d+%d %d", ev.Offset, ev.Events, ev.Bytes)
+			}
+			all = append(all, ev.Text)
+		}
+		return all
+	}
+	for _, test := range []struct {
+		id     string
+		events []contract.Event
+		want   []string
+	}{
+		{"e1", []contract.Event{gap(0, 6, 0), stream(6, "6")}, []string{"0", "1", "gap 2+1 0", "3", "gap 4+2 0", "6"}},
+		{"e1", []contract.Event{gap(1, 1, 9), stream(2, "2"), gap(4, 2, 7)}, []string{"1", "2", "gap 4+2 7"}},
+		{"e1", []contract.Event{stream(0, "other")}, []string{"other"}},
+		{"e1", []contract.Event{gap(-1, 3, 0), gap(0, 1<<62, 5)}, []string{"gap -1+3 0", "gap 0+4611686018427387904 5"}}, // no executor sends them
+		{"unknown", []contract.Event{gap(0, 6, 5)}, []string{"gap 0+6 5"}},
+	} {
+		if got := texts(s.Filler(test.id)(test.events)); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.id, got, test.want)
+		}
+	}
+}
+
+// vm is a VM that knows one run, and sends two events in each answer.
+type vm struct {
+	instance string
+	recorder client.Recorder
+	status   contract.Status
+	events   int64
+}
+
+func (v *vm) InstanceID() string { return v.instance }
+
+func (v *vm) Execution(_ context.Context, id string, offset int64, _ time.Duration, _ int64) (contract.Execution, error) {
+	if id != "e1" {
+		return contract.Execution{}, &contract.Error{Code: contract.CodeNotFound}
+	}
+	e := answer(id, v.status)
+	for n := offset; n < min(offset+2, v.events); n++ {
+		e.Events = append(e.Events, stream(n, fmt.Sprint(n)))
+	}
+	e.NextOffset = min(offset+2, v.events)
+	e.End = v.status.Finished() && e.NextOffset == v.events
+	v.recorder.Answered(v.instance, e)
+	return e, nil
+}
+
+func TestCompleteFetchesWhatIsMissing(t *testing.T) {
+	s := newStore(t, t.TempDir(), DefaultBytes)
+	r := s.Record("work")
+	v := &vm{instance: "vm", recorder: r, status: contract.StatusRunning, events: 5}
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "0")))
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(3, "3")))
+	written(t, s)
+	run := wantTexts(t, s, "e1", "0", "gap 1-3 true", "3")
+	if !s.Lacks(run) {
+		t.Error("nothing is missing")
+	}
+	run, err := s.Complete(t.Context(), v, run)
+	if err != nil || run.Status != contract.StatusRunning {
+		t.Errorf("%+v, %v", run, err)
+	}
+	wantTexts(t, s, "e1", "0", "1", "2", "3", "4")
+
+	v.status, v.events = contract.StatusSucceeded, 8
+	run, err = s.Complete(t.Context(), v, run)
+	if err != nil || run.Status != contract.StatusSucceeded || s.Lacks(run) {
+		t.Errorf("%+v, %v", run, err)
+	}
+	wantTexts(t, s, "e1", "0", "1", "2", "3", "4", "5", "6", "7")
+}
+
+func TestCompleteFailsWhereTheVMIsAnotherOne(t *testing.T) {
+	s := newStore(t, t.TempDir(), DefaultBytes)
+	r := s.Record("work")
+	r.Submitted("old", submit("1"), answer("e2", contract.StatusRunning, stream(0, "0")))
+	written(t, s)
+	run := wantTexts(t, s, "e2", "0")
+	got, err := s.Complete(t.Context(), &vm{instance: "new", recorder: r}, run)
+	refused, ok := err.(*contract.Error)
+	if !ok || refused.Code != contract.CodeNewInstance || got.ExecutionID != "e2" {
+		t.Errorf("%+v, %v", got, err)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 func digestOf(data string) string {
@@ -144,5 +145,85 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	v.restore(dir, "n")
 	if _, err := os.Stat(marker); err != nil {
 		t.Error("a state with the right digest was not loaded")
+	}
+}
+
+// Unpickling runs code. Who restores on another VM learns that the code of the first one may have
+// run there.
+func TestARestoreOnAnotherVMSaysThatItRanCodeOfTheFirst(t *testing.T) {
+	t.Parallel()
+	dir, first, second := t.TempDir(), borrowVM(t, stacks.Old(t)), borrowVM(t, stacks.Old(t))
+	first.run("kept = 1")
+	first.save(dir, "moving")
+	const says = "come from another VM"
+	for name, c := range map[string]struct {
+		v    *vm
+		want int
+	}{"the same VM": {first, 0}, "another VM": {second, 1}} {
+		got := c.v.restore(dir, "moving")
+		if n := strings.Count(strings.Join(got.Warnings, "\n"), says); n != c.want {
+			t.Errorf("%s: it says so %d times, want %d: %q", name, n, c.want, got.Warnings)
+		}
+	}
+}
+
+func TestSaveStartsAgainAfterOtherCodeRan(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
+	v.run("import os\nx, data = 'old', os.urandom(48 << 20)")
+	ctx, o := dying(t, 1<<20)
+	if _, err := Save(ctx, v.client, dir, o); !errors.Is(err, errDied) {
+		t.Fatalf("%v", err)
+	}
+	v.run("x, data = 'new', None")
+	s := v.save(dir, "n")
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "other code ran") || s.Manifest.Bytes > 1<<20 {
+		t.Errorf("%d bytes, warned %q", s.Manifest.Bytes, s.Warnings)
+	}
+	v.restore(dir, "n")
+	if got := v.run("print(x)"); got != "new\n" {
+		t.Errorf("saved %s", got)
+	}
+	wantNothingLeft(t, v, dir, "n")
+}
+
+// standIn returns an environment in which testdata/torch can be imported and no compiled
+// file is written beside it.
+func standIn(t *testing.T) []string {
+	t.Helper()
+	path, err := filepath.Abs("testdata")
+	must(t, err)
+	return []string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1"}
+}
+
+func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	const facts = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
+	dir := t.TempDir()
+	first := newVM(t, stacks.Old(t), append(standIn(t), "TORCH_GPU=2")...)
+	first.run("import torch\nw = torch.arange(10, 'cuda:1')\npart = w[4:6]\ncpu = torch.arange(3)\nraw = w.untyped_storage()")
+	saved := first.save(dir, "gpu")
+	if len(saved.Manifest.Skipped) > 0 {
+		t.Errorf("skipped %+v", saved.Manifest.Skipped)
+	}
+	for name, test := range map[string]struct{ gpus, want string }{
+		"as many": {"2", "cuda:1 1 cuda:1 [4.0, 5.0] True cpu cuda 40\n"},
+		"fewer":   {"1", "cuda:0 0 cuda:0 [4.0, 5.0] True cpu cuda 40\n"},
+		"none":    {"", "cpu None cpu [4.0, 5.0] True cpu cpu 40\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first.forget()
+			first.run("import os; os.environ.pop('TORCH_GPU', 0)\nif '" + test.gpus + "': os.environ['TORCH_GPU'] = '" + test.gpus + "'")
+			r := first.restore(dir, "gpu")
+			if got := first.run(facts); got != test.want || len(r.Loaded.Failed) > 0 {
+				t.Errorf("got %q, want %q; failed %+v", got, test.want, r.Loaded.Failed)
+			}
+			warned := len(r.Loaded.Warnings) == 1 && strings.Contains(r.Loaded.Warnings[0], "no GPU")
+			if warned != (test.gpus == "") {
+				t.Errorf("warnings %q", r.Loaded.Warnings)
+			}
+		})
 	}
 }

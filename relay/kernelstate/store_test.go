@@ -1,17 +1,29 @@
 package kernelstate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/filename"
 	"colabrelay/shared/keep"
+	"colabrelay/shared/stacks"
 )
 
 // writeVersion writes a version with that data and returns its folder.
@@ -103,6 +115,185 @@ func wantNothingLeft(t *testing.T, v *vm, dir, name string) {
 	for _, e := range entries {
 		if !versionForm().MatchString(e.Name()) && e.Name() != "lock" {
 			t.Errorf("left on the laptop: %q", e.Name())
+		}
+	}
+}
+
+// checkpointed returns a folder with a checkpoint file for the run "n".
+func checkpointed(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "n.json"), nil, 0o600))
+	return dir
+}
+
+// written has the kernel write a copy of a run's variables.
+func (v *vm) written(content string) KeptFile {
+	v.t.Helper()
+	path := strings.TrimSpace(v.run(fmt.Sprintf("import os as _o, tempfile as _t\n_p = _o.path.join(_t.mkdtemp(prefix='colab-relay-state-'), 'data.state')\nprint(open(_p, 'w').write(%q) and _p)", content)))
+	sum := sha256.Sum256([]byte(content))
+	return KeptFile{Path: path, Bytes: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), KernelID: "k", Until: time.Now().Add(time.Minute)}
+}
+
+func TestCopiesOfARunAreFetchedAndPlacedOnAnotherVM(t *testing.T) {
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), checkpointed(t)
+	k := NewKeeper(v.client, dir, "n", "test")
+	fetch := func(content string) string {
+		version, err := k.Fetch(t.Context(), v.written(content))
+		if must(t, err); version == "" {
+			t.Fatal("no version")
+		}
+		return version
+	}
+	fetch("first")
+	second := fetch("second")
+	must(t, k.DropOthers(second))
+	if all, err := versions(filepath.Join(dir, "kept", "n")); err != nil || !slices.Equal(all, []version{{second, 2}}) {
+		t.Errorf("%v, %v", all, err)
+	}
+	other := borrowVM(t, stacks.Old(t))
+	there := NewKeeper(other.client, dir, "n", "test")
+	for range 2 { // a kernel may have deleted what was placed before
+		path, err := there.Place(t.Context(), second, time.Now().Add(time.Minute))
+		must(t, err)
+		if got, err := os.ReadFile(path); err != nil || string(got) != "second" || checkPlace(path) != nil {
+			t.Errorf("%q has %q, %v", path, got, err)
+		}
+		must(t, os.RemoveAll(filepath.Dir(path)))
+	}
+	must(t, k.DropAll())
+	if _, err := os.Stat(filepath.Join(dir, "kept", "n")); !os.IsNotExist(err) {
+		t.Errorf("after DropAll: %v", err)
+	}
+	if _, err := there.Place(t.Context(), second, time.Now().Add(time.Minute)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("placing what was deleted: %v", err)
+	}
+}
+
+// The user's code can report any file as a copy.
+func TestOnlyTheReportedCopyIsFetched(t *testing.T) {
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), checkpointed(t)
+	k := NewKeeper(v.client, dir, "n", "test")
+	for name, c := range map[string]struct {
+		change func(f *KeptFile)
+		want   error
+	}{
+		"another file":       {func(f *KeptFile) { f.Path = "/etc/passwd" }, ErrUntrustedReport},
+		"a path out of it":   {func(f *KeptFile) { f.Path = filepath.Dir(f.Path) + "/../x/data.state" }, ErrUntrustedReport},
+		"too large":          {func(f *KeptFile) { f.Bytes = maxBytes + 1 }, ErrUntrustedReport},
+		"no digest":          {func(f *KeptFile) { f.SHA256 = "" }, ErrUntrustedReport},
+		"another digest":     {func(f *KeptFile) { f.SHA256 = strings.Repeat("a", 64) }, transfer.ErrUnexpected},
+		"deleted since then": {func(f *KeptFile) { must(t, os.RemoveAll(filepath.Dir(f.Path))) }, ErrGone},
+	} {
+		f := v.written("a copy")
+		c.change(&f)
+		if version, err := k.Fetch(t.Context(), f); !errors.Is(err, c.want) || version != "" {
+			t.Errorf("%s: %q %v, want %v", name, version, err, c.want)
+		}
+	}
+	if all, err := versions(filepath.Join(dir, "kept", "n")); err != nil || len(all) != 0 {
+		t.Errorf("versions %v, %v", all, err)
+	}
+}
+
+func TestUntrustedReportDownloadsNothing(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]error{
+		"state-passwd": ErrUntrustedReport, "state-outside": ErrUntrustedReport, "state-name": ErrUntrustedReport, "state-terabyte": ErrUntrustedReport,
+		"state-size": transfer.ErrUnexpected, "state-digest": transfer.ErrUnexpected, "state-list": nil, // the answer is too long
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := hostilevm.Start(t, name)
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			t.Cleanup(transport.CloseIdleConnections)
+			c, err := client.New(client.Config{BaseURL: vm.URL, Secret: vm.Secret, Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			s, err := Save(t.Context(), c, dir, Options{Name: "s", Until: time.Now().Add(time.Minute)})
+			if err == nil || want != nil && !errors.Is(err, want) {
+				t.Errorf("%+v, %v", s, err)
+			}
+			if n := vm.Count("GET " + contract.PathContent); n > 0 {
+				t.Errorf("%d parts were downloaded", n)
+			}
+			walked := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+				if err == nil && strings.Contains(e.Name(), dataFile) {
+					t.Errorf("%s exists", path)
+				}
+				return err
+			})
+			if walked != nil {
+				t.Error(walked)
+			}
+		})
+	}
+}
+
+// FuzzReports reads any text as what the kernel displays during an operation. A report that is
+// accepted names no file but a state's and has no list over its bound; progress is only shown.
+func FuzzReports(f *testing.F) {
+	const place = "/tmp/colab-relay-state-ab12/data.state"
+	good := `{"path":"` + place + `","manifest":{"python":"3.12","pickler":"dill","variable_count":1,"variables":[{"name":"x","type":"int"}],"bytes":3,"sha256":"` + digestOf("x") + `"}}`
+	f.Add(mime, []byte(good))
+	f.Add(mime, []byte(strings.Replace(good, place, "/etc/passwd", 1)))
+	f.Add(mime, []byte(strings.Replace(good, place, "/tmp/a/../colab-relay-state-b/data.state", 1)))
+	f.Add(mime, []byte(strings.Replace(good, place, "/tmp/colab-relay-state-a/passwd", 1)))
+	f.Add(mime, []byte(strings.Replace(good, `"bytes":3`, `"bytes":-3`, 1)))
+	f.Add(mime, []byte(`{"path":"`+place+`","free":-1,"python":"3"}`))
+	f.Add(mime, []byte(`{"missing":true,"damaged":"its SHA-256 is wrong","variables":[{}],"overwritten":["x"],"warnings":["w\u001b[2J"]}`))
+	f.Add(mime, []byte(`{"warnings":[`+strings.Repeat(`"",`, 1000)+`""]}`))
+	f.Add(mime, []byte(`{"blob":{"number":1,"sha256":"x","bytes":9223372036854775807}}`))
+	f.Add(progressMIME, []byte(`{"variable":"x","number":2,"of":3}`))
+	f.Add(progressMIME, []byte(`{"variable":1,"number":"2"}`))
+	f.Fuzz(func(t *testing.T, kind string, text []byte) {
+		if !json.Valid(text) {
+			return // client refuses the page
+		}
+		var progress Progress
+		progress.see(contract.Execution{Events: []contract.Event{{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{kind: text}}}})
+		if kind != progressMIME && progress.At != (At{}) {
+			t.Fatalf("a display of %q is %+v", kind, progress)
+		}
+		var s saved
+		if err := readSaved(text, &s); err == nil {
+			checkSaved(t, &s)
+		} else if !errors.Is(err, ErrUntrustedReport) {
+			t.Error(err)
+		}
+		var l Loaded
+		if err := decode(text, &l); err == nil {
+			checkLists(t, map[string]int{"variables": len(l.Variables), "modules": len(l.Modules), "failed": len(l.Failed), "overwritten": len(l.Overwritten), "warnings": len(l.Warnings)})
+		}
+		var p prepared
+		if err := decode(text, &p); err != nil && !errors.Is(err, ErrUntrustedReport) {
+			t.Error(err)
+		}
+	})
+}
+
+// checkSaved checks a report that was accepted, in another way than the program does.
+func checkSaved(t *testing.T, s *saved) {
+	t.Helper()
+	folder, file := path.Split(s.Path)
+	if !strings.HasPrefix(s.Path, "/") || file != dataFile || !strings.HasPrefix(path.Base(folder), contract.StateFolderPrefix) || strings.Contains(s.Path, "/../") || len(s.Path) > maxPath {
+		t.Errorf("the file %q was accepted", s.Path)
+	}
+	m := s.Manifest
+	if m.Bytes <= 0 || m.Bytes > maxBytes || len(m.SHA256) != 64 {
+		t.Errorf("%d bytes with the digest %q were accepted", m.Bytes, m.SHA256)
+	}
+	checkLists(t, map[string]int{"variables": len(m.Variables), "modules": len(m.Modules), "skipped": len(m.Skipped), "libraries": len(m.Libraries), "warnings": len(m.Warnings)})
+}
+
+func checkLists(t *testing.T, lengths map[string]int) {
+	t.Helper()
+	for name, n := range lengths {
+		if n > reportItems[name] {
+			t.Errorf("%d %s were accepted", n, name)
 		}
 	}
 }

@@ -1,11 +1,22 @@
 package notebook
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/quick"
 
+	"colabrelay/relay/output"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+	"colabrelay/shared/tier"
 )
 
 // odd is a file as no program writes it: mixed white space and line ends, a byte order mark,
@@ -90,5 +101,251 @@ func TestAFailedEditChangesNothing(t *testing.T) {
 	copied := *small
 	if err := copied.Delete(0); err != nil || small.Len() != 2 || copied.Len() != 1 {
 		t.Errorf("%v: an edit of a copy left %d cells", err, small.Len())
+	}
+}
+
+// named returns a notebook with one cell for each id; "" for none.
+func named(t *testing.T, minor int, key string, ids ...string) *Document {
+	t.Helper()
+	var cells []string
+	for i, id := range ids {
+		member := ""
+		switch {
+		case id != "" && key == "id":
+			member = fmt.Sprintf(`"id": %q, `, id)
+		case id != "":
+			member = fmt.Sprintf(`"metadata": {"id": %q}, `, id)
+		}
+		cells = append(cells, fmt.Sprintf(`{"cell_type": "code", %s"source": "x = %d"}`, member, i))
+	}
+	return parsed(t, fmt.Sprintf(`{"nbformat": 4, "nbformat_minor": %d, "cells": [%s]}`, minor, strings.Join(cells, ", ")))
+}
+
+func handles(d *Document) (all []string) {
+	for i := range d.Len() {
+		all = append(all, d.Cell(i).Handle)
+	}
+	return all
+}
+
+func TestHandles(t *testing.T) {
+	long := strings.Repeat("a", 65)
+	for name, test := range map[string]struct {
+		d    *Document
+		want string
+	}{
+		"ids":            {named(t, 5, "id", "a", "b-_9Z"), "a b-_9Z"},
+		"bad ids":        {named(t, 5, "id", "a", "", "a", "a b", long), "a #1-8ff436de #2-1431b986 #3-b8478134 #4-b31bbd46"},
+		"ids before 4.5": {named(t, 4, "id", "a"), "#0-bc3b5864"},
+		"Colab":          {named(t, 0, "metadata", "AbC-_1234567", "AbC-_1234567", ""), "AbC-_1234567 #1-8ff436de #2-1431b986"},
+		"a later cell's": {parsed(t, `{"nbformat": 4, "nbformat_minor": 5, "cells": [{"metadata": {"id": "a"}, "source": "x = 0"}, {"id": "a"}]}`), "#0-bc3b5864 a"},
+	} {
+		got := handles(test.d)
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+		for i, handle := range got {
+			if found, err := test.d.Find(handle); found != i || err != nil {
+				t.Errorf("%s: %s is found at %d, %v", name, handle, found, err)
+			}
+		}
+	}
+}
+
+func TestACellThatChangedIsNotFoundByItsOldHandle(t *testing.T) {
+	d := named(t, 5, "id", "first-cell", "second-cell", "third", "")
+	if missing, ok := errors.AsType[*NoCellError](func() error { _, err := d.Find("frist-cell"); return err }()); !ok || !reflect.DeepEqual(missing.Nearest, []string{"first-cell"}) {
+		t.Errorf("%+v", missing)
+	}
+	handle := d.Cell(3).Handle
+	if err := d.SetSource(3, "another source", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Find(handle); !errors.Is(err, ErrCellChanged) || !strings.Contains(err.Error(), d.Cell(3).Handle) {
+		t.Error(err)
+	}
+}
+
+func TestIDsAreRepaired(t *testing.T) {
+	d := named(t, 5, "id", "a", "", "a", "a b", "c")
+	notes := d.RepairIDs()
+	ids := handles(d)
+	want := []string{fmt.Sprintf("3 cells had no valid id of their own and have one now; counted from 0: cell 1 has %s, cell 2 has %s, cell 3 has %s.", ids[1], ids[2], ids[3])}
+	if !reflect.DeepEqual(notes, want) || ids[0] != "a" || ids[4] != "c" {
+		t.Errorf("%q, %q", notes, ids)
+	}
+	text := fmt.Sprintf(`"id": %q, "source": "x = 1"}, {"cell_type": "code", "id": %q, "source": "x = 2"}, {"cell_type": "code", "id": %q,`, ids[1], ids[2], ids[3])
+	if !strings.Contains(string(d.Bytes()), text) {
+		t.Errorf("%s", d.Bytes())
+	}
+	if notes := d.RepairIDs(); notes != nil {
+		t.Errorf("repaired again: %q", notes)
+	}
+	if notes := named(t, 4, "id", "", "a").RepairIDs(); notes != nil {
+		t.Errorf("before 4.5: %q", notes)
+	}
+}
+
+// The oracle is nbformat.validate.
+func TestWhatMakesANotebookInvalidIsCounted(t *testing.T) {
+	const meta, code = `"metadata": {}, `, `{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null, "source": ""`
+	for file, want := range map[string]int{
+		`{"nbformat": 4, "nbformat_minor": 5, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                              0,
+		`{"nbformat": 4, "nbformat_minor": 4, ` + meta + `"cells": [` + code + `}]}`:                                                         0,
+		`{"nbformat": 4, "nbformat_minor": 4, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                              1,
+		`{"nbformat": 4, ` + meta + `"cells": [` + code + `, "id": "a"}]}`:                                                                   2,
+		`{"nbformat": 4, "nbformat_minor": 5, "cells": [` + code + `, "id": "a"}, ` + code + `, "id": "a"}, {"source": "", "outputs": []}]}`: 3,
+	} {
+		if faults, _ := parsed(t, file).faults(); len(faults) != want {
+			t.Errorf("%s: %q, want %d", file, faults, want)
+		}
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	d := named(t, 0, "metadata", "AbC-_1234567", "", "AbC-_1234567")
+	notes, err := d.Upgrade()
+	ids := handles(d)
+	if err != nil || len(notes) != 2 || notes[0] != "The notebook was nbformat 4.0 and is nbformat 4.5 now, in which each cell has an id." || d.Minor() != 5 || ids[0] != "AbC-_1234567" {
+		t.Errorf("%q, %q", notes, ids)
+	}
+	want := fmt.Sprintf(`{"nbformat": 4, "nbformat_minor": 5, "cells": [{"cell_type": "code", "id": "AbC-_1234567", "metadata": {"id": "AbC-_1234567"}, "source": "x = 0"}, `+
+		`{"cell_type": "code", "id": %q, "source": "x = 1"}, {"cell_type": "code", "id": %q, "metadata": {"id": "AbC-_1234567"}, "source": "x = 2"}]}`, ids[1], ids[2])
+	if got := string(d.Bytes()); got != want {
+		t.Error(got)
+	}
+	if notes, err := d.Upgrade(); notes != nil || err != nil {
+		t.Errorf("upgraded again: %q, %v", notes, err)
+	}
+}
+
+// Whatever a cell has: what is shown of it, written back, is refused or is the cell.
+func TestASourceThatIsWrittenBackIsRefusedOrTheSame(t *testing.T) {
+	pieces := []string{"a", "\n", "\r\n", "\r", "\t", " ", "\f", "\x1b", "[31m", "\u2028", "\u200d", "👁", "\ufe0f", "\ue000", "ü", "\u0085", "]0;"}
+	back := func(choices []uint8) bool {
+		var b strings.Builder
+		for _, c := range choices {
+			b.WriteString(pieces[int(c)%len(pieces)])
+		}
+		got := WithLineEnds(b.String(), plain.Text(b.String()))
+		return Loss(b.String(), got) != "" || got == b.String()
+	}
+	if err := quick.Check(back, &quick.Config{MaxCount: 5_000}); err != nil {
+		t.Error(err)
+	}
+}
+
+// An edit keeps halves of surrogate pairs in what it does not change, in a source of any form, and is
+// refused where U+FFFD would take their place.
+func TestAnEditKeepsHalvesOfSurrogatePairs(t *testing.T) {
+	for name, test := range map[string]struct {
+		source string // JSON
+		edit   string // from the text that is shown
+		want   string // JSON; empty if it is refused
+	}{
+		"before it":     {`"a\ud800b = 1"`, "x\ufffdb = 1", `"x\ud800b = 1"`},
+		"around it":     {`"a\ud800b"`, "x\ufffdy", ""},
+		"instead of it": {`"a\ud800b"`, "acb", `"acb"`},
+		"a whole pair":  {`"a😀\ud800b"`, "x😀\ufffdb", `"x😀\ud800b"`},
+		"a line before": {`["a\n", "b\ud800c\n", "d"]`, "x\nb\ufffdc\nd", `["x\n", "b\ud800c\n", "d"]`},
+		"more lines":    {`["a\ud800b"]`, "a\ufffd\nb", `["a\ud800\n","b"]`},
+	} {
+		d, err := Parse([]byte(`{"cells":[{"cell_type":"raw","metadata":{},"source":` + test.source + `}],"metadata":{},"nbformat":4,"nbformat_minor":4}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Cell(0).Halves {
+			t.Errorf("%s: no halves are seen", name)
+		}
+		before := string(d.Bytes())
+		err = d.SetSource(0, test.edit, "")
+		if test.want == "" {
+			if !errors.Is(err, ErrHalves) || string(d.Bytes()) != before {
+				t.Errorf("%s: %v, %s", name, err, d.Bytes())
+			}
+			continue
+		}
+		if got := string(d.part(d.cells[0].source)); err != nil || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(test.want, " ", "") {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, test.want)
+		}
+	}
+}
+
+// nbformat itself must accept what Write writes, without a warning, and write the same bytes.
+func TestNbformatReadsWhatIsWritten(t *testing.T) {
+	tier.Long(t)
+	hostile := "a\x00\x1b[31m\xff<b>&amp;\u0085\u2029\r\n\x0b\x1c" + strings.Repeat("`", 3)
+	cell := new(output.Collector).Begin("")
+	cell.Add(t.Context(), []contract.Event{
+		{Type: contract.EventStream, Name: contract.Stdout, Text: hostile}, {Type: contract.EventError, EName: hostile, EValue: hostile, Traceback: []string{hostile}},
+		{Type: contract.EventExecuteResult, ExecutionCount: 7, Metadata: json.RawMessage(`{"isolated": true}`), Data: map[string]json.RawMessage{
+			"image/png": json.RawMessage(`"Ynl0ZXM="`), "text/html": json.RawMessage(`"<p>\n</p>"`),
+			"application/vnd.x+json": json.RawMessage(`{"z": 1, "a": null}`), "image/svg+xml": json.RawMessage(`"<svg/>\n"`),
+		}},
+		{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+			"text/plain": json.RawMessage(`["a\n", "b"]`), "weird\x00type": json.RawMessage(`"x"`), "application/json": json.RawMessage("3"),
+		}},
+	}, nil)
+	n := Notebook{Cells: []RunCell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: cell.Outputs(), ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
+	for _, n := range []Notebook{n, {}} {
+		var b bytes.Buffer
+		if err := n.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(stacks.Notebook(t), "-W", "error", "-c", `
+import sys, nbformat
+text = sys.stdin.buffer.read().decode()
+notebook = nbformat.reads(text, as_version=4)
+nbformat.validate(notebook)
+assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5), notebook
+again = nbformat.writes(notebook) + "\n"
+assert again == text, again + "\n---\n" + text
+`)
+		cmd.Stdin = &b
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}
+
+// The states of widgets that outputs show are in the metadata, with those to which they lead; all else
+// in the file keeps its bytes.
+func TestStatesOfWidgetsThatNobodyShowsGo(t *testing.T) {
+	const before = `{
+ "cells": [{"cell_type": "code", "execution_count": 1, "metadata": {}, "source": [],
+   "outputs": [{"data": {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}}, "metadata": {}, "output_type": "display_data"}]}],
+ "metadata": {"z":  1, "widgets": {"application/vnd.jupyter.widget-state+json": {"state": {"old": {"state": {}}, "kept": {"state": {"value": 1.50}}}}}},
+ "nbformat": 4, "nbformat_minor": 4
+}`
+	d, err := Parse([]byte(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := output.JSON(`{"model_name":"HBoxModel","state":{"children":["IPY_MODEL_kept"]}}`)
+	if err := d.SetWidgets(map[string]output.JSON{"a": shown, "b": shown}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := d.widgets(); len(got) != 2 || string(got["a"]) != string(shown) || string(got["kept"]) != `{"state":{"value":1.50}}` {
+		t.Errorf("the notebook has the states %s", got)
+	}
+	if d.Strip(); !strings.HasSuffix(string(d.Bytes()), "\"metadata\": {\"z\":  1},\n \"nbformat\": 4, \"nbformat_minor\": 4\n}") {
+		t.Errorf("without outputs, the notebook is %s", d.Bytes())
+	}
+}
+
+// Colab writes the states without an object around them; other entries stay.
+func TestStatesAsColabWritesThemStay(t *testing.T) {
+	d, err := Parse([]byte(`{"cells": [{"cell_type": "code", "execution_count": 1, "metadata": {}, "source": [], "outputs":
+  [{"data": {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}}, "metadata": {}, "output_type": "display_data"}]}],
+ "metadata": {"widgets": {"other": {"x": 1}, "application/vnd.jupyter.widget-state+json": {"a": {"model_name": "LabelModel", "state": {"value": "seen"}}}}}, "nbformat": 4, "nbformat_minor": 4}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetWidgets(map[string]output.JSON{"b": output.JSON("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	text, ok := d.WidgetText([]byte(`{"model_id": "a"}`))
+	if _, others, _ := d.widgets(); text != "seen" || !ok || others["other"] == nil {
+		t.Errorf("the widget shows %q, and the metadata has also %v", text, others)
 	}
 }

@@ -1,8 +1,10 @@
 package notebook
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -224,6 +226,191 @@ func TestANewNotebookReplacesNone(t *testing.T) {
 		edit(t, f, change)
 		if got := sources(t, path); !slices.Equal(got, []string{"theirs", "ours"}) {
 			t.Errorf("%s: %q", moment, got)
+		}
+	}
+}
+
+// external is another program that edits a notebook without our lock: it reads the file, adds a
+// cell at the front, and saves it in place or by a rename.
+func external(path, source string, inPlace bool) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	d, err := Parse(text)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Insert(0, NewCell{Type: Code, Source: source}); err != nil {
+		return err
+	}
+	if inPlace {
+		return os.WriteFile(path, d.Bytes(), 0o600)
+	}
+	temp := path + ".external"
+	if err := os.WriteFile(temp, d.Bytes(), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// Other programs save the notebook between our read and our write, at each step. Neither their
+// changes nor ours may be lost.
+func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
+	f := newFile(t)
+	var want []string
+	for round := range 16 { // a bit for each step, and one for the way in which they save
+		disturb := func(step int) {
+			if round>>step&1 == 0 {
+				return
+			}
+			source := fmt.Sprintf("theirs %d.%d.%d", round, step, len(want))
+			if err := external(f.Path(), source, round>>3 == 0); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, source)
+		}
+		once := [3]func(){}
+		for step := range once {
+			once[step] = sync.OnceFunc(func() { disturb(step) })
+		}
+		f.beforeCheck, f.beforeReplace = once[1], once[2]
+		source := fmt.Sprintf("ours %d", round)
+		done := edit(t, f, func(d *Document) error { once[0](); return add(source)(d) })
+		want = append(want, source)
+		if noted := round&7 != 0; noted != (len(done.Notes) > 0) {
+			t.Fatalf("round %d: notes %q", round, done.Notes)
+		}
+	}
+	got := sources(t, f.Path())
+	slices.Sort(got)
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("%d cells, want %d:\n%q\n%q", len(got), len(want), got, want)
+	}
+	if left := hidden(t, f.Path()); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// A system that cannot exchange names compares the file right before it replaces it.
+func TestASystemWithoutExchangesReplacesTheFile(t *testing.T) {
+	f := newFile(t, "1")
+	before, err := f.load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp := filepath.Join(filepath.Dir(f.Path()), "temp")
+	writeFile(t, temp, []byte("new"))
+	swap := exchangeNames
+	exchangeNames = func(string, string) error { return errors.ErrUnsupported }
+	defer func() { exchangeNames = swap }()
+	if err := f.exchange(temp, before.info, before); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(f.Path()); err != nil || !bytes.Equal(text, []byte("new")) {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := os.Stat(temp); err == nil {
+		t.Error("the temporary file is left")
+	}
+}
+
+// tree is a home folder, a folder outside it, and roots.
+func tree(t *testing.T) (home, outside string, roots Roots) {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, outside = filepath.Join(top, "home"), filepath.Join(top, "outside")
+	for _, dir := range []string{"home/work", "home/.cache/allowed", "home/.local", "outside/data", "outside/.dirs/.x"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return home, outside, Roots{Home: home, Save: filepath.Join(outside, "saved"), Dirs: []string{"~/.cache/allowed", filepath.Join(outside, ".dirs")}, Working: filepath.Join(home, "work")}
+}
+
+func link(t *testing.T, to, at string) {
+	t.Helper()
+	if err := os.Symlink(to, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPathsThatToolsMayUse(t *testing.T) {
+	home, outside, roots := tree(t)
+	link(t, filepath.Join(home, "work"), filepath.Join(outside, "data", "w"))
+	for path, want := range map[string]string{
+		"a.ipynb":                  filepath.Join(home, "work", "a.ipynb"),
+		"sub/./x/../a.IPYNB":       filepath.Join(home, "work", "sub", "a.IPYNB"),
+		"~/new/a b.ipynb":          filepath.Join(home, "new", "a b.ipynb"),
+		"~/.cache/allowed/a.ipynb": filepath.Join(home, ".cache", "allowed", "a.ipynb"),
+		filepath.Join(outside, "saved", "a.ipynb"):  filepath.Join(outside, "saved", "a.ipynb"),
+		filepath.Join(outside, ".dirs", "a.ipynb"):  filepath.Join(outside, ".dirs", "a.ipynb"),
+		filepath.Join(home, "work", "...ü.x.ipynb"): "has the hidden part",
+
+		"":                 "it is empty",
+		"a.py":             "does not end in .ipynb",
+		"a.ipynb/b":        "does not end in .ipynb",
+		"a\nb.ipynb":       "control characters",
+		"~root/a.ipynb":    "no shell replaces",
+		".ipynb":           `has the hidden part ".ipynb"`,
+		"~/.local/a.ipynb": `has the hidden part ".local"`,
+		"../../a.ipynb":    "add the folder to RELAY_NOTEBOOK_DIRS",
+		filepath.Join(outside, ".dirs", ".x", "a.ipynb"): "has the hidden part",
+		filepath.Join(outside, "data", "a.ipynb"):        "is outside your home folder",
+		filepath.Join(outside, "data", "w", "a.ipynb"):   "is outside your home folder", // although it leads home
+		filepath.Join(outside, "saved", "..", "b.ipynb"): "is outside your home folder",
+	} {
+		got, err := roots.Resolve(path)
+		if filepath.IsAbs(want) {
+			if err != nil || got != want {
+				t.Errorf("%q is %q, %v, want %q", path, got, err, want)
+			}
+		} else if !errors.Is(err, ErrForbiddenPath) || !strings.Contains(err.Error(), want) || got != "" {
+			t.Errorf("%q is %q, %v, want %q", path, got, err, want)
+		}
+	}
+}
+
+func TestLinksDoNotLeadOutside(t *testing.T) {
+	home, outside, roots := tree(t)
+	for name, test := range map[string]struct{ to, want string }{
+		"file.ipynb":   {filepath.Join(outside, "data", "a.ipynb"), "outside"},
+		"text.ipynb":   {filepath.Join(home, "secrets.txt"), "does not end in .ipynb"},
+		"hidden.ipynb": {filepath.Join(home, ".local", "a.ipynb"), "hidden part"},
+		"gone.ipynb":   {filepath.Join(home, "missing.ipynb"), "a file that is missing"},
+		"loop.ipynb":   {filepath.Join(home, "work", "loop.ipynb"), "cannot be looked up"},
+		"good.ipynb":   {filepath.Join(home, "good.ipynb"), ""},
+	} {
+		if !strings.HasPrefix(name, "gone") && !strings.HasPrefix(name, "loop") {
+			if err := os.WriteFile(test.to, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		link(t, test.to, filepath.Join(home, "work", name))
+		got, err := roots.Resolve(name)
+		if test.want == "" {
+			if err != nil || got != test.to {
+				t.Errorf("%s is %q, %v", name, got, err)
+			}
+		} else if !errors.Is(err, ErrForbiddenPath) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+	link(t, outside, filepath.Join(home, "work", "folder"))
+	if _, err := roots.Resolve("folder/data/new.ipynb"); !errors.Is(err, ErrForbiddenPath) || !strings.Contains(err.Error(), `folder/data/new.ipynb" is a link or inside one`) {
+		t.Error(err)
+	}
+}
+
+func TestAWorkingFolderOutsideTheRootsIsNamed(t *testing.T) {
+	_, outside, roots := tree(t)
+	for working, want := range map[string]string{"": "working folder is not known", "/": `working folder "/", which is outside`, outside: "RELAY_NOTEBOOK_DIRS"} {
+		roots.Working = working
+		if _, err := roots.Resolve("a.ipynb"); !errors.Is(err, ErrForbiddenPath) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", working, err)
 		}
 	}
 }

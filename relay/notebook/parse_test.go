@@ -1,12 +1,16 @@
 package notebook
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
 
+	"colabrelay/relay/output"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/contract"
 )
 
 func TestTheCellsOfANotebook(t *testing.T) {
@@ -140,6 +144,162 @@ func TestANotebookThatIsCutAnywhereIsRefused(t *testing.T) {
 	for i := range len(whole) {
 		if _, err := Parse([]byte(whole[:i])); !errors.Is(err, ErrNotNotebook) {
 			t.Fatalf("cut after %d bytes: %v", i, err)
+		}
+	}
+}
+
+// Whatever an executor sends, the notebook is JSON, has each source and text as its lines, and
+// is read again as it was written.
+func FuzzOutputs(f *testing.F) {
+	f.Add("a\rb\n\u2028c", "image/png", `"cG5n"`, `{"a": 1}`)
+	f.Add("\x00\xff", "application/json", `{"z": [1e999, null]}`, `[]`)
+	f.Add("", "text/html", `["a", "b"]`, `{`)
+	f.Fuzz(func(t *testing.T, text, mime, payload, metadata string) {
+		events := []contract.Event{
+			{Type: contract.EventStream, Name: text, Text: text},
+			{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{mime: json.RawMessage(payload)}, Metadata: json.RawMessage(metadata), DisplayID: "d"},
+			{Type: contract.EventUpdateDisplayData, DisplayID: "d", Data: map[string]json.RawMessage{"text/plain": json.RawMessage(payload)}},
+			{Type: contract.EventError, EName: text, EValue: text, Traceback: []string{text}},
+		}
+		cell := new(output.Collector).Begin("")
+		cell.Add(t.Context(), events, nil)
+		var b bytes.Buffer
+		if err := (Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: cell.Outputs()}}}).Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if !json.Valid(b.Bytes()) {
+			t.Fatalf("no JSON: %s", b.Bytes())
+		}
+		d, err := Parse(b.Bytes())
+		if err != nil || d.Len() != 1 {
+			t.Fatal(err)
+		}
+		if c := d.Cell(0); c.Source != output.ValidText(text) || c.Handle != seededID(text, map[string]bool{}) {
+			t.Fatalf("%+v", c)
+		}
+		if lines := output.SplitLines(text); strings.Join(lines, "") != output.ValidText(text) {
+			t.Fatalf("%q has the lines %q", text, lines)
+		}
+	})
+}
+
+// Whatever a file holds, each edit leaves a notebook with the meant change, and an edit that is
+// undone leaves the file as it was.
+func FuzzDocument(f *testing.F) {
+	f.Add([]byte(odd), "a\r\n\u2028b", 0)
+	f.Add([]byte(`{"nbformat": 4, "cells": [{}, {"source": null}, {"source": ["", "a"], "source": ["b\r", "\n", ""]}]}`), "\n", 2)
+	f.Add([]byte(`{"nbformat":4,"nbformat_minor":5,"cells":[{"id":"a","cell_type":"code","outputs":[NaN,"\udc00"],"execution_count":3},{"id":"a","metadata":{"tags":["x",[]],"id":"b"}}]}`), "", 1)
+	f.Add(New().Bytes(), "x = 1\n\"\\\x00\xff", 0)
+	f.Fuzz(func(t *testing.T, text []byte, source string, i int) {
+		d, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for k := range d.Len() {
+			c := d.Cell(k)
+			if found, err := d.Find(c.Handle); err != nil || found != k {
+				t.Fatalf("%q is found at %d: %v", c.Handle, found, err)
+			}
+		}
+		if d.Len() > 0 {
+			i = max(0, i%d.Len())
+			undo(t, *d, i)
+			replace(t, *d, i, source)
+		}
+		whole(t, *d)
+	})
+}
+
+// undo makes edits and undoes them.
+func undo(t *testing.T, d Document, i int) {
+	before := string(d.Bytes())
+	must(t, func() error { _, err := d.Insert(i, NewCell{Type: Code, Source: "a"}); return err }())
+	if d.Cell(i).Source != "a" {
+		t.Fatalf("%q", d.Bytes())
+	}
+	must(t, d.Delete(i))
+	must(t, d.Move(i, 0))
+	must(t, d.Move(0, i))
+	must(t, d.SetSource(i, d.Cell(i).Source, ""))
+	if string(d.Bytes()) != before {
+		t.Fatalf("%q became %q", before, d.Bytes())
+	}
+}
+
+// replace changes a cell, and no other one.
+func replace(t *testing.T, d Document, i int, source string) {
+	before := d
+	must(t, d.SetSource(i, source, Code))
+	must(t, d.SetOutputs(i, 3, []map[string]any{{"a": source}}))
+	must(t, d.SetSource(i, source, Raw))
+	c := d.Cell(i)
+	if c.Source != output.ValidText(source) || c.Type != Raw || c.Outputs != nil || c.ExecutionCount != 0 {
+		t.Fatalf("%+v", c)
+	}
+	if former, now := before.cells[i].all, d.cells[i].all; string(before.text[:former.start]) != string(d.text[:now.start]) || string(before.text[former.end:]) != string(d.text[now.end:]) {
+		t.Fatalf("%q became %q", before.text, d.text)
+	}
+	if raw := d.source(i); raw != before.source(i) {
+		must(t, d.SetSource(i, before.source(i), ""))
+		if d.source(i) != before.source(i) {
+			t.Fatalf("%q", d.source(i))
+		}
+	}
+}
+
+// whole makes the edits of whole notebooks.
+func whole(t *testing.T, d Document) {
+	cells := d.Len()
+	d.Strip()
+	_, _ = d.Upgrade() // the file may become too long
+	if d.Minor() < minor || d.Len() != cells || len(d.RepairIDs()) > 0 {
+		t.Fatalf("%q", d.Bytes())
+	}
+	for i := range cells {
+		if c := d.Cell(i); c.Type == Code && c.Outputs != nil || c.Handle != d.cells[i].own {
+			t.Fatalf("%+v of %q", c, d.Bytes())
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The first cell's outputs have room, and the second one's have not. When they become shorter, they
+// have.
+func TestOutputsWithoutRoomAreReplaced(t *testing.T) {
+	t.Parallel()
+	d, err := Parse([]byte(`{"cells": [
+ {"cell_type": "code", "id": "a", "metadata": {}, "execution_count": null, "outputs": [], "source": "1"},
+ {"cell_type": "code", "id": "b", "metadata": {}, "execution_count": null, "outputs": [], "source": "2"}
+], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`))
+	must(t, err)
+	stream := func(text string) []map[string]any {
+		return []map[string]any{{"output_type": "stream", "name": "stdout", "text": text}}
+	}
+	most := len(d.Bytes()) + 1000
+	set := func(outputs ...string) {
+		t.Helper()
+		var all []NewOutputs
+		for i, text := range outputs {
+			all = append(all, NewOutputs{Index: i, Outputs: stream(text), Instead: stream("elsewhere")})
+		}
+		must(t, d.SetAllOutputs(all, most))
+		if len(d.Bytes()) > most {
+			t.Errorf("the file has %d bytes, of at most %d", len(d.Bytes()), most)
+		}
+	}
+	for _, c := range []struct{ first, second, want string }{
+		{strings.Repeat("x", 600), strings.Repeat("y", 600), "elsewhere"},
+		{"x", strings.Repeat("y", 600), strings.Repeat("y", 600)},
+	} {
+		set(c.first, c.second)
+		if text := string(d.Bytes()); !strings.Contains(text, `"`+c.first+`"`) || !strings.Contains(text, `"`+c.want+`"`) || strings.Count(text, "output_type") != 2 {
+			t.Errorf("the file is %s", text)
 		}
 	}
 }

@@ -6,12 +6,93 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"colabrelay/shared/e2e/standin"
 	"colabrelay/shared/within"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// desk is a Page with a person whose browser opens what the Page asks for.
+type desk struct {
+	*Page
+	t      *testing.T
+	mu     sync.Mutex
+	opened []string
+	tabs   []*standin.Tab
+	turns  int
+}
+
+// newDesk returns a Page whose browser opens a tab with these options.
+func newDesk(t *testing.T, o standin.Options, change ...func(*Page)) *desk {
+	t.Helper()
+	d := &desk{t: t}
+	d.Page = New(Config{Version: "1.2.3", Open: func(ctx context.Context, url string) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.opened = append(d.opened, url)
+		tab, err := standin.Dial(ctx, url, o)
+		if errors.Is(err, standin.ErrDeclined) {
+			return nil
+		}
+		d.tabs = append(d.tabs, tab)
+		return err
+	}})
+	for _, f := range change {
+		f(d.Page)
+	}
+	t.Cleanup(func() {
+		d.Close()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, tab := range d.tabs {
+			if tab != nil {
+				tab.Close()
+			}
+		}
+	})
+	return d
+}
+
+// tab returns the first tab that the browser opened.
+func (d *desk) tab() (tab *standin.Tab) {
+	d.t.Helper()
+	within.Until(d.t, "a tab is open", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.tabs) > 0 {
+			tab = d.tabs[0]
+		}
+		return tab != nil
+	})
+	return tab
+}
+
+func (d *desk) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.opened)
+}
+
+func (d *desk) connect(r Request) (*Tab, error) {
+	return d.Connect(within.Context(d.t), r, nil)
+}
+
+func (d *desk) connected() *Tab {
+	d.t.Helper()
+	tab, err := d.connect(Request{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return tab
+}
 
 // waitedOut returns a ctx that has ended.
 func waitedOut(t *testing.T) context.Context {
@@ -192,5 +273,93 @@ func TestSecondTabIsRefused(t *testing.T) {
 	p.answerText(p.request("tools/call"), "{}")
 	if err := <-ended; err != nil {
 		t.Errorf("the first tab was disturbed: %v", err)
+	}
+}
+
+// Programs that only open connections can't keep Colab's page out.
+func TestManyStrangers(t *testing.T) {
+	d := newQuietDesk(t)
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	for i := range 3 * maxWaiting {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(d.State().Port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+		if i%3 == 0 {
+			_, _ = conn.Write([]byte("GET /?access_token=")) // never ends its request
+		}
+	}
+	crowd := &d.server.crowd
+	crowd.mu.Lock()
+	n := len(crowd.conns)
+	crowd.mu.Unlock()
+	if n > maxWaiting {
+		t.Errorf("%d connections wait, over %d", n, maxWaiting)
+	}
+	d.ready(t)
+}
+
+// A tab whose token changed between the check and the connection does not get the slot.
+func TestTokenThatChangedMeanwhile(t *testing.T) {
+	p := New(Config{})
+	old := p.currentToken()
+	p.token = newToken() // as the end of a server does
+	if p.take(nil, nil, old) != nil || p.slot != nil {
+		t.Error("a tab with an old token has the slot")
+	}
+}
+
+func TestNotebookURLs(t *testing.T) {
+	for _, good := range []string{
+		"", "https://colab.research.google.com", "https://colab.research.google.com/", EmptyNotebook,
+		"https://colab.google.com/x", "https://colab.research.google.com/drive/1aB?authuser=1",
+		"https://colab.research.google.com/github/o/r/blob/main/a%20b.ipynb#scrollTo=x",
+		"https://colab.research.google.com/gist/o/abc",
+	} {
+		if err := CheckNotebookURL(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for bad, want := range map[string]string{
+		"colab.research.google.com/drive/1":                           "https://",
+		"http://colab.research.google.com/":                           "https://",
+		"javascript:alert(1)//colab.google.com":                       "https://",
+		"https://evil.example/":                                       "does not belong",
+		"https://colab.research.google.com.evil.com/":                 "does not belong",
+		"https://colab.research.google.com@evil.com/":                 "names a user",
+		"https://evil.com#https://colab.google.com/":                  "does not belong",
+		"https://colab.google.com/#a#b":                               `more than one "#"`,
+		"https://colab.google.com/\"x":                                "percent-encoded",
+		"https://colab.google.com\\@evil.example":                     "",
+		"https://c\u043elab.google.com/":                              "percent-encoded",
+		"https://colab.google.com/\nx":                                "",
+		"https://colab.google.com/%zz":                                "no valid form",
+		"https://colab.google.com/" + strings.Repeat("a", maxAddress): "2000",
+	} {
+		err := CheckNotebookURL(bad)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", bad, err, want)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	const end = "#mcpProxyToken=T&mcpProxyPort=8765"
+	for notebook, want := range map[string]string{
+		"": "https://colab.research.google.com/notebooks/empty.ipynb?p=8765" + end,
+		"https://colab.research.google.com/drive/1?authuser=1#scrollTo=x": "https://colab.research.google.com/drive/1?authuser=1&p=8765" + end,
+		"https://colab.research.google.com/github/o/r/blob/m/a%20b.ipynb": "https://colab.research.google.com/github/o/r/blob/m/a%20b.ipynb?p=8765" + end,
+		"https://colab.google.com/a%2Fb?":                                 "https://colab.google.com/a%2Fb?p=8765" + end,
+		"https://colab.google.com/x#mcpProxyToken=old&mcpProxyPort=1":     "https://colab.google.com/x?p=8765" + end,
+	} {
+		if got, err := address(notebook, 8765, "T"); got != want || err != nil {
+			t.Errorf("%q: %q, %v; want %q", notebook, got, err, want)
+		}
 	}
 }

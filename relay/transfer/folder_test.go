@@ -1,17 +1,26 @@
 package transfer
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/memorydir"
+	"colabrelay/shared/tier"
 )
 
 // perFolder is more than one page of a listing.
@@ -144,4 +153,231 @@ func TestAFolderIsUploadedWithoutWhatProgramsKeepInIt(t *testing.T) {
 	}
 	wantNames(t, v.path("data"), "a.py", "sub")
 	wantNames(t, v.path("data/sub"), ".colab-relay", ".hidden", "b.py")
+}
+
+// manyFiles creates n files of size random bytes that are an hour old, perFolder in a folder.
+func manyFiles(t testing.TB, dir string, n, size int) {
+	t.Helper()
+	old := time.Now().Add(-time.Hour)
+	source := rand.NewChaCha8([32]byte{7})
+	body := make([]byte, size)
+	for i := range n {
+		sub := filepath.Join(dir, fmt.Sprintf("sub%d", i/perFolder))
+		if i%perFolder == 0 {
+			must(t, os.MkdirAll(sub, 0o755))
+		}
+		_, _ = source.Read(body)
+		name := filepath.Join(sub, fmt.Sprintf("f%06d.bin", i))
+		must(t, os.WriteFile(name, body, 0o644))
+		must(t, os.Chtimes(name, old, old))
+	}
+}
+
+// A file that cannot be read does not affect the others. Files that grew or shrank since the
+// listing are downloaded in their current state.
+func TestFilesOfABatchThatChangedSinceTheListing(t *testing.T) {
+	v := useVM(t)
+	manyFiles(t, v.path("data"), 10, 8)
+	var once atomic.Bool
+	v.counts.step(t, func(r *http.Request) {
+		if r.URL.Path != contract.PathContents || !once.CompareAndSwap(false, true) {
+			return
+		}
+		must(t, os.Remove(v.path("data/sub0/f000002.bin")))
+		must(t, os.WriteFile(v.path("data/sub0/f000003.bin"), make([]byte, contract.MaxBatchFile+1), 0o644))
+		must(t, os.WriteFile(v.path("data/sub0/f000004.bin"), nil, 0o644))
+	})
+	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: t.TempDir()}, Options{})
+	if !errors.Is(err, ErrSomeFailed) || refusalCode(err) != contract.CodeNotFound || r.Failed != 1 || len(r.Notes) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sameTree(t, r.Path, v.path("data"))
+}
+
+// A file that changes after it was hashed arrives with its new content.
+func TestASmallFileThatChangesDuringTheUploadArrivesCurrent(t *testing.T) {
+	v := useVM(t)
+	local := filepath.Join(t.TempDir(), "data")
+	manyFiles(t, local, 10, 8)
+	changing := filepath.Join(local, "sub0", "f000003.bin")
+	v.counts.step(t, func(r *http.Request) {
+		if r.URL.Path == contract.PathCompare {
+			must(t, os.WriteFile(changing, []byte("longer than before"), 0o644))
+		}
+	})
+	r, err := Upload(t.Context(), v.client, local, v.path("data"), Options{})
+	if err != nil || r.Failed != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sameTree(t, v.path("data"), local)
+}
+
+// The files of the first page are lost with the old VM. The upload must not report success
+// for half a folder.
+func TestAnUploadEndsWhenTheVMIsReplaced(t *testing.T) {
+	tier.Long(t)
+	v := newVM(t)
+	local := filepath.Join(memorydir.New(t), "data")
+	manyFiles(t, local, pageFiles+10, 1)
+	var compared atomic.Int64
+	v.counts.step(t, func(r *http.Request) {
+		if r.URL.Path == contract.PathCompare && compared.Add(1) == 2 {
+			v.exec.Kill()
+			must(t, os.RemoveAll(v.dir))
+			must(t, os.Mkdir(v.dir, 0o755))
+			v.start()
+		}
+	})
+	o := Options{ResumeDir: t.TempDir()} // its record of the lost files must not count either
+	r, err := Upload(t.Context(), v.client, local, v.path("data"), o)
+	if refusalCode(err) != contract.CodeNewInstance {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err = Upload(t.Context(), v.client, local, v.path("data"), o)
+	if err != nil || r.Files != pageFiles+10 {
+		t.Errorf("again: %+v, %v", r, err)
+	}
+	sameTree(t, v.path("data"), local)
+}
+
+// A kill may have cut the last line. The complete lines before it count, the rest is removed, and
+// later records can be read.
+func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
+	when := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
+	entry := func(name string) remoteEntry {
+		return remoteEntry{File: contract.File{Path: "/content/" + name, SizeBytes: 1, Modified: when}}
+	}
+	root, err := openLocal(t.TempDir())
+	must(t, err)
+	defer root.Close()
+	for _, file := range []string{"a", "b"} {
+		must(t, root.WriteFile(file, []byte("x"), 0o600))
+	}
+	m, err := openCompletedFiles(besides(root), "folder", "/content")
+	must(t, err)
+	held := func(file string) bool {
+		has, ok := m.find(root, entry(file), nil)
+		return ok && has.Local == file
+	}
+	m.add(root, contract.FileStat{File: entry("a").File, ETag: "e"}, "a")
+	_ = m.close(besides(root), errEnough)
+	text, err := root.ReadFile(m.name)
+	must(t, err)
+	must(t, root.WriteFile(m.name, append(text, text[:len(text)/2]...), 0o600))
+
+	m, err = openCompletedFiles(besides(root), "folder", "/content")
+	must(t, err)
+	if a, b := held("a"), held("b"); !a || b {
+		t.Errorf("a is held: %v, b: %v", a, b)
+	}
+	m.add(root, contract.FileStat{File: entry("b").File}, "b")
+	_ = m.close(besides(root), errEnough)
+	m, err = openCompletedFiles(besides(root), "folder", "/content")
+	must(t, err)
+	if !held("a") || !held("b") {
+		t.Error("a record written after the damage is lost")
+	}
+	for grew, e := range map[bool]remoteEntry{true: entry("a"), false: entry("a")} {
+		e.SizeBytes++
+		if has, ok := m.find(root, e, func(file completedFile) bool { return grew && file.ETag == "e" }); ok != grew || has.Size != 1 {
+			t.Errorf("a longer file, grown %v: %+v, %v", grew, has, ok)
+		}
+	}
+	must(t, os.Chtimes(root.Name()+"/a", when, when))
+	if held("a") {
+		t.Error("a file that was touched counts as done")
+	}
+	_ = m.close(besides(root), nil)
+	wantNames(t, root.Name(), "a", "b")
+}
+
+// A folder in the destination's path is exchanged for a link while the download runs.
+func TestAFolderExchangedForALinkDuringADownloadIsNotLeft(t *testing.T) {
+	base := t.TempDir()
+	dir, outside := filepath.Join(base, "dir"), filepath.Join(base, "outside")
+	must(t, os.MkdirAll(outside, 0o755))
+	vm := fakevm.Start(t)
+	vm.Put("big", make([]byte, 3*partBytes))
+	c := clientOf(t, vm)
+	var exchanged atomic.Bool
+	vm.On(func(_ context.Context, r *http.Request) error {
+		if r.URL.Path == contract.PathContent && exchanged.CompareAndSwap(false, true) {
+			if err := errors.Join(os.Rename(filepath.Join(dir, "sub"), filepath.Join(dir, "moved")), os.Symlink(outside, filepath.Join(dir, "sub"))); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	r, err := Download(t.Context(), c, "big", Local{Dir: dir, Name: "sub/big"}, Options{RecordDir: t.TempDir()})
+	if err == nil || !exchanged.Load() {
+		t.Errorf("%+v, %v", r, err)
+	}
+	wantNames(t, outside)
+}
+
+// A part without a valid journal is a user's file and is not touched.
+func TestPartsOfOthersAreNotTouched(t *testing.T) {
+	st := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e"}
+	for name, files := range map[string]map[string]string{
+		"a part alone":      {"a.part": "mine"},
+		"a strange journal": {"a.part": "mine", "a.part.json": `{"model": 1}`},
+		"a journal alone":   {"a.part.json": "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, err := openLocal(t.TempDir())
+			must(t, err)
+			defer root.Close()
+			for file, text := range files {
+				must(t, root.WriteFile(file, []byte(text), 0o600))
+			}
+			p, err := openPart(root, "a.part", "/content/a", st, nil)
+			must(t, err)
+			must(t, p.write(0, []byte("0123456789")))
+			must(t, p.close())
+			if p.name != "a (1).part" {
+				t.Errorf("the part is %q", p.name)
+			}
+			for file, text := range files {
+				if got, err := os.ReadFile(root.Name() + "/" + file); err != nil || string(got) != text {
+					t.Errorf("%q contains %q, %v", file, got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
+	base := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e", SHA256: strings.Repeat("a", 64)}
+	for name, c := range map[string]struct {
+		remote string
+		change func(*contract.FileStat)
+		want   int64
+	}{
+		"the same":                {"/content/a", func(*contract.FileStat) {}, 4},
+		"digest not known yet":    {"/content/a", func(st *contract.FileStat) { st.SHA256 = "" }, 4},
+		"another VM, same digest": {"/content/a", func(st *contract.FileStat) { st.ETag = "f" }, 4},
+		"another VM, no digest":   {"/content/a", func(st *contract.FileStat) { st.ETag, st.SHA256 = "f", "" }, 0},
+		"another file":            {"/content/b", func(*contract.FileStat) {}, 0},
+		"it grew":                 {"/content/a", func(st *contract.FileStat) { st.ETag, st.SHA256, st.SizeBytes = "f", "", 11 }, 4},
+		"another file that grew":  {"/content/b", func(st *contract.FileStat) { st.ETag, st.SHA256, st.SizeBytes = "f", "", 11 }, 0},
+		"it is shorter":           {"/content/a", func(st *contract.FileStat) { st.ETag, st.SHA256, st.SizeBytes = "f", "", 9 }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, err := openLocal(t.TempDir())
+			must(t, err)
+			defer root.Close()
+			p, err := openPart(root, "a.part", "/content/a", base, nil)
+			must(t, err)
+			must(t, p.write(0, []byte("0123")))
+			must(t, p.close())
+			st := base
+			c.change(&st)
+			again, err := openPart(root, "a.part", c.remote, st, func(etag string) bool { return etag == "e" })
+			must(t, err)
+			defer again.close()
+			if again.name != "a.part" || again.received() != c.want {
+				t.Errorf("%q has %d bytes, want %d", again.name, again.received(), c.want)
+			}
+		})
+	}
 }

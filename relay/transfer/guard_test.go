@@ -1,11 +1,19 @@
 package transfer
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"colabrelay/shared/e2e/fakevm"
 )
@@ -134,5 +142,161 @@ func TestPermittedFilesAndFilesThatNeverAre(t *testing.T) {
 		if err := CheckUpload(t.Context(), filepath.Join(home, name), g); (err == nil) != good || !good && !errors.Is(err, ErrGuarded) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func utf16Text(order binary.AppendByteOrder, text string) []byte {
+	var out []byte
+	for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
+		out = order.AppendUint16(out, unit)
+	}
+	return out
+}
+
+func TestPrivateKeysAreFoundInEveryForm(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	keys := map[string][]byte{
+		"UTF-16LE": utf16Text(binary.LittleEndian, text), "UTF-16BE": utf16Text(binary.BigEndian, text),
+		"age":          []byte("# created: 2026-01-01\n# public key: age1x\nAGE-SECRET-KEY-1" + strings.Repeat("Q", 58) + "\n"),
+		"age, UTF-16":  utf16Text(binary.LittleEndian, "AGE-SECRET-KEY-1"+strings.Repeat("Q", 58)),
+		"PuTTY, UTF-8": []byte("\ufeffPuTTY-User-Key-File-3: ssh-ed25519\n"),
+		"WireGuard":    []byte("[Interface]\r\nPrivateKey = " + strings.Repeat("a", 43) + "=\r\n"),
+		"SSH2":         []byte("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: x\n"),
+		"JWK":          []byte(`{"keys": [{"kty" : "EC", "crv": "P-256", "d":"` + strings.Repeat("a", 43) + `"}]}`),
+		"JWK, oct":     []byte(`{"k":"c2VjcmV0","kty":"oct"}`),
+		"JWK, escaped": []byte(`{"kty":"EC","crv":"P-256","\u0064":"` + strings.Repeat("a", 43) + `"}`),
+	}
+	keys["WireGuard, lower case"] = bytes.ToLower(keys["WireGuard"])
+	others := map[string][]byte{
+		"a public key":            []byte("-----BEGIN PUBLIC KEY-----\n"),
+		"text that begins with 0": []byte("0 is the first number of the table\n"), "a public JWK": []byte(`{"kty":"EC","crv":"P-256","x":"` + strings.Repeat("a", 43) + `"}`),
+		"d elsewhere": []byte(`{"d": "` + strings.Repeat("a", 43) + `"}`), "age's public key": []byte("age1" + strings.Repeat("q", 58)), "nothing": nil,
+	}
+	dir := t.TempDir()
+	found := func(content []byte) bool {
+		t.Helper()
+		path := filepath.Join(dir, "notes.txt")
+		must(t, os.WriteFile(path, content, 0o600))
+		err := CheckUpload(t.Context(), path, &Guard{})
+		if err != nil && !errors.Is(err, ErrGuarded) {
+			t.Fatal(err)
+		}
+		return err != nil
+	}
+	for name, content := range keys {
+		if !found(content) {
+			t.Errorf("%s: not found", name)
+		}
+	}
+	for name, content := range others {
+		if found(content) {
+			t.Errorf("%s: taken for a private key", name)
+		}
+	}
+}
+
+// Programs on the laptop run or obey such files because of their names, which the VM chooses.
+func TestAFolderComesWithoutWhatProgramsObey(t *testing.T) {
+	v := useVM(t)
+	left := []string{".GIT", ".envrc", ".mcp.json", "CLAUDE.md", "GIT~1", "sub/.vscode", "sub/HEAD", "sub/agents.MD"}
+	for _, name := range []string{".GIT/config", ".envrc", ".mcp.json", "CLAUDE.md", "GIT~1/config", "sub/.vscode/tasks.json", "sub/HEAD", "sub/agents.MD", "sub/a.py", "README.md", ".keep/x/y"} {
+		fill(t, v.path("p/"+name), 10, 1)
+	}
+	left = append(left, ".keep")
+	slices.Sort(left)
+	dir := t.TempDir()
+	for _, skipped := range []int{0, 2} {
+		r, err := Download(t.Context(), v.client, v.path("p"), Local{Dir: dir}, Options{})
+		must(t, err)
+		slices.Sort(r.LeftOut.Paths)
+		want := make([]string, len(left))
+		for i, name := range left {
+			want[i] = v.path("p/" + name)
+		}
+		if r.Files != 2 || r.Skipped != skipped || !slices.Equal(r.LeftOut.Paths, want) || r.LeftOut.More != 0 {
+			t.Errorf("%+v, want %q", r, want)
+		}
+		wantNames(t, r.Path, "README.md", "sub")
+		wantNames(t, filepath.Join(r.Path, "sub"), "a.py")
+	}
+	r, err := Download(t.Context(), v.client, v.path("p/.keep"), Local{Dir: dir}, Options{}) // who names it asks for it
+	if err != nil || r.Files != 1 || len(r.LeftOut.Paths) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err = Download(t.Context(), v.client, v.path("p"), Local{Dir: dir, Dotfiles: true}, Options{})
+	if err != nil || r.Files != 11 || len(r.LeftOut.Paths) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	wantNames(t, filepath.Join(r.Path, ".GIT"), "config")
+	r, err = Download(t.Context(), v.client, v.path("p"), Local{Dir: t.TempDir(), Dotfiles: true, NoObeyed: true}, Options{})
+	if err != nil || r.Files != 2 || len(r.LeftOut.Paths) != len(left) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
+	for _, c := range []struct{ remote, unix, windows string }{
+		{"a.txt", "a.txt", "a.txt"},
+		{"/content/sub/a.txt", "a.txt", "a.txt"},
+		{"/content/sub/", "sub", "sub"},
+		{"", "_", "_"},
+		{"/", "_", "_"},
+		{"/content/..", "__", "_"},
+		{`\xe2\x80\xaegnp.exe`, "_gnp.exe", "_gnp.exe"},
+		{`/content/bad\xff\xfe/`, "bad\xff\xfe", "bad_xff_xfe"},
+		{`\x5cxff`, `\xff`, "_xff"},
+	} {
+		if got := localName(c.remote, false); got != c.unix {
+			t.Errorf("LocalName(%q) = %q, want %q", c.remote, got, c.unix)
+		}
+		if got := localName(c.remote, true); got != c.windows {
+			t.Errorf("LocalName(%q) on Windows = %q, want %q", c.remote, got, c.windows)
+		}
+	}
+}
+
+func ownName(remote string) string { return localName(remote, onWindows) }
+
+func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
+	entries := func(names ...string) []treeFile {
+		var out []treeFile
+		for _, n := range names {
+			out = append(out, treeFile{name: n})
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		in   []string
+		fold bool
+		want []string
+	}{
+		"made the same":      {[]string{"x\x00", "x_", "x/"}, false, []string{"x_ (1)", "x_", "x"}},
+		"invisible":          {[]string{"x\x1b", "x\u202e", "x_"}, false, []string{"x_ (1)", "x_ (2)", "x_"}},
+		"a kept name wins":   {[]string{"a\x00", "a_", "a_ (1)"}, false, []string{"a_ (2)", "a_", "a_ (1)"}},
+		"case":               {[]string{"Read.me", "read.me", "READ.ME"}, true, []string{"Read.me", "read (1).me", "READ (2).ME"}},
+		"two that are long":  {[]string{strings.Repeat("a", 300), strings.Repeat("a", 301)}, false, []string{strings.Repeat("a", 255), strings.Repeat("a", 251) + " (1)"}},
+		"like a part's name": {[]string{"a", "a.part", "a.part.json"}, false, []string{"a", "a.part", "a.part.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := entries(c.in...)
+			localNames(got, ownName, c.fold)
+			used := map[string]bool{}
+			for i := range got {
+				n := got[i].names()
+				if n.name != c.want[i] {
+					t.Errorf("%q becomes %q, want %q", c.in[i], n.name, c.want[i])
+				}
+				for _, file := range []string{n.name, n.part, n.part + journalSuffix} {
+					if used[file] {
+						t.Errorf("%q has two uses", file)
+					}
+					used[file] = true
+				}
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -147,3 +148,33 @@ func TestARestartedRelayKeepsAVMAliveOnWhichCodeRuns(t *testing.T) {
 		}
 	})
 }
+
+func TestALadderHasCPUOnlyWhereItIsNamed(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":               {CPU},
+		"  ":             {CPU},
+		"cpu":            {CPU},
+		"t4, l4,A100":    {"T4", "L4", "A100"},
+		"A100,T4,a100":   {"A100", "T4"},
+		"T4,cpu":         {"T4", CPU},
+		"V5E1,V6E1,G4":   {"V5E1", "V6E1", "G4"},
+		"\tH100\n, cpu ": {"H100", CPU},
+	} {
+		if got, err := ParseAccelerators(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+// Hurry makes the Manager wait so long for a VM to appear in lists and for an executor's answer.
+func (m *Manager) Hurry(appear, answer time.Duration) {
+	m.limits.appear, m.limits.proxy, m.limits.tunnel, m.limits.check = appear, answer, answer, answer
+}
+
+// FillDisk makes every change of the record fail.
+func (m *Manager) FillDisk() {
+	m.store.file.Write = func(string, []byte) error { return errors.New("no space left on device") }
+}
+
+// DigestOf returns the digest of a program.
+var DigestOf = digestOf

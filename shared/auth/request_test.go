@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"net/http"
 	"strings"
@@ -170,4 +172,152 @@ func TestMACWithTheSecretIsUnauthorized(t *testing.T) {
 	if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// Method and Content-Encoding determine the form of a request. In the form of another method,
+// a request would name no executor, or one that is not checked; in that of another body, its
+// body could be added or removed.
+func TestCorrectMACInAnotherFormIsUnauthorized(t *testing.T) {
+	secret := testSecret(t)
+	for _, method := range []string{"GET", "POST", "HEAD", "get"} {
+		for _, sealed := range []bool{false, true} {
+			for _, other := range []string{"GET", "POST"} {
+				for _, otherSealed := range []bool{false, true} {
+					req := unsigned(t, here.String(), "POST", testTarget, sealed)
+					req.Method = method
+					x := NewSigner(secret).NewExchange()
+					p := parameters{created: began.Unix(), nonce: x.nonce, keyID: secret.KeyID()}.write(requestComponents(other, otherSealed))
+					// The base of the claimed form: only the form is wrong.
+					claimed := req.Clone(t.Context())
+					base := strings.Replace(requestBase(withMethod(claimed, other), here.String(), otherSealed, p), `"@method": `+other, `"@method": `+method, 1)
+					setSignature(req.Header, p, secret.mac(base))
+					own := (method == "GET") == (other == "GET") && sealed == otherSealed
+					_, err := newTestVerifier(t).Verify(req)
+					if own && err != nil || !own && !errors.Is(err, ErrUnauthorized) {
+						t.Errorf("%s (body %v) in the form of %s (body %v): error %v", method, sealed, other, otherSealed, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func withMethod(r *http.Request, method string) *http.Request {
+	r.Method = method
+	return r
+}
+
+func TestARequestForAnotherExecutorIsReported(t *testing.T) {
+	for instance, want := range map[string]error{
+		"instance-1/start-1": nil,
+		"instance-1/start-2": ErrNewStart,
+		"instance-2/start-1": ErrNewInstance,
+		"instance-2/start-2": ErrNewInstance,
+		"start-1/instance-1": ErrNewInstance,
+	} {
+		for _, method := range []string{"POST", "HEAD"} {
+			v := newTestVerifier(t)
+			got := sendTo(t, instance, method, testTarget, false, began)
+			if _, err := v.Verify(got.req); !errors.Is(err, want) {
+				t.Errorf("%s for %s: error %v, want %v", method, instance, err, want)
+			}
+			if remembered := v.window.count == 1; remembered != (want == nil) {
+				t.Errorf("%s for %s: %d nonces remembered", method, instance, v.window.count)
+			}
+		}
+	}
+}
+
+// began is the time on the executor's clock in these tests.
+var began = time.Unix(1_790_000_000, 0)
+
+// here is the executor of these tests.
+var here = contract.Instance{ID: "instance-1", Start: "start-1"}
+
+func newTestVerifier(t testing.TB) *Verifier { return verifierAt(t, began) }
+
+func verifierAt(t testing.TB, now time.Time) *Verifier {
+	return NewVerifier(testSecret(t), here, func() time.Time { return now })
+}
+
+// readRequest parses a request as an http.Server does.
+func readRequest(t testing.TB, wire string) *http.Request {
+	t.Helper()
+	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// arrived writes req to memory and reads it as a server does.
+func arrived(t testing.TB, req *http.Request) *http.Request {
+	t.Helper()
+	var wire bytes.Buffer
+	if err := req.Write(&wire); err != nil {
+		t.Fatal(err)
+	}
+	return readRequest(t, wire.String())
+}
+
+// sent is a signed request as the executor received it, and what the relay keeps of it.
+type sent struct {
+	req *http.Request
+	*Exchange
+}
+
+// send signs a request whose body, if any, is sealed.
+func send(t testing.TB, method, url string, sealed bool, created time.Time) sent {
+	t.Helper()
+	return sendTo(t, here.String(), method, url, sealed, created)
+}
+
+func sendTo(t testing.TB, instance, method, url string, sealed bool, created time.Time) sent {
+	t.Helper()
+	req := unsigned(t, instance, method, url, sealed)
+	x := NewSigner(testSecret(t)).NewExchange()
+	if err := x.SignRequest(req, created); err != nil {
+		t.Fatal(err)
+	}
+	return sent{arrived(t, req), x}
+}
+
+func unsigned(t testing.TB, instance, method, url string, sealed bool) *http.Request {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method != http.MethodGet {
+		req.Header.Set(contract.HeaderInstance, instance)
+	}
+	if sealed {
+		req.Header.Set(HeaderContentEncoding, Encoding)
+	}
+	return req
+}
+
+// sendAs signs a request with these parameters.
+func sendAs(t testing.TB, secret Secret, method string, p parameters) *http.Request {
+	t.Helper()
+	req := unsigned(t, here.String(), method, testTarget, false)
+	x := &Exchange{secret: secret, nonce: p.nonce}
+	if err := x.signRequest(req, p); err != nil {
+		t.Fatal(err)
+	}
+	return arrived(t, req)
+}
+
+// answered is a signed answer as the relay received it.
+func answered(t testing.TB, s sent, status int, sealed bool) *http.Response {
+	t.Helper()
+	x := &Exchange{secret: testSecret(t), mac: s.mac}
+	h := http.Header{contract.HeaderInstance: {here.String()}}
+	if sealed {
+		h.Set(HeaderContentEncoding, Encoding)
+	}
+	if err := x.SignAnswer(h, status, began); err != nil {
+		t.Fatal(err)
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
 }

@@ -1,6 +1,7 @@
 package filename
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -166,4 +167,47 @@ func FuzzClean(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestObeyed(t *testing.T) {
+	for name, want := range map[string]bool{
+		".git": true, ".GIT": true, ".envrc": true, ".mcp.json": true, ".vscode": true, ".x": true, "\u200d.env": true, ".g\u200cit": true, ".git. .": true,
+		"CLAUDE.md": true, "claude.MD": true, "CLAUDE.md. ": true, "CLA\u200dUDE.md": true, "AGENTS.md": true, "agentſ.md": true, "gemini.md": true, "CLAUDE.local.md": true,
+		"opencode.json": true, "GIT~1": true, "git~12": true, "MCP~1.JSO": true, "GI7EBA~1": true,
+		"": false, "git": false, "a.git": false, "README.md": false, "CLAUDE.md.txt": false, "my CLAUDE.md": false, "CLAUDE": false, "agents.mdx": false,
+		"env": false, "~": false, "a~": false, "file~": false, "report~1.html": false, "longname~1": false, "conftest.py": false, "Makefile": false, " .git": false,
+	} {
+		if Obeyed(name) != want {
+			t.Errorf("Obeyed(%q) is %v", name, !want)
+		}
+	}
+	for name, want := range map[string]bool{"HEAD": true, "head": true, "HEAD. ": true, "HE\u200dAD": true, ".git": true, "HEAD.md": false, "config": false, "ahead": false} {
+		if ObeyedFile(name) != want {
+			t.Errorf("ObeyedFile(%q) is %v", name, !want)
+		}
+	}
+	if Obeyed("HEAD") {
+		t.Error("a folder named HEAD is left out")
+	}
+	for path, want := range map[string]string{"a/b": "", "./a": "", ".": "", "a/.b/c": ".b", "a/CLAUDE.md": "CLAUDE.md", ".a/.b": ".a"} {
+		if got := ObeyedPart(path); got != want {
+			t.Errorf("ObeyedPart(%q) is %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestWhatOnlyAShellReplacesIsNoName(t *testing.T) {
+	t.Setenv("HOME", "/home/u")
+	t.Setenv("USERPROFILE", "/home/u")
+	for path, want := range map[string]string{
+		"~": "/home/u", "~/": "/home/u/", "~/a/b": "/home/u/a/b", "": "", "a/~/b": "a/~/b", "./~/a": "./~/a", "./$HOME": "./$HOME", "x~": "x~",
+		"Foo$Bar.class": "Foo$Bar.class", "$1": "$1", "100%": "100%", "%20a%20": "%20a%20", "/a/%E4%BD%A0": "/a/%E4%BD%A0", "log-%Y-%m": "log-%Y-%m", "myfile:1": "myfile:1",
+		"~bob/x": "!", "~bob": "!", "$HOME/x": "!", "/home/$USER/x": "!", "a/${RUN}.csv": "!", "a_${RUN}.csv": "!", "$(pwd)/x": "!", "$env:TEMP/x": "!",
+		"%USERPROFILE%/x": "!", `C:\Users\%USERNAME%\x`: "!", "file:///content/x": "!", "FILE:x": "!", "~/$RUN": "!",
+	} {
+		got, err := Typed(path)
+		if refused := errors.Is(err, ErrNotation); refused != (want == "!") || !refused && (err != nil || got != want) {
+			t.Errorf("%q is %q, %v; want %q", path, got, err, want)
+		}
+	}
 }

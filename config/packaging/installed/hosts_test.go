@@ -7,6 +7,7 @@ import (
 	"debug/macho"
 	"debug/pe"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"colabrelay/shared/within"
 )
 
 func TestTheArchivesHoldTheProgram(t *testing.T) {
@@ -175,4 +178,183 @@ func TestBootstrapPrintsTheCellOfTheRelease(t *testing.T) {
 			t.Errorf("colab-relay %q does not print %s:\n%s", args, name, got)
 		}
 	}
+}
+
+var (
+	wheelName    = strings.ReplaceAll(pack, "-", "_") + "-*-manylinux*_x86_64.whl"
+	executorName = strings.ReplaceAll(executorPack, "-", "_") + "-*-manylinux*_x86_64.whl"
+	npmName      = pack + "-linux-x64-*.tgz"
+)
+
+// environment makes a Python environment and returns its folder of commands.
+func (m *machine) environment() string {
+	m.t.Helper()
+	m.run("python3", "-m", "venv", "venv")
+	return filepath.Join(m.home, "venv", "bin")
+}
+
+func TestPipInstallsTheRelayFromAFileAndRemovesIt(t *testing.T) {
+	m := newMachine(t)
+	bin := m.environment()
+	m.run(bin+"/pip", "install", "--no-index", file(t, wheelName))
+	m.isRelay(bin + "/colab-relay")
+	if out := m.run(bin+"/pip", "show", "--files", pack); !strings.Contains(out, "bin/colab-relay") {
+		t.Errorf("pip shows\n%s", out)
+	}
+	m.run(bin+"/pip", "uninstall", "--yes", pack)
+	if exists(bin + "/colab-relay") {
+		t.Error("pip uninstall left the program behind")
+	}
+}
+
+// pip itself says which wheel it would choose on other systems.
+func TestPipFindsTheWheelOfEachPlatform(t *testing.T) {
+	m := newMachine(t)
+	pip := m.environment() + "/pip"
+	for platform, want := range map[string]string{
+		"macosx_12_0_x86_64": "macosx_12_0_universal2", "macosx_15_0_arm64": "macosx_12_0_universal2",
+		"win_amd64": "win_amd64", "win_arm64": "win_arm64",
+		"manylinux_2_17_aarch64": "manylinux2014_aarch64", "musllinux_1_1_x86_64": "manylinux2014_x86_64",
+	} {
+		m.run(pip, "download", "--pre", "--no-index", "--no-deps", "--only-binary=:all:", "--find-links", dist, "--dest", platform, "--platform", platform, pack)
+		if found, _ := filepath.Glob(m.home + "/" + platform + "/*" + want + "*.whl"); len(found) != 1 {
+			t.Errorf("on %s, pip did not choose the wheel for %s", platform, want)
+		}
+	}
+}
+
+// As in Colab: !pip install FILE, then !COMMAND.
+func TestTheExecutorsWheelFindsItsPython(t *testing.T) {
+	m := newMachine(t)
+	bin := m.environment()
+	m.run(bin+"/pip", "install", file(t, executorName))
+	if got := m.run(bin+"/"+executorPack, "version"); got != version {
+		t.Errorf("its version is %q, want %q", got, version)
+	}
+	out, _ := m.try("", bin+"/"+executorPack, "doctor") // its exit code depends on this machine
+	if !strings.Contains(out, bin+"/python3") || !strings.Contains(out, "ipykernel") {
+		t.Errorf("doctor printed\n%s", out)
+	}
+}
+
+func TestNpxRunsTheRelayFromOneFile(t *testing.T) {
+	m := newMachine(t)
+	m.run("cp", file(t, npmName), "relay.tgz")
+	m.isRelay("npx", "--yes", "./relay.tgz")
+	m.isRelay("npx", "--yes", "--package", file(t, npmName), "colab-relay") // with a full path, npx needs the name
+	m.holdsOnly("relay.tgz", ".npm", "colab_results", ".config", ".cache", ".local")
+}
+
+// The package for all platforms downloads the program of its own platform, and only that.
+func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
+	m := newMachine(t)
+	m.isRelay("npx", "--yes", at(t, pack+"-"+number+".tgz"))
+	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, pack+"-"+number+".tgz"))
+	m.isRelay(m.home + "/.local/bin/colab-relay")
+	asked.Lock()
+	for _, name := range asked.paths {
+		if other, ours := strings.HasPrefix(name, pack+"-"), name == filepath.Base(file(t, npmName)) || name == pack+"-"+number+".tgz"; other && !ours && strings.HasSuffix(name, ".tgz") {
+			t.Errorf("it downloaded %s, which is for another platform", name)
+		}
+	}
+	asked.Unlock()
+	if out, err := m.try("", m.home+"/.local/bin/colab-relay", "no-such-command"); err == nil || !strings.Contains(out, "no-such-command") {
+		t.Errorf("an error ended with %v and\n%s", err, out)
+	}
+	m.run("npm", "uninstall", "--global", "--prefix", m.home+"/.local", pack)
+	if exists(m.home + "/.local/bin/colab-relay") {
+		t.Error("npm uninstall left the command behind")
+	}
+}
+
+// Where npm runs no scripts, the first start downloads the program. Without the release it
+// ends.
+func TestTheLauncherDownloadsTheProgramOrSaysWhyNot(t *testing.T) {
+	m := newMachine(t)
+	tgz := m.home + "/relay.tgz"
+	m.run("cp", file(t, pack+"-"+number+".tgz"), tgz)
+	m.run("npm", "install", "--global", "--ignore-scripts", "--prefix", m.home+"/.local", tgz)
+	m.isRelay(m.home + "/.local/bin/colab-relay")
+
+	module := m.home + "/.local/lib/node_modules/" + pack
+	m.run("rm", "-r", module+"/bin/linux-x64")
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	m.run("sed", "-i", "s|"+releases+"|http://"+silent.Addr().String()+"|", module+"/bin/fetch.js")
+	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
+	if err == nil || !strings.Contains(out, "no answer within 15 s") || !strings.Contains(out, "Next step: ") {
+		t.Errorf("it ended with %v and\n%s", err, out)
+	}
+}
+
+const trainProgram = `import sys
+for n in range(int(sys.argv[2])):
+    print("epoch", n + 1)
+`
+
+// plotProgram shows a picture of one pixel.
+const plotProgram = `import base64
+from IPython.display import Image
+Image(data=base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="))`
+
+// A new user installs the relay into each host, pairs, runs, comes back to a run, exports
+// and uninstalls, with the archive and the executor's wheel.
+func TestANewUsersWayFromInstallToUninstall(t *testing.T) {
+	m := newMachine(t)
+	bin := m.environment()
+	m.run(bin+"/pip", "install", file(t, executorName))
+	m.run("tar", "xzf", file(t, "colab-relay_*_linux_amd64.tar.gz"))
+	for host := range strings.FieldsSeq("claude-desktop claude-code cursor vscode codex gemini antigravity windsurf zed") {
+		m.run(m.home+"/colab-relay_"+number+"_linux_amd64/colab-relay", "install", host)
+	}
+	relay := m.home + "/.local/share/colab-relay/bin/colab-relay"
+	m.prints("connected: executor", relay, "pair", m.startExecutor(bin+"/"+executorPack))
+	if err := os.WriteFile(m.home+"/train.py", []byte(trainProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.prints("epoch 2", relay, "run", "train.py", "--epochs", "2")
+	m.prints(".png", relay, "run", "-c", plotProgram)
+	id := m.run(relay, "run", "--detach", "train.py", "--epochs", "3")
+	m.prints("epoch 3", relay, "attach", id)
+	m.run(relay, "export", "session.ipynb")
+	if notebook := string(read(t, m.home+"/session.ipynb")); !strings.Contains(notebook, "image/png") || !strings.Contains(notebook, "epoch 3") {
+		t.Errorf("the notebook lacks the picture or the output:\n%s", notebook)
+	}
+	m.run(relay, "uninstall", "--all")
+	for _, gone := range []string{relay, m.home + "/.cursor", m.home + "/.claude.json", m.home + "/.codex"} {
+		if exists(gone) {
+			t.Errorf("uninstall left %s behind", gone)
+		}
+	}
+}
+
+// prints fails unless a command succeeds and prints a text.
+func (m *machine) prints(want, name string, args ...string) {
+	m.t.Helper()
+	if out, err := m.try("", name, args...); err != nil || !strings.Contains(out, want) {
+		m.t.Errorf("%s %q: %v; want %q in\n%s", name, args, err, want, out)
+	}
+}
+
+// startExecutor starts an executor without a tunnel and returns its pairing string.
+func (m *machine) startExecutor(program string) string {
+	m.t.Helper()
+	ready := m.home + "/ready.json"
+	cmd := exec.CommandContext(m.t.Context(), program, "--tunnel", "none", "--listen", "127.0.0.1:0", "--ready-file", ready)
+	cmd.Dir, cmd.Env = m.home, m.env
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = within.Limit
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = cmd.Wait() }) // the context is cancelled by now
+	var info struct{ Pairing string }
+	within.Until(m.t, "the executor is ready", func() bool {
+		b, err := os.ReadFile(ready) // it may not be written completely
+		return err == nil && json.Unmarshal(b, &info) == nil
+	})
+	return info.Pairing
 }

@@ -3,8 +3,7 @@
 // that the machine's noise affects both. Progress goes to standard error.
 //
 // It must not judge times as a test would: a missed target is a mark in the table. The exit
-// code is 1 if something could not be measured. Start reading at topics, then in the file
-// that has the topic's name.
+// code is 1 if something could not be measured. Start reading at topics.
 package main
 
 import (

@@ -3,16 +3,21 @@
 // request, which a real executor cannot be made to do. shared/e2e runs the same tools and
 // commands against a real executor.
 //
-// It must not be linked into either program. Start reading at Start, then files.go
-// and jobs.go.
+// It must not be linked into either program. Start reading at Start, then at files.go.
 package fakevm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -164,4 +169,223 @@ func (v *VM) answer(r *http.Request, body []byte) (any, error) {
 		return x, nil
 	}
 	return v.answerUpload(r, body)
+}
+
+// Lie answers an opened request instead of the VM; its answer is sealed and signed. If it
+// returns false, the VM answers.
+type Lie func(r *http.Request, body []byte) (Reply, bool)
+
+// Reply is the answer of a Lie.
+type Reply struct {
+	Status int // default: http.StatusOK
+	Body   any // bytes are sent unchanged, an error as a refusal, everything else as JSON
+}
+
+// Lies sets the Lie.
+func (v *VM) Lies(l Lie) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.lie = l
+}
+
+// Wire returns where the answer to a request is written, such as a writer that changes its
+// bytes. With nil it has answered itself.
+type Wire func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
+
+// Wires sets the Wire.
+func (v *VM) Wires(w Wire) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.wire = w
+}
+
+func badRequest(err error) error {
+	return &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
+}
+
+// compare does not consider numbered names: a file with different content is absent.
+func (v *VM) compare(body []byte) (contract.Comparison, error) {
+	var m contract.Manifest
+	if err := json.Unmarshal(body, &m); err != nil {
+		return contract.Comparison{}, badRequest(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out contract.Comparison
+	for _, f := range m.Files {
+		one := contract.Compared{State: contract.StateAbsent}
+		name := at(path.Join(m.Path, f.Name))
+		switch content, ok := v.files[name]; {
+		case ok && Digest(content) == f.SHA256:
+			one = contract.Compared{State: contract.StateSame, Path: name, ETag: Digest(content)[:16]}
+		case ok && f.Replaces != "" && Digest(content) != f.Replaces:
+			one = contract.Compared{State: contract.StateTaken}
+		}
+		out.Files = append(out.Files, one)
+	}
+	return out, nil
+}
+
+func (v *VM) batch(body []byte) (contract.BatchAnswer, error) {
+	var m contract.Manifest
+	files, index, err := contract.SplitBatch(body)
+	if err == nil {
+		err = json.Unmarshal(index, &m)
+	}
+	if err != nil {
+		return contract.BatchAnswer{}, badRequest(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out contract.BatchAnswer
+	for _, f := range m.Files {
+		content := files[:f.SizeBytes]
+		files = files[f.SizeBytes:]
+		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, Overwrite: m.Overwrite, Replaces: f.Replaces}
+		switch {
+		case strings.HasSuffix(f.Name, "/"), f.Executable && f.SHA256 == "": // a folder exists if a file is in it
+			out.Files = append(out.Files, contract.BatchedFile{Path: at(start.Path)})
+		case Digest(content) != f.SHA256:
+			out.Files = append(out.Files, contract.BatchedFile{Error: &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}})
+		default:
+			name, err := v.placeLocked(start, f.SHA256)
+			var refused *contract.Error
+			if errors.As(err, &refused) {
+				out.Files = append(out.Files, contract.BatchedFile{Error: refused})
+				continue
+			}
+			v.files[name] = bytes.Clone(content)
+			out.Files = append(out.Files, contract.BatchedFile{Path: name, ETag: f.SHA256[:16]})
+		}
+	}
+	return out, nil
+}
+
+func (v *VM) contents(body []byte) ([]byte, error) {
+	var asked contract.ReadBatch
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nil, badRequest(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var all []byte
+	var index contract.Contents
+	for _, name := range asked.Paths {
+		st, err := v.findLocked(name)
+		var refused *contract.Error
+		switch {
+		case errors.As(err, &refused):
+			index.Files = append(index.Files, contract.Content{Error: refused})
+		case st.SizeBytes > contract.MaxBatchFile:
+			index.Files = append(index.Files, contract.Content{Error: &contract.Error{Code: contract.CodeTooLarge, Message: "too large"}})
+		default:
+			all = append(all, v.files[st.Path]...)
+			index.Files = append(index.Files, contract.Content{SizeBytes: st.SizeBytes, ETag: st.ETag, Modified: st.Modified})
+		}
+	}
+	return contract.AppendIndex(all, index)
+}
+
+// upload is an upload that was started.
+type upload struct {
+	start contract.UploadStart
+	bytes []byte
+	came  []contract.Range
+	path  string // after the commit
+	sha   string
+}
+
+func (v *VM) startUpload(body []byte) (contract.Upload, error) {
+	var s contract.UploadStart
+	if err := json.Unmarshal(body, &s); err != nil {
+		return contract.Upload{}, &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
+	}
+	if strings.HasSuffix(s.Path, "/") {
+		return contract.Upload{Status: contract.UploadCommitted, Path: at(s.Path), Missing: []contract.Range{}}, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	id := Digest(fmt.Appendf(nil, "%q %d %q %v%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces))[:32]
+	u := v.uploads[id]
+	if u == nil || u.path != "" && Digest(v.files[u.path]) != u.sha {
+		u = &upload{start: s, bytes: make([]byte, s.SizeBytes)}
+		v.uploads[id] = u
+	}
+	return u.state(id), nil
+}
+
+// answerUpload answers a request for one upload.
+func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
+	rest, _ := strings.CutPrefix(r.URL.Path, contract.PathUploads+"/")
+	id, action, _ := strings.Cut(rest, "/")
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	u := v.uploads[id]
+	if u == nil {
+		return nil, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("no route %s %s", r.Method, r.URL.Path)}
+	}
+	switch r.Method + " " + action {
+	case "PUT ":
+		offset, err := strconv.Atoi(r.URL.Query().Get("offset"))
+		if err != nil || offset < 0 || offset+len(body) > len(u.bytes) {
+			return nil, &contract.Error{Code: contract.CodeBadRequest, Message: "offset"}
+		}
+		copy(u.bytes[offset:], body)
+		u.came = append(u.came, contract.Range{Offset: int64(offset), Length: int64(len(body))})
+	case "POST commit":
+		var c contract.UploadCommit
+		if err := json.Unmarshal(body, &c); err != nil {
+			return nil, badRequest(err)
+		}
+		if len(u.missing()) == 0 && Digest(u.bytes) != c.SHA256 {
+			delete(v.uploads, id)
+			return nil, &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}
+		}
+		if u.path == "" && len(u.missing()) == 0 {
+			placed, err := v.placeLocked(u.start, c.SHA256)
+			if err != nil {
+				return nil, err
+			}
+			u.path, u.sha = placed, c.SHA256
+			v.files[u.path] = u.bytes
+		}
+	}
+	return u.state(id), nil
+}
+
+// placeLocked returns the path for an uploaded file. An existing different file is kept
+// unless the upload overwrites it or may replace it.
+func (v *VM) placeLocked(start contract.UploadStart, sha string) (string, error) {
+	name := at(start.Path)
+	if there, taken := v.files[name]; taken && !start.Overwrite && Digest(there) != sha && Digest(there) != start.Replaces {
+		return "", &contract.Error{Code: contract.CodeConflict, Message: "a different file is there"}
+	}
+	return name, nil
+}
+
+// missing returns the ranges that have not been received, in order.
+func (u *upload) missing() []contract.Range {
+	slices.SortFunc(u.came, func(a, b contract.Range) int { return cmp.Compare(a.Offset, b.Offset) })
+	all, at := []contract.Range{}, int64(0)
+	for _, r := range append(slices.Clip(u.came), contract.Range{Offset: u.start.SizeBytes}) {
+		if r.Offset > at {
+			all = append(all, contract.Range{Offset: at, Length: r.Offset - at})
+		}
+		at = max(at, r.Offset+r.Length)
+	}
+	return all
+}
+
+func (u *upload) state(id string) contract.Upload {
+	s := contract.Upload{
+		UploadID: id, Status: contract.UploadReceiving, Path: u.start.Path,
+		SizeBytes: u.start.SizeBytes, SHA256: u.sha, ReceivedBytes: u.start.SizeBytes, Missing: u.missing(),
+	}
+	for _, r := range s.Missing {
+		s.ReceivedBytes -= r.Length
+	}
+	if u.path != "" {
+		s.Status, s.Path = contract.UploadCommitted, u.path
+	}
+	return s
 }

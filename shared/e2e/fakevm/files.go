@@ -3,9 +3,12 @@ package fakevm
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,4 +133,226 @@ func (v *VM) content(q url.Values) ([]byte, error) {
 	content := v.files[st.Path]
 	from := min(offset, st.SizeBytes)
 	return slices.Clone(content[from:min(from+length, st.SizeBytes)]), nil
+}
+
+// job is a job that was submitted. There is no kernel: the next entry begins when the job is
+// read, and ends when its execution is read. A loop has one round.
+type job struct {
+	contract.Job
+	submit  contract.JobSubmit
+	entries []contract.JobEntry
+	running *contract.Execution
+	deleted bool
+	patches map[string]bool // by patch_id
+}
+
+// answerJob answers a request about jobs.
+func (v *VM) answerJob(r *http.Request, body []byte) (any, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	id := strings.Trim(strings.TrimPrefix(r.URL.Path, contract.PathJobs), "/")
+	switch j := v.jobs[id]; {
+	case id == "" && r.Method == http.MethodPost:
+		return v.submitJobLocked(body)
+	case id == "" && r.Method == http.MethodGet:
+		list := contract.JobList{Jobs: []contract.Job{}}
+		for _, id := range slices.Backward(v.order) {
+			list.Jobs = append(list.Jobs, v.jobs[id].head())
+		}
+		return list, nil
+	case j == nil:
+		return nil, &contract.Error{Code: contract.CodeNotFound, Message: "no such job"}
+	case r.Method == http.MethodPatch:
+		return j.patch(body)
+	case r.Method == http.MethodDelete:
+		j.delete(r.URL.Query().Get("interrupt") == "true")
+		return j.head(), nil
+	default:
+		v.beginLocked(j)
+		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
+		return j.list(max(0, from)), nil
+	}
+}
+
+func (v *VM) submitJobLocked(body []byte) (contract.Job, error) {
+	var s contract.JobSubmit
+	if err := json.Unmarshal(body, &s); err != nil || !contract.JobIDPattern().MatchString(s.JobID) || len(s.Steps) == 0 && s.Loop == nil {
+		return contract.Job{}, &contract.Error{Code: contract.CodeBadRequest, Message: fmt.Sprint("the job is not valid: ", err)}
+	}
+	j := v.jobs[s.JobID]
+	switch {
+	case j == nil:
+		j = &job{submit: s, patches: map[string]bool{}}
+		j.Job = contract.Job{JobID: s.JobID, State: contract.JobQueued, StepCount: len(s.Steps), KernelID: s.KernelID, CreatedAt: modified}
+		j.add(s.Steps)
+		v.jobs[s.JobID], v.order = j, append(v.order, s.JobID)
+	case !reflect.DeepEqual(j.submit, s):
+		return contract.Job{}, &contract.Error{Code: contract.CodeConflict, Message: "this job_id was used for a different job"}
+	}
+	return j.head(), nil
+}
+
+// add adds steps that have not begun.
+func (j *job) add(steps []contract.JobStep) {
+	for _, s := range steps {
+		j.entries = append(j.entries, contract.JobEntry{StepID: s.StepID, Status: contract.StepWaits})
+	}
+	j.StepCount = len(j.entries)
+}
+
+// head is the job without its entries.
+func (j *job) head() contract.Job {
+	x := j.Job
+	x.Entries, x.Steps = len(j.entries), []contract.JobEntry{}
+	return x
+}
+
+// list is the job with its entries from index from on.
+func (j *job) list(from int) contract.Job {
+	x := j.head()
+	x.From = min(from, x.Entries)
+	listed := x.Entries
+	if !x.State.Ended() {
+		listed = j.Next
+	}
+	if x.From < listed {
+		x.Steps = slices.Clone(j.entries[x.From:min(listed, x.From+contract.MaxJobEntries)])
+	}
+	return x
+}
+
+// beginLocked begins the next entry, or ends the job if there is none.
+func (v *VM) beginLocked(j *job) {
+	if j.State.Ended() || j.running != nil {
+		return
+	}
+	for j.Next < len(j.entries) && j.skips(j.Next) {
+		j.entries[j.Next].Status = contract.StepSkipped
+		j.Next++
+	}
+	if j.Next == len(j.entries) {
+		if j.submit.Loop == nil || j.Next > j.StepCount {
+			j.end(contract.JobFinished, "")
+			return
+		}
+		j.entries = append(j.entries, contract.JobEntry{})
+	}
+	e := &j.entries[j.Next]
+	e.ExecutionID, e.Status = fmt.Sprintf("%s-%d", j.JobID, j.Next), contract.StepStatus(contract.StatusRunning)
+	j.State, j.KernelID = contract.JobRunning, kernelID
+	j.running = &contract.Execution{
+		ExecutionID: e.ExecutionID, RequestID: "request-of-" + e.ExecutionID, Job: &contract.JobRef{JobID: j.JobID, Index: j.Next}, Status: contract.StatusRunning,
+		KernelID: kernelID, CreatedAt: modified, StartedAt: &modified, Events: []contract.Event{{Type: contract.EventStream, Name: contract.Stdout, Text: "hello\n", Time: modified}}, NextOffset: 1,
+	}
+	v.runs[e.ExecutionID] = j.running
+	j.Next++
+}
+
+// step is that of an entry; a round has none.
+func (j *job) step(index int) (s contract.JobStep) {
+	at := slices.IndexFunc(j.submit.Steps, func(s contract.JobStep) bool { return s.StepID == j.entries[index].StepID })
+	if at >= 0 {
+		s = j.submit.Steps[at]
+	}
+	return s
+}
+
+// skips reports whether a step needs one that failed or was skipped.
+func (j *job) skips(index int) bool {
+	need := j.step(index).SkipIfFailed
+	return slices.ContainsFunc(j.entries[:index], func(e contract.JobEntry) bool {
+		return slices.Contains(need, e.StepID) && e.Status != contract.StepStatus(contract.StatusSucceeded)
+	})
+}
+
+// end ends the job. Steps that have not begun do not run.
+func (j *job) end(state contract.JobState, cause contract.JobCause) {
+	j.State, j.Cause, j.FinishedAt = state, cause, &modified
+	for i := j.Next; i < len(j.entries); i++ {
+		j.entries[i].Status = contract.StepNotRun
+	}
+}
+
+// delete has nothing further begin.
+func (j *job) delete(interrupt bool) {
+	j.deleted = true
+	switch {
+	case j.State.Ended():
+	case j.running == nil:
+		j.end(contract.JobCancelled, contract.CauseDeleted)
+	case interrupt:
+		j.endEntry(contract.StatusInterrupted)
+	}
+}
+
+// endEntry ends the entry that runs.
+func (j *job) endEntry(status contract.Status) {
+	index := j.Next - 1
+	j.running.Status, j.running.End, j.running.FinishedAt = status, true, &modified
+	j.entries[index].Status, j.running = contract.StepStatus(status), nil
+	switch {
+	case j.deleted:
+		j.end(contract.JobCancelled, contract.CauseDeleted)
+	case status == contract.StatusInterrupted:
+		j.end(contract.JobCancelled, contract.CauseInterrupted)
+	case status == contract.StatusKernelDied, status == contract.StatusKernelRestarted, status == contract.StatusLost:
+		j.end(contract.JobKernelLost, "")
+	case status == contract.StatusTimedOut:
+		j.end(contract.JobFailed, contract.CauseStepTimedOut)
+	case status != contract.StatusSucceeded && !j.step(index).MayFail:
+		j.end(contract.JobFailed, contract.CauseStepFailed)
+	}
+}
+
+func (j *job) patch(body []byte) (contract.Job, error) {
+	var p contract.JobPatch
+	if err := json.Unmarshal(body, &p); err != nil {
+		return contract.Job{}, badRequest(err)
+	}
+	if j.patches[p.PatchID] {
+		return j.head(), nil
+	}
+	at := slices.IndexFunc(j.entries, func(e contract.JobEntry) bool { return e.StepID == p.From })
+	if p.From == "" {
+		at = j.StepCount
+	}
+	if j.State.Ended() || at < j.Next || at > j.StepCount || p.Revision != j.Revision {
+		return contract.Job{}, &contract.Error{Code: contract.CodeConflict, Message: "the job does not allow that"}
+	}
+	j.patches[p.PatchID], j.Revision = true, j.Revision+1
+	j.submit.Steps = append(j.submit.Steps[:at:at], p.Steps...)
+	j.entries = j.entries[:at:at]
+	j.add(p.Steps)
+	return j.head(), nil
+}
+
+// Run returns the execution of a job's entry, and false if no job has one with this id.
+func (v *VM) Run(id string) (contract.Execution, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	x, ok := v.runs[id]
+	if !ok {
+		return contract.Execution{}, false
+	}
+	return *x, true
+}
+
+// EndRun ends the execution of a job's entry, if it runs.
+func (v *VM) EndRun(id string, status contract.Status) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if x := v.runs[id]; x != nil && !x.End {
+		v.jobs[x.Job.JobID].endEntry(status)
+	}
+}
+
+// readRun answers a read of the execution of a job's entry, which ends with it.
+func (v *VM) readRun(r *http.Request) (contract.Execution, bool) {
+	id := strings.TrimPrefix(r.URL.Path, contract.PathExecutions+"/")
+	v.EndRun(id, contract.StatusSucceeded)
+	x, ok := v.Run(id)
+	if offset, _ := strconv.Atoi(r.URL.Query().Get("offset")); ok && offset > 0 {
+		x.Events = []contract.Event{}
+	}
+	return x, ok
 }

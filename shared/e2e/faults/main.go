@@ -12,11 +12,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -102,4 +109,254 @@ func soak(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	return newSuite(o, dir, out).run(ctx)
+}
+
+// step is what happens at the same time: operations on the laptops, and faults.
+type step struct {
+	number     int
+	operations []placed
+	faults     []planned
+}
+
+// placed is an operation with the number of its laptop.
+type placed struct {
+	operation
+	laptop int
+}
+
+// plan returns a step, which follows from the seed and its number alone.
+func plan(seed uint64, number, laptops int) step {
+	r := rand.New(rand.NewPCG(seed, uint64(number)))
+	s := step{number: number}
+	for n := range 1 + r.IntN(3) {
+		make := operations[r.IntN(len(operations))]
+		s.operations = append(s.operations, placed{make(r, fmt.Sprintf("s%do%d", number, n)), r.IntN(laptops)})
+	}
+	for range [...]int{0, 1, 2, 3, 3, 4}[r.IntN(6)] {
+		s.faults = append(s.faults, planFault(r, laptops))
+	}
+	return s
+}
+
+// excuses are those of all faults of the step.
+func (s step) excuses() (e excuses) {
+	for _, f := range s.faults {
+		e |= f.fault.excuses
+	}
+	return e
+}
+
+// excusesOn are those that concern a laptop: what ends, stops or fills another laptop is none.
+func (s step) excusesOn(laptop int) (e excuses) {
+	for _, f := range s.faults {
+		if of := f.fault.excuses; of&^(relayEnds|relayStops|laptopDiskFull) != 0 || f.at == laptop {
+			e |= of
+		}
+	}
+	return e
+}
+
+// String is the step in one line.
+func (s step) String() string {
+	var parts []string
+	for _, o := range s.operations {
+		parts = append(parts, fmt.Sprintf("%s on %d", o.operation, o.laptop))
+	}
+	line := fmt.Sprintf("step %d: %s", s.number, strings.Join(parts, ", "))
+	for _, f := range s.faults {
+		line += "; " + f.String()
+	}
+	return line
+}
+
+// tally counts what happened, for the summary.
+type tally struct {
+	began time.Time
+
+	mu       sync.Mutex
+	counts   map[string]int
+	kills    map[string]int
+	faults   map[string]int
+	refusals map[string]int
+}
+
+func newTally() *tally {
+	return &tally{began: time.Now(), counts: map[string]int{}, kills: map[string]int{}, faults: map[string]int{}, refusals: map[string]int{}}
+}
+
+func (t *tally) add(what string, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts[what] += n
+}
+
+func (t *tally) struck(f *fault) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults[f.name]++
+	if f.kills != "" {
+		t.kills[f.kills]++
+	}
+}
+
+func (t *tally) killed(process string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kills[process]++
+}
+
+func (t *tally) killsOf(process string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kills[process]
+}
+
+func (t *tally) refused(tool, code string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refusals[tool+" "+code]++
+}
+
+// print writes the summary.
+func (t *tally) print(out io.Writer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := 0
+	for _, n := range t.kills {
+		all += n
+	}
+	fmt.Fprintf(out, "%s in %.0f s\n", listed(t.counts), time.Since(t.began).Seconds())
+	fmt.Fprintf(out, "%d kills: %s\n", all, listed(t.kills))
+	fmt.Fprintf(out, "faults: %s\n", listed(t.faults))
+	fmt.Fprintf(out, "errors that a fault excuses: %s\n", listed(t.refusals))
+}
+
+// listed is counts as text, in the order of their names.
+func listed(counts map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// suite is one run of the fault suite.
+type suite struct {
+	options
+	out   io.Writer
+	dir   string
+	world *world
+	model *model
+	tally *tally
+
+	statesLeft int // that faults excuse
+}
+
+func newSuite(o options, dir string, out io.Writer) *suite {
+	return &suite{options: o, out: out, dir: dir, model: &model{}, tally: newTally()}
+}
+
+// run takes the steps, and prints a line for each and a summary.
+func (s *suite) run(ctx context.Context) (err error) {
+	fmt.Fprintf(s.out, "seed %d\n", s.seed)
+	drives := newDisks(s.dir, s.out)
+	defer func() { err = errors.Join(err, drives.close(err != nil || s.keep)) }()
+	if s.world, err = newWorld(ctx, s.options, s.dir, drives); err != nil {
+		return errors.Join(err, s.world.closeRelays(), s.world.close())
+	}
+	end := time.Now().Add(s.time)
+	for n := 1; err == nil && ctx.Err() == nil && time.Now().Before(end) && (s.steps == 0 || n <= s.steps); n++ {
+		err = s.step(ctx, plan(s.seed, n, s.laptops))
+	}
+	if err == nil {
+		err = s.endOldStates(ctx)
+	}
+	s.tally.print(s.out)
+	s.world.network.close() // and with it all connections of the relays
+	if err = errors.Join(err, ctx.Err()); err == nil {
+		err = eventually(ctx, s.world.noRelayDescriptors)
+	}
+	if err = errors.Join(err, s.world.closeRelays()); err == nil {
+		err = eventually(ctx, s.world.noDescriptors)
+	}
+	if err = errors.Join(err, s.world.close()); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error { return s.world.nothingLeft(s.tally.killsOf("relay")) })
+}
+
+// stepTime is the most that a step may take on a busy machine.
+const stepTime = 8 * time.Minute
+
+// step does all operations of a step and applies its faults meanwhile, and then checks the
+// model.
+func (s *suite) step(ctx context.Context, p step) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	fmt.Fprint(s.out, p)
+	work, workCtx := errgroup.WithContext(ctx)
+	ended := make(chan struct{})
+	for _, o := range p.operations {
+		work.Go(func() error {
+			if err := o.do(workCtx, &scene{s, s.world.laptops[o.laptop], p.excusesOn(o.laptop)}); err != nil {
+				return fmt.Errorf("%s on %d: %w", o.operation, o.laptop, err)
+			}
+			return nil
+		})
+	}
+	var strikes errgroup.Group
+	for _, f := range p.faults {
+		strikes.Go(func() error { return s.strike(ctx, f, ended) })
+	}
+	err := work.Wait()
+	close(ended)
+	if err = errors.Join(err, strikes.Wait()); err == nil {
+		err = s.world.settle(ctx)
+	}
+	if err == nil && p.excuses().any(vmReplaced) {
+		err = s.world.meet(ctx)
+	}
+	if err == nil {
+		err = s.model.check(ctx, s, p.excuses())
+	}
+	s.tally.add("steps", 1)
+	s.statesLeft += p.mayLeaveStates()
+	fmt.Fprintf(s.out, "; %.1f s\n", time.Since(began).Seconds())
+	if err != nil {
+		return fmt.Errorf("seed %d, step %d: %w", s.seed, p.number, err)
+	}
+	return nil
+}
+
+// strike applies a fault at its moment, or when all operations have ended.
+func (s *suite) strike(ctx context.Context, f planned, ended <-chan struct{}) error {
+	began := ledgerSize(s.world.ledgerPath())
+	_ = harness.Poll(ctx, func() (bool, error) {
+		select {
+		case <-ended:
+			return true, nil
+		default:
+			return ledgerSize(s.world.ledgerPath())-began >= int64(f.marks)*markBytes, nil
+		}
+	})
+	pause(ctx, f.after)
+	struck, err := f.fault.strike(ctx, s.world, f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f, err)
+	}
+	if struck {
+		s.tally.struck(f.fault)
+	}
+	return nil
+}
+
+// markBytes is about the length of a line in the ledger.
+const markBytes = 12
+
+func ledgerSize(path string) int64 {
+	if info, err := os.Stat(path); err == nil {
+		return info.Size()
+	}
+	return 0
 }

@@ -6,6 +6,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -237,4 +239,73 @@ func Poll(ctx context.Context, f func() (bool, error)) error {
 			return fmt.Errorf("the awaited condition did not become true: %w", ctx.Err())
 		}
 	}
+}
+
+// Process is what a process has at one moment.
+type Process struct {
+	Memory      Memory
+	Descriptors int      // open files, sockets and pipes
+	Sockets     int      // of the descriptors
+	Files       []string // paths of the others that have one
+	Threads     int
+	Children    []int // process ids
+}
+
+// ProcessOf reads what a process has from /proc. It fails if the process has ended.
+func ProcessOf(pid int) (p Process, err error) {
+	if p.Memory, err = MemoryOf(pid); err != nil {
+		return p, err
+	}
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	descriptors, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if err != nil {
+		return p, fmt.Errorf("listing the descriptors of process %d: %w", pid, err)
+	}
+	p.Descriptors = len(descriptors)
+	for _, d := range descriptors {
+		// A descriptor that was closed meanwhile has no target.
+		switch target, _ := os.Readlink(filepath.Join(dir, "fd", d.Name())); {
+		case strings.HasPrefix(target, "socket:"):
+			p.Sockets++
+		case strings.HasPrefix(target, "/"):
+			p.Files = append(p.Files, target)
+		}
+	}
+	threads, err := os.ReadDir(filepath.Join(dir, "task"))
+	if err != nil {
+		return p, fmt.Errorf("listing the threads of process %d: %w", pid, err)
+	}
+	p.Threads = len(threads)
+	for _, t := range threads { // a thread that ended meanwhile has no children
+		list, _ := os.ReadFile(filepath.Join(dir, "task", t.Name(), "children"))
+		for child := range bytes.FieldsSeq(list) {
+			id, err := strconv.Atoi(string(child))
+			if err != nil {
+				return p, fmt.Errorf("reading the children of process %d: %w", pid, err)
+			}
+			p.Children = append(p.Children, id)
+		}
+	}
+	return p, nil
+}
+
+// Memory is a process's resident memory in MiB: now, and the most since its start.
+type Memory struct{ Now, Peak float64 }
+
+// MemoryOf reads the resident memory of a process from /proc.
+func MemoryOf(pid int) (Memory, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return Memory{}, err
+	}
+	var m Memory
+	for field, to := range map[string]*float64{"VmRSS:": &m.Now, "VmHWM:": &m.Peak} {
+		_, rest, _ := strings.Cut(string(status), field)
+		var kib float64
+		if _, err := fmt.Sscan(rest, &kib); err != nil {
+			return Memory{}, fmt.Errorf("reading %s of process %d: %w", field, pid, err)
+		}
+		*to = kib / 1024
+	}
+	return m, nil
 }

@@ -1,8 +1,15 @@
 package harness
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,4 +175,186 @@ func (w *Wire) cutAll() {
 		c.Close()
 	}
 	clear(w.conns)
+}
+
+// awaitRead returns when the programs at both ends have read what passed the wire, as they have
+// on a real line, whose ends are not on the same busy machine. Where the system has no
+// /proc/net/tcp it returns at once.
+func (w *Wire) awaitRead() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = Poll(ctx, func() (bool, error) {
+		table, err := os.ReadFile("/proc/net/tcp")
+		return err != nil || !queued(string(table), w.Addr, w.target), nil
+	})
+}
+
+// queued reports whether the table, as in proc(5), has a connection to or from the wire whose
+// program has not read or whose system has not sent everything. What the wire itself has not read
+// does not count.
+func queued(table, wire, target string) bool {
+	const empty = "00000000"
+	wirePort, targetPort := hexPort(wire), hexPort(target)
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)            // number, local and remote address, state, queues
+		if len(fields) < 5 || fields[3] != "01" { // established
+			continue
+		}
+		send, receive, _ := strings.Cut(fields[4], ":")
+		local, remote := fields[1][len(fields[1])-4:], fields[2][len(fields[2])-4:]
+		switch {
+		case remote == targetPort, local == wirePort: // the wire's
+			if send != empty {
+				return true
+			}
+		case local == targetPort, remote == wirePort: // the programs'
+			if receive != empty {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hexPort returns the port of an address as /proc/net/tcp has it.
+func hexPort(address string) string {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%04X", a.Port)
+}
+
+// Recording is what one connection carried.
+type Recording struct {
+	Up, Down []byte // to the target, and from it
+}
+
+// recorder keeps what connections carry, in memory.
+type recorder struct {
+	mu  sync.Mutex
+	on  bool
+	all []*Recording
+}
+
+// Record makes the proxy keep the bytes of all later connections.
+func (w *Wire) Record() {
+	w.recorder.mu.Lock()
+	defer w.recorder.mu.Unlock()
+	w.recorder.on = true
+}
+
+// Recorded returns what was recorded. It is complete after Close.
+func (w *Wire) Recorded() (all []Recording) {
+	w.recorder.mu.Lock()
+	defer w.recorder.mu.Unlock()
+	for _, r := range w.recorder.all {
+		all = append(all, Recording{Up: bytes.Clone(r.Up), Down: bytes.Clone(r.Down)})
+	}
+	return all
+}
+
+// open returns what keeps the bytes of a new connection.
+func (r *recorder) open() (up, down func([]byte)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.on {
+		return func([]byte) {}, func([]byte) {}
+	}
+	one := &Recording{}
+	r.all = append(r.all, one)
+	keep := func(into *[]byte) func([]byte) {
+		return func(p []byte) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			*into = append(*into, p...)
+		}
+	}
+	return keep(&one.Up), keep(&one.Down)
+}
+
+const (
+	// wireChunk is the most bytes that a Wire forwards at once.
+	wireChunk = 32 << 10
+	// wireHeld is how many chunks are under way in one direction of a slow connection:
+	// 32 MiB, so that a delay of 50 ms permits 640 MB/s.
+	wireHeld = 1024
+)
+
+var errWireClosed = errors.New("the other end is closed")
+
+// slow returns what to write to: the connection itself, or one end of a queue that delays
+// each chunk by half a round trip, and no chunk leaves before opened.
+func (w *Wire) slow(to, from net.Conn, opened time.Time) io.WriteCloser {
+	if w.roundTrip == 0 {
+		return to
+	}
+	q := &delayed{to: to, from: from, opened: opened, delay: w.roundTrip / 2, chunks: make(chan delayedChunk, wireHeld), ended: make(chan struct{})}
+	w.ended.Go(q.forward)
+	return q
+}
+
+// delayed forwards chunks late, in order.
+type delayed struct {
+	to, from net.Conn
+	opened   time.Time
+	delay    time.Duration
+	chunks   chan delayedChunk
+	ended    chan struct{} // closed when nothing more is forwarded
+}
+
+type delayedChunk struct {
+	due  time.Time
+	data []byte
+}
+
+// Write queues a copy of p.
+func (d *delayed) Write(p []byte) (int, error) {
+	leaves := time.Now()
+	if leaves.Before(d.opened) {
+		leaves = d.opened
+	}
+	select {
+	case d.chunks <- delayedChunk{due: leaves.Add(d.delay), data: slices.Clone(p)}:
+		return len(p), nil
+	case <-d.ended:
+		return 0, errWireClosed
+	}
+}
+
+// Close closes the connection when all that was written has been forwarded.
+func (d *delayed) Close() error {
+	close(d.chunks)
+	return nil
+}
+
+func (d *delayed) forward() {
+	defer d.from.Close()
+	defer d.to.Close()
+	defer close(d.ended)
+	for chunk := range d.chunks {
+		<-time.After(time.Until(chunk.due))
+		if _, err := d.to.Write(chunk.data); err != nil {
+			return
+		}
+	}
+}
+
+// requestCounter counts the request lines of HTTP/1.1 in a stream.
+type requestCounter struct {
+	tail []byte // the last bytes of the stream, shorter than requestMark
+}
+
+var requestMark = []byte(" HTTP/1.1\r\n")
+
+// count returns how many request lines end in p, which follows the earlier bytes.
+func (c *requestCounter) count(p []byte) int64 {
+	keep := len(requestMark) - 1
+	seam := append(c.tail, p[:min(keep, len(p))]...)
+	n := bytes.Count(seam, requestMark) + bytes.Count(p, requestMark)
+	if len(p) >= keep {
+		seam = p
+	}
+	c.tail = bytes.Clone(seam[max(0, len(seam)-keep):])
+	return int64(n)
 }

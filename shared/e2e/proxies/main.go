@@ -8,16 +8,28 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
+	"log/slog"
+	"math/big"
+	mathrand "math/rand/v2"
 	"net"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -205,7 +217,7 @@ func (t *trial) prints(code, want string) func(context.Context) error {
 // transfer sends 50 MB of noise there and back.
 func (t *trial) transfer(ctx context.Context) error {
 	noise := make([]byte, 50_000_000)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	_, _ = mathrand.NewChaCha8([32]byte{}).Read(noise)
 	there, back := filepath.Join(t.dir, "there.bin"), filepath.Join(t.dir, "back.bin")
 	if err := os.WriteFile(there, noise, 0o600); err != nil {
 		return err
@@ -243,4 +255,95 @@ func (t *trial) otherPort(ctx context.Context) error {
 		return fmt.Errorf("the refusal is not named: %w", err)
 	}
 	return nil
+}
+
+// proxy is a program with the configuration that Debian ships.
+type proxy struct {
+	name, program, args, shipped string
+	forward                      bool   // it gets CONNECT; the others stand in front of the executor
+	service                      string // expression of the lines that belong to its service, such as its pid file
+	after                        string // the line of the configuration that own and added follow; empty for the last
+	own                          string // in place of the service's lines
+	added                        string // what routes to the executor, as docs/networks.md prints it
+}
+
+var proxies = []proxy{
+	{
+		name: "nginx", program: "/usr/sbin/nginx", args: "-p DIR -c DIR/conf -e stderr", shipped: "/etc/nginx/nginx.conf",
+		service: `^(user|pid|error_log|include).*|^\s*(access_log|include /etc/nginx/sites).*`, after: "include /etc/nginx/conf.d/*.conf;",
+		own:   "access_log off; client_body_temp_path DIR/a; proxy_temp_path DIR/b; fastcgi_temp_path DIR/c; uwsgi_temp_path DIR/d; scgi_temp_path DIR/e;",
+		added: "server {\n    listen LISTEN;\n    location / {\n        proxy_pass http://TARGET;\n    }\n}",
+	},
+	{
+		name: "haproxy", program: "/usr/sbin/haproxy", args: "-db -f DIR/conf", shipped: "/etc/haproxy/haproxy.cfg", service: `^\s*(log|chroot|stats|user|group|daemon)\b.*`,
+		added: "listen executor\n    bind LISTEN\n    server vm TARGET",
+	},
+	{
+		name: "squid", program: "/usr/sbin/squid", args: "-N -f DIR/conf", shipped: "/etc/squid/squid.conf", forward: true, service: `^(http_port|coredump_dir).*`,
+		own: "http_port LISTEN\npid_filename none\naccess_log none\ncache_log /dev/null",
+	},
+	{
+		name: "tinyproxy", program: "/usr/bin/tinyproxy", args: "-d -c DIR/conf", shipped: "/etc/tinyproxy/tinyproxy.conf", forward: true, service: `^(User|Group|Port|LogFile|PidFile)\b.*`,
+		own: "Listen 127.0.0.1\nPort PORT",
+	},
+}
+
+// configure writes the configuration into dir and returns the program's arguments.
+func (p proxy) configure(dir, listen, target string) ([]string, error) {
+	shipped, err := os.ReadFile(p.shipped)
+	if err != nil {
+		return nil, err
+	}
+	text := regexp.MustCompile(`(?m)`+p.service).ReplaceAllString(string(shipped), "")
+	head, rest := text, ""
+	if p.after != "" {
+		head, rest, _ = strings.Cut(text, p.after)
+		head += p.after
+	}
+	if p.name == "nginx" {
+		head = "daemon off; user root; pid nginx.pid;\n" + head
+	}
+	if port := target[strings.LastIndex(target, ":")+1:]; p.name == "squid" && port != "443" {
+		head = strings.Replace(head, "acl SSL_ports port 443", "acl SSL_ports port 443 "+port, 1)
+	}
+	values := strings.NewReplacer("DIR", dir, "LISTEN", listen, "TARGET", target, "PORT", listen[strings.LastIndex(listen, ":")+1:])
+	text = head + "\n" + values.Replace(p.own+"\n"+p.added) + "\n" + rest
+	return strings.Fields(values.Replace(p.args)), os.WriteFile(filepath.Join(dir, "conf"), []byte(text), 0o600)
+}
+
+// newSecure starts a stand-in of a tunnel's service, which ends TLS in front of an executor. It
+// listens at this computer's name, because no proxy is used for localhost, at the port of https if
+// it may. It returns its address and the file of its certificate.
+func newSecure(dir, target string) (address, certificate string, end func(), err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", "", nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", nil, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return "", "", nil, err
+	}
+	certificate = filepath.Join(dir, "certificate.pem")
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		return "", "", nil, err
+	}
+	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target})
+	through.FlushInterval = -1
+	through.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server := httptest.NewUnstartedServer(through)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	server.Listener.Close()
+	if server.Listener, err = net.Listen("tcp", host+":443"); err != nil {
+		if server.Listener, err = net.Listen("tcp", host+":0"); err != nil {
+			return "", "", nil, err
+		}
+	}
+	server.StartTLS()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	return net.JoinHostPort(host, port), certificate, server.Close, nil
 }

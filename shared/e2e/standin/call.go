@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"colabrelay/executor/jupyter"
 )
 
 // arguments are those of all seven tools.
@@ -208,4 +212,99 @@ func Fake(f func(ctx context.Context, code string) []map[string]any) func(contex
 // Stream is an output that was printed on stdout.
 func Stream(text string) map[string]any {
 	return map[string]any{"output_type": "stream", "name": "stdout", "text": lines(text)}
+}
+
+// collected is what a cell's code has sent, as a notebook keeps it.
+type collected struct {
+	outputs       []map[string]any
+	count         int
+	replied, idle bool
+	clear         bool // clear_output(wait=True): before the next output
+}
+
+func (c *collected) message(kind string, content map[string]any) {
+	switch kind {
+	case jupyter.MsgExecuteReply:
+		c.replied = true
+		if n, ok := content["execution_count"].(float64); ok {
+			c.count = int(n)
+		}
+	case jupyter.MsgStatus:
+		c.idle = content["execution_state"] == "idle"
+	case jupyter.MsgClearOutput:
+		if c.clear = content["wait"] == true; !c.clear {
+			c.outputs = nil
+		}
+	case jupyter.MsgStream:
+		text, _ := content["text"].(string)
+		c.stream(content["name"], text)
+	case jupyter.MsgDisplayData, jupyter.MsgExecuteResult, jupyter.MsgError:
+		delete(content, "transient")
+		content["output_type"] = kind
+		c.add(content)
+	}
+}
+
+// stream appends to the last output if that is of the same stream.
+func (c *collected) stream(name any, text string) {
+	if n := len(c.outputs); !c.clear && n > 0 && c.outputs[n-1]["output_type"] == "stream" && c.outputs[n-1]["name"] == name {
+		c.outputs[n-1]["text"] = lines(strings.Join(c.outputs[n-1]["text"].([]string), "") + text)
+		return
+	}
+	c.add(map[string]any{"output_type": "stream", "name": name, "text": lines(text)})
+}
+
+func (c *collected) add(output map[string]any) {
+	if c.clear {
+		c.outputs, c.clear = nil, false
+	}
+	c.outputs = append(c.outputs, output)
+}
+
+// record is what a Tab saw and sent.
+type record struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (r *record) add(what, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines.WriteString(what + ": " + text + "\n")
+}
+
+func (r *record) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines.String()
+}
+
+// Tools is the page's answer to tools/list.
+func Tools() []map[string]any {
+	number, text := map[string]any{"type": "integer"}, map[string]any{"type": "string"}
+	cellID, index := map[string]any{"cellId": text}, map[string]any{"cellIndex": number}
+	and := func(all ...map[string]any) map[string]any {
+		one := map[string]any{}
+		for _, m := range all {
+			maps.Copy(one, m)
+		}
+		return one
+	}
+	tool := func(name string, properties map[string]any, required ...string) map[string]any {
+		schema := map[string]any{"type": "object", "properties": properties}
+		if len(required) > 0 {
+			schema["required"] = required
+		}
+		return map[string]any{"name": name, "description": name, "inputSchema": schema}
+	}
+	language := map[string]any{"language": map[string]any{"type": "string", "enum": []string{"python", "r", "julia"}}}
+	return []map[string]any{
+		tool("add_code_cell", and(index, language, map[string]any{"code": text}), "cellIndex", "language", "code"),
+		tool("add_text_cell", and(index, map[string]any{"content": text}), "cellIndex", "content"),
+		tool("update_cell", and(cellID, map[string]any{"content": text}), "cellId", "content"),
+		tool("delete_cell", cellID, "cellId"),
+		tool("move_cell", and(cellID, index), "cellId", "cellIndex"),
+		tool("get_cells", map[string]any{"cellIndexStart": number, "cellIndexEnd": number, "includeOutputs": map[string]any{"type": "boolean"}}),
+		tool("run_code_cell", cellID, "cellId"),
+	}
 }
