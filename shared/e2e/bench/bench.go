@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -48,13 +47,10 @@ func newBench(ctx context.Context, memory, disk string, log io.Writer) (*bench, 
 	if _, err := os.Stat(bridge); err == nil {
 		b.bridge = bridge
 	}
-	var err error
-	if b.memory, err = b.folder(memory); err == nil {
-		b.disk, err = b.folder(disk)
-	}
-	if err == nil {
-		b.binaries, err = harness.Build(ctx, b.memory)
-	}
+	err := harness.Try(func() {
+		b.memory, b.disk = b.folder(memory), b.folder(disk)
+		b.binaries = harness.Must(harness.Build(ctx, b.memory))
+	})
 	if err != nil {
 		b.close()
 	}
@@ -87,25 +83,18 @@ func (b *bench) close() {
 }
 
 // folder creates a folder that is deleted at the end.
-func (b *bench) folder(in string) (string, error) {
-	dir, err := os.MkdirTemp(in, "bench-")
-	if err == nil {
-		b.atEnd(func() { os.RemoveAll(dir) })
-	}
-	return dir, err
+func (b *bench) folder(in string) string {
+	dir := harness.Must(os.MkdirTemp(in, "bench-"))
+	b.atEnd(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // executor starts an executor whose files are in a new folder below in.
-func (b *bench) executor(ctx context.Context, in string) (*harness.Executor, error) {
-	dir, err := b.folder(in)
-	if err != nil {
-		return nil, err
-	}
-	e, err := harness.StartExecutor(ctx, b.executorConfig(dir))
-	if err == nil {
-		b.atEnd(func() { stop(e) })
-	}
-	return e, err
+func (b *bench) executor(ctx context.Context, in string) *harness.Executor {
+	dir := b.folder(in)
+	e := harness.Must(harness.StartExecutor(ctx, b.executorConfig(dir)))
+	b.atEnd(func() { stop(e) })
+	return e
 }
 
 // executorConfig keeps an executor's and its kernel's temporary files and history in dir.
@@ -123,50 +112,36 @@ func stop(e *harness.Executor) {
 }
 
 // client returns a client of the executor at an address.
-func (b *bench) client(url string) (*client.Client, error) {
-	key, err := auth.NewSecret(secret)
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(client.Config{BaseURL: url, Secret: key})
-	if err == nil {
-		b.atEnd(c.Close)
-	}
-	return c, err
+func (b *bench) client(url string) *client.Client {
+	key := harness.Must(auth.NewSecret(secret))
+	c := harness.Must(client.New(client.Config{BaseURL: url, Secret: key}))
+	b.atEnd(c.Close)
+	return c
 }
 
 // host starts an MCP host with a relay that is set to the executor at an address.
-func (b *bench) host(ctx context.Context, url string) (*harness.Host, error) {
-	c, err := b.relayConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	return b.startHost(ctx, c)
+func (b *bench) host(ctx context.Context, url string) *harness.Host {
+	return b.startHost(ctx, b.relayConfig(url))
 }
 
 // relayConfig is a relay that is set to the executor at an address.
-func (b *bench) relayConfig(url string) (harness.HostConfig, error) {
-	dir, err := b.folder(b.memory)
-	return harness.HostConfig{Binary: b.binaries.Relay, Dir: dir, Env: []string{"COLAB_URL=" + url, "COLAB_SECRET=" + secret}}, err
+func (b *bench) relayConfig(url string) harness.HostConfig {
+	dir := b.folder(b.memory)
+	return harness.HostConfig{Binary: b.binaries.Relay, Dir: dir, Env: []string{"COLAB_URL=" + url, "COLAB_SECRET=" + secret}}
 }
 
-func (b *bench) startHost(ctx context.Context, c harness.HostConfig) (*harness.Host, error) {
-	h, err := harness.StartHost(ctx, c)
-	if err == nil {
-		b.atEnd(func() { h.Close() })
-	}
-	return h, err
+func (b *bench) startHost(ctx context.Context, c harness.HostConfig) *harness.Host {
+	h := harness.Must(harness.StartHost(ctx, c))
+	b.atEnd(func() { h.Close() })
+	return h
 }
 
 // wire starts a proxy before an address of the form http://host:port and returns it with
 // the address to use instead.
-func (b *bench) wire(url string, roundTrip time.Duration) (*harness.Wire, string, error) {
-	w, err := harness.NewSlowWire(url[len("http://"):], roundTrip)
-	if err != nil {
-		return nil, "", err
-	}
+func (b *bench) wire(url string, roundTrip time.Duration) (*harness.Wire, string) {
+	w := harness.Must(harness.NewSlowWire(url[len("http://"):], roundTrip))
 	b.atEnd(w.Close)
-	return w, "http://" + w.Addr, nil
+	return w, "http://" + w.Addr
 }
 
 // pair is an executor with what talks to it.
@@ -177,24 +152,18 @@ type pair struct {
 }
 
 // pair starts an executor, a client and a relay.
-func (b *bench) pair(ctx context.Context) (p pair, err error) {
-	if p.executor, err = b.executor(ctx, b.memory); err != nil {
-		return p, err
-	}
-	if p.client, err = b.client(p.executor.Ready.LocalURL); err != nil {
-		return p, err
-	}
-	p.host, err = b.host(ctx, p.executor.Ready.LocalURL)
-	return p, err
+func (b *bench) pair(ctx context.Context) (p pair) {
+	p.executor = b.executor(ctx, b.memory)
+	p.client = b.client(p.executor.Ready.LocalURL)
+	p.host = b.host(ctx, p.executor.Ready.LocalURL)
+	return p
 }
 
 // call calls a tool, which must succeed.
-func call(ctx context.Context, h *harness.Host, tool string, args map[string]any) (harness.Answer, error) {
-	a, err := h.Call(ctx, tool, args)
-	if err == nil && a.IsError {
-		err = errors.New(tool + ": " + a.Text)
-	}
-	return a, err
+func call(ctx context.Context, h *harness.Host, tool string, args map[string]any) harness.Answer {
+	a := harness.Must(h.Call(ctx, tool, args))
+	harness.FailIf(a.IsError, "%s: %s", tool, a.Text)
+	return a
 }
 
 // samples are the times that one way of doing something took.
@@ -214,8 +183,8 @@ func (s samples) over(base samples) float64 { return float64(s.median()) / float
 // way is one of several ways to do the same thing.
 type way struct {
 	name  string
-	do    func(context.Context) error
-	after func() error // not timed; nil: nothing
+	do    func(context.Context)
+	after func() // not timed; nil: nothing
 }
 
 // timing is how much inTurn measures.
@@ -226,30 +195,27 @@ type timing struct {
 
 // inTurn measures ways in turn, in a random order each round, so that the machine's noise
 // and what a way leaves behind affect all of them. The samples are in the ways' order.
-func (t timing) inTurn(ctx context.Context, ways ...way) ([]samples, error) {
+func (t timing) inTurn(ctx context.Context, ways ...way) []samples {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := make([]samples, len(ways))
 	for round := range t.warmUps + t.n {
 		for _, i := range random.Perm(len(ways)) {
-			took, err := timed(func() error { return ways[i].do(ctx) })
-			if err == nil && ways[i].after != nil {
-				err = ways[i].after()
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", ways[i].name, err)
-			}
+			var took time.Duration
+			err := harness.Try(func() {
+				began := time.Now()
+				ways[i].do(ctx)
+				took = time.Since(began)
+				if ways[i].after != nil {
+					ways[i].after()
+				}
+			})
+			harness.FailIf(err != nil, "%s: %w", ways[i].name, err)
 			if round >= t.warmUps {
 				all[i] = append(all[i], took)
 			}
 		}
 	}
-	return all, nil
-}
-
-func timed(f func() error) (time.Duration, error) {
-	began := time.Now()
-	err := f()
-	return time.Since(began), err
+	return all
 }
 
 // noise returns bytes that do not compress.

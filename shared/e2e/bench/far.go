@@ -16,29 +16,21 @@ import (
 )
 
 // farRuns measures 1+1 at several delays. Each way has a wire of its own, which counts.
-func farRuns(ctx context.Context, b *bench) ([]row, error) {
-	p, err := b.pair(ctx)
-	if err != nil {
-		return nil, err
-	}
+func farRuns(ctx context.Context, b *bench) []row {
+	p := b.pair(ctx)
 	flask := ""
 	if b.bridge != "" {
-		if flask, err = b.flask(ctx); err != nil {
-			return nil, err
-		}
+		flask = b.flask(ctx)
 	}
 	var rows []row
 	for _, delay := range []struct {
 		roundTrip time.Duration
 		n         int
 	}{{20 * time.Millisecond, 60}, {100 * time.Millisecond, 20}, {250 * time.Millisecond, 15}} {
-		more, err := farRun(ctx, b, delay.roundTrip, delay.n, p.executor.Ready.LocalURL, flask)
-		if err != nil {
-			return rows, err
-		}
+		more := farRun(ctx, b, delay.roundTrip, delay.n, p.executor.Ready.LocalURL, flask)
 		rows = append(rows, more...)
 	}
-	return rows, nil
+	return rows
 }
 
 // farWay is a way through a wire of its own.
@@ -47,21 +39,13 @@ type farWay struct {
 	wire *harness.Wire
 }
 
-func farRun(ctx context.Context, b *bench, roundTrip time.Duration, n int, executor, flask string) ([]row, error) {
-	far, err := farWays(ctx, b, roundTrip, executor, flask)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := (timing{n: 3}).inTurn(ctx, only(far)...); err != nil {
-		return nil, err
-	}
+func farRun(ctx context.Context, b *bench, roundTrip time.Duration, n int, executor, flask string) []row {
+	far := farWays(ctx, b, roundTrip, executor, flask)
+	timing{n: 3}.inTurn(ctx, only(far)...)
 	for _, f := range far {
 		f.wire.CutAt() // resets the counts
 	}
-	s, err := timing{n: n}.inTurn(ctx, only(far)...)
-	if err != nil {
-		return nil, err
-	}
+	s := timing{n: n}.inTurn(ctx, only(far)...)
 	var bridge samples
 	if flask != "" {
 		bridge = s[len(s)-1]
@@ -75,42 +59,24 @@ func farRun(ctx context.Context, b *bench, roundTrip time.Duration, n int, execu
 			rows[i].target = oneRoundTrip(f.wire.Traffic(), n)
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // farWays returns POST, tool call and, if there is one, the bridge.
-func farWays(ctx context.Context, b *bench, roundTrip time.Duration, executor, flask string) ([]farWay, error) {
-	posts, url, err := b.wire(executor, roundTrip)
-	if err != nil {
-		return nil, err
-	}
-	c, err := b.client(url)
-	if err != nil {
-		return nil, err
-	}
-	tools, url, err := b.wire(executor, roundTrip)
-	if err != nil {
-		return nil, err
-	}
-	h, err := b.host(ctx, url)
-	if err != nil {
-		return nil, err
-	}
+func farWays(ctx context.Context, b *bench, roundTrip time.Duration, executor, flask string) []farWay {
+	posts, url := b.wire(executor, roundTrip)
+	c := b.client(url)
+	tools, url := b.wire(executor, roundTrip)
+	h := b.host(ctx, url)
 	far := []farWay{{post(c), posts}, {toolCall(h), tools}}
 	if flask == "" {
-		return far, nil
+		return far
 	}
-	bridged, url, err := b.wire(flask, roundTrip)
-	if err != nil {
-		return nil, err
-	}
-	old, err := b.bridgeHost(ctx, url)
-	if err != nil {
-		return nil, err
-	}
+	bridged, url := b.wire(flask, roundTrip)
+	old := b.bridgeHost(ctx, url)
 	w := toolCall(old)
 	w.name = "old-style bridge"
-	return append(far, farWay{w, bridged}), nil
+	return append(far, farWay{w, bridged})
 }
 
 func only(far []farWay) []way {
@@ -135,23 +101,20 @@ func oneRoundTrip(t harness.Traffic, calls int) target {
 const bridgeToken = "token"
 
 // flask starts the VM's side of the old-style bridge and returns its address.
-func (b *bench) flask(ctx context.Context) (url string, err error) {
-	address, err := freeport.Address()
-	if err != nil {
-		return "", err
-	}
+func (b *bench) flask(ctx context.Context) (url string) {
+	address := harness.Must(freeport.Address())
 	_, port, _ := net.SplitHostPort(address)
 	cmd := exec.Command(b.bridge, bridgeScript("flask_app.py"), port)
 	cmd.Dir = b.memory
 	cmd.Env = append(os.Environ(), "BRIDGE_TOKEN="+bridgeToken)
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
+	harness.Check(cmd.Start())
 	b.atEnd(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return "http://" + address, awaitHTTP(ctx, "http://"+address)
+	url = "http://" + address
+	awaitHTTP(ctx, url)
+	return url
 }
 
 func bridgeScript(name string) string {
@@ -159,21 +122,21 @@ func bridgeScript(name string) string {
 }
 
 // awaitHTTP returns when something answers at url.
-func awaitHTTP(ctx context.Context, url string) error {
+func awaitHTTP(ctx context.Context, url string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return harness.Poll(ctx, func() (bool, error) {
+	harness.Check(harness.Poll(ctx, func() (bool, error) {
 		res, err := http.Get(url)
 		if err != nil {
 			return false, nil
 		}
 		return true, res.Body.Close()
-	})
+	}))
 }
 
 // bridgeHost starts an MCP host with the laptop's side of the old-style bridge, whose other
 // side is at url.
-func (b *bench) bridgeHost(ctx context.Context, url string) (*harness.Host, error) {
+func (b *bench) bridgeHost(ctx context.Context, url string) *harness.Host {
 	return b.startHost(ctx, b.bridgeConfig(url))
 }
 

@@ -19,12 +19,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"colabrelay/shared/e2e/harness"
 )
 
-// topic is a part of the table. measure returns the rows that it has, also with an error.
+// topic is a part of the table. measure returns its rows, and ends with
+// harness.Check where something fails.
 type topic struct {
 	name, title string
-	measure     func(context.Context, *bench) ([]row, error)
+	measure     func(context.Context, *bench) []row
 }
 
 // topics are measured in this order. Those of one group run at the same time, because they
@@ -50,7 +53,7 @@ const plainCommand = "serve-plain"
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == plainCommand {
-		_ = servePlain(os.Stdin, os.Stdout) // the bench reports what it cannot reach
+		_ = harness.Try(func() { servePlain(os.Stdin, os.Stdout) }) // the bench reports what it cannot reach
 		return
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
@@ -150,7 +153,8 @@ func measureOne(ctx context.Context, parent *bench, t topic) section {
 	defer b.close()
 	began := time.Now()
 	b.progress("begins")
-	rows, err := t.measure(ctx, b)
+	var rows []row
+	err := harness.Try(func() { rows = t.measure(ctx, b) })
 	if err != nil {
 		err = fmt.Errorf("%s: %w", t.name, err)
 	}

@@ -24,55 +24,34 @@ const (
 )
 
 // notebook measures a notebook's cells, each as a part of the whole.
-func notebook(ctx context.Context, b *bench) ([]row, error) {
-	p, err := b.pair(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kernel, err := b.kernelOf(ctx, p.executor)
-	if err != nil {
-		return nil, err
-	}
-	tool, err := b.notebookTool(ctx, p.executor.Ready.LocalURL)
-	if err != nil {
-		return nil, err
-	}
+func notebook(ctx context.Context, b *bench) []row {
+	p := b.pair(ctx)
+	kernel := b.kernelOf(ctx, p.executor)
+	tool := b.notebookTool(ctx, p.executor.Ready.LocalURL)
 	// Once each: the executor admits 6,000 requests at once and then 100 a second, and each of
 	// the two ways makes 1,000 or more.
-	s, err := timing{n: 1}.inTurn(ctx, bareCells(kernel), jobOfCells(p.client), tool)
-	if err != nil {
-		return nil, err
-	}
+	s := timing{n: 1}.inTurn(ctx, bareCells(kernel), jobOfCells(p.client), tool)
 	bare, steps, run := s[0].each(notebookCells), s[1].each(notebookCells), s[2].each(notebookCells)
 	return []row{
 		latency("a cell on the bare kernel", bare),
 		overBare(latency("a step of a job, read through relay/jobs", steps), steps, bare),
 		overBare(latency("a cell of run_notebook, with its outputs saved", run), run, bare),
-	}, nil
+	}
 }
 
 // notebookTool runs a notebook as an agent does. The relay's files are on disk, because it
 // syncs its record.
-func (b *bench) notebookTool(ctx context.Context, url string) (w way, err error) {
-	c, err := b.relayConfig(url)
-	if err != nil {
-		return w, err
-	}
+func (b *bench) notebookTool(ctx context.Context, url string) way {
+	c := b.relayConfig(url)
 	c.Dir = b.disk
 	c.Env = append(c.Env, "RELAY_TOOLSETS=core,notebook", "CHECKPOINT_DIR="+filepath.Join(b.disk, "checkpoints"))
 	path := filepath.Join(b.disk, "bench.ipynb")
-	if err := os.WriteFile(path, cellsWith(notebookCells, onePlusOne, ""), 0o600); err != nil {
-		return w, err
-	}
-	h, err := b.startHost(ctx, c)
-	return way{name: "run_notebook", do: func(ctx context.Context) error {
-		for {
-			a, err := call(ctx, h, "run_notebook", map[string]any{"notebook_path": path})
-			if err != nil || a.Fields["can_continue"] != true {
-				return err
-			}
+	harness.Check(os.WriteFile(path, cellsWith(notebookCells, onePlusOne, ""), 0o600))
+	h := b.startHost(ctx, c)
+	return way{name: "run_notebook", do: func(ctx context.Context) {
+		for call(ctx, h, "run_notebook", map[string]any{"notebook_path": path}).Fields["can_continue"] == true {
 		}
-	}}, err
+	}}
 }
 
 // each divides the samples by n.
@@ -93,35 +72,25 @@ func overBare(r row, s, bare samples) row {
 }
 
 func bareCells(kernel *jupyter.Client) way {
-	return way{name: "bare kernel", do: func(ctx context.Context) error {
+	return way{name: "bare kernel", do: func(ctx context.Context) {
 		for range notebookCells {
-			if err := executeBare(ctx, kernel, onePlusOne); err != nil {
-				return err
-			}
+			executeBare(ctx, kernel, onePlusOne)
 		}
-		return nil
 	}}
 }
 
 // jobOfCells has the executor run the cells as one job, and reads the output of each.
 func jobOfCells(c *client.Client) way {
-	return way{name: "job", do: func(ctx context.Context) error {
+	return way{name: "job", do: func(ctx context.Context) {
 		var s contract.JobSubmit
 		for n := range notebookCells {
 			s.Steps = append(s.Steps, contract.JobStep{StepID: fmt.Sprint(n), Code: onePlusOne})
 		}
-		if _, err := c.Kernel(ctx); err != nil { // the ticket names the instance that answers
-			return err
-		}
+		harness.Must(c.Kernel(ctx)) // the ticket names the instance that answers
 		ticket := jobs.New(c.InstanceID(), s)
-		if err := ticket.Submit(ctx, c, func() error { return nil }); err != nil {
-			return err
-		}
-		j, err := ticket.Follow(ctx, c, jobs.FollowOptions{Until: time.Now().Add(10 * time.Minute)})
-		if err == nil && j.State != contract.JobFinished {
-			err = fmt.Errorf("the job is %s: %s", j.State, j.Reason)
-		}
-		return err
+		harness.Check(ticket.Submit(ctx, c, func() error { return nil }))
+		j := harness.Must(ticket.Follow(ctx, c, jobs.FollowOptions{Until: time.Now().Add(10 * time.Minute)}))
+		harness.FailIf(j.State != contract.JobFinished, "the job is %s: %s", j.State, j.Reason)
 	}}
 }
 
@@ -132,39 +101,26 @@ const (
 )
 
 // bigNotebook measures calls of the tools on a notebook of 50 MB with pictures.
-func bigNotebook(ctx context.Context, b *bench) ([]row, error) {
-	c, err := b.relayConfig("http://127.0.0.1:1") // these tools need no VM
-	if err != nil {
-		return nil, err
-	}
+func bigNotebook(ctx context.Context, b *bench) []row {
+	c := b.relayConfig("http://127.0.0.1:1") // these tools need no VM
 	c.Dir = b.disk
 	c.Env = append(c.Env, "RELAY_TOOLSETS=core,notebook", "CHECKPOINT_DIR="+filepath.Join(b.disk, "checkpoints"))
 	path := filepath.Join(b.disk, "big.ipynb")
-	if err := os.WriteFile(path, picturesOf(bigCells), 0o600); err != nil {
-		return nil, err
-	}
-	h, err := b.startHost(ctx, c)
-	if err != nil {
-		return nil, err
-	}
+	harness.Check(os.WriteFile(path, picturesOf(bigCells), 0o600))
+	h := b.startHost(ctx, c)
 	edits := 0
-	s, err := timing{n: 9, warmUps: 1}.inTurn(ctx,
-		way{name: "get_cells", do: func(ctx context.Context) error {
-			_, err := call(ctx, h, "get_cells", map[string]any{"notebook_path": path})
-			return err
+	s := timing{n: 9, warmUps: 1}.inTurn(ctx,
+		way{name: "get_cells", do: func(ctx context.Context) {
+			call(ctx, h, "get_cells", map[string]any{"notebook_path": path})
 		}},
-		way{name: "update_cell", do: func(ctx context.Context) error {
+		way{name: "update_cell", do: func(ctx context.Context) {
 			edits++
-			_, err := call(ctx, h, "update_cell", map[string]any{"notebook_path": path, "cellId": "cell-250", "content": fmt.Sprint("x = ", edits)})
-			return err
+			call(ctx, h, "update_cell", map[string]any{"notebook_path": path, "cellId": "cell-250", "content": fmt.Sprint("x = ", edits)})
 		}})
-	if err != nil {
-		return nil, err
-	}
 	read, edit := latency("get_cells of a notebook of 50 MB", s[0]), latency("update_cell of it", s[1])
 	read.target, edit.target = within(s[0].median(), time.Second), within(s[1].median(), time.Second)
-	m, err := harness.MemoryOf(h.PID())
-	return []row{read, edit, {what: "relay: largest RSS meanwhile", figure: fmt.Sprintf("%.0f MiB", m.Peak), target: atMost(m.Peak, bigMemory, " MiB")}}, err
+	m := harness.Must(harness.MemoryOf(h.PID()))
+	return []row{read, edit, {what: "relay: largest RSS meanwhile", figure: fmt.Sprintf("%.0f MiB", m.Peak), target: atMost(m.Peak, bigMemory, " MiB")}}
 }
 
 // picturesOf is a notebook of n cells that each show a picture.

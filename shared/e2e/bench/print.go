@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,8 +11,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"colabrelay/executor/jupyter"
 	"colabrelay/relay/client"
@@ -34,11 +36,8 @@ const printReadTrip = 100 * time.Millisecond
 // printDelay measures how long a line of a long run takes from its print to three readers of
 // the same run: a Jupyter client, client.Follow, and client.Follow at a distance. All clocks
 // are this machine's.
-func printDelay(ctx context.Context, b *bench) ([]row, error) {
-	readers, err := b.printReaders(ctx)
-	if err != nil {
-		return nil, err
-	}
+func printDelay(ctx context.Context, b *bench) []row {
+	readers := b.printReaders(ctx)
 	var rows []row
 	for _, r := range []struct {
 		what        string
@@ -50,13 +49,10 @@ func printDelay(ctx context.Context, b *bench) ([]row, error) {
 		{"print(…, flush=True)", 40, 0.55, 1.05, "True"},
 		{"20 lines a second, flushed", 200, 0.03, 0.07, "True"},
 	} {
-		d, err := readers.read(ctx, r.lines, fmt.Sprintf(stamps, r.lines, r.least, r.most, r.flush))
-		if err != nil {
-			return rows, err
-		}
+		d := readers.read(ctx, r.lines, fmt.Sprintf(stamps, r.lines, r.least, r.most, r.flush))
 		rows = append(rows, d.rows(r.what, r.least > 0.5)...)
 	}
-	return rows, nil
+	return rows
 }
 
 // rows describes one run. Lines that follow each other closely have no target: Follow then
@@ -91,24 +87,14 @@ type printReaders struct {
 	run  *client.Client
 }
 
-func (b *bench) printReaders(ctx context.Context) (r printReaders, err error) {
-	e, err := b.executor(ctx, b.memory)
-	if err != nil {
-		return r, err
-	}
-	if r.run, err = b.client(e.Ready.LocalURL); err != nil {
-		return r, err
-	}
-	_, url, err := b.wire(e.Ready.LocalURL, printReadTrip)
-	if err != nil {
-		return r, err
-	}
-	if r.far, err = b.client(url); err != nil {
-		return r, err
-	}
+func (b *bench) printReaders(ctx context.Context) (r printReaders) {
+	e := b.executor(ctx, b.memory)
+	r.run = b.client(e.Ready.LocalURL)
+	_, url := b.wire(e.Ready.LocalURL, printReadTrip)
+	r.far = b.client(url)
 	r.near = &countingReader{ExecutionReader: r.run}
-	r.bare, err = b.kernelOf(ctx, e)
-	return r, err
+	r.bare = b.kernelOf(ctx, e)
+	return r
 }
 
 // countingReader counts requests.
@@ -128,78 +114,59 @@ type printDelays struct {
 	requests        int
 }
 
-func (r printReaders) read(ctx context.Context, lines int, code string) (d printDelays, err error) {
+func (r printReaders) read(ctx context.Context, lines int, code string) (d printDelays) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	var bareErr, nearErr, farErr error
-	var reading sync.WaitGroup
-	reading.Go(func() { d.bare, bareErr = bareStamps(ctx, r.bare, lines) })
 	r.near.requests = 0
+	var reading errgroup.Group
+	reading.Go(func() error { return harness.Try(func() { d.bare = bareStamps(ctx, r.bare, lines) }) })
 	e, err := r.run.Submit(ctx, contract.Submit{Code: code})
 	if err != nil {
 		cancel()
 	}
-	reading.Go(func() { d.near, nearErr = followStamps(ctx, r.near, e) })
-	reading.Go(func() { d.far, farErr = followStamps(ctx, r.far, e) })
-	reading.Wait()
-	for _, failed := range []error{err, bareErr, nearErr, farErr} {
-		if failed != nil {
-			return d, failed
-		}
-	}
-	if len(d.near) != lines || len(d.far) != lines {
-		return d, fmt.Errorf("%d and %d lines arrived of %d", len(d.near), len(d.far), lines)
-	}
+	reading.Go(func() error { return harness.Try(func() { d.near = followStamps(ctx, r.near, e) }) })
+	reading.Go(func() error { return harness.Try(func() { d.far = followStamps(ctx, r.far, e) }) })
+	harness.Check(cmp.Or(err, reading.Wait()))
+	harness.FailIf(len(d.near) != lines || len(d.far) != lines, "%d and %d lines arrived of %d", len(d.near), len(d.far), lines)
 	d.requests = r.near.requests
-	return d, nil
+	return d
 }
 
 // followStamps reads an execution with client.Follow.
-func followStamps(ctx context.Context, vm client.ExecutionReader, e contract.Execution) (delays samples, err error) {
-	_, followErr := client.Follow(ctx, vm, e, client.FollowOptions{Visit: func(e contract.Execution) bool {
+func followStamps(ctx context.Context, vm client.ExecutionReader, e contract.Execution) (delays samples) {
+	harness.Must(client.Follow(ctx, vm, e, client.FollowOptions{Visit: func(e contract.Execution) bool {
 		now := time.Now()
 		for _, event := range e.Events {
-			if err == nil && event.Type == contract.EventStream {
-				err = delays.add(now, event.Text)
+			if event.Type == contract.EventStream {
+				delays.add(now, event.Text)
 			}
 		}
 		return true
-	}})
-	if err == nil {
-		err = followErr
-	}
-	return delays, err
+	}}))
+	return delays
 }
 
 // bareStamps reads so many lines from a kernel that another client has given the code.
-func bareStamps(ctx context.Context, kernel *jupyter.Client, lines int) (delays samples, err error) {
-	for err == nil && len(delays) < lines {
-		var m *jupyter.Message
-		if m, err = kernel.Receive(ctx); err != nil {
-			break
-		}
+func bareStamps(ctx context.Context, kernel *jupyter.Client, lines int) (delays samples) {
+	for len(delays) < lines {
+		m := harness.Must(kernel.Receive(ctx))
 		now := time.Now()
 		if m.Header.MsgType != jupyter.MsgStream || !bytes.Contains(m.Content, []byte("stdout")) {
 			continue
 		}
 		var stream struct{ Text string }
-		if err = json.Unmarshal(m.Content, &stream); err == nil {
-			err = delays.add(now, stream.Text)
-		}
+		harness.Check(json.Unmarshal(m.Content, &stream))
+		delays.add(now, stream.Text)
 	}
-	return delays, err
+	return delays
 }
 
 // add appends the age of each stamp in a text of whole lines.
-func (s *samples) add(now time.Time, text string) error {
+func (s *samples) add(now time.Time, text string) {
 	for _, line := range strings.Fields(text) {
-		printed, err := strconv.ParseFloat(line, 64)
-		if err != nil {
-			return err
-		}
+		printed := harness.Must(strconv.ParseFloat(line, 64))
 		*s = append(*s, now.Sub(time.UnixMicro(int64(printed*1e6))))
 	}
-	return nil
 }
 
 const (
@@ -215,7 +182,7 @@ const (
 type hourAction struct {
 	what  string
 	times float64 // in the hour
-	do    func(context.Context, *harness.Host) (done float64, err error)
+	do    func(context.Context, *harness.Host) (done float64)
 
 	done float64 // how often it was done, or which part of it
 	took harness.Traffic
@@ -223,7 +190,7 @@ type hourAction struct {
 
 // typicalHour counts what an hour of work sends through the tunnel, action by action. Each
 // long action has an executor and a relay of its own, so that they take place at once.
-func typicalHour(ctx context.Context, b *bench) ([]row, error) {
+func typicalHour(ctx context.Context, b *bench) []row {
 	actions := []*hourAction{
 		{what: "a silent run of ten minutes", times: 1, do: longRun("import time\ntime.sleep(600)")},
 		{what: "an idle minute of a connected relay", times: 39, do: idleMinute},
@@ -232,45 +199,25 @@ func typicalHour(ctx context.Context, b *bench) ([]row, error) {
 		{what: "a list or inspect call", times: 5, do: listAndInspect},
 		{what: "a download of 10 MB", times: 1, do: download},
 	}
-	var running sync.WaitGroup
-	errs := make([]error, len(actions))
-	for i, a := range actions {
-		running.Go(func() { errs[i] = a.count(ctx, b) })
+	var running errgroup.Group
+	for _, a := range actions {
+		running.Go(func() error { return harness.Try(func() { a.count(ctx, b) }) })
 	}
-	running.Wait()
-	for i, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", actions[i].what, err)
-		}
-	}
-	return hourRows(actions), nil
+	harness.Check(running.Wait())
+	return hourRows(actions)
 }
 
 // count counts what the action sends, after a quick call that makes the relay know the
 // executor.
-func (a *hourAction) count(ctx context.Context, b *bench) error {
-	e, err := b.executor(ctx, b.memory)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(e.Config.Dir, "data.bin"), noise(10_000_000), 0o600); err != nil {
-		return err
-	}
-	wire, url, err := b.wire(e.Ready.LocalURL, 0)
-	if err != nil {
-		return err
-	}
-	h, err := b.host(ctx, url)
-	if err != nil {
-		return err
-	}
-	if err := quickCall(ctx, h); err != nil {
-		return err
-	}
+func (a *hourAction) count(ctx context.Context, b *bench) {
+	e := b.executor(ctx, b.memory)
+	harness.Check(os.WriteFile(filepath.Join(e.Config.Dir, "data.bin"), noise(10_000_000), 0o600))
+	wire, url := b.wire(e.Ready.LocalURL, 0)
+	h := b.host(ctx, url)
+	quickCall(ctx, h)
 	wire.CutAt() // resets the counts
-	a.done, err = a.do(ctx, h)
+	a.done = a.do(ctx, h)
 	a.took = wire.Traffic()
-	return err
 }
 
 func hourRows(actions []*hourAction) []row {
@@ -302,19 +249,18 @@ func bytesText(n float64) string {
 	return fmt.Sprintf("%.4g MB", n/1e6)
 }
 
-func tenQuickCalls(ctx context.Context, h *harness.Host) (done float64, err error) {
-	for ; done < 10 && err == nil; done++ {
-		err = quickCall(ctx, h)
+func tenQuickCalls(ctx context.Context, h *harness.Host) float64 {
+	for range 10 {
+		quickCall(ctx, h)
 	}
-	return done, err
+	return 10
 }
 
-func quickCall(ctx context.Context, h *harness.Host) error {
-	_, err := call(ctx, h, "run_code_quick", map[string]any{"code": "import math\nradius = 2.5\nprint(math.pi * radius ** 2)"})
-	return err
+func quickCall(ctx context.Context, h *harness.Host) {
+	call(ctx, h, "run_code_quick", map[string]any{"code": "import math\nradius = 2.5\nprint(math.pi * radius ** 2)"})
 }
 
-func listAndInspect(ctx context.Context, h *harness.Host) (done float64, err error) {
+func listAndInspect(ctx context.Context, h *harness.Host) (done float64) {
 	for _, c := range []struct {
 		tool string
 		args map[string]any
@@ -322,40 +268,36 @@ func listAndInspect(ctx context.Context, h *harness.Host) (done float64, err err
 		{"list_colab_files", nil}, {"list_colab_variables", nil}, {"inspect_variable", map[string]any{"name": "radius"}},
 		{"list_executions", nil}, {"check_colab_connection", nil},
 	} {
-		if _, err := call(ctx, h, c.tool, c.args); err != nil {
-			return done, err
-		}
+		call(ctx, h, c.tool, c.args)
 		done++
 	}
-	return done, nil
+	return done
 }
 
-func download(ctx context.Context, h *harness.Host) (float64, error) {
-	_, err := call(ctx, h, "download_from_colab", map[string]any{"remote_path": "data.bin"})
-	return 1, err
+func download(ctx context.Context, h *harness.Host) float64 {
+	call(ctx, h, "download_from_colab", map[string]any{"remote_path": "data.bin"})
+	return 1
 }
 
 // longRun waits for a run of ten minutes as run_code_long advises, and leaves it after
 // hourMeasured.
-func longRun(code string) func(context.Context, *harness.Host) (float64, error) {
-	return func(ctx context.Context, h *harness.Host) (done float64, err error) {
+func longRun(code string) func(context.Context, *harness.Host) float64 {
+	return func(ctx context.Context, h *harness.Host) float64 {
 		began := time.Now()
-		a, err := call(ctx, h, "run_code_long", map[string]any{"code": code, "timeout_seconds": 660})
-		for err == nil && a.String("status") == "running" && time.Since(began) < hourMeasured {
-			a, err = call(ctx, h, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "offset": a.Int("next_offset"), "wait_seconds": 45})
+		a := call(ctx, h, "run_code_long", map[string]any{"code": code, "timeout_seconds": 660})
+		for a.String("status") == "running" && time.Since(began) < hourMeasured {
+			a = call(ctx, h, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "offset": a.Int("next_offset"), "wait_seconds": 45})
 		}
-		if err == nil && a.String("status") != "running" {
-			err = fmt.Errorf("the run ended %s", a.String("status"))
-		}
-		return float64(time.Since(began)) / float64(hourRun), err
+		harness.FailIf(a.String("status") != "running", "the run ended %s", a.String("status"))
+		return float64(time.Since(began)) / float64(hourRun)
 	}
 }
 
-func idleMinute(ctx context.Context, _ *harness.Host) (float64, error) {
+func idleMinute(ctx context.Context, _ *harness.Host) float64 {
 	select {
 	case <-time.After(time.Minute):
-		return 1, nil
 	case <-ctx.Done():
-		return 0, ctx.Err()
 	}
+	harness.Check(ctx.Err())
+	return 1
 }

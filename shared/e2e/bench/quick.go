@@ -26,43 +26,18 @@ import (
 const onePlusOne = "1+1"
 
 // quickRuns measures the ways to run 1+1. All but the bridge use the same kernel.
-func quickRuns(ctx context.Context, b *bench) ([]row, error) {
-	p, err := b.pair(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kernel, err := b.kernelOf(ctx, p.executor)
-	if err != nil {
-		return nil, err
-	}
-	relay, err := b.relayConfig(p.executor.Ready.LocalURL)
-	if err != nil {
-		return nil, err
-	}
-	servers := []harness.HostConfig{relay}
+func quickRuns(ctx context.Context, b *bench) []row {
+	p := b.pair(ctx)
+	kernel := b.kernelOf(ctx, p.executor)
+	servers := []harness.HostConfig{b.relayConfig(p.executor.Ready.LocalURL)}
 	if b.bridge != "" {
-		url, err := b.flask(ctx)
-		if err != nil {
-			return nil, err
-		}
-		servers = append(servers, b.bridgeConfig(url))
+		servers = append(servers, b.bridgeConfig(b.flask(ctx)))
 	}
-	plain, err := b.plainExchange(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ways := []way{bareRun(kernel), plain, post(p.client)}
+	ways := []way{bareRun(kernel), b.plainExchange(), post(p.client)}
 	for _, server := range servers {
-		h, err := b.lineHost(server)
-		if err != nil {
-			return nil, err
-		}
-		ways = append(ways, quickLine(h))
+		ways = append(ways, quickLine(b.lineHost(server)))
 	}
-	s, err := timing{n: 1000, warmUps: 100}.inTurn(ctx, ways...)
-	if err != nil {
-		return nil, err
-	}
+	s := timing{n: 1000, warmUps: 100}.inTurn(ctx, ways...)
 	bare, exchange, posts, tools := s[0], s[1], s[2], s[3]
 	rows := []row{
 		latency("the bare kernel: our Jupyter client on the same kernel", bare),
@@ -71,28 +46,26 @@ func quickRuns(ctx context.Context, b *bench) ([]row, error) {
 		ratioAtMost(latency("run_code_quick over stdio", tools).comparedTo("bare kernel", tools, bare), 1.25),
 	}
 	if b.bridge == "" {
-		return rows, nil
+		return rows
 	}
 	bridge := s[4]
 	r := row{what: "run_code_quick against the old-style bridge"}.comparedTo("old-style bridge", tools, bridge)
-	return append(rows, latency("the old-style bridge's tool over stdio", bridge).comparedTo("bare kernel", bridge, bare), ratioAtMost(r, 1)), nil
+	return append(rows, latency("the old-style bridge's tool over stdio", bridge).comparedTo("bare kernel", bridge, bare), ratioAtMost(r, 1))
 }
 
 func bareRun(kernel *jupyter.Client) way {
-	return way{name: "bare kernel", do: func(ctx context.Context) error { return executeBare(ctx, kernel, onePlusOne) }}
+	return way{name: "bare kernel", do: func(ctx context.Context) { executeBare(ctx, kernel, onePlusOne) }}
 }
 
 func post(c *client.Client) way {
-	return way{name: "POST", do: func(ctx context.Context) error {
-		_, err := c.Submit(ctx, contract.Submit{Code: onePlusOne, WaitSeconds: 10})
-		return err
+	return way{name: "POST", do: func(ctx context.Context) {
+		harness.Must(c.Submit(ctx, contract.Submit{Code: onePlusOne, WaitSeconds: 10}))
 	}}
 }
 
 func toolCall(h *harness.Host) way {
-	return way{name: "tool call", do: func(ctx context.Context) error {
-		_, err := call(ctx, h, "run_code_quick", map[string]any{"code": onePlusOne})
-		return err
+	return way{name: "tool call", do: func(ctx context.Context) {
+		call(ctx, h, "run_code_quick", map[string]any{"code": onePlusOne})
 	}}
 }
 
@@ -105,67 +78,42 @@ func floor(exchange, bare samples) row {
 
 // kernelOf connects to the kernel of an executor directly. No run can be faster than through
 // this connection.
-func (b *bench) kernelOf(ctx context.Context, e *harness.Executor) (*jupyter.Client, error) {
+func (b *bench) kernelOf(ctx context.Context, e *harness.Executor) *jupyter.Client {
 	var record struct{ PID int }
-	if err := readJSON(filepath.Join(e.Config.Dir, ".colab-relay", "kernel.json"), &record); err != nil {
-		return nil, err
-	}
-	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", record.PID))
-	if err != nil {
-		return nil, err
-	}
+	readJSON(filepath.Join(e.Config.Dir, ".colab-relay", "kernel.json"), &record)
+	cmdline := harness.Must(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", record.PID)))
 	args := strings.Split(string(cmdline), "\x00")
 	var info jupyter.ConnectionInfo
-	if err := readJSON(args[slices.Index(args, "-f")+1], &info); err != nil {
-		return nil, err
-	}
+	readJSON(args[slices.Index(args, "-f")+1], &info)
 	return b.dial(ctx, info)
 }
 
-func readJSON(path string, into any) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, into)
+func readJSON(path string, into any) {
+	data := harness.Must(os.ReadFile(path))
+	harness.Check(json.Unmarshal(data, into))
 }
 
 // dial connects to a kernel. It waits for one that is starting.
-func (b *bench) dial(ctx context.Context, info jupyter.ConnectionInfo) (*jupyter.Client, error) {
+func (b *bench) dial(ctx context.Context, info jupyter.ConnectionInfo) *jupyter.Client {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	c, err := jupyter.Dial(ctx, info, jupyter.Options{})
-	if err == nil {
-		b.atEnd(func() { c.Close() })
-	}
-	return c, err
+	c := harness.Must(jupyter.Dial(ctx, info, jupyter.Options{}))
+	b.atEnd(func() { c.Close() })
+	return c
 }
 
 // bareKernel starts a kernel without an executor, as a Jupyter client does, and returns when
 // it has answered.
-func (b *bench) bareKernel(ctx context.Context) (*jupyter.Client, error) {
-	dir, err := b.folder(b.memory)
-	if err != nil {
-		return nil, err
-	}
-	info, err := jupyter.NewIPC(dir)
-	if err != nil {
-		return nil, err
-	}
-	data, err := json.Marshal(info)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) bareKernel(ctx context.Context) *jupyter.Client {
+	dir := b.folder(b.memory)
+	info := harness.Must(jupyter.NewIPC(dir))
+	data := harness.Must(json.Marshal(info))
 	file := filepath.Join(dir, "connection.json")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return nil, err
-	}
+	harness.Check(os.WriteFile(file, data, 0o600))
 	cmd := exec.Command(b.python, "-m", "ipykernel_launcher", "-f", file, "--HistoryManager.enabled=False")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+dir)
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
+	harness.Check(cmd.Start())
 	b.atEnd(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -174,11 +122,11 @@ func (b *bench) bareKernel(ctx context.Context) (*jupyter.Client, error) {
 }
 
 // executeBare runs code until its reply and idle status.
-func executeBare(ctx context.Context, c *jupyter.Client, code string) error {
-	id, err := c.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: code, StoreHistory: true})
-	for replied, idle := false, false; err == nil && (!replied || !idle); {
-		var m *jupyter.Message
-		if m, err = c.Receive(ctx); err != nil || m.ParentHeader.MsgID != id {
+func executeBare(ctx context.Context, c *jupyter.Client, code string) {
+	id := harness.Must(c.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: code, StoreHistory: true}))
+	for replied, idle := false, false; !replied || !idle; {
+		m := harness.Must(c.Receive(ctx))
+		if m.ParentHeader.MsgID != id {
 			continue
 		}
 		switch m.Header.MsgType {
@@ -188,7 +136,6 @@ func executeBare(ctx context.Context, c *jupyter.Client, code string) error {
 			idle = bytes.Contains(m.Content, []byte(`"idle"`))
 		}
 	}
-	return err
 }
 
 // The bytes of a sealed POST of 1+1 and of its answer.
@@ -199,123 +146,77 @@ const (
 
 // servePlain is the other program of the plain exchange: it reads a body and answers with one.
 // It ends with stdin.
-func servePlain(stdin io.Reader, stdout io.Writer) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+func servePlain(stdin io.Reader, stdout io.Writer) {
+	l := harness.Must(net.Listen("tcp", "127.0.0.1:0"))
 	fmt.Fprintln(stdout, l.Addr())
 	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(make([]byte, plainDown))
 	}))
-	_, err = io.Copy(io.Discard, stdin)
-	return err
+	harness.Must(io.Copy(io.Discard, stdin))
 }
 
 // plainExchange is a POST over net/http to another program on a connection that is open: no
 // call through HTTP can be faster than it and the kernel together.
-func (b *bench) plainExchange(ctx context.Context) (way, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return way{}, err
-	}
-	cmd := exec.Command(self, plainCommand)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return way{}, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return way{}, err
-	}
-	if err := cmd.Start(); err != nil {
-		return way{}, err
-	}
+func (b *bench) plainExchange() way {
+	_, out := b.piped(exec.Command(harness.Must(os.Executable()), plainCommand))
+	address := harness.Must(out.ReadString('\n'))
+	url := "http://" + strings.TrimSpace(address)
+	return way{name: "plain HTTP", do: func(ctx context.Context) {
+		req := harness.Must(http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(make([]byte, plainUp))))
+		res := harness.Must(http.DefaultClient.Do(req))
+		defer res.Body.Close()
+		harness.Must(io.Copy(io.Discard, res.Body))
+	}}
+}
+
+// piped starts a program that ends with its standard input.
+func (b *bench) piped(cmd *exec.Cmd) (io.Writer, *bufio.Reader) {
+	in, out := harness.Must(cmd.StdinPipe()), harness.Must(cmd.StdoutPipe())
+	harness.Check(cmd.Start())
 	b.atEnd(func() {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
-	address, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		return way{}, err
-	}
-	url := "http://" + strings.TrimSpace(address)
-	return way{name: "plain HTTP", do: func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(make([]byte, plainUp)))
-		if err != nil {
-			return err
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		_, err = io.Copy(io.Discard, res.Body)
-		return err
-	}}, nil
+	return in, bufio.NewReader(out)
 }
 
 // lineHost is an MCP host that writes and reads lines. The time of a call is the server's,
 // from the line that asks to the line that answers: an SDK's client adds a quarter of a
 // millisecond.
 type lineHost struct {
-	in    io.WriteCloser
+	in    io.Writer
 	out   *bufio.Reader
 	calls int
 }
 
 // lineHost starts an MCP server and completes the handshake.
-func (b *bench) lineHost(c harness.HostConfig) (*lineHost, error) {
-	cmd := c.Command()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	b.atEnd(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	h := &lineHost{in: in, out: bufio.NewReader(out)}
-	if err := h.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`); err != nil {
-		return nil, err
-	}
-	_, err = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
-	return h, err
+func (b *bench) lineHost(c harness.HostConfig) *lineHost {
+	in, out := b.piped(c.Command())
+	h := &lineHost{in: in, out: out}
+	h.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`)
+	harness.Must(io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"))
+	return h
 }
 
 // ask sends a request and waits for its answer, which must be no error.
-func (h *lineHost) ask(method, params string) error {
+func (h *lineHost) ask(method, params string) {
 	h.calls++
 	id := fmt.Sprintf(`"id":%d,`, h.calls)
-	if _, err := fmt.Fprintf(h.in, `{"jsonrpc":"2.0",%s"method":%q,"params":%s}`+"\n", id, method, params); err != nil {
-		return err
-	}
+	harness.Must(fmt.Fprintf(h.in, `{"jsonrpc":"2.0",%s"method":%q,"params":%s}`+"\n", id, method, params))
 	for {
-		line, err := h.out.ReadBytes('\n')
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: %w", method, err)
-		case !bytes.Contains(line, []byte(id)):
-			continue // a notification
-		case !bytes.Contains(line, []byte(`"result":`)) || bytes.Contains(line, []byte(`"isError":true`)):
-			return fmt.Errorf("%s: %.300s", method, line)
+		line := harness.Must(h.out.ReadBytes('\n'))
+		if bytes.Contains(line, []byte(id)) { // it is no notification
+			harness.FailIf(!bytes.Contains(line, []byte(`"result":`)) || bytes.Contains(line, []byte(`"isError":true`)), "%s: %.300s", method, line)
+			return
 		}
-		return nil
 	}
 }
 
 // quickLine calls run_code_quick.
 func quickLine(h *lineHost) way {
-	return way{name: "tool call", do: func(context.Context) error {
-		return h.ask("tools/call", `{"name":"run_code_quick","arguments":{"code":"`+onePlusOne+`"}}`)
+	return way{name: "tool call", do: func(context.Context) {
+		h.ask("tools/call", `{"name":"run_code_quick","arguments":{"code":"`+onePlusOne+`"}}`)
 	}}
 }
 
@@ -323,33 +224,15 @@ func quickLine(h *lineHost) way {
 const floodCode = "for _ in range(1_000_000): print('x' * 99)"
 
 // flood measures the prints on a bare kernel and on an executor's.
-func flood(ctx context.Context, b *bench) ([]row, error) {
-	kernel, err := b.bareKernel(ctx)
-	if err != nil {
-		return nil, err
-	}
-	e, err := b.executor(ctx, b.memory)
-	if err != nil {
-		return nil, err
-	}
-	c, err := b.client(e.Ready.LocalURL)
-	if err != nil {
-		return nil, err
-	}
-	before, err := harness.MemoryOf(e.PID())
-	if err != nil {
-		return nil, err
-	}
-	s, err := timing{n: 5}.inTurn(ctx,
-		way{name: "bare kernel", do: func(ctx context.Context) error { return executeBare(ctx, kernel, floodCode) }},
-		way{name: "executor", do: func(ctx context.Context) error { return runToEnd(ctx, c, floodCode) }})
-	if err != nil {
-		return nil, err
-	}
-	after, err := harness.MemoryOf(e.PID())
-	if err != nil {
-		return nil, err
-	}
+func flood(ctx context.Context, b *bench) []row {
+	kernel := b.bareKernel(ctx)
+	e := b.executor(ctx, b.memory)
+	c := b.client(e.Ready.LocalURL)
+	before := harness.Must(harness.MemoryOf(e.PID()))
+	s := timing{n: 5}.inTurn(ctx,
+		way{name: "bare kernel", do: func(ctx context.Context) { executeBare(ctx, kernel, floodCode) }},
+		way{name: "executor", do: func(ctx context.Context) { runToEnd(ctx, c, floodCode) }})
+	after := harness.Must(harness.MemoryOf(e.PID()))
 	bare := latency("the bare kernel", s[0])
 	bare.p99 = ""
 	ours := latency("the executor, which keeps them on disk", s[1])
@@ -357,24 +240,18 @@ func flood(ctx context.Context, b *bench) ([]row, error) {
 	ours = ratioAtLeast(ours, 0.97)
 	grown := after.Peak - before.Now
 	memory := row{what: "growth of the executor's RSS", figure: fmt.Sprintf("%.0f MiB", grown), target: atMost(grown, 48, " MiB")}
-	return []row{bare, ours, memory}, nil
+	return []row{bare, ours, memory}
 }
 
 // runToEnd submits code and asks now and then whether it has finished. It does not read
 // the output.
-func runToEnd(ctx context.Context, c *client.Client, code string) error {
-	x, err := c.Submit(ctx, contract.Submit{Code: code, TimeoutSeconds: 120})
+func runToEnd(ctx context.Context, c *client.Client, code string) {
+	x := harness.Must(c.Submit(ctx, contract.Submit{Code: code, TimeoutSeconds: 120}))
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
-	for err == nil && !x.Status.Finished() {
+	for !x.Status.Finished() {
 		<-every.C
-		var list contract.ExecutionList
-		if list, err = c.List(ctx, 1); err == nil {
-			x = list.Executions[0]
-		}
+		x = harness.Must(c.List(ctx, 1)).Executions[0]
 	}
-	if err == nil && x.Status != contract.StatusSucceeded {
-		err = fmt.Errorf("the run ended %s: %s", x.Status, x.Reason)
-	}
-	return err
+	harness.FailIf(x.Status != contract.StatusSucceeded, "the run ended %s: %s", x.Status, x.Reason)
 }

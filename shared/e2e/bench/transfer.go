@@ -24,28 +24,19 @@ const gib = 1 << 30
 
 // transfers measures 1 GiB each way on loopback against plain net/http, which copies the
 // same file from disk to disk and verifies nothing.
-func transfers(ctx context.Context, b *bench) ([]row, error) {
-	e, err := b.executor(ctx, b.disk)
-	if err != nil {
-		return nil, err
-	}
-	m, err := b.mover(e, e.Ready.LocalURL, gib)
-	if err != nil {
-		return nil, err
-	}
+func transfers(ctx context.Context, b *bench) []row {
+	e := b.executor(ctx, b.disk)
+	m := b.mover(e, e.Ready.LocalURL, gib)
 	plain := httptest.NewServer(http.HandlerFunc(m.servePlain))
 	defer plain.Close()
-	s, err := timing{n: 4, warmUps: 1}.inTurn(ctx,
-		m.way("plain download", func(ctx context.Context) error { return m.plainDownload(ctx, plain.URL, false) }),
-		m.way("synced plain download", func(ctx context.Context) error { return m.plainDownload(ctx, plain.URL, true) }),
+	s := timing{n: 4, warmUps: 1}.inTurn(ctx,
+		m.way("plain download", func(ctx context.Context) { m.plainDownload(ctx, plain.URL, false) }),
+		m.way("synced plain download", func(ctx context.Context) { m.plainDownload(ctx, plain.URL, true) }),
 		m.way("download", m.download),
-		m.way("plain upload", func(ctx context.Context) error { return m.plainUpload(ctx, plain.URL) }),
+		m.way("plain upload", func(ctx context.Context) { m.plainUpload(ctx, plain.URL) }),
 		m.way("upload", m.upload))
-	if err != nil {
-		return nil, err
-	}
-	memory, err := harness.MemoryOf(e.PID())
-	rows := []row{
+	memory := harness.Must(harness.MemoryOf(e.PID()))
+	return []row{
 		rate("plain net/http, down", gib, s[0]),
 		rate("plain net/http, down, and fsync", gib, s[1]).faster("plain net/http", s[1], s[0]),
 		ratioAtLeast(rate("transfer.Download, which does fsync", gib, s[2]).faster("plain net/http", s[2], s[0]), 0.7),
@@ -53,7 +44,6 @@ func transfers(ctx context.Context, b *bench) ([]row, error) {
 		ratioAtLeast(rate("transfer.Upload", gib, s[4]).faster("plain net/http", s[4], s[3]), 0.7),
 		{what: "the executor's largest RSS", figure: fmt.Sprintf("%.0f MiB", memory.Peak)},
 	}
-	return rows, err
 }
 
 // rate returns a row with the bytes a second of the median.
@@ -79,48 +69,32 @@ const (
 )
 
 // mover makes a file of size bytes in a new folder and in that of e, which answers at url.
-func (b *bench) mover(e *harness.Executor, url string, size int) (*mover, error) {
-	c, err := b.client(url)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := b.folder(b.disk)
-	if err != nil {
-		return nil, err
-	}
-	m := &mover{client: c, local: dir, remote: e.Config.Dir}
-	return m, m.prepare(size)
-}
-
-func (m *mover) prepare(size int) error {
+func (b *bench) mover(e *harness.Executor, url string, size int) *mover {
+	m := &mover{client: b.client(url), local: b.folder(b.disk), remote: e.Config.Dir}
 	source := filepath.Join(m.local, sourceName)
-	if err := os.WriteFile(source, noise(size), 0o600); err != nil {
-		return err
-	}
-	return os.Link(source, filepath.Join(m.remote, sourceName))
+	harness.Check(os.WriteFile(source, noise(size), 0o600))
+	harness.Check(os.Link(source, filepath.Join(m.remote, sourceName)))
+	return m
 }
 
 // way returns a way whose result is deleted afterwards. Then nothing is left to be written to
 // the disk while the next one is measured.
-func (m *mover) way(name string, do func(context.Context) error) way {
-	return way{name: name, do: do, after: func() error {
-		err := errors.Join(os.RemoveAll(filepath.Join(m.local, resultName)), os.RemoveAll(filepath.Join(m.remote, resultName)))
-		return errors.Join(err, exec.Command("sync").Run())
+func (m *mover) way(name string, do func(context.Context)) way {
+	return way{name: name, do: do, after: func() {
+		harness.Check(os.RemoveAll(filepath.Join(m.local, resultName)))
+		harness.Check(os.RemoveAll(filepath.Join(m.remote, resultName)))
+		harness.Check(exec.Command("sync").Run())
 	}}
 }
 
 // download fetches a file whose etag is new, because the executor remembers digests.
-func (m *mover) download(ctx context.Context) error {
-	if err := os.Chtimes(filepath.Join(m.remote, sourceName), time.Time{}, time.Now()); err != nil {
-		return err
-	}
-	_, err := transfer.Download(ctx, m.client, sourceName, transfer.Local{Dir: m.local, Name: resultName}, transfer.Options{})
-	return err
+func (m *mover) download(ctx context.Context) {
+	harness.Check(os.Chtimes(filepath.Join(m.remote, sourceName), time.Time{}, time.Now()))
+	harness.Must(transfer.Download(ctx, m.client, sourceName, transfer.Local{Dir: m.local, Name: resultName}, transfer.Options{}))
 }
 
-func (m *mover) upload(ctx context.Context) error {
-	_, err := transfer.Upload(ctx, m.client, filepath.Join(m.local, sourceName), resultName, transfer.Options{})
-	return err
+func (m *mover) upload(ctx context.Context) {
+	harness.Must(transfer.Upload(ctx, m.client, filepath.Join(m.local, sourceName), resultName, transfer.Options{}))
 }
 
 // servePlain is the other end of plainDownload and plainUpload.
@@ -129,55 +103,34 @@ func (m *mover) servePlain(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, filepath.Join(m.remote, sourceName))
 		return
 	}
-	if err := store(filepath.Join(m.remote, resultName), r.Body, false); err != nil {
+	if err := harness.Try(func() { store(filepath.Join(m.remote, resultName), r.Body, false) }); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
 
-func (m *mover) plainDownload(ctx context.Context, url string, synced bool) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
+func (m *mover) plainDownload(ctx context.Context, url string, synced bool) {
+	req := harness.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
+	res := harness.Must(http.DefaultClient.Do(req))
 	defer res.Body.Close()
-	return store(filepath.Join(m.local, resultName), res.Body, synced)
+	store(filepath.Join(m.local, resultName), res.Body, synced)
 }
 
-func (m *mover) plainUpload(ctx context.Context, url string) error {
-	f, err := os.Open(filepath.Join(m.local, sourceName))
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, f)
-	if err != nil {
-		return err
-	}
+func (m *mover) plainUpload(ctx context.Context, url string) {
+	f := harness.Must(os.Open(filepath.Join(m.local, sourceName)))
+	req := harness.Must(http.NewRequestWithContext(ctx, http.MethodPut, url, f))
 	req.ContentLength = gib
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
+	res := harness.Must(http.DefaultClient.Do(req))
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("plain upload: %s", res.Status)
-	}
-	return nil
+	harness.FailIf(res.StatusCode != http.StatusOK, "plain upload: %s", res.Status)
 }
 
-func store(path string, from io.Reader, synced bool) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
+func store(path string, from io.Reader, synced bool) {
+	f := harness.Must(os.Create(path))
+	_, err := io.Copy(f, from)
 	if err == nil && synced {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	harness.Check(errors.Join(err, f.Close()))
 }
 
 const (
@@ -189,83 +142,48 @@ const (
 )
 
 // farTransfers compares transfers at a distance with moving parts one after the other.
-func farTransfers(ctx context.Context, b *bench) ([]row, error) {
-	e, err := b.executor(ctx, b.disk)
-	if err != nil {
-		return nil, err
-	}
-	_, url, err := b.wire(e.Ready.LocalURL, farTrip)
-	if err != nil {
-		return nil, err
-	}
-	m, err := b.mover(e, url, farSize)
-	if err != nil {
-		return nil, err
-	}
-	s, err := timing{n: 3}.inTurn(ctx,
+func farTransfers(ctx context.Context, b *bench) []row {
+	e := b.executor(ctx, b.disk)
+	_, url := b.wire(e.Ready.LocalURL, farTrip)
+	m := b.mover(e, url, farSize)
+	s := timing{n: 3}.inTurn(ctx,
 		m.way("parts down", m.partsDown), m.way("download", m.download),
 		m.way("parts up", m.partsUp), m.way("upload", m.upload))
-	if err != nil {
-		return nil, err
-	}
 	return []row{
 		rate("parts of 4 MiB one after the other, down", farSize, s[0]),
 		ratioAtLeast(rate("transfer.Download", farSize, s[1]).faster("one stream of parts", s[1], s[0]), 5),
 		rate("parts of 4 MiB one after the other, up", farSize, s[2]),
 		ratioAtLeast(rate("transfer.Upload", farSize, s[3]).faster("one stream of parts", s[3], s[2]), 5),
-	}, nil
+	}
 }
 
 // partsDown downloads one part after the other.
-func (m *mover) partsDown(ctx context.Context) error {
-	st, err := m.client.Stat(ctx, sourceName, false, 0)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(filepath.Join(m.local, resultName))
-	if err != nil {
-		return err
-	}
+func (m *mover) partsDown(ctx context.Context) {
+	st := harness.Must(m.client.Stat(ctx, sourceName, false, 0))
+	f := harness.Must(os.Create(filepath.Join(m.local, resultName)))
 	defer f.Close()
 	for offset := int64(0); offset < st.SizeBytes; offset += farPart {
 		part := client.Part{Path: sourceName, ETag: st.ETag, Offset: offset}
-		if _, err := m.client.Content(ctx, part, farPart, f); err != nil {
-			return err
-		}
+		harness.Must(m.client.Content(ctx, part, farPart, f))
 	}
-	return nil
 }
 
 // partsUp uploads one part after the other.
-func (m *mover) partsUp(ctx context.Context) error {
-	f, err := os.Open(filepath.Join(m.local, sourceName))
-	if err != nil {
-		return err
-	}
+func (m *mover) partsUp(ctx context.Context) {
+	f := harness.Must(os.Open(filepath.Join(m.local, sourceName)))
 	defer f.Close()
 	sum := sha256.New()
-	size, err := io.Copy(sum, f)
-	if err != nil {
-		return err
-	}
+	size := harness.Must(io.Copy(sum, f))
 	start := contract.UploadStart{Path: resultName, SizeBytes: size, Version: "1", Overwrite: true}
-	u, err := m.client.StartUpload(ctx, start)
-	if err != nil {
-		return err
-	}
+	u := harness.Must(m.client.StartUpload(ctx, start))
 	for offset := int64(0); offset < size; offset += farPart {
 		part := contract.Range{Offset: offset, Length: min(farPart, size-offset)}
-		if _, err := m.client.PutPart(ctx, u.UploadID, f, part); err != nil {
-			return err
-		}
+		harness.Must(m.client.PutPart(ctx, u.UploadID, f, part))
 	}
-	return m.commit(ctx, u.UploadID, hex.EncodeToString(sum.Sum(nil)))
+	m.commit(ctx, u.UploadID, hex.EncodeToString(sum.Sum(nil)))
 }
 
-func (m *mover) commit(ctx context.Context, id, sum string) error {
-	u, err := m.client.CommitUpload(ctx, id, sum, contract.MaxWait)
-	if err == nil && u.Status != contract.UploadCommitted {
-		err = fmt.Errorf("the upload is %s", u.Status)
-	}
-	return err
+func (m *mover) commit(ctx context.Context, id, sum string) {
+	u := harness.Must(m.client.CommitUpload(ctx, id, sum, contract.MaxWait))
+	harness.FailIf(u.Status != contract.UploadCommitted, "the upload is %s", u.Status)
 }

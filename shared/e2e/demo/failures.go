@@ -20,37 +20,23 @@ const (
 	longCode = "import os, time\nfor step in range(%d):\n    print('step', step, 'loss', round(1 / (step + 1), 4), flush=True)\n    time.sleep(0.1)\n    if step == %d:\n        open('half', 'w').close()\n        while not os.path.exists('relay-killed'):\n            time.sleep(0.1)"
 )
 
-func (d *demo) longRun(ctx context.Context) error {
+func (d *demo) longRun(ctx context.Context) {
 	d.title("the relay is killed during a long run", "The run belongs to the VM, so it goes on without the relay, and a new relay fetches its output.")
 	d.host.Close()
-	if err := d.startHost(ctx, longHold, d.firstMessages(5)); err != nil {
-		return err
-	}
+	d.startHost(ctx, longHold, d.firstMessages(5))
 	arguments := map[string]any{"code": fmt.Sprintf(longCode, steps, steps/2)}
-	if err := d.killRelayDuring(ctx, "half", "run_code_long", arguments); err != nil {
-		return err
-	}
-	if err := d.newRelay(ctx); err != nil {
-		return err
-	}
-	list, err := d.call(ctx, d.host, "list_executions", map[string]any{"limit": 1})
-	if err != nil {
-		return err
-	}
+	d.killRelayDuring(ctx, "half", "run_code_long", arguments)
+	d.newRelay(ctx)
+	list := d.call(ctx, d.host, "list_executions", map[string]any{"limit": 1})
 	id := firstID(list)
 	output, a := "", harness.Answer{}
 	for a.Fields == nil || isUnfinished(a) {
-		a, err = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": id, "offset": a.Int("next_offset"), "wait_seconds": 60})
-		if err != nil {
-			return err
-		}
+		a = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": id, "offset": a.Int("next_offset"), "wait_seconds": 60})
 		output += a.String("stdout")
 	}
-	if n := strings.Count(output, "\n"); a.String("status") != "succeeded" || n != steps {
-		return fmt.Errorf("%d of %d lines were received, and the run is %q", n, steps, a.String("status"))
-	}
+	n := strings.Count(output, "\n")
+	harness.FailIf(a.String("status") != "succeeded" || n != steps, "%d of %d lines were received, and the run is %q", n, steps, a.String("status"))
 	d.line("all %d lines were received, each exactly once", steps)
-	return nil
 }
 
 // firstID returns the id of the newest execution in an answer of list_executions.
@@ -85,7 +71,7 @@ func (d *demo) firstMessages(most int) func(string) {
 
 // killRelayDuring calls a tool, kills the relay when code on the VM has written the file, and tells
 // the code so with the file relay-killed.
-func (d *demo) killRelayDuring(ctx context.Context, file, tool string, arguments map[string]any) error {
+func (d *demo) killRelayDuring(ctx context.Context, file, tool string, arguments map[string]any) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	old, work := d.host, d.executor.Config.Dir
@@ -97,26 +83,19 @@ func (d *demo) killRelayDuring(ctx context.Context, file, tool string, arguments
 		if a.Fields["can_continue"] == true {
 			continue
 		}
-		if !isUnfinished(a) {
-			return fmt.Errorf("%s ended before the relay was killed: %s", tool, a.Text)
-		}
+		harness.FailIf(!isUnfinished(a), "%s ended before the relay was killed: %s", tool, a.Text)
 		break
 	}
-	if err := <-killed; err != nil {
-		return err
-	}
+	harness.Check(<-killed)
 	d.line("$ kill -9 %d   # the relay", old.PID())
-	return os.WriteFile(filepath.Join(work, "relay-killed"), nil, 0o600)
+	harness.Check(os.WriteFile(filepath.Join(work, "relay-killed"), nil, 0o600))
 }
 
 // newRelay starts a relay in place of the one that was killed.
-func (d *demo) newRelay(ctx context.Context) error {
-	if err := d.startHost(ctx, longHold, nil); err != nil {
-		return err
-	}
+func (d *demo) newRelay(ctx context.Context) {
+	d.startHost(ctx, longHold, nil)
 	d.line("a new relay, pid %d", d.host.PID())
 	fmt.Fprintln(d.out)
-	return nil
 }
 
 // whenWritten calls do when a file exists. The channel then gets nil, or the error of ctx.
@@ -132,42 +111,24 @@ func whenWritten(ctx context.Context, path string, do func()) <-chan error {
 	return result
 }
 
-func (d *demo) endlessLoop(ctx context.Context) error {
+func (d *demo) endlessLoop(ctx context.Context) {
 	d.title("an endless loop", "The executor interrupts it at its deadline. The variables are kept.")
-	if _, err := d.quick(ctx, "rounds = 0"); err != nil {
-		return err
-	}
-	a, err := d.toItsEnd(ctx, "run_code_long", map[string]any{"code": "while True:\n    rounds += 1", "timeout_seconds": 2})
-	if err != nil {
-		return err
-	}
-	if a.String("status") != "timed_out" {
-		return fmt.Errorf("the endless loop is %q", a.String("status"))
-	}
-	a, err = d.quick(ctx, "weights.shape, rounds")
-	if err == nil && !strings.HasPrefix(a.String("result"), "((2, 3), ") {
-		err = fmt.Errorf("the variables are not kept: %s", a.Text)
-	}
-	return err
+	d.quick(ctx, "rounds = 0")
+	a := d.toItsEnd(ctx, "run_code_long", map[string]any{"code": "while True:\n    rounds += 1", "timeout_seconds": 2})
+	harness.FailIf(a.String("status") != "timed_out", "the endless loop is %q", a.String("status"))
+	a = d.quick(ctx, "weights.shape, rounds")
+	harness.FailIf(!strings.HasPrefix(a.String("result"), "((2, 3), "), "the variables are not kept: %s", a.Text)
 }
 
-func (d *demo) kernelDeath(ctx context.Context) error {
+func (d *demo) kernelDeath(ctx context.Context) {
 	d.title("the kernel is killed", "As an out-of-memory kill or a native crash would. The answer says so, and the next call uses a new kernel.")
-	a, err := d.quick(ctx, "import os\nos.kill(os.getpid(), 9)")
-	if err != nil {
-		return err
-	}
-	if a.String("status") != "kernel_died" {
-		return fmt.Errorf("the killed kernel is %q", a.String("status"))
-	}
-	a, err = d.quick(ctx, "'weights' in globals()")
-	if err == nil && a.String("result") != "False" {
-		err = fmt.Errorf("the new kernel is not seen to be one: %s", a.Text)
-	}
-	return err
+	a := d.quick(ctx, "import os\nos.kill(os.getpid(), 9)")
+	harness.FailIf(a.String("status") != "kernel_died", "the killed kernel is %q", a.String("status"))
+	a = d.quick(ctx, "'weights' in globals()")
+	harness.FailIf(a.String("result") != "False", "the new kernel is not seen to be one: %s", a.Text)
 }
 
-func (d *demo) cost(ctx context.Context) error {
+func (d *demo) cost(ctx context.Context) {
 	d.title("the cost", "Durations as the host measured them, the memory of both programs, and a check that nothing is left running.")
 	for _, call := range d.calls {
 		d.line("%-24s %10s", call.tool, took(call.took))
@@ -175,23 +136,16 @@ func (d *demo) cost(ctx context.Context) error {
 	fmt.Fprintln(d.out)
 	d.line("%-24s %7.1f MB", "relay, resident", residentMB(d.host.PID()))
 	d.line("%-24s %7.1f MB", "executor, resident", residentMB(d.executor.PID()))
-	requests, err := d.requests()
-	if err != nil {
-		return err
-	}
+	requests := d.requests()
 	d.line("%-24s %7d", "requests to the executors", requests)
 	_ = d.host.Close() // it waits for the relay's end; the SDK's client reports a slow one as an error
-	if err := d.executor.Stop(ctx); err != nil {
-		return err
-	}
+	harness.Check(d.executor.Stop(ctx))
 	// The executor deletes this record after its kernel has ended.
 	record := filepath.Join(d.executor.Config.Dir, ".colab-relay", "kernel.json")
-	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the kernel may still be running: %q exists", record)
-	}
+	_, err := os.Stat(record)
+	harness.FailIf(!errors.Is(err, os.ErrNotExist), "the kernel may still be running: %q exists", record)
 	fmt.Fprintln(d.out)
 	d.line("Executor, kernel and relay have ended. Their files are in %s; you can delete that folder.", d.dir)
-	return nil
 }
 
 // residentMB returns a process's resident memory in MB, or 0 on systems without /proc.
@@ -208,16 +162,13 @@ func residentMB(pid int) float64 {
 }
 
 // requests returns how many requests the executors logged.
-func (d *demo) requests() (int, error) {
+func (d *demo) requests() int {
 	total := 0
 	for _, e := range append(d.before, d.executor) {
-		log, err := os.ReadFile(filepath.Join(e.Config.Dir, ".colab-relay", "executor.log"))
-		if err != nil {
-			return 0, err
-		}
+		log := harness.Must(os.ReadFile(filepath.Join(e.Config.Dir, ".colab-relay", "executor.log")))
 		total += strings.Count(string(log), `"msg":"request"`)
 	}
-	return total, nil
+	return total
 }
 
 // analysis are the cells of the demo's notebook, each with its id.
@@ -231,70 +182,48 @@ var analysis = [][2]string{
 }
 
 // writeAnalysis writes the notebook.
-func writeAnalysis(path string) error {
+func writeAnalysis(path string) {
 	var cells []string
 	for _, cell := range analysis {
 		cells = append(cells, fmt.Sprintf(`{"cell_type": "code", "execution_count": null, "id": %q, "metadata": {}, "outputs": [], "source": %q}`, cell[0], cell[1]))
 	}
 	text := "{\"cells\": [\n" + strings.Join(cells, ",\n") + "\n], \"metadata\": {}, \"nbformat\": 4, \"nbformat_minor\": 5}\n"
-	return os.WriteFile(path, []byte(text), 0o600)
+	harness.Check(os.WriteFile(path, []byte(text), 0o600))
 }
 
 // notebook runs a notebook and kills the relay meanwhile.
-func (d *demo) notebook(ctx context.Context) error {
+func (d *demo) notebook(ctx context.Context) {
 	d.title("a notebook finishes while no relay exists", "One cell fails twice and is retried, one fails and its dependant is skipped. The VM has the whole run, so it goes on to the last cell without a relay; a new relay writes the outputs into the file.")
 	path := filepath.Join(d.dir, "analysis.ipynb")
-	if err := writeAnalysis(path); err != nil {
-		return err
-	}
+	writeAnalysis(path)
 	for _, cell := range analysis {
 		d.line("cell %s", cell[0])
 		fmt.Fprintln(d.out, indent(cell[1], "    │ "))
 	}
 	fmt.Fprintln(d.out)
 	arguments := map[string]any{"notebook_path": path, "on_error": "skip_dependants", "retries": 2}
-	if err := os.Remove(filepath.Join(d.executor.Config.Dir, "relay-killed")); err != nil { // of the long run
-		return err
-	}
-	if err := d.killRelayDuring(ctx, "training", "run_notebook", arguments); err != nil {
-		return err
-	}
-	if err := <-whenWritten(ctx, filepath.Join(d.executor.Config.Dir, "finished"), func() {}); err != nil {
-		return err
-	}
+	harness.Check(os.Remove(filepath.Join(d.executor.Config.Dir, "relay-killed"))) // of the long run
+	d.killRelayDuring(ctx, "training", "run_notebook", arguments)
+	harness.Check(<-whenWritten(ctx, filepath.Join(d.executor.Config.Dir, "finished"), func() {}))
 	d.line("the last cell has run on the VM")
-	if err := d.newRelay(ctx); err != nil {
-		return err
-	}
-	if _, err := d.toTheEnd(ctx, "run_notebook", arguments); err != nil {
-		return err
-	}
-	return d.notebookReport(ctx, path)
+	d.newRelay(ctx)
+	d.toTheEnd(ctx, "run_notebook", arguments)
+	d.notebookReport(ctx, path)
 }
 
 // notebookReport shows the report of the run, and checks what ran.
-func (d *demo) notebookReport(ctx context.Context, path string) error {
+func (d *demo) notebookReport(ctx context.Context, path string) {
 	cmd := exec.CommandContext(ctx, d.binaries.Relay, "nb", "report", path)
 	cmd.Env = append(os.Environ(), d.home()...)
 	report, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("colab-relay nb report: %w\n%s", err, report)
-	}
+	harness.FailIf(err != nil, "colab-relay nb report: %w\n%s", err, report)
 	d.line("$ colab-relay nb report %s", path)
 	fmt.Fprintln(d.out, indent(string(report), "      "))
-	saved, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+	saved := harness.Must(os.ReadFile(path))
 	for _, want := range []string{`step 4\n`, `result 43\n`} {
-		if !strings.Contains(string(saved), want) {
-			return fmt.Errorf("the notebook lacks the output %q", want)
-		}
+		harness.FailIf(!strings.Contains(string(saved), want), "the notebook lacks the output %q", want)
 	}
 	for _, want := range []string{"4 succeeded, 1 failed, 1 skipped", "ran 3 times"} {
-		if !strings.Contains(string(report), want) {
-			return fmt.Errorf("the report lacks %q", want)
-		}
+		harness.FailIf(!strings.Contains(string(report), want), "the report lacks %q", want)
 	}
-	return nil
 }

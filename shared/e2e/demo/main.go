@@ -10,7 +10,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -78,18 +77,18 @@ func run(ctx context.Context, out io.Writer, inPage bool) error {
 		began:  time.Now(),
 	}
 	defer d.close()
-	parts := []func(context.Context) error{
+	parts := []func(context.Context){
 		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
 		d.longRun, d.endlessLoop, d.kernelDeath, d.notebook,
 		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.alone, d.savedState, d.download, d.cost,
 	}
 	if inPage {
-		parts = []func(context.Context) error{
+		parts = []func(context.Context){
 			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pageLost, d.pageExecutor, d.pageSecrets, d.pagePicture,
 		}
 	}
 	for _, part := range parts {
-		if err := part(ctx); err != nil {
+		if err := harness.Try(func() { part(ctx) }); err != nil {
 			return fmt.Errorf("part %d: %w", d.part, err)
 		}
 	}
@@ -137,14 +136,11 @@ func (t *transcript) line(format string, args ...any) {
 }
 
 // call calls a tool and prints the request and the answer.
-func (t *transcript) call(ctx context.Context, host *harness.Host, tool string, args map[string]any) (harness.Answer, error) {
+func (t *transcript) call(ctx context.Context, host *harness.Host, tool string, args map[string]any) harness.Answer {
 	t.asked(tool, args)
-	a, err := host.Call(ctx, tool, args)
-	if err != nil {
-		return a, err
-	}
+	a := harness.Must(host.Call(ctx, tool, args))
 	t.answered(tool, a)
-	return a, nil
+	return a
 }
 
 func (t *transcript) asked(tool string, args map[string]any) {
@@ -213,42 +209,31 @@ func took(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-func (d *demo) setUp(ctx context.Context) error {
+func (d *demo) setUp(ctx context.Context) {
 	d.title("the setup", "Make has built two static programs and a private Python environment with ipykernel.")
 	for _, path := range []string{d.binaries.Executor, d.binaries.Relay} {
 		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("%w: run make demo", err)
-		}
+		harness.FailIf(err != nil, "%w: run make demo", err)
 		d.line("%-11s %s, %.1f MB", filepath.Base(path), path, float64(info.Size())/1e6)
 	}
 	out, err := exec.CommandContext(ctx, d.python, "-c",
 		"import ipykernel, IPython, platform; print(platform.python_version(), ipykernel.__version__, IPython.__version__)").Output()
-	if err != nil {
-		return fmt.Errorf("%q: %w: run make python", d.python, err)
-	}
+	harness.FailIf(err != nil, "%q: %w: run make python", d.python, err)
 	var python, ipykernel, ipython string
 	_, _ = fmt.Sscan(string(out), &python, &ipykernel, &ipython)
 	d.line("%-11s %s, ipykernel %s, IPython %s (Colab's kernel stack)", "python", python, ipykernel, ipython)
 	d.line("%-11s %s", "folder", d.dir)
-	return nil
 }
 
-func (d *demo) executorUp(ctx context.Context) error {
+func (d *demo) executorUp(ctx context.Context) {
 	d.title("start the executor", "On Colab, a notebook cell starts it. Here it listens on loopback, without a tunnel.")
 	work := filepath.Join(d.dir, "vm")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return err
-	}
+	harness.Check(os.Mkdir(work, 0o700))
 	d.line("$ executor --listen 127.0.0.1:0 --workdir %s", work)
-	var err error
-	d.executor, err = harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: d.binaries.Executor, Python: d.python, Dir: work})
-	if err != nil {
-		return err
-	}
+	d.executor = harness.Must(harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: d.binaries.Executor, Python: d.python, Dir: work}))
 	fmt.Fprintln(d.out, indent(redact(d.executor.Output.String()), "      "))
 	d.line("executor and kernel were ready after %s\n", took(d.executor.Took))
-	return d.curl(ctx, d.executor.Ready.LocalURL+"/health")
+	d.curl(ctx, d.executor.Ready.LocalURL+"/health")
 }
 
 // redact replaces the pairing string, in case a person shares the demo's output.
@@ -266,42 +251,26 @@ func redact(text string) string {
 	return text[:i+len(mark)] + "…" + rest[end:]
 }
 
-func (d *demo) curl(ctx context.Context, url string) error {
+func (d *demo) curl(ctx context.Context, url string) {
 	d.line("$ curl -s %s", url)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
+	request := harness.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
+	response := harness.Must(http.DefaultClient.Do(request))
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	d.line("  %s", strings.TrimSpace(string(body)))
-	return err
+	d.line("  %s", strings.TrimSpace(string(harness.Must(io.ReadAll(response.Body)))))
 }
 
-func (d *demo) hostConnects(ctx context.Context) error {
+func (d *demo) hostConnects(ctx context.Context) {
 	d.title("connect an MCP host", "The relay is paired once. Then an MCP host starts it on stdio, and the agent sees these tools.")
-	if err := d.pair(ctx); err != nil {
-		return err
-	}
+	d.pair(ctx)
 	began := time.Now()
-	if err := d.startHost(ctx, longHold, nil); err != nil {
-		return err
-	}
+	d.startHost(ctx, longHold, nil)
 	d.line("initialize answered after %s", took(time.Since(began)))
-	tools, err := d.host.Tools(ctx)
-	if err != nil {
-		return err
-	}
+	tools := harness.Must(d.host.Tools(ctx))
 	for _, tool := range tools {
 		d.line("  %-24s %s", tool.Name, tool.Annotations.Title)
 	}
 	fmt.Fprintln(d.out)
-	_, err = d.call(ctx, d.host, "check_colab_connection", nil)
-	return err
+	d.call(ctx, d.host, "check_colab_connection", nil)
 }
 
 func (d *demo) home() []string {
@@ -315,72 +284,55 @@ const (
 	shortHold = 12 * time.Second
 )
 
-func (d *demo) startHost(ctx context.Context, hold time.Duration, progress func(string)) (err error) {
-	d.host, err = harness.StartHost(ctx, harness.HostConfig{
+func (d *demo) startHost(ctx context.Context, hold time.Duration, progress func(string)) {
+	d.host = harness.Must(harness.StartHost(ctx, harness.HostConfig{
 		Binary:   d.binaries.Relay,
 		Dir:      d.dir,
 		Env:      []string{"RELAY_HOLD=" + hold.String(), "RELAY_STRUCTURED=on", "RELAY_TOOLSETS=core,notebook", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
 		Progress: progress,
-	})
-	return err
+	}))
 }
 
-func (d *demo) probe(ctx context.Context) error {
+func (d *demo) probe(ctx context.Context) {
 	d.title("probe the machine", "An agent asks what the machine has before it uses it.")
-	_, err := d.call(ctx, d.host, "probe_colab_environment", nil)
-	return err
+	d.call(ctx, d.host, "probe_colab_environment", nil)
 }
 
-func (d *demo) quickRuns(ctx context.Context) error {
+func (d *demo) quickRuns(ctx context.Context) {
 	d.title("quick runs", "Variables persist between calls, as in a notebook. A Python exception is returned as an error.")
-	if _, err := d.quick(ctx, "import numpy as np\nweights = np.arange(6.0).reshape(2, 3)\nprint('made', weights.shape)"); err != nil {
-		return err
-	}
-	a, err := d.quick(ctx, "weights.sum()")
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(a.String("result"), "15.0") {
-		return fmt.Errorf("the variable is not shared: %s", a.Text)
-	}
-	if _, err := d.call(ctx, d.host, "list_colab_variables", nil); err != nil {
-		return err
-	}
-	a, err = d.quick(ctx, "weights[7]")
-	if err == nil && !a.IsError {
-		err = errors.New("an IndexError was reported as success")
-	}
-	return err
+	d.quick(ctx, "import numpy as np\nweights = np.arange(6.0).reshape(2, 3)\nprint('made', weights.shape)")
+	a := d.quick(ctx, "weights.sum()")
+	harness.FailIf(!strings.Contains(a.String("result"), "15.0"), "the variable is not shared: %s", a.Text)
+	d.call(ctx, d.host, "list_colab_variables", nil)
+	a = d.quick(ctx, "weights[7]")
+	harness.FailIf(!a.IsError, "an IndexError was reported as success")
 }
 
 // quick runs code to its end.
-func (d *demo) quick(ctx context.Context, code string) (harness.Answer, error) {
+func (d *demo) quick(ctx context.Context, code string) harness.Answer {
 	return d.toItsEnd(ctx, "run_code_quick", map[string]any{"code": code})
 }
 
 // toItsEnd calls a tool that runs code, and waits for the end of the run.
-func (d *demo) toItsEnd(ctx context.Context, tool string, arguments map[string]any) (harness.Answer, error) {
-	a, err := d.call(ctx, d.host, tool, arguments)
-	for err == nil && isUnfinished(a) {
-		a, err = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "wait_seconds": 60})
+func (d *demo) toItsEnd(ctx context.Context, tool string, arguments map[string]any) harness.Answer {
+	a := d.call(ctx, d.host, tool, arguments)
+	for isUnfinished(a) {
+		a = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "wait_seconds": 60})
 	}
-	return a, err
+	return a
 }
 
 // toTheEnd repeats a call while its answer says that the same call continues.
-func (d *demo) toTheEnd(ctx context.Context, tool string, arguments map[string]any) (harness.Answer, error) {
-	a, err := d.call(ctx, d.host, tool, arguments)
-	for err == nil && a.Fields["can_continue"] == true {
-		a, err = d.call(ctx, d.host, tool, arguments)
+func (d *demo) toTheEnd(ctx context.Context, tool string, arguments map[string]any) harness.Answer {
+	a := d.call(ctx, d.host, tool, arguments)
+	for a.Fields["can_continue"] == true {
+		a = d.call(ctx, d.host, tool, arguments)
 	}
-	return a, err
+	return a
 }
 
-func (d *demo) plot(ctx context.Context) error {
+func (d *demo) plot(ctx context.Context) {
 	d.title("a plot", "The agent receives it as an image. The original is saved on the laptop.")
-	a, err := d.quick(ctx, "import matplotlib.pyplot as plt\nx = np.linspace(0, 10, 500)\nplt.plot(x, np.sin(x) * np.exp(-x / 4))\nplt.title('a damped wave')\nplt.show()")
-	if err == nil && len(a.Images) != 1 {
-		err = fmt.Errorf("got %d images, want 1", len(a.Images))
-	}
-	return err
+	a := d.quick(ctx, "import matplotlib.pyplot as plt\nx = np.linspace(0, 10, 500)\nplt.plot(x, np.sin(x) * np.exp(-x / 4))\nplt.title('a damped wave')\nplt.show()")
+	harness.FailIf(len(a.Images) != 1, "got %d images, want 1", len(a.Images))
 }

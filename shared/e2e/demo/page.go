@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -27,79 +26,46 @@ const openTool = "open_colab_browser_connection"
 // notebookURL is the notebook of the demo. Saved notebooks survive their tab.
 const notebookURL = "https://" + browser.Host + "/drive/rides"
 
-func (d *demo) pageUp(ctx context.Context) error {
+func (d *demo) pageUp(ctx context.Context) {
 	d.title("the page, its VM and an MCP host", "A stand-in of Colab's page in a real Chromium: its address and Origin are Colab's, its cells run in a real kernel. The relay is real.")
-	if err := d.page.open(ctx, d.binaries.Executor); err != nil {
-		return err
-	}
+	d.page.open(ctx, d.binaries.Executor)
 	tokenFile := filepath.Join(d.dir, "ngrok-token")
-	if err := os.WriteFile(tokenFile, []byte(d.page.token+"\n"), 0o600); err != nil {
-		return err
-	}
-	var err error
-	d.host, err = harness.StartHost(ctx, harness.HostConfig{Binary: d.binaries.Relay, Args: []string{"serve"}, Dir: d.dir, Env: []string{
+	harness.Check(os.WriteFile(tokenFile, []byte(d.page.token+"\n"), 0o600))
+	d.host = harness.Must(harness.StartHost(ctx, harness.HostConfig{Binary: d.binaries.Relay, Args: []string{"serve"}, Dir: d.dir, Env: []string{
 		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "RELAY_STRUCTURED=on", "RELAY_HOLD=" + longHold.String(), "NGROK_AUTHTOKEN_FILE=" + tokenFile, "COLAB_RELAY_RELEASE_URL=" + d.page.release.URL + "/v1.0.0",
-	}})
-	if err != nil {
-		return err
-	}
+	}}))
 	d.line("page    %s, served at %s", notebookURL, d.page.colab.Secure.URL)
 	d.line("relay   pid %d, with the toolset page", d.host.PID())
-	return nil
 }
 
 // connect calls the tool that opens the page, while the person clicks "Connect" there.
-func (d *demo) connect(ctx context.Context) error {
+func (d *demo) connect(ctx context.Context) {
 	clicked := make(chan error, 1)
-	go func() {
-		tab, err := d.page.tab(ctx)
-		if err == nil {
-			err = tab.Confirm(ctx)
-		}
-		clicked <- err
-	}()
-	a, err := d.openPage(ctx, map[string]any{"notebook_url": notebookURL})
-	if err != nil {
-		return err
-	}
-	if err := <-clicked; err != nil {
-		return err
-	}
+	go func() { clicked <- harness.Try(func() { harness.Check(d.page.tab(ctx).Confirm(ctx)) }) }()
+	a := d.openPage(ctx, map[string]any{"notebook_url": notebookURL})
+	harness.Check(<-clicked)
 	d.line("(meanwhile, in the page, the person clicked \"Connect\")")
-	if a.Fields["connected"] != true {
-		return errors.New("the page is not connected")
-	}
-	return nil
+	harness.FailIf(a.Fields["connected"] != true, "the page is not connected")
 }
 
 // openPage calls the tool that opens the page until it has nothing to wait for.
-func (d *demo) openPage(ctx context.Context, arguments map[string]any) (harness.Answer, error) {
-	a, err := d.call(ctx, d.host, openTool, arguments)
-	for err == nil && a.Fields["waiting"] == true {
-		a, err = d.call(ctx, d.host, openTool, arguments)
+func (d *demo) openPage(ctx context.Context, arguments map[string]any) harness.Answer {
+	a := d.call(ctx, d.host, openTool, arguments)
+	for a.Fields["waiting"] == true {
+		a = d.call(ctx, d.host, openTool, arguments)
 	}
-	return a, err
+	return a
 }
 
-func (d *demo) pageConnects(ctx context.Context) error {
+func (d *demo) pageConnects(ctx context.Context) {
 	d.title("connect the notebook", "The relay opens the browser, the page asks the person, and the tab connects.")
-	if err := d.connect(ctx); err != nil {
-		return err
-	}
-	a, err := d.call(ctx, d.host, "get_cells", map[string]any{})
-	if err != nil {
-		return err
-	}
+	d.connect(ctx)
+	a := d.call(ctx, d.host, "get_cells", map[string]any{})
 	cells, _ := a.Fields["cells"].([]any)
-	if len(cells) != 1 {
-		return fmt.Errorf("a new notebook has %d cells, not 1", len(cells))
-	}
+	harness.FailIf(len(cells) != 1, "a new notebook has %d cells, not 1", len(cells))
 	empty, _ := cells[0].(map[string]any)
-	a, err = d.call(ctx, d.host, "delete_cell", map[string]any{"cellId": empty["id"]})
-	if err == nil && a.IsError {
-		err = errors.New("the empty cell was not deleted")
-	}
-	return err
+	a = d.call(ctx, d.host, "delete_cell", map[string]any{"cellId": empty["id"]})
+	harness.FailIf(a.IsError, "the empty cell was not deleted")
 }
 
 // pageCells are the cells that the agent writes, with a text that the answer of each must have.
@@ -109,141 +75,71 @@ var pageCells = [][2]string{
 	{"weekend = rides.loc[['Sat', 'Sun'], 'rides'].sum()\nprint(f'{weekend} of {rides.rides.sum()} rides are at the weekend')", "1342 of 3498 rides are at the weekend"},
 }
 
-func (d *demo) pageNotebook(ctx context.Context) error {
+func (d *demo) pageNotebook(ctx context.Context) {
 	d.title("the agent works in the notebook", "Without notebook_path, the tools for cells act on the tab. The person sees each step in the browser.")
-	if _, err := d.call(ctx, d.host, "add_text_cell", map[string]any{"cellIndex": 0, "content": "# Rides in a week\n\nAn agent wrote these cells through `colab-relay`. The **kernel of the page** ran them."}); err != nil {
-		return err
-	}
+	d.call(ctx, d.host, "add_text_cell", map[string]any{"cellIndex": 0, "content": "# Rides in a week\n\nAn agent wrote these cells through `colab-relay`. The **kernel of the page** ran them."})
 	for i, cell := range pageCells {
-		id, err := d.addToPage(ctx, i+1, cell[0])
-		if err != nil {
-			return err
-		}
-		a, err := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
-		if err != nil {
-			return err
-		}
-		if a.IsError || !strings.Contains(a.Text, cell[1]) || i == 1 && len(a.Images) != 1 {
-			return fmt.Errorf("cell %d did not give the expected result", i)
-		}
+		id := d.addToPage(ctx, i+1, cell[0])
+		a := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+		harness.FailIf(a.IsError || !strings.Contains(a.Text, cell[1]) || i == 1 && len(a.Images) != 1, "cell %d did not give the expected result", i)
 	}
-	return nil
 }
 
-func (d *demo) addToPage(ctx context.Context, at int, code string) (id string, err error) {
-	a, err := d.call(ctx, d.host, "add_code_cell", map[string]any{"cellIndex": at, "language": "python", "code": code})
-	return a.String("cell_id"), err
+func (d *demo) addToPage(ctx context.Context, at int, code string) (id string) {
+	return d.call(ctx, d.host, "add_code_cell", map[string]any{"cellIndex": at, "language": "python", "code": code}).String("cell_id")
 }
 
-func (d *demo) pageLost(ctx context.Context) error {
+func (d *demo) pageLost(ctx context.Context) {
 	d.title("the tab is closed while a cell runs", "The agent is told that the cell may still be running. A new tab connects with a new token, and finds the notebook.")
 	content := filepath.Join(d.page.vm, "content")
-	id, err := d.addToPage(ctx, 4, "import os, time\nopen('began', 'w').close()\nwhile not os.path.exists('tab-closed'):\n    time.sleep(0.1)\nfinished = 'the cell ran to its end without the tab'")
-	if err != nil {
-		return err
-	}
+	id := d.addToPage(ctx, 4, "import os, time\nopen('began', 'w').close()\nwhile not os.path.exists('tab-closed'):\n    time.sleep(0.1)\nfinished = 'the cell ran to its end without the tab'")
 	var closing error
 	closed := whenWritten(ctx, filepath.Join(content, "began"), func() { closing = d.page.current().Close(ctx) })
-	a, err := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
-	if err != nil {
-		return err
-	}
-	if err := <-closed; err != nil {
-		return err
-	}
-	if closing != nil {
-		return closing
-	}
-	if err := os.WriteFile(filepath.Join(content, "tab-closed"), nil, 0o600); err != nil {
-		return err
-	}
-	if !a.IsError {
-		return errors.New("the lost tab was not reported")
-	}
-	if err := d.connect(ctx); err != nil {
-		return err
-	}
-	if _, err := d.call(ctx, d.host, "update_cell", map[string]any{"cellId": id, "content": "finished"}); err != nil {
-		return err
-	}
-	a, err = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
-	if err == nil && !strings.Contains(a.Text, "to its end") {
-		err = errors.New("the cell did not run on")
-	}
-	return err
+	a := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	harness.Check(<-closed)
+	harness.Check(closing)
+	harness.Check(os.WriteFile(filepath.Join(content, "tab-closed"), nil, 0o600))
+	harness.FailIf(!a.IsError, "the lost tab was not reported")
+	d.connect(ctx)
+	d.call(ctx, d.host, "update_cell", map[string]any{"cellId": id, "content": "finished"})
+	a = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	harness.FailIf(!strings.Contains(a.Text, "to its end"), "the cell did not run on")
 }
 
-func (d *demo) pageExecutor(ctx context.Context) error {
+func (d *demo) pageExecutor(ctx context.Context) {
 	d.title("one call starts the executor", "A temporary cell starts the executor and hands it the encrypted secret; then it is deleted. This computer is now paired with the VM, and all other tools work there.")
-	a, err := d.openPage(ctx, map[string]any{"start_executor": true})
-	if err != nil {
-		return err
-	}
-	if a.String("executor") == "" {
-		return errors.New("no executor was paired")
-	}
+	a := d.openPage(ctx, map[string]any{"start_executor": true})
+	harness.FailIf(a.String("executor") == "", "no executor was paired")
 	note := filepath.Join(d.page.vm, "content", "note.txt")
-	a, err = d.quick(ctx, fmt.Sprintf("open(%q, 'w').write('written by the executor')", note))
-	if err != nil {
-		return err
-	}
-	if a.IsError {
-		return errors.New("the executor did not run code")
-	}
-	id, err := d.addToPage(ctx, 5, "print(open('note.txt').read())  # the page and the executor share the VM")
-	if err != nil {
-		return err
-	}
-	a, err = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
-	if err == nil && !strings.Contains(a.Text, "written by the executor") {
-		err = errors.New("the notebook does not see the executor's file")
-	}
-	return err
+	a = d.quick(ctx, fmt.Sprintf("open(%q, 'w').write('written by the executor')", note))
+	harness.FailIf(a.IsError, "the executor did not run code")
+	id := d.addToPage(ctx, 5, "print(open('note.txt').read())  # the page and the executor share the VM")
+	a = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	harness.FailIf(!strings.Contains(a.Text, "written by the executor"), "the notebook does not see the executor's file")
 }
 
-func (d *demo) pageSecrets(context.Context) error {
+func (d *demo) pageSecrets(context.Context) {
 	d.title("no secret was shown", "All code that the page ran, all outputs and every saved state of the notebook are searched.")
-	r, err := pairing.Open(filepath.Join(d.dir, "config", "colab-relay")).Get("default")
-	if err != nil {
-		return err
-	}
+	r := harness.Must(pairing.Open(filepath.Join(d.dir, "config", "colab-relay")).Get("default"))
 	all := d.page.colab.Everything()
 	for name, secret := range map[string]string{"the executor's secret": r.Secret.Reveal(), "ngrok's authtoken": d.page.token} {
-		if strings.Contains(all, secret) {
-			return fmt.Errorf("the page saw %s", name)
-		}
+		harness.FailIf(strings.Contains(all, secret), "the page saw %s", name)
 		d.line("%-22s not in %d KB", name, len(all)>>10)
 	}
-	if log := d.host.Stderr.String(); strings.Contains(log, "mcpProxyToken") {
-		return errors.New("the relay logged a link")
-	}
-	return nil
+	harness.FailIf(strings.Contains(d.host.Stderr.String(), "mcpProxyToken"), "the relay logged a link")
 }
 
 // pagePicture saves a picture of the page, and checks what a person sees there.
-func (d *demo) pagePicture(ctx context.Context) error {
+func (d *demo) pagePicture(ctx context.Context) {
 	d.title("the page", "What the person sees at the end.")
 	tab := d.page.current()
-	text, err := tab.Text(ctx, "#cells")
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(text, "1342 of 3498") || strings.Contains(text, "enroll") {
-		return fmt.Errorf("the page shows %q", text)
-	}
-	picture, err := tab.Picture(ctx, 900)
-	if err != nil {
-		return err
-	}
+	text := harness.Must(tab.Text(ctx, "#cells"))
+	harness.FailIf(!strings.Contains(text, "1342 of 3498") || strings.Contains(text, "enroll"), "the page shows %q", text)
+	picture := harness.Must(tab.Picture(ctx, 900))
 	path := filepath.Join(stacks.Root(), ".demo", "page.png")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, picture, 0o644); err != nil {
-		return err
-	}
+	harness.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+	harness.Check(os.WriteFile(path, picture, 0o644))
 	d.line("%s, %d KB; all took %s", path, len(picture)>>10, took(time.Since(d.began)))
-	return nil
 }
 
 // pageStage is what the demo of Colab's page needs: the page with its VM, ngrok's edge, a
@@ -260,31 +156,18 @@ type pageStage struct {
 }
 
 // open starts all but the browser, which the relay starts.
-func (p *pageStage) open(ctx context.Context, executor string) (err error) {
-	if p.vm, err = os.MkdirTemp("", "vm-"); err != nil { // a short path: sockets allow 107 bytes
-		return err
-	}
+func (p *pageStage) open(ctx context.Context, executor string) {
+	p.vm = harness.Must(os.MkdirTemp("", "vm-")) // a short path: sockets allow 107 bytes
 	for _, name := range []string{"content", "home", "tmp"} {
-		if err := os.Mkdir(filepath.Join(p.vm, name), 0o700); err != nil {
-			return err
-		}
+		harness.Check(os.Mkdir(filepath.Join(p.vm, name), 0o700))
 	}
-	if p.edge, err = ngroktest.Open(p.vm); err != nil {
-		return err
-	}
-	program, err := os.ReadFile(executor)
-	if err != nil {
-		return err
-	}
+	p.edge = harness.Must(ngroktest.Open(p.vm))
+	program := harness.Must(os.ReadFile(executor))
 	p.release, p.token = httptest.NewServer(releaseOf(program)), "2demo"+rand.Text()
-	p.colab, err = browser.New(ctx, filepath.Join(p.vm, "content"),
+	p.colab = harness.Must(browser.New(ctx, filepath.Join(p.vm, "content"),
 		"HOME="+filepath.Join(p.vm, "home"), "TMPDIR="+filepath.Join(p.vm, "tmp"),
-		"COLAB_RELAY_NGROK_SERVER="+p.edge.Addr, "COLAB_RELAY_NGROK_CA="+p.edge.CAFile)
-	if err != nil {
-		return err
-	}
-	p.chromium, err = browser.NewChromium(p.colab)
-	return err
+		"COLAB_RELAY_NGROK_SERVER="+p.edge.Addr, "COLAB_RELAY_NGROK_CA="+p.edge.CAFile))
+	p.chromium = harness.Must(browser.NewChromium(p.colab))
 }
 
 // releaseOf serves a release with this executor.
@@ -299,16 +182,13 @@ func releaseOf(program []byte) http.Handler {
 }
 
 // tab waits for the next tab that the relay opens.
-func (p *pageStage) tab(ctx context.Context) (tab *browser.Tab, err error) {
+func (p *pageStage) tab(ctx context.Context) *browser.Tab {
 	if p.tools == nil {
-		if p.tools, err = p.chromium.Attach(ctx); err != nil {
-			return nil, err
-		}
+		p.tools = harness.Must(p.chromium.Attach(ctx))
 	}
-	if tab, err = p.tools.Opened(ctx, "https://"+browser.Host+"/", p.tabs...); err == nil {
-		p.tabs = append(p.tabs, tab)
-	}
-	return tab, err
+	tab := harness.Must(p.tools.Opened(ctx, "https://"+browser.Host+"/", p.tabs...))
+	p.tabs = append(p.tabs, tab)
+	return tab
 }
 
 // current is the tab that was opened last.

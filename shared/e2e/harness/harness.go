@@ -309,3 +309,41 @@ func MemoryOf(pid int) (Memory, error) {
 	}
 	return m, nil
 }
+
+// failure is an error that ends a part of a program.
+type failure struct{ error }
+
+// Check ends the part of a program that Try runs if there is an error.
+func Check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Must is Check for a call with a result.
+func Must[T any](v T, err error) T {
+	Check(err)
+	return v
+}
+
+// FailIf is Check for what should not be.
+func FailIf(wrong bool, format string, args ...any) {
+	if wrong {
+		Check(fmt.Errorf(format, args...))
+	}
+}
+
+// Try runs a part of a program, in this goroutine, and returns the error that ended it.
+func Try(part func()) (err error) {
+	defer func() {
+		switch ended := recover().(type) {
+		case nil:
+		case failure:
+			err = ended.error
+		default:
+			panic(ended)
+		}
+	}()
+	part()
+	return nil
+}
