@@ -208,54 +208,34 @@ func (r *runs) check() (int, error) {
 }
 
 // input answers a run that calls input().
-func input(ctx context.Context, w *worker) error {
+func input(ctx context.Context, w *worker) {
 	id, code := w.mark()
-	a, err := w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + "print('hello', input('who? '))"})
-	if err != nil {
-		return err
-	}
-	if err := differs(a, "status", "waiting_for_input"); err != nil {
-		return err
-	}
+	a := harness.Must(w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + "print('hello', input('who? '))"}))
+	wantField(a, "status", "waiting_for_input")
 	execution, asked := a.String("execution_id"), a.String("stdout")
-	if _, err := w.succeed(ctx, "provide_input", map[string]any{"execution_id": execution, "text": id}); err != nil {
-		return err
-	}
-	rest, err := w.ask(ctx, "get_execution", map[string]any{"execution_id": execution, "offset": a.Int("next_offset"), "wait_seconds": 40})
-	if err != nil {
-		return err
-	}
-	if rest, err = w.finish(ctx, id, rest); err != nil {
-		return err
-	}
-	if stdout := asked + rest.String("stdout"); !strings.HasSuffix(stdout, "hello "+id+"\n") {
-		return fmt.Errorf("stdout is %q", stdout)
-	}
-	return differs(rest, "status", "succeeded")
+	harness.Must(w.succeed(ctx, "provide_input", map[string]any{"execution_id": execution, "text": id}))
+	rest := harness.Must(w.ask(ctx, "get_execution", map[string]any{"execution_id": execution, "offset": a.Int("next_offset"), "wait_seconds": 40}))
+	rest = harness.Must(w.finish(ctx, id, rest))
+	stdout := asked + rest.String("stdout")
+	harness.FailIf(!strings.HasSuffix(stdout, "hello "+id+"\n"), "stdout is %q", stdout)
+	wantField(rest, "status", "succeeded")
 }
 
 // interrupt finds its own run in the list and interrupts it while it waits or runs. The run ends
 // by itself after 3 s.
-func interrupt(ctx context.Context, w *worker) error {
+func interrupt(ctx context.Context, w *worker) {
 	id, code := w.mark()
-	type ending struct {
-		harness.Answer
-		err error
-	}
-	ended := make(chan ending, 1)
+	var end harness.Answer
+	ended := make(chan error, 1)
 	go func() {
-		a, err := w.execute(ctx, id, "run_code_long", map[string]any{"code": "# " + id + "\n" + code + "import time\nfor _ in range(300): time.sleep(.01)"})
-		ended <- ending{a, err}
+		var err error
+		end, err = w.execute(ctx, id, "run_code_long", map[string]any{"code": "# " + id + "\n" + code + "import time\nfor _ in range(300): time.sleep(.01)"})
+		ended <- err
 	}()
 	interrupted, err := w.interruptRun(ctx, id)
-	end := <-ended
-	switch status := end.String("status"); {
-	case err != nil, end.err != nil:
-		return errors.Join(err, end.err)
-	case status == "interrupted", status == "cancelled", status == "succeeded" && !interrupted:
-		return nil
-	}
-	return fmt.Errorf("a run that was interrupted (%t): %s", interrupted, end.Text)
+	harness.Check(errors.Join(err, <-ended))
+	status := end.String("status")
+	harness.FailIf(status != "interrupted" && status != "cancelled" && (status != "succeeded" || interrupted), "a run that was interrupted (%t): %s", interrupted, end.Text)
 }
 
 // interruptRun reports whether it found the run before it had ended, and interrupted it.

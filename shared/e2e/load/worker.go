@@ -51,7 +51,7 @@ func (w *worker) work(ctx context.Context, enough func() bool) error {
 // do does one operation and counts it.
 func (w *worker) do(ctx context.Context, o operation) error {
 	began := time.Now()
-	err := o.do(ctx, w)
+	err := harness.Try(func() { o.do(ctx, w) })
 	if _, refused := errors.AsType[*refusal](err); refused {
 		return nil
 	}
@@ -166,27 +166,23 @@ func unfinished(a harness.Answer) bool {
 	return a.String("status") == "running" || a.String("status") == "queued"
 }
 
-// differs returns an error if the answer's field has another value.
-func differs(a harness.Answer, field string, want any) error {
-	if got := a.Fields[field]; fmt.Sprint(got) != fmt.Sprint(want) {
-		return fmt.Errorf("%s is %.300q, want %.300q; the answer: %.600s", field, fmt.Sprint(got), fmt.Sprint(want), a.Text)
-	}
-	return nil
+// wantField fails if the answer's field has another value.
+func wantField(a harness.Answer, field string, want any) {
+	got, wanted := fmt.Sprint(a.Fields[field]), fmt.Sprint(want)
+	harness.FailIf(got != wanted, "%s is %.300q, want %.300q; the answer: %.600s", field, got, wanted, a.Text)
 }
 
 // chunkedRun runs a loop in batches, until it is done.
-func chunkedRun(ctx context.Context, w *worker) error {
+func chunkedRun(ctx context.Context, w *worker) {
 	id, code := w.mark()
 	list := "squares_" + strings.ReplaceAll(id, ".", "_")
-	a, err := w.untilDone(ctx, "run_chunked_operation", map[string]any{
+	a := harness.Must(w.untilDone(ctx, "run_chunked_operation", map[string]any{
 		"setup_code": code + list + " = []", "loop_code": list + ".append(i * i)",
 		"n_iterations": 6, "batch_size": 3, "checkpoint_name": list,
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	w.world.runs.expect(id, once)
-	return errors.Join(differs(a, "success", true), differs(a, "completed", 6))
+	wantField(a, "success", true)
+	wantField(a, "completed", 6)
 }
 
 // untilDone calls a tool again while it can continue. A refusal ends it, although what was submitted
@@ -200,7 +196,7 @@ func (w *worker) untilDone(ctx context.Context, tool string, args map[string]any
 }
 
 // runNotebook writes a notebook of three cells, runs it and reads their outputs in the file.
-func runNotebook(ctx context.Context, w *worker) error {
+func runNotebook(ctx context.Context, w *worker) {
 	path := filepath.Join(w.relay.dir, fmt.Sprintf("%s.%d.ipynb", w.name, w.serial))
 	var ids []string
 	var cells []map[string]any
@@ -212,73 +208,47 @@ func runNotebook(ctx context.Context, w *worker) error {
 			"source": code + fmt.Sprintf("print(%q)", "notebook "+id),
 		})
 	}
-	file, err := json.Marshal(map[string]any{"cells": cells, "metadata": map[string]any{}, "nbformat": 4, "nbformat_minor": 5})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		return err
-	}
-	a, err := w.untilDone(ctx, "run_notebook", map[string]any{"notebook_path": path})
-	if err != nil {
-		return err
-	}
-	if err := differs(a, "success", true); err != nil {
-		return err
-	}
-	if file, err = os.ReadFile(path); err != nil {
-		return err
-	}
+	file := harness.Must(json.Marshal(map[string]any{"cells": cells, "metadata": map[string]any{}, "nbformat": 4, "nbformat_minor": 5}))
+	harness.Check(os.WriteFile(path, file, 0o600))
+	a := harness.Must(w.untilDone(ctx, "run_notebook", map[string]any{"notebook_path": path}))
+	wantField(a, "success", true)
+	file = harness.Must(os.ReadFile(path))
 	for _, id := range ids {
 		w.world.runs.expect(id, once)
-		if !bytes.Contains(file, []byte(`"notebook `+id+`\n"`)) {
-			return fmt.Errorf("the output of %s is not in the notebook: %s", id, a.Text)
-		}
+		harness.FailIf(!bytes.Contains(file, []byte(`"notebook `+id+`\n"`)), "the output of %s is not in the notebook: %s", id, a.Text)
 	}
-	return nil
 }
 
 // file uploads up to 300 KB and downloads them again.
-func file(ctx context.Context, w *worker) error {
+func file(ctx context.Context, w *worker) {
 	sent := w.noise(300_000)
-	return w.thereAndBack(ctx, "file.bin", func(path string) error { return os.WriteFile(path, sent, 0o600) }, func(path string) error {
-		return sameContent(path, sent)
-	})
+	w.thereAndBack(ctx, "file.bin", func(path string) { harness.Check(os.WriteFile(path, sent, 0o600)) }, func(path string) { sameContent(path, sent) })
 }
 
 // folder uploads ten small files and downloads them again.
-func folder(ctx context.Context, w *worker) error {
+func folder(ctx context.Context, w *worker) {
 	const files = 10
 	sent := w.noise(2000)
 	name := func(dir string, n int) string { return filepath.Join(dir, fmt.Sprint("file", n)) }
-	return w.thereAndBack(ctx, "folder", func(dir string) error {
-		err := os.MkdirAll(dir, 0o700)
+	w.thereAndBack(ctx, "folder", func(dir string) {
+		harness.Check(os.MkdirAll(dir, 0o700))
 		for n := range files {
-			err = errors.Join(err, os.WriteFile(name(dir, n), append(sent, byte(n)), 0o600))
+			harness.Check(os.WriteFile(name(dir, n), append(sent, byte(n)), 0o600))
 		}
-		return err
-	}, func(dir string) (err error) {
+	}, func(dir string) {
 		for n := range files {
-			err = errors.Join(err, sameContent(name(dir, n), append(sent, byte(n))))
+			sameContent(name(dir, n), append(sent, byte(n)))
 		}
-		return err
 	})
 }
 
-func (w *worker) thereAndBack(ctx context.Context, name string, write, check func(path string) error) error {
+func (w *worker) thereAndBack(ctx context.Context, name string, write, check func(path string)) {
 	local := filepath.Join(w.relay.dir, w.name+"_"+name)
 	remote, back := "files/"+filepath.Base(local), "back_"+filepath.Base(local)
-	if err := write(local); err != nil {
-		return err
-	}
-	if _, err := w.transfer(ctx, "upload_to_colab", map[string]any{"local_path": local, "remote_path": remote, "overwrite": true}); err != nil {
-		return err
-	}
-	a, err := w.transfer(ctx, "download_from_colab", map[string]any{"remote_path": remote, "local_filename": back, "overwrite": true})
-	if err != nil {
-		return err
-	}
-	return check(a.String("local_path"))
+	write(local)
+	harness.Must(w.transfer(ctx, "upload_to_colab", map[string]any{"local_path": local, "remote_path": remote, "overwrite": true}))
+	a := harness.Must(w.transfer(ctx, "download_from_colab", map[string]any{"remote_path": remote, "local_filename": back, "overwrite": true}))
+	check(a.String("local_path"))
 }
 
 // noise returns up to n random bytes.
@@ -290,41 +260,35 @@ func (w *worker) noise(n int) []byte {
 	return p
 }
 
-func sameContent(path string, want []byte) error {
-	got, err := os.ReadFile(path)
-	if err == nil && !bytes.Equal(got, want) {
-		err = fmt.Errorf("%q came back with other content", path)
-	}
-	return err
+func sameContent(path string, want []byte) {
+	got := harness.Must(os.ReadFile(path))
+	harness.FailIf(!bytes.Equal(got, want), "%q came back with other content", path)
 }
 
-func kernelState(ctx context.Context, w *worker) error {
-	a, err := w.untilDone(ctx, "save_kernel_state", map[string]any{"name": w.name, "keep_versions": 1})
-	return errors.Join(err, differs(a, "success", true))
+func kernelState(ctx context.Context, w *worker) {
+	a := harness.Must(w.untilDone(ctx, "save_kernel_state", map[string]any{"name": w.name, "keep_versions": 1}))
+	wantField(a, "success", true)
 }
 
 // lists makes the calls that only look.
-func lists(ctx context.Context, w *worker) error {
+func lists(ctx context.Context, w *worker) {
 	for _, tool := range []string{"check_colab_connection", "probe_colab_environment", "list_colab_files", "list_colab_variables", "list_executions"} {
-		if _, err := w.look(ctx, tool, nil); err != nil {
-			return err
-		}
+		harness.Must(w.look(ctx, tool, nil))
 	}
 	if w.last.id == "" {
-		return nil
+		return
 	}
-	a, err := w.ask(ctx, "get_execution", map[string]any{"execution_id": w.last.id})
-	if err == nil && !strings.HasPrefix(w.last.stdout, a.String("stdout")) {
-		err = differs(a, "stdout", w.last.stdout)
+	a := harness.Must(w.ask(ctx, "get_execution", map[string]any{"execution_id": w.last.id}))
+	if !strings.HasPrefix(w.last.stdout, a.String("stdout")) {
+		wantField(a, "stdout", w.last.stdout)
 	}
-	return err
 }
 
 // operation is one thing that an agent does: a call or some that belong together.
 type operation struct {
 	name  string
 	times int // in a round
-	do    func(context.Context, *worker) error
+	do    func(context.Context, *worker)
 }
 
 // operations are what a worker does in each round, in a random order. None affects other relays
@@ -354,93 +318,65 @@ func deck() (all []operation) {
 	return all
 }
 
-func quickRun(ctx context.Context, w *worker) error {
+func quickRun(ctx context.Context, w *worker) {
 	id, code := w.mark()
-	a, err := w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + fmt.Sprintf("print(%q)", id)})
-	if err != nil {
-		return err
-	}
-	return errors.Join(differs(a, "success", true), differs(a, "stdout", id+"\n"))
+	a := harness.Must(w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + fmt.Sprintf("print(%q)", id)}))
+	wantField(a, "success", true)
+	wantField(a, "stdout", id+"\n")
 }
 
 // countUp increments a variable of its own in the kernel, and inspects it.
-func countUp(ctx context.Context, w *worker) error {
+func countUp(ctx context.Context, w *worker) {
 	id, code := w.mark()
 	code += fmt.Sprintf("count_%[1]s = globals().get('count_%[1]s', 0) + 1\ncount_%[1]s", w.name)
 	a, err := w.execute(ctx, id, "run_code_quick", map[string]any{"code": code})
 	if a.String("execution_id") != "" { // it runs, even if a later read is refused
 		w.count++
 	}
-	if err != nil {
-		return err
-	}
-	if err := differs(a, "result", w.count); err != nil {
-		return err
-	}
-	a, err = w.look(ctx, "inspect_variable", map[string]any{"name": "count_" + w.name})
-	if err != nil {
-		return err
-	}
-	return differs(a, "preview", w.count)
+	harness.Check(err)
+	wantField(a, "result", w.count)
+	a = harness.Must(w.look(ctx, "inspect_variable", map[string]any{"name": "count_" + w.name}))
+	wantField(a, "preview", w.count)
 }
 
-func exception(ctx context.Context, w *worker) error {
+func exception(ctx context.Context, w *worker) {
 	id, code := w.mark()
-	a, err := w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + fmt.Sprintf("raise ValueError(%q)", id)})
-	if err != nil {
-		return err
-	}
+	a := harness.Must(w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + fmt.Sprintf("raise ValueError(%q)", id)}))
 	raised, _ := a.Fields["error"].(map[string]any)
-	if raised["ename"] != "ValueError" || raised["evalue"] != id {
-		err = fmt.Errorf("the error is %v", raised)
-	}
-	return errors.Join(differs(a, "status", "failed"), err)
+	harness.FailIf(raised["ename"] != "ValueError" || raised["evalue"] != id, "the error is %v", raised)
+	wantField(a, "status", "failed")
 }
 
 // longRun reads numbered lines, and the answer that the relay keeps.
-func longRun(ctx context.Context, w *worker) error {
+func longRun(ctx context.Context, w *worker) {
 	id, code := w.mark()
 	var want strings.Builder
 	for i := range 20 {
 		fmt.Fprintln(&want, id, i)
 	}
 	kept := w.name + "_long"
-	a, err := w.execute(ctx, id, "run_code_long", map[string]any{
-		"code": code + fmt.Sprintf("import time\nfor i in range(20):\n    print(%q, i, flush=True)\n    time.sleep(.002)", id), "checkpoint_name": kept})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(differs(a, "status", "succeeded"), differs(a, "stdout", want.String())); err != nil {
-		return err
-	}
-	a, err = w.succeed(ctx, "get_checkpoint", map[string]any{"operation": kept})
-	return errors.Join(err, differs(a, "exists", true))
+	a := harness.Must(w.execute(ctx, id, "run_code_long", map[string]any{
+		"code": code + fmt.Sprintf("import time\nfor i in range(20):\n    print(%q, i, flush=True)\n    time.sleep(.002)", id), "checkpoint_name": kept}))
+	wantField(a, "status", "succeeded")
+	wantField(a, "stdout", want.String())
+	wantField(harness.Must(w.succeed(ctx, "get_checkpoint", map[string]any{"operation": kept})), "exists", true)
 }
 
 // longOutput prints more than one answer holds and reads all of it, page by page.
-func longOutput(ctx context.Context, w *worker) error {
+func longOutput(ctx context.Context, w *worker) {
 	id, code := w.mark()
 	line := id + strings.Repeat("x", 90) + "\n"
-	a, err := w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + fmt.Sprintf("for _ in range(200): print(%q, end='')", line)})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(differs(a, "status", "succeeded"), differs(a, "truncated", true)); err != nil {
-		return err
-	}
+	a := harness.Must(w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + fmt.Sprintf("for _ in range(200): print(%q, end='')", line)}))
+	wantField(a, "status", "succeeded")
+	wantField(a, "truncated", true)
 	execution := a.String("execution_id")
 	var all strings.Builder
 	for more, offset := true, int64(0); more; more = a.Fields["truncated"] == true {
-		if a, err = w.ask(ctx, "get_execution", map[string]any{"execution_id": execution, "offset": offset}); err != nil {
-			return err
-		}
+		a = harness.Must(w.ask(ctx, "get_execution", map[string]any{"execution_id": execution, "offset": offset}))
 		offset = a.Int("next_offset")
 		all.WriteString(a.String("stdout"))
 	}
-	if want := strings.Repeat(line, 200); all.String() != want {
-		return fmt.Errorf("the pages have %d characters, not the %d that were printed", all.Len(), len(want))
-	}
-	return nil
+	harness.FailIf(all.String() != strings.Repeat(line, 200), "the pages have %d characters, not the %d that were printed", all.Len(), 200*len(line))
 }
 
 const pictureCode = `import struct, zlib
@@ -449,11 +385,8 @@ def chunk(kind, data): return struct.pack('>I', len(data)) + kind + data + struc
 rows = b''.join(b'\0' + bytes((x ^ y) & 255 for x in range(100)) for y in range(100))
 display(Image(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 100, 100, 8, 0, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(rows)) + chunk(b'IEND', b'')))`
 
-func picture(ctx context.Context, w *worker) error {
+func picture(ctx context.Context, w *worker) {
 	id, code := w.mark()
-	a, err := w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + pictureCode})
-	if err == nil && len(a.Images) != 1 {
-		err = fmt.Errorf("the answer has %d pictures: %s", len(a.Images), a.Text)
-	}
-	return err
+	a := harness.Must(w.execute(ctx, id, "run_code_quick", map[string]any{"code": code + pictureCode}))
+	harness.FailIf(len(a.Images) != 1, "the answer has %d pictures: %s", len(a.Images), a.Text)
 }

@@ -7,11 +7,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -69,7 +69,7 @@ func run(ctx context.Context) error {
 		if *only == "" || *only == p.name {
 			t := &trial{proxy: p, relay: binaries.Relay, dir: filepath.Join(dir, p.name)}
 			trials = append(trials, t)
-			running.Go(func() { t.err = t.run(ctx, binaries.Executor) })
+			running.Go(func() { t.err = harness.Try(func() { t.run(ctx, binaries.Executor) }) })
 		}
 	}
 	running.Wait()
@@ -95,42 +95,28 @@ type trial struct {
 	err        error
 }
 
-func (t *trial) run(ctx context.Context, executor string) error {
-	if err := os.MkdirAll(t.dir, 0o700); err != nil {
-		return err
-	}
+func (t *trial) run(ctx context.Context, executor string) {
+	harness.Check(os.MkdirAll(t.dir, 0o700))
 	secret := auth.GenerateSecret().Reveal()
-	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: executor, Python: filepath.Join(stacks.Root(), ".python", "old", "bin", "python"), Dir: t.dir, Secret: secret})
-	if err != nil {
-		return err
-	}
+	e := harness.Must(harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: executor, Python: filepath.Join(stacks.Root(), ".python", "old", "bin", "python"), Dir: t.dir, Secret: secret}))
 	defer e.Kill()
 	target := strings.TrimPrefix(e.Ready.LocalURL, "http://")
-	if t.listen, err = freeport.Address(); err != nil {
-		return err
-	}
+	t.listen = harness.Must(freeport.Address())
 	t.env = []string{"HOME=" + t.dir, "COLAB_SECRET=" + secret, "COLAB_URL=http://" + t.listen}
 	if t.forward {
-		address, certificate, end, err := newSecure(t.dir, target)
-		if err != nil {
-			return err
-		}
+		address, certificate, end := newSecure(t.dir, target)
 		defer end()
 		target = address
 		t.env = append(t.env, "COLAB_URL=https://"+target, "HTTPS_PROXY=http://someone:hidden@"+t.listen, "SSL_CERT_FILE="+certificate)
 	}
-	if t.args, err = t.configure(t.dir, t.listen, target); err != nil {
-		return err
-	}
-	if err := t.start(ctx); err != nil {
-		return err
-	}
+	t.args = t.configure(t.dir, t.listen, target)
+	harness.Check(t.start(ctx))
 	defer t.stop()
 	another := t.otherPort
 	if t.name != "squid" { // the only one that, as shipped, allows one port
 		another = nil
 	}
-	return errors.Join(
+	harness.Check(errors.Join(
 		t.check(ctx, "status", func(ctx context.Context) error { _, err := t.command(ctx, "status"); return err }),
 		t.check(ctx, "silent for 150 s", t.prints("import time; time.sleep(150); print('end')", "end\n")),
 		t.check(ctx, "a line after 70 s", t.prints("import time; time.sleep(70); print('one')", "one\n")),
@@ -138,7 +124,7 @@ func (t *trial) run(ctx context.Context, executor string) error {
 		t.check(ctx, "put and get of 50 MB", t.transfer),
 		t.check(ctx, "a restart during a run", t.restart),
 		t.check(ctx, "another port", another),
-	)
+	))
 }
 
 // check notes how long f took, unless it is nil.
@@ -219,20 +205,12 @@ func (t *trial) transfer(ctx context.Context) error {
 	noise := make([]byte, 50_000_000)
 	_, _ = mathrand.NewChaCha8([32]byte{}).Read(noise)
 	there, back := filepath.Join(t.dir, "there.bin"), filepath.Join(t.dir, "back.bin")
-	if err := os.WriteFile(there, noise, 0o600); err != nil {
-		return err
-	}
-	if _, err := t.command(ctx, "put", there, "on-the-vm.bin"); err != nil {
-		return err
-	}
-	if _, err := t.command(ctx, "get", "on-the-vm.bin", back); err != nil {
-		return err
-	}
-	got, err := os.ReadFile(back)
-	if err == nil && sha256.Sum256(got) != sha256.Sum256(noise) {
-		err = errors.New("other bytes came back")
-	}
-	return err
+	return harness.Try(func() {
+		harness.Check(os.WriteFile(there, noise, 0o600))
+		harness.Must(t.command(ctx, "put", there, "on-the-vm.bin"))
+		harness.Must(t.command(ctx, "get", "on-the-vm.bin", back))
+		harness.FailIf(!bytes.Equal(harness.Must(os.ReadFile(back)), noise), "other bytes came back")
+	})
 }
 
 // restart ends the proxy during a run and starts it again.
@@ -289,12 +267,8 @@ var proxies = []proxy{
 }
 
 // configure writes the configuration into dir and returns the program's arguments.
-func (p proxy) configure(dir, listen, target string) ([]string, error) {
-	shipped, err := os.ReadFile(p.shipped)
-	if err != nil {
-		return nil, err
-	}
-	text := regexp.MustCompile(`(?m)`+p.service).ReplaceAllString(string(shipped), "")
+func (p proxy) configure(dir, listen, target string) []string {
+	text := regexp.MustCompile(`(?m)`+p.service).ReplaceAllString(string(harness.Must(os.ReadFile(p.shipped))), "")
 	head, rest := text, ""
 	if p.after != "" {
 		head, rest, _ = strings.Cut(text, p.after)
@@ -308,42 +282,31 @@ func (p proxy) configure(dir, listen, target string) ([]string, error) {
 	}
 	values := strings.NewReplacer("DIR", dir, "LISTEN", listen, "TARGET", target, "PORT", listen[strings.LastIndex(listen, ":")+1:])
 	text = head + "\n" + values.Replace(p.own+"\n"+p.added) + "\n" + rest
-	return strings.Fields(values.Replace(p.args)), os.WriteFile(filepath.Join(dir, "conf"), []byte(text), 0o600)
+	harness.Check(os.WriteFile(filepath.Join(dir, "conf"), []byte(text), 0o600))
+	return strings.Fields(values.Replace(p.args))
 }
 
 // newSecure starts a stand-in of a tunnel's service, which ends TLS in front of an executor. It
 // listens at this computer's name, because no proxy is used for localhost, at the port of https if
 // it may. It returns its address and the file of its certificate.
-func newSecure(dir, target string) (address, certificate string, end func(), err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return "", "", nil, err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", "", nil, err
-	}
+func newSecure(dir, target string) (address, certificate string, end func()) {
+	host := harness.Must(os.Hostname())
+	key := harness.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return "", "", nil, err
-	}
+	der := harness.Must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	certificate = filepath.Join(dir, "certificate.pem")
-	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		return "", "", nil, err
-	}
+	harness.Check(os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target})
 	through.FlushInterval = -1
 	through.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server := httptest.NewUnstartedServer(through)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	server.Listener.Close()
+	var err error
 	if server.Listener, err = net.Listen("tcp", host+":443"); err != nil {
-		if server.Listener, err = net.Listen("tcp", host+":0"); err != nil {
-			return "", "", nil, err
-		}
+		server.Listener = harness.Must(net.Listen("tcp", host+":0"))
 	}
 	server.StartTLS()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-	return net.JoinHostPort(host, port), certificate, server.Close, nil
+	return net.JoinHostPort(host, port), certificate, server.Close
 }
