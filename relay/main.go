@@ -93,8 +93,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		}
 	}
 	addGroup("run", "Run code:",
-		runs.AttachCommand(set, std), runs.ExportCommand(set, std), runs.InputCommand(set, std), runs.InterruptCommand(set, std),
-		runs.LogsCommand(set, std), runs.PsCommand(set, std), runs.RunCommand(set, std))
+		runs.AttachCommand(set, std), runs.ExportCommand(set, std), runs.LogsCommand(set, std), runs.RunCommand(set, std))
 	addGroup("files", "Files and data:",
 		nb.Command(set, std), files.PutCommand(set, std))
 	addGroup("setup", "Set up:",

@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/auth"
 )
@@ -82,7 +83,7 @@ func ExitCode(err error) int {
 	if reported, ok := errors.AsType[reportedError](err); ok {
 		return reported.code
 	}
-	if errors.Is(err, remoterun.ErrStillRunning) { // before a lost connection: a script must not run the code again
+	if errors.Is(err, runlist.ErrStillRunning) { // before a lost connection: a script must not run the code again
 		return ExitRunning
 	}
 	if _, ok := errors.AsType[*page.NoTabError](err); ok {
@@ -99,14 +100,14 @@ func isWrongID(err error) bool {
 	if _, ok := errors.AsType[*notebook.NoCellError](err); ok {
 		return true
 	}
-	return errors.Is(err, remoterun.ErrNoSuchRun) || errors.Is(err, remoterun.ErrAmbiguous)
+	return errors.Is(err, runlist.ErrNoSuchRun) || errors.Is(err, runlist.ErrAmbiguous)
 }
 
 // Interrupted replaces the error of a request that a signal ended: that the VM did not answer
 // in time is not its cause.
 func Interrupted(ctx context.Context, err error) error {
 	_, unanswered := errors.AsType[*client.Error](err)
-	if ctx.Err() == nil || errors.Is(err, remoterun.ErrStillRunning) || !unanswered && !errors.Is(err, context.Cause(ctx)) {
+	if ctx.Err() == nil || errors.Is(err, runlist.ErrStillRunning) || !unanswered && !errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	return terminal.ErrInterrupted

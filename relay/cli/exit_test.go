@@ -9,6 +9,7 @@ import (
 	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runlist"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -20,9 +21,9 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("x"), 1},
 		{pairing.ErrNotPaired, 1},
 		{remoterun.ErrPrinted, 1},
-		{fmt.Errorf("run x: %w", remoterun.ErrStillRunning), 75},
-		{fmt.Errorf("%w: %w", remoterun.ErrStillRunning, &client.Error{Kind: client.KindTunnelOffline}), 75},
-		{fmt.Errorf("%w: %q", remoterun.ErrNoSuchRun, "x"), 64},
+		{fmt.Errorf("run x: %w", runlist.ErrStillRunning), 75},
+		{fmt.Errorf("%w: %w", runlist.ErrStillRunning, &client.Error{Kind: client.KindTunnelOffline}), 75},
+		{fmt.Errorf("%w: %q", runlist.ErrNoSuchRun, "x"), 64},
 		{remoterun.ExitCode(7), 7},
 		{Usagef("x"), 64},
 		{Reported(errors.New("x"), 69), 69},

@@ -19,6 +19,7 @@ import (
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -43,7 +44,7 @@ type NotebookLoop struct {
 
 // left is the error of a run that was left before its end because of cause.
 func left(cause error) error {
-	return fmt.Errorf("%w: %w; the same command comes back to it", remoterun.ErrStillRunning, cause)
+	return fmt.Errorf("%w: %w; the same command comes back to it", runlist.ErrStillRunning, cause)
 }
 
 // ToEnd follows the run to its end. If ctx ends or stdout breaks, it interrupts the run.

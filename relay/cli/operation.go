@@ -15,11 +15,14 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/contract"
 )
 
 // Operations returns the commands below parent that are operations; "" is the program itself.
@@ -70,9 +73,7 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 		op.args, given = o.Arguments()
 		for _, a := range given {
 			if !a.Position {
-				if flag := cmd.Flags().VarPF(a, a.Name, a.Short, a.Usage); a.Type() == "bool" {
-					flag.NoOptDefVal = "true"
-				}
+				c.addFlag(a)
 				continue
 			}
 			op.positions = append(op.positions, a)
@@ -104,8 +105,24 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 	return cmd
 }
 
+func (c *operationCommand) addFlag(a *tools.Argument) {
+	flag := c.cmd.Flags().VarPF(a, a.Name, a.Short, a.Usage)
+	if a.Type() == "bool" {
+		flag.NoOptDefVal = "true"
+	}
+	if flag.DefValue == "-1" { // the usage says what that means
+		flag.DefValue = ""
+	}
+	if a.Complete != "runtimes" {
+		return
+	}
+	if err := c.cmd.RegisterFlagCompletionFunc(a.Name, CompleteRuntimes); err != nil {
+		panic(err) // the flag exists
+	}
+}
+
 // complete offers what an argument may be.
-func (c *operationCommand) complete(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+func (c *operationCommand) complete(cmd *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
 	positions := c.all[len(c.all)-1].positions
 	if len(args) >= len(positions) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -113,6 +130,8 @@ func (c *operationCommand) complete(_ *cobra.Command, args []string, _ string) (
 	switch positions[len(args)].Complete {
 	case "files":
 		return nil, cobra.ShellCompDirectiveDefault
+	case "runs":
+		return completeRuns(c.set, 0, false)(cmd, args, typed)
 	case "vms":
 		m := NewVMs(*c.set, config.Load(*c.set), "", nil)
 		defer m.Close()
@@ -128,7 +147,11 @@ func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
 			op = other
 		}
 	}
+	named := Named(c.runtime)
 	for i, text := range args {
+		if op.positions[i].Complete == "runs" {
+			named = OfRun(c.runtime, args[i:])
+		}
 		if text == "" {
 			return Usagef("%s is empty", op.positions[i].Name)
 		}
@@ -143,13 +166,13 @@ func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		return Usagef("nothing was done: confirm it with `%s`", confirmed)
 	}
-	return WithPerson(cmd.Context(), c.set, c.std, c.runtime, op.Operation, func(ctx context.Context, by tools.Person) error {
+	return WithPerson(cmd.Context(), c.set, c.std, named, op.Operation, func(ctx context.Context, by tools.Person) error {
 		ask := by.Confirm
 		by.Confirm = func(question string) bool { return c.yes || ask(question) }
 		answer, err := op.Do(ctx, by, op.args)
-		if c.asJSON && err == nil {
+		if c.asJSON && (err == nil || errors.Is(err, runlist.ErrStillRunning)) {
 			answer.PrintNotes()
-			return PrintJSON(c.std.Out, answer)
+			return errors.Join(err, PrintJSON(c.std.Out, answer))
 		}
 		return cmp.Or(err, answer.Print())
 	})
@@ -157,7 +180,7 @@ func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
 
 // WithPerson calls use with what a person has for an operation: a VM that answers, unless the
 // operation is local.
-func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams, runtime string, o tools.Operation, use func(context.Context, tools.Person) error) error {
+func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams, choose func(RunHistory) string, o tools.Operation, use func(context.Context, tools.Person) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err
@@ -176,6 +199,17 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 			opened = NewVMs(*set, cfg, executor, nil)
 			return opened
 		},
+		Runs: func(ctx context.Context, runtime string) ([]runlist.Entry, error) {
+			past, err := OpenPastRuns(set, std)
+			if err != nil {
+				return nil, err
+			}
+			defer past.Close()
+			return past.entries(ctx, runtime)
+		},
+		Ask: func(ctx context.Context, executionID string, prompt contract.Event) (string, error) {
+			return remoterun.Ask(ctx, executionID, prompt, std)
+		},
 		Transfer: func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
 			return showTransfer(ctx, std, name, &newest, move)
 		},
@@ -191,7 +225,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 		} else {
 			ctx = Briefly(ctx)
 		}
-		err = withVM(ctx, set, Named(runtime), std, attempt, func(vm LiveVM) error {
+		err = withVM(ctx, set, choose, std, attempt, func(vm LiveVM) error {
 			by.Runtime, by.LastSeen = vm.Runtime, vm.pool.LastSeen(runtimes.People)
 			return use(ctx, by)
 		})
@@ -205,7 +239,12 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 	return err
 }
 
-// showTransfer runs a transfer and shows its progress.
+// ShowTransfer runs a transfer and shows its progress.
+func ShowTransfer(ctx context.Context, std terminal.Streams, name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
+	return showTransfer(ctx, std, name, &lastAttempt{}, move)
+}
+
+// showTransfer is ShowTransfer; newest tells of an outage.
 func showTransfer(ctx context.Context, std terminal.Streams, name string, newest *lastAttempt, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
 	var meter progress.Meter
 	display := terminal.NewProgress(std.Err, name, func() string { return ProgressLine(&meter, newest.failure(), time.Now()) })

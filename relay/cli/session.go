@@ -35,19 +35,26 @@ type RunSession struct {
 	History RunHistory
 }
 
-// Session calls f with the VM: that of the run that args name, if the history knows it and
-// no flag names another one. If the VM does not answer at the beginning, it returns that error
-// at once.
-func (c *RunsCommand) Session(ctx context.Context, args []string, f func(ctx context.Context, s RunSession) error) error {
-	choose := func(kept RunHistory) string {
-		if c.Runtime == "" && len(args) > 0 {
+// OfRun chooses the named runtime, or else that of the run that args name, if the history knows it.
+func OfRun(runtime string, args []string) func(RunHistory) string {
+	return func(kept RunHistory) string {
+		if runtime == "" && len(args) > 0 {
 			if run, err := kept.Find(args, ""); err == nil {
 				return run.Runtime
 			}
 		}
-		return c.Runtime
+		return runtime
 	}
-	return WithVM(ctx, c.Set, choose, c.Std, func(vm LiveVM) error {
+}
+
+// Session calls f with the VM: that of the run that args name, if the history knows it and
+// no flag names another one. If the VM does not answer at the beginning, it returns that error
+// at once.
+func (c *RunsCommand) Session(ctx context.Context, args []string, f func(ctx context.Context, s RunSession) error) error {
+	if len(args) > 0 && args[0] == "" {
+		return Usagef("ID is empty")
+	}
+	return WithVM(ctx, c.Set, OfRun(c.Runtime, args), c.Std, func(vm LiveVM) error {
 		// Writing to a broken pipe must be an error: the signal would end this program and
 		// leave the code running.
 		signal.Ignore(syscall.SIGPIPE)
@@ -63,51 +70,21 @@ func (c *RunsCommand) Console(cfg config.Config) remoterun.Console {
 	return remoterun.Console{Streams: c.Std, PictureDir: cfg.SaveDir, Pictures: inline.Detect(c.Set.Getenv), Colours: terminal.ColoursFor(c.Std.Err, c.Set.Getenv)}
 }
 
-// whereIs returns in place of unknown what the history knows of a run that the VM does not have.
-func (s RunSession) whereIs(args []string, unknown error) error {
-	kept, err := s.History.Find(args, "")
+// whereIs returns in place of an error about a run that the VM of a runtime does not have what the
+// history knows of it.
+func (h RunHistory) whereIs(runtime string, unknown error) error {
+	missing, ok := errors.AsType[*runlist.NoSuchRunError](unknown)
+	if !ok {
+		return unknown
+	}
+	kept, err := h.Find([]string{missing.ID}, "")
 	switch {
 	case err != nil:
 		return unknown
-	case kept.Runtime != s.Runtime:
-		return fmt.Errorf("the run %s is not on runtime %q: it was submitted to %q", kept.ExecutionID, s.Runtime, kept.Runtime)
+	case kept.Runtime != runtime:
+		return fmt.Errorf("the run %s is not on runtime %q: it was submitted to %q", kept.ExecutionID, runtime, kept.Runtime)
 	}
 	return fmt.Errorf("the VM no longer has the run %s; `colab-relay logs %[1]s` prints what this computer kept of it", kept.ExecutionID)
-}
-
-// WithRun calls f with the run that args name by its id or the beginning of it, or else with
-// the one that is running.
-func (c *RunsCommand) WithRun(ctx context.Context, args []string, f func(ctx context.Context, s RunSession, e contract.Execution) error) error {
-	return c.Session(ctx, args, func(ctx context.Context, s RunSession) error {
-		if len(args) == 0 {
-			e, err := remoterun.FindCurrent(ctx, s.VM)
-			if err != nil {
-				return err
-			}
-			return f(ctx, s, e)
-		}
-		e, err := remoterun.FindOnVM(ctx, s.VM, args[0])
-		if errors.Is(err, remoterun.ErrNoSuchRun) {
-			err = s.whereIs(args, err)
-		}
-		if err != nil {
-			return err
-		}
-		return f(ctx, s, e)
-	})
-}
-
-// RunState is what a command answers about a run, with the names of the tools' answers.
-type RunState struct {
-	ExecutionID string          `json:"execution_id"`
-	Status      contract.Status `json:"status"`
-	Reason      string          `json:"reason,omitempty"`
-	Runtime     string          `json:"runtime"`
-}
-
-// State returns what a command answers about e.
-func (s RunSession) State(e contract.Execution) RunState {
-	return RunState{e.ExecutionID, e.Status, e.Reason, s.Runtime}
 }
 
 // RunHistory is the history of runs, or none if the settings switch it off.
@@ -177,7 +154,7 @@ func (h RunHistory) Find(args []string, runtime string) (history.Run, error) {
 	if len(args) == 0 {
 		return history.Run{}, history.ErrNotFound
 	}
-	e, err := remoterun.Find(executions, args[0])
+	e, err := runlist.Find(executions, args[0])
 	if err != nil {
 		return history.Run{}, err
 	}

@@ -63,7 +63,7 @@ func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) s
 	if err := Reach(ctx, target.Client); err != nil {
 		return err
 	}
-	return use(LiveVM{target, cfg, pool, kept})
+	return kept.whereIs(target.Name, use(LiveVM{target, cfg, pool, kept}))
 }
 
 // Reach sends one request, so that a command with a wrong address ends instead of

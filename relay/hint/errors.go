@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/page"
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/contract"
@@ -87,6 +88,8 @@ var operations = []row{
 	{cells.ErrSameID, CodePageRefused, "Ask the user to copy one of the cells in Colab and to delete the original, then call get_cells again."},
 	{cells.ErrTabChanged, fileChanged, "Call get_cells again, look at what is different, then repeat the call."},
 	{cells.ErrType, notSupported, "Add a cell of the other type with the same source, then delete this one; or ask the user to change it in Colab."},
+	{runlist.ErrNoSuchRun, notFound, "{list_executions|`colab-relay ps`} shows the runs that the VM knows. A replaced VM's runs are gone with it."},
+	{runlist.ErrAmbiguous, CodeBadRequest, "Give more characters of the id."},
 	{page.ErrTabLost, CodeTabLost, tabLost},
 	{page.ErrClosed, CodeTabLost, tabLost},
 

@@ -26,6 +26,17 @@ func (s LastSeen) Updated(instanceID, kernelID string) LastSeen {
 	return s
 }
 
+// Loss says what became of the kernel that was seen before, if another one is seen now.
+func (s LastSeen) Loss(now LastSeen) string {
+	switch {
+	case s.KernelID == "" || s.KernelID == now.KernelID:
+		return ""
+	case s.InstanceID != "" && s.InstanceID != now.InstanceID:
+		return "a new kernel on a new VM: the variables, functions and imports of the old one are gone, and so are its files, except those on Drive"
+	}
+	return "a new kernel: the variables, functions and imports of the old one are gone"
+}
+
 // Key names a runtime in the file of what was last seen. COLAB_URL may differ from one
 // host's settings to another's, so for EnvName the key includes the secret's key id.
 func (r Runtime) Key() string {

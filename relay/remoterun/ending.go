@@ -12,12 +12,10 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/runlist"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/lazy"
 )
-
-// ErrStillRunning: the person left a run that is still running on the VM.
-var ErrStillRunning = errors.New("the run is still running on the VM")
 
 // leftRunning is the error of a run that was left before its end. The cause may be a lost
 // connection, which is then a *client.Error.
@@ -30,7 +28,7 @@ func (e *leftRunning) Error() string {
 	return fmt.Sprintf("the run %s may still be running on the VM: %v; to come back: colab-relay attach %s", e.id, e.cause, e.id)
 }
 
-func (e *leftRunning) Unwrap() []error { return []error{ErrStillRunning, e.cause} }
+func (e *leftRunning) Unwrap() []error { return []error{runlist.ErrStillRunning, e.cause} }
 
 func (r *run) leave(cause error) error { return &leftRunning{r.answer.ExecutionID, cause} }
 
@@ -69,7 +67,7 @@ func (r *run) end(ctx context.Context) error {
 		}
 	}
 	switch {
-	case err == nil, isNewInstance(err):
+	case err == nil, contract.CodeOf(err) == contract.CodeNewInstance:
 		return err
 	case limited.Err() != nil && interrupted:
 		return r.leave(fmt.Errorf("it did not end within %s of the interrupt", r.endWait))
@@ -82,33 +80,10 @@ func (r *run) end(ctx context.Context) error {
 // interrupt interrupts the run. A run that has already finished is no error.
 func (r *run) interrupt(ctx context.Context) error {
 	_, err := r.Client.Interrupt(ctx, r.answer.ExecutionID)
-	if hasEnded(err) {
+	if contract.CodeOf(err) == contract.CodeConflict { // it had ended
 		return nil
 	}
 	return r.explain(err)
-}
-
-// hasEnded reports whether an interrupt was refused because the run had ended before it.
-func hasEnded(err error) bool {
-	refused, ok := errors.AsType[*contract.Error](err)
-	return ok && refused.Code == contract.CodeConflict
-}
-
-// Interrupt interrupts a run, or cancels it if it is queued. It returns the run as it is then,
-// and whether it had ended before. The error of a run that does not react is ErrStillRunning.
-func Interrupt(ctx context.Context, vm VM, run contract.Execution) (now contract.Execution, ended bool, err error) {
-	if run.Status.Finished() {
-		return run, true, nil
-	}
-	now, err = vm.Client.Interrupt(ctx, run.ExecutionID)
-	switch {
-	case hasEnded(err):
-		now, err = vm.Client.Execution(ctx, run.ExecutionID, 0, 0, 1)
-		return now, true, err
-	case err == nil && !now.Status.Finished():
-		err = fmt.Errorf("%w: it has not reacted to the interrupt yet; interrupt it again, or run `colab-relay restart`, which ends it and deletes all variables", ErrStillRunning)
-	}
-	return now, false, err
 }
 
 // checkKernel warns if the kernel is not the one that people on this computer last used,
@@ -121,23 +96,16 @@ func (r *run) checkKernel(id string) {
 	now := before.Updated(r.instance, id)
 	// Recorded even if unchanged: an agent may have recorded another kernel as the newest.
 	r.LastSeen.Save(r.Runtime, now)
-	switch {
-	case before.KernelID == "" || before.KernelID == id:
-	case before.InstanceID != "" && before.InstanceID != now.InstanceID:
-		r.out.note("this is a new kernel on a new VM: the variables, functions and imports of the old one are gone, and so are its files, except those on Drive")
-	default:
-		r.out.note("this is a new kernel: the variables, functions and imports of the old one are gone")
+	if loss := before.Loss(now); loss != "" {
+		r.out.note("this is %s", loss)
 	}
 }
 
 // explain replaces an error that means that a new VM has taken over the address.
 func (r *run) explain(err error) error {
-	refused, ok := errors.AsType[*contract.Error](err)
-	if !ok {
-		return err
-	}
-	unknown := refused.Code == contract.CodeNotFound && r.instance != "" && r.Client.InstanceID() != r.instance
-	if !unknown && refused.Code != contract.CodeNewInstance {
+	code := contract.CodeOf(err)
+	unknown := code == contract.CodeNotFound && r.instance != "" && r.Client.InstanceID() != r.instance
+	if !unknown && code != contract.CodeNewInstance {
 		return err
 	}
 	return &contract.Error{
@@ -145,11 +113,6 @@ func (r *run) explain(err error) error {
 		Message: "a new VM has taken over this address; the code was not run again there, and the variables of the old VM are gone",
 		Hint:    "run the setup code again, then this command",
 	}
-}
-
-func isNewInstance(err error) bool {
-	refused, ok := errors.AsType[*contract.Error](err)
-	return ok && refused.Code == contract.CodeNewInstance
 }
 
 // ErrPrinted: the code raised an exception, and its traceback has been printed.

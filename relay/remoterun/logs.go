@@ -1,15 +1,14 @@
 package remoterun
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"io"
+	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"colabrelay/relay/client"
-	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
@@ -29,19 +28,19 @@ type LogOptions struct {
 	Fill func(events []contract.Event) []contract.Event
 }
 
-// Logs prints the output of a run, which FindOnVM or FindNewest found, from its beginning or of
+// Logs prints the output of a run, which package runlist found, from its beginning or of
 // its last lines. It answers no input() and never interrupts: if ctx ends, the run goes on. The
 // outcome of the run is no error.
 func Logs(ctx context.Context, vm VM, run contract.Execution, o LogOptions, console Console) error {
 	l, id := newLog(vm.Client.Blobs, o, console), run.ExecutionID
 	defer l.printer.finish()
+	last := contract.Execution{ExecutionID: id}
 	if o.Tail != nil {
 		var err error
-		if l.from, err = l.tailOnVM(ctx, vm, run); err != nil {
+		if last.NextOffset, err = l.tailOnVM(ctx, vm, run); err != nil {
 			return err
 		}
 	}
-	last := contract.Execution{ExecutionID: id, NextOffset: l.from.offset}
 	for first := true; ; first = false {
 		e, err := client.Follow(ctx, vm.Client, contract.Execution{ExecutionID: id}, client.FollowOptions{
 			From: last.NextOffset, Available: !o.Follow,
@@ -80,12 +79,10 @@ func PrintKept(ctx context.Context, run Kept, o LogOptions, console Console) err
 	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, o, console)
 	defer l.printer.finish()
 	l.kept = true
-	switch {
-	case o.Tail == nil:
-	case *o.Tail == 0:
-		run.Events = nil
-	default:
-		l.from = l.tailOf(run.Events)
+	if o.Tail != nil {
+		if _, err := l.leave(func(counting *log) error { counting.print(ctx, run.ExecutionID, run.Events); return nil }); err != nil {
+			return err
+		}
 	}
 	l.print(ctx, run.ExecutionID, run.Events)
 	l.end(run.Execution)
@@ -96,8 +93,7 @@ func PrintKept(ctx context.Context, run Kept, o LogOptions, console Console) err
 type log struct {
 	LogOptions
 	printer *printer
-	from    start // what comes before is not printed
-	kept    bool  // it is from the history: the VM does not answer
+	kept    bool // it is from the history: the VM does not answer
 }
 
 func newLog(from blobs, o LogOptions, console Console) *log {
@@ -110,12 +106,9 @@ func newLog(from blobs, o LogOptions, console Console) *log {
 // print prints events and reports whether stdout still takes them.
 func (l *log) print(ctx context.Context, id string, events []contract.Event) bool {
 	for _, ev := range l.Fill(events) {
-		ev, wanted := l.cut(ev)
-		switch {
-		case !wanted:
-		case l.JSON:
+		if l.JSON {
 			l.json(ev)
-		default:
+		} else {
 			l.printer.event(ctx, id, ev)
 		}
 	}
@@ -135,6 +128,7 @@ func (l *log) json(ev contract.Event) {
 
 // end says how a run ended, unless its output shows it.
 func (l *log) end(e contract.Execution) {
+	l.printer.finish()
 	switch {
 	case l.kept && !e.Status.Finished():
 		l.note("the run was %s when the VM last answered", plain.Line(string(e.Status)))
@@ -155,193 +149,79 @@ func (l *log) note(format string, args ...any) {
 	}
 }
 
-// Windows in which a log is searched for the beginning of its last lines, from the end on, in
-// events. The first is small, because an event may have contract.MaxStreamEvent of text. Memory
-// has one answer of the VM, and the pieces of one window.
-const (
-	firstWindow = 64
-	maxWindow   = 4096
-)
+// firstWindow is how many events at the end of a log are looked at first for its last lines. Each has
+// up to contract.MaxStreamEvent of text.
+const firstWindow = 64
 
-// start is where the last lines of a log begin.
-type start struct {
-	offset int64 // of the first event to print
-	skip   int   // lines at the beginning of that event that are not wanted
-}
-
-// piece is what an event is to a tail.
-type piece struct {
-	offset int64
-	lines  int  // that end in it
-	open   bool // its text does not end with a line break
-	block  bool // it begins on a line of its own
-	empty  bool // it prints nothing
-}
-
-// pieceOf measures an event as the printer prints it.
-func pieceOf(ev contract.Event) piece {
-	text := textOf(ev)
-	p := piece{offset: ev.Offset, lines: strings.Count(text, "\n"), open: text != "" && !strings.HasSuffix(text, "\n")}
-	// A prompt ends its line, and that before it if it has no text.
-	p.block = ev.Type != contract.EventStream && (ev.Type != contract.EventInputRequest || text == "")
-	p.empty = text == "" && ev.Type != contract.EventInputRequest
-	if p.open && ev.Type != contract.EventStream {
-		p.lines, p.open = p.lines+1, false
+// tailOnVM returns the offset of the first event to print, of whose lines the first are left out, so
+// that the last lines of the run's log on the VM are left.
+func (l *log) tailOnVM(ctx context.Context, vm VM, run contract.Execution) (from int64, err error) {
+	end, window := run.NextOffset, int64(firstWindow)
+	if run.Events != nil { // it is too old for the VM's list, which says where its log ends
+		end, window = math.MaxInt64, math.MaxInt64
 	}
-	if ev.Cut != "" && ev.Type != contract.EventGap { // a note comes first
-		p.lines, p.block, p.empty = p.lines+1, true, false
+	if *l.Tail == 0 && window == firstWindow {
+		return end, nil
 	}
-	return p
-}
-
-// textOf returns the text of an event as the printer prints it, or one line in place of a note, or of
-// a blob: it is not fetched to count.
-func textOf(ev contract.Event) string {
-	raw, isText := ev.Data["text/plain"]
-	_, isBlob := output.BlobOf(raw)
-	switch {
-	case ev.Type == contract.EventStream:
-		return ev.Text
-	case ev.Type == contract.EventInputRequest:
-		return promptText(ev)
-	case ev.Type == contract.EventError:
-		return strings.Join(ev.Traceback, "\n")
-	case ev.Type == contract.EventGap, pictureOf(ev) != "", isBlob:
-		return "note\n"
-	case isText:
-		return output.Text(raw)
-	}
-	return ""
-}
-
-// tail counts the lines at the end of a log.
-type tail struct {
-	want   int  // lines, or events
-	events bool // as JSON, each event is a line
-	seen   int
-	fresh  bool // what comes after the next piece begins on a new line
-}
-
-func (l *log) newTail() *tail { return &tail{want: *l.Tail, events: l.JSON, fresh: true} }
-
-// add counts the piece before those that were counted, and reports whether the wanted lines
-// begin in it.
-func (t *tail) add(p piece) (at start, found bool) {
-	lines := p.lines
-	if p.open && t.fresh {
-		lines++
-	}
-	if !p.empty {
-		t.fresh = p.block
-	}
-	if t.events {
-		lines = 1
-	}
-	t.seen += lines
-	return start{p.offset, t.seen - t.want}, t.seen > t.want
-}
-
-// startOf returns where the last lines of some pieces of a log begin.
-func (t *tail) startOf(pieces []piece) (at start, found bool) {
-	for _, p := range slices.Backward(pieces) {
-		if at, found = t.add(p); found {
-			return at, true
-		}
-	}
-	return start{}, false
-}
-
-// tailOnVM returns where the last lines of the run's log begin on the VM.
-func (l *log) tailOnVM(ctx context.Context, vm VM, run contract.Execution) (start, error) {
-	end := run.NextOffset
-	read := func(from int64, visit func(contract.Execution) bool) error {
-		_, err := client.Follow(ctx, vm.Client, contract.Execution{ExecutionID: run.ExecutionID}, client.FollowOptions{
-			From: from, Available: true, MaxBytes: contract.MaxReadBytes, Visit: visit,
+	for ; ; window *= 4 {
+		from = max(0, end-window)
+		enough, err := l.leave(func(counting *log) error {
+			_, err := client.Follow(ctx, vm.Client, contract.Execution{ExecutionID: run.ExecutionID}, client.FollowOptions{
+				From: from, Available: true, MaxBytes: contract.MaxReadBytes, Visit: func(e contract.Execution) bool {
+					counting.print(ctx, run.ExecutionID, slices.DeleteFunc(slices.Clone(e.Events), func(ev contract.Event) bool { return ev.Offset >= end }))
+					return e.NextOffset < end
+				},
+			})
+			return err
 		})
-		return err
-	}
-	if len(run.Events) > 0 && !run.End { // it is too old for the VM's list, which says where its log ends
-		if err := read(end, func(e contract.Execution) bool { end = e.NextOffset; return true }); err != nil {
-			return start{}, err
+		if err != nil || enough || from == 0 {
+			return from, err
 		}
 	}
-	if *l.Tail == 0 {
-		return start{offset: end}, nil
-	}
-	t := l.newTail()
-	for to, window := end, int64(firstWindow); to > 0; window = min(4*window, maxWindow) {
-		from := max(0, to-window)
-		var pieces []piece
-		err := read(from, func(e contract.Execution) bool {
-			for _, ev := range l.Fill(e.Events) {
-				if ev.Offset < to {
-					pieces = append(pieces, pieceOf(ev))
-				}
-			}
-			return e.NextOffset < to
-		})
-		if err != nil {
-			return start{}, err
-		}
-		if at, found := t.startOf(pieces); found {
-			return at, nil
-		}
-		to = from
-	}
-	return start{}, nil
 }
 
-// tailOf returns where the last lines of a log begin that is in memory.
-func (l *log) tailOf(events []contract.Event) start {
-	var pieces []piece
-	for _, ev := range events {
-		pieces = append(pieces, pieceOf(ev))
+// leave leaves the last lines of what printAll prints, and reports whether it prints more.
+func (l *log) leave(printAll func(counting *log) error) (more bool, err error) {
+	counting := *l
+	counting.printer = newPrinter(l.printer.blobs, Console{Streams: l.printer.std})
+	counted := counting.printer.skipLines(math.MaxInt)
+	err = printAll(&counting)
+	counting.printer.finish()
+	more = math.MaxInt-counted.left > *l.Tail
+	if more {
+		l.printer.skipLines(math.MaxInt - counted.left - *l.Tail)
 	}
-	at, _ := l.newTail().startOf(pieces)
-	return at
+	return more, err
 }
 
-// cut returns an event without what comes before the last lines. ok is false if nothing is left.
-func (l *log) cut(ev contract.Event) (left contract.Event, ok bool) {
-	skip := l.from.skip
-	switch {
-	case ev.Offset < l.from.offset:
-		return ev, false
-	case ev.Offset > l.from.offset || skip == 0:
-		return ev, true
-	case l.JSON || ev.Type == contract.EventGap:
-		return ev, false
-	}
-	if ev.Cut != "" {
-		ev.Cut = ""
-		skip--
-	}
-	if skip == 0 {
-		return ev, textOf(ev) != ""
-	}
-	rest, ok := afterLines(textOf(ev), skip)
-	switch ev.Type {
-	case contract.EventStream:
-		ev.Text = rest
-	case contract.EventInputRequest:
-		ev.Prompt = rest
-	case contract.EventError:
-		ev.Traceback, ev.Data = []string{rest}, nil // what is left of it
-	default:
-		text, err := json.Marshal(rest)
-		ev.Data, ok = map[string]json.RawMessage{"text/plain": text}, ok && err == nil
-	}
-	return ev, ok
+// skipped is how many lines of a printer are still left out.
+type skipped struct{ left int }
+
+// skipLines leaves the first lines of both streams out.
+func (p *printer) skipLines(lines int) *skipped {
+	p.skipped = &skipped{lines}
+	p.std.Out, p.std.Err = skipping{p.skipped, p.std.Out}, skipping{p.skipped, p.std.Err}
+	return p.skipped
 }
 
-// afterLines returns text without its first lines, and whether anything is left.
-func afterLines(text string, skip int) (rest string, ok bool) {
-	for range skip {
-		_, after, found := strings.Cut(text, "\n")
-		if !found {
-			return "", false
+// skipping is a stream of which the first lines are left out.
+type skipping struct {
+	*skipped
+	stream io.Writer
+}
+
+func (s skipping) Write(b []byte) (int, error) {
+	whole := len(b)
+	for s.left > 0 && len(b) > 0 {
+		_, rest, ended := bytes.Cut(b, []byte("\n"))
+		if b = rest; ended {
+			s.left--
 		}
-		text = after
 	}
-	return text, text != ""
+	if len(b) > 0 {
+		if _, err := s.stream.Write(b); err != nil {
+			return 0, err
+		}
+	}
+	return whole, nil
 }

@@ -41,6 +41,7 @@ type printer struct {
 	inView     bool      // the last line is that of the newest widget, and changes
 	noInput    bool      // noteNoInput has said so
 	asked      bool      // the last event was an input request that nobody here has answered yet
+	skipped    *skipped  // lines that are left out; nil for none
 	broken     error     // of a write to stdout; after it nothing more is printed
 	stdin      *bufio.Reader
 }
@@ -235,6 +236,10 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 		return
 	}
 	if mime := pictureOf(ev); mime != "" {
+		if p.skipped != nil && p.skipped.left > 0 {
+			p.note("not saved: a picture of a line that is left out")
+			return
+		}
 		path, err := p.savePicture(ctx, id, mime, ev)
 		if err == nil {
 			p.show(ctx, path, mime)

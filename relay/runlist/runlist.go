@@ -1,11 +1,12 @@
 // Package runlist knows which runs there are: those in this laptop's history, and those that
-// VMs list. It finds, merges and selects them; it must not read files, call a VM, or print.
+// VMs list. It finds, merges and selects them; it must not read files or print.
 //
-// Start reading at Merge and Selection.
+// Start reading at Merge and Selection, and at Listed in find.go.
 package runlist
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -121,29 +122,23 @@ func IsInternal(code string) bool {
 // run does not: it runs code that somebody gave.
 func IsMachinery(code string) bool { return strings.HasPrefix(code, "# colab-relay: ") }
 
-// Find returns the runs whose ids begin with prefix; only the one whose whole id it is, if
-// there is one.
-func Find(runs []contract.Execution, prefix string) (found []contract.Execution) {
-	for _, e := range runs {
-		if e.ExecutionID == prefix {
-			return []contract.Execution{e}
-		}
-		if prefix != "" && strings.HasPrefix(e.ExecutionID, prefix) {
-			found = append(found, e)
+// batchOf finds which chunked run a step or round is of.
+var batchOf = regexp.MustCompile(`^# chunked run "[^\n]*": `)
+
+// WithoutInternal returns what is listed of the entries, the newest of which come first: nothing of
+// the relay's own, and no round of a chunked run that succeeded before another one. Whatever has not
+// ended is listed: it has the kernel, or waits for it.
+func WithoutInternal(all []Entry) (listed []Entry) {
+	seen := map[string]bool{}
+	for _, e := range all {
+		status, batch := contract.Status(e.Status), batchOf.FindString(e.CodePreview)
+		earlier := seen[e.Runtime+batch] && status == contract.StatusSucceeded
+		if !status.Finished() || !IsMachinery(e.CodePreview) && !earlier {
+			listed = append(listed, e)
+			seen[e.Runtime+batch] = batch != ""
 		}
 	}
-	return found
-}
-
-// MaxAmbiguous bounds the runs that are named if an id is the beginning of several.
-const MaxAmbiguous = 10
-
-// OfPeople returns the entries that a person or an agent ran. Of a chunked run that is the round
-// that has not ended: it has the kernel.
-func OfPeople(all []Entry) []Entry {
-	return slices.DeleteFunc(slices.Clone(all), func(e Entry) bool {
-		return e.Internal && (IsMachinery(e.CodePreview) || contract.Status(e.Status).Finished())
-	})
+	return listed
 }
 
 // shortID is how much of an id a person needs, unless two runs begin alike.

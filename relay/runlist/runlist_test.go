@@ -1,6 +1,7 @@
 package runlist
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,8 @@ func TestMergeListsEachRunOnceTheNewestFirst(t *testing.T) {
 	if !slices.Equal(lines, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
-	if some := OfPeople(Merge(runs, vms, at(10))); len(some) != 6 || some[0].ExecutionID != "foreign" || some[0].Name != "a.ipynb cell 3" || some[1].ExecutionID != "theirs" || some[2].ExecutionID != "done" {
+	some := WithoutInternal(Merge(runs, vms, at(10)))
+	if len(some) != 7 || some[0].Name != "a.ipynb cell 3" {
 		t.Errorf("%+v", some)
 	}
 }
@@ -108,14 +110,14 @@ func TestChoose(t *testing.T) {
 }
 
 func TestFindPrefersTheWholeID(t *testing.T) {
-	runs := []contract.Execution{{ExecutionID: "ab1"}, {ExecutionID: "ab"}, {ExecutionID: "c"}}
-	for prefix, want := range map[string]string{"a": "ab1 ab", "ab": "ab", "ab1": "ab1", "c": "c", "d": "", "": "", "ab12": ""} {
-		var ids []string
-		for _, e := range Find(runs, prefix) {
-			ids = append(ids, e.ExecutionID)
+	runs := []contract.Execution{{ExecutionID: "ab1", CodePreview: "x\x1b[2J"}, {ExecutionID: "ab"}, {ExecutionID: "c"}}
+	for prefix, want := range map[string]error{"a": ErrAmbiguous, "ab": nil, "ab1": nil, "c": nil, "d": ErrNoSuchRun, "": ErrNoSuchRun, "ab12": ErrNoSuchRun} {
+		e, err := Find(runs, prefix)
+		if !errors.Is(err, want) || err == nil && e.ExecutionID != prefix {
+			t.Errorf("%q finds %q, %v, want %v", prefix, e.ExecutionID, err, want)
 		}
-		if got := strings.Join(ids, " "); got != want {
-			t.Errorf("%q finds %q, want %q", prefix, got, want)
+		if want == ErrAmbiguous && (!strings.Contains(err.Error(), "\n  ab  ") || strings.Contains(err.Error(), "\x1b")) {
+			t.Error(err)
 		}
 	}
 }

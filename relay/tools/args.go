@@ -32,7 +32,8 @@ type argument struct {
 // argumentsOf reads the fields of an arguments struct. Tags: json (the name), doc, default
 // (makes it optional), min and max (of a number's value, or of a string's length in bytes),
 // choices (the values of a string, separated by commas), list (see joined), rare (not in the
-// schema), was (an earlier name); for the command line arg (the name of a position), flag (the name
+// schema), was (an earlier name); for the command line arg (the name of a position, in brackets if only a person may
+// omit it), flag (the name
 // of a flag, and its letter), usage and complete. A person alone gives what has the name "-".
 // It panics at start-up if a tag is wrong.
 func argumentsOf(t reflect.Type) []argument {

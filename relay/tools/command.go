@@ -13,10 +13,12 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/contract"
 )
 
 // Command describes an operation for the command line. Of its arguments a person gives those with
@@ -57,7 +59,7 @@ type Argument struct {
 	Usage    string
 	Position bool
 	Optional bool
-	Complete string // what a shell offers: "vms" for the names of VMs; empty for nothing
+	Complete string // what a shell offers: "vms" for the names of VMs, "runs" for ids; empty for nothing
 
 	of    argument
 	field reflect.Value
@@ -90,7 +92,8 @@ func (o Operation) Arguments() (args any, all []*Argument) {
 		}
 		switch {
 		case of.arg != "":
-			a.Name, a.Position = of.arg, true
+			a.Name, a.Position = strings.Trim(of.arg, "[]"), true
+			a.Optional = a.Optional || a.Name != of.arg
 			all = append(all, a)
 		case of.flag != "":
 			a.Name, a.Short, _ = strings.Cut(of.flag, ",")
@@ -107,6 +110,11 @@ type Person struct {
 	LastSeen runtimes.LastSeen
 	// CheckpointDir and TransferDir are those of the settings.
 	CheckpointDir, TransferDir string
+	// Runs returns the runs of a runtime, of all if it is empty: those in this computer's history, and
+	// those of the VMs that answer.
+	Runs func(ctx context.Context, runtime string) ([]runlist.Entry, error)
+	// Ask shows the prompt of a run and returns the person's line.
+	Ask func(ctx context.Context, executionID string, prompt contract.Event) (string, error)
 	// Confirm asks, unless the person has confirmed already.
 	Confirm func(question string) bool
 	// VMs opens what starts VMs. executor is the file of the executor for them; empty for that of

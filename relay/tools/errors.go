@@ -220,10 +220,7 @@ func withHintAbout(subject hint.Subject, p *Problem, err error) *Problem {
 
 // refusalCode returns the code of the executor's refusal, or "" for any other error.
 func refusalCode(err error) contract.Code {
-	if refused, ok := errors.AsType[*contract.Error](err); ok {
-		return refused.Code
-	}
-	return ""
+	return contract.CodeOf(err)
 }
 
 func refusalProblem(e *contract.Error) *Problem {

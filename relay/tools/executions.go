@@ -3,14 +3,17 @@ package tools
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
 	"colabrelay/relay/runlist"
+	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/lazy"
 )
@@ -32,12 +35,12 @@ func getExecution() tool {
 	}, func(ctx context.Context, c *call, args getArgs) (*Installed, *Problem) {
 		wait := min(time.Duration(min(args.Wait, 86_400)*float64(time.Second)), c.budget(c.most))
 		until := time.Now().Add(wait)
-		e, problem := c.onRun(ctx, args.ID, func(id string) (contract.Execution, error) {
+		e, err := c.onRun(ctx, args.ID, func(id string) (contract.Execution, error) {
 			args.ID = id
 			return c.target.Client.Execution(client.WithBehindInput(ctx), id, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		})
-		if problem != nil {
-			return nil, problem
+		if err != nil {
+			return nil, problemOf(err)
 		}
 		r, page := c.readAs(e, args)
 		defer r.col.Close()
@@ -55,9 +58,9 @@ func getExecution() tool {
 		followed := r.follow(ctx, e, time.Until(until), o)
 		c.checkKernelOf(ctx, r.exec)
 		run, problem := r.finish(ctx, followed)
-		if name := c.saves.get(c.target, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {
+		if name, pending := c.saves.get(c.saveKey(args.ID)); pending && args.Offset == 0 && r.exec.Status.Finished() {
 			if c.saveLater(run, problem, name); run.CheckpointSaved != nil && *run.CheckpointSaved {
-				c.saves.saved(c.target, args.ID)
+				c.saves.take(c.saveKey(args.ID)) // no later answer changes the checkpoint
 			}
 		}
 		return installing.answer(run, problem)
@@ -86,139 +89,141 @@ func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool
 }
 
 type listArgs struct {
-	Limit    int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"Most runs to list."`
-	Internal bool  `json:"include_internal" default:"false" doc:"Also finished runs of the relay's own."`
+	Limit    int64  `json:"limit" default:"-1" max:"1000" doc:"Most runs to list; 20 by default." flag:"number,n" usage:"list at most 'NUMBER' runs (default 20, or all with --all)"`
+	Internal bool   `json:"include_internal" default:"false" doc:"Also finished runs of the relay's own." flag:"all,a" usage:"list all runs, also those that the relay made for itself"`
+	Of       string `json:"-" default:"" flag:"runtime" usage:"list only the runs of the runtime 'NAME'" complete:"runtimes"`
 	target
+}
+
+// limit is how many runs are listed.
+func (a *listArgs) limit(c *call) int {
+	switch {
+	case a.Limit > 0:
+		return int(a.Limit)
+	case a.Internal && c.person != nil:
+		return math.MaxInt
+	}
+	return 20
 }
 
 // Executions is the answer of list_executions.
 type Executions struct {
-	Executions []Listed `json:"executions,omitzero"` // newest first
-	Hidden     int      `json:"hidden,omitempty"`    // finished runs of the relay's own code and earlier batches that are not listed
-	Truncated  bool     `json:"truncated"`           // there may be older runs
+	Executions []runlist.Entry `json:"executions"`       // newest first
+	Hidden     int             `json:"hidden,omitempty"` // finished runs of the relay's own code and earlier rounds that are not listed
+	Truncated  bool            `json:"truncated"`        // there may be older runs
 
-	limit int64
-}
-
-// Listed is one line of list_executions.
-type Listed struct {
-	ExecutionID      string    `json:"execution_id"`
-	RequestID        string    `json:"request_id"`
-	Status           string    `json:"status"`
-	CreatedAt        time.Time `json:"created_at"`
-	ExecutionTimeSec *float64  `json:"execution_time_sec,omitzero"`
-	CodePreview      string    `json:"code_preview"`
+	limit int
+	ids   map[string]string // shortened
 }
 
 func listExecutions() tool {
-	return define(spec{
+	t := operation(spec{
 		name: "list_executions", title: "List runs",
-		command:     Command{Name: "ps", Own: true},
+		command: Command{Name: "ps", Group: "run",
+			Short: "List runs, present and past",
+			Long: "List the runs of all runtimes, newest first: those in this computer's history, and those on the VMs. It also works after a VM is gone. Ids are shortened; --json prints them whole.\n" +
+				"A question mark after a status means that it may have changed since: the VM does not answer, or is gone.\n" +
+				"Of a chunked run, the last round and those that failed are listed. All its rounds, and other code that the relay runs for itself, are listed only with --all.",
+			Examples: "  colab-relay ps\n  colab-relay ps -n 5 --runtime work\n  colab-relay ps --all --json"},
 		summary:     "lists past and present runs, newest first",
 		description: "Use it to find an execution_id, to see what runs or waits, or whether a run whose answer was lost was accepted.",
 		readOnly:    true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args listArgs) (*Executions, *Problem) {
-		list, more, err := c.listRuns(ctx, args)
+	}, func(ctx context.Context, c *call, args listArgs) (*Executions, error) {
+		limit := args.limit(c)
+		all, more, err := c.listRuns(ctx, args, limit)
 		if err != nil {
-			return nil, problemOf(err)
+			return nil, err
 		}
-		shown := args.shown(list)
-		got := &Executions{Hidden: len(list) - len(shown), Truncated: more || len(shown) > int(args.Limit), limit: args.Limit}
-		all := make([]Listed, 0, len(shown))
-		for _, e := range shown[:min(len(shown), int(args.Limit))] {
-			all = append(all, Listed{e.ExecutionID, e.RequestID, string(e.Status), e.CreatedAt, seconds(e), listTitle(e)})
-		}
-		var cut bool
-		got.Executions, cut = fitList(all)
-		got.Truncated = got.Truncated || cut
-		return got, nil
+		shown := args.shown(all)
+		kept := fit(c, append([]runlist.Entry{}, shown[:min(len(shown), limit)]...))
+		return &Executions{kept, len(all) - len(shown), more || len(shown) > len(kept), limit, runlist.ShortIDs(all)}, nil
 	})
+	t.Local = true // for a person, who sees the history, too
+	return t
 }
 
-// listRuns returns the newest runs of the VM: as many as contain args.Limit that are shown, if
-// there are so many. Each request asks for four times as many as the one before. more reports
-// whether the VM may have older ones.
-func (c *call) listRuns(ctx context.Context, args listArgs) (runs []contract.Execution, more bool, err error) {
-	for ask := int(args.Limit); ; ask = min(4*ask, contract.MaxListExecutions) {
+func (a *listArgs) shown(all []runlist.Entry) []runlist.Entry {
+	if a.Internal {
+		return all
+	}
+	return runlist.WithoutInternal(all)
+}
+
+// listRuns returns a person's runs, or the newest runs of the VM: as many as contain limit that are
+// shown, if there are so many. Each request asks for four times as many as the one before. more
+// reports whether the VM may have older ones.
+func (c *call) listRuns(ctx context.Context, args listArgs, limit int) (all []runlist.Entry, more bool, err error) {
+	if c.person != nil {
+		all, err = c.person.Runs(ctx, args.Of)
+		return all, false, err
+	}
+	for ask := limit; ; ask = min(4*ask, contract.MaxListExecutions) {
 		list, err := c.target.Client.List(ctx, ask)
 		if err != nil {
 			return nil, false, err
 		}
-		runs, more = list.Executions, len(list.Executions) >= ask
-		if len(runs) > 0 { // all have the same value
-			c.warnOfEnd(runs[0].SessionMinutesLeft)
+		if len(list.Executions) > 0 { // all have the same value
+			c.warnOfEnd(list.Executions[0].SessionMinutesLeft)
 		}
-		if len(args.shown(runs)) >= int(args.Limit) || !more || ask == contract.MaxListExecutions {
-			return runs, more, nil
+		more = len(list.Executions) >= ask
+		all = runlist.Merge(nil, []runlist.VM{{Runtime: c.target.Name, InstanceID: c.target.Client.InstanceID(), Executions: list.Executions}}, time.Now())
+		if len(args.shown(all)) >= limit || !more || ask == contract.MaxListExecutions {
+			return all, more, nil
 		}
 	}
 }
-
-// shown returns the runs that are listed, of runs with the newest first: none of the relay's own,
-// and no round of a chunked run that succeeded before another one. Whatever has not ended is listed:
-// it has the kernel, or waits for it.
-func (a listArgs) shown(runs []contract.Execution) (shown []contract.Execution) {
-	seen := map[string]bool{}
-	for _, e := range runs {
-		chunked := batchOf().FindString(e.CodePreview)
-		earlier := seen[chunked] && e.Status == contract.StatusSucceeded
-		if a.Internal || !e.Status.Finished() || !runlist.IsMachinery(e.CodePreview) && !earlier {
-			shown = append(shown, e)
-			seen[chunked] = chunked != ""
-		}
-	}
-	return shown
-}
-
-// batchOf finds which chunked run a step or round is of.
-var batchOf = lazy.Regexp(`^# chunked run "[^\n]*": `)
 
 // batchTitle is the first line of a step or round of a chunked run.
 var batchTitle = lazy.Regexp(`^# chunked run (".*"): (round|setup of \d+ iterations)$`)
 
-// runTitle is the first line of a run's code; of code that a tool wrapped, what the tool was
-// called for.
-func runTitle(preview string) string {
-	preview = plain.Line(preview)
-	if runlist.IsMachinery(preview) {
-		return "(the relay's own) " + strings.TrimPrefix(preview, "# colab-relay: ")
+// titleOf is the first line of a run's code; of code that a tool wrapped, what the tool was called
+// for. The name of its source, such as a notebook and its cell, comes first.
+func titleOf(e *runlist.Entry) string {
+	title := plain.Line(e.CodePreview)
+	switch {
+	case runlist.IsMachinery(title):
+		title = "(the relay's own) " + strings.TrimPrefix(title, "# colab-relay: ")
+	case strings.HasPrefix(title, "# install_packages "):
+		title = strings.TrimPrefix(title, "# ")
+	default:
+		title = batchTitle().ReplaceAllString(title, "run_chunked_operation $1, $2")
 	}
-	if strings.HasPrefix(preview, "# install_packages ") {
-		return strings.TrimPrefix(preview, "# ")
+	if e.Name != "" {
+		return "[" + plain.Clip(e.Name, contract.MaxSourceName) + "] " + title
 	}
-	return batchTitle().ReplaceAllString(preview, "run_chunked_operation $1, $2")
+	return title
 }
 
-// listTitle is a run's title behind the name of its source, such as a notebook and its cell.
-func listTitle(e contract.Execution) string {
-	title := runTitle(e.CodePreview)
-	if e.SourceName == "" {
-		return title
-	}
-	return "[" + plain.Clip(plain.Line(e.SourceName), contract.MaxSourceName) + "] " + title
-}
-
-func (l *Executions) text(b *words) {
+func (l *Executions) text(w *words) {
 	if len(l.Executions) == 0 {
-		b.WriteString("No runs yet.\n")
-	} else {
-		fmt.Fprintf(b, "%s, newest first\n", plain.Count(len(l.Executions), "run"))
+		w.note("no runs yet%s", w.either("", ": run code with `colab-relay run FILE`, or let an agent use the tools"))
 	}
-	var rows strings.Builder
+	table := terminal.NewTable(terminal.Column{Title: w.either("EXECUTION_ID", "ID")}, terminal.Column{Title: w.either("REQUEST_ID", "RUNTIME")}, terminal.Column{Title: "STATUS"},
+		terminal.Column{Title: w.either("SUBMITTED", "WHEN")}, terminal.Column{Title: "TOOK", Right: true}, terminal.Column{Title: "CODE"})
+	unsure := false
 	for _, e := range l.Executions {
-		took := ""
-		if e.ExecutionTimeSec != nil {
-			took = " " + tookText(*e.ExecutionTimeSec)
+		status, took := e.Status, ""
+		if e.Unsure() {
+			status, unsure = status+"?", true
 		}
-		fmt.Fprintf(&rows, "%s  %s%s  %s  %s  %s\n", plain.Clip(e.ExecutionID, maxShownID), e.Status, took, e.CreatedAt.UTC().Format(time.RFC3339), plain.Clip(e.RequestID, maxShownID), plain.Line(e.CodePreview))
+		if e.ExecutionTimeSec != nil {
+			took = tookText(*e.ExecutionTimeSec)
+		}
+		table.Add(w.either(plain.Clip(e.ExecutionID, maxShownID), l.ids[e.ExecutionID]), w.either(plain.Clip(e.RequestID, maxShownID), e.Runtime), status, w.when(e.CreatedAt), took, titleOf(&e))
+	}
+	if len(l.Executions) > 0 {
+		w.table("runs, newest first", table)
+	}
+	if unsure {
+		w.note("a status marked ? is the last one that this computer saw; the run's VM does not answer, is gone, or no longer has the run")
 	}
 	if l.Truncated && l.limit < contract.MaxListExecutions {
-		fmt.Fprintf(b, "There may be older runs: list_executions with limit=%d lists more.\n", min(4*l.limit, contract.MaxListExecutions))
+		more := min(4*l.limit, contract.MaxListExecutions)
+		w.note("there may be older runs: %s lists more", w.either(fmt.Sprintf("list_executions with limit=%d", more), fmt.Sprintf("`colab-relay ps -n %d`", more)))
 	}
 	if l.Hidden > 0 {
-		fmt.Fprintf(b, "Not listed: %s of the relay's own code or earlier rounds of chunked runs; include_internal=true lists them.\n", plain.Count(l.Hidden, "finished run"))
+		w.note("not listed: %s of the relay's own code or earlier rounds of chunked runs; %s lists them", plain.Count(l.Hidden, "finished run"), w.either("include_internal=true", "`colab-relay ps --all`"))
 	}
-	b.quote("execution_id, status, time of submission, request_id, first line of code", rows.String())
 }
 
 // maxShownID bounds an id in a list. One that this relay or an executor makes is shorter.
@@ -227,61 +232,32 @@ const maxShownID = 128
 // tookText is how long a run has taken.
 func tookText(seconds float64) string {
 	if seconds >= 100 {
-		return fmt.Sprintf("%.0f s", seconds)
+		return progress.Duration(time.Duration(min(seconds, math.MaxInt32) * float64(time.Second)))
 	}
 	return fmt.Sprintf("%.3g s", seconds)
 }
 
-// wholeID is how long the id of an execution is, a UUID.
-const wholeID = 36
-
-// onRun does something with the run id. If the VM has no such run, the id may be the beginning
-// of one, as on the command line.
-func (c *call) onRun(ctx context.Context, id string, act func(id string) (contract.Execution, error)) (contract.Execution, *Problem) {
-	e, err := act(id)
-	if err == nil {
-		return e, nil
-	}
-	missing := problemOn(hint.Execution, id, err)
-	if refusalCode(err) != contract.CodeNotFound || len(id) >= wholeID {
-		return e, missing
-	}
-	list, err := c.target.Client.List(ctx, contract.MaxListExecutions)
-	if err != nil {
-		if refusalCode(err) == contract.CodeNotFound {
-			return e, missing
+// onRun does something with the run id; of a person who gives none, with the run that has the kernel.
+// If the VM has no such run, the id may be the beginning of one.
+func (c *call) onRun(ctx context.Context, id string, act func(id string) (contract.Execution, error)) (contract.Execution, error) {
+	var e contract.Execution
+	var err error
+	if id != "" {
+		if e, err = act(id); refusalCode(err) != contract.CodeNotFound {
+			return e, about(hint.Execution, id, err)
 		}
-		return e, problemOf(err)
+		if len(id) >= runlist.WholeID {
+			return e, &runlist.NoSuchRunError{ID: id}
+		}
 	}
-	switch found := runlist.Find(list.Executions, id); len(found) {
-	case 0:
-		return e, missing
-	case 1:
-		id = found[0].ExecutionID
-	default:
-		return e, ambiguous(id, found)
+	if e, err = runlist.Listed(ctx, c.target.Client, id); err != nil {
+		return e, err
 	}
-	if e, err = act(id); err != nil {
-		return e, problemOn(hint.Execution, id, err)
-	}
-	return e, nil
+	e, err = act(e.ExecutionID)
+	return e, about(hint.Execution, id, err)
 }
 
-// ambiguous says that an id is the beginning of several runs'.
-func ambiguous(id string, found []contract.Execution) *Problem {
-	var b strings.Builder
-	fmt.Fprintf(&b, "several runs begin with that id, %q:", clipName(id))
-	for i, e := range found {
-		if i == runlist.MaxAmbiguous {
-			fmt.Fprintf(&b, "\n  and %d more", len(found)-i)
-			break
-		}
-		fmt.Fprintf(&b, "\n  %s  %s  %s", plain.Clip(e.ExecutionID, maxShownID), string(e.Status), plain.Quote(listTitle(e)))
-	}
-	return &Problem{Code: codeBadRequest, Message: b.String(), Hint: "Call again with more characters of the id."}
-}
-
-// Standing is the answer of tools that act on an execution: its status afterwards.
+// Standing is the answer of operations on a run: its status afterwards.
 type Standing struct {
 	ExecutionID string `json:"execution_id"`
 	Status      string `json:"status"`
@@ -290,24 +266,26 @@ type Standing struct {
 }
 
 // standing does something with the run id and answers with the run as it is then.
-func (c *call) standing(ctx context.Context, id string, act func(id string) (contract.Execution, error)) (*Standing, *Problem) {
-	e, problem := c.onRun(ctx, id, func(whole string) (contract.Execution, error) {
-		id = whole
-		return act(whole)
-	})
-	if problem != nil {
-		return nil, problem
+func (c *call) standing(ctx context.Context, id string, act func(id string) (contract.Execution, error)) (*Standing, error) {
+	e, err := c.onRun(ctx, id, act)
+	if err != nil {
+		return nil, err
 	}
 	c.warnOfEnd(e.SessionMinutesLeft)
-	s := &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: brief(plain.Line(e.Reason))}
+	s := StandingOf(e)
 	if !e.Status.Finished() {
-		s.NextCommand = command("get_execution", "execution_id", id, "wait_seconds", c.waitSeconds(), "runtime_name", c.asked)
+		s.NextCommand = c.either(command("get_execution", "execution_id", e.ExecutionID, "wait_seconds", c.waitSeconds(), "runtime_name", c.asked), "colab-relay logs -f "+plain.Line(e.ExecutionID))
 	}
 	return s, nil
 }
 
+// StandingOf returns how a run is.
+func StandingOf(e contract.Execution) *Standing {
+	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: brief(plain.Line(e.Reason))}
+}
+
 func (s *Standing) text(b *words) {
-	fmt.Fprintf(b, "Run %s: %s\n", plain.Clip(s.ExecutionID, maxShownID), s.Status)
+	fmt.Fprintf(b, "Run %s: %s\n", plain.Clip(s.ExecutionID, maxShownID), inline(s.Status))
 	if s.Reason != "" {
 		fmt.Fprintf(b, "The VM says: %s\n", plain.Quote(s.Reason))
 	}
@@ -317,38 +295,99 @@ func (s *Standing) text(b *words) {
 }
 
 type interruptArgs struct {
-	ID string `json:"execution_id" min:"1" max:"200" doc:"Or its first characters."`
+	ID string `json:"execution_id" arg:"[ID]" min:"1" max:"200" doc:"Or its first characters." complete:"runs"`
 	target
 }
 
 func interruptExecution() tool {
-	return define(spec{
+	return operation(spec{
 		name: "interrupt_execution", title: "Interrupt a run",
-		command:     Command{Name: "interrupt", Own: true},
+		command: Command{Name: "interrupt", Group: "run",
+			Short: "Stop a run; variables are kept",
+			Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
+				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
+			Examples: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json"},
 		summary:     "interrupts a run or removes it from the queue; variables are kept",
 		description: "Use it to stop a run that hangs or is no longer needed. Variables are kept; a queued run is cancelled. If it goes on, call again, then restart_kernel.",
 		destructive: true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, *Problem) {
-		return c.standing(ctx, args.ID, func(id string) (contract.Execution, error) { return c.target.Client.Interrupt(ctx, id) })
+	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, error) {
+		s, err := c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {
+			e, err := c.target.Client.Interrupt(ctx, id)
+			if refusalCode(err) == contract.CodeConflict {
+				c.warn("Nothing was interrupted, because the run had already ended.")
+				return c.target.Client.Execution(ctx, id, 0, 0, 1)
+			}
+			return e, err
+		})
+		if err == nil && c.person != nil && !contract.Status(s.Status).Finished() {
+			err = fmt.Errorf("%w: it has not reacted to the interrupt yet; interrupt it again, or run `colab-relay restart`, which ends it and deletes all variables", runlist.ErrStillRunning)
+		}
+		return s, err
 	})
 }
 
 type inputArgs struct {
-	ID   string `json:"execution_id" min:"1" max:"200" doc:"Of the run that waits, or its first characters."`
+	ID   string `json:"execution_id" arg:"[ID]" min:"1" max:"200" doc:"Of the run that waits, or its first characters." complete:"runs"`
 	Text string `json:"text" max:"100000" doc:"What to type, without the line break."`
 	target
 }
 
 func provideInput() tool {
-	return define(spec{
+	return operation(spec{
 		name: "provide_input", title: "Answer input()",
-		command:     Command{Name: "input", Own: true},
+		command: Command{Name: "input", Group: "run",
+			Short: "Answer a run that waits in input() or getpass()",
+			Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
+				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
+			Examples: "  colab-relay input\n  echo yes | colab-relay input 3f2a"},
 		summary:     "answers a run that waits in `input()`",
 		description: "Use it when a run's status is waiting_for_input, to type the line that it asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
 		destructive: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
+	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, error) {
+		in := contract.Input{Text: args.Text}
+		if c.person != nil {
+			e, err := runlist.Listed(ctx, c.target.Client, args.ID)
+			if err == nil {
+				args.ID = e.ExecutionID
+				in, err = c.askPerson(ctx, e)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
 		return c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {
-			return c.target.Client.Input(ctx, id, contract.Input{Text: args.Text, Offset: c.prompts.of(id)})
+			if shown, known := c.prompts.get(id); known {
+				in.Offset = &shown
+			}
+			return c.target.Client.Input(ctx, id, in)
 		})
 	})
+}
+
+// recentEvents is how far before the end of a waiting run's output its input request is looked
+// for: threads of the code may print after it.
+const recentEvents = 1000
+
+// askPerson asks the person what a run asks.
+func (c *call) askPerson(ctx context.Context, run contract.Execution) (contract.Input, error) {
+	var prompt *contract.Event
+	e, err := client.Follow(ctx, c.target.Client, contract.Execution{ExecutionID: run.ExecutionID}, client.FollowOptions{
+		From: max(0, run.NextOffset-recentEvents), Available: true, MaxBytes: contract.MaxReadBytes,
+		Visit: func(e contract.Execution) bool {
+			for _, ev := range e.Events {
+				if ev.Type == contract.EventInputRequest {
+					prompt = &ev
+				}
+			}
+			return true
+		},
+	})
+	switch {
+	case err != nil:
+		return contract.Input{}, err
+	case e.Status != contract.StatusWaitingForInput || prompt == nil:
+		return contract.Input{}, fmt.Errorf("the run is not waiting for input: its status is %s", inline(string(e.Status)))
+	}
+	text, err := c.person.Ask(ctx, run.ExecutionID, *prompt)
+	return contract.Input{Text: text, Offset: &prompt.Offset, Password: prompt.Password}, err
 }

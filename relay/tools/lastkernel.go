@@ -34,10 +34,10 @@ func (k *lastKernels) seen(runtime string) pairing.LastSeen {
 func (k *lastKernels) record(runtime, id string) { k.update(runtime, "", id) }
 
 // update saves a kernel and, unless empty, the instance it runs on. It returns what was
-// seen before.
-func (k *lastKernels) update(runtime, instance, id string) (before pairing.LastSeen) {
+// seen before, and what is now.
+func (k *lastKernels) update(runtime, instance, id string) (before, now pairing.LastSeen) {
 	if id == "" { // no kernel yet
-		return pairing.LastSeen{}
+		return before, now
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,7 +45,7 @@ func (k *lastKernels) update(runtime, instance, id string) (before pairing.LastS
 	if !known && k.stored.Load != nil {
 		before = k.stored.Load(runtime)
 	}
-	now := before.Updated(instance, id)
+	now = before.Updated(instance, id)
 	if k.last == nil {
 		k.last = map[string]pairing.LastSeen{}
 	}
@@ -53,7 +53,7 @@ func (k *lastKernels) update(runtime, instance, id string) (before pairing.LastS
 	if now != before && k.stored.Save != nil {
 		k.stored.Save(runtime, now)
 	}
-	return before
+	return before, now
 }
 
 // checkKernel warns when the kernel is not the one last seen by this relay process or an
@@ -63,14 +63,9 @@ func (c *call) checkKernel(id string) {
 	if c.person != nil {
 		return // remoterun tells people, before code runs
 	}
-	instance := c.target.Client.InstanceID()
-	before := c.kernels.update(c.target.Name, instance, id)
-	switch {
-	case id == "" || before.KernelID == "" || before.KernelID == id:
-	case before.InstanceID != "" && before.InstanceID != instance:
-		c.warn("The kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, except those on Drive. %s", c.afterLoss())
-	default:
-		c.warn("The kernel is a new one: variables, functions and imports of the old one are gone. %s", c.afterLoss())
+	before, now := c.kernels.update(c.target.Name, c.target.Client.InstanceID(), id)
+	if loss := before.Loss(now); loss != "" {
+		c.warn("This is %s. %s", loss, c.afterLoss())
 	}
 }
 

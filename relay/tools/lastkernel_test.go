@@ -54,7 +54,7 @@ func TestANewRelayProcessWarnsThatVariablesAreGone(t *testing.T) {
 	}
 	f.become("instance-1", "kernel-2")
 	h := newRelay(t, f, lastSeen)
-	if w := check(t, h); !strings.Contains(w, "kernel is a new one: variables") {
+	if w := check(t, h); !strings.Contains(w, "This is a new kernel: the variables") {
 		t.Errorf("a new kernel: %q", w)
 	}
 	if w := check(t, h); w != "" {
@@ -105,7 +105,7 @@ func TestReadingARunTellsOfItsNewKernel(t *testing.T) {
 		}
 		f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-2"})
 		f.run("x-2").set(func(e *contract.Execution) { e.Status, e.KernelID = status, "kernel-2" })
-		if w := read("x-2"); !strings.Contains(w, "kernel is a new one: variables") {
+		if w := read("x-2"); !strings.Contains(w, "This is a new kernel: the variables") {
 			t.Errorf("the first %s run of the new kernel: %q", status, w)
 		}
 		if w := read("x-2") + read("x-1") + check(t, h); w != "" {

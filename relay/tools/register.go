@@ -70,10 +70,16 @@ type Relay struct {
 	turns   turns
 	kernels lastKernels
 	vmEnds  vmEnds
-	saves   pendingSaves
-	unsure  unanswered
-	prompts shownPrompts
 	givenUp givenUpCalls
+	// unsure are the submits that got no answer that an executor signed. The same call asks that
+	// executor for the same run, so its code does not run twice.
+	unsure recent[unansweredSubmit, submitted]
+	// prompts are the offsets of the prompts that answers showed, by execution. provide_input answers
+	// that prompt and no other: somebody else may have answered it, or an answer may have been lost.
+	prompts recent[string, int64]
+	// saves are the checkpoint names of runs that had not ended when run_code_long returned, by their
+	// saveKey: the get_execution that reads the end saves the answer.
+	saves recent[string, string]
 	// tabEditing holds an element while a call edits the notebook in the tab.
 	tabEditing chan struct{}
 }

@@ -66,7 +66,9 @@ func runLong() tool {
 		}
 		run, problem := c.submit(ctx, args.Code, timeout)
 		if run != nil {
-			c.saves.put(run, c.target, args.Checkpoint)
+			if !contract.Status(run.Status).Finished() {
+				c.saves.put(c.saveKey(run.ExecutionID), args.Checkpoint)
+			}
 			c.saveLocked(run, problem, args.Checkpoint)
 		}
 		return run, problem
@@ -84,7 +86,8 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	if len(s.Code) > maxCodeBytes {
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
-	earlier := c.unsure.take(unansweredSubmit{runtime: c.target.Name, code: sha256.Sum256([]byte(s.Code)), timeout: inSeconds(s.TimeoutSeconds)})
+	same := unansweredSubmit{c.target.Name, sha256.Sum256([]byte(s.Code)), inSeconds(s.TimeoutSeconds)}
+	earlier := c.unsure.take(same)
 	var left givenUpCall // whose run this call waits for
 	if earlier.requestID == "" {
 		g, underWay, err := c.leftRun(ctx, s.Code)
@@ -105,7 +108,7 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	e, err := c.submitFor(ctx, earlier, s)
 	sentTo = cmp.Or(earlier.instance, sentTo, c.target.Client.InstanceID())
 	c.left = &givenUpCall{Runtime: c.target.Name, Code: codeSum(s.Code), RequestID: s.RequestID, Instance: sentTo}
-	if earlier.requestID != "" && isNewInstance(err) {
+	if earlier.requestID != "" && refusalCode(err) == contract.CodeNewInstance {
 		c.markGivenUp(left.RequestID, true)
 		return nil, &Problem{
 			Code: string(contract.CodeNewInstance), Message: "an earlier call may have run this code on a VM that has been replaced since; it was not run on the new one",
@@ -113,14 +116,13 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 		}
 	}
 	if err != nil {
-		mayRun := (earlier.requestID != "" || client.MayRun(err)) && !isNewInstance(err)
+		mayRun := (earlier.requestID != "" || client.MayRun(err)) && refusalCode(err) != contract.CodeNewInstance
 		if !mayRun {
 			c.left = nil
 		}
 		// A call that the host cancelled is remembered as given up.
 		if mayRun && left.RequestID == "" && (earlier.requestID != "" || !errors.Is(err, context.Canceled)) {
-			earlier.requestID, earlier.instance = s.RequestID, sentTo
-			c.unsure.put(earlier)
+			c.unsure.add(same, submitted{s.RequestID, sentTo})
 		}
 		return nil, unsubmitted(err, mayRun, s.RequestID)
 	}
@@ -139,17 +141,22 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	return r.finish(ctx, followed)
 }
 
+// unansweredSubmit is what a call sent. Two calls of the same code are two runs.
+type unansweredSubmit struct {
+	runtime string
+	code    [sha256.Size]byte
+	timeout time.Duration
+}
+
+// submitted is how it is found again.
+type submitted struct{ requestID, instance string }
+
 // submitFor submits code, or asks the executor to which an earlier call sent it for that run.
-func (c *call) submitFor(ctx context.Context, earlier unansweredSubmit, s contract.Submit) (contract.Execution, error) {
+func (c *call) submitFor(ctx context.Context, earlier submitted, s contract.Submit) (contract.Execution, error) {
 	if earlier.instance != "" {
 		return c.target.Client.SubmitTo(ctx, earlier.instance, s)
 	}
 	return c.target.Client.Submit(ctx, s)
-}
-
-func isNewInstance(err error) bool {
-	refused, ok := errors.AsType[*contract.Error](err)
-	return ok && refused.Code == contract.CodeNewInstance
 }
 
 // unsubmitted is the problem of a submit that ended with err. It says whether the code may run.
@@ -195,6 +202,10 @@ func (c *call) budget(most time.Duration) time.Duration {
 		rest = beforeLimit
 	}
 	return most - rest - time.Since(c.started)
+}
+
+func (c *call) saveKey(id string) string {
+	return c.target.Name + "/" + c.target.Client.InstanceID() + "/" + id
 }
 
 // savedAnswer is the data of a checkpoint of run_code_long.

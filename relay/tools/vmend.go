@@ -66,7 +66,7 @@ func (v *vmEnds) left(runtime, instance string, now time.Time) *float64 {
 // every answer then says.
 func (c *call) warnOfEnd(left *float64) {
 	switch {
-	case left == nil:
+	case left == nil, c.person != nil: // a person reads how long the VM lasts in other answers
 	case *left <= 0:
 		c.warn("The executor is shutting down: call save_kernel_state and download_from_colab now, while it still answers; variables that are not saved are lost. After its cell was started again, restore_kernel_state restores the saved ones.")
 	default:

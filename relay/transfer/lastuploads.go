@@ -84,32 +84,28 @@ func (l *lastUploads) digest(instance, path string) string {
 	return l.known[uploadKey{instance, path}]
 }
 
-// Uploaded returns the SHA-256 of the files that uploads from this computer put on a VM, by their
-// absolute and escaped paths there, as far as the record in recordDir knows them. Files that
-// are known to come from outside folder are left out.
-func Uploaded(recordDir, instance, folder string) map[string]string {
-	files := map[string]string{}
+// UploadedFile is a file of this computer that was put on a VM.
+type UploadedFile struct {
+	Local  string
+	Remote string // absolute and escaped
+	SHA256 string
+}
+
+// Uploaded returns the files below a folder that uploads put on a VM, as far as the record in
+// recordDir knows them.
+func Uploaded(recordDir, instance, folder string) (files []UploadedFile) {
 	l := openLastUploads(recordDir)
-	if l == nil || instance == "" {
-		return files
+	full, err := filepath.Abs(folder)
+	if l == nil || instance == "" || err != nil {
+		return nil
 	}
 	record, _ := l.read() // save reports a damaged one
 	for _, u := range record.Uploads {
-		if u.Instance == instance && (u.Local == "" || isBelow(folder, u.Local)) {
-			files[u.Path] = u.SHA256
+		if place, err := filepath.Rel(full, u.Local); u.Instance == instance && err == nil && filepath.IsLocal(place) {
+			files = append(files, UploadedFile{filepath.Join(folder, place), u.Path, u.SHA256})
 		}
 	}
 	return files
-}
-
-// isBelow reports whether a file lies in a folder or below it.
-func isBelow(folder, file string) bool {
-	full, err := filepath.Abs(folder)
-	if err != nil {
-		return false
-	}
-	place, err := filepath.Rel(full, file)
-	return err == nil && filepath.IsLocal(place)
 }
 
 // add records that a file is on the VM. It is not on the disk before save.

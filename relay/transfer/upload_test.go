@@ -2,10 +2,10 @@ package transfer
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -282,8 +282,8 @@ func TestWhatANewVMHasIsNotWhatAnEarlierOneHad(t *testing.T) {
 	if l.digest("vm-1", "/content/a") == "" || l.digest("vm-2", "/content/a") != "" || l.digest("", "/content/a") != "" || l.digest("vm-1", "/content/b") != "" {
 		t.Error("another file counts as uploaded")
 	}
-	want := map[string]string{"/content/a": strings.Repeat("a", 64)}
-	if got := Uploaded(l.dir, "vm-1", "job"); !maps.Equal(got, want) {
+	want := []UploadedFile{{filepath.Join("job", "a"), "/content/a", strings.Repeat("a", 64)}}
+	if got := Uploaded(l.dir, "vm-1", "job"); !slices.Equal(got, want) || Uploaded(l.dir, "vm-1", "other") != nil {
 		t.Errorf("uploaded to vm-1: %v", got)
 	}
 }

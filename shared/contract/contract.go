@@ -9,6 +9,7 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -192,6 +193,14 @@ type Error struct {
 
 // Error is the code and the message.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// CodeOf returns the code of an executor's refusal that err is or wraps; empty for any other error.
+func CodeOf(err error) Code {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.Code
+	}
+	return ""
+}
 
 // ErrorBody is the JSON body of a failed request.
 type ErrorBody struct {

@@ -23,7 +23,7 @@ func TestAListShowsWhatTheCallerRan(t *testing.T) {
 	want(t, call(t, h, "run_chunked_operation", chunked), map[string]any{"status": "finished"})
 
 	list := call(t, h, "list_executions", nil).Text
-	for _, line := range []string{"newest first\n", "--- execution_id, status, time of submission, request_id, first line of code [", "  run_chunked_operation \"loop\", round\n", "  x = 7; print('seven')\n", "of the relay's own code or earlier rounds of chunked runs; include_internal=true lists them"} {
+	for _, line := range []string{"--- runs, newest first [", "  run_chunked_operation \"loop\", round\n", "  x = 7; print('seven')\n", "of the relay's own code or earlier rounds of chunked runs; include_internal=true lists them"} {
 		if !strings.Contains(list, line) {
 			t.Errorf("%q is not in\n%s", line, list)
 		}

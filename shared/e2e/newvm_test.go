@@ -82,7 +82,7 @@ func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 // saysNewVM fails if an answer does not warn of a new kernel on a new VM.
 func saysNewVM(t *testing.T, a harness.Answer) {
 	t.Helper()
-	if said := a.String("warning"); !strings.Contains(said, "kernel is a new one, on a new VM") {
+	if said := a.String("warning"); !strings.Contains(said, "a new kernel on a new VM") {
 		t.Errorf("the warning is %q", said)
 	}
 }

@@ -87,7 +87,7 @@ func (p put) run(ctx context.Context, sources []string, remote string) error {
 		}
 	}
 	upload := tools.UploadOperation()
-	return cli.WithPerson(ctx, p.set, p.std, p.runtime, upload, func(ctx context.Context, by tools.Person) error {
+	return cli.WithPerson(ctx, p.set, p.std, cli.Named(p.runtime), upload, func(ctx context.Context, by tools.Person) error {
 		var answers []tools.Answer
 		for i, local := range sources {
 			answer, err := upload.Do(ctx, by, &tools.UploadArgs{Local: local, Remote: remote, Overwrite: p.overwrite, Guard: guards[i]})

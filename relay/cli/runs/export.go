@@ -17,7 +17,6 @@ import (
 	"colabrelay/relay/history"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
-	"colabrelay/relay/remoterun"
 	"colabrelay/relay/runlist"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
@@ -97,20 +96,21 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 }
 
 func (o exportOptions) export(ctx context.Context, set *config.Settings, path string, std terminal.Streams) error {
-	p, err := openPastRuns(set, std)
+	past, err := cli.OpenPastRuns(set, std)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	if p.history.Store == nil {
+	p := &pastRuns{past}
+	defer p.Close()
+	if p.History.Store == nil {
 		return errors.New("no runs are kept, because RELAY_HISTORY is off: unset it, and run the code again")
 	}
-	kept, err := p.history.Runs()
+	kept, err := p.History.Runs()
 	if err != nil {
 		return err
 	}
 	if len(kept) == 0 {
-		return errors.New(noRuns)
+		return errors.New("no runs yet: run code with `colab-relay run FILE`, or let an agent use the tools")
 	}
 	if o.choice.IDs, err = wholeIDs(kept, o.choice.IDs); err != nil {
 		return err
@@ -167,9 +167,9 @@ func wholeIDs(kept []history.Run, beginnings []string) (ids []string, err error)
 		executions = append(executions, r.Execution)
 	}
 	for _, beginning := range beginnings {
-		e, err := remoterun.Find(executions, beginning)
-		if errors.Is(err, remoterun.ErrNoSuchRun) {
-			return nil, fmt.Errorf("%w in this computer's history: %.80q; export writes only runs that were submitted from here", remoterun.ErrNoSuchRun, beginning)
+		e, err := runlist.Find(executions, beginning)
+		if errors.Is(err, runlist.ErrNoSuchRun) {
+			return nil, fmt.Errorf("%w in this computer's history: %.80q; export writes only runs that were submitted from here", runlist.ErrNoSuchRun, beginning)
 		}
 		if err != nil {
 			return nil, err
@@ -179,23 +179,26 @@ func wholeIDs(kept []history.Run, beginnings []string) (ids []string, err error)
 	return ids, nil
 }
 
+// pastRuns are those that the history and the VMs have.
+type pastRuns struct{ *cli.PastRuns }
+
 // whole returns a run with its output, after it has fetched what is missing if the VM answers.
 func (p *pastRuns) whole(ctx context.Context, r history.Run) (export.Run, error) {
-	if p.history.Lacks(r) {
+	if p.History.Lacks(r) {
 		r = p.complete(ctx, r)
 	}
-	events, err := p.history.Events(r)
+	events, err := p.History.Events(r)
 	if err != nil {
 		return export.Run{}, err
 	}
-	kept := p.history.Fetch(r)
+	kept := p.History.Fetch(r)
 	return export.Run{
 		Execution: r.Execution, Runtime: r.Runtime, Name: r.Name, Code: r.Code, CodeCut: r.CodeCut, Events: events,
 		Fetch: func(ctx context.Context, blob contract.Blob, w io.Writer) error {
 			if err := kept(ctx, blob, w); !errors.Is(err, history.ErrNotFound) {
 				return err
 			}
-			if vm := p.reach(ctx, r.Runtime); vm != nil && vm.InstanceID() == r.InstanceID {
+			if vm := p.Reach(ctx, r.Runtime); vm != nil && vm.InstanceID() == r.InstanceID {
 				return vm.Blob(ctx, r.ExecutionID, blob, w)
 			}
 			return history.ErrNotFound
@@ -209,15 +212,15 @@ const completeTime = 5 * time.Minute
 
 // complete returns a run after it has fetched what the history lacks and the VM has.
 func (p *pastRuns) complete(ctx context.Context, r history.Run) history.Run {
-	vm := p.reach(ctx, r.Runtime)
+	vm := p.Reach(ctx, r.Runtime)
 	if vm == nil || vm.InstanceID() != r.InstanceID {
 		return r
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTime)
 	defer cancel()
-	now, err := p.history.Complete(ctx, vm, r)
+	now, err := p.History.Complete(ctx, vm, r)
 	if err != nil {
-		p.note("the output of run %s may be incomplete: %v", r.ExecutionID, err)
+		p.Note("the output of run %s may be incomplete: %v", r.ExecutionID, err)
 	}
 	return now
 }

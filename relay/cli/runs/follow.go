@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,11 @@ func AttachCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Example: "  colab-relay attach\n  colab-relay attach 3f2a",
 		Args:    cli.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.WithRun(cmd.Context(), args, func(ctx context.Context, s cli.RunSession, e contract.Execution) error {
+			return c.Session(cmd.Context(), args, func(ctx context.Context, s cli.RunSession) error {
+				e, err := runlist.Listed(ctx, s.Client, strings.Join(args, ""))
+				if err != nil {
+					return err
+				}
 				return remoterun.Attach(ctx, s.VM, e.ExecutionID, s.Console)
 			})
 		},
@@ -84,9 +89,9 @@ func (c *logsOptions) run(ctx context.Context, args []string) error {
 	err := c.Session(ctx, args, func(ctx context.Context, s cli.RunSession) error {
 		var e contract.Execution
 		if len(args) > 0 {
-			e, missing = remoterun.FindOnVM(ctx, s.VM, args[0])
+			e, missing = runlist.Listed(ctx, s.Client, args[0])
 		} else {
-			e, missing = remoterun.FindNewest(ctx, s.VM, runlist.IsInternal)
+			e, missing = runlist.Newest(ctx, s.Client)
 		}
 		if missing != nil {
 			return nil
@@ -97,7 +102,7 @@ func (c *logsOptions) run(ctx context.Context, args []string) error {
 		return remoterun.Logs(ctx, s.VM, e, o, s.Console)
 	})
 	switch {
-	case errors.Is(missing, remoterun.ErrAmbiguous), missing != nil && ctx.Err() != nil:
+	case errors.Is(missing, runlist.ErrAmbiguous), missing != nil && ctx.Err() != nil:
 		return missing
 	case missing != nil:
 		return c.printKept(ctx, args, missing)
@@ -113,10 +118,8 @@ func isAway(err error) bool {
 	if _, unanswered := errors.AsType[*client.Error](err); unanswered {
 		return true
 	}
-	if refused, ok := errors.AsType[*contract.Error](err); ok {
-		return refused.Code == contract.CodeNotFound || refused.Code == contract.CodeNewInstance
-	}
-	return errors.Is(err, pairing.ErrNotPaired) || errors.Is(err, pairing.ErrNoAddress)
+	code := contract.CodeOf(err)
+	return code == contract.CodeNotFound || code == contract.CodeNewInstance || errors.Is(err, pairing.ErrNotPaired) || errors.Is(err, pairing.ErrNoAddress)
 }
 
 // printKept prints the run from the history. missing is why the VM does not answer for it.
@@ -138,65 +141,4 @@ func (c *logsOptions) printKept(ctx context.Context, args []string, missing erro
 	fmt.Fprintf(c.Std.Err, "note: this is from the history on this computer: %s\n", plain.Line(missing.Error()))
 	run.Execution.Events = events
 	return remoterun.PrintKept(ctx, remoterun.Kept{Execution: run.Execution, Blobs: kept.Fetch(run)}, c.options, c.Console(cfg))
-}
-
-// InputCommand returns `colab-relay input`.
-func InputCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := cli.RunsCommand{Set: set, Std: std}
-	cmd := &cobra.Command{
-		Use:   "input [ID]",
-		Short: "Answer a run that waits in input() or getpass()",
-		Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
-			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
-		Example: "  colab-relay input\n  echo yes | colab-relay input 3f2a",
-		Args:    cli.Arguments(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.WithRun(cli.Briefly(cmd.Context()), args, func(ctx context.Context, s cli.RunSession, e contract.Execution) error {
-				e, err := remoterun.Answer(ctx, s.VM, e, s.Console)
-				switch {
-				case err != nil:
-					return err
-				case c.JSON:
-					return cli.PrintJSON(std.Out, s.State(e))
-				}
-				_, err = fmt.Fprintf(std.Err, "colab-relay: answered; to follow the run: colab-relay logs -f %s\n", plain.Line(e.ExecutionID))
-				return err
-			})
-		},
-	}
-	cli.AddRuntimeFlag(cmd, &c.Runtime)
-	cli.AddJSONFlag(cmd, &c.JSON)
-	return cmd
-}
-
-// InterruptCommand returns `colab-relay interrupt`.
-func InterruptCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := cli.RunsCommand{Set: set, Std: std}
-	cmd := &cobra.Command{
-		Use:   "interrupt [ID]",
-		Short: "Stop a run; variables are kept",
-		Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
-			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
-		Example: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json",
-		Args:    cli.Arguments(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.WithRun(cli.Briefly(cmd.Context()), args, func(ctx context.Context, s cli.RunSession, e contract.Execution) error {
-				e, ended, err := remoterun.Interrupt(ctx, s.VM, e)
-				if err != nil && !errors.Is(err, remoterun.ErrStillRunning) {
-					return err
-				}
-				if ended {
-					fmt.Fprintln(std.Err, "note: nothing was interrupted, because the run had already ended")
-				}
-				if c.JSON {
-					return errors.Join(err, cli.PrintJSON(std.Out, s.State(e)))
-				}
-				_, printed := fmt.Fprintf(std.Out, "%s  %s\n", plain.Line(e.ExecutionID), plain.Line(string(e.Status)))
-				return errors.Join(err, printed)
-			})
-		},
-	}
-	cli.AddRuntimeFlag(cmd, &c.Runtime)
-	cli.AddJSONFlag(cmd, &c.JSON)
-	return cmd
 }

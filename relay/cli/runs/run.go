@@ -29,6 +29,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -43,7 +44,6 @@ type runOptions struct {
 	timeout time.Duration
 	with    []string // files and folders to upload before
 	flags   *pflag.FlagSet
-	args    []string
 }
 
 // RunCommand returns `colab-relay run`.
@@ -69,7 +69,7 @@ func RunCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			"  echo '!nvidia-smi' | colab-relay run -",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.given, o.flags, o.args = cmd.Flags().Changed("code"), cmd.Flags(), args
+			o.given, o.flags = cmd.Flags().Changed("code"), cmd.Flags()
 			return o.run(cmd.Context(), args)
 		},
 	}
@@ -218,7 +218,10 @@ func (o *runOptions) start(ctx context.Context, s cli.RunSession, code remoterun
 		return err
 	}
 	if o.JSON {
-		return cli.PrintJSON(o.Std.Out, s.State(e))
+		return cli.PrintJSON(o.Std.Out, struct {
+			*tools.Standing
+			Runtime string `json:"runtime"`
+		}{tools.StandingOf(e), s.Runtime})
 	}
 	id := plain.Line(e.ExecutionID)
 	if _, err := fmt.Fprintln(o.Std.Out, id); err != nil {
@@ -303,50 +306,6 @@ func readCode(in io.Reader) (string, error) {
 	return string(b), nil
 }
 
-// maxAgainCode bounds the CODE that is repeated to the person.
-const maxAgainCode = 200
-
-// again returns the person's command line with more of --with.
-func (o *runOptions) again(with ...string) string {
-	words := []string{cli.CommandName, "run"}
-	o.flags.Visit(func(f *pflag.Flag) {
-		switch {
-		case f.Name == "with" || f.Name == "code":
-		case f.Value.Type() != "bool":
-			words = append(words, "--"+f.Name, plain.ShellWord(flagValue(f)))
-		case f.Value.String() == "true":
-			words = append(words, "--"+f.Name)
-		}
-	})
-	words = append(words, withWords(slices.Concat(o.with, with))...)
-	switch {
-	case o.given && (len(o.code) > maxAgainCode || strings.ContainsAny(o.code, "\r\n")):
-		words = append(words, "-c ...")
-	case o.given:
-		words = append(words, "-c", plain.ShellWord(o.code))
-	case len(o.args) == 0:
-		words = append(words, "-")
-	case len(o.args[0]) > 1 && o.args[0][0] == '-':
-		words = append(words, "--")
-	}
-	return strings.Join(append(words, plain.ShellWords(o.args)...), " ")
-}
-
-// flagValue is a flag's value without the zeros of a duration, such as those of 1h0m0s.
-func flagValue(f *pflag.Flag) string {
-	value := f.Value.String()
-	if f.Value.Type() != "duration" {
-		return value
-	}
-	if strings.HasSuffix(value, "m0s") {
-		value = strings.TrimSuffix(value, "0s")
-	}
-	if strings.HasSuffix(value, "h0m") {
-		value = strings.TrimSuffix(value, "0m")
-	}
-	return value
-}
-
 // put returns the command that uploads what args name to the VM of the run.
 func (o *runOptions) put(args ...string) string {
 	return strings.Join(append(o.command("put"), plain.ShellWords(args)...), " ")
@@ -371,10 +330,11 @@ func (o *runOptions) command(name string) []string {
 	return words
 }
 
-func withWords(paths []string) []string {
+// withWords are the flags with which a run brings files along.
+func withWords(paths ...string) string {
 	var words []string
 	for _, path := range paths {
 		words = append(words, "--with", plain.ShellWord(path))
 	}
-	return words
+	return strings.Join(words, " ")
 }

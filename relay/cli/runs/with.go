@@ -9,15 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"colabrelay/relay/cli"
 	"colabrelay/relay/client"
 	"colabrelay/relay/config"
 	"colabrelay/relay/plain"
-	"colabrelay/relay/progress"
 	"colabrelay/relay/remoterun"
-	"colabrelay/relay/terminal"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -68,7 +65,7 @@ func (o *runOptions) companions(ctx context.Context, file string) (companions, e
 		case errors.Is(err, transfer.ErrGuarded):
 			return c, fmt.Errorf("--with: %v; to upload it anyway, run `%s`", err, o.put("--force", local))
 		case err != nil && areFiles(strings.Split(local, ",")):
-			return c, cli.Usagef("--with %q: there is no such file; give --with once for each: %s", local, strings.Join(withWords(strings.Split(local, ",")), " "))
+			return c, cli.Usagef("--with %q: there is no such file; give --with once for each: %s", local, withWords(strings.Split(local, ",")...))
 		case err != nil:
 			return c, fmt.Errorf("--with: %w", err)
 		}
@@ -111,15 +108,11 @@ func areFiles(list []string) bool {
 // upload uploads the companions and shows the progress.
 func (o *runOptions) upload(ctx context.Context, vm *client.Client, c companions) error {
 	for _, each := range c.all {
-		var meter progress.Meter
-		display := terminal.NewProgress(o.Std.Err, each.local, func() string { return cli.ProgressLine(&meter, nil, time.Now()) })
-		options := c.options
-		options.Report = func(p transfer.Progress) {
-			meter.Report(p)
-			display.Report(p)
-		}
-		r, err := transfer.Upload(ctx, vm, each.local, each.remote, options)
-		display.Close()
+		r, err := cli.ShowTransfer(ctx, o.Std, each.local, func(report func(transfer.Progress)) (transfer.Result, error) {
+			options := c.options
+			options.Report = report
+			return transfer.Upload(ctx, vm, each.local, each.remote, options)
+		})
 		for _, note := range r.Notes {
 			fmt.Fprintf(o.Std.Err, "note: %s\n", plain.Line(note))
 		}
@@ -189,8 +182,7 @@ func (o *runOptions) helpWithModule(err error, file string, along companions) {
 			fmt.Fprintf(o.Std.Err, "%s: %s was uploaded into the executor's working directory, but the kernel works in another one\n  next step: let the code add that folder to sys.path, or run `%s`\n", cli.CommandName, plain.Line(path), plain.Line(strings.Join(o.command("restart"), " ")))
 			return
 		}
-		fmt.Fprintf(o.Std.Err, "%s: %s is on this computer, but not on the VM\n  next step: run `%s`, or upload it with the run: `%s`\n",
-			cli.CommandName, plain.Line(path), plain.Line(o.put(path)), plain.Line(o.again(path)))
+		fmt.Fprintf(o.Std.Err, "%s: %s is on this computer, but not on the VM\n  next step: run `%s`, or add `%s` to this command\n", cli.CommandName, plain.Line(path), plain.Line(o.put(path)), plain.Line(withWords(path)))
 		return
 	}
 }

@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,18 +13,13 @@ import (
 // Two calls with the same code at once are two runs. So are those of other runtimes, codes and
 // deadlines.
 func TestUnansweredSubmitsAreNotMixedUp(t *testing.T) {
-	var u unanswered
-	all := []unansweredSubmit{
-		{runtime: "a", requestID: "1"}, {runtime: "a", requestID: "2"}, {runtime: "b", requestID: "3"},
-		{runtime: "a", code: [32]byte{1}, requestID: "4"}, {runtime: "a", timeout: 1, requestID: "5"},
+	var u recent[unansweredSubmit, submitted]
+	all := []unansweredSubmit{{runtime: "a"}, {runtime: "a"}, {runtime: "b"}, {runtime: "a", code: [32]byte{1}}, {runtime: "a", timeout: 1}}
+	for i, s := range all {
+		u.add(s, submitted{requestID: strconv.Itoa(i)})
 	}
-	for _, s := range all {
-		u.put(s)
-	}
-	for _, s := range all {
-		want := s.requestID
-		s.requestID = ""
-		if got := u.take(s).requestID; got != want {
+	for i, s := range all {
+		if got, want := u.take(s).requestID, strconv.Itoa(i); got != want {
 			t.Errorf("%+v has %q, want %q", s, got, want)
 		}
 	}
