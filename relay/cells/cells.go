@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"strconv"
 
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
@@ -41,9 +41,24 @@ type Notebook interface {
 	edit(ctx context.Context, h How, p plan) (*Edited, error)
 }
 
+// document is a notebook whose cells a call names.
+type document struct {
+	*notebook.Document
+	byIndex bool // or by their index, if no cell has it as its id
+}
+
+// find returns the index of the cell that a call names.
+func (d document) find(name string) (int, error) {
+	at, err := d.Find(name)
+	if index, wrong := strconv.Atoi(name); d.byIndex && err != nil && wrong == nil && index >= 0 && index < d.Len() {
+		return index, nil
+	}
+	return at, err
+}
+
 // snapshot is a notebook as it was at one moment.
 type snapshot struct {
-	doc    *notebook.Document
+	doc    document
 	digest string        // for How
 	path   string        // of a file
 	states []nbrun.State // of all cells, as far as they are known; nil for no cell that was run
@@ -75,16 +90,3 @@ func Name(index int, handle string) string {
 
 // maxHandle is how many characters of a handle a line has at most.
 const maxHandle = 300
-
-// Headline returns what tells a person which cell it is: its title, or its first line.
-func Headline(cell notebook.Cell) string {
-	if cell.Title != "" {
-		return cell.Title
-	}
-	for line := range strings.Lines(cell.Source) {
-		if line = strings.TrimSpace(line); line != "" {
-			return line
-		}
-	}
-	return ""
-}

@@ -182,7 +182,7 @@ func TestListShowsWhatACellHas(t *testing.T) {
 		if len(whole.Cells) != 1 || len(whole.Cells[0].Outputs[1].Text) != 2000 || whole.Cells[0].Omitted != "" || !strings.HasSuffix(whole.Cells[0].Outputs[1].Picture, "shown as picture 1") || len(whole.Pictures) != 1 {
 			t.Errorf("%+v", whole)
 		}
-		if _, err := List(t.Context(), nb, ListArgs{Cell: "loat"}, nil); !errors.As(err, new(*notebook.NoCellError)) {
+		if _, err := List(t.Context(), nb, ListArgs{Cell: "loat"}, nil); !errors.Is(err, notebook.ErrNoCell) {
 			t.Error(err)
 		}
 	})
@@ -222,7 +222,7 @@ func TestEachEditOfAFileAndOfATab(t *testing.T) {
 		}
 		add := func(kind notebook.CellType, source, language string, p Place) func(How) (*Edited, error) {
 			return func(h How) (*Edited, error) {
-				return Add(t.Context(), nb, AddArgs{How: h, Place: p, Cell: notebook.NewCell{Type: kind, Source: source}, Language: language})
+				return Add(t.Context(), nb, AddArgs{How: h, Place: p, Type: kind, Source: source, Language: language})
 			}
 		}
 		remove := func(h How) (*Edited, error) { return Delete(t.Context(), nb, DeleteArgs{How: h, Cell: "text"}) }
@@ -311,12 +311,12 @@ func TestWhatIsNotShownOfACellIsNotLost(t *testing.T) {
 	if _, err := Update(t.Context(), f, UpdateArgs{Cell: "a", Content: list(t, f, ListArgs{}).Cells[0].Source}); !errors.Is(err, ErrLoss) {
 		t.Errorf("a source that was not shown whole: %v", err)
 	}
-	rewrite := Rewrite("x\f\r\n") // by somebody who saw all of it
-	seen := inFile(t, cell("a", "x\f\r\n"))
-	if _, err := rewrite(t.Context(), seen, UpdateArgs{Cell: "a", Content: "y\nz"}); err != nil || sources(t, seen) != "y\r\nz" {
+	whole := "x\f\r\n" // and seen so by somebody
+	seen := inFile(t, cell("a", whole))
+	if _, err := Update(t.Context(), seen, UpdateArgs{Cell: "a", Content: "y\nz", Seen: &whole}); err != nil || sources(t, seen) != "y\r\nz" {
 		t.Errorf("%v, %q", err, sources(t, seen))
 	}
-	if _, err := rewrite(t.Context(), seen, UpdateArgs{Cell: "a", Content: "z"}); !errors.Is(err, notebook.ErrCellChanged) {
+	if _, err := Update(t.Context(), seen, UpdateArgs{Cell: "a", Content: "z", Seen: &whole}); !errors.Is(err, notebook.ErrCellChanged) {
 		t.Error(err)
 	}
 	half := written(t, `{"cells":[{"cell_type":"raw","id":"a","metadata":{},"source":"\ud83d"}],"metadata":{},"nbformat":4,"nbformat_minor":5}`)
@@ -367,7 +367,7 @@ func TestConcurrentEditsOfTheTabAllArrive(t *testing.T) {
 	added := make(chan string, 20)
 	for range cap(added) {
 		go func() {
-			e, err := Add(t.Context(), tab, AddArgs{Place: Place{Index: -1}, Cell: notebook.NewCell{Type: notebook.Code, Source: "x"}, Language: "python"})
+			e, err := Add(t.Context(), tab, AddArgs{Place: Place{Index: -1}, Source: "x", Language: "python"})
 			if err != nil || len(e.Notes) > 0 {
 				added <- fmt.Sprint(e, err)
 				return
@@ -418,7 +418,7 @@ func TestAHostileTab(t *testing.T) {
 		t.Errorf("%q %+v %v", asked, e, err)
 	}
 	answers["add_code_cell"] = `{"newCellId": "new\n\u001b[2J"}`
-	e, err := Add(t.Context(), tab, AddArgs{Cell: notebook.NewCell{Type: notebook.Code, Source: "1"}, Language: "R"})
+	e, err := Add(t.Context(), tab, AddArgs{Source: "1", Language: "R"})
 	if err != nil || strings.ContainsAny(e.CellID+e.Did+e.Diff, "\x1b") || strings.Contains(e.CellID, "\n") || !slices.Equal(e.Notes, []string{surpriseNote}) {
 		t.Errorf("%+v %v", e, err)
 	}
@@ -481,9 +481,7 @@ func FuzzOutputs(f *testing.F) {
 		if len(v.Outputs) > previewOutputs.outputs || n > 60_000 {
 			t.Errorf("%d outputs of %d characters are shown", len(v.Outputs), n)
 		}
-		tab, col := TabOutputs{}, render.New(render.Options{New: true})
-		tab.AddTo(col, list)
-		if v := col.View(t.Context(), tab.Fetch); len(v.Outputs) > 100 {
+		if v := View(t.Context(), render.New(render.Options{New: true}), list); len(v.Outputs) > 100 {
 			t.Errorf("%d outputs are shown", len(v.Outputs))
 		}
 	})

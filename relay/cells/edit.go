@@ -1,6 +1,7 @@
 package cells
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 // How says how an edit is made.
 type How struct {
-	DryRun bool   `json:"dry_run" default:"false" doc:"Only show the diff."`
+	DryRun bool   `json:"dry_run" flag:"dry-run,n" usage:"print what would change, as a diff, and change nothing" default:"false" doc:"Only show the diff."`
 	Digest string `json:"expect_digest" default:"" max:"200" doc:"Refuse another digest."`
 }
 
@@ -29,6 +30,7 @@ type Edited struct {
 
 	Did     string `json:"-"` // what was done, or would be
 	Changed bool   `json:"-"`
+	Added   bool   `json:"-"` // the cell is new
 }
 
 // unchanged is the note about an edit that changes nothing.
@@ -36,7 +38,7 @@ const unchanged = "the notebook is as it was: the edit changes nothing"
 
 // plan finds the edit that is to be made of a document. It is called again if the notebook changed
 // meanwhile.
-type plan func(d *notebook.Document) (change, error)
+type plan func(d document) (change, error)
 
 // change is an edit of one cell: of a file or of a tab.
 type change struct {
@@ -79,7 +81,7 @@ func (c *change) apply(d *notebook.Document) (err error) {
 
 // describe completes an answer with what the edit did to the cell.
 func (c *change) describe(e *Edited) {
-	e.CellID, e.Diff, e.Did = c.id, c.diff(), c.did()
+	e.CellID, e.Diff, e.Did, e.Added = c.id, c.diff(), c.did(), c.before == nil
 	if c.after == nil {
 		e.Source = c.before.Source
 	} else {
@@ -111,7 +113,7 @@ func (c *change) did() string {
 		return fmt.Sprintf("%s %s is new", c.after.Type, name)
 	case c.after == nil:
 		did := fmt.Sprintf("%s %s is deleted", plain.Clip(string(c.before.Type), 40), Name(c.before.Index, c.id))
-		if line := Headline(*c.before); line != "" {
+		if line := c.before.Headline(); line != "" {
 			did += ": " + plain.Quote(plain.Clip(line, 60))
 		}
 		return did
@@ -123,27 +125,29 @@ func (c *change) did() string {
 	return name + " is changed"
 }
 
-// AddArgs describe a new cell.
+// AddArgs describe a new code cell.
 type AddArgs struct {
 	How
 	Place
-	Cell     notebook.NewCell
-	Language string // of a code cell; empty: the notebook's
+	Source   string            `json:"code" doc:"Its source."`
+	Language string            `json:"language" default:"python" max:"40" rare:"" doc:"The notebook's language."` // empty: any
+	Type     notebook.CellType `json:"-"`                                                                         // empty: code
+	Tags     []string          `json:"-"`
 }
 
 // Place is where a cell is added: at the end, unless it says otherwise.
 type Place struct {
-	Index int64  `json:"cellIndex" default:"-1" min:"-1" doc:"Its index, from 0; -1 appends it."`
-	After string `json:"afterCellId" default:"" max:"200" doc:"Or the cell before it."`
+	Index int64  `json:"cellIndex" flag:"at" usage:"give it this 'INDEX'; 0 is the first, -1 the end" default:"-1" min:"-1" doc:"Its index, from 0; -1 appends it."`
+	After string `json:"afterCellId" flag:"after" usage:"put it below the cell with this 'ID' or index" default:"" max:"200" doc:"Or the cell before it."`
 }
 
 // in returns the index that the new cell gets.
-func (p Place) in(d *notebook.Document) (int, error) {
+func (p Place) in(d document) (int, error) {
 	if p.After != "" && p.Index != -1 {
 		return 0, ErrPlace
 	}
 	if p.After != "" {
-		at, err := d.Find(p.After)
+		at, err := d.find(p.After)
 		return at + 1, err
 	}
 	return index(p.Index, d.Len()), nil
@@ -160,54 +164,47 @@ func index(given int64, end int) int {
 
 // Add adds a cell.
 func Add(ctx context.Context, nb Notebook, a AddArgs) (*Edited, error) {
-	return nb.edit(ctx, a.How, func(d *notebook.Document) (change, error) {
+	cell := &notebook.NewCell{Type: cmp.Or(a.Type, notebook.Code), Source: a.Source, Tags: a.Tags}
+	return nb.edit(ctx, a.How, func(d document) (change, error) {
 		at, err := a.Place.in(d)
-		return change{after: &a.Cell, to: at, language: a.Language}, err
+		return change{after: cell, to: at, language: a.Language}, err
 	})
 }
 
 // UpdateArgs describe another source or type of a cell.
 type UpdateArgs struct {
 	How
-	Cell    string `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
-	Content string `json:"content" doc:"The new source, or what replaces find."`
-	Find    string `json:"find" default:"" doc:"Part of the source that occurs once; only it is replaced."`
-	Type    string `json:"cell_type" default:"" choices:"code,markdown,raw" doc:"A new type."`
+	Cell    string  `json:"cellId" arg:"ID" complete:"cells" min:"1" max:"200" doc:"From get_cells."`
+	Content string  `json:"content" flag:"replace" usage:"with --find: the 'TEXT' to put there; empty deletes it" doc:"The new source, or what replaces find."`
+	Find    string  `json:"find" flag:"find" usage:"change this 'TEXT', which the source has once" default:"" doc:"Part of the source that occurs once; only it is replaced."`
+	Type    string  `json:"cell_type" flag:"type" usage:"make it a cell of this 'TYPE': code, markdown or raw" default:"" choices:"code,markdown,raw" doc:"A new type."`
+	Seen    *string `json:"-"` // the source from which Content was made, and which was seen whole; nil: readers were not shown all
 }
 
 // Update changes the source of a cell, or its type.
 func Update(ctx context.Context, nb Notebook, a UpdateArgs) (*Edited, error) {
-	return update(ctx, nb, a, func(source string) (string, error) { return newSource(source, a.Find, a.Content) })
-}
-
-// Rewrite returns an Update whose content was made from a cell's source, which was seen whole.
-func Rewrite(seen string) func(context.Context, Notebook, UpdateArgs) (*Edited, error) {
-	return func(ctx context.Context, nb Notebook, a UpdateArgs) (*Edited, error) {
-		return update(ctx, nb, a, func(source string) (string, error) {
-			if source != seen {
-				return "", fmt.Errorf("%w meanwhile", notebook.ErrCellChanged)
-			}
-			return notebook.WithLineEnds(source, a.Content), nil
-		})
-	}
-}
-
-func update(ctx context.Context, nb Notebook, a UpdateArgs, newSource func(string) (string, error)) (*Edited, error) {
-	return nb.edit(ctx, a.How, func(d *notebook.Document) (c change, err error) {
+	return nb.edit(ctx, a.How, func(d document) (c change, err error) {
 		if c, err = at(d, a.Cell); err != nil {
 			return c, err
 		}
 		if a.Type != "" {
 			c.after.Type = notebook.CellType(a.Type)
 		}
-		c.after.Source, err = newSource(c.before.Source)
+		switch {
+		case a.Seen == nil:
+			c.after.Source, err = newSource(c.before.Source, a.Find, a.Content)
+		case *a.Seen != c.before.Source:
+			err = fmt.Errorf("%w meanwhile", notebook.ErrCellChanged)
+		default:
+			c.after.Source = notebook.WithLineEnds(c.before.Source, a.Content)
+		}
 		return c, err
 	})
 }
 
 // at finds a cell, and begins a change of it.
-func at(d *notebook.Document, handle string) (change, error) {
-	i, err := d.Find(handle)
+func at(d document, name string) (change, error) {
+	i, err := d.find(name)
 	if err != nil {
 		return change{}, err
 	}
@@ -239,12 +236,12 @@ func newSource(source, find, content string) (string, error) {
 // DeleteArgs name a cell.
 type DeleteArgs struct {
 	How
-	Cell string `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
+	Cell string `json:"cellId" arg:"ID" complete:"cells" min:"1" max:"200" doc:"From get_cells."`
 }
 
 // Delete deletes a cell.
 func Delete(ctx context.Context, nb Notebook, a DeleteArgs) (*Edited, error) {
-	return nb.edit(ctx, a.How, func(d *notebook.Document) (change, error) {
+	return nb.edit(ctx, a.How, func(d document) (change, error) {
 		c, err := at(d, a.Cell)
 		c.after = nil
 		return c, err
@@ -254,13 +251,13 @@ func Delete(ctx context.Context, nb Notebook, a DeleteArgs) (*Edited, error) {
 // MoveArgs name a cell and its index afterwards.
 type MoveArgs struct {
 	How
-	Cell  string `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
-	Index int64  `json:"cellIndex" min:"-1" doc:"Its final index, from 0; -1 is the end."`
+	Cell  string `json:"cellId" arg:"ID" complete:"cells" min:"1" max:"200" doc:"From get_cells."`
+	Index int64  `json:"cellIndex" arg:"INDEX" min:"-1" doc:"Its final index, from 0; -1 is the end."`
 }
 
 // Move moves a cell.
 func Move(ctx context.Context, nb Notebook, a MoveArgs) (*Edited, error) {
-	return nb.edit(ctx, a.How, func(d *notebook.Document) (c change, err error) {
+	return nb.edit(ctx, a.How, func(d document) (c change, err error) {
 		if c, err = at(d, a.Cell); err == nil {
 			c.to = index(a.Index, d.Len()-1)
 		}

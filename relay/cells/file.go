@@ -19,6 +19,7 @@ type File struct {
 	*notebook.File
 	Records string                                // the folder with the records of its runs
 	Seen    func(runtime string) pairing.LastSeen // the kernel that was last seen of a runtime
+	ByIndex bool                                  // a cell may be named by its index, as people do
 }
 
 // read returns the cells, with the states that the record of their runs and the last kernel tell.
@@ -27,7 +28,7 @@ func (f File) read(context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{doc: doc, digest: doc.Digest(), path: f.Path()}
+	s := &snapshot{doc: document{doc, f.ByIndex}, digest: doc.Digest(), path: f.Path()}
 	record, err := nbrun.Load(f.Records, f.Path())
 	switch {
 	case err == nil:
@@ -43,7 +44,7 @@ func (f File) read(context.Context) (*snapshot, error) {
 func (f File) edit(ctx context.Context, h How, p plan) (*Edited, error) {
 	var c change
 	return f.Change(ctx, h, func(d *notebook.Document, e *Edited) (err error) {
-		if c, err = p(d); err == nil {
+		if c, err = p(document{d, f.ByIndex}); err == nil {
 			err = c.fits(d)
 		}
 		if err != nil {

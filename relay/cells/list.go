@@ -19,9 +19,9 @@ import (
 type ListArgs struct {
 	Start   int64  `json:"cellIndexStart" default:"0" min:"0" doc:"First cell."`
 	Limit   int64  `json:"limit" default:"50" min:"1" max:"1000" doc:"Most cells."` // 0: all
-	Cell    string `json:"cellId" default:"" max:"200" doc:"Only this cell, with whole outputs and pictures."`
+	Cell    string `json:"cellId" arg:"[ID]" complete:"cells" default:"" max:"200" doc:"Only this cell, with whole outputs and pictures."`
 	Outputs bool   `json:"includeOutputs" default:"true" doc:"Previews of outputs."`
-	Query   string `json:"query" default:"" max:"500" doc:"Only cells whose source has this text, in any case, or matches /regex/."`
+	Query   string `json:"query" flag:"query" usage:"only cells whose source has this 'TEXT', in any case, or matches /REGEX/" default:"" max:"500" doc:"Only cells whose source has this text, in any case, or matches /regex/."`
 }
 
 // ForModel bounds what is listed for a model, which also gets outputs.
@@ -108,8 +108,8 @@ type lister struct {
 }
 
 // one lists one whole cell.
-func (l *lister) one(id string) error {
-	at, err := l.doc.Find(id)
+func (l *lister) one(name string) error {
+	at, err := l.doc.find(name)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func jsonSize(v any) int {
 
 // view is a cell without its outputs.
 func (l *lister) view(cell notebook.Cell, most int) Cell {
-	v := Cell{Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title, Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, Headline: Headline(cell)}
+	v := Cell{Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title, Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, Headline: cell.Headline()}
 	switch {
 	case l.states != nil && l.states[cell.Index] != "":
 		v.State = string(l.states[cell.Index])

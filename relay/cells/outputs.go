@@ -73,7 +73,7 @@ func (l *lister) show(v *Cell, cell notebook.Cell, bounds outputBounds) error {
 	if err != nil {
 		return err
 	}
-	r := outputReader{ctx: l.ctx, doc: l.doc, bounds: bounds, left: bounds.all, largest: l.model.Picture}
+	r := outputReader{ctx: l.ctx, doc: l.doc.Document, bounds: bounds, left: bounds.all, largest: l.model.Picture}
 	r.readAll(v, list)
 	l.got.Pictures = r.pictures
 	return nil
@@ -169,23 +169,15 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 // eventOf returns what an executor sends for an output of nbformat. A text of more than most bytes
 // is only counted.
 func eventOf(output []byte, most int) (ev contract.Event) {
+	kind := ""
+	texts := map[string]*string{"output_type": &kind, "name": &ev.Name, "text": &ev.Text, "ename": &ev.EName, "evalue": &ev.EValue}
 	notebook.Members(output, func(key string, value []byte) {
-		switch key {
-		case "output_type":
-			ev.Type = contract.EventType(textOf(value, 1_000))
-		case "name":
-			ev.Name = textOf(value, 1_000)
-		case "text":
-			ev.Text = textOf(value, most)
-		case "ename":
-			ev.EName = textOf(value, most)
-		case "evalue":
-			ev.EValue = textOf(value, most)
-		case "traceback":
-			if len(value) <= most {
-				_ = json.Unmarshal(value, &ev.Traceback) // of another type: the name and the message remain
-			}
-		case "data":
+		switch to := texts[key]; {
+		case to != nil:
+			*to = textOf(value, most)
+		case key == "traceback" && len(value) <= most:
+			_ = json.Unmarshal(value, &ev.Traceback) // of another type: the name and the message remain
+		case key == "data":
 			ev.Data = map[string]json.RawMessage{}
 			notebook.Members(value, func(mime string, payload []byte) {
 				if len(ev.Data) < maxOutputTypes {
@@ -194,6 +186,7 @@ func eventOf(output []byte, most int) (ev contract.Event) {
 			})
 		}
 	})
+	ev.Type = contract.EventType(kind)
 	return ev
 }
 
@@ -209,26 +202,21 @@ func textOf(raw []byte, most int) (text string) {
 	return strings.Join(lines, "")
 }
 
-// TabOutputs are the outputs of a cell that ran in a tab, as events of an execution would show them.
-type TabOutputs struct {
-	large []payload // as an executor keeps large payloads apart from their events
-}
-
-// payload is the payload of one MIME type.
-type payload struct {
-	mime string
-	raw  json.RawMessage
-}
-
-// AddTo adds the JSON list of a cell's outputs to a collector.
-func (t *TabOutputs) AddTo(col *render.Collector, list json.RawMessage) {
+// View shows the outputs of a cell that ran in a tab as those of an execution, and closes the
+// collector. Large payloads are apart from their events, as an executor keeps them.
+func View(ctx context.Context, col *render.Collector, list json.RawMessage) render.View {
 	count := int64(0)
-	notebook.Items(list, func(output []byte) {
-		ev := contract.Event{Offset: count}
+	large := map[int]func(w io.Writer) error{}
+	notebook.Items(list, func(item []byte) {
 		if count < maxTabOutputs {
-			ev = eventOf(output, len(output))
+			ev := eventOf(item, len(item))
 			ev.Offset = count
-			t.keepApart(ev.Data)
+			for mime, raw := range ev.Data {
+				if len(raw) > contract.InlineMIMEBytes {
+					ev.Data[mime], _ = json.Marshal(contract.BlobRef{Blob: contract.Blob{Number: len(large), SHA256: "-", Bytes: int64(len(raw))}})
+					large[len(large)] = func(w io.Writer) error { return output.WritePayload(ctx, mime, raw, nil, w) }
+				}
+			}
 			col.Add(ev)
 		}
 		count++
@@ -236,25 +224,10 @@ func (t *TabOutputs) AddTo(col *render.Collector, list json.RawMessage) {
 	if count > maxTabOutputs {
 		col.Add(contract.Event{Offset: maxTabOutputs, Type: contract.EventStream, Cut: plain.Count(int(count-maxTabOutputs), "further output")})
 	}
-}
-
-func (t *TabOutputs) keepApart(data map[string]json.RawMessage) {
-	for mime, raw := range data {
-		if len(raw) > contract.InlineMIMEBytes {
-			data[mime], _ = json.Marshal(contract.BlobRef{Blob: contract.Blob{Number: len(t.large), SHA256: "-", Bytes: int64(len(raw))}})
-			t.large = append(t.large, payload{mime, raw})
+	return col.View(ctx, func(_ context.Context, blob contract.Blob, w io.Writer) error {
+		if write := large[blob.Number]; write != nil {
+			return write(w)
 		}
-	}
-}
-
-// errNoPayload is the error of a payload that names another one, as only an executor's may.
-var errNoPayload = errors.New("its payload is missing")
-
-// Fetch writes a large payload. It is an output.Fetch.
-func (t *TabOutputs) Fetch(ctx context.Context, blob contract.Blob, w io.Writer) error {
-	if blob.Number < 0 || blob.Number >= len(t.large) {
-		return errNoPayload
-	}
-	none := func(context.Context, contract.Blob, io.Writer) error { return errNoPayload }
-	return output.WritePayload(ctx, t.large[blob.Number].mime, t.large[blob.Number].raw, none, w)
+		return errors.New("its payload is missing") // of a payload that names another one, as only an executor's may
+	})
 }

@@ -30,11 +30,11 @@ func (t Tab) read(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc, err := document(cells)
+	doc, err := documentOf(cells)
 	if err != nil {
 		return nil, fmt.Errorf("reading the notebook in Colab's tab: %w", err)
 	}
-	s := &snapshot{doc: doc, digest: tabDigest(doc), tab: t.Tab, cells: cells, states: make([]nbrun.State, len(cells))}
+	s := &snapshot{doc: document{Document: doc}, digest: tabDigest(doc), tab: t.Tab, cells: cells, states: make([]nbrun.State, len(cells))}
 	for i, cell := range cells { // the page tells only which cells have no number
 		if cell.ExecutionCount == nil && t.Running(cell.ID) {
 			s.states[i] = nbrun.Running
@@ -43,9 +43,9 @@ func (t Tab) read(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// document returns a notebook file with these cells. Its handles are the page's ids, unless those
+// documentOf returns a notebook file with these cells. Its handles are the page's ids, unless those
 // are not valid in a notebook file or occur twice.
-func document(cells []page.Cell) (*notebook.Document, error) {
+func documentOf(cells []page.Cell) (*notebook.Document, error) {
 	type object map[string]any
 	list := make([]object, len(cells))
 	for i, c := range cells {
@@ -107,8 +107,8 @@ func (t Tab) edit(ctx context.Context, h How, p plan) (*Edited, error) {
 	if h.Digest != "" && h.Digest != before.digest {
 		return nil, ErrTabChanged
 	}
-	planned := *before.doc // edits write new bytes
-	c, err := p(&planned)
+	planned := *before.doc.Document // edits write new bytes
+	c, err := p(document{Document: &planned})
 	if err == nil {
 		err = c.fitsTab()
 	}
@@ -170,7 +170,7 @@ func (t Tab) ask(ctx context.Context, before *snapshot, c *change) (*notebook.Do
 			c.to, c.id = at, after.doc.Cell(at).Handle
 		}
 	}
-	return after.doc, nil
+	return after.doc.Document, nil
 }
 
 // request asks the page for an edit. It returns the page's id of an added cell.

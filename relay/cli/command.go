@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"colabrelay/relay/suggest"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/filename"
 )
 
@@ -85,7 +86,11 @@ func NoSuchCommand(parent *cobra.Command, args []string) error {
 // FlagError describes a wrong flag.
 func FlagError(cmd *cobra.Command, err error) error {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return Usagef("--%s %q: %s", wrong.GetFlag().Name, wrong.GetValue(), badValue(wrong.GetFlag().Value.Type(), wrong))
+		problem := badValue(wrong.GetFlag().Value.Type(), wrong)
+		if _, own := wrong.GetFlag().Value.(*tools.Argument); own {
+			problem = errors.Unwrap(wrong).Error()
+		}
+		return Usagef("--%s %q: %s", wrong.GetFlag().Name, wrong.GetValue(), problem)
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/relay/config"
 	"colabrelay/relay/history"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/toolsets"
@@ -18,7 +19,7 @@ import (
 
 // Completion runs each time a person presses Tab, so it uses no network and little time.
 const (
-	CompletionTime = time.Second
+	completionTime = time.Second
 	maxCompletions = 50 // newest runs
 )
 
@@ -100,24 +101,44 @@ func completeRuns(set *config.Settings, first int, several bool) cobra.Completio
 		if len(args) > first && !several {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found := make(chan []history.Run, 1)
-		go func() {
+		return inTime(func() (ids []string) {
 			dir := config.Load(*set).HistoryDir
 			if dir == "" {
-				found <- nil
-				return
+				return nil
 			}
 			all, _ := history.New(history.Config{Dir: dir}).List()
-			found <- all
-		}()
-		var ids []string
-		select {
-		case all := <-found:
 			for _, r := range all[:min(len(all), maxCompletions)] {
 				ids = append(ids, cobra.CompletionWithDesc(plain.Line(r.ExecutionID), plain.Line(fmt.Sprintf("%s, %s: %.40s", r.Runtime, r.Status, cmp.Or(r.Name, r.CodePreview)))))
 			}
-		case <-time.After(CompletionTime):
+			return ids
+		}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeCells offers the ids of a notebook's cells with their headlines.
+func completeCells(path string) []string {
+	return inTime(func() (ids []string) {
+		file, err := notebook.OpenFile(path, "")
+		if err != nil {
+			return nil
 		}
-		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		d, err := file.Read()
+		for i := 0; err == nil && i < d.Len(); i++ {
+			cell := d.Cell(i)
+			ids = append(ids, cobra.CompletionWithDesc(plain.Line(cell.Handle), plain.Line(fmt.Sprintf("%d: %.40s", i, cell.Headline()))))
+		}
+		return ids
+	})
+}
+
+// inTime returns what find finds; nothing if it takes long.
+func inTime(find func() []string) []string {
+	found := make(chan []string, 1)
+	go func() { found <- find() }()
+	select {
+	case names := <-found:
+		return names
+	case <-time.After(completionTime):
+		return nil
 	}
 }

@@ -97,10 +97,7 @@ func ExitCode(err error) int {
 
 // isWrongID reports whether err is about the id of a run or a cell that a person gave.
 func isWrongID(err error) bool {
-	if _, ok := errors.AsType[*notebook.NoCellError](err); ok {
-		return true
-	}
-	return errors.Is(err, runlist.ErrNoSuchRun) || errors.Is(err, runlist.ErrAmbiguous)
+	return errors.Is(err, notebook.ErrNoCell) || errors.Is(err, runlist.ErrNoSuchRun) || errors.Is(err, runlist.ErrAmbiguous)
 }
 
 // Interrupted replaces the error of a request that a signal ended: that the VM did not answer

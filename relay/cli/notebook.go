@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/nbrun"
-	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/runlist"
@@ -134,34 +132,14 @@ func (l *NotebookLoop) lost(err error) error {
 	return err
 }
 
-// OpenNotebook opens and reads the notebook at path with one of notebook's functions.
-func OpenNotebook(set *config.Settings, open func(path, lockDir string) (*notebook.File, error), path string) (*notebook.File, *notebook.Document, config.Config, error) {
-	if !strings.EqualFold(filepath.Ext(path), ".ipynb") {
-		return nil, nil, config.Config{}, Usagef("%q is not a notebook: its name must end in .ipynb", path)
-	}
-	cfg := config.Load(*set)
-	path, err := filename.Existing(path)
-	if err = cmp.Or(cfg.Err(), err); err != nil {
-		return nil, nil, cfg, err
-	}
-	file, err := open(path, cfg.CheckpointDir)
-	if err != nil {
-		return nil, nil, cfg, err
-	}
-	d, err := file.Read()
-	if err != nil {
-		err = fmt.Errorf("%q: %w", path, err)
-	}
-	return file, d, cfg, err
-}
-
 // OpenNotebookRun opens the run of a notebook. A wrong argument is an error of the command line.
 func OpenNotebookRun(set *config.Settings, spec nbrun.Spec) (*nbrun.Run, config.Config, error) {
-	_, _, cfg, err := OpenNotebook(set, notebook.OpenFile, spec.Path)
-	spec.Path, _ = filename.Existing(spec.Path)
-	if err != nil { // which names the file
+	cfg := config.Load(*set)
+	path, err := filename.Existing(spec.Path)
+	if err = cmp.Or(cfg.Err(), err); err != nil {
 		return nil, cfg, err
 	}
+	spec.Path = path
 	run, err := nbrun.Open(cfg.CheckpointDir, spec)
 	return run, cfg, NotebookUsage(err)
 }

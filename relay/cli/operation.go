@@ -71,14 +71,10 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 		op := operation{Operation: o}
 		var given []*tools.Argument
 		op.args, given = o.Arguments()
-		for _, a := range given {
-			if !a.Position {
-				c.addFlag(a)
-				continue
-			}
-			op.positions = append(op.positions, a)
+		op.positions = AddArguments(cmd, given)
+		for at, a := range op.positions {
 			switch {
-			case len(op.positions) <= most:
+			case at < most:
 				continue
 			case i > 0 || a.Optional:
 				cmd.Use += " [" + a.Name + "]"
@@ -90,7 +86,8 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 		}
 		c.all = append(c.all, op)
 	}
-	cmd.Args, cmd.ValidArgsFunction, cmd.RunE = Arguments(least, most), c.complete, c.run
+	last := c.all[len(c.all)-1].positions
+	cmd.Args, cmd.ValidArgsFunction, cmd.RunE = Arguments(least, most), CompleteArguments(c.set, last, cobra.ShellCompDirectiveNoFileComp), c.run
 	if !first.Local {
 		AddRuntimeFlag(cmd, &c.runtime)
 	}
@@ -105,39 +102,64 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 	return cmd
 }
 
-func (c *operationCommand) addFlag(a *tools.Argument) {
-	flag := c.cmd.Flags().VarPF(a, a.Name, a.Short, a.Usage)
-	if a.Type() == "bool" {
-		flag.NoOptDefVal = "true"
+// AddArguments adds the flags of an operation, and returns the arguments that have a position.
+func AddArguments(cmd *cobra.Command, given []*tools.Argument) (positions []*tools.Argument) {
+	for _, a := range given {
+		if a.Position {
+			positions = append(positions, a)
+			continue
+		}
+		flag := cmd.Flags().VarPF(a, a.Name, a.Short, a.Usage)
+		if a.Type() == "bool" {
+			flag.NoOptDefVal = "true"
+		}
+		if flag.DefValue == "-1" { // the usage says what that means
+			flag.DefValue = ""
+		}
+		offer := cobra.FixedCompletions(a.Choices, cobra.ShellCompDirectiveNoFileComp)
+		switch {
+		case a.Complete == "runtimes":
+			offer = CompleteRuntimes
+		case a.Choices == nil:
+			continue
+		}
+		_ = cmd.RegisterFlagCompletionFunc(a.Name, offer) // the flag exists
 	}
-	if flag.DefValue == "-1" { // the usage says what that means
-		flag.DefValue = ""
-	}
-	if a.Complete != "runtimes" {
-		return
-	}
-	if err := c.cmd.RegisterFlagCompletionFunc(a.Name, CompleteRuntimes); err != nil {
-		panic(err) // the flag exists
+	return positions
+}
+
+// CompleteArguments offers what the arguments may be, and what comes after them.
+func CompleteArguments(set *config.Settings, positions []*tools.Argument, after cobra.ShellCompDirective) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+		if len(args) >= len(positions) {
+			return nil, after
+		}
+		switch positions[len(args)].Complete {
+		case "files":
+			return nil, cobra.ShellCompDirectiveDefault
+		case "notebooks":
+			return []string{"ipynb"}, cobra.ShellCompDirectiveFilterFileExt
+		case "cells":
+			return completeCells(args[0]), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		case "runs":
+			return completeRuns(set, 0, false)(cmd, args, typed)
+		case "vms":
+			m := NewVMs(*set, config.Load(*set), "", nil)
+			defer m.Close()
+			names = m.Names()
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// complete offers what an argument may be.
-func (c *operationCommand) complete(cmd *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
-	positions := c.all[len(c.all)-1].positions
-	if len(args) >= len(positions) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// PrintAnswer prints the answer of an operation, as JSON if that is asked for, or returns its error.
+// A run that goes on is an answer too.
+func PrintAnswer(std terminal.Streams, answer tools.Answer, err error, asJSON bool) error {
+	if asJSON && (err == nil || errors.Is(err, runlist.ErrStillRunning)) {
+		answer.PrintNotes()
+		return errors.Join(err, PrintJSON(std.Out, answer))
 	}
-	switch positions[len(args)].Complete {
-	case "files":
-		return nil, cobra.ShellCompDirectiveDefault
-	case "runs":
-		return completeRuns(c.set, 0, false)(cmd, args, typed)
-	case "vms":
-		m := NewVMs(*c.set, config.Load(*c.set), "", nil)
-		defer m.Close()
-		names = m.Names()
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return cmp.Or(err, answer.Print())
 }
 
 func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
@@ -170,11 +192,7 @@ func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
 		ask := by.Confirm
 		by.Confirm = func(question string) bool { return c.yes || ask(question) }
 		answer, err := op.Do(ctx, by, op.args)
-		if c.asJSON && (err == nil || errors.Is(err, runlist.ErrStillRunning)) {
-			answer.PrintNotes()
-			return errors.Join(err, PrintJSON(c.std.Out, answer))
-		}
-		return cmp.Or(err, answer.Print())
+		return PrintAnswer(c.std, answer, err, c.asJSON)
 	})
 }
 
@@ -217,6 +235,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 	var err error
 	switch {
 	case o.Local:
+		by.LastSeen.Load = cfg.Pairings.LastSeen
 		err = use(ctx, by)
 	default:
 		attempt := (&terminal.Outage{Out: std.Err}).Attempt

@@ -9,7 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -201,10 +201,8 @@ func (r *Run) within(fetched *int64) output.Fetch {
 	}
 }
 
-// pictures are the MIME types that Markdown shows, best first, with their files' extensions.
-var pictures = []struct{ mime, ext string }{
-	{"image/png", ".png"}, {"image/jpeg", ".jpg"}, {"image/gif", ".gif"}, {"image/svg+xml", ".svg"},
-}
+// pictures are the MIME types that Markdown shows, best first.
+var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
 
 // markup makes a text that a VM may have sent mean itself in a line of Markdown: no HTML, link
 // or picture, which a viewer would fetch.
@@ -244,10 +242,11 @@ func (p *page) output(name string, o *output.Output) {
 		p.fence("", render.Plain(strings.Join(o.Traceback, "\n")))
 		return
 	}
-	for _, kind := range pictures {
-		if content := decoded(kind.mime, o.Data[kind.mime]); content != nil {
-			p.files[name+kind.ext] = content
-			target := url.URL{Path: name + kind.ext}
+	for _, mime := range pictures {
+		if content := decoded(mime, o.Data[mime]); len(content) > 0 {
+			name += output.Extension(mime)
+			p.files[name] = content
+			target := url.URL{Path: name}
 			fmt.Fprintf(&p.text, "![](%s)\n\n", strings.NewReplacer("(", "%28", ")", "%29").Replace(target.EscapedPath()))
 			return
 		}
@@ -257,16 +256,11 @@ func (p *page) output(name string, o *output.Output) {
 	}
 }
 
-// decoded returns a picture's bytes, or nil if there is none.
+// decoded returns a picture's bytes; none if there is no picture.
 func decoded(mime string, payload any) []byte {
-	text, ok := payload.(string)
-	if !ok || text == "" {
-		return nil
-	}
-	if !output.IsBase64(mime) {
-		return []byte(text)
-	}
-	content, err := base64.StdEncoding.DecodeString(strings.NewReplacer("\n", "", "\r", "", " ", "").Replace(text))
+	text, _ := payload.(string)
+	raw, _ := json.Marshal(text) // a string is always JSON
+	content, err := io.ReadAll(output.NewInline(mime, raw))
 	if err != nil {
 		return nil
 	}

@@ -161,9 +161,8 @@ func (o *outputs) write(d *notebook.Document, handle func(cell int) string) erro
 	var all []notebook.NewOutputs
 	for _, c := range o.pending {
 		i, err := d.Find(handle(c.cell))
-		var none *notebook.NoCellError
 		switch {
-		case errors.As(err, &none), errors.Is(err, notebook.ErrCellChanged):
+		case errors.Is(err, notebook.ErrNoCell), errors.Is(err, notebook.ErrCellChanged):
 			continue
 		case err != nil:
 			return err

@@ -46,8 +46,7 @@ type cell struct {
 func newCell(from notebook.Cell, values *parameters.Values) *cell {
 	c := &cell{index: from.Index, handle: from.Handle, code: values.Fill(from.Source), source: hash(from.Source), tags: from.Tags}
 	c.sent = hash(c.code)
-	line, _, _ := strings.Cut(strings.TrimSpace(from.Source), "\n")
-	c.title = plain.Clip(strings.TrimSpace(cmp.Or(strings.TrimSpace(from.Title), line)), maxTitle)
+	c.title = plain.Clip(from.Headline(), maxTitle)
 	c.ownTimeout, c.ownRetries = c.number(tagTimeout, math.MaxFloat64), c.number(tagRetries, MaxRetries)
 	return c
 }

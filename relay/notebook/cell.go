@@ -4,22 +4,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"colabrelay/relay/suggest"
 )
 
-// NoCellError means that no cell has a handle.
-type NoCellError struct {
-	Handle  string
-	Nearest []string // at most 3 handles that resemble it, the closest first
-}
-
-// Error implements error.
-func (e *NoCellError) Error() string { return fmt.Sprintf("no cell has the id %.100q", e.Handle) }
+// ErrNoCell means that no cell has a handle.
+var ErrNoCell = errors.New("no cell has the id")
 
 // CellType is the kind of a cell, as nbformat names it.
 type CellType string
@@ -47,6 +41,16 @@ type Cell struct {
 	// Outputs is the JSON list of outputs, nil for none. It shares the document's memory: do not
 	// change it. As Python writes it, it may have NaN and Infinity where a number stands.
 	Outputs json.RawMessage
+}
+
+// Headline tells a person which cell it is: its title, or its first line.
+func (c *Cell) Headline() string {
+	for line := range strings.Lines(c.Title + "\n" + c.Source) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line
+		}
+	}
+	return ""
 }
 
 // Param is a value that a form of Colab sets.
@@ -125,52 +129,36 @@ func (d *Document) handle(i int, source string) string {
 
 // Find returns the index of the cell with a handle: its id since nbformat 4.5; without one, or
 // before 4.5, metadata.id, which Colab writes; or else #index-hash8 with the start of the source's
-// SHA-256. An id that is not valid or that a cell above has is none. The error is *NoCellError,
+// SHA-256. An id that is not valid or that a cell above has is none. The error is ErrNoCell,
 // or ErrCellChanged for a handle of the last form whose cell has another source now.
 func (d *Document) Find(handle string) (int, error) {
 	if at, ok := strings.CutPrefix(handle, "#"); ok {
 		return d.findByPlace(handle, at)
 	}
+	var names []string
 	for i := range d.cells {
 		if d.cells[i].name == handle && handle != "" {
 			return i, nil
 		}
+		if len(handle) <= maxCompared {
+			names = append(names, d.cells[i].name)
+		}
 	}
-	return 0, &NoCellError{Handle: handle, Nearest: d.nearest(handle)}
+	return 0, fmt.Errorf("%w %.100q%s", ErrNoCell, handle, suggest.Meant(handle, names))
 }
+
+// maxCompared is up to how many bytes of a handle others are compared with.
+const maxCompared = 100
 
 func (d *Document) findByPlace(handle, place string) (int, error) {
 	number, hash, _ := strings.Cut(place, "-")
 	i, err := strconv.Atoi(number)
 	if err != nil || i < 0 || i >= d.Len() || len(hash) != 8 {
-		return 0, &NoCellError{Handle: handle}
+		return 0, fmt.Errorf("%w %.100q", ErrNoCell, handle)
 	}
 	sum := sha256.Sum256([]byte(d.source(i)))
 	if hash != hex.EncodeToString(sum[:4]) {
 		return 0, fmt.Errorf("%w: %s names cell %d as it was before; it is %s now", ErrCellChanged, handle, i, d.handle(i, d.source(i)))
 	}
 	return i, nil
-}
-
-// nearest returns up to 3 handles that resemble one.
-func (d *Document) nearest(handle string) (found []string) {
-	const most, longest = 3, 100
-	if len(handle) > longest {
-		return nil
-	}
-	var names []string
-	for i := range d.cells {
-		if name := d.cells[i].name; name != "" {
-			names = append(names, name)
-		}
-	}
-	for len(found) < most {
-		name := suggest.Closest(handle, names)
-		if name == "" {
-			break
-		}
-		found = append(found, name)
-		names = slices.DeleteFunc(names, func(n string) bool { return n == name })
-	}
-	return found
 }

@@ -48,7 +48,7 @@ func TestALongTextHasHeadAndTailAndIsSavedAsAWhole(t *testing.T) {
 	if !strings.HasPrefix(whole, head) || !strings.HasSuffix(head, "\n") || !strings.HasSuffix(whole, tail+outputs[4].Text) || whole[len(head)+int(cut)-1] != '\n' {
 		t.Errorf("head %.30q…, tail %.30q…", head, tail)
 	}
-	if total := len(head) + len(tail) + 3; total > ForNotebooks.Text || total < ForNotebooks.Text-1000 {
+	if total := len(head) + len(tail); total > ForNotebooks.Text || total < ForNotebooks.Text*15/16-1000 {
 		t.Errorf("%d bytes are shown", total)
 	}
 	cell.Add(t.Context(), []contract.Event{{Type: contract.EventClearOutput}}, nil)

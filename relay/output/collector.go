@@ -189,7 +189,7 @@ func (c *Cell) Add(ctx context.Context, events []contract.Event, fetch Fetch) {
 	for i := range events {
 		c.add(&events[i])
 	}
-	c.endAdd()
+	c.spill.flush(c.line.text())
 	c.collector.mu.Unlock()
 	if c.collector.hold(ctx) != nil {
 		return // what is missing is requested by a later Add

@@ -1,11 +1,13 @@
 package output
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -15,16 +17,18 @@ func (c *Cell) outputs() []*Output {
 	for _, e := range c.head {
 		all = join(all, e.output())
 	}
-	tail, cut := c.shownTail()
-	if cut > 0 || c.cutOutputs > 0 {
-		text := c.marker(cut)
+	if c.cutText > 0 || c.cutOutputs > 0 {
+		text := c.marker()
 		if n := len(all); n > 0 && all[n-1].Name == contract.Stderr && !strings.HasSuffix(all[n-1].Text, "\n") {
 			text = "\n" + text
 		}
 		all = join(all, &Output{Type: Stream, Name: contract.Stderr, Text: text})
 	}
-	for _, o := range tail {
-		all = join(all, o)
+	for _, e := range c.tail {
+		all = join(all, e.output())
+	}
+	if line := string(c.line.text()); line != "" { // the end of the last output, which is a stream
+		all = join(all, &Output{Type: Stream, Name: c.last().Name, Text: line})
 	}
 	return all
 }
@@ -62,49 +66,6 @@ func join(all []*Output, o *Output) []*Output {
 	return append(all, o)
 }
 
-// shownTail returns the tail, with the line that is not complete and without the text that is
-// over the limit, and how much text is left out.
-func (c *Cell) shownTail() (shown []*Output, cut int64) {
-	for _, e := range c.tail {
-		shown = append(shown, e.output())
-	}
-	line := string(c.line.text())
-	if n := len(shown); n > 0 && line != "" {
-		shown[n-1].Text += line // which is a stream, because a line is the end of one
-	} else if line != "" {
-		shown = append(shown, &Output{Type: Stream, Name: c.last().Name, Text: line})
-	}
-	text, half := c.tailText+len(line), c.limits().Text/2
-	if c.cutText == 0 && c.headText+text <= c.limits().Text {
-		return shown, 0
-	}
-	cut = c.cutText
-	for _, o := range shown {
-		if o.Type == Stream && text > half {
-			before := len(o.Text)
-			o.Text = withoutFront(o.Text, min(before, text-half))
-			cut += int64(before - len(o.Text))
-			text -= before // all of it or, of the last one, as much as is over
-		}
-	}
-	return shown, cut
-}
-
-// soon is how far the end of a line may be at which a text is cut.
-const soon = 4 << 10
-
-// withoutFront returns text without its first n bytes, from the beginning of a line if one begins
-// soon, else of a character.
-func withoutFront(text string, n int) string {
-	if n == 0 {
-		return text
-	}
-	if at := strings.IndexByte(text[n-1:min(len(text), n+soon)], '\n'); at >= 0 {
-		return text[n+at:]
-	}
-	return text[runeAt([]byte(text), n):]
-}
-
 // runeAt returns the first index from n on at which a character begins.
 func runeAt(text []byte, n int) int {
 	for n < len(text) && !utf8.RuneStart(text[n]) {
@@ -114,26 +75,19 @@ func runeAt(text []byte, n int) int {
 }
 
 // marker says what is left out between head and tail, and where it is.
-func (c *Cell) marker(cut int64) string {
+func (c *Cell) marker() string {
 	var what []string
-	if cut > 0 {
-		what = append(what, plural(cut, "byte")+" of text")
+	if c.cutText > 0 {
+		what = append(what, plain.Count(c.cutText, "byte")+" of text")
 	}
 	if c.cutOutputs > 0 {
-		what = append(what, plural(int64(c.cutOutputs), "output"))
+		what = append(what, plain.Count(c.cutOutputs, "output"))
 	}
 	text := "[" + strings.Join(what, " and ") + " left out here, because the cell has too many."
-	if cut > 0 {
+	if c.cutText > 0 {
 		text += " " + c.spill.where()
 	}
 	return text + "]\n"
-}
-
-func plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // where says where the whole text is.
@@ -225,21 +179,19 @@ func (c *Cell) keep(text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	half := c.limits().Text / 2
-	if c.full = c.full || c.headText+len(text) > half; !c.full {
+	if c.full = c.full || c.headText+len(text) > c.limits().Text/2; !c.full {
 		c.headText += len(text)
 		c.extend(c.last(), text)
 		return
 	}
 	if len(c.tail) == 0 {
-		last := c.last()
-		c.tail = append(c.tail, &entry{Output: last.Output, cell: c})
+		c.tail = append(c.tail, &entry{Output: c.last().Output, cell: c})
 	}
 	c.tailText += len(text)
 	c.extend(c.last(), text)
-	if c.tailText > 2*half {
+	if over := c.headText + c.tailText - c.limits().Text; over > 0 {
 		c.beginSpill()
-		c.trim(c.tailText - half - soon)
+		c.trim(over + c.limits().Text/16) // not for each line again
 	}
 }
 
@@ -260,18 +212,23 @@ func (c *Cell) dropEmpty() {
 	}
 }
 
-// trim removes the first n bytes of the tail's text, or a few more to end with a character.
+// trim removes the first n bytes of the tail's text, and what is left of their last line.
 func (c *Cell) trim(n int) {
 	last := c.last()
 	c.tail = slices.DeleteFunc(c.tail, func(e *entry) bool {
 		if n <= 0 || len(e.text) == 0 {
 			return false
 		}
-		cut := runeAt(e.text, min(n, len(e.text)))
+		cut := len(e.text)
+		if rest := e.text[min(n-1, cut):]; n < cut {
+			if cut = n + bytes.IndexByte(rest[:min(len(rest), maxLine)], '\n'); cut < n { // no line ends soon
+				cut = runeAt(e.text, n)
+			}
+		}
 		n -= cut
 		c.cutText += int64(cut)
 		c.tailText -= cut
-		e.text = append([]byte(nil), e.text[cut:]...)
+		e.text = e.text[cut:]
 		return len(e.text) == 0 && e != last
 	})
 }
@@ -285,15 +242,6 @@ func (c *Cell) beginSpill() {
 	for _, e := range c.all() {
 		c.spill.write(e.text)
 	}
-}
-
-// endAdd saves what was added, if the cell does not have the whole text.
-func (c *Cell) endAdd() {
-	line := c.line.text()
-	if c.headText+c.tailText+len(line) > c.limits().Text {
-		c.beginSpill()
-	}
-	c.spill.flush(line)
 }
 
 // release frees what an entry's content counts.

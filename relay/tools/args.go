@@ -32,8 +32,8 @@ type argument struct {
 // argumentsOf reads the fields of an arguments struct. Tags: json (the name), doc, default
 // (makes it optional), min and max (of a number's value, or of a string's length in bytes),
 // choices (the values of a string, separated by commas), list (see joined), rare (not in the
-// schema), was (an earlier name); for the command line arg (the name of a position, in brackets if only a person may
-// omit it), flag (the name
+// schema), was (an earlier name); for the command line arg (the name of a position, in brackets
+// if a person may omit it), flag (the name
 // of a flag, and its letter), usage and complete. A person alone gives what has the name "-".
 // It panics at start-up if a tag is wrong.
 func argumentsOf(t reflect.Type) []argument {
@@ -273,4 +273,15 @@ func badArguments(defs []argument, faults []string) *Problem {
 		Message: "bad arguments: " + strings.Join(faults, "; "),
 		Hint:    "Call the tool again with these arguments: " + strings.Join(takes, ", ") + ".",
 	}
+}
+
+// sameCall is a tool's call as a model writes it, with the arguments that are not their defaults.
+func sameCall(name string, args any) string {
+	value, pairs := reflect.ValueOf(args), []any{}
+	for _, a := range argumentsOf(value.Type()) {
+		if given := value.FieldByIndex(a.index).Interface(); !bytes.Equal(encode(given), a.def) {
+			pairs = append(pairs, a.name, given)
+		}
+	}
+	return command(name, pairs...)
 }

@@ -1,9 +1,6 @@
 package tools
 
 import (
-	"colabrelay/relay/notebook"
-	"colabrelay/relay/runtimes"
-	"colabrelay/relay/toolsets"
 	"encoding/base64"
 	"fmt"
 	"image"
@@ -13,6 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"colabrelay/relay/notebook"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
 )
 
 // desk is a host whose relay has no runtime, and a folder of notebooks.
@@ -77,7 +78,7 @@ func TestTheTextsOfTheToolsForCells(t *testing.T) {
 		{"get_cells", []any{"cell_id", "load"}, []string{", shown as picture 1 ["}}, // the other spelling
 		{"get_cells", []any{"query", "nothing"}, []string{"No cells to show."}},
 		{"get_cells", []any{"query", "/(/"}, []string{"Error (bad_request): ", "RE2"}},
-		{"get_cells", []any{"cellId", "laod"}, []string{"Error (not_found): ", `Similar ids are "load". get_cells lists`}},
+		{"get_cells", []any{"cellId", "laod"}, []string{"Error (not_found): ", `(did you mean "load"?)`, "Next step: get_cells lists"}},
 		{"update_cell", []any{"cellId", "load", "find", "3", "content", "4", "dry_run", true}, []string{"Nothing was written. The edit would be: cell 0 (id load) is changed. The notebook would have 1 cell, digest ", "--- diff [", "+n = 4 #@param"}},
 		{"update_cell", []any{"cellId", "load", "find", "z", "content", ""}, []string{"Error (bad_request): ", "is there 0 times", "Next step: Read the cell with get_cells"}},
 		{"update_cell", []any{"cellId", "load", "content", "", "expect_digest", "1"}, []string{"Error (changed): "}},

@@ -1,16 +1,17 @@
 package tools
 
 import (
-	"colabrelay/relay/checkpoint"
-	"colabrelay/relay/chunked"
-	"colabrelay/relay/client"
-	"colabrelay/relay/runtimes"
-	"colabrelay/shared/contract"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/chunked"
+	"colabrelay/relay/client"
+	"colabrelay/relay/runtimes"
+	"colabrelay/shared/contract"
 )
 
 func TestWhatStopsAChunkedRunIsItsError(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/runlist"
@@ -44,7 +45,7 @@ type Operation struct {
 
 // Commands returns all operations that are made into commands, in the order of the tools.
 var Commands = sync.OnceValue(func() (all []Operation) {
-	for _, t := range append(toolsOf(sets), listCheckpoints(), listStates()) {
+	for _, t := range append(toolsOf(sets), listCheckpoints(), listStates(), upgradeNotebook(), stripNotebook(), reportNotebook()) {
 		if t.Command.Name != "" && !t.Command.Own {
 			all = append(all, t.Operation)
 		}
@@ -60,6 +61,7 @@ type Argument struct {
 	Position bool
 	Optional bool
 	Complete string // what a shell offers: "vms" for the names of VMs, "runs" for ids; empty for nothing
+	Choices  []string
 
 	of    argument
 	field reflect.Value
@@ -86,14 +88,14 @@ func (o Operation) Arguments() (args any, all []*Argument) {
 	value := reflect.New(o.args)
 	var flags []*Argument
 	for _, of := range fieldsOf(o.args) {
-		a := &Argument{Usage: strings.ReplaceAll(of.usage, "'", "`"), Optional: of.def != nil, Complete: of.complete, of: of, field: value.Elem().FieldByIndex(of.index)}
+		a := &Argument{Usage: strings.ReplaceAll(of.usage, "'", "`"), Optional: of.def != nil, Complete: of.complete, Choices: of.choices, of: of, field: value.Elem().FieldByIndex(of.index)}
 		if of.def != nil {
 			of.set(a.field, nil, false)
 		}
 		switch {
 		case of.arg != "":
 			a.Name, a.Position = strings.Trim(of.arg, "[]"), true
-			a.Optional = a.Optional || a.Name != of.arg
+			a.Optional = a.Name != of.arg
 			all = append(all, a)
 		case of.flag != "":
 			a.Name, a.Short, _ = strings.Cut(of.flag, ",")
@@ -120,6 +122,8 @@ type Person struct {
 	// VMs opens what starts VMs. executor is the file of the executor for them; empty for that of
 	// the release.
 	VMs func(executor string) *vm.Manager
+	// Notebook runs a notebook to its end and shows its progress.
+	Notebook func(ctx context.Context, run *nbrun.Run) (nbrun.Outcome, error)
 	// Transfer shows the progress of what move transfers.
 	Transfer func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error)
 }
@@ -130,7 +134,12 @@ type ArgumentError struct {
 	err        error
 }
 
-func (e *ArgumentError) Error() string { return "--" + e.flag + ": " + e.err.Error() }
+func (e *ArgumentError) Error() string {
+	if e.flag == "" {
+		return e.err.Error()
+	}
+	return "--" + e.flag + ": " + e.err.Error()
+}
 
 // either returns the text that the reader of the call's answer understands.
 func (c *call) either(model, person string) string {
@@ -177,7 +186,7 @@ func (o Operation) Do(ctx context.Context, by Person, args any) (Answer, error) 
 	got, err := o.do(ctx, c, reflect.ValueOf(args).Elem().Interface().(targeted))
 	return Answer{struct {
 		Runtime string `json:"runtime,omitempty"`
-	}{by.Runtime.Name}, got, c.warnings, by.Streams}, err
+	}{c.target.Name}, got, c.warnings, by.Streams}, err
 }
 
 // Print writes the answer for a person.

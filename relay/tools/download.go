@@ -20,7 +20,7 @@ import (
 
 type downloadArgs struct {
 	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM." arg:"REMOTE"`
-	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, or path in the project; a folder if it ends in /. By default the remote name." arg:"LOCAL" complete:"files"`
+	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, or path in the project; a folder if it ends in /. By default the remote name." arg:"[LOCAL]" complete:"files"`
 	Dotfiles  bool   `json:"dotfiles" default:"false" rare:"" doc:"Of a folder also dot files and agents' instructions." flag:"dotfiles" usage:"of a folder, also download what programs may obey: names that begin with a dot, instruction files of agents such as CLAUDE.md, and files named HEAD"`
 	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name; otherwise the new one gets a number, such as \"model (1).bin\"." flag:"overwrite" usage:"replace a different file of the same name; without this flag the new file is saved as \"name (1).ext\""`
 	target

@@ -18,7 +18,7 @@ import (
 )
 
 type filesArgs struct {
-	Path string `json:"path" arg:"PATH" default:"/content" max:"4096" doc:"Folder on the VM; /content means the working directory if it does not exist."`
+	Path string `json:"path" arg:"[PATH]" default:"/content" max:"4096" doc:"Folder on the VM; /content means the working directory if it does not exist."`
 	All  bool   `json:"-" default:"false" flag:"all,a" usage:"also list names that begin with a dot, as --json does"`
 	target
 }

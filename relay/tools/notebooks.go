@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"strings"
 
 	"colabrelay/relay/cells"
 	"colabrelay/relay/hint"
@@ -13,20 +15,20 @@ import (
 	"colabrelay/relay/page"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/runtimes"
-	"colabrelay/relay/transfer"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // notebookTarget is embedded in the arguments of the tools for cells.
 type notebookTarget struct {
-	Path string `json:"notebook_path" default:"" max:"4096" doc:"Local .ipynb file; empty: Colab's tab."`
+	Path string `json:"notebook_path" arg:"FILE" complete:"notebooks" default:"" max:"4096" doc:"Local .ipynb file; empty: Colab's tab."`
 	target
 }
 
 // fileTarget is embedded in the arguments of the tools that need a file.
 type fileTarget struct {
-	Path string `json:"notebook_path" default:"" max:"4096" doc:"Local .ipynb file."`
+	Path string `json:"notebook_path" arg:"FILE" complete:"notebooks" default:"" max:"4096" doc:"Local .ipynb file."`
 	target
 }
 
@@ -35,16 +37,47 @@ type fileTarget struct {
 func (t notebookTarget) emptyPath() bool { return t.Path == "" }
 func (t fileTarget) emptyPath() bool     { return t.Path == "" }
 
-// notebookPath resolves the path of a file as the model gave it.
-func (c *call) notebookPath(path string) (string, *Problem) {
-	if path == "" {
+func (t notebookTarget) path() string { return t.Path }
+func (t fileTarget) path() string     { return t.Path }
+
+// notebookArgs are arguments that name a notebook.
+type notebookArgs interface {
+	targeted
+	path() string
+}
+
+// onNotebook is operation for what acts on a notebook, in a file or in the tab.
+func onNotebook[A notebookArgs, P any, PP interface {
+	*P
+	payload
+}](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) tool {
+	return operation(s, func(ctx context.Context, c *call, args A) (PP, error) {
+		got, err := do(ctx, c, args)
+		switch {
+		case err == nil:
+			return got, nil
+		case c.person == nil && c.inTab(args.path()):
+			return got, c.tabProblem(err)
+		case c.person == nil:
+			return got, c.notebookProblem(err)
+		case errors.Is(err, cells.ErrPlace), errors.Is(err, notebook.ErrNoIndex):
+			return got, &ArgumentError{err: err}
+		}
+		return got, err
+	})
+}
+
+// notebookPath resolves the path of a file as it was given.
+func (c *call) notebookPath(path string) (string, error) {
+	switch {
+	case c.person != nil && !strings.EqualFold(filepath.Ext(path), ".ipynb"):
+		return "", &ArgumentError{err: fmt.Errorf("%q is not a notebook: its name must end in .ipynb", path)}
+	case c.person != nil:
+		return filename.Existing(path)
+	case path == "":
 		return "", c.noPath()
 	}
-	real, err := c.cfg.Notebooks.Resolve(path)
-	if err != nil {
-		return "", c.notebookProblem(err)
-	}
-	return real, nil
+	return c.cfg.Notebooks.Resolve(path)
 }
 
 // noPath says that a tool needs a file.
@@ -71,34 +104,31 @@ func (c *call) startFolder() string {
 func (c *call) inTab(path string) bool { return path == "" && c.cfg.Page != nil }
 
 // tab returns the connected tab. The call uses no runtime then.
-func (c *call) tab() (tab cells.Tab, problem *Problem) {
+func (c *call) tab() (cells.Tab, error) {
 	c.target = runtimes.Runtime{}
 	connected, ok := c.cfg.Page.Tab()
 	if !ok {
-		return tab, noTab
+		return cells.Tab{}, noTab
 	}
 	return cells.Tab{Tab: connected, Editing: c.tabEditing}, nil
 }
 
-// notebook returns the notebook at a path as the model gave it, or that in the tab. Unless it may be
-// new, a file must exist.
-func (c *call) notebook(path string, mayBeNew bool) (cells.Notebook, *Problem) {
+// notebook returns the notebook at a path as it was given, or that in the tab. Unless it may be new,
+// a file must exist.
+func (c *call) notebook(path string, mayBeNew bool) (cells.Notebook, error) {
 	if c.inTab(path) {
 		return c.tab()
 	}
-	real, problem := c.notebookPath(path)
-	if problem != nil {
-		return nil, problem
+	real, err := c.notebookPath(path)
+	if err != nil {
+		return nil, err
 	}
 	open := notebook.OpenFile
 	if mayBeNew {
 		open = notebook.OpenOrNew
 	}
 	file, err := open(real, c.cfg.CheckpointDir)
-	if err != nil {
-		return nil, c.notebookProblem(err)
-	}
-	return cells.File{File: file, Records: c.cfg.CheckpointDir, Seen: c.kernels.seen}, nil
+	return cells.File{File: file, Records: c.cfg.CheckpointDir, Seen: c.kernels.seen, ByIndex: c.person != nil}, err
 }
 
 // Codes of errors of Colab's page.
@@ -110,14 +140,6 @@ const (
 var noTab = &Problem{
 	Code: codeNoTab, Message: "no tab of Colab is connected",
 	Hint: "Call open_colab_browser_connection first, then call again. For a notebook file give notebook_path.",
-}
-
-// cellProblem translates an error of a call about the notebook at a path, or in the tab.
-func (c *call) cellProblem(path string, err error) *Problem {
-	if c.inTab(path) {
-		return c.tabProblem(err)
-	}
-	return c.notebookProblem(err)
 }
 
 // tabProblem translates an error of a call that acts on the tab.
@@ -138,20 +160,12 @@ func (c *call) tabProblem(err error) *Problem {
 // notebookProblem translates an error about a notebook.
 func (c *call) notebookProblem(err error) *Problem {
 	p := problemOf(err)
-	missing, isMissing := errors.AsType[*notebook.NoCellError](err)
 	_, onDisk := errors.AsType[*fs.PathError](err)
 	switch {
-	case isMissing:
-		p = &Problem{Code: string(contract.CodeNotFound), Message: missing.Error(), Hint: "get_cells lists the ids of all cells."}
-		if len(missing.Nearest) > 0 {
-			p.Hint = "Similar ids are " + quotedList(missing.Nearest, "and") + ". " + p.Hint
-		}
 	case errors.Is(err, bounded.ErrTooLong) && p.Code == codeInternal:
 		return &Problem{Code: string(contract.CodeTooLarge), Message: err.Error(), Hint: "The message names the bound. Split the cell or the notebook, or move data into a file; Jupyter and Colab can clear large outputs."}
 	case errors.Is(err, fs.ErrNotExist):
 		return p.withHint("Check notebook_path; a relative one starts at " + c.startFolder() + ". add_code_cell and add_text_cell create a notebook in a folder that exists.")
-	case transfer.DiskFull(err):
-		return &Problem{Code: hint.CodeLocalDiskFull, Message: err.Error(), Hint: "The notebook was not changed. Free disk space on this computer, then call again."}
 	case p.Code == codeInternal && onDisk:
 		return &Problem{Code: hint.CodeLocalFile, Message: err.Error(), Hint: "Check that notebook_path names a file that this user may read and write, then call again."}
 	}

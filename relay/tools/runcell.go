@@ -18,18 +18,19 @@ type runCellArgs struct {
 }
 
 func runCodeCell() tool {
-	return define(spec{
+	return onNotebook(spec{
 		name: "run_code_cell", title: "Run one cell",
+		command:     Command{Name: "nb run", Own: true}, // nb run FILE --cells ID
 		summary:     "runs one code cell of a notebook and saves its outputs in the file",
 		description: "Runs one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status running; the cell continues, and the same call waits on and saves the rest.",
 		destructive: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, *Problem) {
+	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, error) {
 		if c.inTab(args.Path) {
 			return c.runInTab(ctx, args)
 		}
-		path, problem := c.notebookPath(args.Path)
-		if problem != nil {
-			return nil, problem
+		path, err := c.notebookPath(args.Path)
+		if err != nil {
+			return nil, err
 		}
 		r := &cellRun{c: c, args: args}
 		x, notes, err := nbrun.RunCell(ctx, c.target.Client, c.cfg.CheckpointDir, nbrun.Spec{
@@ -39,7 +40,7 @@ func runCodeCell() tool {
 			err = context.DeadlineExceeded
 		}
 		if x.Status == "" {
-			return nil, c.notebookProblem(err)
+			return nil, err
 		}
 		return r.answer(ctx, x, notes, err)
 	})
@@ -55,7 +56,7 @@ type cellRun struct {
 // next returns the step after an answer about a cell that has not ended: get_execution would not
 // save its outputs.
 func (r *cellRun) next(usual string) string {
-	again := command("run_code_cell", "notebook_path", r.args.Path, "cellId", r.args.Cell, "timeout_seconds", r.args.Timeout, "runtime_name", r.args.Runtime)
+	again := sameCall("run_code_cell", r.args)
 	if strings.HasPrefix(usual, "provide_input(") {
 		return usual + ", then " + again
 	}
@@ -81,7 +82,7 @@ func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
 }
 
 // answer is that of run_code_long, with another next step.
-func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []string, err error) (*Run, *Problem) {
+func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []string, err error) (*Run, error) {
 	if r.reading == nil {
 		r.reading = r.c.read(x.ExecutionID, render.Options{})
 	}
@@ -89,15 +90,18 @@ func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []stri
 	r.reading.exec = x
 	r.c.checkKernel(x.KernelID)
 	if err != nil && refusalCode(err) == "" && !unreachable(err) {
-		return nil, r.c.notebookProblem(err)
+		return nil, err
 	}
 	run, problem := r.reading.finish(ctx, err)
 	run.Notes = append(run.Notes, notes...)
 	if !contract.Status(run.Status).Finished() {
 		run.NextCommand = r.next(run.NextCommand)
 	}
-	if problem != nil && problem.Code == string(contract.CodeNotFound) {
-		problem = withHintAbout(hint.Execution, problem, err)
+	switch {
+	case problem == nil:
+		return run, nil
+	case problem.Code == string(contract.CodeNotFound):
+		return run, withHintAbout(hint.Execution, problem, err)
 	}
 	return run, problem
 }

@@ -21,10 +21,10 @@ const (
 const usualTimeout = 600
 
 // runInTab runs a cell in the notebook's own kernel, as long as this call may wait.
-func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, *Problem) {
-	tab, problem := c.tab()
-	if problem != nil {
-		return nil, problem
+func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, error) {
+	tab, err := c.tab()
+	if err != nil {
+		return nil, err
 	}
 	if c.progress != nil {
 		c.progress.waitFor("running in Colab's tab, no output yet")
@@ -32,7 +32,7 @@ func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, *Problem) 
 	ran, err := tab.Run(ctx, args.Cell, c.waitBudget())
 	switch {
 	case err != nil:
-		return nil, c.cellProblem(args.Path, err)
+		return nil, err
 	case ran.Running && errors.Is(ctx.Err(), context.Canceled):
 		return nil, cancelledProblem
 	case ran.Running:
@@ -44,14 +44,12 @@ func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, *Problem) 
 }
 
 // ranInTab is the answer about a cell that has ended.
-func (c *call) ranInTab(ctx context.Context, args runCellArgs, ran *cells.Ran) (*Run, *Problem) {
+func (c *call) ranInTab(ctx context.Context, args runCellArgs, ran *cells.Ran) (*Run, error) {
 	now := time.Now()
 	exec := contract.Execution{Status: contract.StatusSucceeded, StartedAt: &ran.Started, FinishedAt: &now}
-	var outputs cells.TabOutputs
 	col := render.New(render.Options{Dir: c.outputDir("tab", "tab-"+rand.Text()), Holding: &c.held, New: true, Unpaged: true, Limit: viewLimit(c.cfg.TextLimit)})
 	defer col.Close()
-	outputs.AddTo(col, ran.Outputs)
-	view := col.View(ctx, outputs.Fetch)
+	view := cells.View(ctx, col, ran.Outputs)
 	c.pictures = view.Pictures
 	if view.Error != nil {
 		exec.Status, exec.Error = contract.StatusFailed, &contract.ExecutionError{EName: view.Error.EName, EValue: view.Error.EValue}
@@ -59,15 +57,16 @@ func (c *call) ranInTab(ctx context.Context, args runCellArgs, ran *cells.Ran) (
 			exec.Status = contract.StatusInterrupted
 		}
 	}
-	run, problem := c.tabRun(args, exec, view), runProblem(exec)
-	if problem != nil {
-		problem.Traceback = view.Error.Traceback
-	}
+	run := c.tabRun(args, exec, view)
 	if run.Truncated {
 		run.NextCommand = command("get_cells", "cellId", args.Cell)
 	}
 	run.Notes = append(run.Notes, ran.Notes...)
-	return run, problem
+	if problem := runProblem(exec); problem != nil {
+		problem.Traceback = view.Error.Traceback
+		return run, problem
+	}
+	return run, nil
 }
 
 // tabRun makes an answer; its run has no id and no offsets, because no executor has it.

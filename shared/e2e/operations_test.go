@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"testing"
@@ -16,12 +18,17 @@ import (
 func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 	e := borrowExecutor(t, stacks.Old(t))
 	dir := t.TempDir()
-	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved", "RELAY_STRUCTURED=on"}})
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir, "RELAY_STRUCTURED=on", "RELAY_TOOLSETS=notebook"}})
 	l := newLaptop(t)
 	key, err := auth.NewSecret(secret)
 	must(t, err)
 	l.relay("pair", auth.Pairing{URL: e.Ready.LocalURL, Secret: key}.String())
 	quick(t, h, "import os, numpy\nos.mkdir('both')\nopen('both/a  b.txt', 'w').write('one')\nopen('both/.hidden', 'w')\nos.mkdir('both/sub')\nx = numpy.zeros((2, 3))\nname = 'a\\nb'")
+	book := filepath.Join(dir, "n.ipynb")
+	must(t, os.WriteFile(book, []byte(`{"cells": [
+		{"cell_type": "markdown", "id": "title", "metadata": {}, "source": "# Title"},
+		{"cell_type": "code", "id": "one", "metadata": {"tags": ["a"]}, "execution_count": null, "outputs": [], "source": "n = 1 #@param"}
+	], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`), 0o600))
 	for _, each := range []struct {
 		tool    string
 		args    map[string]any
@@ -32,6 +39,12 @@ func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 		{"list_colab_files", map[string]any{"path": "both/a  b.txt"}, []string{"ls", "both/a  b.txt"}},
 		{"list_colab_variables", nil, []string{"vars"}},
 		{"inspect_variable", map[string]any{"name": "x"}, []string{"vars", "x"}},
+		{"get_cells", map[string]any{"notebook_path": book}, []string{"nb", "cells", book}},
+		{"get_cells", map[string]any{"notebook_path": book, "cellId": "one"}, []string{"nb", "cells", book, "1"}},
+		{"update_cell", map[string]any{"notebook_path": book, "cellId": "one", "content": "2", "dry_run": true}, []string{"nb", "edit", book, "one", "-c", "2", "--dry-run"}},
+		{"move_cell", map[string]any{"notebook_path": book, "cellId": "one", "cellIndex": 0, "dry_run": true}, []string{"nb", "mv", book, "1", "0", "-n"}},
+		{"delete_cell", map[string]any{"notebook_path": book, "cellId": "one", "dry_run": true}, []string{"nb", "rm", book, "one", "-n"}},
+		{"run_notebook", map[string]any{"notebook_path": book, "dry_run": true}, []string{"nb", "run", book, "-n"}},
 		{"cleanup_colab", nil, []string{"cleanup", "--yes"}},
 		{"restart_kernel", nil, []string{"restart", "--yes"}},
 	} {

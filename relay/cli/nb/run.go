@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,18 +13,15 @@ import (
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
+	"colabrelay/shared/contract"
 )
 
-// runOptions are the flags of `colab-relay nb run`.
-type runOptions struct {
-	cli.RunsCommand
-	spec    nbrun.Spec
-	values  []string // of --parameter
-	outputs bool
-}
-
+// runCommand returns `colab-relay nb run`, which follows a run to its end.
 func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	o := runOptions{RunsCommand: cli.RunsCommand{Set: set, Std: std}, spec: nbrun.Defaults("")}
+	r := &runner{RunsCommand: cli.RunsCommand{Set: set, Std: std}, op: tools.RunNotebookOperation()}
+	given, arguments := r.op.Arguments()
+	r.args = given.(*tools.RunNotebookArgs)
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a notebook on the VM and write its outputs into it",
@@ -38,101 +36,76 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			"  colab-relay nb run analysis.ipynb --output-path run1.ipynb -p epochs=10 -p name=test\n" +
 			"  colab-relay nb run analysis.ipynb --cells dirty --dry-run     # which cells would run, and why\n" +
 			"  colab-relay nb run analysis.ipynb --cells from:3f2a1b0c --on-error continue",
-		Args:              cli.Arguments(1, 1),
-		ValidArgsFunction: completeNotebooks,
+		Args: cli.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.spec.Path = args[0]
-			return o.run(cmd.Context(), cmd.Flags().Changed("parameters"))
+			r.args.Path, r.args.CellTimeout = args[0], r.timeout.Seconds()
+			return r.run(cmd.Context(), cmd.Flags().Changed("parameters"))
 		},
 	}
-	o.addFlags(cmd)
+	cmd.ValidArgsFunction = cli.CompleteArguments(set, cli.AddArguments(cmd, arguments), cobra.ShellCompDirectiveNoFileComp)
+	f := cmd.Flags()
+	f.StringArrayVarP(&r.values, "parameter", "p", nil, "set a parameter: `NAME=VALUE`, where VALUE is JSON or else a text; may be repeated")
+	f.DurationVar(&r.timeout, "cell-timeout", contract.DefaultTimeout, "interrupt a cell after this `TIME`, such as 90s or 2h, at most 24h")
+	f.BoolVar(&r.outputs, "outputs", false, "print what the cells print")
+	cli.AddRuntimeFlag(cmd, &r.Runtime)
+	cli.AddJSONFlag(cmd, &r.JSON)
+	set.AddFlags(f, "LOCAL_SAVE_DIR", "CHECKPOINT_DIR")
 	return cmd
 }
 
-func (o *runOptions) addFlags(cmd *cobra.Command) {
-	f, s := cmd.Flags(), &o.spec
-	cli.FileFlag(f, &s.OutputPath, "output-path", "write the outputs into this new `FILE`, a copy, and leave the notebook as it is")
-	f.StringVar(&s.Cells, "cells", s.Cells, "which `CELLS`: all, dirty (from the first cell that changed or has not succeeded), ids, indexes such as 3-7 (7 is included), from:ID, or several with commas between them")
-	f.StringArrayVarP(&o.values, "parameter", "p", nil, "set a parameter: `NAME=VALUE`, where VALUE is JSON or else a text; may be repeated")
-	f.StringVar(&s.Parameters, "parameters", "", "set parameters: a `JSON` object")
-	f.StringVar((*string)(&s.OnError), "on-error", string(s.OnError), "`ACTION` after a cell has failed: stop, continue, or skip_dependants (skip the cells that use its names)")
-	f.IntVar(&s.Retries, "retries", 0, "run a cell up to this `NUMBER` of times again after errors that usually pass by themselves; what it did before stays")
-	f.DurationVar(&s.CellTimeout, "cell-timeout", s.CellTimeout, "interrupt a cell after this `TIME`, such as 90s or 2h, at most 24h")
-	f.BoolVar(&s.Restart, "restart", false, "restart the kernel first, which deletes all variables")
-	f.StringVar((*string)(&s.OnNewKernel), "on-new-kernel", string(s.OnNewKernel), "`ACTION` if the executor or the VM is replaced during the run: stop, or rerun from the first cell")
-	f.StringVar(&s.StateName, "state-name", "", "save the variables under this `NAME` after each cell with the tag save-state, and restore them in a new kernel; the run waits there until this command is called")
-	f.BoolVarP(&s.DryRun, "dry-run", "n", false, "print which cells would run, and run nothing")
-	f.BoolVar(&o.outputs, "outputs", false, "print what the cells print")
-	cli.AddRuntimeFlag(cmd, &o.Runtime)
-	cli.AddJSONFlag(cmd, &o.JSON)
-	o.Set.AddFlags(f, "LOCAL_SAVE_DIR", "CHECKPOINT_DIR")
-	for flag, values := range map[string][]string{
-		"on-error":      {string(nbrun.StopOnError), string(nbrun.ContinueAfter), string(nbrun.SkipDependants)},
-		"on-new-kernel": {string(nbrun.StopOnNewKernel), string(nbrun.Rerun)},
-		"cells":         {"all", "dirty", "from:"},
-	} {
-		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // the flag exists
-		}
-	}
+// runner is a call of `colab-relay nb run`.
+type runner struct {
+	cli.RunsCommand
+	op      tools.Operation
+	args    *tools.RunNotebookArgs
+	values  []string // of --parameter
+	timeout time.Duration
+	outputs bool
 }
 
-func (o *runOptions) run(ctx context.Context, given bool) error {
-	if len(o.values) > 0 && given {
+func (r *runner) run(ctx context.Context, given bool) (err error) {
+	if len(r.values) > 0 && given {
 		return cli.Usagef("give either --parameters or -p, not both")
 	}
-	if len(o.values) > 0 {
-		var err error
-		if o.spec.Parameters, err = parametersOf(o.values); err != nil {
+	if len(r.values) > 0 {
+		if r.args.Parameters, err = parametersOf(r.values); err != nil {
 			return err
 		}
 	}
-	run, cfg, err := cli.OpenNotebookRun(o.Set, o.spec)
-	if err != nil {
+	cfg := config.Load(*r.Set)
+	if err := cfg.Err(); err != nil {
 		return err
 	}
-	defer run.Close()
-	return o.Session(ctx, nil, func(ctx context.Context, s cli.RunSession) error {
-		return o.follow(ctx, s, run, nbrun.Options{SaveDir: cfg.SaveDir, States: s.Client})
-	})
+	var run *nbrun.Run
+	answer, err := r.op.Do(ctx, tools.Person{
+		Streams: r.Std, CheckpointDir: cfg.CheckpointDir,
+		Notebook: func(ctx context.Context, opened *nbrun.Run) (o nbrun.Outcome, err error) {
+			run = opened
+			err = r.Session(ctx, nil, func(ctx context.Context, s cli.RunSession) error {
+				o, err = r.follow(ctx, s, run, nbrun.Options{SaveDir: cfg.SaveDir, States: s.Client})
+				return err
+			})
+			return o, err
+		},
+	}, r.args)
+	if err = cli.PrintAnswer(r.Std, answer, cli.NotebookUsage(err), r.JSON); err != nil || r.args.DryRun {
+		return err
+	}
+	_ = run.Delivered() // without it, the same command prints this report again
+	if !run.Record().Run.Succeeded() {
+		return remoterun.ErrPrinted
+	}
+	return nil
 }
 
-// follow runs the notebook to its end and prints how it went.
-func (o *runOptions) follow(ctx context.Context, s cli.RunSession, run *nbrun.Run, opts nbrun.Options) error {
+// follow runs the notebook to its end, and prints progress or what the cells print.
+func (r *runner) follow(ctx context.Context, s cli.RunSession, run *nbrun.Run, o nbrun.Options) (nbrun.Outcome, error) {
 	cells := remoterun.NewCells(s.VM, s.Console)
 	defer cells.Close()
-	view := cli.NewNotebookView(o.Std, cells)
-	view.Outputs, view.Quiet = o.outputs, o.JSON && !terminal.Is(o.Std.Err)
-	loop := cli.NotebookLoop{Run: run, VM: s.VM, View: view, Options: opts}
-	outcome, err := loop.ToEnd(ctx)
-	if err != nil {
-		return cli.NotebookUsage(err)
-	}
-	cells.Close()
-	record := run.Record()
-	switch {
-	case o.JSON && o.spec.DryRun:
-		return cli.PrintJSON(o.Std.Out, outcome.Plan)
-	case o.spec.DryRun:
-		return printPlan(o.Std, outcome)
-	case o.JSON:
-		err = cli.PrintJSON(o.Std.Out, newReport(record))
-	default:
-		printRun(o.Std, &record.Run)
-		switch {
-		case outcome.Status == nbrun.StatusNewKernel:
-			view.Note("the run is not finished; add --on-new-kernel rerun to start it again at its first cell")
-		case outcome.CanContinue:
-			view.Note("the run is not finished; the same command continues it")
-		}
-	}
-	if err == nil {
-		_ = run.Delivered() // without it, the same command prints this report again
-	}
-	if err == nil && !record.Run.Succeeded() {
-		err = remoterun.ErrPrinted
-	}
-	return err
+	view := cli.NewNotebookView(r.Std, cells)
+	view.Outputs, view.Quiet = r.outputs, r.JSON && !terminal.Is(r.Std.Err)
+	loop := cli.NotebookLoop{Run: run, VM: s.VM, View: view, Options: o}
+	return loop.ToEnd(ctx)
 }
 
 // parametersOf makes the JSON object of parameters that are given as NAME=VALUE.

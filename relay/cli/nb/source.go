@@ -2,10 +2,10 @@ package nb
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,39 +20,40 @@ import (
 	"colabrelay/shared/bounded"
 )
 
-// cellText is where the source of a cell comes from: -c, a file, stdin, or a person's editor.
-type cellText struct {
-	code  string
-	given bool // code is given
-}
-
-// addFlag adds -c.
-func (t *cellText) addFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&t.code, "code", "c", "", "use `CODE` as the cell's source")
-}
-
-// text returns the source that -c or the argument after the others names, or else stdin has. A
-// person at a terminal writes it in the editor instead, from that of the cell: then file has it, which
-// the caller deletes after use.
-func (t *cellText) text(ctx context.Context, args []string, c *notebookCommand, cell notebook.Cell) (source, file string, err error) {
+// source returns the source that -c or a word names, or else stdin has. A person at a terminal writes
+// it in the editor instead, from the cell as it is: then file has it, which the caller deletes after
+// use.
+func (c *sourceCommand) source(cmd *cobra.Command, words []string, present func() (notebook.Cell, error)) (source, file string, err error) {
+	coded := cmd.Flags().Changed("code")
 	switch {
-	case t.given && len(args) > 0:
+	case coded && len(words) > 0:
 		return "", "", cli.Usagef("give either a file or -c CODE, not both")
-	case t.given:
-		return t.code, "", nil
-	case len(args) == 0 && terminal.Is(c.std.In):
+	case coded:
+		return c.code, "", nil
+	case len(words) == 0 && terminal.Is(c.std.In):
+		cell, err := present()
+		if err != nil {
+			return "", "", err
+		}
 		return writeInEditor(cell.Source, cell.Type, c.set.Getenv, c.std)
-	case len(args) == 0 || args[0] == "-":
-		source, err = terminal.UntilInterrupted(ctx, func() (string, error) { return readSource(c.std.In) })
+	case len(words) == 0 || words[0] == "-":
+		source, err = terminal.UntilInterrupted(cmd.Context(), func() (string, error) { return readSource(c.std.In) })
 		return source, "", err
 	}
-	f, err := os.Open(args[0])
+	if source, err = readFile(words[0]); errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: name a file with the cell's source, or give it with -c", err)
+	}
+	return source, "", err
+}
+
+// readFile reads the source of a cell from a file.
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return "", "", fmt.Errorf("%w: name a file with the cell's source, or give it with -c", err)
+		return "", err
 	}
 	defer f.Close()
-	source, err = readSource(f)
-	return source, "", err
+	return readSource(f)
 }
 
 // readSource reads the source of a cell. The last line of a cell has no line break.
@@ -91,12 +92,7 @@ func writeInEditor(source string, t notebook.CellType, getenv func(string) strin
 		os.Remove(f.Name())
 		return "", "", err
 	}
-	after, err := os.Open(f.Name())
-	if err != nil {
-		return "", "", err
-	}
-	defer after.Close()
-	if edited, err = readSource(after); err != nil {
+	if edited, err = readFile(f.Name()); err != nil {
 		err = forget(f.Name(), err)
 	}
 	return edited, f.Name(), err
