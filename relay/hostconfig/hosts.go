@@ -336,7 +336,7 @@ func (p place) found() (all []place) {
 	names, _ := fs.Glob(os.DirFS(filepath.Clean(dir)), pattern)
 	for _, name := range names {
 		sign := filepath.Join(dir, name)
-		all = append(all, place{sign, sign + strings.TrimPrefix(p.file, p.sign)})
+		all = append(all, place{sign, strings.Replace(p.file, p.sign, sign, 1)})
 	}
 	return all
 }

@@ -33,6 +33,13 @@ func TestRequestsAreAnsweredAsTheSDKAnswers(t *testing.T) {
 	const old = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18"}`
 	unknown := strings.Replace(modernMeta, "2026", "2030", 1)
 	incapable := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
+	wordless := func(answer []byte) map[string]any {
+		m := decode[map[string]any](t, answer)
+		if refusal, ok := m["error"].(map[string]any); ok {
+			delete(refusal, "message")
+		}
+		return m
+	}
 	l := serveLines(t, s, maxHeld)
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","arguments":{}}}`,
@@ -74,8 +81,7 @@ func TestRequestsAreAnsweredAsTheSDKAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameWords := cmp.FilterPath(func(p cmp.Path) bool { return p.GoString() == `root["error"].(map[string]any)["message"]` }, cmp.Ignore())
-		if diff := cmp.Diff(decode[map[string]any](t, want), decode[map[string]any](t, got), sameWords); diff != "" {
+		if diff := cmp.Diff(wordless(want), wordless(got)); diff != "" {
 			t.Errorf("%.200s: (-SDK +relay)\n%s", line, diff)
 		}
 	}
@@ -86,8 +92,7 @@ func TestAHostThatReadsNoAnswersDoesNotKeepTheRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, stdout := io.Pipe() // a write blocks until it is read
 		defer out.Close()        // lets the goroutine of the write that hangs end
-		calls := strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n", 20)
-		if err := withoutRuntime().Serve(t.Context(), strings.NewReader(calls), stdout); err != nil {
+		if err := withoutRuntime().Serve(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"), stdout); err != nil {
 			t.Error(err)
 		}
 	})
