@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/bounded"
 )
 
 // Bounds of what a tab answers to a call, besides those of its message. Beyond one the call
@@ -84,7 +85,7 @@ func decodeAnswer(tool string, raw json.RawMessage, result any) error {
 	case text[0] != '{': // the page's own words, such as that there is no such cell
 		return newToolError(tool, 0, text)
 	}
-	if depth, _ := shape([]byte(text)); depth > maxDepth {
+	if bounded.Depth([]byte(text)) > maxDepth {
 		return fmt.Errorf("%w: %s: values are nested more than %d deep", errAnswer, tool, maxDepth)
 	}
 	if err := json.Unmarshal([]byte(text), result); err != nil {

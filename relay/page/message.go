@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"colabrelay/shared/bounded"
 )
 
 // Bounds of one message of a tab, besides maxMessage. The cells of a notebook are one text
 // for the message, so real messages have some hundred values.
 const (
 	maxDepth  = 100     // of values in one another
-	maxValues = 100_000 // so that decoded values take little more memory than the message
+	maxValues = 100_000 // brackets and commas, so that decoded values take little more memory than the message
 	maxID     = 200     // bytes of the id of a tab's request, which its answer repeats
 )
 
@@ -41,7 +43,11 @@ func decodeMessage(data []byte) (message, error) {
 	if !utf8.Valid(data) {
 		return m, errors.New("the message is not UTF-8")
 	}
-	if depth, values := shape(data); depth > maxDepth || values > maxValues {
+	values := 0
+	for range bounded.Structure(data) {
+		values++
+	}
+	if values > maxValues || bounded.Depth(data) > maxDepth {
 		return m, errComplex
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -67,49 +73,18 @@ func (m *message) answerable() bool {
 	return m.Method != "" && len(m.ID) > 0 && len(m.ID) <= maxID && string(m.ID) != "null" && m.ID[0] != '{' && m.ID[0] != '['
 }
 
-// shape returns how deep the values of a JSON text are nested, and an upper bound of their
-// number. It accepts every text.
-func shape(text []byte) (depth, values int) {
-	structure(text, func(b byte, level int) {
-		if b != '}' && b != ']' {
-			values++
-		}
-		depth = max(depth, level)
-	})
-	return depth, values
-}
-
 // elements returns an upper bound of the number of elements of a list, as JSON.
 func elements(list []byte) int {
-	count := 1
-	structure(list, func(b byte, level int) {
-		if b == ',' && level == 1 {
-			count++
-		}
-	})
-	return count
-}
-
-// structure calls visit with each bracket, comma and colon of a JSON text that stands outside
-// strings, and how deep it is; a closing bracket is outside of what it closes.
-func structure(text []byte, visit func(b byte, level int)) {
-	level, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		b := text[i]
+	count, level := 1, 0
+	for b := range bounded.Structure(list) {
 		switch {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
 		case b == '{' || b == '[':
 			level++
-			visit(b, level)
 		case b == '}' || b == ']':
 			level--
-			visit(b, level)
-		case b == ',' || b == ':':
-			visit(b, level)
+		case level == 1:
+			count++
 		}
 	}
+	return count
 }

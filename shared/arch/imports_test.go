@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"relay/mcp":                      {"relay/plain", "relay/tools", "shared/bounded", "shared/console"},
 	"relay/notebook":                 {"relay/output", "relay/plain", "relay/suggest", "shared/bounded", "shared/filename", "shared/keep", "shared/lazy", "shared/widgets"},
 	"relay/output":                   {"relay/plain", "shared/bounded", "shared/contract", "shared/filename", "shared/memory", "shared/widgets"},
-	"relay/page":                     {"relay/plain"},
+	"relay/page":                     {"relay/plain", "shared/bounded"},
 	"relay/program":                  {"relay/environ", "shared/bounded", "shared/lazy"},
 	"relay/progress":                 {"relay/transfer"},
 	"relay/pairing":                  {"relay/plain", "relay/suggest", "shared/auth", "shared/keep", "shared/lazy"},
