@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/keep"
 )
 
@@ -234,7 +235,7 @@ func (h Host) show(e entry) string {
 func (h Host) ByHand(c Command) string {
 	text := "edit the file so that it contains this entry:\n" + h.show(h.entryOf(c))
 	if h.command != "" {
-		text += fmt.Sprintf("or run: %s %s -- %s\n", h.command, serverName, shellLine(c))
+		text += fmt.Sprintf("or run: %s %s -- %s\n", h.command, serverName, strings.Join(plain.ShellWords(append([]string{c.Path}, c.Args...)), " "))
 	}
 	return text
 }
@@ -245,22 +246,6 @@ func (h Host) ByHandRemove() string {
 		return fmt.Sprintf("delete the table [mcp_servers.%s] from the file", serverName)
 	}
 	return fmt.Sprintf("delete %q from %q in the file", serverName, h.list)
-}
-
-// shellLine is a command that a person can paste into a shell: on Windows, where paths
-// have backslashes, cmd or PowerShell.
-func shellLine(c Command) string {
-	words := append([]string{c.Path}, c.Args...)
-	for i, word := range words {
-		switch {
-		case !strings.ContainsAny(word, " ()&'`$;!*?<>|\""):
-		case strings.Contains(c.Path, `\`):
-			words[i] = `"` + word + `"`
-		default:
-			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
 }
 
 // lockWait is how long an install waits for another one.

@@ -148,18 +148,6 @@ func filesOn(h Host, u User) string {
 	return strings.Join(all, ", ")
 }
 
-func TestACommandByHandIsQuotedForAShell(t *testing.T) {
-	for path, want := range map[string]string{
-		"/opt/colab-relay":                  "/opt/colab-relay serve",
-		"/Users/o'me/Application Support/$": `'/Users/o'\''me/Application Support/$' serve`,
-		`C:\Users\A B\colab-relay.exe`:      `"C:\Users\A B\colab-relay.exe" serve`,
-	} {
-		if got := shellLine(Command{Path: path, Args: []string{"serve"}}); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
 // contents are files of a host, as JSON and as TOML. The list of servers is called LIST.
 var contents = map[string]struct{ json, toml string }{
 	"empty object":  {"{}", "# nothing\n"},
