@@ -22,18 +22,6 @@ func PrintJSON(out io.Writer, v any) error {
 	return err
 }
 
-// When returns a time in this computer's zone: the time of day today, else with the date.
-func When(t, now time.Time) string {
-	t, now = t.Local(), now.Local()
-	switch {
-	case t.YearDay() == now.YearDay() && t.Year() == now.Year():
-		return t.Format("15:04:05")
-	case t.Year() == now.Year():
-		return t.Format("Jan _2 15:04")
-	}
-	return plain.Line(t.Format("2006-01-02"))
-}
-
 // Fitted breaks the lines of text that are too long for the terminal out.
 func Fitted(out io.Writer, text string) string {
 	if !terminal.Is(out) {

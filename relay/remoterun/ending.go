@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -192,22 +192,14 @@ func exception(e *contract.ExecutionError) error {
 	case "True":
 		return ExitCode(1)
 	}
-	code, ok := new(big.Int), len(e.EValue) <= maxDigits
-	if ok {
-		code, ok = code.SetString(e.EValue, 10)
-	}
-	if !ok {
-		return ErrPrinted
-	}
-	// Python cannot pass on a number of over 64 bits, and exits with 255.
-	if !code.IsInt64() {
+	code, err := strconv.ParseInt(e.EValue, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange): // Python cannot pass it on, and exits with 255
 		return ExitCode(255)
+	case err != nil:
+		return ErrPrinted
+	case code&0xff == 0:
+		return nil
 	}
-	if code := ExitCode(code.Int64() & 0xff); code != 0 {
-		return code
-	}
-	return nil
+	return ExitCode(code & 0xff)
 }
-
-// maxDigits bounds the exit codes that are parsed. Python makes no text of a longer number.
-const maxDigits = 4300

@@ -23,12 +23,12 @@ func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 	key, err := auth.NewSecret(secret)
 	must(t, err)
 	l.relay("pair", auth.Pairing{URL: e.Ready.LocalURL, Secret: key}.String())
-	quick(t, h, "import os, numpy\nos.mkdir('both')\nopen('both/a  b.txt', 'w').write('one')\nopen('both/.hidden', 'w')\nos.mkdir('both/sub')\nx = numpy.zeros((2, 3))\nname = 'a\\nb'")
 	book := filepath.Join(dir, "n.ipynb")
 	must(t, os.WriteFile(book, []byte(`{"cells": [
 		{"cell_type": "markdown", "id": "title", "metadata": {}, "source": "# Title"},
 		{"cell_type": "code", "id": "one", "metadata": {"tags": ["a"]}, "execution_count": null, "outputs": [], "source": "n = 1 #@param"}
 	], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`), 0o600))
+	ended := quick(t, h, "import os, numpy\nos.mkdir('both')\nopen('both/a  b.txt', 'w').write('one')\nopen('both/.hidden', 'w')\nos.mkdir('both/sub')\nx = numpy.zeros((2, 3))\nname = 'a\\nb'").String("execution_id")
 	for _, each := range []struct {
 		tool    string
 		args    map[string]any
@@ -45,6 +45,8 @@ func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 		{"move_cell", map[string]any{"notebook_path": book, "cellId": "one", "cellIndex": 0, "dry_run": true}, []string{"nb", "mv", book, "1", "0", "-n"}},
 		{"delete_cell", map[string]any{"notebook_path": book, "cellId": "one", "dry_run": true}, []string{"nb", "rm", book, "one", "-n"}},
 		{"run_notebook", map[string]any{"notebook_path": book, "dry_run": true}, []string{"nb", "run", book, "-n"}},
+		{"list_executions", map[string]any{"limit": 1}, []string{"ps", "-n", "1"}},
+		{"interrupt_execution", map[string]any{"execution_id": ended[:8]}, []string{"interrupt", ended[:8]}},
 		{"cleanup_colab", nil, []string{"cleanup", "--yes"}},
 		{"restart_kernel", nil, []string{"restart", "--yes"}},
 	} {
@@ -84,4 +86,4 @@ func settle(fields map[string]any) {
 	}
 }
 
-var passing = regexp.MustCompile(`^(success|runtime|warning|kernel_id|kernel_status|cleared_variables|variables_cleared)$|^loaded_variables|_(gb|mb|pct|minutes|1)$`)
+var passing = regexp.MustCompile(`^(success|runtime|warning|hidden|kernel_id|kernel_status|cleared_variables|variables_cleared)$|^loaded_variables|_(gb|mb|pct|minutes|1)$`)

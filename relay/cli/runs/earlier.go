@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"path"
@@ -24,19 +23,18 @@ const (
 
 // noteEarlier says which modules that the program imports changed since they were put on the VM.
 // What the run brings along is on the VM as it is now.
-func (o *runOptions) noteEarlier(ctx context.Context, vm *client.Client, along companions) {
+func (o *runOptions) noteEarlier(vm *client.Client, along companions) {
 	if along.file == "" {
 		return
 	}
 	found := earlierFiles(along.file, transfer.Uploaded(along.options.RecordDir, vm.InstanceID(), filepath.Dir(along.file)))
 	found = slices.DeleteFunc(found, func(f transfer.UploadedFile) bool { return along.has(f.Local) })
 	if len(found) > 0 {
-		fmt.Fprintf(o.Std.Err, "note: %s\n", plain.Line(o.earlierNote(found, folderOnVM(ctx, vm, contentDir))))
+		fmt.Fprintf(o.Std.Err, "note: %s\n", plain.Line(o.earlierNote(found)))
 	}
 }
 
-// earlierNote is the note; home is where put puts files by itself.
-func (o *runOptions) earlierNote(found []transfer.UploadedFile, home string) string {
+func (o *runOptions) earlierNote(found []transfer.UploadedFile) string {
 	named := found[:min(len(found), maxEarlierNamed)]
 	var locals []string
 	for _, f := range named {
@@ -53,7 +51,7 @@ func (o *runOptions) earlierNote(found []transfer.UploadedFile, home string) str
 	next := "add `" + withWords(locals...) + "` to this command"
 	folder := path.Dir(named[0].Remote)
 	if !slices.ContainsFunc(named, func(f transfer.UploadedFile) bool { return path.Dir(f.Remote) != folder }) {
-		next = "run `" + o.putAt(home, folder, locals) + "`, or " + next
+		next = "run `" + o.put(append([]string{"--to", plain.Name(folder)}, locals...)...) + "`, or " + next
 	}
 	return fmt.Sprintf("%s %s: %s", names, changed, next)
 }

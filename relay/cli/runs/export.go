@@ -96,11 +96,10 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 }
 
 func (o exportOptions) export(ctx context.Context, set *config.Settings, path string, std terminal.Streams) error {
-	past, err := cli.OpenPastRuns(set, std)
+	p, err := cli.OpenPastRuns(set, std)
 	if err != nil {
 		return err
 	}
-	p := &pastRuns{past}
 	defer p.Close()
 	if p.History.Store == nil {
 		return errors.New("no runs are kept, because RELAY_HISTORY is off: unset it, and run the code again")
@@ -112,8 +111,15 @@ func (o exportOptions) export(ctx context.Context, set *config.Settings, path st
 	if len(kept) == 0 {
 		return errors.New("no runs yet: run code with `colab-relay run FILE`, or let an agent use the tools")
 	}
-	if o.choice.IDs, err = wholeIDs(kept, o.choice.IDs); err != nil {
-		return err
+	for i, beginning := range o.choice.IDs {
+		run, err := p.History.Find([]string{beginning}, "")
+		if errors.Is(err, runlist.ErrNoSuchRun) {
+			return fmt.Errorf("%w in this computer's history: %.80q; export writes only runs that were submitted from here", runlist.ErrNoSuchRun, beginning)
+		}
+		if err != nil {
+			return err
+		}
+		o.choice.IDs[i] = run.ExecutionID
 	}
 	chosen := o.choice.Choose(kept)
 	if len(chosen) == 0 {
@@ -121,7 +127,7 @@ func (o exportOptions) export(ctx context.Context, set *config.Settings, path st
 	}
 	var runs []export.Run
 	for _, r := range chosen {
-		run, err := p.whole(ctx, r)
+		run, err := whole(ctx, p, r)
 		if err != nil {
 			return err
 		}
@@ -135,7 +141,14 @@ func (o exportOptions) export(ctx context.Context, set *config.Settings, path st
 		return err
 	}
 	if o.asJSON {
-		return cli.PrintJSON(std.Out, exportedOf(path, runs))
+		done := exported{File: path, Runtime: cmp.Or(runs[0].Runtime, pairing.DefaultName), Runs: len(runs)}
+		if absolute, err := filepath.Abs(path); err == nil {
+			done.File = absolute
+		}
+		for _, run := range runs {
+			done.ExecutionIDs = append(done.ExecutionIDs, run.ExecutionID)
+		}
+		return cli.PrintJSON(std.Out, done)
 	}
 	_, err = fmt.Fprintf(std.Err, "wrote %s of runtime %s to %s\n", plain.Count(len(runs), "run"), cmp.Or(plain.Line(chosen[0].Runtime), pairing.DefaultName), plain.Line(path))
 	return err
@@ -149,43 +162,10 @@ type exported struct {
 	ExecutionIDs []string `json:"execution_ids"` // oldest first
 }
 
-func exportedOf(path string, runs []export.Run) exported {
-	done := exported{File: path, Runtime: cmp.Or(runs[0].Runtime, pairing.DefaultName), Runs: len(runs)}
-	if absolute, err := filepath.Abs(path); err == nil {
-		done.File = absolute
-	}
-	for _, run := range runs {
-		done.ExecutionIDs = append(done.ExecutionIDs, run.ExecutionID)
-	}
-	return done
-}
-
-// wholeIDs returns the ids of the kept runs that begin with these.
-func wholeIDs(kept []history.Run, beginnings []string) (ids []string, err error) {
-	executions := make([]contract.Execution, 0, len(kept))
-	for _, r := range kept {
-		executions = append(executions, r.Execution)
-	}
-	for _, beginning := range beginnings {
-		e, err := runlist.Find(executions, beginning)
-		if errors.Is(err, runlist.ErrNoSuchRun) {
-			return nil, fmt.Errorf("%w in this computer's history: %.80q; export writes only runs that were submitted from here", runlist.ErrNoSuchRun, beginning)
-		}
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, e.ExecutionID)
-	}
-	return ids, nil
-}
-
-// pastRuns are those that the history and the VMs have.
-type pastRuns struct{ *cli.PastRuns }
-
 // whole returns a run with its output, after it has fetched what is missing if the VM answers.
-func (p *pastRuns) whole(ctx context.Context, r history.Run) (export.Run, error) {
+func whole(ctx context.Context, p *cli.PastRuns, r history.Run) (export.Run, error) {
 	if p.History.Lacks(r) {
-		r = p.complete(ctx, r)
+		r = complete(ctx, p, r)
 	}
 	events, err := p.History.Events(r)
 	if err != nil {
@@ -211,7 +191,7 @@ func (p *pastRuns) whole(ctx context.Context, r history.Run) (export.Run, error)
 const completeTime = 5 * time.Minute
 
 // complete returns a run after it has fetched what the history lacks and the VM has.
-func (p *pastRuns) complete(ctx context.Context, r history.Run) history.Run {
+func complete(ctx context.Context, p *cli.PastRuns, r history.Run) history.Run {
 	vm := p.Reach(ctx, r.Runtime)
 	if vm == nil || vm.InstanceID() != r.InstanceID {
 		return r

@@ -144,7 +144,7 @@ func (o *runOptions) begin(ctx context.Context, along companions, f func(context
 		if err := o.upload(ctx, s.Client, along); err != nil {
 			return remoterun.NotRun(err)
 		}
-		o.noteEarlier(ctx, s.Client, along)
+		o.noteEarlier(s.Client, along)
 		if len(along.all) > 0 && !along.program {
 			wait := contract.MaxWait
 			if o.detach {
@@ -309,16 +309,6 @@ func readCode(in io.Reader) (string, error) {
 // put returns the command that uploads what args name to the VM of the run.
 func (o *runOptions) put(args ...string) string {
 	return strings.Join(append(o.command("put"), plain.ShellWords(args)...), " ")
-}
-
-// putAt returns the command that uploads files or folders into a folder of the VM. home is the
-// folder into which put puts them by itself.
-func (o *runOptions) putAt(home, folder string, locals []string, flags ...string) string {
-	// The last of several absolute paths could be one on the VM.
-	if folder != home || len(locals) > 1 && slices.ContainsFunc(locals, filepath.IsAbs) {
-		flags = append(flags, "--to", plain.Name(folder))
-	}
-	return o.put(append(flags, locals...)...)
 }
 
 // command returns the words of another command for the VM of the run.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"colabrelay/relay/cli"
@@ -64,8 +63,6 @@ func (o *runOptions) companions(ctx context.Context, file string) (companions, e
 		switch err := transfer.CheckUpload(ctx, local, cfg.Guard); {
 		case errors.Is(err, transfer.ErrGuarded):
 			return c, fmt.Errorf("--with: %v; to upload it anyway, run `%s`", err, o.put("--force", local))
-		case err != nil && areFiles(strings.Split(local, ",")):
-			return c, cli.Usagef("--with %q: there is no such file; give --with once for each: %s", local, withWords(strings.Split(local, ",")...))
 		case err != nil:
 			return c, fmt.Errorf("--with: %w", err)
 		}
@@ -96,15 +93,6 @@ func placeBeside(file, local string) (string, error) {
 	return strings.Join(parts, "/"), nil
 }
 
-// areFiles reports whether a list with commas in it, which --with does not take, names several
-// files or folders.
-func areFiles(list []string) bool {
-	return len(list) > 1 && !slices.ContainsFunc(list, func(path string) bool {
-		_, err := os.Stat(path)
-		return err != nil
-	})
-}
-
 // upload uploads the companions and shows the progress.
 func (o *runOptions) upload(ctx context.Context, vm *client.Client, c companions) error {
 	for _, each := range c.all {
@@ -120,34 +108,12 @@ func (o *runOptions) upload(ctx context.Context, vm *client.Client, c companions
 		case errors.Is(err, transfer.ErrExists) && each.remote == ".":
 			return fmt.Errorf("%v; to replace a file there, name it with --with: the error then says how", err)
 		case errors.Is(err, transfer.ErrExists):
-			return fmt.Errorf("%v; to replace it, run `%s`, then run the code again", err, o.replaceAt(ctx, vm, each))
+			return fmt.Errorf("%v; to replace it, run `%s`, then run the code again", err, o.put("--overwrite", "--to", path.Dir(each.remote), each.local))
 		case err != nil:
 			return err
 		}
 	}
 	return nil
-}
-
-// replaceAt returns the command that replaces a companion on the VM.
-func (o *runOptions) replaceAt(ctx context.Context, vm *client.Client, c companion) string {
-	folder, home := path.Dir(c.remote), folderOnVM(ctx, vm, contentDir)
-	if folder == "." && folderOnVM(ctx, vm, ".") == home {
-		folder = home
-	}
-	return o.putAt(home, folder, []string{c.local}, "--overwrite")
-}
-
-// contentDir is where put puts files by itself. It stands for the executor's working directory
-// where there is no such folder.
-const contentDir = "/content"
-
-// folderOnVM returns the absolute path of a folder on the VM, empty if it is not known.
-func folderOnVM(ctx context.Context, vm *client.Client, folder string) string {
-	st, err := vm.Stat(ctx, folder, false, 0)
-	if err != nil {
-		return ""
-	}
-	return st.Path
 }
 
 // has reports whether a local path is, or lies in, one of the companions.
@@ -192,42 +158,15 @@ func (o *runOptions) helpWithModule(err error, file string, along companions) {
 func localModule(folder, module string) (path string, found bool) {
 	parts := strings.Split(module, ".")
 	inside := filepath.Join(append([]string{folder}, parts...)...)
-	if !exists(inside+".py", false) && !isPackage(inside) {
+	info, err := os.Stat(inside + ".py")
+	isFile := err == nil && info.Mode().IsRegular()
+	own, _ := filepath.Glob(filepath.Join(inside, "*.py"))
+	deeper, _ := filepath.Glob(filepath.Join(inside, "*", "*.py"))
+	switch {
+	case !isFile && len(own)+len(deeper) == 0:
 		return "", false
+	case isFile && len(parts) == 1:
+		return inside + ".py", true
 	}
-	if len(parts) > 1 || !exists(inside+".py", false) {
-		return filepath.Join(folder, parts[0]), true
-	}
-	return inside + ".py", true
-}
-
-// isPackage reports whether a folder, or a folder in it, has a Python module.
-func isPackage(folder string) bool { return hasModule(folder, 2) }
-
-// maxListed bounds the entries of a folder that are looked at: it may be one of data.
-const maxListed = 1000
-
-// hasModule looks for a module in a folder and in those below it, some levels deep.
-func hasModule(folder string, levels int) bool {
-	if !exists(folder, true) { // opening a FIFO would wait for a writer
-		return false
-	}
-	f, err := os.Open(folder)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	entries, _ := f.ReadDir(maxListed)
-	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		if e.IsDir() {
-			return levels > 1 && hasModule(filepath.Join(folder, e.Name()), levels-1)
-		}
-		return filepath.Ext(e.Name()) == ".py"
-	})
-}
-
-// exists reports whether there is a file or a folder.
-func exists(path string, isDir bool) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir() == isDir
+	return filepath.Join(folder, parts[0]), true
 }
