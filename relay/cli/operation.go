@@ -225,9 +225,6 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 			defer past.Close()
 			return past.entries(ctx, runtime)
 		},
-		Ask: func(ctx context.Context, executionID string, prompt contract.Event) (string, error) {
-			return remoterun.Ask(ctx, executionID, prompt, std)
-		},
 		Transfer: func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
 			return showTransfer(ctx, std, name, &newest, move)
 		},
@@ -245,6 +242,9 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 			ctx = Briefly(ctx)
 		}
 		err = withVM(ctx, set, choose, std, attempt, func(vm LiveVM) error {
+			by.Ask = func(ctx context.Context, executionID string, prompt contract.Event) (string, error) {
+				return remoterun.Ask(ctx, vm.Name, executionID, prompt, std)
+			}
 			by.Runtime, by.LastSeen = vm.Runtime, vm.pool.LastSeen(runtimes.People)
 			return use(ctx, by)
 		})

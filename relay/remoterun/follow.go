@@ -182,11 +182,11 @@ func (p *printer) readLine(ctx context.Context) (string, error) {
 }
 
 // Ask shows the prompt of a run and reads a line from the person or from stdin.
-func Ask(ctx context.Context, executionID string, prompt contract.Event, std terminal.Streams) (string, error) {
+func Ask(ctx context.Context, runtime, executionID string, prompt contract.Event, std terminal.Streams) (string, error) {
 	p := newPrinter(nil, Console{Streams: std})
 	defer p.finish()
 	// A prompt may look like a question of this program's, such as for a pairing string.
-	p.note("code on the VM (run %s) asks:", plain.Line(executionID))
+	p.note("code on runtime %q (run %s) asks:", runtime, plain.Line(executionID))
 	prompt.Prompt = plain.Text(prompt.Prompt)
 	p.event(ctx, executionID, prompt)
 	p.asked = false

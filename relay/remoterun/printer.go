@@ -236,9 +236,11 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 		return
 	}
 	if mime := pictureOf(ev); mime != "" {
-		if p.skipped != nil && p.skipped.left > 0 {
-			p.note("not saved: a picture of a line that is left out")
-			return
+		if p.skipped != nil {
+			if p.endLine(p.std.Err); p.skipped.left > 0 {
+				p.note("a picture in a line that is left out")
+				return
+			}
 		}
 		path, err := p.savePicture(ctx, id, mime, ev)
 		if err == nil {

@@ -171,11 +171,13 @@ func TestTailPrintsTheEndOfWhatTheWholeLogPrints(t *testing.T) {
 		{Offset: 13, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{contract.OwnMIME + "x": json.RawMessage(`1`)}},
 		{Offset: 14, Type: contract.EventError, EName: "E", Traceback: []string{"Traceback", "  here\n  there", "E: x"}},
 		stream(15, "stdout", "last"),
+		{Offset: 16, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": json.RawMessage(`"AAAA"`)}},
 	}
+	pictures := t.TempDir()
 	printed := func(tail *int) string {
 		var both console
 		c := both.console(t)
-		c.Err = c.Out // in order
+		c.Err, c.PictureDir = c.Out, pictures // in order
 		kept := Kept{Execution: contract.Execution{ExecutionID: "e", Status: contract.StatusSucceeded, Events: events}}
 		if err := PrintKept(t.Context(), kept, LogOptions{Tail: tail}, c); err != nil {
 			t.Fatal(err)
@@ -183,7 +185,7 @@ func TestTailPrintsTheEndOfWhatTheWholeLogPrints(t *testing.T) {
 		return both.out.String()
 	}
 	whole := strings.SplitAfter(strings.TrimSuffix(printed(nil), "\n"), "\n")
-	if len(whole) != 18 {
+	if len(whole) != 19 {
 		t.Errorf("%d lines: %q", len(whole), whole)
 	}
 	for n := range len(whole) + 3 {
