@@ -1,8 +1,8 @@
-// Package runs has the commands that run code on a VM and those about its runs: run, attach, logs,
-// ps, export, input and interrupt. It must not find a run on the VM or follow it itself:
-// relay/remoterun does.
+// Package runs has the commands about runs that do more for a person than the tools: run, attach,
+// logs and export. It must not find a run on the VM or follow it itself: relay/runlist and
+// relay/remoterun do.
 //
-// Start reading at RunCommand, and at openPastRuns in past.go for runs that this computer keeps.
+// Start reading at RunCommand, and at OpenPastRuns of relay/cli for runs that this computer keeps.
 package runs
 
 import (
