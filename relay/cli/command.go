@@ -3,7 +3,7 @@
 // the commands of relay/tools' operations, and must not import the packages below it, which have
 // the others.
 //
-// Start reading at WithVM in vm.go and RunsCommand in session.go.
+// Start reading at Operations in operation.go and RunsCommand in session.go.
 package cli
 
 import (

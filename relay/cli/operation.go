@@ -241,7 +241,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 		} else {
 			ctx = Briefly(ctx)
 		}
-		err = withVM(ctx, set, choose, std, attempt, func(vm LiveVM) error {
+		err = withVM(ctx, set, choose, std, attempt, func(vm liveVM) error {
 			by.Ask = func(ctx context.Context, executionID string, prompt contract.Event) (string, error) {
 				return remoterun.Ask(ctx, vm.Name, executionID, prompt, std)
 			}

@@ -26,8 +26,6 @@ type PastRuns struct {
 	store   *pairing.Store
 	getenv  func(string) string
 	std     terminal.Streams
-
-	mu      sync.Mutex
 	reached map[string]*client.Client // by runtime; nil for one that did not answer
 }
 
@@ -144,8 +142,6 @@ func list(ctx context.Context, vm runtimes.Runtime, kept []history.Run) (runlist
 // Reach returns a client for a runtime whose VM answers, or nil after a note. It tries each
 // runtime once.
 func (p *PastRuns) Reach(ctx context.Context, name string) *client.Client {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if c, tried := p.reached[name]; tried {
 		return c
 	}

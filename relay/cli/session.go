@@ -54,7 +54,7 @@ func (c *RunsCommand) Session(ctx context.Context, args []string, f func(ctx con
 	if len(args) > 0 && args[0] == "" {
 		return Usagef("ID is empty")
 	}
-	return WithVM(ctx, c.Set, OfRun(c.Runtime, args), c.Std, func(vm LiveVM) error {
+	return withVM(ctx, c.Set, OfRun(c.Runtime, args), c.Std, (&terminal.Outage{Out: c.Std.Err}).Attempt, func(vm liveVM) error {
 		// Writing to a broken pipe must be an error: the signal would end this program and
 		// leave the code running.
 		signal.Ignore(syscall.SIGPIPE)

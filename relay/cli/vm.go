@@ -21,8 +21,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// LiveVM is a VM that answers, and what a command needs beside it.
-type LiveVM struct {
+// liveVM is a VM that answers, and what a command needs beside it.
+type liveVM struct {
 	runtimes.Runtime
 	cfg     config.Config
 	pool    *runtimes.Pool
@@ -34,15 +34,10 @@ func Named(name string) func(RunHistory) string {
 	return func(RunHistory) string { return name }
 }
 
-// WithVM calls use with the runtime that choose names, after its executor has answered. If it
-// does not answer at the beginning, WithVM returns that error at once. During an outage it
-// tells the person.
-func WithVM(ctx context.Context, set *config.Settings, choose func(RunHistory) string, std terminal.Streams, use func(LiveVM) error) error {
-	return withVM(ctx, set, choose, std, (&terminal.Outage{Out: std.Err}).Attempt, use)
-}
-
-// withVM is WithVM; attempt gets the outcome of each attempt to reach the VM.
-func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) string, std terminal.Streams, attempt func(error), use func(LiveVM) error) error {
+// withVM calls use with the runtime that choose names, after its executor has answered. If it
+// does not answer at the beginning, withVM returns that error at once. attempt gets the outcome of
+// each attempt to reach the VM.
+func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) string, std terminal.Streams, attempt func(error), use func(liveVM) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err
@@ -63,7 +58,7 @@ func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) s
 	if err := Reach(ctx, target.Client); err != nil {
 		return err
 	}
-	return kept.whereIs(target.Name, use(LiveVM{target, cfg, pool, kept}))
+	return kept.whereIs(target.Name, use(liveVM{target, cfg, pool, kept}))
 }
 
 // Reach sends one request, so that a command with a wrong address ends instead of

@@ -43,7 +43,7 @@ func (r *run) lost(ctx context.Context, err error) error {
 // end interrupts the run and prints the rest of its output, for at most endWait or until
 // a second signal.
 func (r *run) end(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.endWait)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
 	defer cancel()
 	waiting, stop := signal.NotifyContext(limited, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -70,7 +70,7 @@ func (r *run) end(ctx context.Context) error {
 	case err == nil, contract.CodeOf(err) == contract.CodeNewInstance:
 		return err
 	case limited.Err() != nil && interrupted:
-		return r.leave(fmt.Errorf("it did not end within %s of the interrupt", r.endWait))
+		return r.leave(fmt.Errorf("it did not end within %s of the interrupt", endWait))
 	case waiting.Err() != nil && limited.Err() == nil:
 		return r.leave(errors.New("stopped waiting"))
 	}

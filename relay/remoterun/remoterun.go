@@ -75,7 +75,6 @@ type Console struct {
 type run struct {
 	VM
 	Code
-	endWait time.Duration
 
 	instance string // of the VM that it was submitted to
 	out      *printer
@@ -92,7 +91,7 @@ type run struct {
 // interrupts the code. The error of code that did not succeed is ErrPrinted, an ExitCode,
 // one that describes how the run ended, or ErrStillRunning.
 func Run(ctx context.Context, vm VM, code Code, console Console) error {
-	return (&run{VM: vm, Code: code, endWait: endWait, out: newPrinter(vm.Client.Blobs, console)}).run(ctx)
+	return (&run{VM: vm, Code: code, out: newPrinter(vm.Client.Blobs, console)}).run(ctx)
 }
 
 // Start starts code and does not wait for it. Its input() waits for an Attach or an Answer.
@@ -110,7 +109,7 @@ func Start(ctx context.Context, vm VM, code Code) (contract.Execution, error) {
 // be of an earlier kernel, so it says nothing of a new one.
 func Attach(ctx context.Context, vm VM, id string, console Console) error {
 	vm.LastSeen = runtimes.LastSeen{}
-	r := &run{VM: vm, attached: true, endWait: endWait, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
+	r := &run{VM: vm, attached: true, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
 	defer r.out.finish()
 	if err := r.follow(ctx); err != nil {
 		return err

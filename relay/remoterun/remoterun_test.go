@@ -96,7 +96,7 @@ func TestAnInterruptAfterTheEndChangesNoOutcome(t *testing.T) {
 	for name, answer := range map[string]contract.Execution{"with the answer": done, "without the answer": {ExecutionID: done.ExecutionID}} {
 		t.Run(name, func(t *testing.T) {
 			var c console
-			r := &run{VM: VM{Runtime: "vm", Client: toVM}, answer: answer, endWait: within.Limit, out: newPrinter(toVM.Blobs, c.console(t))}
+			r := &run{VM: VM{Runtime: "vm", Client: toVM}, answer: answer, out: newPrinter(toVM.Blobs, c.console(t))}
 			if err := r.follow(interrupted); err != nil || c.out.String() != "done\n" || r.exec.Status != contract.StatusSucceeded {
 				t.Errorf("%v, printed %q, status %s", err, c.out.String(), r.exec.Status)
 			}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,22 +95,17 @@ func (c *logsOptions) run(ctx context.Context, args []string) error {
 			e, missing = runlist.Newest(ctx, s.Client)
 		}
 		if missing != nil {
-			return nil
+			return missing
 		}
 		reading = true
 		o := c.options
 		o.Fill = s.History.Fill(e.ExecutionID)
 		return remoterun.Logs(ctx, s.VM, e, o, s.Console)
 	})
-	switch {
-	case errors.Is(missing, runlist.ErrAmbiguous), missing != nil && ctx.Err() != nil:
-		return missing
-	case missing != nil:
-		return c.printKept(ctx, args, missing)
-	case isAway(err) && !reading && ctx.Err() == nil:
-		return c.printKept(ctx, args, err)
+	if reading || ctx.Err() != nil || errors.Is(err, runlist.ErrAmbiguous) || missing == nil && !isAway(err) {
+		return err
 	}
-	return err
+	return c.printKept(ctx, args, cmp.Or(missing, err))
 }
 
 // isAway reports whether the history may have what the VM does not answer. That no runtime
