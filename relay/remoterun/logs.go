@@ -32,7 +32,7 @@ type LogOptions struct {
 // its last lines. It answers no input() and never interrupts: if ctx ends, the run goes on. The
 // outcome of the run is no error.
 func Logs(ctx context.Context, vm VM, run contract.Execution, o LogOptions, console Console) error {
-	l, id := newLog(vm.Client.Blobs, o, console), run.ExecutionID
+	l, id := &log{LogOptions: o, printer: newPrinter(vm.Client.Blobs, console)}, run.ExecutionID
 	defer l.printer.finish()
 	last := contract.Execution{ExecutionID: id}
 	if o.Tail != nil {
@@ -76,9 +76,9 @@ type Kept struct {
 
 // PrintKept prints a run as Logs does.
 func PrintKept(ctx context.Context, run Kept, o LogOptions, console Console) error {
-	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, o, console)
+	blobs := func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }
+	l := &log{LogOptions: o, printer: newPrinter(blobs, console), kept: true}
 	defer l.printer.finish()
-	l.kept = true
 	if o.Tail != nil {
 		if _, err := l.leave(func(counting *log) error { counting.print(ctx, run.ExecutionID, run.Events); return nil }); err != nil {
 			return err
@@ -96,16 +96,12 @@ type log struct {
 	kept    bool // it is from the history: the VM does not answer
 }
 
-func newLog(from blobs, o LogOptions, console Console) *log {
-	if o.Fill == nil {
-		o.Fill = func(events []contract.Event) []contract.Event { return events }
-	}
-	return &log{LogOptions: o, printer: newPrinter(from, console)}
-}
-
 // print prints events and reports whether stdout still takes them.
 func (l *log) print(ctx context.Context, id string, events []contract.Event) bool {
-	for _, ev := range l.Fill(events) {
+	if l.Fill != nil {
+		events = l.Fill(events)
+	}
+	for _, ev := range events {
 		if l.JSON {
 			l.json(ev)
 		} else {

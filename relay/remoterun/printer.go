@@ -30,7 +30,6 @@ type printer struct {
 	std        terminal.Streams
 	out, err   *plain.Terminal  // filters; nil for a stream that is not a terminal
 	pictureDir string           // pictures are saved below it
-	saved      int64            // bytes of pictures
 	colours    terminal.Colours // of stderr
 	openLine   bool             // the last character printed is not a line break
 	prompt     *int64           // offset of the last input request; nil before the first
@@ -272,10 +271,6 @@ func (w writerFunc) Write(b []byte) (int, error) {
 // pictureKinds are the MIME types that are saved as files, best first.
 var pictureKinds = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
 
-// maxPictureBytes bounds the pictures of one run on the disk. Over hours, a run may show
-// more than an executor keeps at any time.
-const maxPictureBytes = 2 << 30
-
 // pictureOf returns the type of the best picture of an event; empty if there is none.
 func pictureOf(ev contract.Event) string {
 	for _, mime := range pictureKinds {
@@ -321,9 +316,6 @@ func (p *printer) show(ctx context.Context, path, mime string) {
 // savePicture saves a picture of the execution id, and returns the file's path.
 func (p *printer) savePicture(ctx context.Context, id, mime string, ev contract.Event) (path string, err error) {
 	raw := ev.Data[mime]
-	if p.saved += max(output.PayloadBytes(raw), 0); p.saved > maxPictureBytes {
-		return "", fmt.Errorf("this run's pictures exceed %d GiB", maxPictureBytes>>30)
-	}
 	return render.SavePayload(render.Folder(p.pictureDir, "", id), ev.Offset, mime, raw, func(w io.Writer) error {
 		return output.WritePayload(ctx, mime, raw, p.blobs(id), w)
 	})

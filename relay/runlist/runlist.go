@@ -141,28 +141,6 @@ func WithoutInternal(all []Entry) (listed []Entry) {
 	return listed
 }
 
-// shortID is how much of an id a person needs, unless two runs begin alike.
-const shortID = 8
-
-// ShortIDs returns the beginning of each run's id, or all of it where another run's id begins
-// alike.
-func ShortIDs(all []Entry) map[string]string {
-	begin := func(id string) string { return id[:min(len(id), shortID)] }
-	short, count := map[string]string{}, map[string]int{}
-	for _, e := range all {
-		if _, again := short[e.ExecutionID]; !again { // two VMs may have copies of one run
-			short[e.ExecutionID] = e.ExecutionID
-			count[begin(e.ExecutionID)]++
-		}
-	}
-	for _, e := range all {
-		if count[begin(e.ExecutionID)] == 1 {
-			short[e.ExecutionID] = begin(e.ExecutionID)
-		}
-	}
-	return short
-}
-
 // OfRuntime returns the runs of one runtime, or all if name is empty.
 func OfRuntime(runs []history.Run, name string) []history.Run {
 	return slices.DeleteFunc(slices.Clone(runs), func(r history.Run) bool { return name != "" && r.Runtime != name })

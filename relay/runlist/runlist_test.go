@@ -30,9 +30,9 @@ func TestARunOfAnExecutorWithANewInstanceIDIsListedOnce(t *testing.T) {
 	all := Merge(runs, []VM{{"work", "after", found}}, at(2))
 	var lines []string
 	for _, e := range all {
-		lines = append(lines, fmt.Sprintf("%s %s %s %t %t", ShortIDs(all)[e.ExecutionID], e.Runtime, e.Status, e.OnVM, e.Kept))
+		lines = append(lines, fmt.Sprintf("%s %s %s %t %t", e.ExecutionID, e.Runtime, e.Status, e.OnVM, e.Kept))
 	}
-	want := []string{"01234567 work lost true true", "98765432 else running false true", "98765432 work lost true false"}
+	want := []string{"0123456789 work lost true true", "9876543210 else running false true", "9876543210 work lost true false"}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got %q, want %q", lines, want)
 	}

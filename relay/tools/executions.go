@@ -113,7 +113,6 @@ type Executions struct {
 	Truncated  bool            `json:"truncated"`        // there may be older runs
 
 	limit int
-	ids   map[string]string // shortened
 }
 
 func listExecutions() tool {
@@ -136,7 +135,7 @@ func listExecutions() tool {
 		}
 		shown := args.shown(all)
 		kept := fit(c, append([]runlist.Entry{}, shown[:min(len(shown), limit)]...))
-		return &Executions{kept, len(all) - len(shown), more || len(shown) > len(kept), limit, runlist.ShortIDs(all)}, nil
+		return &Executions{kept, len(all) - len(shown), more || len(shown) > len(kept), limit}, nil
 	})
 	t.Local = true // for a person, who sees the history, too
 	return t
@@ -209,7 +208,7 @@ func (l *Executions) text(w *words) {
 		if e.ExecutionTimeSec != nil {
 			took = tookText(*e.ExecutionTimeSec)
 		}
-		table.Add(w.either(plain.Clip(e.ExecutionID, maxShownID), l.ids[e.ExecutionID]), w.either(plain.Clip(e.RequestID, maxShownID), e.Runtime), status, w.when(e.CreatedAt), took, titleOf(&e))
+		table.Add(w.either(plain.Clip(e.ExecutionID, maxShownID), e.ExecutionID[:min(len(e.ExecutionID), shortID)]), w.either(plain.Clip(e.RequestID, maxShownID), e.Runtime), status, w.when(e.CreatedAt), took, titleOf(&e))
 	}
 	if len(l.Executions) > 0 {
 		w.table("runs, newest first", table)
@@ -226,8 +225,10 @@ func (l *Executions) text(w *words) {
 	}
 }
 
-// maxShownID bounds an id in a list. One that this relay or an executor makes is shorter.
-const maxShownID = 128
+const (
+	maxShownID = 128 // characters of an id in a list; one that this relay or an executor makes is shorter
+	shortID    = 8   // are enough for a person, unless two runs begin alike: a command then names both
+)
 
 // tookText is how long a run has taken.
 func tookText(seconds float64) string {

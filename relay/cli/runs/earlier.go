@@ -44,16 +44,12 @@ func (o *runOptions) earlierNote(found []transfer.UploadedFile) string {
 	if rest := len(found) - len(named); rest > 0 {
 		names += fmt.Sprintf(" and %d more", rest)
 	}
-	changed := "changed here since it was put on the VM, which has the earlier one"
-	if len(found) > 1 {
-		changed = "changed here since they were put on the VM, which has the earlier ones"
-	}
 	next := "add `" + withWords(locals...) + "` to this command"
 	folder := path.Dir(named[0].Remote)
 	if !slices.ContainsFunc(named, func(f transfer.UploadedFile) bool { return path.Dir(f.Remote) != folder }) {
 		next = "run `" + o.put(append([]string{"--to", plain.Name(folder)}, locals...)...) + "`, or " + next
 	}
-	return fmt.Sprintf("%s %s: %s", names, changed, next)
+	return fmt.Sprintf("the VM has an earlier version of %s: %s", names, next)
 }
 
 // earlierFiles returns the modules of those uploaded that a program imports and whose content is not
