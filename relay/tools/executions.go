@@ -113,6 +113,7 @@ type Executions struct {
 	Truncated  bool            `json:"truncated"`        // there may be older runs
 
 	limit int
+	cut   int // runs that did not fit into the answer
 }
 
 func listExecutions() tool {
@@ -134,8 +135,9 @@ func listExecutions() tool {
 			return nil, err
 		}
 		shown := args.shown(all)
-		kept := fit(c, append([]runlist.Entry{}, shown[:min(len(shown), limit)]...))
-		return &Executions{kept, len(all) - len(shown), more || len(shown) > len(kept), limit}, nil
+		newest := append([]runlist.Entry{}, shown[:min(len(shown), limit)]...)
+		kept := fit(c, newest)
+		return &Executions{kept, len(all) - len(shown), more || len(shown) > len(kept), limit, len(newest) - len(kept)}, nil
 	})
 	t.Local = true // for a person, who sees the history, too
 	return t
@@ -216,7 +218,9 @@ func (l *Executions) text(w *words) {
 	if unsure {
 		w.note("a status marked ? is the last one that this computer saw; the run's VM does not answer, is gone, or no longer has the run")
 	}
-	if l.Truncated && l.limit < contract.MaxListExecutions {
+	if l.cut > 0 {
+		w.note("%s did not fit into this answer", plain.Count(l.cut, "older run"))
+	} else if l.Truncated && l.limit < contract.MaxListExecutions {
 		more := min(4*l.limit, contract.MaxListExecutions)
 		w.note("there may be older runs: %s lists more", w.either(fmt.Sprintf("list_executions with limit=%d", more), fmt.Sprintf("`colab-relay ps -n %d`", more)))
 	}
