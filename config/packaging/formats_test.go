@@ -27,13 +27,9 @@ func machO(cpu macho.Cpu, subCPU uint32, body string) []byte {
 func TestTheUniversalProgramHoldsBothUnchanged(t *testing.T) {
 	both := [][]byte{machO(macho.CpuAmd64, 3, strings.Repeat("amd64 ", 5000)), machO(macho.CpuArm64, 0, "arm64")}
 	file, err := fat(both...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read, err := macho.NewFatFile(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(read.Arches) != 2 || read.Arches[0].Cpu != macho.CpuAmd64 || read.Arches[0].SubCpu != 3 || read.Arches[1].Cpu != macho.CpuArm64 {
 		t.Fatalf("it has the processors %v", read.Arches)
 	}
@@ -107,9 +103,7 @@ func TestTheNpmPackageForAllPlatformsHasNoDependencies(t *testing.T) {
 	made := madeOf(t, sample("v1.2.3", address))
 	files := unpacked(t, "x.tgz", made["some-relay-1.2.3.tgz"])
 	var description map[string]any
-	if err := json.Unmarshal(files["package/package.json"].data, &description); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(files["package/package.json"].data, &description))
 	for field := range description {
 		if strings.Contains(strings.ToLower(field), "dependencies") {
 			t.Errorf("it has %s: %v", field, description[field])
@@ -153,12 +147,8 @@ func TestTheMarketplaceNamesThePlugin(t *testing.T) {
 func thisTest(t *testing.T) []byte {
 	t.Helper()
 	name, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return program
 }

@@ -51,12 +51,8 @@ func newNpmStand(t *testing.T, address func(url string) string) *npmStand {
 	s.folder = s.home + "/some-relay"
 	for name, file := range unpacked(t, "x.tgz", s.files["some-relay-1.2.3.tgz"]) {
 		path := filepath.Join(s.folder, strings.TrimPrefix(name, "package/"))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, file.data, file.mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, file.data, file.mode))
 	}
 	return s
 }
@@ -83,9 +79,7 @@ func (s *npmStand) change(old, replacement string) {
 	if err != nil || !strings.Contains(string(text), old) {
 		s.t.Fatalf("fetch.js has no %q: %v", old, err)
 	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, replacement)), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, replacement)), 0o600))
 }
 
 func (s *npmStand) run(name string, args ...string) (out, errs string, code int) {
@@ -104,9 +98,7 @@ func (s *npmStand) launch(args ...string) (out, errs string, code int) {
 // Each failure is told once, with what to do instead, and is bounded.
 func TestTheNpmPackageSaysWhyThereIsNoProgram(t *testing.T) {
 	closed, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hanging := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path[:3] == "/st" {
@@ -173,9 +165,7 @@ func TestTheNpmPackageUsesAProxyAndFollowsRedirectsOverTLS(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	s = newNpmStand(t, func(string) string { return "https://example.com" }) // which the test's certificate names
 	certificate := s.home + "/certificate.pem"
-	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: release.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: release.Certificate().Raw}), 0o600))
 	s.env = append(s.env, "NODE_EXTRA_CA_CERTS="+certificate, "HTTPS_PROXY=http://me:p%40ss@"+proxy.Listener.Addr().String())
 	if out, errs, code := s.launch("x"); out != "program ran: x\n" || code != 0 {
 		t.Fatalf("exit code %d, %q, %s", code, out, errs)

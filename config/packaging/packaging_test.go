@@ -44,9 +44,7 @@ func readsPrograms(f format) bool { return f.name == "bill of materials" }
 func madeOf(t *testing.T, r *release) map[string][]byte {
 	t.Helper()
 	files, err := r.make(slices.DeleteFunc(slices.Clone(formats), readsPrograms)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	byName := map[string][]byte{}
 	for _, f := range files {
 		byName[f.name] = f.data
@@ -113,37 +111,27 @@ func unpacked(t *testing.T, name string, data []byte) map[string]entry {
 	files := map[string]entry{}
 	if strings.HasSuffix(name, "gz") {
 		plain, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		archive := tar.NewReader(plain)
 		for {
 			header, err := archive.Next()
 			if err == io.EOF {
 				return files
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !header.ModTime.Equal(entryTime) || header.Uid != 0 || header.Uname != "" {
 				t.Errorf("%s: %s depends on who packed it and when: %+v", name, header.Name, header)
 			}
 			content, err := io.ReadAll(archive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			files[header.Name] = entry{header.Name, fs.FileMode(header.Mode), content}
 		}
 	}
 	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range archive.File {
 		content, err := fs.ReadFile(archive, f.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files[f.Name] = entry{f.Name, f.Mode(), content}
 	}
 	return files
@@ -259,9 +247,7 @@ func checkVersion(t *testing.T, name string, data []byte, number, python string)
 // This test is a Go program, and so an example of one with modules.
 func TestTheLicencesOfAllModulesAreIncluded(t *testing.T) {
 	text, err := thirdParty(map[string][]byte{"this": thisTest(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{
 		"Go and its standard library: LICENSE", "Copyright 2009 The Go Authors",
 		"github.com/CycloneDX/cyclonedx-go v", "Apache License",
@@ -274,9 +260,7 @@ func TestTheLicencesOfAllModulesAreIncluded(t *testing.T) {
 
 func TestAModuleWithoutALicenceFailsTheRelease(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "licenses_test.go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(folder, "licenses_test.go"), nil, 0o600))
 	err := writeLicence(&bytes.Buffer{}, "some/module", folder)
 	if err == nil || !strings.Contains(err.Error(), `"some/module"`) {
 		t.Errorf("the error is %v", err)
@@ -287,9 +271,7 @@ const top = "../.."
 
 func TestAReleaseNeedsAnAddress(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "kept")
-	if err := os.WriteFile(kept, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(kept, nil, 0o600))
 	cmd := exec.CommandContext(t.Context(), "make", "release", "RELEASES=", "VERSION=v1.0.0", "DIST="+filepath.Dir(kept))
 	cmd.Dir = top
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "MAKE") })
@@ -340,5 +322,13 @@ func TestDocumentsInstallFromFilesAndAddressesOnly(t *testing.T) {
 	})
 	if err != nil || read < 10 {
 		t.Errorf("%d documents: %v", read, err)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

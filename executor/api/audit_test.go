@@ -20,9 +20,7 @@ func (s *stand) audited() (entries func() []map[string]any) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "audit.log")
 	l, err := audit.Open(audit.Config{Path: path, KeyID: s.secret.KeyID(), Log: s.api.Log})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
@@ -32,9 +30,7 @@ func (s *stand) audited() (entries func() []map[string]any) {
 		end()
 		<-ended
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		for _, line := range lines(string(raw)) {
 			var entry map[string]any
 			if err := json.Unmarshal([]byte(line), &entry); err != nil {

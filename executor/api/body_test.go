@@ -53,9 +53,7 @@ func TestAQueryOrBodyThatDoesNotOpenGetsASealedRefusal(t *testing.T) {
 	s := standWith(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s reached the handler", r.URL) })
 	sealed := func(req *http.Request) []byte {
 		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return body
 	}
 	for name, tamper := range map[string]func(req *http.Request){
@@ -83,9 +81,7 @@ func TestAQueryOrBodyThatDoesNotOpenGetsASealedRefusal(t *testing.T) {
 		req := s.request("GET", "/x", nil)
 		req.URL.RawQuery = query
 		x := auth.NewSigner(s.secret).NewExchange()
-		if err := x.SignRequest(req, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.SignRequest(req, time.Now()))
 		if res := s.opened(req, x); res.StatusCode != http.StatusBadRequest {
 			t.Errorf("query %s: answer is %d %s", name, res.StatusCode, res.body)
 		}
@@ -122,9 +118,7 @@ func (s *stand) sendHead(method, path string, body []byte) (net.Conn, []byte) {
 		fmt.Fprintf(&head, "%s: %s\r\n", name, req.Header.Get(name))
 	}
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
 	if _, err := io.WriteString(c, head.String()+"\r\n"); err != nil {
 		s.t.Fatal(err)
@@ -180,9 +174,7 @@ func TestForgedRecordsOfAPartAreNotKept(t *testing.T) {
 		req := s.request("PUT", putPath(id, 0, len(content)), nil)
 		x := s.sign(req, content, time.Now())
 		sealed, err := io.ReadAll(req.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		forge(sealed)
 		setBody(req, sealed)
 		s.opened(req, x).want(t, http.StatusBadRequest, contract.CodeBadRequest)
@@ -203,9 +195,7 @@ func TestACutBodyReachesNoOtherHandler(t *testing.T) {
 		if _, err := c.Write(sealed[:len(sealed)-1]); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.(*net.TCPConn).CloseWrite())
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			t.Fatal(err)
 		}

@@ -123,9 +123,7 @@ func TestQueryNumbersAreCheckedByName(t *testing.T) {
 func TestQueryNumbersAtTheirBounds(t *testing.T) {
 	s := newStand(t)
 	j, err := journal.Open(journal.Config{Dir: t.TempDir(), Log: s.api.Log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.api.Attach(Backend{Journal: j})
 	for at, bound := range map[string]int64{
 		"/v1/executions?limit=":                     contract.MaxListExecutions,
@@ -164,14 +162,10 @@ func newLiveStand(t *testing.T) *stand {
 	t.Helper()
 	s := newStand(t)
 	python, err := kernel.Find(t.Context(), nil, stacks.Old(t).Python, os.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	work := t.TempDir()
 	state := filepath.Join(work, ".state")
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(state, 0o700))
 	log := slog.New(slog.DiscardHandler)
 	b := Backend{
 		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Place: t.Name(), Log: log}),
@@ -209,9 +203,7 @@ func into[T any](s *stand, r reply) T {
 	if r.StatusCode != http.StatusOK {
 		s.t.Fatalf("answer is %d %s", r.StatusCode, r.body)
 	}
-	if err := json.Unmarshal(r.body, &v); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, json.Unmarshal(r.body, &v))
 	return v
 }
 

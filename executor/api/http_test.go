@@ -126,9 +126,7 @@ func standWith(t testing.TB, h http.HandlerFunc) *stand {
 func (s *stand) request(method, path string, body []byte) *http.Request {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.url+path, bytes.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if method != http.MethodGet {
 		req.Header.Set(contract.HeaderInstance, s.api.Instance.String())
 	}
@@ -144,14 +142,10 @@ type reply struct {
 func (s *stand) do(req *http.Request) reply {
 	s.t.Helper()
 	res, err := s.http.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return reply{res, body}
 }
 
@@ -248,9 +242,7 @@ func newFileStand(t testing.TB) fileStand {
 
 func (s fileStand) write(name string, content []byte) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.work, name), content, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(filepath.Join(s.work, name), content, 0o600))
 }
 
 func (s fileStand) etag(name string) string {

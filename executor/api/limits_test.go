@@ -69,14 +69,10 @@ func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {
 func TestACallerThatDisconnectsReleasesItsSlot(t *testing.T) {
 	s := newStand(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req := s.request("GET", "/v1/nothing", nil)
 	s.sign(req, nil, time.Now())
-	if err := req.Write(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, req.Write(c))
 	within.Until(t, "so many requests wait", func() bool { return s.api.waiting.inUse() == 1 })
 	c.Close()
 	within.Until(t, "so many requests wait", func() bool { return s.api.waiting.inUse() == 0 })
@@ -86,18 +82,14 @@ func TestAnUnsignedBodyThatNeverArrivesDoesNotKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := io.WriteString(c, "POST /v1/executions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	c.SetReadDeadline(time.Now().Add(within.Limit))
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusUnauthorized || !res.Close {
 		t.Errorf("answer is %d, connection closed %v", res.StatusCode, res.Close)

@@ -23,18 +23,14 @@ import (
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "folder")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	return dir
 }
 
 func open(t *testing.T, path string) *Dir {
 	t.Helper()
 	d, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -58,9 +54,7 @@ func TestCloseTouchesNoFileOfOthers(t *testing.T) {
 	path := folder(t)
 	d := open(t, path)
 	other := filepath.Join(path, "somebody's")
-	if err := os.WriteFile(other, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(other, nil, 0o600))
 	d.Close("")
 	if entries, err := os.ReadDir(path); err != nil || len(entries) != 1 {
 		t.Errorf("left are %v, %v", entries, err)
@@ -74,9 +68,7 @@ func TestOnlyARegularFileIsAGrant(t *testing.T) {
 	} {
 		path := folder(t)
 		d := open(t, path)
-		if err := put(filepath.Join(path, grantFile)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(filepath.Join(path, grantFile)))
 		if text, err := d.AwaitGrant(t.Context(), 100); err == nil || text != "" {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
@@ -115,18 +107,12 @@ type executor struct {
 
 func startExecutor(t *testing.T, folder string) *executor {
 	t.Helper()
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(folder, 0o700))
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holdVariable+"="+folder)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "open: <nil>\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
@@ -146,31 +132,19 @@ func TestOnlyExecutorsThatNoRelayUsedAreEnded(t *testing.T) {
 	if err := os.Chmod(open.folder, 0o755); err != nil { // others could have written its pid
 		t.Fatal(err)
 	}
-	if err := (&Dir{path: used.folder}).WriteUsed(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (&Dir{path: used.folder}).WriteUsed())
 	ended := named("d") // of an executor that was killed; the pid is that of this test
-	if err := os.Mkdir(ended, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(ended, 0o700))
 	for name, text := range map[string]string{lockFile: "", pidFile: fmt.Sprint(os.Getpid())} {
-		if err := os.WriteFile(filepath.Join(ended, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(ended, name), []byte(text), 0o600))
 	}
 	for i := range maxEnded + 1 { // as other users may make them
-		if err := os.Mkdir(named(fmt.Sprintf("0%d", i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(named(fmt.Sprintf("0%d", i)), 0o755))
 	}
 	own := named("own")
-	if err := os.Mkdir(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(own, 0o700))
 	d, err := Open(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close("")
 	ctx := within.Context(t)
 	d.EndUnused(ctx)
@@ -186,5 +160,13 @@ func TestOnlyExecutorsThatNoRelayUsedAreEnded(t *testing.T) {
 			t.Errorf("the executor in %s ended: %v", e.folder, err)
 		default:
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

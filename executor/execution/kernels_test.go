@@ -83,13 +83,9 @@ func (k *kernels) end() {
 func startKernel(t testing.TB, s stacks.Stack) *life {
 	t.Helper()
 	python, err := pythonOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir, err := os.MkdirTemp("", "execution-kernel-*") // outlives the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	k := kernel.New(kernel.Config{
 		Python: python, WorkDir: dir, StateDir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler),
 	})
@@ -130,12 +126,8 @@ func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
 	l := startKernel(t, stacks.Old(t))
 	defer l.stop()
 	k, err := l.Ready()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Client.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, k.Client.Close())
 	memory := func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
 	q := New(Config{Kernel: l.Supervisor, Journal: unstarted(t).journal, Memory: memory, Log: slog.New(slog.DiscardHandler)})
 	q.add(t, "1", "caller")
@@ -268,9 +260,7 @@ func TestCallsThatWaitAreBounded(t *testing.T) {
 		_, err := q.visit()
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // However the code reacts to the interrupt, a run that a restart ends has no error of the code, and
@@ -293,9 +283,7 @@ func TestARestartEndsARun(t *testing.T) {
 			id := q.submit(test.code, 0)
 			q.awaitEvent(id, 0)
 			waiting := q.submit("1", 0)
-			if err := q.kernel.Restart(t.Context(), q.kernel.Status().KernelID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, q.kernel.Restart(t.Context(), q.kernel.Status().KernelID))
 			x := q.settle(id)
 			if x.Status != test.status || x.Error != nil || text(x, contract.Stdout) != test.stdout {
 				t.Errorf("%s: %s, reason %q, error %+v, events %+v", test.name, x.Status, x.Reason, x.Error, x.Events)
@@ -308,4 +296,12 @@ func TestARestartEndsARun(t *testing.T) {
 			wantStatus(t, q.settle(waiting), contract.StatusCancelled)
 		}
 	})
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -52,9 +52,7 @@ func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 		set.memory = func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
 	}
 	j, err := journal.Open(journal.Config{Dir: set.dir, Limits: set.keep, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q := New(Config{Kernel: k.Supervisor, Journal: j, Memory: set.memory, Limits: set.limits, Log: log})
 	b := &bench{Queue: q, t: t, kernel: k.Supervisor}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,9 +81,7 @@ func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 func (b *bench) submit(code string, timeout float64) string {
 	b.t.Helper()
 	id, err := b.Submit("", contract.Submit{RequestID: fmt.Sprint("r", b.ids.Add(1)), Code: code, TimeoutSeconds: timeout})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return id
 }
 
@@ -93,9 +89,7 @@ func (b *bench) submit(code string, timeout float64) string {
 func (b *bench) settle(id string) contract.Execution {
 	b.t.Helper()
 	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{Wait: within.Limit, MaxBytes: 1 << 30, UntilEnd: true})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return x
 }
 
@@ -108,9 +102,7 @@ func (b *bench) run(code string) contract.Execution {
 func (b *bench) awaitEvent(id string, offset int64) contract.Execution {
 	b.t.Helper()
 	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{Offset: offset, Wait: within.Limit})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return x
 }
 
@@ -135,9 +127,7 @@ func wantStatus(t testing.TB, x contract.Execution, status contract.Status) {
 func read(t *testing.T, j *journal.Journal, id string) contract.Execution {
 	t.Helper()
 	x, err := j.Read(t.Context(), id, journal.ReadRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return x
 }
 
@@ -145,8 +135,6 @@ func read(t *testing.T, j *journal.Journal, id string) contract.Execution {
 func reopened(t *testing.T, dir string) *journal.Journal {
 	t.Helper()
 	j, err := journal.Open(journal.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return j
 }

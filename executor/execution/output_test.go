@@ -30,9 +30,7 @@ func unstartedRun(t *testing.T) *run {
 func unstartedIn(t *testing.T, q *Queue) *run {
 	t.Helper()
 	record, err := q.journal.Create(contract.Submit{RequestID: "x", Code: "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &run{record: record, log: slog.New(slog.DiscardHandler), widgets: &comm.Board{}}
 }
 
@@ -278,9 +276,7 @@ func TestTextAnswersOnlyThePromptThatItNames(t *testing.T) {
 			}
 		}
 		answer := contract.Input{Text: "A", Offset: &first.Offset, InputID: "one"}
-		if err := q.Input(t.Context(), id, answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, q.Input(t.Context(), id, answer))
 		second := openPrompt(t, q.settle(id))
 		if err := q.Input(t.Context(), id, answer); err != nil { // its answer was lost
 			t.Errorf("the same answer again: %v", err)
@@ -289,14 +285,10 @@ func TestTextAnswersOnlyThePromptThatItNames(t *testing.T) {
 		if err := q.Input(t.Context(), id, answer); !errors.Is(err, ErrOtherPrompt) {
 			t.Errorf("another answer to the same prompt: %v", err)
 		}
-		if err := q.Input(t.Context(), id, contract.Input{Text: "B", Offset: &second.Offset}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, q.Input(t.Context(), id, contract.Input{Text: "B", Offset: &second.Offset}))
 		openPrompt(t, q.settle(id))
 		last := contract.Input{Text: "C", InputID: "three"} // for whichever is open
-		if err := q.Input(t.Context(), id, last); err != nil {
-			t.Fatal(err)
-		}
+		must(t, q.Input(t.Context(), id, last))
 		x := q.settle(id)
 		if err := q.Input(t.Context(), id, last); err != nil {
 			t.Errorf("the last answer again, after the end: %v", err)
@@ -321,9 +313,7 @@ func TestAPasswordPromptRefusesTextFromThoseWhoDoNotKnow(t *testing.T) {
 			t.Errorf("without password: %v", err)
 		}
 		wantStatus(t, q.settle(id), contract.StatusWaitingForInput)
-		if err := q.Input(t.Context(), id, contract.Input{Text: "hunter2", Offset: &prompt.Offset, Password: true}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, q.Input(t.Context(), id, contract.Input{Text: "hunter2", Offset: &prompt.Offset, Password: true}))
 		x := q.settle(id)
 		if got := text(x, contract.Stdout); got != "7\n" || strings.Contains(got, "hunter2") {
 			t.Errorf("stdout = %q", got)
@@ -341,13 +331,9 @@ func FuzzMessages(f *testing.F) {
 	f.Add("execute_reply", []byte(`{"status":"error","ename":"E","traceback":[""],"payload":[{"source":"page","data":{"text/plain":"p"}}]}`), "input_request", []byte(`{"prompt":"?","password":true}`), int64(0))
 	f.Fuzz(func(t *testing.T, firstType string, first []byte, secondType string, second []byte, cut int64) {
 		j, err := journal.Open(journal.Config{Dir: memorydir.New(t), Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		record, err := j.Create(contract.Submit{RequestID: "r", Code: "1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := &run{record: record, log: slog.New(slog.DiscardHandler), widgets: &comm.Board{}}
 		for _, m := range []*jupyter.Message{
 			{Header: jupyter.Header{MsgType: firstType}, Content: first, Metadata: second, Cut: max(0, cut)},

@@ -67,9 +67,7 @@ func TestForgottenRequestIDRunsNothing(t *testing.T) {
 	q.run("n = 0")
 	first := contract.Submit{RequestID: "the-first", Code: "n += 1"}
 	id, err := q.Submit("", first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q.settle(id)
 	for range kept + 1 {
 		q.run("pass")
@@ -116,9 +114,7 @@ func TestSubmitIsRefused(t *testing.T) {
 	if x, err = q.Interrupt(t.Context(), first); err != nil || x.Status != contract.StatusCancelled {
 		t.Errorf("cancel: %+v, %v", x, err)
 	}
-	if err := q.Input(t.Context(), holder, contract.Input{Text: "done"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Input(t.Context(), holder, contract.Input{Text: "done"}))
 	wantStatus(t, q.settle(second), contract.StatusSucceeded)
 }
 
@@ -136,15 +132,11 @@ func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 		r.tick(time.Now().Add(2 * time.Minute)) // past the deadline
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if x = read(t, q.journal, id); x.Status != contract.StatusWaitingForInput {
 		t.Fatalf("status = %s", x.Status)
 	}
-	if err := q.Input(t.Context(), id, contract.Input{Text: "late"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Input(t.Context(), id, contract.Input{Text: "late"}))
 	x = q.settle(id)
 	wantStatus(t, x, contract.StatusSucceeded)
 	if text(x, contract.Stdout) != "late\n" {
@@ -175,9 +167,7 @@ func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
 	if _, err := q.Interrupt(t.Context(), id); err != nil {
 		t.Errorf("interrupting it once more: %v", err)
 	}
-	if err := q.kernel.Restart(t.Context(), q.kernel.Status().KernelID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.kernel.Restart(t.Context(), q.kernel.Status().KernelID))
 	wantStatus(t, q.settle(waiting), contract.StatusCancelled)
 	wantStatus(t, q.run("1"), contract.StatusSucceeded)
 }
@@ -267,9 +257,7 @@ func unstarted(t *testing.T) *Queue {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	j, err := journal.Open(journal.Config{Dir: t.TempDir(), Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return New(Config{Journal: j, Log: log})
 }
 
@@ -278,9 +266,7 @@ func (q *Queue) add(t *testing.T, name, caller string) {
 	t.Helper()
 	s := contract.Submit{RequestID: name, Code: name} // Submit checks more, which needs a kernel
 	record, err := q.journal.Create(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller})
 	q.updateLocked()
 }

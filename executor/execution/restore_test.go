@@ -27,16 +27,10 @@ func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	wantStatus(t, q.settle(running), contract.StatusWaitingForInput)
 	queued := q.submit("n += 1", 0)
 	for _, id := range []string{running, queued} { // replace the folder by a file
-		if err := os.RemoveAll(filepath.Join(dir, id)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, id), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(filepath.Join(dir, id)))
+		must(t, os.WriteFile(filepath.Join(dir, id), nil, 0o600))
 	}
-	if err := q.Input(t.Context(), running, contract.Input{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Input(t.Context(), running, contract.Input{}))
 	wantStatus(t, q.settle(running), contract.StatusSucceeded)
 	x := q.settle(queued)
 	if x.Status != contract.StatusFailed || !strings.Contains(x.Reason, "did not run") {
@@ -46,9 +40,7 @@ func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 		t.Errorf("n = %s", got)
 	}
 	for _, id := range []string{running, queued} {
-		if err := os.Remove(filepath.Join(dir, id)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(dir, id)))
 	}
 	within.Until(t, "the journal is flushed", func() bool { return !q.journal.NeedsFlush() })
 	q.stop()
@@ -71,9 +63,7 @@ print([_sh.execution_count, list(In), dict(Out), repr(_), repr(__), _sh.history_
 func (b *bench) unstored(code string) contract.Execution {
 	b.t.Helper()
 	id, err := b.Submit("", contract.Submit{RequestID: fmt.Sprint("unstored-", b.ids.Add(1)), Code: code, Unstored: true})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return b.settle(id)
 }
 

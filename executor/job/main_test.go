@@ -64,13 +64,9 @@ func takeKernel(t testing.TB) *life {
 func startKernel(t testing.TB) *life {
 	t.Helper()
 	python, err := kernel.Find(t.Context(), nil, stacks.Old(t).Python, os.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir, err := os.MkdirTemp("", "job-kernel-*") // outlives the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	k := kernel.New(kernel.Config{Python: python, WorkDir: dir, StateDir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -150,9 +146,7 @@ func opened(t testing.TB, dir string) *Jobs {
 func journalLogging(t testing.TB, dir string, log *slog.Logger) *journal.Journal {
 	t.Helper()
 	j, err := journal.Open(journal.Config{Dir: filepath.Join(dir, "executions"), Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return j
 }
 
@@ -161,9 +155,7 @@ func openedLogging(t testing.TB, dir string, out io.Writer) *Jobs {
 	log := slog.New(slog.NewTextHandler(out, nil))
 	j := journalLogging(t, dir, log)
 	js, err := Open(Config{Dir: filepath.Join(dir, "jobs"), Queue: execution.New(execution.Config{Journal: j, Log: log}), Journal: j, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return js
 }
 
@@ -172,9 +164,7 @@ func (b *bench) submit(s contract.JobSubmit) contract.Job { return b.submitAs("c
 func (b *bench) submitAs(caller string, s contract.JobSubmit) contract.Job {
 	b.t.Helper()
 	x, err := b.Submit(caller, s)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return x
 }
 
@@ -200,15 +190,11 @@ func (b *bench) await(id string, reached func(contract.Job) bool) contract.Job {
 	b.t.Helper()
 	within.Until(b.t, "job "+id+" has got there", func() bool {
 		x, _, err := b.look(id, contract.MaxJobRounds+contract.MaxJobSteps)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must(b.t, err)
 		return reached(x)
 	})
 	x, err := b.Read(b.t.Context(), id, 0, 0)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return x
 }
 
@@ -216,9 +202,7 @@ func (b *bench) await(id string, reached func(contract.Job) bool) contract.Job {
 func (b *bench) text(id string) string {
 	b.t.Helper()
 	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{MaxBytes: 1 << 30})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	var out strings.Builder
 	for _, e := range x.Events {
 		if e.Type == contract.EventStream && e.Name == contract.Stdout {
@@ -232,13 +216,9 @@ func (b *bench) text(id string) string {
 func (b *bench) run(caller, code string) contract.Execution {
 	b.t.Helper()
 	id, err := b.queue.Submit(caller, contract.Submit{RequestID: fmt.Sprintf("r-%s-%d", caller, time.Now().UnixNano()), Code: code})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	x, err := b.journal.Read(b.t.Context(), id, journal.ReadRequest{Wait: time.Minute, UntilEnd: true})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return x
 }
 
@@ -263,5 +243,13 @@ func wantState(t *testing.T, x contract.Job, state contract.JobState, cause cont
 	t.Helper()
 	if x.State != state || x.Cause != cause {
 		t.Fatalf("the job is %s %s (%s), want %s %s; its entries are %s", x.State, x.Cause, x.Reason, state, cause, statuses(x))
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -31,18 +31,12 @@ func TestTheNextExecutorKnowsAJobWhereverAKillCutItsFile(t *testing.T) {
 	wantState(t, b.end("j"), contract.JobFinished, "")
 	b.stop()
 	whole, err := os.ReadFile(only(t, b.dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	head := bytes.IndexByte(whole, '\n') + 1
 	for _, cut := range []int{0, 1, head - 1, head, head + 1, len(whole) / 2, len(whole) - 1, len(whole)} {
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(b.dir)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(only(t, dir), int64(cut)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(dir, os.DirFS(b.dir)))
+		must(t, os.Truncate(only(t, dir), int64(cut)))
 		js := opened(t, dir)
 		if cut < head { // its submit was never answered
 			if len(js.order) != 0 {
@@ -70,9 +64,7 @@ func TestADeletedRecordIsWrittenAgain(t *testing.T) {
 	b.submit(contract.JobSubmit{JobID: "ended", Steps: steps("1")})
 	b.end("ended")
 	held := b.hold("j", "1", "2")
-	if err := os.RemoveAll(filepath.Join(b.dir, "jobs")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(b.dir, "jobs")))
 	if missing, err := b.Restore(); missing != 2 || err != nil {
 		t.Fatalf("%d records were missing, %v", missing, err)
 	}
@@ -96,9 +88,7 @@ func TestAJobWithoutARecordDoesNotRunAgain(t *testing.T) {
 	b.submit(s)
 	b.end("j")
 	b.stop()
-	if err := os.RemoveAll(filepath.Join(b.dir, "jobs")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(b.dir, "jobs")))
 	for range 2 { // starts
 		js := opened(t, b.dir)
 		x, err := js.Submit("caller", s)
@@ -270,9 +260,7 @@ func (b *bench) ended(id string, rounds int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	j := &Job{jobs: b.Jobs, id: id, sha256: digest(id), state: contract.JobRunning, steps: []step{{id: "a", status: "succeeded"}}, rounds: make([]round, rounds)}
-	if err := j.createFile(); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, j.createFile())
 	b.addLocked(j)
 	j.endLocked(contract.JobFinished, "", "")
 }

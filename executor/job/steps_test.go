@@ -97,9 +97,7 @@ func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {
 	b.submitAs("b", contract.JobSubmit{JobID: "under", Steps: steps("input()", "1")})
 	b.await("under", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
 	b.submitAs("a", contract.JobSubmit{JobID: "before", Steps: steps("1", "2")})
-	if err := b.kernel.Restart(t.Context(), b.kernel.id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.kernel.Restart(t.Context(), b.kernel.id))
 	for id, want := range map[string]string{"under": "kernel_restarted not_run", "before": "not_run not_run"} {
 		x := b.end(id)
 		wantState(t, x, contract.JobKernelLost, "")
@@ -205,9 +203,7 @@ func TestAnInterruptEndsTheJobWhateverTheCodeMakesOfIt(t *testing.T) {
 		b.submit(contract.JobSubmit{JobID: "step-" + name, Steps: all})
 		b.await("step-"+name, func(x contract.Job) bool { return x.Next > 0 })
 		x, err := b.Read(t.Context(), "step-"+name, 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.awaitOutput(x.Steps[0].ExecutionID)
 		if _, err := b.queue.Interrupt(t.Context(), x.Steps[0].ExecutionID); err != nil {
 			t.Fatal(err)
@@ -229,9 +225,7 @@ func TestAJobIsDeletedInTheMiddleOfARound(t *testing.T) {
 	loop("interrupted", catching)
 	b.begunRound("interrupted")
 	x, err := b.Delete(t.Context(), "interrupted", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
 	if got := statuses(x); got != "interrupted" {
 		t.Errorf("the rounds are %s", got)
@@ -245,9 +239,7 @@ func TestAJobIsDeletedInTheMiddleOfARound(t *testing.T) {
 			t.Fatalf("while the round runs: %+v, %v", x, err)
 		}
 	}
-	if err := b.queue.Input(t.Context(), run, contract.Input{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.queue.Input(t.Context(), run, contract.Input{}))
 	x = b.end("goes-on")
 	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
 	if got := statuses(x); got != "succeeded" {
@@ -268,9 +260,7 @@ func TestAJobIsDeletedBeforeItBegins(t *testing.T) {
 		t.Errorf("behind another one it is %+v", x)
 	}
 	x, err := b.Delete(t.Context(), "j", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantState(t, x, contract.JobCancelled, contract.CauseDeleted)
 	if got := statuses(x); got != "not_run not_run" || b.queue.Leave(b.byID["j"]) {
 		t.Errorf("its steps are %s", got)
@@ -290,9 +280,7 @@ func (b *bench) hold(id string, more ...string) (executionID string) {
 
 func (b *bench) release(executionID string) {
 	b.t.Helper()
-	if err := b.queue.Input(b.t.Context(), executionID, contract.Input{}); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.queue.Input(b.t.Context(), executionID, contract.Input{}))
 }
 
 func ids(x contract.Job) string {

@@ -124,18 +124,12 @@ func TestEventsThatAFullDiskDelaysAreWrittenLater(t *testing.T) {
 	dir := t.TempDir()
 	j := openIn(t, dir, Limits{})
 	r := create(t, j, contract.Submit{RequestID: "r", Code: "1"})
-	if err := r.Append(stdout("first\n")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Append(stdout("first\n")))
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.events.close()
 	r.events.file = full
-	if err := r.Append(stdout("delayed\n")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Append(stdout("delayed\n")))
 	if !j.NeedsFlush() {
 		t.Error("the journal does not know that an event is in memory only")
 	}

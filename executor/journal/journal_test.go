@@ -27,18 +27,14 @@ func must(t testing.TB, err error) {
 func openIn(t *testing.T, dir string, limits Limits) *Journal {
 	t.Helper()
 	j, err := Open(Config{Dir: dir, Limits: limits, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return j
 }
 
 func create(t *testing.T, j *Journal, s contract.Submit) *Record {
 	t.Helper()
 	r, err := j.Create(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -50,9 +46,7 @@ func stdout(text string) contract.Event {
 func finished(t *testing.T, j *Journal, s contract.Submit, text string) *Record {
 	t.Helper()
 	r := create(t, j, s)
-	if err := r.Append(stdout(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Append(stdout(text)))
 	r.Finish(contract.StatusSucceeded, "", 0)
 	j.Trim()
 	return r
@@ -61,9 +55,7 @@ func finished(t *testing.T, j *Journal, s contract.Submit, text string) *Record 
 func read(t *testing.T, j *Journal, id string) contract.Execution {
 	t.Helper()
 	x, err := j.Read(t.Context(), id, ReadRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return x
 }
 
@@ -94,9 +86,7 @@ func TestEventOverTheBoundBecomesAGap(t *testing.T) {
 	j := openIn(t, t.TempDir(), Limits{})
 	r := create(t, j, contract.Submit{RequestID: "r", Code: "1"})
 	for _, text := range []string{strings.Repeat("x", contract.MaxEventBytes), "after"} {
-		if err := r.Append(stdout(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Append(stdout(text)))
 	}
 	x := read(t, j, r.ID)
 	if x.NextOffset != 2 || x.Events[0].Type != contract.EventGap || x.Events[0].Bytes <= contract.MaxEventBytes || x.Events[1].Text != "after" {
@@ -111,19 +101,11 @@ func TestARunWhoseRecordIsCutIsNotCalledOneThatNeverRan(t *testing.T) {
 			dir := t.TempDir()
 			r := create(t, openIn(t, dir, Limits{}), contract.Submit{RequestID: "1", Code: "1"})
 			queued, err := os.Stat(r.file.path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning }); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Truncate(r.file.path, queued.Size()+cut); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, r.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning }))
+			must(t, os.Truncate(r.file.path, queued.Size()+cut))
 			again, err := openIn(t, dir, Limits{}).Find(r.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			x, want := again.Snapshot(), contract.StatusLost
 			if cut == 0 {
 				want = contract.StatusCancelled
@@ -164,23 +146,17 @@ func putBlob(t *testing.T, r *Record, text string) contract.Blob {
 		_, err := io.WriteString(w, text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return blob
 }
 
 func readBlob(t *testing.T, j *Journal, id string, number int) string {
 	t.Helper()
 	f, err := j.Blob(id, number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	text, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -234,9 +210,7 @@ func TestTheEndComesWithTheLastPart(t *testing.T) {
 	j := openIn(t, t.TempDir(), Limits{})
 	r := create(t, j, contract.Submit{RequestID: "r", Code: "1"})
 	for _, text := range []string{"a", "b", "c"} {
-		if err := r.Append(stdout(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Append(stdout(text)))
 	}
 	r.Finish(contract.StatusSucceeded, "", 0)
 	if got := fetch(t, j, r.ID); got != "abc" {
@@ -252,18 +226,14 @@ func TestLogOverTheBoundOfMemoryIsReadFromDisk(t *testing.T) {
 	for n := range 150 {
 		text := strings.Repeat(fmt.Sprint(n%10), 300)
 		all.WriteString(text)
-		if err := r.Append(stdout(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Append(stdout(text)))
 		if cost := int64(n+1) * (300 + eventOverhead); r.events.recent != nil && cost > maxRecent {
 			t.Fatalf("%d events are still in memory", n+1)
 		}
 		crossed = crossed || r.events.recent == nil
 		var read strings.Builder
 		x, err := r.read(ReadRequest{MaxBytes: contract.MaxReadBytes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range x.Events {
 			read.WriteString(e.Text)
 		}

@@ -124,9 +124,7 @@ func TestWhatRanIsOnDiskWhenRestoreReturns(t *testing.T) {
 			s := contract.Submit{RequestID: "running", Code: "2"}
 			running := create(t, j, s)
 			submits[s.RequestID], ids[s.RequestID] = s, running.ID
-			if err := lose(dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lose(dir))
 			missing, err := j.Restore()
 			if err != nil || missing != 3 {
 				t.Errorf("Restore gives %d, %v", missing, err)

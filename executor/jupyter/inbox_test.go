@@ -94,13 +94,9 @@ func frameRead(t *testing.T, wire []byte, bound int64, key string) (first, next 
 	var got []*Message
 	for range 2 {
 		raw, err := r.message()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m, err := parseMessage(IOPub, raw, signer(key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got = append(got, m)
 	}
 	return got[0], got[1]
@@ -109,9 +105,7 @@ func frameRead(t *testing.T, wire []byte, bound int64, key string) (first, next 
 func wireOf(t testing.TB, key, msgType string, content any, buffers ...[]byte) []byte {
 	t.Helper()
 	frames, err := encodeMessage(Header{MsgID: "id", MsgType: msgType}, Header{MsgID: "p"}, content, signer(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return appendMessage(nil, append(frames, buffers...)...)
 }
 
@@ -138,9 +132,7 @@ func TestMessageOverTheBoundIsCutAndTheNextOneArrives(t *testing.T) {
 func TestForgedMessageOverTheBoundIsRefused(t *testing.T) {
 	wire := wireOf(t, "another", MsgStream, map[string]string{"name": "stdout", "text": strings.Repeat("x", 5000)})
 	raw, err := newFrameReader(bytes.NewReader(wire), 1000, &framePool{}, signer("key")).message()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := parseMessage(IOPub, raw, signer("key")); err == nil {
 		t.Error("it was accepted")
 	}
@@ -150,9 +142,7 @@ func TestForgedMessageOverTheBoundIsRefused(t *testing.T) {
 func TestTornStreamReadsAsItsBeginning(t *testing.T) {
 	text := "é\n\\\\\" \U0001F600 ☃ end"
 	escaped, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	raw := fmt.Appendf(nil, `{"name": "stdout", "text": %s`, strings.ReplaceAll(string(escaped), "☃", `\u2603`))
 	for n := len(`{"name": "stdout", "text": "`); n < len(raw); n++ {
 		var s Stream
@@ -231,9 +221,7 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 	huge := func(msgType string) []byte {
 		frames, err := encodeMessage(Header{MsgID: "id", MsgType: msgType}, Header{MsgID: "p"},
 			map[string]string{"name": "stdout", "text": strings.Repeat("x", frame-1<<10)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return appendMessage(nil, frames...)
 	}
 	first, reply := huge(MsgDisplayData), huge(MsgExecuteReply)

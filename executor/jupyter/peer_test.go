@@ -25,9 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "jup-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -42,9 +40,7 @@ type peer struct {
 func newPeer(t *testing.T, serve func(kind string, conn net.Conn)) *peer {
 	t.Helper()
 	info, err := NewIPC(shortDir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var group sync.WaitGroup
 	t.Cleanup(group.Wait) // after the listeners are closed
 	for _, socket := range []struct {
@@ -53,9 +49,7 @@ func newPeer(t *testing.T, serve func(kind string, conn net.Conn)) *peer {
 	}{{1, "ROUTER"}, {2, "PUB"}, {3, "ROUTER"}, {4, "ROUTER"}, {5, "REP"}} {
 		_, path := info.address(socket.port)
 		listener, err := net.Listen("unix", filepath.Clean(path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { listener.Close() })
 		group.Go(func() {
 			for {
@@ -129,18 +123,14 @@ func streamFrames(t testing.TB, key, parent, text string) [][]byte {
 	t.Helper()
 	frames, err := encodeMessage(Header{MsgID: text, MsgType: MsgStream}, Header{MsgID: parent},
 		map[string]string{"name": "stdout", "text": text}, signer(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return frames
 }
 
 func receive(t *testing.T, c *Client) *Message {
 	t.Helper()
 	m, err := c.Receive(within.Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -168,9 +158,7 @@ func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 		[]byte(`{"msg_id":"1","msg_type":"iopub_welcome","date":12,"username":null,"new_field":{}}`),
 		[]byte(`{}`), []byte(`{}`), []byte(`{"x":1}`), []byte("buffer")}
 	m, err := parseMessage(IOPub, wireMessage{frames: frames}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if m.Header.MsgType != "iopub_welcome" || m.ParentHeader != (Header{}) {
 		t.Errorf("message = %+v", m)
 	}
@@ -181,9 +169,7 @@ func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 
 func TestConnectionInfoPrintsNoKey(t *testing.T) {
 	info, err := NewTCP()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "info", info)
 	if strings.Contains(log.String(), info.Key) || strings.Contains(info.String()+info.GoString(), info.Key) {
@@ -296,4 +282,12 @@ func FuzzFields(f *testing.F) {
 			}
 		}
 	})
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -20,9 +20,7 @@ func FuzzRecord(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := recordPath(memorydir.New(t))
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, text, 0o600))
 		old, err := readRecord(path)
 		if err == nil && (old.PID <= 1 || old.BootID == "") || err != nil && old != (record{}) {
 			t.Fatalf("%q is %+v, %v", text, old, err)

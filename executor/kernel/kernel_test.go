@@ -27,9 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func find(t *testing.T, s stacks.Stack) Python {
 	t.Helper()
 	python, err := Find(within.Context(t), nil, s.Python, os.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return python
 }
 
@@ -55,9 +53,7 @@ func running(t *testing.T, cfg Config) (*Supervisor, *Kernel) {
 		}
 	})
 	kernel, err := s.Await(within.Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, kernel
 }
 
@@ -67,16 +63,12 @@ func evaluate(t *testing.T, kernel *Kernel, code, expression string) string {
 	m, err := kernel.Client.Request(within.Context(t), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code: code, Silent: true, UserExpressions: map[string]string{"v": expression},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var reply jupyter.ExecuteReply
 	var value struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := json.Unmarshal(m.Content, &reply); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(m.Content, &reply))
 	if err := json.Unmarshal(reply.UserExpressions["v"], &value); err != nil {
 		t.Fatalf("%v in %s", err, m.Content)
 	}
@@ -115,13 +107,9 @@ func TestColabsIPythonConfigurationDoesNotReachTheKernel(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()
 		profile := filepath.Join(dir, "profile_default")
-		if err := os.MkdirAll(profile, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(profile, 0o700))
 		config := "c.IPKernelApp.kernel_class = 'google.colab._kernel.Kernel'\nc.InteractiveShellApp.extensions = ['google.colab']\n"
-		if err := os.WriteFile(filepath.Join(profile, "ipython_config.py"), []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(profile, "ipython_config.py"), []byte(config), 0o600))
 		_, kernel := running(t, Config{Python: find(t, s), Environ: append(os.Environ(), "IPYTHONDIR="+dir)})
 		if got := evaluate(t, kernel, "", "type(get_ipython().kernel).__module__"); got != "'ipykernel.ipkernel'" {
 			t.Errorf("kernel class is of %s", got)
@@ -147,9 +135,7 @@ func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
 		}
 		waitGone(t, pid)
 		next, err := awaitOther(t, k, kernel)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if next.ID == kernel.ID || k.Status().KernelsStarted != 2 {
 			t.Errorf("status after the death: %+v", k.Status())
 		}
@@ -193,32 +179,20 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 		t.Fatal(err)
 	}
 	leftover, err := startProcess(Config{Python: python, WorkDir: state, StateDir: state, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, scripts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	record, err := os.ReadFile(recordPath(state))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// A killed executor leaves the record and the process, but no supervisor.
-	if err := endLeftover(state); err != nil {
-		t.Fatal(err)
-	}
+	must(t, endLeftover(state))
 	<-leftover.done
 	waitGone(t, leftover.pid)
 
 	other := strings.Replace(string(record), `"start_time":`, `"start_time":1`, 1)
 	bystander, err := startProcess(Config{Python: python, WorkDir: state, StateDir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, scripts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other = strings.Replace(other, fmt.Sprint(leftover.pid), fmt.Sprint(bystander.pid), 1)
-	if err := os.WriteFile(recordPath(state), []byte(other), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := endLeftover(state); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(recordPath(state), []byte(other), 0o600))
+	must(t, endLeftover(state))
 	if isGone(bystander.pid) {
 		t.Error("a process with the leftover's pid but another start time was killed")
 	}
@@ -229,9 +203,7 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 func TestRunReturnsWhyTheFirstKernelCannotStart(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "python3")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho 'ImportError: libzmq is broken' >&2\nexit 3\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(broken, []byte("#!/bin/sh\necho 'ImportError: libzmq is broken' >&2\nexit 3\n"), 0o700))
 	k := New(Config{Python: Python{Path: broken}, WorkDir: t.TempDir(), StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	err := k.Run(within.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "libzmq is broken") {
@@ -246,9 +218,7 @@ func TestOnlyRemainsOfThisExecutorAreRemoved(t *testing.T) {
 	precious := t.TempDir()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	var want []string
 	for name, kept := range map[string]bool{
@@ -293,5 +263,13 @@ func TestOnlyRemainsOfThisExecutorAreRemoved(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("remaining files (-want +got):\n%s", diff)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

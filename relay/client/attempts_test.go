@@ -105,9 +105,7 @@ func TestEveryCallIsSignedAgainForANewStart(t *testing.T) {
 			e := newExecutor(t, anything)
 			client := e.acquainted(t)
 			e.becomes("instance-1/start-2")
-			if err := c.call(t.Context(), client); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.call(t.Context(), client))
 			wantWhom(t, e, "instance-1/start-1", "instance-1/start-2")
 			first, second := e.all()[0], e.all()[1]
 			if diff := cmp.Diff([]string{first.path, first.query, string(first.body)}, []string{second.path, second.query, string(second.body)}); diff != "" {
@@ -128,9 +126,7 @@ func TestOnlySubmitsAndStartsOfUploadsContinueOnANewInstance(t *testing.T) {
 				t.Errorf("the client believes in %q", client.InstanceID())
 			}
 			if c.moves {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				wantWhom(t, e, "instance-1/start-1", "instance-2/start-9")
 				return
 			}

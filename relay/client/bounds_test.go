@@ -107,9 +107,7 @@ func TestWhatAnAnswerBecomesIsBounded(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		done, err := memory.Decoding.Take(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer done()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -152,9 +150,7 @@ func TestTheErrorOfARunIsBounded(t *testing.T) {
 			"thousands of few": {EValue: "vv", Traceback: many[:len(many)-1]},
 		} {
 			text, err := json.Marshal(contract.Execution{Error: e})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			err = read(t.Context(), text, new(contract.Execution))
 			if past == 0 && err != nil {
 				t.Errorf("%s, at the bound: %v", name, err)

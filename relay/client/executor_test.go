@@ -32,9 +32,7 @@ const testKey = "correct horse battery staple 0123456789"
 func testSecret(t testing.TB, key string) auth.Secret {
 	t.Helper()
 	secret, err := auth.NewSecret(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secret
 }
 
@@ -48,9 +46,7 @@ type seen struct {
 func (s seen) submit(t testing.TB) contract.Submit {
 	t.Helper()
 	var submit contract.Submit
-	if err := json.Unmarshal(s.body, &submit); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(s.body, &submit))
 	return submit
 }
 
@@ -256,9 +252,7 @@ func (e *executor) acquainted(t testing.TB) *Client {
 func newClient(t testing.TB, cfg Config) *Client {
 	t.Helper()
 	c, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -363,4 +357,12 @@ func (r *runs) respond(s seen) (int, any) {
 func newRunningExecutor(t testing.TB) (*executor, *runs) {
 	r := &runs{ran: map[string]int{}}
 	return newExecutor(t, r.respond), r
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -169,9 +169,7 @@ func TestBlobIsResumedWhereItBroke(t *testing.T) {
 		return true
 	})
 	var got bytes.Buffer
-	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{Number: 7, SHA256: sha, Bytes: int64(len(content))}, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.client(t).Blob(t.Context(), "e-1", contract.Blob{Number: 7, SHA256: sha, Bytes: int64(len(content))}, &got))
 	if !bytes.Equal(got.Bytes(), content) {
 		t.Error("not the same bytes")
 	}
@@ -199,9 +197,7 @@ func TestBlobReportsOfAFullDisk(t *testing.T) {
 func TestAReleasesFileIsNeverFetchedByHTTPAfterHTTPS(t *testing.T) {
 	from := func(url string) *http.Request {
 		req, err := http.NewRequest(http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return req
 	}
 	if onward(from("http://b"), []*http.Request{from("https://a")}) == nil {

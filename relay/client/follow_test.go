@@ -207,9 +207,7 @@ func TestBehindInput(t *testing.T) {
 				return http.StatusOK, contract.Execution{ExecutionID: "e", Status: c.status, Behind: c.behind}
 			})
 			x, err := e.acquainted(t).Execution(WithBehindInput(t.Context()), "e", 0, 0, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := "-"
 			if b := BehindInput(x); b != nil {
 				got = b.Prompt

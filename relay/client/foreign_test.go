@@ -132,9 +132,7 @@ func FuzzForeign(f *testing.F) {
 		f.Add(c.status, c.header["Ngrok-Error-Code"], c.header["Server"], c.header["Content-Type"], []byte(c.body))
 	}
 	c, err := New(Config{BaseURL: "http://example.com", Secret: testSecret(f, testKey)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Fuzz(func(t *testing.T, status int, code, server, kind string, body []byte) {
 		res := &http.Response{StatusCode: status, Header: http.Header{"Ngrok-Error-Code": {code}, "Server": {server}, "Content-Type": {kind}}}
 		e := c.unverified(res, body, auth.ErrUnsigned)
@@ -197,9 +195,7 @@ var endlessAnswers = map[string]struct {
 func endlessServer(t *testing.T, first, further string) (url string, answered <-chan bool) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	begun := make(chan bool, 100)
 	var serving sync.WaitGroup
 	ctx, end := context.WithCancel(context.Background())

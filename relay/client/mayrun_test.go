@@ -176,9 +176,7 @@ func TestASubmitThatHTTP2TakesBackMayRun(t *testing.T) {
 	roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	server.Close()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certificates, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	served := make(chan bool)
 	go func() { defer close(served); goingAway(t, l) }()
 	transport := NewTransport()

@@ -54,16 +54,10 @@ func TestUploadsNeverSendTheRelaysOwnFiles(t *testing.T) {
 	dir := configtest.Home(t)
 	s := Settings{Getenv: configtest.Environ("COLAB_SECRET_FILE", "~/secret", "NGROK_AUTHTOKEN_FILE", filepath.Join(dir, "token"), "RELAY_UPLOAD_ALLOW", dir)}
 	g, err := newGuard(s, filepath.Join(dir, "checkpoints"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{filepath.Join(dir, "secret"), filepath.Join(dir, "token"), filepath.Join(ownDir("history"), "run.ndjson"), filepath.Join(ownDir("vms"), "vms.json"), filepath.Join(dir, "checkpoints", "a")} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte("secret"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		must(t, os.WriteFile(name, []byte("secret"), 0o600))
 		if err := transfer.CheckUpload(t.Context(), name, g); !errors.Is(err, transfer.ErrGuarded) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -74,14 +68,10 @@ func TestTheHostsProjectGetsDownloadsByDefault(t *testing.T) {
 	home := configtest.Home(t)
 	outside := t.TempDir()
 	for _, dir := range []string{"proj/sub", ".cache/host", "proj/.git", "AppData/Local/Host", "Library/Host", "Documents/Library"} {
-		if err := os.MkdirAll(filepath.Join(home, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(home, dir), 0o700))
 	}
 	for link, target := range map[string]string{"out": outside, "hidden": ".cache/host"} {
-		if err := os.Symlink(target, filepath.Join(home, link)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(target, filepath.Join(home, link)))
 	}
 	for dir, want := range map[string]bool{
 		"proj": true, "proj/sub": true, "Documents/Library": true,
@@ -114,12 +104,8 @@ const someToken = "2abcDEFghiJKLmnoPQRstuVWXyz_0123456789ABCDEFGHIJK"
 func tokenFile(t *testing.T, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), mode))
+	must(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -152,9 +138,7 @@ func TestLoadNgrok(t *testing.T) {
 func TestATokenIsNeverPrinted(t *testing.T) {
 	n := struct{ N Ngrok }{Ngrok{Token: someToken}}
 	asJSON, err := json.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range []string{fmt.Sprint(n), fmt.Sprintf("%+v %#v %q %x", n, n, n.N.Token, n.N.Token), string(asJSON)} {
 		if strings.Contains(text, someToken) || strings.Contains(text, fmt.Sprintf("%x", someToken)) {
 			t.Errorf("the token is in %q", text)
@@ -164,9 +148,7 @@ func TestATokenIsNeverPrinted(t *testing.T) {
 
 func TestTheListOfSettingsIsThatOfTheSampleFile(t *testing.T) {
 	text, err := os.ReadFile("../../config/relay.env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var sample, listed []string
 	for _, match := range regexp.MustCompile(`(?m)^([A-Z_]+)=`).FindAllStringSubmatch(string(text), -1) {
 		sample = append(sample, match[1])
@@ -178,5 +160,13 @@ func TestTheListOfSettingsIsThatOfTheSampleFile(t *testing.T) {
 	slices.Sort(listed)
 	if !slices.Equal(sample, listed) {
 		t.Errorf("config/relay.env has %v\nAll in settings.go has %v", sample, listed)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -19,9 +19,7 @@ var relay = Command{Path: "/opt/relay", Args: []string{"serve"}}
 func host(t testing.TB, name string) Host {
 	t.Helper()
 	h, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -41,12 +39,8 @@ func target(h Host, u User) Target { return h.Targets(u)[0] }
 func put(t *testing.T, h Host, u User, text string) string {
 	t.Helper()
 	path := target(h, u).Path
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(text), 0o640))
 	return path
 }
 
@@ -154,9 +148,7 @@ func TestAnEntryIsReadAsItsHostReadsIt(t *testing.T) {
 			read = h.ProjectTargets(u)[0]
 		}
 		text = strings.ReplaceAll(text, "FOLDER", u.Folder)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 		have, err := Installed(read)
 		if err != nil || (have.Off != "") != c.off || len(have.env) > 0 && !slices.Equal(u.Differing(have), []string{"NO_PROXY"}) {
 			t.Errorf("%s: %s: %+v, %v; %q differ", c.host, text, have, err, u.Differing(have))
@@ -168,19 +160,11 @@ func TestALinkIsFollowedAndTheModeKept(t *testing.T) {
 	u, h := user(t), host(t, "cursor")
 	path := put(t, h, u, "{}")
 	real := filepath.Join(u.Home, "dotfiles.json")
-	if err := os.Rename(path, real); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(real, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(path, real))
+	must(t, os.Symlink(real, path))
 	change, err := Plan(target(h, u), relay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := change.Write(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, change.Write())
 	if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v", err)
 	}

@@ -34,9 +34,7 @@ func on(t *testing.T, system string, folders ...string) User {
 		u.Config = filepath.Join(u.Home, "Library", "Application Support")
 	}
 	for _, folder := range folders {
-		if err := os.MkdirAll(filepath.Join(u.Home, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(u.Home, folder), 0o700))
 	}
 	return u
 }
@@ -74,9 +72,7 @@ func TestTheTableOfHosts(t *testing.T) {
 	const file = "../../docs/hosts.md"
 	const begin, end = "<!-- hosts -->\n", "<!-- end of hosts -->\n"
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
@@ -87,9 +83,7 @@ func TestTheTableOfHosts(t *testing.T) {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(want), 0o644))
 		return
 	}
 	t.Errorf("%s does not list the hosts as hosts.go does: run this test with -update", file)
@@ -219,9 +213,7 @@ func installTwice(t *testing.T, to Target) {
 		if i == 1 {
 			continue
 		}
-		if err := change.Write(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, change.Write())
 		if err := change.Write(); !errors.Is(err, ErrChanged) {
 			t.Errorf("written over another program's file: %v", err)
 		}
@@ -238,9 +230,7 @@ func uninstallTwice(t *testing.T, from Target) {
 	if err == nil {
 		err = change.Write()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := PlanRemoval(from); !errors.Is(err, ErrNotInstalled) && !errors.Is(err, ErrOther) {
 		t.Errorf("a second uninstall: %v", err)
 	}
@@ -263,12 +253,8 @@ func TestUninstallKeepsLaterChanges(t *testing.T) {
 			now := strings.ReplaceAll(c.now, "RELAY", `"colab-relay": {"command": "/opt/relay", "args": ["serve"], "env": {"A": "b"} /* x */}`)
 			path := put(t, h, u, now)
 			change, err := PlanRemoval(target(h, u))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := change.Write(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, change.Write())
 			if got, _ := os.ReadFile(path); string(got) != c.after {
 				t.Errorf("%q\nwant\n%q", got, c.after)
 			}
@@ -289,9 +275,7 @@ func TestTheFirstBackupIsTheOnlyOne(t *testing.T) {
 	if err != nil || change.Restored || change.Backup != backupOf(path) {
 		t.Fatalf("%+v: %v", change, err)
 	}
-	if err := change.Write(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, change.Write())
 	all, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
 	if len(all) != 2 {
 		t.Errorf("beside the file: %q", all)
@@ -326,10 +310,16 @@ func TestUninstallLeavesOtherThingsAlone(t *testing.T) {
 func TestAFilePastTheBoundIsRefused(t *testing.T) {
 	h, u := host(t, "cursor"), user(t)
 	path := put(t, h, u, "{}")
-	if err := os.Truncate(path, maxFile+1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(path, maxFile+1))
 	if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), "larger than 32 MiB") {
 		t.Errorf("%v", err)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

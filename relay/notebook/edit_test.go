@@ -29,9 +29,7 @@ const odd = "\ufeff{ \"cells\":[\r\n" +
 func TestAnEditTouchesOnlyItsLines(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for name, test := range map[string]struct {
 		edit     func(d *Document)
@@ -158,9 +156,7 @@ func TestACellThatChangedIsNotFoundByItsOldHandle(t *testing.T) {
 		t.Error(err)
 	}
 	handle := d.Cell(3).Handle
-	if err := d.SetSource(3, "another source", ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.SetSource(3, "another source", ""))
 	if _, err := d.Find(handle); !errors.Is(err, ErrCellChanged) || !strings.Contains(err.Error(), d.Cell(3).Handle) {
 		t.Error(err)
 	}
@@ -251,9 +247,7 @@ func TestAnEditKeepsHalvesOfSurrogatePairs(t *testing.T) {
 		"more lines":    {`["a\ud800b"]`, "a\ufffd\nb", `["a\ud800\n","b"]`},
 	} {
 		d, err := Parse([]byte(`{"cells":[{"cell_type":"raw","metadata":{},"source":` + test.source + `}],"metadata":{},"nbformat":4,"nbformat_minor":4}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !d.Cell(0).Halves {
 			t.Errorf("%s: no halves are seen", name)
 		}
@@ -289,9 +283,7 @@ func TestNbformatReadsWhatIsWritten(t *testing.T) {
 	n := Notebook{Cells: []RunCell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: cell.Outputs(), ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
 	for _, n := range []Notebook{n, {}} {
 		var b bytes.Buffer
-		if err := n.Write(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Write(&b))
 		cmd := exec.Command(stacks.Notebook(t), "-W", "error", "-c", `
 import sys, nbformat
 text = sys.stdin.buffer.read().decode()
@@ -318,13 +310,9 @@ func TestStatesOfWidgetsThatNobodyShowsGo(t *testing.T) {
  "nbformat": 4, "nbformat_minor": 4
 }`
 	d, err := Parse([]byte(before))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shown := output.JSON(`{"model_name":"HBoxModel","state":{"children":["IPY_MODEL_kept"]}}`)
-	if err := d.SetWidgets(map[string]output.JSON{"a": shown, "b": shown}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.SetWidgets(map[string]output.JSON{"a": shown, "b": shown}))
 	if got, _, _ := d.widgets(); len(got) != 2 || string(got["a"]) != string(shown) || string(got["kept"]) != `{"state":{"value":1.50}}` {
 		t.Errorf("the notebook has the states %s", got)
 	}
@@ -338,12 +326,8 @@ func TestStatesAsColabWritesThemStay(t *testing.T) {
 	d, err := Parse([]byte(`{"cells": [{"cell_type": "code", "execution_count": 1, "metadata": {}, "source": [], "outputs":
   [{"data": {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}}, "metadata": {}, "output_type": "display_data"}]}],
  "metadata": {"widgets": {"other": {"x": 1}, "application/vnd.jupyter.widget-state+json": {"a": {"model_name": "LabelModel", "state": {"value": "seen"}}}}}, "nbformat": 4, "nbformat_minor": 4}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.SetWidgets(map[string]output.JSON{"b": output.JSON("{}")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, d.SetWidgets(map[string]output.JSON{"b": output.JSON("{}")}))
 	text, ok := d.WidgetText([]byte(`{"model_id": "a"}`))
 	if _, others, _ := d.widgets(); text != "seen" || !ok || others["other"] == nil {
 		t.Errorf("the widget shows %q, and the metadata has also %v", text, others)

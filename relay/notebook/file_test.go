@@ -29,9 +29,7 @@ func newFile(t *testing.T, sources ...string) *File {
 func open(t *testing.T, path string) *File {
 	t.Helper()
 	f, err := OpenFile(path, filepath.Join(filepath.Dir(path), "locks"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -47,9 +45,7 @@ func withCells(t *testing.T, d *Document, sources ...string) *Document {
 
 func writeFile(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, text, 0o600))
 }
 
 // add is a change that appends a cell.
@@ -64,9 +60,7 @@ func add(source string) func(*Document) error {
 func sources(t *testing.T, path string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := Parse(text)
 	if err != nil {
 		t.Fatalf("%v: %.100q", err, text)
@@ -80,9 +74,7 @@ func sources(t *testing.T, path string) (all []string) {
 func edit(t *testing.T, f *File, change func(*Document) error) Change {
 	t.Helper()
 	done, err := f.Edit(t.Context(), "", change)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return done
 }
 
@@ -90,17 +82,13 @@ func edit(t *testing.T, f *File, change func(*Document) error) Change {
 func hidden(t *testing.T, path string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
 func TestAnEditWritesTheRealFileWithItsMode(t *testing.T) {
 	f := newFile(t, "1")
-	if err := os.Chmod(f.Path(), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(f.Path(), 0o640))
 	at := filepath.Join(filepath.Dir(f.Path()), "link.ipynb")
 	link(t, "n.ipynb", at)
 	linked := open(t, at)
@@ -123,9 +111,7 @@ func TestAnEditWritesTheRealFileWithItsMode(t *testing.T) {
 func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	f := newFile(t, "1")
 	before, err := os.Stat(f.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := edit(t, f, func(*Document) error { return nil })
 	broken := errors.New("broken")
 	_, err = f.Edit(t.Context(), "", func(d *Document) error { return errors.Join(add("2")(d), broken) })
@@ -144,9 +130,7 @@ func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 func TestAnEditOfAnotherVersionIsRefused(t *testing.T) {
 	f := newFile(t, "1")
 	d, err := f.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := f.Edit(t.Context(), d.Digest(), add("2")); err != nil {
 		t.Error(err)
 	}
@@ -164,16 +148,12 @@ func TestReadSeesEditsThatKeepTimeAndSize(t *testing.T) {
 	now := time.Now()
 	for _, source := range []string{"b", "c", "c", "d"} {
 		text, err := os.ReadFile(f.Path())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		at := strings.LastIndex(string(text), `"source"`)
 		at += strings.Index(string(text[at:]), "[") + strings.Index(string(text[at+strings.Index(string(text[at:]), "["):]), `"`) + 1
 		text[at] = source[0]
 		writeFile(t, f.Path(), text)
-		if err := os.Chtimes(f.Path(), now, now); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(f.Path(), now, now))
 		if d, err := f.Read(); err != nil || d.Cell(0).Source != source {
 			t.Fatalf("%v, want %q", err, source)
 		}
@@ -182,9 +162,7 @@ func TestReadSeesEditsThatKeepTimeAndSize(t *testing.T) {
 
 func TestALockedNotebookIsBusy(t *testing.T) {
 	f := newFile(t, "a")
-	if err := os.MkdirAll(filepath.Dir(f.lock), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(f.lock), 0o700))
 	lock := flock.New(f.lock)
 	if got, err := lock.TryLock(); !got || err != nil {
 		t.Fatal(err)
@@ -199,9 +177,7 @@ func TestALockedNotebookIsBusy(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Unlock())
 	edit(t, f, add("b"))
 }
 
@@ -210,9 +186,7 @@ func TestANewNotebookReplacesNone(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "new.ipynb")
 		f, err := OpenOrNew(path, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		once := sync.OnceFunc(func() { writeFile(t, path, withCells(t, New(), "theirs").Bytes()) })
 		change := add("ours")
 		switch moment {
@@ -265,9 +239,7 @@ func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
 				return
 			}
 			source := fmt.Sprintf("theirs %d.%d.%d", round, step, len(want))
-			if err := external(f.Path(), source, round>>3 == 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, external(f.Path(), source, round>>3 == 0))
 			want = append(want, source)
 		}
 		once := [3]func(){}
@@ -296,17 +268,13 @@ func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
 func TestASystemWithoutExchangesReplacesTheFile(t *testing.T) {
 	f := newFile(t, "1")
 	before, err := f.load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	temp := filepath.Join(filepath.Dir(f.Path()), "temp")
 	writeFile(t, temp, []byte("new"))
 	swap := exchangeNames
 	exchangeNames = func(string, string) error { return errors.ErrUnsupported }
 	defer func() { exchangeNames = swap }()
-	if err := f.exchange(temp, before.info, before); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.exchange(temp, before.info, before))
 	if text, err := os.ReadFile(f.Path()); err != nil || !bytes.Equal(text, []byte("new")) {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -319,23 +287,17 @@ func TestASystemWithoutExchangesReplacesTheFile(t *testing.T) {
 func tree(t *testing.T) (home, outside string, roots Roots) {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	home, outside = filepath.Join(top, "home"), filepath.Join(top, "outside")
 	for _, dir := range []string{"home/work", "home/.cache/allowed", "home/.local", "outside/data", "outside/.dirs/.x"} {
-		if err := os.MkdirAll(filepath.Join(top, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(top, dir), 0o700))
 	}
 	return home, outside, Roots{Home: home, Save: filepath.Join(outside, "saved"), Dirs: []string{"~/.cache/allowed", filepath.Join(outside, ".dirs")}, Working: filepath.Join(home, "work")}
 }
 
 func link(t *testing.T, to, at string) {
 	t.Helper()
-	if err := os.Symlink(to, at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(to, at))
 }
 
 func TestPathsThatToolsMayUse(t *testing.T) {
@@ -385,9 +347,7 @@ func TestLinksDoNotLeadOutside(t *testing.T) {
 		"good.ipynb":   {filepath.Join(home, "good.ipynb"), ""},
 	} {
 		if !strings.HasPrefix(name, "gone") && !strings.HasPrefix(name, "loop") {
-			if err := os.WriteFile(test.to, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(test.to, nil, 0o600))
 		}
 		link(t, test.to, filepath.Join(home, "work", name))
 		got, err := roots.Resolve(name)

@@ -52,9 +52,7 @@ func TestOfEqualKeysTheLastCounts(t *testing.T) {
 	if c := d.Cell(0); d.Len() != 1 || c.Source != "b" || c.Type != Code || c.Outputs != nil {
 		t.Errorf("%+v", c)
 	}
-	if err := d.SetSource(0, "c", Markdown); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.SetSource(0, "c", Markdown))
 	want := `{"nbformat": 3, "nbformat": 4, "cells": [{}], "cells": [{"source": "a", "cell_type": "raw", "source": "c", "cell_type": "markdown"}]}`
 	if got := string(d.Bytes()); got != want {
 		t.Error(got)
@@ -118,9 +116,7 @@ func TestANotebookHasBounds(t *testing.T) {
 func parsed(t *testing.T, text string) *Document {
 	t.Helper()
 	d, err := Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -128,9 +124,7 @@ func TestTagsAndParametersOfACellAreBounded(t *testing.T) {
 	many := strings.Repeat(`"t",`, 2*maxTags) + `"t"`
 	d, err := Parse([]byte(`{"cells": [{"cell_type": "code", "id": "a", "metadata": {"tags": [` + many + `]}, "outputs": [], "execution_count": null,
 		"source": "` + strings.Repeat(`a = 1 #@param\n`, 2*maxParams) + `"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c := d.Cell(0); len(c.Tags) != maxTags || len(c.Params) != maxParams || c.Params[0] != (Param{"a", "1"}) {
 		t.Errorf("%d tags, %d parameters, the first %+v", len(c.Tags), len(c.Params), c.Params[0])
 	}
@@ -164,9 +158,7 @@ func FuzzOutputs(f *testing.F) {
 		cell := new(output.Collector).Begin("")
 		cell.Add(t.Context(), events, nil)
 		var b bytes.Buffer
-		if err := (Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: cell.Outputs()}}}).Write(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: cell.Outputs()}}}).Write(&b))
 		if !json.Valid(b.Bytes()) {
 			t.Fatalf("no JSON: %s", b.Bytes())
 		}

@@ -88,9 +88,7 @@ func (d *desk) connect(r Request) (*Tab, error) {
 func (d *desk) connected() *Tab {
 	d.t.Helper()
 	tab, err := d.connect(Request{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return tab
 }
 
@@ -139,9 +137,7 @@ func TestNobodyConnectsInTime(t *testing.T) {
 	var log bytes.Buffer
 	d := newDesk(t, standin.Options{Declined: true}, func(p *Page) { p.log = slog.New(slog.NewTextHandler(&log, nil)) })
 	w, err := d.begin("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	old := d.currentToken()
 	for range 3 {
 		d.try(t, target("/?access_token=wrong")).conn.Close()
@@ -173,9 +169,7 @@ func TestNobodyConnectsInTime(t *testing.T) {
 	}
 	// A person who opens the URL of the error later connects without a further call.
 	tab, err := standin.Dial(t.Context(), none.URL, standin.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tab.Close()
 	within.Until(t, "the tab is connected", func() bool { return d.State().Connected })
 	d.Close()
@@ -191,9 +185,7 @@ func TestNoBrowser(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	tab, err := standin.Dial(t.Context(), waiting.URL, standin.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tab.Close()
 	if _, err := p.Connect(t.Context(), Request{}, nil); err != nil {
 		t.Error(err)
@@ -204,9 +196,7 @@ func TestOneNotebookAtATime(t *testing.T) {
 	const x, y = "https://colab.research.google.com/drive/X", "https://colab.research.google.com/drive/Y"
 	d := newDesk(t, standin.Options{})
 	tab, err := d.connect(Request{NotebookURL: x})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, same := range []string{x, ""} {
 		if again, err := d.connect(Request{NotebookURL: same}); again != tab || err != nil {
 			t.Errorf("%q: another tab, %v", same, err)
@@ -230,9 +220,7 @@ func TestTabIsLostAndComesBack(t *testing.T) {
 	tab := d.connected()
 	token := d.currentToken()
 	cells, err := tab.Cells(t.Context(), 0, -1, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := tab.Run(t.Context(), cells[0].ID)
@@ -287,9 +275,7 @@ func TestManyStrangers(t *testing.T) {
 	}()
 	for i := range 3 * maxWaiting {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(d.State().Port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		held = append(held, conn)
 		if i%3 == 0 {
 			_, _ = conn.Write([]byte("GET /?access_token=")) // never ends its request
@@ -361,5 +347,13 @@ func TestAddresses(t *testing.T) {
 		if got, err := address(notebook, 8765, "T"); got != want || err != nil {
 			t.Errorf("%q: %q, %v; want %q", notebook, got, err, want)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

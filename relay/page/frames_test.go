@@ -92,9 +92,7 @@ func FuzzFrames(f *testing.F) {
 		replies := map[int64]chan answer{}
 		for range 3 {
 			id, reply, err := w.expect()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			replies[id] = reply
 		}
 		for _, text := range bytes.Split(messages, []byte("\n")) {
@@ -168,9 +166,7 @@ func TestAnswersThatCanNotBeRead(t *testing.T) {
 func answerOf(t *testing.T, text string) json.RawMessage {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return raw
 }
 
@@ -203,9 +199,7 @@ func TestAnswersAreBoundedTogether(t *testing.T) {
 	var replies []chan answer
 	for range 3 {
 		id, reply, err := w.expect()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.deliver(id, &message{Result: result})
 		replies = append(replies, reply)
 	}

@@ -226,12 +226,8 @@ func (d *desk) try(t *testing.T, a attempt) *reply {
 	}
 	port := strconv.Itoa(d.State().Port)
 	conn, err := net.Dial("tcp", net.JoinHostPort(address, port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(within.Limit)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, conn.SetDeadline(time.Now().Add(within.Limit)))
 	token := d.currentToken()
 	var hex []string
 	for _, b := range []byte(token) {

@@ -104,9 +104,7 @@ func (p *peer) message() rpc {
 		p.t.Errorf("the relay sent a null field: %s", data)
 	}
 	var m rpc
-	if err := json.Unmarshal(data, &m); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal(data, &m))
 	return m
 }
 
@@ -119,9 +117,7 @@ func (p *peer) reply(m rpc, result string) {
 func (p *peer) answerText(m rpc, text string) {
 	p.t.Helper()
 	quoted, err := json.Marshal(text)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.reply(m, `{"content":[{"type":"text","text":`+string(quoted)+`}]}`)
 }
 

@@ -53,9 +53,7 @@ func runner(t *testing.T, o standin.Options) (*desk, *Tab, *kernel, string) {
 	d := newDesk(t, o, quick)
 	tab := d.connected()
 	id, err := tab.AddCode(t.Context(), 0, "python", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d, tab, k, id
 }
 
@@ -130,9 +128,7 @@ func TestEndThatAnotherCallerSaw(t *testing.T) {
 	})
 	leave(t, tab, id) // a second caller
 	k.finish <- "hello"
-	if err := <-first; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-first)
 	if err := <-run1(t, tab, id); err != nil || k.runs() != 1 {
 		t.Errorf("%v after %d runs", err, k.runs())
 	}
@@ -143,9 +139,7 @@ func TestUpdateStartsAnew(t *testing.T) {
 	_, tab, k, id := runner(t, standin.Options{})
 	leave(t, tab, id)
 	k.finish <- "old"
-	if err := tab.Update(t.Context(), id, "y"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tab.Update(t.Context(), id, "y"))
 	ended := run1(t, tab, id)
 	k.finish <- "hello"
 	if err := <-ended; err != nil || k.runs() != 2 {
@@ -182,9 +176,7 @@ func TestCallThatThePageGivesUp(t *testing.T) {
 	}
 	ended := run1(t, tab, id)
 	within.Until(t, "the relay looks at the cells", func() bool { return strings.Count(d.tab().Everything(), toolCells) > 6 })
-	if err := tab.Move(t.Context(), id, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tab.Move(t.Context(), id, 0))
 	k.finish <- "hello"
 	if err := <-ended; err != nil || k.runs() != 1 {
 		t.Errorf("%v after %d runs", err, k.runs())
@@ -195,9 +187,7 @@ func TestCellThatIsDeletedWhileItRuns(t *testing.T) {
 	_, tab, k, id := runner(t, standin.Options{CallTimeout: 20 * time.Millisecond})
 	ended := run1(t, tab, id)
 	within.Until(t, "the cell runs", func() bool { return k.runs() == 1 })
-	if err := tab.Delete(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tab.Delete(t.Context(), id))
 	if err := <-ended; !errors.Is(err, errCellGone) {
 		t.Errorf("got %v", err)
 	}

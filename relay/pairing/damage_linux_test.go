@@ -16,9 +16,7 @@ func TestDamagedListsAreKeptAndReported(t *testing.T) {
 		Make: func(t testing.TB, dir string) {
 			s := Open(dir)
 			put(t, s, Runtime{Name: "a", URL: "https://a.example", Secret: secret}, Runtime{Name: "b", URL: "https://b.example", Secret: secret})
-			if err := s.SaveLastSeen("a", LastSeen{InstanceID: "i", KernelID: "k", Since: time.Unix(1, 0)}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.SaveLastSeen("a", LastSeen{InstanceID: "i", KernelID: "k", Since: time.Unix(1, 0)}))
 		},
 		Use: func(t testing.TB, dir string) (found, said string) {
 			s := Open(dir)

@@ -62,15 +62,11 @@ func TestOnlyTheUserCanReadTheFile(t *testing.T) {
 	}
 	s := Open(filepath.Join(t.TempDir(), "config"))
 	put(t, s, made(t, "a"))
-	if err := os.Chmod(s.Path(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(s.Path(), 0o644))
 	put(t, s, made(t, "b"))
 	for path, want := range map[string]os.FileMode{s.Path(): 0o600, filepath.Dir(s.Path()): 0o700} {
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := info.Mode().Perm(); got != want {
 			t.Errorf("%s has mode %o, want %o", path, got, want)
 		}
@@ -141,9 +137,7 @@ func TestAChosenRuntimeIsTheDefault(t *testing.T) {
 	}
 	choose := func(name string) {
 		t.Helper()
-		if err := command.Choose(name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, command.Choose(name))
 	}
 	resolvesTo(DefaultName)
 	choose("a")
@@ -158,9 +152,7 @@ func TestAChosenRuntimeIsTheDefault(t *testing.T) {
 	choose("")
 	resolvesTo(DefaultName)
 	choose("b")
-	if err := command.Remove("b"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command.Remove("b"))
 	resolvesTo(DefaultName)
 	put(t, command, made(t, "b")) // a new pairing is not chosen
 	resolvesTo(DefaultName)
@@ -194,15 +186,11 @@ func TestLastSeenIsKeptForTheNextRelay(t *testing.T) {
 		t.Error("reading created files")
 	}
 	seen := LastSeen{InstanceID: "i", KernelID: "k", Since: time.Unix(1e9, 0).UTC()}
-	if err := s.SaveLastSeen("a", seen); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SaveLastSeen("a", seen))
 	if got := Open(dir).LastSeen("a"); got != seen {
 		t.Errorf("%+v", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "lives.json"), []byte("{rubbish"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "lives.json"), []byte("{rubbish"), 0o600))
 	if s.LastSeen("a") != (LastSeen{}) {
 		t.Error("a damaged file was used")
 	}
@@ -219,13 +207,9 @@ func TestARemovedRuntimeIsForgotten(t *testing.T) {
 	a, b := made(t, "a"), made(t, "b")
 	put(t, s, a, b)
 	for _, r := range []Runtime{a, b} {
-		if err := s.SaveLastSeen(r.Key(), LastSeen{KernelID: "k"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SaveLastSeen(r.Key(), LastSeen{KernelID: "k"}))
 	}
-	if err := s.Remove("a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Remove("a"))
 	if _, err := s.Get("a"); !errors.Is(err, ErrNotPaired) || s.LastSeen("a") != (LastSeen{}) {
 		t.Errorf("not removed: %v %+v", err, s.LastSeen("a"))
 	}
@@ -276,13 +260,9 @@ func TestResolve(t *testing.T) {
 
 func TestResolveReadsTheEnvironment(t *testing.T) {
 	secret, err := auth.NewSecret(envSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(envSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(envSecret+"\n"), 0o600))
 	text := auth.Pairing{URL: "https://paired.example/", Secret: secret}.String()
 	for name, c := range map[string]struct {
 		env       map[string]string
@@ -361,5 +341,13 @@ func TestOwnMakesAPairingOfAPageThePersons(t *testing.T) {
 	put(t, s, made(t, "a"))
 	if got, err := s.Get("a"); err != nil || got.FromPage {
 		t.Errorf("a new pairing is a page's: %+v, %v", got, err)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

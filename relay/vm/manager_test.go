@@ -66,9 +66,7 @@ func newLaptop(t *testing.T) *laptop {
 		Open:    func(string) (vm.Backend, error) { return l.backend, nil },
 		Program: func(_ context.Context, arch string) (vm.Program, error) { return vm.FileProgram(executor, arch) },
 	}
-	if err := vm.SaveLogin(l.cfg.Dir, vm.Login{Backend: "api", Accepted: time.Now()}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, vm.SaveLogin(l.cfg.Dir, vm.Login{Backend: "api", Accepted: time.Now()}))
 	return l
 }
 
@@ -96,13 +94,9 @@ func (l *laptop) up(m *vm.Manager, r vm.Request) vm.VM {
 func (l *laptop) mustAnswer(name string) pairing.Runtime {
 	l.t.Helper()
 	r, err := l.cfg.Pairings.Get(name)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	c, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret, Transport: l.process().Transport(r)})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	defer c.Close()
 	if _, err := c.Kernel(within.Context(l.t)); err != nil {
 		l.t.Fatalf("the executor of %q: %v", name, err)
@@ -114,9 +108,7 @@ func (l *laptop) mustAnswer(name string) pairing.Runtime {
 func (l *laptop) list() map[string]vm.VM {
 	l.t.Helper()
 	all, err := l.process().List(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	byID := map[string]vm.VM{}
 	for _, v := range all.VMs {
 		byID[v.ID] = v
@@ -169,9 +161,7 @@ func TestAVMIsStartedPairedAndStopped(t *testing.T) {
 func (l *laptop) mustHideSecrets(code, id string) {
 	l.t.Helper()
 	record, err := os.ReadFile(l.cfg.Dir + "/vms.json")
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	for _, secret := range []string{l.mustAnswer(vm.DefaultName).Secret.Reveal(), l.cfg.NgrokToken} {
 		for where, text := range map[string]string{"code": code, "the record": string(record), "the steps": strings.Join(l.said, "\n")} {
 			if strings.Contains(text, secret) {
@@ -234,9 +224,7 @@ func TestAcceleratorsAreTriedInTurn(t *testing.T) {
 			}
 			asked := l.asked()
 			accelerators, err := vm.ParseAccelerators(c.accelerators)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_, err = l.process().Up(within.Context(t), vm.Request{Accelerators: accelerators}, l.say)
 			if !errors.Is(err, c.err) && !strings.Contains(fmt.Sprint(err), c.err.Error()) || !strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("%v, want %v, %q", err, c.err, c.says)
@@ -291,9 +279,7 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -437,9 +423,7 @@ func TestAnotherRuntimeOfTheNameIsLeftAlone(t *testing.T) {
 	if _, err := l.process().Up(within.Context(t), vm.Request{}, l.say); !errors.Is(err, vm.ErrNameTaken) || len(l.cloud.Running())+len(l.list()) > 0 {
 		t.Errorf("%v", err)
 	}
-	if err := l.cfg.Pairings.Remove(vm.DefaultName); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.cfg.Pairings.Remove(vm.DefaultName))
 	_, _ = l.process().Up(within.Context(t), vm.Request{}, l.say)
 	put()
 	if _, err := l.process().Down(t.Context(), vm.DefaultName, false); err != nil {
@@ -453,10 +437,16 @@ func TestAnotherRuntimeOfTheNameIsLeftAlone(t *testing.T) {
 func TestNothingStartsBeforeALogin(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t)
-	if err := os.Remove(l.cfg.Dir + "/login.json"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(l.cfg.Dir+"/login.json"))
 	if _, err := l.process().Up(t.Context(), vm.Request{}, l.say); !errors.Is(err, vm.ErrNotEnabled) || len(l.cloud.Running()) > 0 {
 		t.Errorf("%v", err)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -375,16 +375,12 @@ func TestTheReleasesExecutorIsKeptAndVerified(t *testing.T) {
 	if len(kept) != 1 {
 		t.Fatal(kept)
 	}
-	if err := os.WriteFile(kept[0], []byte(other), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(kept[0], []byte(other), 0o600))
 	if got, err := get(); err != nil || got != content || requests.Load() != 2 {
 		t.Errorf("a changed copy: %q, %v, %d requests", got, err, requests.Load())
 	}
 	served.Store(other)
-	if err := os.Remove(kept[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(kept[0]))
 	if _, err := get(); err == nil || !strings.Contains(err.Error(), "SHA-256 differs") {
 		t.Errorf("another file: %v", err)
 	}

@@ -147,9 +147,7 @@ func TestTheSignatureOfAnAnswerIsInvalidForARequest(t *testing.T) {
 
 func TestOtherKeyIsUnauthorized(t *testing.T) {
 	other, err := NewSecret(testKey + "!")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := send(t, "GET", testTarget, false, began)
 	v := NewVerifier(other, here, func() time.Time { return began })
 	if _, err := v.Verify(got.req); !errors.Is(err, ErrUnauthorized) {
@@ -244,9 +242,7 @@ func verifierAt(t testing.TB, now time.Time) *Verifier {
 func readRequest(t testing.TB, wire string) *http.Request {
 	t.Helper()
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return req
 }
 
@@ -254,9 +250,7 @@ func readRequest(t testing.TB, wire string) *http.Request {
 func arrived(t testing.TB, req *http.Request) *http.Request {
 	t.Helper()
 	var wire bytes.Buffer
-	if err := req.Write(&wire); err != nil {
-		t.Fatal(err)
-	}
+	must(t, req.Write(&wire))
 	return readRequest(t, wire.String())
 }
 
@@ -276,18 +270,14 @@ func sendTo(t testing.TB, instance, method, url string, sealed bool, created tim
 	t.Helper()
 	req := unsigned(t, instance, method, url, sealed)
 	x := NewSigner(testSecret(t)).NewExchange()
-	if err := x.SignRequest(req, created); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.SignRequest(req, created))
 	return sent{arrived(t, req), x}
 }
 
 func unsigned(t testing.TB, instance, method, url string, sealed bool) *http.Request {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if method != http.MethodGet {
 		req.Header.Set(contract.HeaderInstance, instance)
 	}
@@ -302,9 +292,7 @@ func sendAs(t testing.TB, secret Secret, method string, p parameters) *http.Requ
 	t.Helper()
 	req := unsigned(t, here.String(), method, testTarget, false)
 	x := &Exchange{secret: secret, nonce: p.nonce}
-	if err := x.signRequest(req, p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.signRequest(req, p))
 	return arrived(t, req)
 }
 
@@ -316,8 +304,14 @@ func answered(t testing.TB, s sent, status int, sealed bool) *http.Response {
 	if sealed {
 		h.Set(HeaderContentEncoding, Encoding)
 	}
-	if err := x.SignAnswer(h, status, began); err != nil {
+	must(t, x.SignAnswer(h, status, began))
+	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
 }

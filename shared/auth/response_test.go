@@ -88,9 +88,7 @@ func TestInstanceSplitInTwoIsRefused(t *testing.T) {
 	p := parameters{created: began.Unix(), keyID: secret.KeyID()}.write(answerComponents(false))
 	h := http.Header{contract.HeaderInstance: {"a, b"}}
 	setSignature(h, p, secret.mac(answerBase(200, "a, b", false, asked.mac, p)))
-	if err := asked.VerifyAnswer(&http.Response{StatusCode: 200, Header: h}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asked.VerifyAnswer(&http.Response{StatusCode: 200, Header: h}))
 	h[contract.HeaderInstance] = []string{"a", "b"}
 	if err := asked.VerifyAnswer(&http.Response{StatusCode: 200, Header: h}); !errors.Is(err, ErrBadSignature) {
 		t.Errorf("error %v", err)
@@ -158,9 +156,7 @@ func TestNoncesOfRefusedRequestsAreNotStored(t *testing.T) {
 func TestTheWindowIsBoundedAndRemovesByAgeOnly(t *testing.T) {
 	w := newWindow()
 	for i := range maxNonces {
-		if err := w.admit(strconv.Itoa(i), began, began); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.admit(strconv.Itoa(i), began, began))
 	}
 	if err := w.admit("one more", began, began); !errors.Is(err, ErrTooManyNonces) || !errors.Is(err, ErrReplayed) {
 		t.Fatalf("error %v", err)
@@ -169,9 +165,7 @@ func TestTheWindowIsBoundedAndRemovesByAgeOnly(t *testing.T) {
 		t.Fatalf("the flood pushed a nonce out: %v", err)
 	}
 	later := began.Add(2*contract.ClockSkew + time.Second)
-	if err := w.admit("later", later, later); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.admit("later", later, later))
 	if w.count != 1 || len(w.generations) != 1 {
 		t.Errorf("%d nonces in %d generations left", w.count, len(w.generations))
 	}

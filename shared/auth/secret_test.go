@@ -19,9 +19,7 @@ const testKey = "correct horse battery staple 0123456789"
 func testSecret(t testing.TB) Secret {
 	t.Helper()
 	secret, err := NewSecret(testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secret
 }
 
@@ -77,9 +75,7 @@ func logged(t *testing.T, handler func(*bytes.Buffer) slog.Handler, value any) s
 func marshalled(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -129,9 +125,7 @@ func TestAPastedPairingIsAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParsePairing(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got.URL != want.URL || !got.Secret.Equal(want.Secret) {
 				t.Errorf("%v", got.URL)
 			}

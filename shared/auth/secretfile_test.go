@@ -17,19 +17,13 @@ func TestASecretIsReadFromARegularFileOnly(t *testing.T) {
 	key := strings.Repeat("k", maxSecretBytes)
 	make := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(make("plain", key[:MinSecretBytes]+"\n"), link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(make("plain", key[:MinSecretBytes]+"\n"), link))
 	for name, test := range map[string]struct {
 		path string
 		want error  // nil for none

@@ -97,12 +97,8 @@ func TestVectorsAreWhatThisPackageWrites(t *testing.T) {
 		enc := json.NewEncoder(&text)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
-		if err := enc.Encode(want); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(vectorsFile, text.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, enc.Encode(want))
+		must(t, os.WriteFile(vectorsFile, text.Bytes(), 0o644))
 	}
 	if diff := gocmp.Diff(want, load(t)); diff != "" {
 		t.Errorf("%s differs (-computed +file):\n%s", vectorsFile, diff)
@@ -112,13 +108,9 @@ func TestVectorsAreWhatThisPackageWrites(t *testing.T) {
 func load(t *testing.T) vectors {
 	t.Helper()
 	text, err := os.ReadFile(vectorsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var file vectors
-	if err := json.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &file))
 	return file
 }
 
@@ -133,18 +125,14 @@ func compute(t *testing.T) vectors {
 	for _, v := range inputs {
 		x := &Exchange{secret: secret, nonce: v.Request.Nonce}
 		req := vectorRequest(t, v.Request)
-		if err := x.SignRequest(req, time.Unix(v.Request.Created, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.SignRequest(req, time.Unix(v.Request.Created, 0)))
 		v.Request.QueryKey, v.Request.BodyKey = hexKey(x.QueryKey(v.Request.Method, v.Request.Path)), hexKey(x.BodyKey())
 		base := requestBase(req, v.Request.Instance, v.Request.Sealed, params(req.Header))
 		v.Request.Signed = signed{base, req.Header.Get(HeaderSignatureInput), req.Header.Get(HeaderSignature)}
 
 		h := http.Header{contract.HeaderInstance: {v.Response.Instance}}
 		markSealed(h, v.Response.Sealed)
-		if err := x.SignAnswer(h, v.Response.Status, time.Unix(v.Response.Created, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.SignAnswer(h, v.Response.Status, time.Unix(v.Response.Created, 0)))
 		v.Response.BodyKey = hexKey(x.AnswerKey())
 		base = answerBase(v.Response.Status, v.Response.Instance, v.Response.Sealed, x.mac, params(h))
 		v.Response.Signed = signed{base, h.Get(HeaderSignatureInput), h.Get(HeaderSignature)}
@@ -201,9 +189,7 @@ func TestVectorsFollowTheRFCs(t *testing.T) {
 			equalHex(t, "body key", q.BodyKey, expand(prk, "request\x00"+field(q.Nonce)))
 			mac := strings.Trim(strings.TrimPrefix(r.Signed.Signature, "sig1="), ":")
 			raw, err := base64.StdEncoding.DecodeString(mac)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			equalHex(t, "key of the answer", r.BodyKey, expand(prk, "answer\x00"+field(string(raw))))
 
 			for _, v := range []signed{q.Signed, r.Signed} {

@@ -20,13 +20,9 @@ var someGrant = Grant{Secret: longSecret, Tunnel: "ngrok", NgrokToken: "the-toke
 func pair(t testing.TB) (*Offer, *Response) {
 	t.Helper()
 	o, err := NewOffer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := NewResponse(o.JobID(), o.PublicKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o, r
 }
 
@@ -35,32 +31,24 @@ func granted(t testing.TB) (*Offer, *Response, Answer) {
 	t.Helper()
 	o, r := pair(t)
 	sealed, err := o.Seal(r.PublicKey(), someGrant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := r.Open(sealed); err != nil {
 		t.Fatal(err)
 	}
 	a, err := r.Answer("https://a.ngrok.app", "an-instance")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o, r, a
 }
 
 func TestAnEnrollmentHandsOverTheGrant(t *testing.T) {
 	o, r := pair(t)
 	sealed, err := o.Seal(r.PublicKey(), someGrant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if g, err := r.Open(sealed); err != nil || wireGrant(g) != wireGrant(someGrant) {
 		t.Fatalf("the executor got %#v, %v", wireGrant(g), err)
 	}
 	a, err := r.Answer("https://a.ngrok.app", "an-instance")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := o.Check(a); err != nil {
 		t.Error(err)
 	}
@@ -73,9 +61,7 @@ func TestAnEnrollmentHandsOverTheGrant(t *testing.T) {
 func TestEachPartWorksOnce(t *testing.T) {
 	o, r, a := granted(t)
 	other, err := NewResponse(o.JobID(), o.PublicKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := o.Seal(r.PublicKey(), someGrant); !errors.Is(err, ErrUsed) {
 		t.Errorf("a second grant for the same key: %v", err)
 	}
@@ -85,9 +71,7 @@ func TestEachPartWorksOnce(t *testing.T) {
 	if _, err := r.Open("AAAA"); !errors.Is(err, ErrUsed) {
 		t.Errorf("a second grant was read: %v", err)
 	}
-	if err := o.Check(a); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Check(a))
 	if err := o.Check(a); !errors.Is(err, ErrUsed) {
 		t.Errorf("a second answer: %v", err)
 	}
@@ -95,9 +79,7 @@ func TestEachPartWorksOnce(t *testing.T) {
 
 func TestOneOfManyConcurrentCallsGetsTheGrant(t *testing.T) {
 	o, err := NewOffer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	sealed := 0
@@ -150,37 +132,27 @@ func TestAKeyChangedOnOneSideOpensNothing(t *testing.T) {
 	middle, own := pair(t)
 	t.Run("the executor's key, in the output", func(t *testing.T) {
 		sealed, err := o.Seal(own.PublicKey(), someGrant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := r.Open(sealed); !errors.Is(err, ErrGrant) {
 			t.Errorf("the executor read it: %v", err)
 		}
 	})
 	t.Run("the relay's key, in the cell", func(t *testing.T) {
 		changed, err := NewResponse(o.JobID(), middle.PublicKey())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fresh := &Offer{job: o.job, made: o.made, private: o.private}
 		sealed, err := fresh.Seal(changed.PublicKey(), someGrant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := changed.Open(sealed); !errors.Is(err, ErrGrant) {
 			t.Errorf("the executor read it: %v", err)
 		}
 	})
 	t.Run("the job", func(t *testing.T) {
 		changed, err := NewResponse(middle.JobID(), o.PublicKey())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fresh := &Offer{job: o.job, made: o.made, private: o.private}
 		sealed, err := fresh.Seal(changed.PublicKey(), someGrant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := changed.Open(sealed); !errors.Is(err, ErrGrant) {
 			t.Errorf("the executor read it: %v", err)
 		}
@@ -265,13 +237,9 @@ func TestPrintedGrantsShowNoSecret(t *testing.T) {
 func TestDamagedGrantsOpenNothingAndTheGoodOneStillOpens(t *testing.T) {
 	o, r := pair(t)
 	sealed, err := o.Seal(r.PublicKey(), someGrant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	raw, err := encoding.DecodeString(sealed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for at := range raw {
 		bad := append([]byte(nil), raw...)
 		bad[at] ^= 1 << (at % 8)
@@ -298,9 +266,7 @@ func refused(t *testing.T, r *Response, sealed string) {
 func FuzzOpen(f *testing.F) {
 	o, r := pair(f)
 	sealed, err := o.Seal(r.PublicKey(), someGrant)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(sealed)
 	f.Add("")
 	f.Add(strings.Repeat("A", 100))
@@ -322,4 +288,12 @@ func FuzzPublicKey(f *testing.F) {
 			t.Errorf("%q was read as %q", text, encoding.EncodeToString(key.Bytes()))
 		}
 	})
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

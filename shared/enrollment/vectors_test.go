@@ -42,9 +42,7 @@ const how = "shared = X25519(private key of one side, public key of the other). 
 func fixed(t *testing.T, b byte) *ecdh.PrivateKey {
 	t.Helper()
 	private, err := ecdh.X25519().NewPrivateKey(bytes.Repeat([]byte{b}, keyBytes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return private
 }
 
@@ -55,9 +53,7 @@ func fixedPair(t *testing.T) (*Offer, *Response) {
 	t.Helper()
 	relay, executor := fixed(t, 1), fixed(t, 2)
 	r, err := newResponse(fixedJob, executor, relay.PublicKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &Offer{job: fixedJob, made: r.made, private: relay}, r
 }
 
@@ -68,17 +64,11 @@ func TestVectors(t *testing.T) {
 		o, r = fixedPair(t)
 	}
 	raw, err := os.ReadFile(vectorsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want vectors
-	if err := json.Unmarshal(raw, &want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &want))
 	grant, err := r.Open(want.Sealed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := o.Seal(r.PublicKey(), grant); err != nil {
 		t.Fatal(err)
 	}
@@ -95,17 +85,11 @@ func TestVectors(t *testing.T) {
 func observed(t *testing.T, o *Offer, r *Response, g Grant) vectors {
 	t.Helper()
 	grant, err := json.Marshal(wireGrant(g))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a, err := r.Answer("https://a.example", "an-instance")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shared, err := o.private.ECDH(fixed(t, 2).PublicKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	grantKey, answerKey := independent(t, shared, labelGrant, o, r), independent(t, shared, labelAnswer, o, r)
 	return vectors{
 		How: how, Job: o.JobID(),
@@ -122,18 +106,12 @@ func writeVectors(t *testing.T, o *Offer, r *Response) {
 	if err == nil {
 		_, err = r.Open(sealed)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v := observed(t, o, r, g)
 	v.Sealed = sealed
 	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(vectorsFile, append(text, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(vectorsFile, append(text, '\n'), 0o644))
 }
 
 // independent derives a key by RFC 5869's own steps, without the code under test.

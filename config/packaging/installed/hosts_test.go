@@ -40,9 +40,7 @@ func TestTheProgramForMacOSIsUniversalAndSigned(t *testing.T) {
 	m := newMachine(t)
 	m.run("tar", "xzf", file(t, "colab-relay_*_darwin_universal.tar.gz"))
 	program, err := macho.OpenFat(m.home + "/colab-relay_" + number + "_darwin_universal/colab-relay")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer program.Close()
 	if len(program.Arches) != 2 || program.Arches[0].Cpu != macho.CpuAmd64 || program.Arches[1].Cpu != macho.CpuArm64 {
 		t.Fatalf("it has the processors %v", program.Arches)
@@ -61,9 +59,7 @@ func TestTheProgramsForWindowsAreForTheirProcessors(t *testing.T) {
 		m := newMachine(t)
 		m.run("python3", "-m", "zipfile", "-e", file(t, "colab-relay_*_windows_"+arch+".zip"), ".")
 		program, err := pe.Open(m.home + "/colab-relay_" + number + "_windows_" + arch + "/colab-relay.exe")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if program.Machine != machine {
 			t.Errorf("the program for %s is for the processor %#x", arch, program.Machine)
 		}
@@ -98,9 +94,7 @@ console.log(JSON.stringify(config));`
 		Args    []string
 		Env     map[string]string
 	}
-	if err := json.Unmarshal([]byte(m.run("node", "--input-type=module", "-e", script)), &config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(m.run("node", "--input-type=module", "-e", script)), &config))
 	for name, value := range config.Env {
 		if strings.Contains(value, "${") {
 			t.Errorf("a host that asks for nothing sets %s=%s", name, value)
@@ -130,9 +124,7 @@ func TestClaudeCodeInstallsThePlugin(t *testing.T) {
 // Gemini CLI itself accepts the extension, installs it and connects to the relay in it.
 func TestGeminiInstallsTheExtension(t *testing.T) {
 	m := newMachine(t)
-	if err := os.Mkdir(m.home+"/extension", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(m.home+"/extension", 0o700))
 	m.run("tar", "xzf", file(t, "linux.x64.colab-relay.tar.gz"), "-C", "extension")
 	m.run("gemini", "extensions", "validate", "extension")
 	if out, err := m.try("y\n", "gemini", "extensions", "install", "--consent", m.home+"/extension"); err != nil {
@@ -148,21 +140,13 @@ func TestGeminiInstallsTheExtension(t *testing.T) {
 // The schema is part of the registry's own Go module.
 func TestTheRegistryEntryFollowsItsSchema(t *testing.T) {
 	out, err := exec.Command("go", "mod", "download", "-json", "github.com/modelcontextprotocol/registry@v1.8.7").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(out, &module))
 	schema, err := jsonschema.NewCompiler().Compile(filepath.Join(module.Dir, "internal", "validators", "schemas", "2025-12-11.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	entry, err := jsonschema.UnmarshalJSON(bytes.NewReader(read(t, file(t, "server.json"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := schema.Validate(entry); err != nil {
 		t.Error(err)
 	}
@@ -279,9 +263,7 @@ func TestTheLauncherDownloadsTheProgramOrSaysWhyNot(t *testing.T) {
 	module := m.home + "/.local/lib/node_modules/" + pack
 	m.run("rm", "-r", module+"/bin/linux-x64")
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	m.run("sed", "-i", "s|"+releases+"|http://"+silent.Addr().String()+"|", module+"/bin/fetch.js")
 	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
@@ -312,9 +294,7 @@ func TestANewUsersWayFromInstallToUninstall(t *testing.T) {
 	}
 	relay := m.home + "/.local/share/colab-relay/bin/colab-relay"
 	m.prints("connected: executor", relay, "pair", m.startExecutor(bin+"/"+executorPack))
-	if err := os.WriteFile(m.home+"/train.py", []byte(trainProgram), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(m.home+"/train.py", []byte(trainProgram), 0o600))
 	m.prints("epoch 2", relay, "run", "train.py", "--epochs", "2")
 	m.prints(".png", relay, "run", "-c", plotProgram)
 	id := m.run(relay, "run", "--detach", "train.py", "--epochs", "3")
@@ -347,9 +327,7 @@ func (m *machine) startExecutor(program string) string {
 	cmd.Dir, cmd.Env = m.home, m.env
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = within.Limit
-	if err := cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, cmd.Start())
 	m.t.Cleanup(func() { _ = cmd.Wait() }) // the context is cancelled by now
 	var info struct{ Pairing string }
 	within.Until(m.t, "the executor is ready", func() bool {

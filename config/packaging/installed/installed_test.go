@@ -163,9 +163,7 @@ func (m *machine) answersHost(name string, args ...string) {
 func (m *machine) holdsOnly(allowed ...string) {
 	m.t.Helper()
 	entries, err := os.ReadDir(m.home)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	for _, e := range entries {
 		if !strings.Contains(" "+strings.Join(allowed, " ")+" ", " "+e.Name()+" ") {
 			m.t.Errorf("the home holds %s", e.Name())
@@ -176,9 +174,7 @@ func (m *machine) holdsOnly(allowed ...string) {
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -194,5 +190,13 @@ func mustBeProgram(t *testing.T, name string) {
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().Perm()&0o111 != fs.FileMode(0o111) {
 		t.Errorf("%s can't be run: %v, %v", name, info, err)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
