@@ -54,31 +54,19 @@ func TestTamperedResponseIsRefused(t *testing.T) {
 	}
 }
 
-func TestEncodingCannotBeAddedToAnAnswerWithoutABody(t *testing.T) {
+func TestAnAnswerThatIsNoneToTheRequestIsRefused(t *testing.T) {
 	asked := send(t, "GET", testTarget, false, began)
-	res := answered(t, asked, 200, false)
-	res.Header.Set(HeaderContentEncoding, Encoding)
-	if err := asked.VerifyAnswer(res); !errors.Is(err, ErrBadSignature) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestAnswerToAnotherRequestIsRefused(t *testing.T) {
-	first := send(t, "GET", testTarget, false, began)
-	second := send(t, "GET", testTarget, false, began)
-	res := answered(t, first, 200, true)
-	// The signature that the relay sent counts, not one that the answer contains.
-	if err := second.VerifyAnswer(res); !errors.Is(err, ErrBadSignature) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestTheSignatureOfARequestIsInvalidForAnAnswer(t *testing.T) {
-	asked := send(t, "GET", testTarget, false, began)
-	res := &http.Response{StatusCode: 200, Header: asked.req.Header.Clone()}
-	res.Header.Set(contract.HeaderInstance, here.String())
-	if err := asked.VerifyAnswer(res); !errors.Is(err, ErrBadSignature) {
-		t.Errorf("error %v", err)
+	without := answered(t, asked, 200, false)
+	without.Header.Set(HeaderContentEncoding, Encoding)
+	request := &http.Response{StatusCode: 200, Header: asked.req.Header.Clone()}
+	request.Header.Set(contract.HeaderInstance, here.String())
+	for name, res := range map[string]*http.Response{
+		"an encoding without a body": without, "the request's signature": request,
+		"to another request": answered(t, send(t, "GET", testTarget, false, began), 200, true),
+	} {
+		if err := asked.VerifyAnswer(res); !errors.Is(err, ErrBadSignature) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
