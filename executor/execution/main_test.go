@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
+	"colabrelay/executor/kernel/kerneltest"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/within"
@@ -38,13 +39,11 @@ func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	shared := !set.ownKernel
-	var k *life
-	if shared {
-		k = idle.take(s)
+	begin := kerneltest.Take
+	if !shared {
+		begin = kerneltest.Start
 	}
-	if k == nil {
-		k = startKernel(t, s)
-	}
+	k := begin(t, s)
 	if set.dir == "" {
 		set.dir = t.TempDir()
 	}
@@ -64,15 +63,15 @@ func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 	})
 	b.stop = func() {
 		stopQueue()
-		k.stop()
+		k.Stop()
 	}
 	t.Cleanup(func() {
 		free := !b.Busy() // else its code may go on
 		stopQueue()
 		if shared && free && !t.Failed() {
-			idle.put(s, k)
+			kerneltest.Put(s, k)
 		} else {
-			k.stop()
+			k.Stop()
 		}
 	})
 	return b

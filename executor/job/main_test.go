@@ -5,84 +5,21 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"colabrelay/executor/execution"
 	"colabrelay/executor/journal"
-	"colabrelay/executor/kernel"
+	"colabrelay/executor/kernel/kerneltest"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/within"
 )
 
-// TestMain ends the shared kernels before it looks for leaked goroutines.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(endsKernels{m}) }
-
-type endsKernels struct{ m *testing.M }
-
-func (e endsKernels) Run() int {
-	code := e.m.Run()
-	for _, l := range idle.kernels {
-		l.stop()
-	}
-	return code
-}
-
-// idle are kernels that earlier tests left as they were started, but for variables: to start
-// one takes longer than most tests.
-var idle struct {
-	sync.Mutex
-	kernels []*life
-}
-
-// life is a kernel that one test after another uses.
-type life struct {
-	*kernel.Supervisor
-	id   string
-	dir  string
-	stop func()
-}
-
-func takeKernel(t testing.TB) *life {
-	idle.Lock()
-	defer idle.Unlock()
-	if n := len(idle.kernels); n > 0 {
-		l := idle.kernels[n-1]
-		idle.kernels = idle.kernels[:n-1]
-		return l
-	}
-	return startKernel(t)
-}
-
-func startKernel(t testing.TB) *life {
-	t.Helper()
-	python, err := kernel.Find(t.Context(), nil, stacks.Old(t).Python, os.Environ())
-	must(t, err)
-	dir, err := os.MkdirTemp("", "job-kernel-*") // outlives the test
-	must(t, err)
-	k := kernel.New(kernel.Config{Python: python, WorkDir: dir, StateDir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
-	l := &life{Supervisor: k, dir: dir, stop: sync.OnceFunc(func() {
-		cancel()
-		<-ended
-		os.RemoveAll(dir)
-	})}
-	if _, err := k.Await(within.Context(t)); err != nil {
-		l.stop()
-		t.Fatal(err)
-	}
-	l.id = k.Status().KernelID
-	return l
-}
+func TestMain(m *testing.M) { kerneltest.Main(m) }
 
 // bench is jobs on a real kernel; both end with the test.
 type bench struct {
@@ -90,7 +27,7 @@ type bench struct {
 	t       *testing.T
 	queue   *execution.Queue
 	journal *journal.Journal
-	kernel  *life
+	kernel  *kerneltest.Life
 	dir     string
 	stop    func() // ends the queue
 }
@@ -102,7 +39,7 @@ type settings struct {
 
 func newBench(t *testing.T, set settings) *bench {
 	t.Helper()
-	b := &bench{t: t, kernel: takeKernel(t), dir: set.dir}
+	b := &bench{t: t, kernel: kerneltest.Take(t, stacks.Old(t)), dir: set.dir}
 	log := slog.New(slog.DiscardHandler)
 	if b.dir == "" {
 		b.dir = t.TempDir()
@@ -126,13 +63,11 @@ func newBench(t *testing.T, set settings) *bench {
 	t.Cleanup(func() {
 		busy := b.queue.Busy()
 		b.stop()
-		if busy || t.Failed() || b.kernel.Status().KernelID != b.kernel.id {
-			b.kernel.stop()
-			return
+		if busy || t.Failed() {
+			b.kernel.Stop()
+		} else {
+			kerneltest.Put(stacks.Old(t), b.kernel)
 		}
-		idle.Lock()
-		defer idle.Unlock()
-		idle.kernels = append(idle.kernels, b.kernel)
 	})
 	return b
 }

@@ -33,7 +33,7 @@ func TestStepsRunInOrderEachAsAnExecutionOfItsOwn(t *testing.T) {
 	if again := journalLogging(t, b.dir, slog.New(slog.DiscardHandler)).List(10); listed[0].SourceName != "a.ipynb cell 3" || again[0].SourceName != "a.ipynb cell 3" || again[1].SourceName != "" {
 		t.Errorf("the steps are named %q, and at the next executor %q and %q", listed[0].SourceName, again[0].SourceName, again[1].SourceName)
 	}
-	if x.Next != 3 || x.Entries != 3 || x.StepCount != 3 || x.KernelID != b.kernel.id || x.FinishedAt == nil {
+	if x.Next != 3 || x.Entries != 3 || x.StepCount != 3 || x.KernelID != b.kernel.ID || x.FinishedAt == nil {
 		t.Errorf("the job is %+v", x)
 	}
 }
@@ -97,7 +97,7 @@ func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {
 	b.submitAs("b", contract.JobSubmit{JobID: "under", Steps: steps("input()", "1")})
 	b.await("under", func(x contract.Job) bool { return x.Cause == contract.CauseInput })
 	b.submitAs("a", contract.JobSubmit{JobID: "before", Steps: steps("1", "2")})
-	must(t, b.kernel.Restart(t.Context(), b.kernel.id))
+	must(t, b.kernel.Restart(t.Context(), b.kernel.ID))
 	for id, want := range map[string]string{"under": "kernel_restarted not_run", "before": "not_run not_run"} {
 		x := b.end(id)
 		wantState(t, x, contract.JobKernelLost, "")
@@ -120,7 +120,7 @@ func TestAKernelThatEndsLosesItsJobsAndNothingRunsInTheNext(t *testing.T) {
 func TestAJobRunsOnlyInTheKernelThatItNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, settings{})
-	b.submit(contract.JobSubmit{JobID: "here", KernelID: b.kernel.id, Steps: steps("1")})
+	b.submit(contract.JobSubmit{JobID: "here", KernelID: b.kernel.ID, Steps: steps("1")})
 	wantState(t, b.end("here"), contract.JobFinished, "")
 	b.submit(contract.JobSubmit{JobID: "late", KernelID: "one-before", Steps: steps("1")})
 	x := b.end("late")
