@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-
 	"colabrelay/executor/jupyter"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/kernel/kerneltest"
