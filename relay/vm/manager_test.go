@@ -14,14 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/vmtest"
 	"colabrelay/shared/auth"
-	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
@@ -29,24 +26,7 @@ import (
 // executor is the path of the real executor.
 var executor string
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "vm-test-")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		if executor, err = harness.BuildExecutor(context.Background(), dir); err != nil {
-			panic(err)
-		}
-		code := m.Run()
-		if err := goleak.Find(); code == 0 && err != nil {
-			println(err.Error())
-			return 1
-		}
-		return code
-	}())
-}
+func TestMain(m *testing.M) { vmtest.Main(m, &executor, func() {}) }
 
 // laptop is a computer whose relay starts VMs.
 type laptop struct {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"go.uber.org/goleak"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
@@ -25,7 +24,6 @@ import (
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 	"colabrelay/relay/vm/vmtest"
-	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
@@ -33,26 +31,7 @@ import (
 // executor is the path of the real executor.
 var executor string
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "colabapi-test-")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		if executor, err = harness.BuildExecutor(context.Background(), dir); err != nil {
-			panic(err)
-		}
-		release := colabapitest.KeepServer()
-		code := m.Run()
-		release()
-		if err := goleak.Find(); code == 0 && err != nil {
-			println(err.Error())
-			return 1
-		}
-		return code
-	}())
-}
+func TestMain(m *testing.M) { vmtest.Main(m, &executor, colabapitest.KeepServer()) }
 
 // started returns an imitation of Google with a VM.
 func started(t *testing.T) (*colabapitest.Google, *colabapi.Backend, string) {

@@ -8,11 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"colabrelay/relay/vm"
+	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/within"
 )
 
@@ -201,4 +205,26 @@ func unreachable(t *testing.T, f Fixture) {
 			t.Errorf("%s without a service: %v", call, err)
 		}
 	}
+}
+
+// Main runs a package's tests with the real executor, whose path *executor becomes. release is called
+// before goroutines are counted.
+func Main(m *testing.M, executor *string, release func()) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "vm-test-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if *executor, err = harness.BuildExecutor(context.Background(), dir); err != nil {
+			panic(err)
+		}
+		code := m.Run()
+		release()
+		if err := goleak.Find(); code == 0 && err != nil {
+			println(err.Error())
+			return 1
+		}
+		return code
+	}())
 }
