@@ -108,9 +108,8 @@ func (s *stand) sendHead(method, path string, body []byte) (net.Conn, []byte) {
 	var sealed []byte
 	if req.Body != nil {
 		var err error
-		if sealed, err = io.ReadAll(req.Body); err != nil {
-			s.t.Fatal(err)
-		}
+		sealed, err = io.ReadAll(req.Body)
+		must(s.t, err)
 	}
 	var head strings.Builder
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", method, req.URL.RequestURI(), len(sealed))

@@ -171,9 +171,8 @@ func newLiveStand(t *testing.T) *stand {
 		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Place: t.Name(), Log: log}),
 		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Getenv: os.Getenv}),
 	}
-	if b.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(state, "executions"), Log: log}); err != nil {
-		t.Fatal(err)
-	}
+	b.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(state, "executions"), Log: log})
+	must(t, err)
 	b.Queue = execution.New(execution.Config{
 		Kernel: b.Kernel, Journal: b.Journal, Log: log,
 		Memory: func() (uint64, uint64, error) { return 1, 1 << 40, nil },

@@ -182,9 +182,8 @@ func (s *stand) call(method, path string, v any) reply {
 	var body []byte
 	if v != nil {
 		var err error
-		if body, err = json.Marshal(v); err != nil {
-			s.t.Fatal(err)
-		}
+		body, err = json.Marshal(v)
+		must(s.t, err)
 	}
 	return s.signed(s.request(method, path, body), body)
 }

@@ -46,13 +46,11 @@ func newBench(t *testing.T, set settings) *bench {
 	}
 	memory := func() (used, available uint64, err error) { return 1 << 30, 8 << 30, nil }
 	var err error
-	if b.journal, err = journal.Open(journal.Config{Dir: filepath.Join(b.dir, "executions"), Limits: set.keep, Log: log}); err != nil {
-		t.Fatal(err)
-	}
+	b.journal, err = journal.Open(journal.Config{Dir: filepath.Join(b.dir, "executions"), Limits: set.keep, Log: log})
+	must(t, err)
 	b.queue = execution.New(execution.Config{Kernel: b.kernel.Supervisor, Journal: b.journal, Memory: memory, Log: log})
-	if b.Jobs, err = Open(Config{Dir: filepath.Join(b.dir, "jobs"), Queue: b.queue, Journal: b.journal, Log: log}); err != nil {
-		t.Fatal(err)
-	}
+	b.Jobs, err = Open(Config{Dir: filepath.Join(b.dir, "jobs"), Queue: b.queue, Journal: b.journal, Log: log})
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.queue.Run(ctx) }()
