@@ -117,29 +117,19 @@ func TestTheNpmPackageForAllPlatformsHasNoDependencies(t *testing.T) {
 	}
 }
 
-func TestTheRegistryEntryNamesTheBundle(t *testing.T) {
+func TestTheListsNameTheirPackages(t *testing.T) {
 	made := madeOf(t, sample("v1.2.3", address))
-	entry := string(made["server.json"])
-	for _, want := range []string{`"io.github.someone/colab-relay"`, address + "/v1.2.3/some-relay-1.2.3.mcpb", artifact{data: made["some-relay-1.2.3.mcpb"]}.sha256()} {
-		if !strings.Contains(entry, want) {
-			t.Errorf("server.json lacks %q:\n%s", want, entry)
+	for list, file := range map[string]string{"server.json": "some-relay-1.2.3.mcpb", "marketplace.json": "colab-relay-claude-code-1.2.3.zip"} {
+		for _, want := range []string{address + "/v1.2.3/" + file, artifact{data: made[file]}.sha256()} {
+			if text := made[list]; !json.Valid(text) || !strings.Contains(string(text), want) {
+				t.Errorf("%s is no JSON, or lacks %q:\n%s", list, want, text)
+			}
 		}
 	}
-	if got := registryName("https://downloads.example.org:8443/x"); got != "org.example.downloads/colab-relay" {
-		t.Errorf("another publisher is named %q", got)
-	}
-}
-
-func TestTheMarketplaceNamesThePlugin(t *testing.T) {
-	made := madeOf(t, sample("v1.2.3", address))
-	archive := made["colab-relay-claude-code-1.2.3.zip"]
-	for _, want := range []string{address + "/v1.2.3/colab-relay-claude-code-1.2.3.zip", artifact{data: archive}.sha256()} {
-		if !strings.Contains(string(made["marketplace.json"]), want) {
-			t.Errorf("marketplace.json lacks %q:\n%s", want, made["marketplace.json"])
+	for url, want := range map[string]string{address: "io.github.someone/colab-relay", "https://downloads.example.org:8443/x": "org.example.downloads/colab-relay"} {
+		if got := registryName(url); got != want {
+			t.Errorf("the publisher at %s is named %q", url, got)
 		}
-	}
-	if !json.Valid(made["marketplace.json"]) {
-		t.Errorf("marketplace.json is not JSON:\n%s", made["marketplace.json"])
 	}
 }
 

@@ -216,10 +216,6 @@ func TestOnlyRemainsOfThisExecutorAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	mine, theirs := ownerOf("instance-1"), ownerOf("instance-2")
 	precious := t.TempDir()
-	must := func(err error) {
-		t.Helper()
-		must(t, err)
-	}
 	var want []string
 	for name, kept := range map[string]bool{
 		"colab-relay-" + mine + "-1/kernel.json":                               false,
@@ -235,24 +231,24 @@ func TestOnlyRemainsOfThisExecutorAreRemoved(t *testing.T) {
 		"colab-relay-" + mine + "-file":                                        true, // a file
 	} {
 		path := filepath.Join(temp, name)
-		must(os.MkdirAll(filepath.Dir(path), 0o700))
-		must(os.WriteFile(path, nil, 0o600))
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, nil, 0o600))
 		if kept {
 			want = append(want, path)
 		}
 	}
-	must(os.WriteFile(filepath.Join(precious, contract.StateUnfinished), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(precious, contract.StateUnfinished), nil, 0o600))
 	for _, link := range []string{"colab-relay-" + mine + "-link", contract.StateFolderPrefix + mine + "-link"} {
-		must(os.Symlink(precious, filepath.Join(temp, link)))
+		must(t, os.Symlink(precious, filepath.Join(temp, link)))
 		want = append(want, filepath.Join(temp, link))
 	}
 	want = append(want, filepath.Join(precious, contract.StateUnfinished))
 
-	must(removeRemains(nil, mine))
-	must(removeRemains(nil, ""))
+	must(t, removeRemains(nil, mine))
+	must(t, removeRemains(nil, ""))
 	var got []string
 	for _, dir := range []string{temp, precious} {
-		must(filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		must(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
 				got = append(got, path)
 			}
