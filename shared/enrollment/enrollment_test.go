@@ -137,26 +137,20 @@ func TestAKeyChangedOnOneSideOpensNothing(t *testing.T) {
 			t.Errorf("the executor read it: %v", err)
 		}
 	})
-	t.Run("the relay's key, in the cell", func(t *testing.T) {
-		changed, err := NewResponse(o.JobID(), middle.PublicKey())
-		must(t, err)
-		fresh := &Offer{job: o.job, made: o.made, private: o.private}
-		sealed, err := fresh.Seal(changed.PublicKey(), someGrant)
-		must(t, err)
-		if _, err := changed.Open(sealed); !errors.Is(err, ErrGrant) {
-			t.Errorf("the executor read it: %v", err)
-		}
-	})
-	t.Run("the job", func(t *testing.T) {
-		changed, err := NewResponse(middle.JobID(), o.PublicKey())
-		must(t, err)
-		fresh := &Offer{job: o.job, made: o.made, private: o.private}
-		sealed, err := fresh.Seal(changed.PublicKey(), someGrant)
-		must(t, err)
-		if _, err := changed.Open(sealed); !errors.Is(err, ErrGrant) {
-			t.Errorf("the executor read it: %v", err)
-		}
-	})
+	for name, asked := range map[string][2]string{
+		"the relay's key, in the cell": {o.JobID(), middle.PublicKey()}, "the job": {middle.JobID(), o.PublicKey()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed, err := NewResponse(asked[0], asked[1])
+			must(t, err)
+			fresh := &Offer{job: o.job, made: o.made, private: o.private}
+			sealed, err := fresh.Seal(changed.PublicKey(), someGrant)
+			must(t, err)
+			if _, err := changed.Open(sealed); !errors.Is(err, ErrGrant) {
+				t.Errorf("the executor read it: %v", err)
+			}
+		})
+	}
 	t.Run("the relay's key comes back", func(t *testing.T) {
 		if _, err := middle.Seal(middle.PublicKey(), someGrant); err == nil || !strings.Contains(err.Error(), "the relay's own") {
 			t.Errorf("it was accepted: %v", err)
