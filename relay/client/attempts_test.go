@@ -329,14 +329,14 @@ func TestNewInstanceOnARetryIsReturnedAndNothingRuns(t *testing.T) {
 	e.setAfter(first(func(w http.ResponseWriter) bool { e.becomes("instance-2/start-9"); hangUp(w); return true }))
 	_, err := c.Submit(t.Context(), contract.Submit{RequestID: "once", Code: "1"})
 	wantCode(t, err, contract.CodeNewInstance)
-	if got := len(e.submits(t)); got != 2 || len(runs.ran) != 1 {
+	if got := len(e.submits()); got != 2 || len(runs.ran) != 1 {
 		t.Errorf("%d submits, ran %v", got, runs.ran)
 	}
 	// Later submits mean the new one.
 	if _, err := c.Submit(t.Context(), contract.Submit{RequestID: "later", Code: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	if submits := e.submits(t); submits[2].intendedFor != "instance-2/start-9" || len(submits) != 3 {
+	if submits := e.submits(); submits[2].intendedFor() != "instance-2/start-9" || len(submits) != 3 {
 		t.Errorf("submits %+v", submits)
 	}
 }

@@ -243,7 +243,7 @@ func TestAnAnswerThatIsTooLongSaysWhereToReadOn(t *testing.T) {
 	if e := wantKind(t, err, KindBadAnswer); !strings.Contains(e.Hint, "Do not run the code again") || !strings.Contains(e.Hint, "r1") || !MayRun(err) {
 		t.Errorf("%s; %s", e.Message, e.Hint)
 	}
-	if n := len(executor.submits(t)); n != 1 {
+	if n := len(executor.submits()); n != 1 {
 		t.Errorf("it was submitted %d times", n)
 	}
 	_, err = c.Execution(t.Context(), "e1", 7, 0, contract.MaxReadBytes)

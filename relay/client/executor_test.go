@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,13 +42,6 @@ type seen struct {
 	method, path, query string
 	header              http.Header
 	body                []byte
-}
-
-func (s seen) submit(t testing.TB) contract.Submit {
-	t.Helper()
-	var submit contract.Submit
-	must(t, json.Unmarshal(s.body, &submit))
-	return submit
 }
 
 // intendedFor is the executor that the request names; empty for a GET.
@@ -188,22 +182,9 @@ func (e *executor) all() []seen {
 	return append([]seen(nil), e.requests...)
 }
 
-// submitted is a submit that came in, and for intendedFor.
-type submitted struct {
-	contract.Submit
-	intendedFor string
-}
-
 // submits returns the requests received at POST /v1/executions, refused or not.
-func (e *executor) submits(t testing.TB) []submitted {
-	t.Helper()
-	var out []submitted
-	for _, r := range e.all() {
-		if r.method == http.MethodPost && r.path == contract.PathExecutions {
-			out = append(out, submitted{r.submit(t), r.intendedFor()})
-		}
-	}
-	return out
+func (e *executor) submits() []seen {
+	return slices.DeleteFunc(e.all(), func(s seen) bool { return s.method != http.MethodPost || s.path != contract.PathExecutions })
 }
 
 // becomes makes the executor another one, as a new VM at the same address is, or the
@@ -334,7 +315,7 @@ func wantCode(t testing.TB, err error, code contract.Code) {
 // for each request_id. Everything else it answers with an empty object.
 type runs struct {
 	mu  sync.Mutex
-	ran map[string]int
+	ran map[string]bool
 }
 
 func (r *runs) respond(s seen) (int, any) {
@@ -347,15 +328,13 @@ func (r *runs) respond(s seen) (int, any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ran[submit.RequestID] == 0 {
-		r.ran[submit.RequestID]++
-	}
+	r.ran[submit.RequestID] = true
 	return http.StatusOK, contract.Execution{ExecutionID: "e-" + submit.RequestID, RequestID: submit.RequestID, Status: contract.StatusSucceeded}
 }
 
 // newRunningExecutor is an executor that answers as runs says.
 func newRunningExecutor(t testing.TB) (*executor, *runs) {
-	r := &runs{ran: map[string]int{}}
+	r := &runs{ran: map[string]bool{}}
 	return newExecutor(t, r.respond), r
 }
 
