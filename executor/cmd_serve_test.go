@@ -127,9 +127,7 @@ func env(pairs ...string) func(string) string {
 
 func TestTheSecretIsReadFromItsVariableOrFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(longSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(longSecret+"\n"), 0o600))
 	for name, getenv := range map[string]func(string) string{
 		"variable": env(envSecret, longSecret), "file": env(envSecretFile, file),
 	} {

@@ -292,9 +292,7 @@ func mustBeOneLine(t *testing.T, line []byte) {
 			t.Fatalf("byte %#x in %q", b, line)
 		}
 	}
-	if err := json.Unmarshal(line, new(record)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(line, new(record)))
 }
 
 var hostileTexts = []string{

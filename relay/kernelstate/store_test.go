@@ -209,9 +209,7 @@ func TestUntrustedReportDownloadsNothing(t *testing.T) {
 			transport := http.DefaultTransport.(*http.Transport).Clone()
 			t.Cleanup(transport.CloseIdleConnections)
 			c, err := client.New(client.Config{BaseURL: vm.URL, Secret: vm.Secret, Transport: transport})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			dir := t.TempDir()
 			s, err := Save(t.Context(), c, dir, Options{Name: "s", Until: time.Now().Add(time.Minute)})
 			if err == nil || want != nil && !errors.Is(err, want) {

@@ -60,9 +60,7 @@ func TestCloudflaredGetsNoSecret(t *testing.T) {
 	}
 	start(t, impatient(Config{Getenv: func(name string) string { return environ[name] }}), hello).URL()
 	raw, err := os.ReadFile(f.file("environ"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := strings.TrimSpace(string(raw)); got != "HOME=/home/of\nTUNNEL_TRANSPORT_PROTOCOL=http2" {
 		t.Errorf("it gets\n%s", got)
 	}
@@ -147,13 +145,9 @@ type standInFolder struct {
 func installStandIn(t *testing.T) *standInFolder {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := &standInFolder{t: t, path: t.TempDir()}
-	if err := os.Symlink(program, f.file(programName)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(program, f.file(programName)))
 	t.Setenv("PATH", f.path+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return f
 }
@@ -163,9 +157,7 @@ func (f *standInFolder) file(name string) string { return filepath.Join(f.path, 
 // behave sets how programs behave that are started from now on.
 func (f *standInFolder) behave(how string) {
 	f.t.Helper()
-	if err := os.WriteFile(f.file("behaviour"), []byte(how), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, os.WriteFile(f.file("behaviour"), []byte(how), 0o600))
 }
 
 // started returns the pids of all programs that were started.
@@ -174,9 +166,7 @@ func (f *standInFolder) started() []int {
 	var pids []int
 	for _, field := range strings.Fields(string(raw)) {
 		pid, err := strconv.Atoi(field)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, err)
 		pids = append(pids, pid)
 	}
 	return pids
@@ -185,9 +175,7 @@ func (f *standInFolder) started() []int {
 // kill kills the program that was started last.
 func (f *standInFolder) kill() {
 	pids := f.started()
-	if err := syscall.Kill(pids[len(pids)-1], syscall.SIGKILL); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, syscall.Kill(pids[len(pids)-1], syscall.SIGKILL))
 }
 
 // standIn is the program.
@@ -260,5 +248,13 @@ func standInEdge(target string) http.Handler {
 			r.SetXForwarded()
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -42,13 +42,9 @@ type server struct {
 func startServer(t *testing.T) *server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &server{t: t, address: l.Addr().String(), home: t.TempDir(), conns: map[net.Conn]bool{}}
-	if err := os.Mkdir(filepath.Join(s.home, ".ssh"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(s.home, ".ssh"), 0o700))
 	s.settings = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -214,26 +210,18 @@ func (s *server) know(key ssh.PublicKey) {
 
 func (s *server) write(path, text string) {
 	s.t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // newKey makes a key pair and writes its private key.
 func (s *server) newKey(path string) ssh.Signer {
 	s.t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.write(path, string(pem.EncodeToMemory(block)))
 	signer, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return signer
 }

@@ -38,9 +38,7 @@ func mustServe(t *testing.T, c Config) {
 
 func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
 	s := startServer(t)
-	if err := os.Remove(s.knownHosts()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(s.knownHosts()))
 	c := s.config()
 	text := refusalOf(t, c)
 	if !strings.Contains(text, ssh.FingerprintSHA256(s.host)) || !strings.Contains(text, "--ssh-accept-new") || !strings.Contains(text, s.knownHosts()) {
@@ -153,9 +151,7 @@ func TestSSHConforms(t *testing.T) {
 func impatient(t *testing.T, c Config) *Tunnel {
 	t.Helper()
 	tun, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tun.retry.First, tun.retry.GiveUp = tunneltest.QuickRetry, 10*tunneltest.QuickRetry
 	return tun
 }
@@ -233,4 +229,12 @@ func TestThousandsOfIdleVisitorsLeaveRoom(t *testing.T) {
 		close(v.gone)
 	}
 	f.work.Wait()
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -38,9 +38,7 @@ func started(t *testing.T) (*colabapitest.Google, *colabapi.Backend, string) {
 	t.Helper()
 	g := colabapitest.Start(t)
 	b, id := g.Backend(t), vm.NewID()
-	if err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Create(within.Context(t), id, vm.Spec{}))
 	return g, b, id
 }
 
@@ -216,9 +214,7 @@ func newLaptop(t *testing.T, g *colabapitest.Google) *laptop {
 	l := &laptop{dir: g.Login(t), pairs: pairing.Open(t.TempDir()), log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b := colabapi.New(colabapi.Config{Dir: l.dir, Transport: g, Log: log})
-	if err := vm.SaveLogin(l.dir, vm.Login{Backend: "api", Accepted: time.Now()}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, vm.SaveLogin(l.dir, vm.Login{Backend: "api", Accepted: time.Now()}))
 	l.manager = vm.New(vm.Config{
 		Dir: l.dir, Pairings: l.pairs, Log: log,
 		Open:    func(string) (vm.Backend, error) { return b, nil },
@@ -270,9 +266,7 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 		t.Fatalf("paired %+v, %v", r, err)
 	}
 	c, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret, Transport: l.manager.Transport(r)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Kernel(within.Context(t)); err != nil {
 		t.Fatal(err)
@@ -285,5 +279,13 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 	l.mustHideSecrets(t, g, r.Secret.Reveal())
 	if _, err := l.manager.Down(within.Context(t), got.Name, false); err != nil || len(g.Running()) != 0 {
 		t.Errorf("down: %v; runs: %q", err, g.Running())
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

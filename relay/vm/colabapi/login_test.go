@@ -29,9 +29,7 @@ func TestALoginIsKeptInAFileOfThisUserOnly(t *testing.T) {
 	g := colabapitest.Start(t)
 	dir := t.TempDir()
 	// A login file that others could read is closed before it gets the new token.
-	if err := os.WriteFile(filepath.Join(dir, loginFile), []byte("{}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, loginFile), []byte("{}"), 0o644))
 	var shown string
 	err := colabapi.Login(within.Context(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Transport: g, Open: g.Approve, Show: func(url string) { shown = url }})
 	if err != nil {
@@ -86,9 +84,7 @@ func TestApplicationDefaultCredentials(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, _ := os.ReadFile(filepath.Join(dir, loginFile))
 			for _, secret := range g.Secrets() {
 				if strings.Contains(string(text), secret) {
@@ -108,9 +104,7 @@ func TestApplicationDefaultCredentials(t *testing.T) {
 func stranger(t *testing.T, method, target, host string) int {
 	t.Helper()
 	req, err := http.NewRequest(method, target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Host = host
 	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
@@ -189,9 +183,7 @@ func onVM(t *testing.T, b vm.Proxied, id string, h http.HandlerFunc) (base strin
 	u, _ := url.Parse(s.URL)
 	port, _ := strconv.Atoi(u.Port())
 	base, rt, err := b.Proxy(within.Context(t), id, port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.HasPrefix(base, "https://"+u.Port()+"-"+id+".prod.colab.dev") {
 		t.Errorf("base URL %q", base)
 	}
@@ -200,9 +192,7 @@ func onVM(t *testing.T, b vm.Proxied, id string, h http.HandlerFunc) (base strin
 
 func get(t *testing.T, rt http.RoundTripper, target string) (*http.Response, string, error) {
 	req, err := http.NewRequestWithContext(within.Context(t), http.MethodPost, target, strings.NewReader("body"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := rt.RoundTrip(req)
 	if req.Header.Get("X-Colab-Runtime-Proxy-Token") != "" {
 		t.Error("the caller's request was changed")

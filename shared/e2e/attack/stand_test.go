@@ -63,12 +63,8 @@ func dial(t testing.TB, address string, n int) *net.TCPConn {
 	t.Helper()
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 2, byte(n/20>>8), byte(n/20))}}
 	conn, err := from.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, conn.SetDeadline(time.Now().Add(deadline)))
 	return conn.(*net.TCPConn)
 }
 
