@@ -1,6 +1,7 @@
 package cells
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -34,7 +35,7 @@ func (t Tab) read(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the notebook in Colab's tab: %w", err)
 	}
-	s := &snapshot{doc: document{Document: doc}, digest: tabDigest(doc), tab: t.Tab, cells: cells, states: make([]nbrun.State, len(cells))}
+	s := &snapshot{doc: document{Document: doc}, digest: digest(doc, true), tab: t.Tab, cells: cells, states: make([]nbrun.State, len(cells))}
 	for i, cell := range cells { // the page tells only which cells have no number
 		if cell.ExecutionCount == nil && t.Running(cell.ID) {
 			s.states[i] = nbrun.Running
@@ -61,12 +62,15 @@ func documentOf(cells []page.Cell) (*notebook.Document, error) {
 	return notebook.Parse(text)
 }
 
-// tabDigest is the hexadecimal SHA-256 of the ids, types and sources of the cells in a tab. A
-// run changes none of them.
-func tabDigest(doc *notebook.Document) string {
+// digest is the hexadecimal SHA-256 of the types and sources of all cells, and of their ids: the page
+// gives new cells ids of its own. A run changes none of them.
+func digest(doc *notebook.Document, ids bool) string {
 	sum := sha256.New()
 	for i := range doc.Len() {
 		cell := doc.Cell(i)
+		if !ids {
+			cell.Handle = ""
+		}
 		for _, part := range []string{cell.Handle, string(cell.Type), cell.Source} {
 			fmt.Fprintf(sum, "%d:%s", len(part), part)
 		}
@@ -130,11 +134,11 @@ func (t Tab) edit(ctx context.Context, h How, p plan) (*Edited, error) {
 		if after, err = t.ask(ctx, before, &c); err != nil {
 			return nil, err
 		}
-		if !sameCells(&planned, after) {
+		if digest(&planned, false) != digest(after, false) {
 			notes = append(notes, surpriseNote)
 		}
 	}
-	e := &Edited{CellCount: after.Len(), Digest: tabDigest(after), Notes: notes, DryRun: h.DryRun, Changed: !c.nothing()}
+	e := &Edited{CellCount: after.Len(), Digest: digest(after, true), Notes: notes, DryRun: h.DryRun, Changed: !c.nothing()}
 	c.describe(e)
 	return e, nil
 }
@@ -194,20 +198,6 @@ func (t Tab) request(ctx context.Context, before *snapshot, c *change) (added st
 	return "", t.Update(ctx, id, c.after.Source)
 }
 
-// sameCells reports whether two notebooks have cells of the same types and sources. The page gives
-// new cells ids of its own.
-func sameCells(a, b *notebook.Document) bool {
-	if a.Len() != b.Len() {
-		return false
-	}
-	for i := range a.Len() {
-		if x, y := a.Cell(i), b.Cell(i); x.Type != y.Type || x.Source != y.Source {
-			return false
-		}
-	}
-	return true
-}
-
 // Ran is how far a run of a cell in a tab is.
 type Ran struct {
 	Started time.Time
@@ -245,7 +235,7 @@ func (t Tab) Run(ctx context.Context, handle string, wait time.Duration) (*Ran, 
 		return got, nil
 	case err != nil:
 		return nil, err
-	case isEmpty(result.Outputs) && strings.TrimSpace(s.cells[at].Source) != "": // a kernel runs no empty code
+	case !bytes.ContainsRune(result.Outputs, '{') && strings.TrimSpace(s.cells[at].Source) != "": // a kernel runs no empty code
 		cells, err := t.Cells(ctx, at, at, false)
 		same := err == nil && len(cells) == 1 && cells[0].ID == id
 		if same && cells[0].ExecutionCount == nil {
@@ -256,11 +246,4 @@ func (t Tab) Run(ctx context.Context, handle string, wait time.Duration) (*Ran, 
 		}
 	}
 	return got, nil
-}
-
-// isEmpty reports whether a list of outputs has no elements.
-func isEmpty(list json.RawMessage) bool {
-	empty := true
-	notebook.Items(list, func([]byte) { empty = false })
-	return empty
 }

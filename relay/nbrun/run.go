@@ -191,12 +191,6 @@ func (s Spec) checked() (_ Spec, err error) {
 	s.Cells, s.CellTimeout = cmp.Or(s.Cells, usual.Cells), cmp.Or(s.CellTimeout, usual.CellTimeout)
 	s.OnError, s.OnNewKernel = cmp.Or(s.OnError, usual.OnError), cmp.Or(s.OnNewKernel, usual.OnNewKernel)
 	switch {
-	case !slices.Contains([]OnError{StopOnError, ContinueAfter, SkipDependants}, s.OnError):
-		return s, wrong("on_error", "%.40q is not one of stop, continue, skip_dependants", s.OnError)
-	case !slices.Contains([]OnNewKernel{StopOnNewKernel, Rerun}, s.OnNewKernel):
-		return s, wrong("on_new_kernel", "%.40q is not one of stop, rerun", s.OnNewKernel)
-	case s.Retries < 0 || s.Retries > MaxRetries:
-		return s, wrong("retries", "%d is not from 0 to %d", s.Retries, MaxRetries)
 	case s.CellTimeout < 0 || s.CellTimeout > contract.MaxTimeout:
 		return s, wrong("cell_timeout_seconds", "%s is not from 0 to %s", s.CellTimeout, contract.MaxTimeout)
 	case s.OutputPath == "":

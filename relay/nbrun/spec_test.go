@@ -72,8 +72,6 @@ func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
 	t.Parallel()
 	b := write(t, "1")
 	for name, change := range map[string]func(*Spec){
-		"on_error":   func(s *Spec) { s.OnError = "explode" },
-		"retries":    func(s *Spec) { s.Retries = MaxRetries + 1 },
 		"parameters": func(s *Spec) { s.Parameters = "[1]" },
 	} {
 		s := b.spec()

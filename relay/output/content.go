@@ -43,17 +43,16 @@ type payload struct {
 func newContent(ev *contract.Event, most int64) *content {
 	c := &content{id: ev.DisplayID}
 	if len(ev.Metadata) <= maxMetadata {
-		c.metadata, c.size = object(ev.Metadata), written(ev.Metadata)
+		c.metadata, c.size = object(ev.Metadata), sizeOf("application/json", int64(len(ev.Metadata)))
 	}
 	for mime, raw := range ev.Data {
 		p := &payload{mime: strings.ToValidUTF8(mime, "?"), raw: raw, size: int64(len(raw))}
 		length := p.size
 		if blob, ok := BlobOf(raw); ok {
 			p.blob, length = &blob, blob.Bytes
+			p.size = max(minBlob, sizeOf(p.mime, length))
+		} else if isJSON(p.mime) {
 			p.size = sizeOf(p.mime, length)
-		}
-		if isJSON(p.mime) && p.blob == nil {
-			p.size = written(raw)
 		}
 		if length < 0 || length > most || p.blob == nil && length > contract.MaxEventBytes {
 			c.lost = append(c.lost, p.mime)
@@ -67,7 +66,7 @@ func newContent(ev *contract.Event, most int64) *content {
 	return c
 }
 
-// sizeOf returns what a payload of so many bytes outside its event counts.
+// sizeOf returns about how long a payload of so many bytes is in a notebook.
 func sizeOf(mime string, length int64) int64 {
 	switch {
 	case IsBase64(mime):
@@ -75,7 +74,7 @@ func sizeOf(mime string, length int64) int64 {
 	case isJSON(mime) && length <= maxLaidOut:
 		length *= layout
 	}
-	return max(minBlob, length)
+	return length
 }
 
 // within returns as much of the content as has a size, the smallest payloads first, without
@@ -224,14 +223,6 @@ func (j JSON) MarshalJSON() ([]byte, error) { return j, nil }
 // in it, because that would be too long.
 func (j JSON) OneLine() bool {
 	return len(j) > maxLaidOut || len(j) > alwaysLaidOut && laidOut(j) > layout*int64(len(j))
-}
-
-// written returns about how long a JSON text is in a notebook.
-func written(raw []byte) int64 {
-	if JSON(raw).OneLine() {
-		return int64(len(raw))
-	}
-	return laidOut(raw)
 }
 
 // errForm is a text that is not JSON, or nested too deeply.

@@ -53,16 +53,6 @@ type cellRun struct {
 	reading *reading // nil until the cell's first output
 }
 
-// next returns the step after an answer about a cell that has not ended: get_execution would not
-// save its outputs.
-func (r *cellRun) next(usual string) string {
-	again := sameCall("run_code_cell", r.args)
-	if strings.HasPrefix(usual, "provide_input(") {
-		return usual + ", then " + again
-	}
-	return again
-}
-
 // add collects what the cell prints.
 func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
 	if len(events) == 0 {
@@ -94,8 +84,10 @@ func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []stri
 	}
 	run, problem := r.reading.finish(ctx, err)
 	run.Notes = append(run.Notes, notes...)
-	if !contract.Status(run.Status).Finished() {
-		run.NextCommand = r.next(run.NextCommand)
+	if again := sameCall("run_code_cell", r.args); strings.HasPrefix(run.NextCommand, "provide_input(") {
+		run.NextCommand += ", then " + again
+	} else if !contract.Status(run.Status).Finished() { // get_execution would not save its outputs
+		run.NextCommand = again
 	}
 	switch {
 	case problem == nil:
