@@ -73,19 +73,21 @@ func (c *change) fits(d *notebook.Document) error {
 // Change makes any edit of the file. edit describes it.
 func (f File) Change(ctx context.Context, h How, edit func(d *notebook.Document, e *Edited) error) (*Edited, error) {
 	var e Edited
-	apply := func(d *notebook.Document) error {
-		e = Edited{}
-		return edit(d, &e)
-	}
-	try := f.File.Edit
-	if h.DryRun {
-		try = f.try
-	}
-	done, err := try(ctx, h.Digest, apply)
-	if errors.Is(err, context.DeadlineExceeded) { // while it waited for the lock
-		err = notebook.ErrBusy
-	}
-	if err != nil {
+	var tried notebook.Change
+	done, err := f.File.Edit(ctx, h.Digest, func(d *notebook.Document) error {
+		before := *d // edits write new bytes
+		e, tried = Edited{}, notebook.Change{Before: &before, After: d}
+		if err := edit(d, &e); err != nil || !h.DryRun {
+			return err
+		}
+		return errTried
+	})
+	switch {
+	case errors.Is(err, errTried):
+		done = tried
+	case errors.Is(err, context.DeadlineExceeded): // while it waited for the lock
+		return nil, notebook.ErrBusy
+	case err != nil:
 		return nil, err
 	}
 	e.CellCount, e.Digest, e.DryRun = done.After.Len(), done.After.Digest(), h.DryRun
@@ -96,15 +98,5 @@ func (f File) Change(ctx context.Context, h How, edit func(d *notebook.Document,
 	return &e, nil
 }
 
-// try is Edit, but writes nothing.
-func (f File) try(_ context.Context, expectDigest string, change func(*notebook.Document) error) (notebook.Change, error) {
-	before, err := f.Read()
-	if err != nil {
-		return notebook.Change{}, err
-	}
-	if expectDigest != "" && expectDigest != before.Digest() {
-		return notebook.Change{}, notebook.ErrChanged
-	}
-	after := *before // edits write new bytes
-	return notebook.Change{Before: before, After: &after}, change(&after)
-}
+// errTried ends an edit that is not to be written.
+var errTried = errors.New("nothing is written")

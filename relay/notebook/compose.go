@@ -35,18 +35,11 @@ func (d *Document) compose(at int, c NewCell) ([]byte, error) {
 
 // keysOf returns the keys of a new cell, in the order of a model.
 func (d *Document) keysOf(t CellType, model []string) []string {
-	need := []string{"cell_type"}
+	need := []string{"cell_type", "id", "metadata", "source"}
 	if t == Code {
-		need = append(need, "execution_count")
+		need = []string{"cell_type", "execution_count", "id", "metadata", "outputs", "source"}
 	}
-	if d.minor >= 5 {
-		need = append(need, "id")
-	}
-	need = append(need, "metadata")
-	if t == Code {
-		need = append(need, "outputs")
-	}
-	need = append(need, "source")
+	need = slices.DeleteFunc(need, func(key string) bool { return key == "id" && d.minor < 5 })
 	var keys []string
 	for _, key := range model {
 		if slices.Contains(need, key) && !slices.Contains(keys, key) {

@@ -17,7 +17,12 @@ const (
 
 // decode returns the text that a JSON string stands for, which a scanner has passed. Half a
 // surrogate pair becomes U+FFFD.
-func decode(quoted []byte) string {
+func decode(quoted []byte) string { return decoded(quoted, false) }
+
+// decodeKept is decode that keeps halves of surrogate pairs.
+func decodeKept(quoted []byte) string { return decoded(quoted, true) }
+
+func decoded(quoted []byte, keep bool) string {
 	inner := quoted[1 : len(quoted)-1]
 	at := bytes.IndexByte(inner, '\\')
 	if at < 0 {
@@ -25,9 +30,14 @@ func decode(quoted []byte) string {
 	}
 	text := make([]byte, 0, len(inner))
 	for ; at >= 0; at = bytes.IndexByte(inner, '\\') {
-		r, length := unescape(inner[at:])
-		text = utf8.AppendRune(append(text, inner[:at]...), r)
-		inner = inner[at+length:]
+		text, inner = append(text, inner[:at]...), inner[at:]
+		r, length := unescape(inner)
+		if half := unit(inner); keep && r == utf8.RuneError && utf16.IsSurrogate(half) {
+			text = append(text, 0xe0|byte(half>>12), 0x80|byte(half>>6)&0xbf, 0x80|byte(half)&0xbf)
+		} else {
+			text = utf8.AppendRune(text, r)
+		}
+		inner = inner[length:]
 	}
 	return string(append(text, inner...))
 }

@@ -238,7 +238,7 @@ func (d *Document) changingOutputs(i, executionCount int, outputs []map[string]a
 		return nil, err
 	}
 	c.set("outputs", text, nil)
-	text, err = c.write(nil, count(executionCount), c.indent)
+	text, err = c.write(nil, output.Count(executionCount), c.indent)
 	c.set("execution_count", text, nil)
 	return c, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -15,26 +14,6 @@ import (
 
 // ErrHalves: an edit would write U+FFFD where the file has half a surrogate pair.
 var ErrHalves = errors.New("the edit is not made, because the file would lose halves of surrogate pairs, which are shown as U+FFFD")
-
-// decodeKept is decode that keeps halves of surrogate pairs.
-func decodeKept(quoted []byte) string {
-	inner := quoted[1 : len(quoted)-1]
-	text := make([]byte, 0, len(inner))
-	for len(inner) > 0 {
-		if inner[0] != '\\' {
-			text, inner = append(text, inner[0]), inner[1:]
-			continue
-		}
-		r, length := unescape(inner)
-		if half := unit(inner); r == utf8.RuneError && utf16.IsSurrogate(half) {
-			text = append(text, 0xe0|byte(half>>12), 0x80|byte(half>>6)&0xbf, 0x80|byte(half)&0xbf)
-		} else {
-			text = utf8.AppendRune(text, r)
-		}
-		inner = inner[length:]
-	}
-	return string(text)
-}
 
 // halfAt reports whether half a surrogate pair is at a place in a kept text.
 func halfAt(kept string, at int) bool {

@@ -66,7 +66,7 @@ func (c RunCell) object(taken map[string]bool) map[string]any {
 	}
 	return map[string]any{
 		"cell_type": "code", "id": seededID(c.Seed, taken), "metadata": map[string]any{},
-		"source": output.SplitLines(c.Source), "execution_count": count(c.ExecutionCount), "outputs": outputs,
+		"source": output.SplitLines(c.Source), "execution_count": output.Count(c.ExecutionCount), "outputs": outputs,
 	}
 }
 
@@ -81,12 +81,4 @@ func seededID(seed string, taken map[string]bool) string {
 		}
 		seed += "+"
 	}
-}
-
-// count returns an execution count as nbformat allows it.
-func count(n int) any {
-	if n <= 0 {
-		return nil
-	}
-	return n
 }

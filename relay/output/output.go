@@ -48,7 +48,7 @@ func (o *Output) Object() map[string]any {
 			object["metadata"] = o.Metadata
 		}
 		if o.Type == ExecuteResult {
-			object["execution_count"] = count(o.ExecutionCount)
+			object["execution_count"] = Count(o.ExecutionCount)
 		}
 	}
 	return object
@@ -75,8 +75,8 @@ func isJSON(mime string) bool {
 	return mime == "application/json" || strings.HasPrefix(mime, "application/") && strings.HasSuffix(mime, "+json")
 }
 
-// count returns an execution count as nbformat allows it.
-func count(n int) any {
+// Count returns an execution count as nbformat allows it.
+func Count(n int) any {
 	if n <= 0 {
 		return nil
 	}

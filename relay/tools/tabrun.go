@@ -35,47 +35,37 @@ func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, error) {
 		return nil, err
 	case ran.Running && errors.Is(ctx.Err(), context.Canceled):
 		return nil, cancelledProblem
-	case ran.Running:
-		run := c.tabRun(args, contract.Execution{Status: contract.StatusRunning, StartedAt: &ran.Started}, render.View{})
-		run.NextCommand = command("run_code_cell", "cellId", args.Cell)
-		return run, nil
 	}
-	return c.ranInTab(ctx, args, ran)
-}
-
-// ranInTab is the answer about a cell that has ended.
-func (c *call) ranInTab(ctx context.Context, args runCellArgs, ran *cells.Ran) (*Run, error) {
-	now := time.Now()
-	exec := contract.Execution{Status: contract.StatusSucceeded, StartedAt: &ran.Started, FinishedAt: &now}
-	col := render.New(render.Options{Dir: c.outputDir("tab", "tab-"+rand.Text()), Holding: &c.held, New: true, Unpaged: true, Limit: viewLimit(c.cfg.TextLimit)})
-	defer col.Close()
-	view := cells.View(ctx, col, ran.Outputs)
-	c.pictures = view.Pictures
+	exec, view := contract.Execution{Status: contract.StatusRunning, StartedAt: &ran.Started}, render.View{}
+	if !ran.Running {
+		now := time.Now()
+		exec.Status, exec.FinishedAt = contract.StatusSucceeded, &now
+		col := render.New(render.Options{Dir: c.outputDir("tab", "tab-"+rand.Text()), Holding: &c.held, New: true, Unpaged: true, Limit: viewLimit(c.cfg.TextLimit)})
+		view = cells.View(ctx, col, ran.Outputs)
+	}
 	if view.Error != nil {
 		exec.Status, exec.Error = contract.StatusFailed, &contract.ExecutionError{EName: view.Error.EName, EValue: view.Error.EValue}
 		if exec.Error.EName == "KeyboardInterrupt" { // by the person at the page
 			exec.Status = contract.StatusInterrupted
 		}
 	}
-	run := c.tabRun(args, exec, view)
-	if run.Truncated {
-		run.NextCommand = command("get_cells", "cellId", args.Cell)
-	}
-	run.Notes = append(run.Notes, ran.Notes...)
-	if problem := runProblem(exec); problem != nil {
-		problem.Traceback = view.Error.Traceback
-		return run, problem
-	}
-	return run, nil
-}
-
-// tabRun makes an answer; its run has no id and no offsets, because no executor has it.
-func (c *call) tabRun(args runCellArgs, exec contract.Execution, view render.View) *Run {
-	run := newRun(exec, view)
+	run := newRun(exec, view) // without id and offsets, because no executor has it
+	c.pictures = view.Pictures
 	run.NextOffset, run.limit, run.inTab = 0, c.cfg.TextLimit, true
-	run.Notes = append(run.Notes, ownKernelNote)
+	run.Notes = append(append(run.Notes, ownKernelNote), ran.Notes...)
 	if args.Timeout != usualTimeout {
 		run.Notes = append(run.Notes, noTimeoutNote)
 	}
-	return run
+	switch {
+	case ran.Running:
+		run.NextCommand = command("run_code_cell", "cellId", args.Cell)
+	case run.Truncated:
+		run.NextCommand = command("get_cells", "cellId", args.Cell)
+	}
+	if view.Error == nil {
+		return run, nil
+	}
+	problem := runProblem(exec)
+	problem.Traceback = view.Error.Traceback
+	return run, problem
 }
