@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,27 +25,14 @@ type style struct {
 // jupyterStyle is how nbformat writes a notebook.
 var jupyterStyle = style{newline: "\n", unit: " ", comma: ",", colon: ": "}
 
-// field is a key of an object that has an order, with its value.
-type field struct {
-	key   string
-	value any
-}
-
-// write appends a value as Python's json does: nil, a bool, int, float64, json.Number,
-// output.JSON, string, list, fields, or map with its keys in order. indent is the indentation of the line that it begins
-// in.
+// write appends a value as Python's json does: nil, an int, string, output.JSON, list, or map with its
+// keys in order. indent is the indentation of the line that it begins in.
 func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 	switch v := value.(type) {
 	case nil:
 		return append(b, "null"...), nil
-	case bool:
-		return strconv.AppendBool(b, v), nil
 	case int:
 		return strconv.AppendInt(b, int64(v), 10), nil
-	case float64:
-		return append(b, float(v)...), nil
-	case json.Number:
-		return append(b, v...), nil
 	case string:
 		return st.quote(b, v), nil
 	case []string:
@@ -63,14 +49,11 @@ func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 			return st.oneLine().json(b, v, ""), nil
 		}
 		return st.json(b, v, indent), nil
-	case []field:
-		return st.object(b, v, indent)
 	case map[string]any:
-		fields := make([]field, 0, len(v))
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			fields = append(fields, field{key, v[key]})
-		}
-		return st.object(b, fields, indent)
+		keys := slices.Sorted(maps.Keys(v))
+		return st.list(b, "{}", len(keys), indent, func(b []byte, i int) ([]byte, error) {
+			return st.write(append(st.quote(b, keys[i]), st.colon...), v[keys[i]], indent+st.unit)
+		})
 	}
 	return nil, fmt.Errorf("a notebook has no values of type %T", value)
 }
@@ -78,14 +61,6 @@ func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 func writeList[T any](st style, b []byte, values []T, indent string) ([]byte, error) {
 	return st.list(b, "[]", len(values), indent, func(b []byte, i int) ([]byte, error) {
 		return st.write(b, values[i], indent+st.unit)
-	})
-}
-
-// object appends an object with its keys in this order.
-func (st style) object(b []byte, fields []field, indent string) ([]byte, error) {
-	return st.list(b, "{}", len(fields), indent, func(b []byte, i int) ([]byte, error) {
-		b = append(st.quote(b, fields[i].key), st.colon...)
-		return st.write(b, fields[i].value, indent+st.unit)
 	})
 }
 
@@ -194,21 +169,4 @@ func appendControl(b []byte, r rune) []byte {
 		return append(b, '\\', "bfnrt"[i])
 	}
 	return fmt.Appendf(b, `\u%04x`, r)
-}
-
-// float returns a number as Python's repr.
-func float(f float64) string {
-	switch {
-	case math.IsNaN(f):
-		return "NaN"
-	case math.IsInf(f, 0):
-		return strings.TrimPrefix(strconv.FormatFloat(f, 'f', -1, 64), "+") + "inity"
-	case f == 0 || math.Abs(f) >= 1e-4 && math.Abs(f) < 1e16:
-		text := strconv.FormatFloat(f, 'f', -1, 64)
-		if !strings.Contains(text, ".") {
-			text += ".0"
-		}
-		return text
-	}
-	return strconv.FormatFloat(f, 'e', -1, 64)
 }

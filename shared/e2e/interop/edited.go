@@ -40,7 +40,7 @@ func setOutputs(d *notebook.Document) error {
 		if d.Cell(i).Type != notebook.Code {
 			continue
 		}
-		data := map[string]any{"text/plain": []string{"a\n", "b"}, "image/png": "cG5n", "application/json": map[string]any{"z": []any{1.5, nil}}}
+		data := map[string]any{"text/plain": []string{"a\n", "b"}, "image/png": "cG5n", "application/json": map[string]any{"z": []any{1, nil}}}
 		return d.SetOutputs(i, 7, []map[string]any{
 			{"output_type": "stream", "name": "stderr", "text": []string{"ü\n"}},
 			{"output_type": "display_data", "data": data, "metadata": map[string]any{"image/png": map[string]any{"width": 3}}},
