@@ -38,13 +38,10 @@ func (d *Document) elements(list span) (all []span) {
 
 // newline returns the line break in white space, "" if there is none.
 func newline(space string) string {
-	switch {
-	case strings.Contains(space, "\r\n"):
-		return "\r\n"
-	case strings.Contains(space, "\n"):
-		return "\n"
-	case strings.Contains(space, "\r"):
-		return "\r"
+	for _, end := range []string{"\r\n", "\n", "\r"} {
+		if strings.Contains(space, end) {
+			return end
+		}
 	}
 	return ""
 }

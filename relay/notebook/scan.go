@@ -2,6 +2,7 @@ package notebook
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -244,42 +245,19 @@ func isHex(digits []byte) bool {
 
 // number passes a number.
 func (s *scanner) number() error {
-	if s.text[s.at] == '-' {
-		s.at++
-		if s.at < len(s.text) && s.text[s.at] == 'I' {
-			return s.word("Infinity")
-		}
-	}
 	start := s.at
-	if whole := s.digits(); whole == 0 || whole > 1 && s.text[start] == '0' {
+	if bytes.HasPrefix(s.text[start:], []byte("-I")) {
+		s.at++
+		return s.word("Infinity")
+	}
+	for s.at < len(s.text) && strings.IndexByte("+-.0123456789Ee", s.text[s.at]) >= 0 {
+		s.at++
+	}
+	if !json.Valid(s.text[start:s.at]) {
 		s.at = start
 		return s.fail("a number has no valid form")
 	}
-	if s.accept(".") && s.digits() == 0 {
-		return s.fail("a number has no valid form")
-	}
-	if s.accept("eE") {
-		s.accept("+-")
-		if s.digits() == 0 {
-			return s.fail("a number has no valid form")
-		}
-	}
 	return nil
-}
-
-func (s *scanner) digits() (n int) {
-	for ; s.accept("0123456789"); n++ {
-	}
-	return n
-}
-
-// accept passes one byte if it is one of these.
-func (s *scanner) accept(set string) bool {
-	if s.at >= len(s.text) || strings.IndexByte(set, s.text[s.at]) < 0 {
-		return false
-	}
-	s.at++
-	return true
 }
 
 // word passes one of these words.
