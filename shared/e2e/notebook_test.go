@@ -189,7 +189,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 	id := d.call("add_code_cell", "code", fmt.Sprintf("import os, time\nprint('begun', flush=True)\nwhile not os.path.exists(%q): time.sleep(.01)\nname = input('name? ')\nname", signal)).String("cell_id")
 	a := d.call("run_code_cell", "cellId", id, "timeout_seconds", 60)
 	want(t, a, map[string]any{"success": true, "status": "running"})
-	if next := a.String("next_command"); next != fmt.Sprintf(`run_code_cell(notebook_path=%q, cellId=%q, timeout_seconds=60)`, d.path, id) {
+	if next := a.String("next_command"); next != fmt.Sprintf(`run_code_cell(cellId=%q, timeout_seconds=60, notebook_path=%q)`, id, d.path) {
 		t.Errorf("next_command %s", next)
 	}
 	var got map[string]any
@@ -252,7 +252,7 @@ func TestARunOfANotebookTellsItsProgress(t *testing.T) {
 		return strings.Contains(fmt.Sprint(a.Fields["current"]), "index:1"), nil
 	}))
 	want(t, a, map[string]any{"success": true, "status": "running", "can_continue": true})
-	if next := a.String("next_command"); next != fmt.Sprintf(`run_notebook(notebook_path=%q, retries=1, cell_timeout_seconds=60)`, d.path) {
+	if next := a.String("next_command"); next != fmt.Sprintf(`run_notebook(cell_timeout_seconds=60, retries=1, notebook_path=%q)`, d.path) {
 		t.Errorf("next_command %s", next)
 	}
 	must(t, os.WriteFile(signal, nil, 0o600))
