@@ -168,10 +168,10 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 
 // eventOf returns what an executor sends for an output of nbformat. A text of more than most bytes
 // is only counted.
-func eventOf(output []byte, most int) (ev contract.Event) {
+func eventOf(item []byte, most int) (ev contract.Event) {
 	kind := ""
 	texts := map[string]*string{"output_type": &kind, "name": &ev.Name, "text": &ev.Text, "ename": &ev.EName, "evalue": &ev.EValue}
-	notebook.Members(output, func(key string, value []byte) {
+	notebook.Members(item, func(key string, value []byte) {
 		switch to := texts[key]; {
 		case to != nil:
 			*to = textOf(value, most)
@@ -190,16 +190,12 @@ func eventOf(output []byte, most int) (ev contract.Event) {
 	return ev
 }
 
-// textOf returns a text that is one string or a list of lines; of other JSON, nothing.
-func textOf(raw []byte, most int) (text string) {
+// textOf returns a text that is one string or a list of lines.
+func textOf(raw []byte, most int) string {
 	if len(raw) > most {
 		return fmt.Sprintf("[%s of text, too long to be shown here]", progress.Bytes(int64(len(raw))))
 	}
-	var lines []string
-	if json.Unmarshal(raw, &text) == nil || json.Unmarshal(raw, &lines) != nil {
-		return text
-	}
-	return strings.Join(lines, "")
+	return output.Text(raw)
 }
 
 // View shows the outputs of a cell that ran in a tab as those of an execution, and closes the

@@ -113,15 +113,10 @@ func (f *File) isStill(before snapshot) bool {
 // the error matches fs.ErrExist.
 func CreateFile(path string, text []byte) error {
 	temp := filepath.Join(filepath.Dir(path), ".colab-relay-"+rand.Text()+".tmp")
-	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask, as editors do
-	if err != nil {
+	if err := writeNew(temp, text); err != nil {
 		return err
 	}
 	defer os.Remove(temp)
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
 	return create(temp, path)
 }
 
@@ -131,16 +126,16 @@ func create(temp, path string) error {
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return copyTo(path, temp) // the file system has no links
-}
-
-// copyTo copies a file to a path at which there must be none.
-func copyTo(path, from string) error {
-	text, err := os.ReadFile(from)
+	text, err := os.ReadFile(temp) // the file system has no links
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	return writeNew(path, text)
+}
+
+// writeNew writes a file at a path at which there must be none.
+func writeNew(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask, as editors do
 	if err != nil {
 		return err
 	}
