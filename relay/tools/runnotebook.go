@@ -104,9 +104,13 @@ func (r *NotebookReport) text(w *words) {
 	fmt.Fprintf(w, "%s\n", plain.Line(r.run.Summary()))
 	var problems []string
 	for i := range r.run.Plan {
-		if problem := r.run.Plan[i].Problem(); problem != "" {
+		cell := &r.run.Plan[i]
+		if problem := cell.Problem(); problem != "" && (w.person != nil || cell.Status != nbrun.CellNotRun) {
 			problems = append(problems, clipped(problem))
 		}
+	}
+	if more := len(problems) - maxNamed; w.person == nil && more > 0 {
+		problems = append(problems[:maxNamed], "and "+plain.Count(more, "more cell"))
 	}
 	w.quote("cells that did not succeed", strings.Join(problems, "\n"))
 	w.notes(r.Notes)
@@ -120,6 +124,9 @@ func (r *NotebookReport) text(w *words) {
 	}
 	w.table("cells", table)
 }
+
+// maxNamed bounds the cells of which a model reads what went wrong.
+const maxNamed = 20
 
 // NotebookRun is the answer of run_notebook.
 type NotebookRun struct {
@@ -318,7 +325,7 @@ func (r *NotebookRun) problem(c *call, o nbrun.Outcome, err error) *Problem {
 
 // runMessages says what each bad status means.
 var runMessages = map[nbrun.Status]string{
-	nbrun.StatusFailed:      "cells failed: see which, and how many did not run",
+	nbrun.StatusFailed:      "cells failed",
 	nbrun.StatusInterrupted: "the run was stopped by an interrupt",
 	nbrun.StatusKernelDied:  "the run was stopped: the kernel died under a cell",
 	nbrun.StatusNewKernel:   "the kernel is new and lacks the variables of the cells that ran; on_new_kernel is stop",
