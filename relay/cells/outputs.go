@@ -1,6 +1,7 @@
 package cells
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,7 +143,7 @@ func (r *outputReader) textOf(data map[string]json.RawMessage, types []string) s
 // picture adds a picture if the bounds allow one more, and names it.
 func (r *outputReader) picture(mime string, payload []byte) string {
 	name := fmt.Sprintf("%s of %s", plain.Word(plain.Clip(mime, 100)), progress.Bytes(int64(len(payload))*3/4))
-	if pixels := render.Pixels(output.NewInline(mime, payload)); pixels != "" {
+	if pixels := render.Pixels(output.Decoded(mime, payload)); pixels != "" {
 		name += fmt.Sprintf(", %s pixels", pixels)
 	}
 	switch {
@@ -155,7 +156,11 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 	case len(r.pictures) == r.bounds.pictures:
 		return name + ", not shown: earlier ones are"
 	}
-	shown, err := render.Shrink(r.ctx, output.NewInline(mime, payload))
+	shown := render.Picture{}
+	original, err := io.ReadAll(output.Decoded(mime, payload))
+	if err == nil {
+		shown, err = render.Shrink(r.ctx, bytes.NewReader(original))
+	}
 	if err != nil {
 		return fmt.Sprintf("%s, not shown: %v", name, err)
 	}

@@ -260,7 +260,7 @@ func (p *page) output(name string, o *output.Output) {
 func decoded(mime string, payload any) []byte {
 	text, _ := payload.(string)
 	raw, _ := json.Marshal(text) // a string is always JSON
-	content, err := io.ReadAll(output.NewInline(mime, raw))
+	content, err := io.ReadAll(output.Decoded(mime, raw))
 	if err != nil {
 		return nil
 	}

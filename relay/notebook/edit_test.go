@@ -166,7 +166,7 @@ func TestIDsAreRepaired(t *testing.T) {
 	d := named(t, 5, "id", "a", "", "a", "a b", "c")
 	notes := d.RepairIDs()
 	ids := handles(d)
-	want := []string{fmt.Sprintf("3 cells had no valid id of their own and have one now; counted from 0: cell 1 has %s, cell 2 has %s, cell 3 has %s.", ids[1], ids[2], ids[3])}
+	want := []string{fmt.Sprintf("Cells without a valid id of their own have one now; counted from 0: cell 1 has %s, cell 2 has %s, cell 3 has %s.", ids[1], ids[2], ids[3])}
 	if !reflect.DeepEqual(notes, want) || ids[0] != "a" || ids[4] != "c" {
 		t.Errorf("%q, %q", notes, ids)
 	}

@@ -97,9 +97,6 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 		c := d.changing(i)
 		c.set("id", c.quote(nil, id), order)
 		splices = append(splices, c.splice())
-		if len(without) == 1 {
-			notes = []string{fmt.Sprintf("Cell %d, counted from 0, %s; its id is %s now.", i, d.fault(i), id)}
-		}
 		if n < maxNamed {
 			named = append(named, fmt.Sprintf("cell %d has %s", i, id))
 		}
@@ -110,8 +107,8 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 	if more := len(without) - maxNamed; more > 0 {
 		named = append(named, fmt.Sprintf("and %d more", more))
 	}
-	if len(without) > 1 {
-		notes = []string{fmt.Sprintf("%d cells had no valid id of their own and have one now; counted from 0: %s.", len(without), strings.Join(named, ", "))}
+	if len(named) > 0 {
+		notes = []string{"Cells without a valid id of their own have one now; counted from 0: " + strings.Join(named, ", ") + "."}
 	}
 	if err := d.apply(splices...); err != nil {
 		return nil, err
@@ -160,15 +157,4 @@ func (d *Document) faults() (all []string, byUpgrade bool) {
 	}
 	count("no metadata", func(p *place) bool { return p.metadata.len() == 0 })
 	return all, byUpgrade
-}
-
-// fault says what is wrong with a cell's id.
-func (d *Document) fault(i int) string {
-	switch p := &d.cells[i]; {
-	case p.id.len() == 0:
-		return "had no id"
-	case p.own == "":
-		return "had an id that is not valid"
-	}
-	return "had the id of a cell above"
 }

@@ -296,13 +296,13 @@ func WritePayload(ctx context.Context, mime string, raw json.RawMessage, fetch F
 	if blob, ok := BlobOf(raw); ok {
 		return fetch(ctx, blob, w)
 	}
-	_, err := io.CopyBuffer(struct{ io.Writer }{w}, decoded(mime, raw), make([]byte, 32<<10))
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, Decoded(mime, raw), make([]byte, 32<<10))
 	return err
 }
 
-// decoded returns a reader of an inline payload. It decodes base64 as it is read: a notebook has
+// Decoded returns a reader of an inline payload. It decodes base64 as it is read: a notebook has
 // payloads of many megabytes.
-func decoded(mime string, raw json.RawMessage) io.Reader {
+func Decoded(mime string, raw json.RawMessage) io.Reader {
 	switch {
 	case !IsBase64(mime):
 		return struct{ io.Reader }{strings.NewReader(Text(raw))}
@@ -336,29 +336,6 @@ func (r *base64Text) Read(p []byte) (n int, err error) {
 		err = io.EOF
 	}
 	return n, err
-}
-
-// Inline is the decoded payload of an output that is no blob, to be read as a file.
-type Inline struct {
-	mime string
-	raw  json.RawMessage
-	r    io.Reader
-}
-
-// NewInline returns the payload of one MIME type.
-func NewInline(mime string, raw json.RawMessage) *Inline {
-	return &Inline{mime, raw, decoded(mime, raw)}
-}
-
-// Read implements io.Reader.
-func (p *Inline) Read(b []byte) (int, error) { return p.r.Read(b) }
-
-// Seek implements io.Seeker for the beginning and the end. To find the end, it reads everything.
-func (p *Inline) Seek(_ int64, whence int) (size int64, err error) {
-	if p.r = decoded(p.mime, p.raw); whence == io.SeekEnd {
-		size, err = io.Copy(io.Discard, p.r)
-	}
-	return size, err
 }
 
 // PayloadBytes returns about how many bytes a payload has, as its event states.

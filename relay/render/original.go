@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -106,14 +107,14 @@ func SavePayload(dir string, offset int64, mime string, raw json.RawMessage, fil
 type original struct {
 	path   string // where it is saved; empty if it is not
 	file   string // that has it until the view is made
-	inline *output.Inline
+	inline []byte
 	pixels string // see File
 }
 
 // shrink returns it as a picture for a model.
 func (o *original) shrink(ctx context.Context) (Picture, error) {
 	if o.inline != nil {
-		return Shrink(ctx, o.inline)
+		return Shrink(ctx, bytes.NewReader(o.inline))
 	}
 	f, err := os.Open(cmp.Or(o.path, o.file))
 	if err != nil {
@@ -151,8 +152,10 @@ func (p *presenter) original(ctx context.Context, d *display, mime string, show 
 		return &o, nil
 	case read != nil:
 		return nil, read
-	case !isBlob:
-		o.inline = output.NewInline(mime, raw)
+	case !isBlob && show:
+		if o.inline, read = io.ReadAll(output.Decoded(mime, raw)); read != nil {
+			return nil, read
+		}
 	case show:
 		file, err := os.CreateTemp("", "colab-relay-*"+temporary)
 		if err != nil {
