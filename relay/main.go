@@ -20,7 +20,6 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/cli/files"
 	"colabrelay/relay/cli/nb"
-	"colabrelay/relay/cli/page"
 	"colabrelay/relay/cli/runs"
 	"colabrelay/relay/cli/serve"
 	"colabrelay/relay/cli/setup"
@@ -98,7 +97,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		nb.Command(set, std), files.PutCommand(set, std))
 	addGroup("setup", "Set up:",
 		setup.BootstrapCommand(std), setup.CompletionCommand(std), setup.DoctorCommand(set, std), setup.InitCommand(std),
-		setup.InstallCommand(set, std), page.Command(set, std), setup.PairCommand(set, std), setup.RuntimesCommand(set, std),
+		setup.InstallCommand(set, std), setup.PageCommand(set, std), setup.PairCommand(set, std), setup.RuntimesCommand(set, std),
 		setup.SSHCommand(set, std), setup.StatusCommand(set, std), setup.UninstallCommand(set, std), setup.UnpairCommand(std),
 		setup.UseCommand(set, std), vm.Command(set, std))
 	addGroup("other", "Other:",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/bridge"
 	"colabrelay/relay/client"
 	"colabrelay/relay/config"
 	"colabrelay/relay/plain"
@@ -83,6 +84,9 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 				least++
 			}
 			most++
+			if strings.HasSuffix(a.Name, "...") {
+				most = manyArguments
+			}
 		}
 		c.all = append(c.all, op)
 	}
@@ -101,6 +105,9 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 	}
 	return cmd
 }
+
+// manyArguments bounds those of a command that takes any number.
+const manyArguments = 1000
 
 // AddArguments adds the flags of an operation, and returns the arguments that have a position.
 func AddArguments(cmd *cobra.Command, given []*tools.Argument) (positions []*tools.Argument) {
@@ -169,6 +176,9 @@ func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
 			op = other
 		}
 	}
+	if last := len(op.positions) - 1; len(args) > last+1 { // of what may be given several times
+		args = append(args[:last:last], strings.Join(args[last:], "\n"))
+	}
 	named := Named(c.runtime)
 	for i, text := range args {
 		if op.positions[i].Complete == "runs" {
@@ -211,7 +221,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 	}()
 	var newest lastAttempt
 	by := tools.Person{
-		Streams: std, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir,
+		Streams: std, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, Keep: cfg.Keep,
 		Confirm: func(question string) bool { return terminal.Confirm(ctx, std, question) },
 		VMs: func(executor string) *vm.Manager {
 			opened = NewVMs(*set, cfg, executor, nil)
@@ -225,6 +235,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 			defer past.Close()
 			return past.entries(ctx, runtime)
 		},
+		PagePort: cfg.PagePort, Version: Version, Bridge: func() *bridge.Bridge { return NewBridge(*set, cfg.Pairings, nil) },
 		Transfer: func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
 			return showTransfer(ctx, std, name, &newest, move)
 		},
@@ -233,6 +244,9 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 	switch {
 	case o.Local:
 		by.LastSeen.Load = cfg.Pairings.LastSeen
+		pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Transport: VMTransport(*set, cfg)})
+		defer pool.Close()
+		by.Resolve = pool.Resolve
 		err = use(ctx, by)
 	default:
 		attempt := (&terminal.Outage{Out: std.Err}).Attempt
@@ -252,7 +266,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 	if _, wrong := errors.AsType[*tools.ArgumentError](err); wrong {
 		return AsUsage(err)
 	}
-	if errors.Is(err, ErrNotRelease) {
+	if opened != nil && errors.Is(err, ErrNotRelease) {
 		return NeedsExecutor(err)
 	}
 	return err

@@ -176,12 +176,6 @@ func (e arrivedError) Unwrap() error { return e.error }
 // answer that no executor signed: an executor may have received it.
 func Arrived(err error) error { return arrivedError{err} }
 
-// TransportError classifies err, the error of a look-up or connection that the caller itself
-// made to this executor.
-func (c *Client) TransportError(ctx context.Context, err error) *Error {
-	return c.transportError(ctx, err, false)
-}
-
 // transportError classifies err, the error of an attempt that got no complete answer.
 func (c *Client) transportError(ctx context.Context, err error, sent bool) *Error {
 	e := c.classifyTransportError(ctx, err, sent)

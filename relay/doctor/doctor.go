@@ -88,7 +88,7 @@ func (r *report) problem(v verdict, subject string, err error) {
 // Run prints a report to out, line by line as the checks end, and returns its findings. It
 // also returns an error if a check failed.
 func Run(ctx context.Context, c Checkup, out io.Writer) ([]Finding, error) {
-	all, inUse, unclear := runtimesOf(c)
+	all, inUse, unclear := Runtimes(c.Config, c.Settings)
 	r := &report{out: out, colours: terminal.ColoursFor(out, c.Settings.Getenv), width: len("checkpoints")}
 	for _, each := range all {
 		r.width = max(r.width, len(each.Name))
@@ -112,14 +112,14 @@ func Run(ctx context.Context, c Checkup, out io.Writer) ([]Finding, error) {
 	return r.findings, nil
 }
 
-// runtimesOf returns all runtimes, and the one that a call uses if it names none, or why
-// there is no such runtime.
-func runtimesOf(c Checkup) (all []pairing.Runtime, inUse pairing.Runtime, unclear error) {
-	if c.Config.Pairings == nil {
+// Runtimes returns all runtimes, and the one that a call uses if it names none, or why there is no
+// such runtime.
+func Runtimes(cfg config.Config, set config.Settings) (all []pairing.Runtime, inUse pairing.Runtime, unclear error) {
+	if cfg.Pairings == nil {
 		return nil, pairing.Runtime{}, nil // the report has this as a wrong setting
 	}
-	inUse, unclear = pairing.Resolve("", c.Settings.Get, c.Config.Pairings)
-	all, err := c.Config.Pairings.List()
+	inUse, unclear = pairing.Resolve("", set.Get, cfg.Pairings)
+	all, err := cfg.Pairings.List()
 	if err != nil {
 		unclear = err
 	}

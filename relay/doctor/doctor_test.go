@@ -27,7 +27,7 @@ type fakeExecutor struct {
 	secret   auth.Secret
 	clock    time.Duration // ahead of this computer's
 	protocol int
-	health   http.HandlerFunc
+	page     http.HandlerFunc // that answers in its place
 	kernel   contract.Kernel
 }
 
@@ -39,11 +39,11 @@ func (e fakeExecutor) start(t *testing.T) string {
 		x, _, err := executor.Open(r)
 		answer := any(e.kernel)
 		switch {
+		case e.page != nil:
+			e.page(w, r)
+			return
 		case err != nil:
 			answer = err
-		case x == nil && e.health != nil:
-			e.health(w, r)
-			return
 		case r.URL.Path == contract.PathHealth:
 			answer = contract.Health{Status: "ok", Version: "9.9", Protocol: e.protocol, UptimeMinutes: 3}
 		}
@@ -73,17 +73,15 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		want   []string // lines, by pattern
 	}{
 		"sound": {func(*fakeExecutor) {}, false, []string{
-			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 4, up 3 min`,
-			`ok .*secret: accepted; the executor answered in \d+ ms`, `ok .*clock`, `ok .*VM: no code was run on it from this computer yet \(instance vm-1\)`, `ok .*kernel: idle, Python 3.12.1`,
+			`ok .*env +http://127`, `ok .*connected: executor 9.9, up 3 min .* kernel idle \(Python 3.12.1\), latency \d+ ms`, `ok .*VM: no code was run on it from this computer yet \(instance vm-1\)`,
 		}},
-		"executor gone": {func(e *fakeExecutor) { e.health = page(404, "ERR_NGROK_3200") }, true, []string{
+		"executor gone": {func(e *fakeExecutor) { e.page = page(404, "ERR_NGROK_3200") }, true, []string{
 			`fail .*ERR_NGROK_3200: no executor is online`, `next step: The VM has ended .* start the executor again`,
 		}},
-		"quota":          {func(e *fakeExecutor) { e.health = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
-		"health used up": {func(e *fakeExecutor) { e.health = page(429, "") }, false, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
-		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 5 and this relay protocol 4: the relay on this computer is older`, `next step: Update the relay on this computer`}},
-		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
-		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: \S+ from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},
+		"quota":          {func(e *fakeExecutor) { e.page = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
+		"newer protocol": {func(e *fakeExecutor) { e.protocol, e.secret = contract.Protocol+1, auth.GenerateSecret() }, true, []string{`fail .*wrong_protocol: the executor uses protocol 5 and this relay protocol 4: the relay on this computer is older`, `next step: Update the relay on this computer`}},
+		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`fail .*wrong_secret`, `next step: .*relay pair`}},
+		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: \S+ from the executor's`, `next step: set the clock of this computer`, `ok .*VM`}},
 		"kernel dead": {func(e *fakeExecutor) {
 			e.kernel = contract.Kernel{Status: contract.KernelDead, KernelID: "k", Reason: "out of memory"}
 		}, true, []string{
@@ -128,8 +126,8 @@ func TestTheDoctorReportsANewVM(t *testing.T) {
 	}
 	key := pairing.Runtime{Name: pairing.EnvName, Secret: e.secret}.Key()
 	for seen, want := range map[pairing.LastSeen][]string{
-		{InstanceID: "vm-1", KernelID: "k"}:   {`ok .*VM: the same as last time`, `ok .*kernel: idle`},
-		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*VM: the same as last time`, `warn .*kernel: idle.*a different one than last time, without the earlier kernel's variables`},
+		{InstanceID: "vm-1", KernelID: "k"}:   {`ok .*VM: the same as last time`},
+		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*VM: the same as last time`, `warn .*kernel: a different one than last time, without the earlier kernel's variables`},
 		{InstanceID: "vm-0", KernelID: "old"}: {`warn .*VM: a different one than last time.*\(instance vm-1\)`, `warn .*kernel`},
 	} {
 		if err := store.SaveLastSeen(key, seen); err != nil {
@@ -185,7 +183,7 @@ func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
 	wantLines(t, out, []string{
 		`fail .*settings .*RELAY_HOLD`, `warn .*Claude Desktop starts colab-relay v0.9.0 \(.*/older/colab-relay\); this program is dev`, `next step: .*relay install claude-desktop`,
 		`ok .*Cursor starts this relay`, `fail .*Gemini CLI is set up to start /gone/relay, which does not exist`, `next step: .*relay install gemini`,
-		`warn .*pairings .*other users of this computer can read`, `warn .*an-older-one +unreachable: nothing listens`, `ok .*default .*kernel: idle`,
+		`warn .*pairings .*other users of this computer can read`, `warn .*an-older-one +unreachable: nothing listens`, `ok .*default .*connected: executor`,
 	})
 }
 

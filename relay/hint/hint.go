@@ -114,6 +114,7 @@ func ForOutcome(s contract.Status) Hint {
 // Person returns what a person should do about err; empty when there is nothing to add.
 func Person(err error) string {
 	var (
+		told    interface{ NextStep() string }
 		ended   interface{ Outcome() contract.Status }
 		refused *contract.Error
 		failed  *client.Error
@@ -122,6 +123,8 @@ func Person(err error) string {
 		return h.Person
 	}
 	switch {
+	case errors.As(err, &told):
+		return told.NextStep()
 	case errors.As(err, &ended):
 		return ForOutcome(ended.Outcome()).Person
 	case errors.As(err, &refused):

@@ -66,6 +66,9 @@ func (e *LateError) Error() string {
 // EndedError: the call's execution ended in another way than succeeded.
 type EndedError struct{ Last contract.Execution }
 
+// Outcome is how it ended.
+func (e *EndedError) Outcome() contract.Status { return e.Last.Status }
+
 // Error names the exception, or the status.
 func (e *EndedError) Error() string {
 	if e.Last.Error != nil {

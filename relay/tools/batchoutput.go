@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
-	"colabrelay/relay/chunked"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
@@ -33,13 +32,16 @@ type batchOutput struct {
 	notes   []string
 	raised  *render.Raised // by the last batch
 	prompt  *render.Prompt // while it waits for input
-	mu      sync.Mutex
-	done, n int64
-	pace    float64 // seconds
 }
 
-// add appends events of the execution id, in order.
+// add appends events of the execution id, in order. A person reads them at once, beside the answer.
 func (o *batchOutput) add(ctx context.Context, id string, events []contract.Event) {
+	if o.c.person != nil {
+		for _, ev := range events {
+			fmt.Fprint(o.c.person.Streams.Err, plain.Document(ev.Text+ev.Prompt+ensureLine(strings.Join(ev.Traceback, "\n"))))
+		}
+		return
+	}
 	if o.col == nil || o.id != id {
 		o.flush(ctx)
 		o.id, o.col = id, render.New(render.Options{Dir: o.c.outputDir(o.c.target.Client.InstanceID(), id), From: events[0].Offset, Limit: viewLimit(o.c.cfg.TextLimit)})
@@ -152,22 +154,4 @@ func (o *batchOutput) close() {
 	if o.col != nil {
 		o.col.Close()
 	}
-}
-
-// progress records the progress of the run for the messages to the host.
-func (o *batchOutput) progress(s *chunked.Record) {
-	o.mu.Lock()
-	o.done, o.n, o.pace = min(s.Done, s.N), s.N, s.PaceSeconds
-	o.mu.Unlock()
-	o.c.progress.measureWith(o.measure)
-}
-
-func (o *batchOutput) measure() (string, amount) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	line := fmt.Sprintf("%d/%d iterations", o.done, o.n)
-	if o.pace > 0 {
-		line += ", " + iterationTime(o.pace) + " each" + timeLeft(o.pace, o.n-o.done)
-	}
-	return line, amount{o.done, o.n}
 }

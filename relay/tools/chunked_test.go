@@ -30,11 +30,12 @@ func TestWhatStopsAChunkedRunIsItsError(t *testing.T) {
 		"kernel died":       {chunked.Outcome{Stop: &chunked.Stop{Execution: died}}, nil, "kernel_died", "the run stopped, with 17 iterations confirmed:"},
 		"no run that fails": {chunked.Outcome{Stop: &chunked.Stop{Reason: "r"}}, nil, "failed", "the run stopped at iteration 17: “r”"},
 	} {
-		got := &Chunked{Status: "failed", Completed: 17, ExecutionID: "b1", FailedIteration: new(int64(17))}
-		p := got.problem(c.outcome, c.err, &batchOutput{})
-		if c.code == "" && p == nil {
+		got := &Chunked{Status: "failed", Completed: 17, ExecutionID: "b1", FailedIteration: new(int64(17)), record: &chunked.Record{}}
+		err := (&call{}).chunkedError(got, c.outcome, c.err, nil)
+		if c.code == "" && err == nil {
 			continue
 		}
+		p := problemOf(err)
 		if p == nil || p.Code != c.code || !strings.HasPrefix(p.Message, c.message) || p.Hint == "" {
 			t.Errorf("%s: %+v", name, p)
 		}
@@ -55,21 +56,23 @@ func TestGetCheckpointReadsBothKindsAndNamesWhatThereIs(t *testing.T) {
 		r := h.call("get_checkpoint", args)
 		got := decode[Checkpoint](t, r.Structured)
 		data := decode[struct {
-			Kind      string
-			Completed int
-		}](t, got.Data)
+			Data struct {
+				Kind      string
+				Completed int
+			}
+		}](t, r.Structured).Data
 		if !got.Exists || got.Timestamp == nil || got.Truncated || data.Kind != "chunked" || data.Completed != 17 || got.Path != checkpoint.Path(h.relay.cfg.CheckpointDir, "train") {
 			t.Errorf("%s", r.Structured)
 		}
 	}
-	got := decode[Checkpoint](t, h.call("get_checkpoint", map[string]any{"operation": "Über/all"}).Structured)
-	if kept := decode[Run](t, got.Data); !got.Exists || kept.Stdout != "long one\n" {
-		t.Errorf("%+v", got)
+	r := h.call("get_checkpoint", map[string]any{"operation": "Über/all"})
+	if kept := decode[struct{ Data Run }](t, r.Structured).Data; kept.Stdout != "long one\n" {
+		t.Errorf("%s", r.Structured)
 	}
 	if o := h.call("get_checkpoint", map[string]any{"checkpoint_name": "train", "operation": "other"}).outcome(t); o.Error == nil || o.Error.Code != codeBadRequest {
 		t.Errorf("two names: %+v", o.Error)
 	}
-	got = decode[Checkpoint](t, h.call("get_checkpoint", map[string]any{"operation": "none"}).Structured)
+	got := decode[Checkpoint](t, h.call("get_checkpoint", map[string]any{"operation": "none"}).Structured)
 	if got.Exists || fmt.Sprint(got.Names) != "[train Über/all]" {
 		t.Errorf("%+v", got)
 	}
@@ -83,20 +86,26 @@ func keepChunked(t *testing.T, h *host) {
 	}
 }
 
-func TestGetCheckpointShortensWhatDoesNotFitAndSaysSo(t *testing.T) {
+func TestGetCheckpointShowsPlainDataUnlessItIsTooLong(t *testing.T) {
 	dir := t.TempDir()
 	h := startHost(t, Config{Resolve: func(string) (runtimes.Runtime, error) { return newFake(t).runtime(t), nil }, CheckpointDir: dir})
-	results := []any{}
-	for i := range 3000 {
-		results = append(results, map[string]any{"i": i, "value": strings.Repeat("x", 50)})
-	}
-	if _, err := checkpoint.Save(dir, "big", map[string]any{"results": results, "stdout": strings.Repeat("long ", 20_000), "number": json.Number("12345678901234567890")}); err != nil {
-		t.Fatal(err)
-	}
-	r := h.call("get_checkpoint", map[string]any{"operation": "big"})
-	got := decode[Checkpoint](t, r.Structured)
-	if !got.Truncated || len(got.Data) > maxDataBytes || !strings.Contains(string(got.Data), `{"i":2999,`) || !strings.Contains(string(got.Data), "12345678901234567890") || r.bytes > 100_000 {
-		t.Errorf("%d bytes of data, %d in all: %.300s", len(got.Data), r.bytes, got.Data)
+	for data, want := range map[string]string{
+		`{"stdout":"a\u001b[2Jb\u2066","k\u202e":[1.50,{"x":"\u009b1A"}]}`: `{"k":[1.50,{"x":""}],"stdout":"ab"}`,
+		`{"a":12345678901234567890,"b":"as it is\n"}`:                      `{"a":12345678901234567890,"b":"as it is\n"}`,
+		`{"results":"` + strings.Repeat("x", maxDataBytes) + `"}`:          "",
+	} {
+		if _, err := checkpoint.Save(dir, "c", json.RawMessage(data)); err != nil {
+			t.Fatal(err)
+		}
+		r := h.call("get_checkpoint", map[string]any{"operation": "c"})
+		got := decode[struct {
+			Data      json.RawMessage
+			Truncated bool
+			Path      string
+		}](t, r.Structured)
+		if string(got.Data) != want || got.Truncated != (want == "") || got.Path == "" || r.bytes > 10_000 {
+			t.Errorf("%.80s: %d bytes, %s", data, r.bytes, r.Structured)
+		}
 	}
 }
 

@@ -11,9 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"colabrelay/relay/bridge"
+	"colabrelay/relay/chunked"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
+	"colabrelay/relay/render"
 	"colabrelay/relay/runlist"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
@@ -45,7 +48,8 @@ type Operation struct {
 
 // Commands returns all operations that are made into commands, in the order of the tools.
 var Commands = sync.OnceValue(func() (all []Operation) {
-	for _, t := range append(toolsOf(sets), listCheckpoints(), listStates(), upgradeNotebook(), stripNotebook(), reportNotebook()) {
+	kept := []tool{listCheckpoints(), listStates(), upgradeNotebook(), stripNotebook(), reportNotebook()}
+	for _, t := range append(kept, toolsOf(sets)...) {
 		if t.Command.Name != "" && !t.Command.Own {
 			all = append(all, t.Operation)
 		}
@@ -112,6 +116,9 @@ type Person struct {
 	LastSeen runtimes.LastSeen
 	// CheckpointDir and TransferDir are those of the settings.
 	CheckpointDir, TransferDir string
+	Keep                       chunked.Keep
+	// Resolve finds another runtime for a local operation.
+	Resolve func(name string) (runtimes.Runtime, error)
 	// Runs returns the runs of a runtime, of all if it is empty: those in this computer's history, and
 	// those of the VMs that answer.
 	Runs func(ctx context.Context, runtime string) ([]runlist.Entry, error)
@@ -124,6 +131,10 @@ type Person struct {
 	VMs func(executor string) *vm.Manager
 	// Notebook runs a notebook to its end and shows its progress.
 	Notebook func(ctx context.Context, run *nbrun.Run) (nbrun.Outcome, error)
+	// Bridge opens what starts an executor through Colab's page, which connects to PagePort.
+	Bridge   func() *bridge.Bridge
+	PagePort int
+	Version  string // of the relay
 	// Transfer shows the progress of what move transfers.
 	Transfer func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error)
 }
@@ -137,6 +148,9 @@ type ArgumentError struct {
 func (e *ArgumentError) Error() string {
 	if e.flag == "" {
 		return e.err.Error()
+	}
+	if strings.ToUpper(e.flag) == e.flag { // a position
+		return e.flag + ": " + e.err.Error()
 	}
 	return "--" + e.flag + ": " + e.err.Error()
 }
@@ -177,11 +191,14 @@ type Answer struct {
 	streams  terminal.Streams
 }
 
+// personHold is how long a person's command may wait.
+const personHold = 30 * 24 * time.Hour
+
 // Do does the operation. args is of Arguments. The answer of one that failed has notes at most.
 func (o Operation) Do(ctx context.Context, by Person, args any) (Answer, error) {
 	c := &call{
-		Relay:  &Relay{cfg: Config{CheckpointDir: by.CheckpointDir, TransferDir: by.TransferDir}, kernels: lastKernels{stored: by.LastSeen}},
-		target: by.Runtime, started: time.Now(), person: &by,
+		Relay:  &Relay{cfg: Config{CheckpointDir: by.CheckpointDir, TransferDir: by.TransferDir, Keep: by.Keep, Resolve: by.Resolve, TextLimit: render.DefaultTextLimit, Version: by.Version}, kernels: lastKernels{stored: by.LastSeen}},
+		target: by.Runtime, started: time.Now(), hold: personHold, person: &by,
 	}
 	got, err := o.do(ctx, c, reflect.ValueOf(args).Elem().Interface().(targeted))
 	return Answer{struct {
@@ -208,12 +225,15 @@ func (a Answer) PrintNotes() {
 // MarshalJSON returns the fields that a tool's answer has too.
 func (a Answer) MarshalJSON() ([]byte, error) { return merge(a.common, a.payload) }
 
-// print writes the words for a person: lines, then blocks without their headings.
+// print writes the words for a person: lines, then blocks, with headings if there are several.
 func (w *words) print() error {
 	if _, err := io.WriteString(w.person.Out, plain.Document(w.String())); err != nil {
 		return err
 	}
 	for _, b := range w.blocks {
+		if len(w.blocks) > 1 && b.heading != "" {
+			fmt.Fprintf(w.person.Out, "\n%s:\n", plain.Line(b.heading))
+		}
 		if err := b.print(w.person.Out); err != nil {
 			return err
 		}

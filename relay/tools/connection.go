@@ -3,9 +3,14 @@ package tools
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/progress"
+	"colabrelay/shared/contract"
 )
 
 type noArgs struct{ target }
@@ -24,7 +29,10 @@ type Connection struct {
 	RelayVersion      string   `json:"relay_version,omitempty"`
 	SessionLeft       *float64 `json:"session_minutes_left,omitzero"` // estimated minutes until the VM ends, from the newest run or probe; absent if unknown
 
-	kernelID string
+	// For `colab-relay doctor`.
+	Kernel     contract.Kernel `json:"-"`
+	InstanceID string          `json:"-"`
+	Clock      time.Duration   `json:"-"` // how far the VM's is ahead, if the relay corrects it
 }
 
 // Connect asks the executor at url, which vm reaches, how it is. The signed request proves that both
@@ -39,15 +47,39 @@ func Connect(ctx context.Context, url string, vm *client.Client) (*Connection, e
 		return got, err
 	}
 	asked := time.Now()
-	kernel, err := vm.Kernel(ctx)
-	if err != nil {
+	if got.Kernel, err = vm.Kernel(ctx); err != nil {
 		return got, err
 	}
-	got.Status, got.KernelStatus, got.Python, got.kernelID = "connected", string(kernel.Status), kernel.Python, kernel.KernelID
+	got.Status, got.KernelStatus, got.Python = "connected", string(got.Kernel.Status), got.Kernel.Python
 	got.LatencyMS = round(float64(time.Since(asked).Microseconds())/1000, 100)
-	got.Version = health.Version
+	got.Version, got.InstanceID, got.Clock = health.Version, vm.InstanceID(), vm.ClockOffset()
 	got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
 	return got, nil
+}
+
+// Reach is Connect for a paired runtime. transport is runtimes.Config.Transport, or nil.
+func Reach(ctx context.Context, r pairing.Runtime, transport func(pairing.Runtime) http.RoundTripper) (*Connection, error) {
+	if r.URL == "" {
+		return &Connection{Status: "unknown"}, pairing.ErrNoAddress
+	}
+	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret, Comeback: r.Comeback()}
+	if r.Provider != "" && transport != nil {
+		cfg.Transport = transport(r)
+	}
+	vm, err := client.New(cfg)
+	if err != nil {
+		return &Connection{Status: "disconnected", ColabURL: r.URL}, err
+	}
+	defer vm.Close()
+	return Connect(ctx, r.URL, vm)
+}
+
+// PersonProblem is the error object of a command's answer; nil for no error.
+func PersonProblem(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	return problemOf(err).withHint(hint.Person(err))
 }
 
 func checkConnection() tool {
@@ -63,17 +95,21 @@ func checkConnection() tool {
 		if err != nil {
 			return got, problemOf(err)
 		}
-		c.checkKernel(got.kernelID)
-		got.SessionLeft = c.vmMinutesLeft()
+		c.checkKernel(got.Kernel.KernelID)
+		got.SessionLeft = c.minutesLeft(nil)
 		return got, nil
 	})
 }
 
-func (c *Connection) text(b *words) {
-	fmt.Fprintf(b, "%s: %s\n", c.Status, c.ColabURL)
+func (c *Connection) text(w *words) {
+	fmt.Fprintf(w, "%s: %s\n", c.Status, c.ColabURL)
 	if c.LatencyMS != nil {
-		fmt.Fprintf(b, "Kernel %s (Python %s), latency %.0f ms\n", inline(c.KernelStatus), inline(c.Python), *c.LatencyMS)
-		fmt.Fprintf(b, "Executor %s, up %.0f min, %.1f GB of memory available (%.0f%% used)\n",
-			inline(c.Version), *c.UptimeMinutes, *c.MemoryAvailableGB, *c.MemoryUsedPct)
+		fmt.Fprintf(w, "%s\n", c.Summary())
 	}
+}
+
+// Summary says in a line what answers.
+func (c *Connection) Summary() string {
+	return fmt.Sprintf("executor %s, up %s, %.1f GB of memory available (%.0f%% used), kernel %s (Python %s), latency %.0f ms",
+		inline(c.Version), progress.Duration(time.Duration(*c.UptimeMinutes*float64(time.Minute))), *c.MemoryAvailableGB, *c.MemoryUsedPct, inline(c.KernelStatus), inline(c.Python), *c.LatencyMS)
 }

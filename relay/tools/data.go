@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
@@ -26,47 +27,55 @@ const (
 )
 
 type previewArgs struct {
-	Name    string `json:"name" min:"1" max:"1000" doc:"The frame's variable."`
-	Rows    int64  `json:"rows" default:"20" min:"0" max:"200" doc:"Rows to show."`
-	Offset  int64  `json:"offset" default:"0" min:"0" doc:"Rows to skip."`
-	Columns string `json:"columns" default:"" max:"10000" doc:"Names, separated by commas; default all."`
-	Filter  string `json:"filter" default:"" max:"10000" doc:"Such as: price > 3 and city in ['Bonn'] and note is not None"`
-	SortBy  string `json:"sort_by" default:"" max:"1000" doc:"A column, or column desc."`
+	Name    string `json:"name" min:"1" max:"1000" doc:"The frame's variable." arg:"NAME"`
+	Rows    int64  `json:"rows" default:"20" min:"0" max:"200" doc:"Rows to show." flag:"rows,n" usage:"how many rows to show, at most 200"`
+	Offset  int64  `json:"offset" default:"0" min:"0" doc:"Rows to skip." flag:"offset" usage:"how many rows to skip"`
+	Columns string `json:"columns" default:"" max:"10000" doc:"Names, separated by commas; default all." flag:"columns" usage:"the 'NAMES' of the columns to show, separated by commas"`
+	Filter  string `json:"filter" default:"" max:"10000" doc:"Such as: price > 3 and city in ['Bonn'] and note is not None" flag:"filter" usage:"show the rows with this 'CONDITION', such as \"price > 3 and city is not None\""`
+	SortBy  string `json:"sort_by" default:"" max:"1000" doc:"A column, or column desc." flag:"sort" usage:"sort by this 'COLUMN', or \"column desc\""`
 	target
 }
 
 func previewDataframe() tool {
-	return define(spec{
+	return operation(spec{
 		name: "preview_dataframe", title: "Look into a data frame",
 		summary:     "shows rows of a pandas, polars or Arrow frame, filtered and sorted, without running user code",
 		description: "Shows rows of a DataFrame, Series or Arrow table in the kernel, with dtypes and the number of rows. It runs no user code.",
-		readOnly:    true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args previewArgs) (*Frame, *Problem) {
-		f, p := c.askFrame(ctx, kernelpy.Call{
+		command: Command{Name: "df", Group: "run",
+			Short:    "Show rows of a DataFrame in the VM's kernel",
+			Long:     "Show rows of a pandas, polars or Arrow frame in the VM's kernel, filtered and sorted. None of the user's code is run.",
+			Examples: "  colab-relay df sales\n  colab-relay df sales --filter \"price > 3\" --sort \"price desc\" --columns city,price"},
+		readOnly: true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args previewArgs) (*Frame, error) {
+		f, err := c.askFrame(ctx, kernelpy.Call{
 			Function:  "data.preview.preview",
 			Arguments: []any{args.Name, args.Rows, args.Offset, args.Columns, args.Filter, args.SortBy},
 		}, previewLimit)
 		if f != nil {
 			f.offset = args.Offset
 		}
-		return f, p
+		return f, err
 	})
 }
 
 type queryArgs struct {
-	SQL     string  `json:"sql" min:"1" max:"100000" doc:"One SELECT of DuckDB's SQL; variables are its tables."`
-	Rows    int64   `json:"rows" default:"20" min:"0" max:"200" doc:"Rows to show."`
-	Timeout float64 `json:"timeout_seconds" default:"30" min:"1" max:"300" doc:"At most what one call may take."`
+	SQL     string  `json:"sql" min:"1" max:"100000" doc:"One SELECT of DuckDB's SQL; variables are its tables." arg:"SQL"`
+	Rows    int64   `json:"rows" default:"20" min:"0" max:"200" doc:"Rows to show." flag:"rows,n" usage:"how many rows to show, at most 200"`
+	Timeout float64 `json:"timeout_seconds" default:"30" min:"1" max:"300" doc:"At most what one call may take." flag:"timeout" usage:"the deadline in 'SECONDS'"`
 	target
 }
 
 func queryDataframes() tool {
-	return define(spec{
+	return operation(spec{
 		name: "query_dataframes", title: "Query data frames with SQL",
 		summary:     "runs one SQL SELECT over the kernel's frames with DuckDB; it can neither change anything nor read files",
 		description: "Filters, joins and aggregates pandas, polars and Arrow frames in the kernel: SELECT city, avg(price) FROM df GROUP BY city. It reads no files and changes nothing.",
-		readOnly:    true, idempotent: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args queryArgs) (*Frame, *Problem) {
+		command: Command{Name: "sql", Group: "run",
+			Short:    "Query DataFrames in the VM's kernel with SQL",
+			Long:     "Run one SELECT of DuckDB's SQL over the pandas, polars and Arrow frames in the VM's kernel; their variables are its tables. It reads no files and changes nothing.",
+			Examples: "  colab-relay sql 'SELECT city, avg(price) FROM sales GROUP BY city'"},
+		readOnly: true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args queryArgs) (*Frame, error) {
 		limit := min(time.Duration(args.Timeout*float64(time.Second)), max(c.waitBudget()-graceLimit, time.Second))
 		return c.askFrame(ctx, kernelpy.Call{
 			Function: "data.query.query", Arguments: []any{args.SQL, args.Rows, limit.Seconds()},
@@ -109,14 +118,11 @@ var frameCodes = []string{
 }
 
 // askFrame calls a function that returns a frame.
-func (c *call) askFrame(ctx context.Context, f kernelpy.Call, limit time.Duration) (*Frame, *Problem) {
+func (c *call) askFrame(ctx context.Context, f kernelpy.Call, limit time.Duration) (*Frame, error) {
 	f.MIME = frameMIME
-	text, p := c.ask(ctx, f, limit)
-	if p != nil {
-		if p.Code == string(contract.StatusTimedOut) {
-			p = p.withHint("Ask for fewer rows or columns, or do it in run_code_long.")
-		}
-		return nil, p
+	text, err := c.ask(ctx, f, limit)
+	if err != nil {
+		return nil, err
 	}
 	var got frameReport
 	if err := json.Unmarshal(text, &got); err != nil || !got.isSound() {
@@ -152,26 +158,31 @@ func isNested(cell any) bool {
 	return false
 }
 
-func (f *Frame) text(b *words) {
-	fmt.Fprintf(b, "%s, %s (%s)\n", f.extent(), plain.Count(f.ColumnCount, "column"), inline(f.Engine))
+func (f *Frame) text(w *words) {
+	fmt.Fprintf(w, "%s, %s (%s)\n", f.extent(), plain.Count(f.ColumnCount, "column"), inline(f.Engine))
 	if more := f.ColumnCount - len(f.Columns); more > 0 {
-		fmt.Fprintf(b, "Not shown: %s. Name them in columns.\n", plain.Count(more, "further column"))
+		fmt.Fprintf(w, "Not shown: %s. Name them in %s.\n", plain.Count(more, "further column"), w.either("columns", "--columns"))
 	}
-	b.notes(f.Notes)
-	var rows strings.Builder
-	names := make([]string, len(f.Columns))
+	w.notes(f.Notes)
+	columns, names := make([]terminal.Column, len(f.Columns)), make([]string, len(f.Columns))
 	for i, column := range f.Columns {
 		names[i] = oneLine(column.Name) + " (" + oneLine(column.Dtype) + ")"
+		columns[i] = terminal.Column{Title: names[i]}
 	}
-	rows.WriteString(strings.Join(names, " | ") + "\n")
+	table, rows := terminal.NewTable(columns...), strings.Join(names, " | ")+"\n"
 	for _, row := range f.Rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
 			cells[i] = cellText(cell)
 		}
-		rows.WriteString(strings.Join(cells, " | ") + "\n")
+		table.Add(cells...)
+		rows += strings.Join(cells, " | ") + "\n"
 	}
-	b.quote("rows", rows.String())
+	if w.person != nil {
+		w.table("rows", table)
+		return
+	}
+	w.quote("rows", rows)
 }
 
 // extent says which rows these are, of how many.

@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
@@ -30,6 +31,9 @@ type Problem struct {
 
 // Error returns the code and the message.
 func (p *Problem) Error() string { return p.Code + ": " + p.Message }
+
+// NextStep is what the reader of the call's answer does next.
+func (p *Problem) NextStep() string { return p.Hint }
 
 // copy returns a problem that may be changed; some are shared by all calls.
 func (p *Problem) copy() *Problem {
@@ -98,6 +102,9 @@ func problemOf(err error) *Problem {
 		return lostProblem(failed)
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Problem{Code: string(client.KindTimeout), Message: "no answer arrived in time", Hint: "Call check_colab_connection."}
+	}
+	if ended, ok := errors.AsType[*kernelcall.EndedError](err); ok {
+		return runProblem(ended.Last)
 	}
 	if transfer.DiskFull(err) {
 		return &Problem{Code: hint.CodeLocalDiskFull, Message: err.Error(), Hint: "Free disk space on this computer, then call again with the same arguments."}

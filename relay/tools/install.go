@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
@@ -19,10 +22,10 @@ import (
 const installMIME = contract.OwnMIME + "install+json"
 
 type installArgs struct {
-	Packages string  `json:"packages" default:"" max:"20000" list:"true" doc:"Such as: pandas>=2,<3 rich[jupyter]; a list also works."`
-	Path     string  `json:"requirements_path" default:"" max:"4096" doc:"A requirements file on the VM."`
-	Upgrade  bool    `json:"upgrade" default:"false" doc:"Also replace installed releases by newer ones."`
-	Timeout  float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"Deadline."`
+	Packages string  `json:"packages" default:"" max:"20000" list:"true" doc:"Such as: pandas>=2,<3 rich[jupyter]; a list also works." arg:"[PACKAGE...]"`
+	Path     string  `json:"requirements_path" default:"" max:"4096" doc:"A requirements file on the VM." flag:"requirements,r" usage:"also install what this 'FILE' on the VM lists"`
+	Upgrade  bool    `json:"upgrade" default:"false" doc:"Also replace installed releases by newer ones." flag:"upgrade,U" usage:"also replace installed releases by newer ones"`
+	Timeout  float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"Deadline." flag:"timeout" usage:"the deadline in 'SECONDS'"`
 	target
 }
 
@@ -67,31 +70,62 @@ func joined(raw json.RawMessage) json.RawMessage {
 }
 
 func installPackages() tool {
-	return define(spec{
+	return operation(spec{
 		name: "install_packages", title: "Install Python packages",
 		summary:     "installs Python packages on the VM with uv or pip and says which imported ones need a restart",
 		description: "Installs Python packages for the kernel. It answers as run_code_long does, with what changed and what restart_kernel must load anew.",
+		command: Command{Name: "packages", Group: "run",
+			Short:    "Install Python packages on the VM",
+			Long:     "Install Python packages for the VM's kernel with uv or pip, and say what changed and which imported packages need a restart of the kernel.",
+			Examples: "  colab-relay packages 'pandas>=2,<3' rich\n  colab-relay packages -r requirements.txt --upgrade"},
 		destructive: true, openWorld: true,
-	}, func(ctx context.Context, c *call, args installArgs) (*Installed, *Problem) {
+	}, func(ctx context.Context, c *call, args installArgs) (*Installed, error) {
 		if raw := contract.UnescapeName(args.Path); utf8.ValidString(raw) { // lists show paths escaped
 			args.Path = raw
+		}
+		if strings.TrimSpace(args.Packages+args.Path) == "" {
+			return nil, &ArgumentError{"packages", "PACKAGE", errors.New("name a package, or a file of requirements")}
+		}
+		f := kernelpy.Call{Function: "install.run.install", Arguments: []any{args.Packages, args.Path, args.Upgrade}, MIME: installMIME, Delivery: kernelpy.Display}
+		if c.person != nil {
+			return c.installFor(ctx, f, inSeconds(args.Timeout))
 		}
 		var w installWatch
 		// Lists of executions show it: the relay's own as a source, and the VM's as the first line.
 		title := plain.Line("install_packages " + strings.Join(strings.Fields(args.Packages+" "+args.Path), " "))
 		run, p := c.submitWatched(ctx, contract.Submit{
-			Code: "# " + title + "\n" + kernelpy.Call{
-				Function: "install.run.install", Arguments: []any{args.Packages, args.Path, args.Upgrade},
-				MIME: installMIME, Delivery: kernelpy.Display,
-			}.Code(true), // by the time it runs, nobody may be there to send the package
+			Code:   "# " + title + "\n" + f.Code(true), // by the time it runs, nobody may be there to send the package
 			Source: title, SourceName: "install_packages",
 			Unstored: true, TimeoutSeconds: args.Timeout,
 		}, w.see)
 		if run == nil {
 			return nil, p
 		}
-		return w.answer(run, p)
+		got, p := w.answer(run, p)
+		if p != nil {
+			return got, p
+		}
+		return got, nil
 	})
+}
+
+// installFor installs packages for a person, who waits for the end.
+func (c *call) installFor(ctx context.Context, f kernelpy.Call, limit time.Duration) (*Installed, error) {
+	c.step("installing packages")
+	text, err := c.ask(ctx, f, limit)
+	if ended, ok := errors.AsType[*kernelcall.EndedError](err); ok && ended.Last.Error != nil {
+		return nil, errors.New(ended.Last.Error.EValue) // which has the installer's lines
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := installWatch{}
+	w.see(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{installMIME: text}})
+	if w.report == nil {
+		return nil, kernelcall.ErrNoReport
+	}
+	got, _ := w.answer(nil, nil)
+	return got, nil
 }
 
 // installWatch keeps the last report of an installation.
@@ -127,20 +161,24 @@ func (w *installWatch) answer(run *Run, p *Problem) (*Installed, *Problem) {
 }
 
 // text folds what the installer printed to what changed.
-func (i *Installed) text(b *words) {
-	if !i.reported || !contract.Status(i.Status).Finished() {
-		i.Run.text(b)
+func (i *Installed) text(w *words) {
+	if w.person == nil && (!i.reported || !contract.Status(i.Status).Finished()) {
+		i.Run.text(w)
 		return
 	}
-	folded := *i.Run
-	folded.Stdout, folded.Truncated, folded.NextCommand = "", false, ""
-	folded.Outputs = slices.DeleteFunc(slices.Clone(i.Outputs), func(o render.Output) bool { return slices.Contains(o.MIMETypes, installMIME) })
-	folded.text(b)
-	fmt.Fprintf(b, "%s\n", i.changes())
-	if len(i.RestartNeeded) > 0 {
-		fmt.Fprintf(b, "Already imported, so the old code goes on running until the kernel restarts: %s\nNext step: restart_kernel() loads the new releases; variables are gone then.\n", someOf(i.RestartNeeded, shownPart))
+	if i.Run != nil {
+		folded := *i.Run
+		folded.Stdout, folded.Truncated, folded.NextCommand = "", false, ""
+		folded.Outputs = slices.DeleteFunc(slices.Clone(i.Outputs), func(o render.Output) bool { return slices.Contains(o.MIMETypes, installMIME) })
+		folded.text(w)
 	}
-	fmt.Fprintf(b, "What the installer printed is left out here%s; get_execution(execution_id=%q) reads it.\n", i.savedStreams(), i.ExecutionID)
+	fmt.Fprintf(w, "%s\n", i.changes())
+	if len(i.RestartNeeded) > 0 {
+		fmt.Fprintf(w, "Already imported, so the old code goes on running until the kernel restarts: %s\nNext step: %s loads the new releases; variables are gone then.\n", someOf(i.RestartNeeded, shownPart), w.either("restart_kernel()", "`colab-relay restart`"))
+	}
+	if i.Run != nil {
+		fmt.Fprintf(w, "What the installer printed is left out here%s; get_execution(execution_id=%q) reads it.\n", i.savedStreams(), i.ExecutionID)
+	}
 }
 
 // changes says in a sentence what changed.

@@ -38,9 +38,9 @@ func listCheckpoints() tool {
 	return operation(spec{
 		command: Command{Name: "checkpoints", Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "List chunked runs, kept answers and notebook runs on this computer",
-			Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long. It also lists the last run of each notebook. It contacts no VM.\n" +
-				"To continue an unfinished chunked run, the agent calls run_chunked_operation with its checkpoint_name.",
-			Examples: "  colab-relay checkpoints\n  colab-relay checkpoints --json"},
+			Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long. It also lists the last run of each notebook. The list contacts no VM.\n" +
+				"With NAME, show one: of a chunked run the progress, which is current if the VM answers, and the last values of result. `colab-relay loop NAME` continues it.",
+			Examples: "  colab-relay checkpoints\n  colab-relay checkpoints train\n  colab-relay checkpoints --json"},
 		readOnly: true, local: true,
 	}, func(_ context.Context, c *call, _ noArgs) (*Checkpoints, error) {
 		names, err := checkpoint.Names(c.cfg.CheckpointDir)
@@ -54,7 +54,7 @@ func listCheckpoints() tool {
 
 func (l *Checkpoints) text(w *words) {
 	if len(l.Checkpoints) == 0 {
-		w.note("no checkpoints yet: an agent's run_chunked_operation, or run_code_long with checkpoint_name, makes them")
+		w.note("no checkpoints yet: `colab-relay loop`, or an agent's run_chunked_operation or run_code_long with checkpoint_name, makes them")
 		return
 	}
 	table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "KIND"}, terminal.Column{Title: "STATUS"},
@@ -102,8 +102,8 @@ func listStates() tool {
 	return operation(spec{
 		command: Command{Name: "states", Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "List the kernel states saved on this computer",
-			Long: "List the kernel states that save_kernel_state saved on this computer, with all their versions. It contacts no VM.\n" +
-				"An agent restores one with restore_kernel_state.",
+			Long: "List the kernel states that are saved on this computer, with all their versions. It contacts no VM.\n" +
+				"`colab-relay restore NAME` loads one into the kernel.",
 			Examples: "  colab-relay states\n  colab-relay states --json"},
 		readOnly: true, local: true,
 	}, func(_ context.Context, c *call, _ noArgs) (*States, error) {
@@ -114,7 +114,7 @@ func listStates() tool {
 
 func (s *States) text(w *words) {
 	if len(s.States) == 0 {
-		w.note("no kernel states yet: an agent saves the kernel's variables with save_kernel_state")
+		w.note("no kernel states yet: `colab-relay save NAME` saves the kernel's variables")
 		return
 	}
 	table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "RUNTIME"}, terminal.Column{Title: "WHEN"},

@@ -25,7 +25,7 @@ const (
 // in the queue like a run, and always answers within the call: if the kernel is occupied for
 // so long, or the function takes longer than limit or the rest of the call, nothing of it
 // remains in the queue.
-func (c *call) ask(ctx context.Context, f kernelpy.Call, limit time.Duration) (json.RawMessage, *Problem) {
+func (c *call) ask(ctx context.Context, f kernelpy.Call, limit time.Duration) (json.RawMessage, error) {
 	report, last, err := kernelcall.Ask(ctx, c.target.Client, f, kernelcall.Options{
 		Until: time.Now().Add(c.waitBudget()), Limit: limit, MaxReport: maxReport, MaxItems: map[string]int{"": maxReportItems},
 	})
@@ -33,16 +33,14 @@ func (c *call) ask(ctx context.Context, f kernelpy.Call, limit time.Duration) (j
 		c.checkKernel(last.KernelID)
 		c.warnOfEnd(last.SessionMinutesLeft)
 	}
-	if late, ok := errors.AsType[*kernelcall.LateError](err); ok {
+	late, isLate := errors.AsType[*kernelcall.LateError](err)
+	switch {
+	case isLate && c.person == nil:
 		return nil, lateProblem(late.Last)
+	case isLate && late.Last.Status == contract.StatusQueued:
+		return nil, &contract.Error{Code: contract.CodeKernelBusy, Message: late.Error(), Behind: late.Last.Behind}
 	}
-	if ended, ok := errors.AsType[*kernelcall.EndedError](err); ok {
-		return nil, runProblem(ended.Last)
-	}
-	if err != nil {
-		return nil, problemOf(err)
-	}
-	return report, nil
+	return report, err
 }
 
 // lateProblem is the problem of a call whose time was over before its run had ended.

@@ -4,26 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
-	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
+	"colabrelay/relay/terminal"
 	"colabrelay/relay/transfer"
 )
 
 type saveArgs struct {
-	Name string `json:"name" min:"1" max:"200" doc:"Name of the state; saving under it again adds a version."`
-	Keep int64  `json:"keep_versions" default:"3" min:"1" max:"100" doc:"Versions to keep; older ones are deleted."`
+	Name string `json:"name" min:"1" max:"200" doc:"Name of the state; saving under it again adds a version." arg:"NAME"`
+	Keep int64  `json:"keep_versions" default:"3" min:"1" max:"100" doc:"Versions to keep; older ones are deleted." flag:"keep" usage:"how many versions to keep; older ones are deleted"`
 	target
 }
 
-// KernelState is the common part of the answers of save_kernel_state and restore_kernel_state.
+// KernelState is the answer of save_kernel_state and restore_kernel_state.
 type KernelState struct {
+	Status        string                 `json:"status"`                // saved, restored; saving, restoring: not done yet, call again; failed
+	Path          string                 `json:"path,omitempty"`        // the saved version's folder on the relay's machine
+	Overwritten   []string               `json:"overwritten,omitempty"` // names that existed in the kernel and were replaced
 	Name          string                 `json:"name"`
 	Version       string                 `json:"version,omitempty"` // version of the state; empty until it is known
 	Created       time.Time              `json:"created,omitzero"`  // the time of which this version has the variables
@@ -43,203 +45,179 @@ type KernelState struct {
 	NextCommand   string                 `json:"next_command,omitempty"` // the next step; empty when done
 }
 
-// SavedState is the answer of save_kernel_state.
-type SavedState struct {
-	Status string `json:"status"`         // saved; saving: not done yet, call again; failed
-	Path   string `json:"path,omitempty"` // the version's folder on the relay's machine
-	KernelState
-}
-
 func saveState() tool {
-	return define(spec{
+	return operation(spec{
 		name: "save_kernel_state", title: "Save the kernel's variables",
 		summary:     "saves the kernel's variables on the laptop, in versions",
 		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; the answer names what can't be saved. With status saving, call again with the same arguments and run nothing in between.",
-		openWorld:   true, bulk: true,
-	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
-		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
-			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()),
-			Report: c.reportState("the kernel collects its variables"),
+		command: Command{Name: "save", Group: "files", Setting: "CHECKPOINT_DIR",
+			Short: "Save the kernel's variables on this computer",
+			Long: "Save the variables, functions, classes and imports of the VM's kernel on this computer, as a new version of the state NAME. The answer names what cannot be saved.\n" +
+				"`colab-relay restore` loads them into any kernel, also on another VM. If the command is stopped, run it again to resume it.",
+			Examples: "  colab-relay save training\n  colab-relay save training --keep 10"},
+		openWorld: true, bulk: true,
+	}, func(ctx context.Context, c *call, args saveArgs) (*KernelState, error) {
+		var got kernelstate.Saved
+		err := c.moveState(args.Name, "the kernel collects its variables", func(report func(transfer.Progress)) (err error) {
+			got, err = kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
+				Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()), Report: report,
+			})
+			return err
 		})
-		again := command("save_kernel_state", "name", args.Name, "keep_versions", keepValue(args.Keep), "runtime_name", args.Runtime)
-		status, problem := c.stateOutcome(got.Progress, "saved", "saving", err)
 		c.checkKernel(got.Execution.KernelID)
-		s := newState(args.Name, got.Progress, got.Manifest)
-		s.goOn(status == "saving", again)
-		s.Skipped, s.SkippedCount = got.Manifest.Skipped, got.Manifest.SkippedCount
-		s.fit()
-		return &SavedState{Status: status, Path: got.Path, KernelState: s}, problem
+		s := c.newState(args.Name, got.Progress, got.Manifest)
+		s.Path, s.Skipped, s.SkippedCount = got.Path, got.Manifest.Skipped, got.Manifest.SkippedCount
+		keep := any(args.Keep)
+		if args.Keep == kernelstate.DefaultKeep {
+			keep = ""
+		}
+		return s, c.stateOutcome(s, got.Progress, [2]string{"saved", "saving"}, command("save_kernel_state", "name", args.Name, "keep_versions", keep, "runtime_name", args.Runtime), err)
 	})
 }
 
-// keepValue omits the default from a command.
-func keepValue(keep int64) any {
-	if keep == kernelstate.DefaultKeep {
-		return ""
-	}
-	return keep
-}
-
 type restoreArgs struct {
-	Name    string `json:"name" min:"1" max:"200" doc:"Name of the saved state."`
-	Version string `json:"version" default:"" max:"100" doc:"Name or number of a version; by default the newest intact one."`
+	Name    string `json:"name" min:"1" max:"200" doc:"Name of the saved state." arg:"NAME"`
+	Version string `json:"version" default:"" max:"100" doc:"Name or number of a version; by default the newest intact one." flag:"version" usage:"the 'VERSION' to restore, its name or number (default the newest intact one)"`
 	target
 }
 
-// RestoredState is the answer of restore_kernel_state.
-type RestoredState struct {
-	Status      string   `json:"status"`               // restored; restoring: not done yet, call again; failed
-	Overwritten []string `json:"overwritten,omitzero"` // names that existed in the kernel and were replaced
-	KernelState
-}
-
 func restoreState() tool {
-	return define(spec{
+	return operation(spec{
 		name: "restore_kernel_state", title: "Restore the kernel's variables",
 		summary:     "restores saved variables in any kernel, also on a new VM",
 		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced. With status restoring, call again with the same arguments.",
+		command: Command{Name: "restore", Group: "files", Setting: "CHECKPOINT_DIR", Confirm: true,
+			Short: "Load saved variables into the VM's kernel",
+			Long: "Load what `colab-relay save` or an agent saved as NAME into the kernel, also on another VM. Variables of the same names are replaced. `colab-relay states` lists what is saved.\n" +
+				"Loading runs code that whoever controlled the VM of the save could choose. If the command is stopped, run it again to resume it.",
+			Examples: "  colab-relay restore training\n  colab-relay restore training --version 2 --yes"},
 		destructive: true, idempotent: true, openWorld: true, bulk: true,
-	}, func(ctx context.Context, c *call, args restoreArgs) (*RestoredState, *Problem) {
-		got, err := kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
-			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()),
-			Report: c.reportState("the kernel works on the state"),
+	}, func(ctx context.Context, c *call, args restoreArgs) (*KernelState, error) {
+		if err := c.confirm("Load %q into the kernel of %q? Variables of the same names are replaced.", args.Name, c.target.Name); err != nil {
+			return nil, err
+		}
+		var got kernelstate.Restored
+		err := c.moveState(args.Name, "the kernel works on the state", func(report func(transfer.Progress)) (err error) {
+			got, err = kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
+				Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()), Report: report,
+			})
+			return err
 		})
-		again := command("restore_kernel_state", "name", args.Name, "version", args.Version, "runtime_name", args.Runtime)
-		status, problem := c.stateOutcome(got.Progress, "restored", "restoring", err)
-		if errors.Is(err, kernelstate.ErrNotFound) {
-			problem = unknownState(c.cfg.CheckpointDir, problem)
+		if names := kernelstate.Names(c.cfg.CheckpointDir); errors.Is(err, kernelstate.ErrNotFound) && len(names) > 0 {
+			err = fmt.Errorf("%w; saved are %s", err, brief(quotedList(names, "and")))
 		}
 		c.kernels.record(c.target.Name, got.Execution.KernelID) // a new one is why this was called
-		s := newState(args.Name, got.Progress, got.Manifest)
-		s.goOn(status == "restoring", again)
+		s := c.newState(args.Name, got.Progress, got.Manifest)
 		if got.Done() {
 			s.VariableCount, s.Variables, s.Modules = got.Loaded.VariableCount, got.Loaded.Variables, got.Loaded.Modules
 			s.Warnings = append(s.Warnings, got.Loaded.Warnings...)
 		}
-		s.Skipped, s.SkippedCount = got.Loaded.Failed, got.Loaded.FailedCount
-		s.fit()
-		return &RestoredState{Status: status, Overwritten: firsts(got.Loaded.Overwritten), KernelState: s}, problem
+		s.Skipped, s.SkippedCount, s.Overwritten = got.Loaded.Failed, got.Loaded.FailedCount, fit(c, got.Loaded.Overwritten)
+		return s, c.stateOutcome(s, got.Progress, [2]string{"restored", "restoring"}, command("restore_kernel_state", "name", args.Name, "version", args.Version, "runtime_name", args.Runtime), err)
 	})
 }
 
-// reportState makes the host's progress messages say what the kernel does, and then how
-// far the transfer is.
-func (c *call) reportState(before string) func(transfer.Progress) {
+// moveState does work, which begins with what the kernel does, and shows its progress.
+func (c *call) moveState(name, kernelDoes string, work func(report func(transfer.Progress)) error) error {
+	if c.person != nil {
+		c.step(kernelDoes)
+		_, err := c.person.Transfer(name, func(report func(transfer.Progress)) (r transfer.Result, err error) { return r, work(report) })
+		return err
+	}
 	var meter progress.Meter
 	c.progress.measureWith(func() (string, amount) {
 		p, at := meter.Last()
 		if at.IsZero() {
-			return before, amount{}
+			return kernelDoes, amount{}
 		}
 		return meter.Describe(time.Now()), amount{p.Done, p.Total}
 	})
-	return meter.Report
+	return work(meter.Report)
 }
 
-// stateOutcome returns the status and the error of an answer.
-func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err error) (string, *Problem) {
-	c.warnOfEnd(p.Execution.SessionMinutesLeft)
-	switch {
-	case err == nil && p.Done():
-		return done, nil
-	case err == nil:
-		return doing, nil
-	case p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
-		return doing, nil // only the call's time is over
-	}
-	problem := problemOf(err)
-	if run, ok := errors.AsType[*kernelcall.EndedError](err); ok {
-		problem = runProblem(run.Last)
-	}
-	return "failed", withHintAbout(hint.KernelState, problem, err)
-}
-
-// unknownState returns p with a hint that lists the states that exist.
-func unknownState(dir string, p *Problem) *Problem {
-	if names := kernelstate.Names(dir); len(names) > 0 {
-		return p.withHint("Call again with the name of a saved state: " + brief(quotedList(names, "or")))
-	}
-	return p.withHint("No state is saved on this computer yet: call save_kernel_state first.")
-}
-
-func newState(name string, p kernelstate.Progress, m kernelstate.Manifest) KernelState {
-	s := KernelState{
+// newState is an answer without what differs between a save and a restore. The manifest next to the
+// data has all names.
+func (c *call) newState(name string, p kernelstate.Progress, m kernelstate.Manifest) *KernelState {
+	s := &KernelState{
 		Name: name, Version: m.Version, Created: m.Created, VariableCount: m.VariableCount, Variables: m.Variables, Modules: m.Modules,
 		Bytes: m.Bytes, SHA256: m.SHA256, Pickler: m.Pickler, Python: m.Python,
 		ExecutionID: p.Execution.ExecutionID, Warnings: append([]string{}, p.Warnings...),
 	}
 	if !p.Done() {
-		s.Doing = doing(p)
+		s.Doing = string(p.Phase)
+		if p.At.Of > 0 {
+			s.Doing += fmt.Sprintf(": at variable %d of %d, %q", p.At.Number, p.At.Of, p.At.Variable)
+		}
 	}
 	if b := client.BehindInput(p.Execution); b != nil {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("this waits for %s. %s", hint.Asking(b), hint.ForPrompt(b).Model))
+		answer := hint.ForPrompt(b)
+		s.Warnings = append(s.Warnings, fmt.Sprintf("this waits for %s. %s", hint.Asking(b), c.either(answer.Model, answer.Person)))
 	} else if p.Queued {
 		s.Warnings = append(s.Warnings, "another run occupies the kernel; this waits until it has ended")
 	}
 	return s
 }
 
-// doing describes the current step.
-func doing(p kernelstate.Progress) string {
-	if p.At.Of == 0 {
-		return string(p.Phase)
+// stateOutcome completes an answer, and returns its error. states are those of what is done, and of
+// what is not done yet, when again is the call that goes on with it.
+func (c *call) stateOutcome(s *KernelState, p kernelstate.Progress, states [2]string, again string, err error) error {
+	c.warnOfEnd(p.Execution.SessionMinutesLeft)
+	s.Variables, s.Modules, s.Skipped = fit(c, s.Variables), fit(c, s.Modules), fit(c, s.Skipped)
+	late := p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err) // only the call's time is over
+	switch {
+	case err == nil && p.Done():
+		s.Status = states[0]
+		return nil
+	case err != nil && !late:
+		s.Status = "failed"
+		return about(hint.KernelState, "", err)
 	}
-	return fmt.Sprintf("%s: at variable %d of %d, %q", p.Phase, p.At.Number, p.At.Of, p.At.Variable)
+	s.Status = states[1]
+	if c.person != nil {
+		return fmt.Errorf("it is not done yet (%s): run the same command again", s.Doing)
+	}
+	s.CanContinue, s.NextCommand = true, again
+	return nil
 }
 
-// goOn sets, if the work is not done, the call that continues it.
-func (s *KernelState) goOn(more bool, again string) {
-	if more {
-		s.CanContinue, s.NextCommand = true, again
-	}
-}
-
-// fit shortens the lists to the size of an answer; the manifest next to the data is complete.
-func (s *KernelState) fit() {
-	s.Variables, s.Modules, s.Skipped = firsts(s.Variables), firsts(s.Modules), firsts(s.Skipped)
-}
-
-func (s *SavedState) text(b *words) {
-	s.KernelState.text(b, s.Status)
-	if s.Path != "" {
-		fmt.Fprintf(b, "Saved in %s\n", s.Path)
-	}
-}
-
-func (r *RestoredState) text(b *words) {
-	r.KernelState.text(b, r.Status)
-	if len(r.Overwritten) > 0 {
-		fmt.Fprintf(b, "Replaced: %s\n", inlineList(r.Overwritten))
-	}
-}
-
-func (s *KernelState) text(b *words, status string) {
-	fmt.Fprintf(b, "State %q: %s", s.Name, status)
-	if s.SHA256 != "" {
-		fmt.Fprintf(b, ", version %s of %s, %s, %s, %s, with %s", inline(s.Version), s.Created.UTC().Format(time.RFC3339), plain.Count(s.VariableCount, "variable"), plain.Count(len(s.Modules), "module"), progress.Bytes(s.Bytes), inline(s.Pickler))
-	}
-	b.WriteString("\n")
-	if s.NextCommand != "" {
-		fmt.Fprintf(b, "Not done yet. Next step: %s\n", s.NextCommand)
-	}
-	b.notes(s.Warnings)
-	if s.NextCommand != "" {
-		b.quote("now", s.Doing)
-	}
-	var names, skipped strings.Builder
-	for _, v := range s.Variables {
-		fmt.Fprintf(&names, "%s: %s", oneLine(v.Name), oneLine(v.Type))
-		if v.Bytes > 0 {
-			fmt.Fprintf(&names, ", %s", progress.Bytes(v.Bytes))
+func (s *KernelState) text(w *words) {
+	if w.person == nil || s.SHA256 != "" {
+		fmt.Fprintf(w, "State %q: %s", s.Name, s.Status)
+		if s.SHA256 != "" {
+			fmt.Fprintf(w, ", version %s of %s, %s, %s, %s, with %s", inline(s.Version), w.when(s.Created), plain.Count(s.VariableCount, "variable"), plain.Count(len(s.Modules), "module"), progress.Bytes(s.Bytes), inline(s.Pickler))
 		}
-		names.WriteString("\n")
+		w.WriteString("\n")
 	}
-	for _, m := range s.Modules {
-		fmt.Fprintf(&names, "%s: module\n", oneLine(m.Name))
+	if s.NextCommand != "" {
+		fmt.Fprintf(w, "Not done yet. Next step: %s\n", s.NextCommand)
+		w.quote("now", s.Doing)
 	}
-	for _, l := range s.Skipped {
-		fmt.Fprintf(&skipped, "%s: %s\n", oneLine(l.Name), l.Reason)
+	w.notes(s.Warnings)
+	if s.Path != "" {
+		fmt.Fprintf(w, "Saved in %s\n", s.Path)
 	}
-	b.quote("variables", names.String())
-	b.quote(fmt.Sprintf("skipped: %d", s.SkippedCount), skipped.String())
+	if len(s.Overwritten) > 0 {
+		fmt.Fprintf(w, "Replaced: %s\n", inlineList(s.Overwritten))
+	}
+	if len(s.Variables)+len(s.Modules) > 0 {
+		table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "TYPE"}, terminal.Column{Title: "SIZE", Right: true})
+		for _, v := range s.Variables {
+			size := ""
+			if v.Bytes > 0 {
+				size = progress.Bytes(v.Bytes)
+			}
+			table.Add(v.Name, v.Type, size)
+		}
+		for _, m := range s.Modules {
+			table.Add(m.Name, "module", "")
+		}
+		w.table("variables", table)
+	}
+	if s.SkippedCount > 0 {
+		table := terminal.NewTable(terminal.Column{Title: "SKIPPED"}, terminal.Column{Title: "REASON"})
+		for _, l := range s.Skipped {
+			table.Add(l.Name, l.Reason)
+		}
+		w.table(fmt.Sprintf("skipped: %d", s.SkippedCount), table)
+	}
 }

@@ -8,14 +8,13 @@ import (
 
 	"colabrelay/relay/bridge"
 	"colabrelay/relay/hint"
-	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/standin"
 )
 
 func TestStartingTheExecutor(t *testing.T) {
 	calls := 0
-	d := newTabDesk(t, standin.Options{}, Config{StartExecutor: func(ctx context.Context, tab *page.Tab, r bridge.Request, step func(string)) (bridge.Paired, error) {
+	d := newTabDesk(t, standin.Options{}, Config{StartExecutor: func(ctx context.Context, tab bridge.Notebook, r bridge.Request, step func(string)) (bridge.Paired, error) {
 		step("downloading the executor")
 		switch calls++; {
 		case tab == nil || ctx.Err() != nil || r != bridge.Request{Name: "mine", StatusCell: true}:

@@ -36,9 +36,7 @@ func probeEnvironment() tool {
 		if err != nil {
 			return nil, err
 		}
-		if left := got.Limits.SessionMinutesLeft; left != nil {
-			c.warnOfLimit(*left)
-		}
+		c.minutesLeft(got.Limits.SessionMinutesLeft)
 		p := &Probe{Probe: got, PackageCount: len(got.Packages)}
 		if got.LoadedVariables != nil { // nil means unknown
 			p.LoadedVariables = fit(c, got.LoadedVariables)

@@ -29,36 +29,30 @@ type vmEnd struct {
 	warned   time.Time // when a call last warned
 }
 
-// record saves an estimate and reports whether the call should warn now.
-func (v *vmEnds) record(runtime, instance string, left time.Duration, now time.Time) bool {
+// left returns the minutes until the end by the newest estimate, at least 0, and whether the call
+// should warn now; nil if there is no estimate. fresh is a new one, or nil.
+func (v *vmEnds) left(runtime, instance string, fresh *float64, now time.Time) (minutes *float64, warn bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	known := v.last[runtime]
 	if known.instance != instance {
 		known = vmEnd{instance: instance}
 	}
-	known.ends = now.Add(left)
-	due := left < nearEnd && now.Sub(known.warned) >= repeatWarning
-	if due {
+	if fresh != nil {
+		known.ends = now.Add(time.Duration(*fresh * float64(time.Minute)))
+	}
+	if known.ends.IsZero() {
+		return nil, false
+	}
+	rest := known.ends.Sub(now)
+	if warn = rest < nearEnd && now.Sub(known.warned) >= repeatWarning; warn {
 		known.warned = now
 	}
 	if v.last == nil {
 		v.last = map[string]vmEnd{}
 	}
 	v.last[runtime] = known
-	return due
-}
-
-// left returns the minutes until the end by the newest estimate, at least 0; nil if there
-// is none.
-func (v *vmEnds) left(runtime, instance string, now time.Time) *float64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	known, ok := v.last[runtime]
-	if !ok || known.instance != instance {
-		return nil
-	}
-	return round(max(0, known.ends.Sub(now).Minutes()), 10)
+	return round(max(0, rest.Minutes()), 10), warn
 }
 
 // warnOfEnd warns if the VM or its executor will end soon. left is an execution's
@@ -68,30 +62,20 @@ func (c *call) warnOfEnd(left *float64) {
 	switch {
 	case left == nil, c.person != nil: // a person reads how long the VM lasts in other answers
 	case *left <= 0:
-		c.warn("The executor is shutting down: call save_kernel_state and download_from_colab now, while it still answers; variables that are not saved are lost. After its cell was started again, restore_kernel_state restores the saved ones.")
+		c.warn("The executor is shutting down: %s now, while it still answers; variables that are not saved are lost. After its cell was started again, %s restores the saved ones.",
+			c.either("call save_kernel_state and download_from_colab", "run `colab-relay save` and `colab-relay get`"), c.either("restore_kernel_state", "`colab-relay restore`"))
 	default:
-		c.warnOfLimit(*left)
+		c.minutesLeft(left)
 	}
 }
 
-// warnOfLimit warns when the VM's published time limit is near. A VM may exceed it, so 0
-// minutes only mean soon.
-func (c *call) warnOfLimit(left float64) {
-	if c.person != nil {
-		return // who reads it in the answer
-	}
-	minutes := max(math.Ceil(left), 1)
-	if c.vmEnds.record(c.target.Name, c.target.Client.InstanceID(), time.Duration(left*float64(time.Minute)), time.Now()) {
-		c.warn("The VM is expected to end in about %s: call save_kernel_state to keep the variables, download_from_colab for files.", plain.Count(int(minutes), "minute"))
-	}
-}
-
-// vmMinutesLeft returns the minutes until the VM's expected end without a request; nil if
-// unknown. It also warns.
-func (c *call) vmMinutesLeft() *float64 {
-	left := c.vmEnds.left(c.target.Name, c.target.Client.InstanceID(), time.Now())
-	if left != nil {
-		c.warnOfLimit(*left)
+// minutesLeft returns the minutes until the VM's expected end without a request; nil if unknown.
+// fresh is a new estimate, or nil. It warns a model when the VM's published time limit is near. A VM
+// may exceed it, so 0 minutes only mean soon.
+func (c *call) minutesLeft(fresh *float64) *float64 {
+	left, warn := c.vmEnds.left(c.target.Name, c.target.Client.InstanceID(), fresh, time.Now())
+	if warn && c.person == nil {
+		c.warn("The VM is expected to end in about %s: call save_kernel_state to keep the variables, download_from_colab for files.", plain.Count(max(int(math.Ceil(*left)), 1), "minute"))
 	}
 	return left
 }

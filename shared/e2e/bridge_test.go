@@ -27,14 +27,9 @@ func TestOneCommandPairsTheVMOfColabsPage(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, errs.String())
 	}
-	var answer struct {
-		Executor struct {
-			Runtime string `json:"runtime"`
-			URL     string `json:"colab_url"`
-		} `json:"executor"`
-	}
+	var answer struct{ Executor string }
 	must(t, json.Unmarshal([]byte(out.String()), &answer))
-	if answer.Executor.Runtime != "default" || answer.Executor.URL != p.edge.URL() {
+	if answer.Executor != "default" {
 		t.Errorf("answer %s", out.String())
 	}
 	if !slices.Equal(p.cells(), []string{"x = 1"}) {

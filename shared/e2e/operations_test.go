@@ -18,7 +18,7 @@ import (
 func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 	e := borrowExecutor(t, stacks.Old(t))
 	dir := t.TempDir()
-	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir, "RELAY_STRUCTURED=on", "RELAY_TOOLSETS=notebook"}})
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir, "RELAY_STRUCTURED=on", "RELAY_TOOLSETS=all"}})
 	l := newLaptop(t)
 	key, err := auth.NewSecret(secret)
 	must(t, err)
@@ -28,7 +28,8 @@ func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 		{"cell_type": "markdown", "id": "title", "metadata": {}, "source": "# Title"},
 		{"cell_type": "code", "id": "one", "metadata": {"tags": ["a"]}, "execution_count": null, "outputs": [], "source": "n = 1 #@param"}
 	], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`), 0o600))
-	ended := quick(t, h, "import os, numpy\nos.mkdir('both')\nopen('both/a  b.txt', 'w').write('one')\nopen('both/.hidden', 'w')\nos.mkdir('both/sub')\nx = numpy.zeros((2, 3))\nname = 'a\\nb'").String("execution_id")
+	ended := quick(t, h, "import os, numpy\nos.mkdir('both')\nopen('both/a  b.txt', 'w').write('one')\nopen('both/.hidden', 'w')\nos.mkdir('both/sub')\nx = numpy.zeros((2, 3))\nimport pandas\ndf = pandas.DataFrame({'a': [1, 2, 3]})\nname = 'a\\nb'").String("execution_id")
+	must(t, os.WriteFile(filepath.Join(l.dir, "loop.py"), []byte("result = i * 2"), 0o600))
 	for _, each := range []struct {
 		tool    string
 		args    map[string]any
@@ -47,6 +48,10 @@ func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 		{"run_notebook", map[string]any{"notebook_path": book, "dry_run": true}, []string{"nb", "run", book, "-n"}},
 		{"list_executions", map[string]any{"limit": 1}, []string{"ps", "-n", "1"}},
 		{"interrupt_execution", map[string]any{"execution_id": ended[:8]}, []string{"interrupt", ended[:8]}},
+		{"preview_dataframe", map[string]any{"name": "df", "rows": 2, "filter": "a > 1"}, []string{"df", "df", "--rows", "2", "--filter", "a > 1"}},
+		{"save_kernel_state", map[string]any{"name": "s"}, []string{"save", "s"}},
+		{"restore_kernel_state", map[string]any{"name": "s"}, []string{"restore", "s", "--yes"}},
+		{"run_chunked_operation", map[string]any{"checkpoint_name": "both", "loop_code": "result = i * 2", "n_iterations": 3}, []string{"loop", "both", "--code", "loop.py", "-n", "3"}},
 		{"cleanup_colab", nil, []string{"cleanup", "--yes"}},
 		{"restart_kernel", nil, []string{"restart", "--yes"}},
 	} {
@@ -86,4 +91,4 @@ func settle(fields map[string]any) {
 	}
 }
 
-var passing = regexp.MustCompile(`^(success|runtime|warning|hidden|kernel_id|kernel_status|cleared_variables|variables_cleared)$|^loaded_variables|_(gb|mb|pct|minutes|1)$`)
+var passing = regexp.MustCompile(`^(success|runtime|warning|hidden|kernel_id|kernel_status|cleared_variables|variables_cleared|version|created|(checkpoint_)?path|execution_id|execution_time_sec|sha256)$|^loaded_variables|_(gb|mb|pct|minutes|1)$`)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"colabrelay/relay/bridge"
 	"colabrelay/relay/browser"
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
@@ -74,9 +73,7 @@ func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 		defer colab.Close()
 		b := cli.NewBridge(set, cfg.Pairings, log)
 		defer b.Close() // while the tab is still connected
-		start = func(ctx context.Context, tab *page.Tab, r bridge.Request, step func(string)) (bridge.Paired, error) {
-			return b.Start(ctx, tab, r, step)
-		}
+		start = b.Start
 	}
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),

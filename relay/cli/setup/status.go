@@ -8,21 +8,16 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/cli"
-	"colabrelay/relay/client"
 	"colabrelay/relay/config"
 	"colabrelay/relay/doctor"
-	"colabrelay/relay/hint"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
-	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
-	"colabrelay/shared/contract"
 )
 
 // StatusCommand returns `colab-relay status`.
@@ -83,15 +78,7 @@ func statusOf(ctx context.Context, cfg config.Config, set *config.Settings) (sta
 	if cfg.Pairings == nil {
 		return s, cfg.Err()
 	}
-	all, err := cfg.Pairings.List()
-	if err != nil {
-		s.pairings = nil
-		return s, err
-	}
-	inUse, unclear := pairing.Resolve("", set.Get, cfg.Pairings)
-	if inUse.Name == pairing.EnvName {
-		all = append([]pairing.Runtime{inUse}, all...)
-	}
+	all, inUse, unclear := doctor.Runtimes(cfg, *set)
 	s.Runtimes = make([]runtimeStatus, len(all))
 	var checks sync.WaitGroup
 	for i, r := range all {
@@ -138,47 +125,19 @@ func (s statusReport) print(out io.Writer, colours terminal.Colours) {
 
 // connection is what answers at a runtime's address.
 type connection struct {
-	tools.Connection
-	Error *failure `json:"error,omitempty"`
+	*tools.Connection
+	Error *tools.Problem `json:"error,omitempty"`
 
 	err error // the cause of Error
 }
 
-// failure is an error in a JSON document.
-type failure struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
-}
-
-// connect checks what answers at a runtime's address. transport is runtimes.Config.Transport;
-// nil for a runtime that has no provider.
+// connect checks what answers at a runtime's address.
 func connect(ctx context.Context, r pairing.Runtime, transport func(pairing.Runtime) http.RoundTripper) connection {
+	got, err := tools.Reach(ctx, r, transport)
 	if r.URL == "" {
-		return connection{Connection: tools.Connection{Status: "unknown"}, err: pairing.ErrNoAddress}
+		return connection{Connection: got, err: err}
 	}
-	got := connection{Connection: tools.Connection{Status: "disconnected", ColabURL: r.URL}}
-	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret, Comeback: r.Comeback()}
-	if r.Provider != "" && transport != nil {
-		cfg.Transport = transport(r)
-	}
-	vm, err := client.New(cfg)
-	if err == nil {
-		defer vm.Close()
-		var answered *tools.Connection
-		answered, err = tools.Connect(ctx, r.URL, vm)
-		got.Connection = *answered
-	}
-	if err == nil {
-		return got
-	}
-	got.err, got.Error = err, &failure{Message: err.Error(), Hint: hint.Person(err)}
-	if lost, ok := errors.AsType[*client.Error](err); ok {
-		got.Error.Code, got.Error.Message = string(lost.Kind), lost.Message
-	} else if refused, ok := errors.AsType[*contract.Error](err); ok {
-		got.Error.Code, got.Error.Message = string(refused.Code), refused.Message
-	}
-	return got
+	return connection{got, tools.PersonProblem(err), err}
 }
 
 // print writes the connection in indented lines that fit the terminal.
@@ -188,9 +147,7 @@ func (c *connection) print(out io.Writer, colours terminal.Colours) {
 		fmt.Fprintf(out, "  %s\n", colours.Warning(c.err.Error()))
 		return
 	case "connected":
-		line := fmt.Sprintf("  connected: executor %s, up %s, %.1f GB of memory available, kernel %s (Python %s)\n",
-			c.Version, progress.Duration(time.Duration(*c.UptimeMinutes*float64(time.Minute))), *c.MemoryAvailableGB, c.KernelStatus, c.Python)
-		fmt.Fprint(out, strings.Replace(cli.Fitted(out, line), "connected:", colours.Good("connected:"), 1))
+		fmt.Fprint(out, strings.Replace(cli.Fitted(out, "  connected: "+c.Summary()+"\n"), "connected:", colours.Good("connected:"), 1))
 		return
 	}
 	text := "  not connected: " + plain.Line(c.err.Error()) + "\n"

@@ -92,7 +92,7 @@ def interrupted_after(seconds: float, connection: Any) -> Iterator[None]:
         watching.join()
 
 
-UPGRADE = 'Call install_packages with packages="duckdb" and upgrade=true, then call again.'
+UPGRADE = "Install a newer duckdb (install_packages, or `colab-relay packages -U duckdb`)."
 
 
 def library() -> Any:
@@ -105,8 +105,7 @@ def library() -> Any:
         raise Problem(
             "not_supported",
             "the kernel has no DuckDB",
-            'Call install_packages with packages="duckdb", then call again. preview_dataframe '
-            "works without it.",
+            "Install duckdb (install_packages, or `colab-relay packages duckdb`), then try again.",
         )
     if in_working_folder(str(spec.origin)):
         raise Problem(
@@ -114,7 +113,7 @@ def library() -> Any:
             "the working folder has a module named duckdb, which hides DuckDB: "
             + short(str(spec.origin)),
             "Rename it or change the working folder, restart the kernel if it was imported, and "
-            "call again. preview_dataframe works without DuckDB.",
+            "try again.",
         )
     return importlib.import_module("duckdb")
 
