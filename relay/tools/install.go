@@ -84,7 +84,7 @@ func installPackages() tool {
 			args.Path = raw
 		}
 		if strings.TrimSpace(args.Packages+args.Path) == "" {
-			return nil, &ArgumentError{"packages", "PACKAGE", errors.New("name a package, or a file of requirements")}
+			return nil, &ArgumentError{"packages", "PACKAGE", errors.New("name packages, such as pandas>=2,<3 rich[jupyter], or a file of requirements")}
 		}
 		f := kernelpy.Call{Function: "install.run.install", Arguments: []any{args.Packages, args.Path, args.Upgrade}, MIME: installMIME, Delivery: kernelpy.Display}
 		if c.person != nil {
