@@ -135,13 +135,14 @@ var OtherWords = map[string]map[string][]string{
 		"tail": {"logs"}, "output": {"logs"}, "follow": {"attach", "logs"}, "watch": {"attach", "logs"}, "resume": {"attach"},
 		"answer": {"input"}, "dir": {"ls"}, "files": {"ls"}, "variables": {"vars"}, "notebook": {"nb"}, "jupyter": {"nb"},
 		"connect": {"pair"}, "disconnect": {"unpair"}, "select": {"use"}, "switch": {"use"}, "setup": {"init"},
+		"pip": {"packages"}, "query": {"sql"}, "dataframe": {"df"}, "chunked": {"loop"}, "backup": {"save"}, "load": {"restore"},
 		"gpu": {"probe"}, "check": {"doctor"}, "ping": {"status"},
 	},
 	"nb": {
 		"list": {"cells"}, "ls": {"cells"}, "show": {"cells"}, "cat": {"cells"},
 		"exec": {"run"}, "execute": {"run"}, "insert": {"add"}, "move": {"mv"}, "delete": {"rm"}, "remove": {"rm"},
 	},
-	"page": {"connect": {"open"}, "stop": {"close"}, "disconnect": {"close"}},
+	"page": {"connect": {"open"}},
 	"vm": {
 		"start": {"up"}, "create": {"up"}, "new": {"up"}, "stop": {"down"}, "kill": {"down"}, "delete": {"down"}, "rm": {"down"},
 		"ls": {"list"}, "ps": {"list"}, "status": {"list"},

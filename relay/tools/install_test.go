@@ -69,7 +69,6 @@ func TestPackagesMayBeAList(t *testing.T) {
 		`"numpy torch==2.4"`:            `numpy torch==2.4`,
 		`["numpy","torch==2.4"]`:        `numpy\ntorch==2.4`,
 		`"[\"numpy\", \"torch==2.4\"]"`: `numpy\ntorch==2.4`,
-		`null`:                          ``,
 	} {
 		run := f.installer(0, `{"installed":[]}`, contract.StatusSucceeded, "")
 		h.call("install_packages", map[string]any{"packages": json.RawMessage(packages)})
@@ -78,9 +77,9 @@ func TestPackagesMayBeAList(t *testing.T) {
 			t.Errorf("%s: %s is not in %+v", packages, arguments, s)
 		}
 	}
-	for _, packages := range []string{`[1]`, `7`} {
+	for packages, want := range map[string]string{`[1]`: `"packages" must be a string or a list of strings`, `7`: `"packages" must be a string or a list of strings`, `null`: "name packages, such as"} {
 		text := h.call("install_packages", map[string]any{"packages": json.RawMessage(packages)}).Content[0].Text
-		if !strings.Contains(text, `"packages" must be a string or a list of strings`) {
+		if !strings.Contains(text, want) {
 			t.Errorf("%s: %s", packages, text)
 		}
 	}

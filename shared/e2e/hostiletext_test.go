@@ -191,4 +191,5 @@ var hostileCommands = map[string][]string{
 	"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
 	"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"}, "nb run": {"nb", "run", "n.ipynb"}, "nb report": {"nb", "report", "n.ipynb"}, "ps": {"ps"},
 	"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
+	"save": {"save", "s"}, "df": {"df", "x"}, "sql": {"sql", "SELECT 1"}, "packages": {"packages", "x"}, "loop": {"loop", "l", "--code", "up.txt", "-n", "2"},
 }
