@@ -9,11 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"colabrelay/shared/lazy"
 )
 
 // MaxBytes bounds the JSON text of the parameters of one run.
@@ -48,7 +49,7 @@ func Parse(text string) (*Values, error) {
 // read reads a JSON object. encoding/json does not know NaN and Infinity, so it reads the text with
 // strings in their places.
 func (v *Values) read(text string) error {
-	standard := token.ReplaceAllStringFunc(text, func(t string) string {
+	standard := token().ReplaceAllStringFunc(text, func(t string) string {
 		if strings.HasSuffix(t, "NaN") || strings.HasSuffix(t, "Infinity") {
 			return `"` + strings.Repeat(" ", len(t)-2) + `"`
 		}
@@ -87,7 +88,7 @@ func (v *Values) set(name, value string) error {
 }
 
 // token matches what JSON and Python write in different ways: strings and words.
-var token = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|-?Infinity|NaN|null|true|false`)
+var token = lazy.Regexp(`(?s)"(?:[^"\\]|\\.)*"|-?Infinity|NaN|null|true|false`)
 
 var words = map[string]string{
 	"null": "None", "true": "True", "false": "False",
@@ -97,16 +98,16 @@ var words = map[string]string{
 // python returns a value, which is valid JSON, as a Python expression in one line.
 func python(value string) string {
 	value = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(value) // they are in no string
-	return token.ReplaceAllStringFunc(value, func(t string) string {
+	return token().ReplaceAllStringFunc(value, func(t string) string {
 		if t[0] == '"' {
-			return escape.ReplaceAllStringFunc(t, pythonEscape)
+			return escape().ReplaceAllStringFunc(t, pythonEscape)
 		}
 		return words[t]
 	})
 }
 
 // escape matches an escape in a string, both halves of a pair as one, and a character beyond ASCII.
-var escape = regexp.MustCompile(`\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\.|[^ -~]`)
+var escape = lazy.Regexp(`\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\.|[^ -~]`)
 
 // pythonEscape returns an escape as Python reads it. Most are JSON's.
 func pythonEscape(e string) string {
@@ -138,7 +139,7 @@ func (v *Values) cell(names []string) string {
 var keywords = strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield")
 
 // identifier matches what Python accepts as a name.
-var identifier = regexp.MustCompile(`^[\pL\p{Nl}_][\pL\p{Nl}\p{Nd}\p{Mn}\p{Mc}\p{Pc}]*$`)
+var identifier = lazy.Regexp(`^[\pL\p{Nl}_][\pL\p{Nl}\p{Nd}\p{Mn}\p{Mc}\p{Pc}]*$`)
 
 // checkName refuses what cannot be assigned: any other text would run as code.
 func checkName(name string) error {
@@ -147,7 +148,7 @@ func checkName(name string) error {
 		return fmt.Errorf("a name is empty")
 	case slices.Contains(keywords, name):
 		return fmt.Errorf("%q is a keyword of Python and cannot be assigned", name)
-	case !identifier.MatchString(name):
+	case !identifier().MatchString(name):
 		return fmt.Errorf("%.60q is not a Python name", name)
 	}
 	return nil

@@ -6,7 +6,6 @@ package runlist
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"colabrelay/relay/history"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/lazy"
 )
 
 // VM is what one VM lists.
@@ -123,7 +123,7 @@ func IsInternal(code string) bool {
 func IsMachinery(code string) bool { return strings.HasPrefix(code, "# colab-relay: ") }
 
 // batchOf finds which chunked run a step or round is of.
-var batchOf = regexp.MustCompile(`^# chunked run "[^\n]*": `)
+var batchOf = lazy.Regexp(`^# chunked run "[^\n]*": `)
 
 // WithoutInternal returns what is listed of the entries, the newest of which come first: nothing of
 // the relay's own, and no round of a chunked run that succeeded before another one. Whatever has not
@@ -131,7 +131,7 @@ var batchOf = regexp.MustCompile(`^# chunked run "[^\n]*": `)
 func WithoutInternal(all []Entry) (listed []Entry) {
 	seen := map[string]bool{}
 	for _, e := range all {
-		status, batch := contract.Status(e.Status), batchOf.FindString(e.CodePreview)
+		status, batch := contract.Status(e.Status), batchOf().FindString(e.CodePreview)
 		earlier := seen[e.Runtime+batch] && status == contract.StatusSucceeded
 		if !status.Finished() || !IsMachinery(e.CodePreview) && !earlier {
 			listed = append(listed, e)

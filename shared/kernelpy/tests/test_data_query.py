@@ -63,7 +63,7 @@ if not HAS_DUCKDB:
 
     def test_without_duckdb_the_hint_says_how_to_install_it(shell):
         code, text = refused("SELECT 1")
-        assert code == "not_supported" and 'packages="duckdb"' in text
+        assert code == "not_supported" and "colab-relay packages duckdb" in text
 
 else:
 
