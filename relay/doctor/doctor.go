@@ -1,7 +1,7 @@
 // Package doctor checks everything that a tool call needs, from the settings to the kernel
 // of each runtime, and prints what works, what does not, and what to do about it.
 //
-// It changes nothing. Start reading at Run; runtimeCheck checks one runtime.
+// It changes nothing. Start reading at Run; report.runtime checks one runtime.
 package doctor
 
 import (
@@ -104,11 +104,11 @@ func Run(ctx context.Context, c Checkup, out io.Writer) ([]Finding, error) {
 	r.hosts(ctx, c)
 	r.pairings(c.Config.Pairings, unclear)
 	for _, each := range all {
-		check := runtimeCheck{report: r, runtime: each, pairings: c.Config.Pairings, failed: fail, transport: c.Transport}
+		failed := fail
 		if unclear == nil && each.Name != inUse.Name {
-			check.failed = warn // only a call that names this runtime would fail
+			failed = warn // only a call that names this runtime would fail
 		}
-		check.run(ctx)
+		r.runtime(ctx, c, each, failed)
 	}
 	if n := r.failures(); n > 0 {
 		return r.findings, fmt.Errorf("%s failed", plain.Count(n, "check"))
@@ -186,60 +186,44 @@ func (r *report) pairings(store *pairing.Store, unclear error) {
 	}
 }
 
-// runtimeCheck checks one runtime.
-type runtimeCheck struct {
-	*report
-	runtime  pairing.Runtime
-	pairings *pairing.Store
-	failed   verdict // of a check that fails
-	// transport is runtimes.Config.Transport; nil for none.
-	transport func(pairing.Runtime) http.RoundTripper
-}
-
-func (c *runtimeCheck) run(ctx context.Context) {
-	name := c.runtime.Name
-	if c.runtime.URL == "" {
-		c.line(warn, name, "%v, key id %s", pairing.ErrNoAddress, c.runtime.Secret.KeyID())
-		c.step("start its executor, then run `colab-relay pair --name %s URL` with the URL it prints", name)
+// runtime checks one runtime. A check of it that does not succeed is failed.
+func (r *report) runtime(ctx context.Context, c Checkup, at pairing.Runtime, failed verdict) {
+	if at.URL == "" {
+		r.line(warn, at.Name, "%v, key id %s", pairing.ErrNoAddress, at.Secret.KeyID())
+		r.step("start its executor, then run `colab-relay pair --name %s URL` with the URL it prints", at.Name)
 		return
 	}
-	c.line(ok, name, "%s, key id %s", c.runtime.URL, c.runtime.Secret.KeyID())
-	if proxy := client.Proxy(c.runtime.URL); proxy != "" {
-		c.line(ok, name, "network: through the proxy %s", proxy)
+	r.line(ok, at.Name, "%s, key id %s", at.URL, at.Secret.KeyID())
+	if proxy := client.Proxy(at.URL); proxy != "" {
+		r.line(ok, at.Name, "network: through the proxy %s", proxy)
 	}
-	got, err := tools.Reach(client.WithPatience(ctx, 1), c.runtime, c.transport) // one attempt shows what is wrong
+	got, err := tools.Reach(client.WithPatience(ctx, 1), at, c.Transport) // one attempt shows what is wrong
 	if err != nil {
-		c.problem(c.failed, name, err)
+		r.problem(failed, at.Name, err)
 		return
 	}
-	c.line(ok, name, "connected: %s", got.Summary())
+	r.line(ok, at.Name, "connected: %s", got.Summary())
 	if got.Clock != 0 {
-		c.line(warn, name, "clock: %s from the executor's; the relay corrects this, which costs an extra request", got.Clock.Abs().Round(time.Second))
-		c.step("set the clock of this computer or of the VM")
+		r.line(warn, at.Name, "clock: %s from the executor's; the relay corrects this, which costs an extra request", got.Clock.Abs().Round(time.Second))
+		r.step("set the clock of this computer or of the VM")
 	}
-	c.vmAndKernel(got)
-}
-
-// vmAndKernel compares the VM and the kernel with those that a relay last used.
-func (c *runtimeCheck) vmAndKernel(got *tools.Connection) {
-	var before pairing.LastSeen
-	if c.pairings != nil {
-		before = c.pairings.LastSeen(c.runtime.Key())
+	var before pairing.LastSeen // by a relay
+	if c.Config.Pairings != nil {
+		before = c.Config.Pairings.LastSeen(at.Key())
 	}
-	name, kernel := c.runtime.Name, got.Kernel
 	switch before.InstanceID {
 	case "":
-		c.line(ok, name, "VM: no code was run on it from this computer yet (instance %s)", got.InstanceID)
+		r.line(ok, at.Name, "VM: no code was run on it from this computer yet (instance %s)", got.InstanceID)
 	case got.InstanceID:
-		c.line(ok, name, "VM: the same as last time (instance %s)", got.InstanceID)
+		r.line(ok, at.Name, "VM: the same as last time (instance %s)", got.InstanceID)
 	default:
-		c.line(warn, name, "VM: a different one than last time; it does not have the earlier VM's variables and files (instance %s)", got.InstanceID)
+		r.line(warn, at.Name, "VM: a different one than last time; it does not have the earlier VM's variables and files (instance %s)", got.InstanceID)
 	}
 	switch {
-	case kernel.Status == contract.KernelDead:
-		c.line(c.failed, name, "kernel: dead: %s", kernel.Reason)
-		c.step("run `colab-relay restart`, or start the executor again (on Colab: run its cell again)")
-	case before.KernelID != "" && before.KernelID != kernel.KernelID:
-		c.line(warn, name, "kernel: a different one than last time, without the earlier kernel's variables")
+	case got.Kernel.Status == contract.KernelDead:
+		r.line(failed, at.Name, "kernel: dead: %s", got.Kernel.Reason)
+		r.step("run `colab-relay restart`, or start the executor again (on Colab: run its cell again)")
+	case before.KernelID != "" && before.KernelID != got.Kernel.KernelID:
+		r.line(warn, at.Name, "kernel: a different one than last time, without the earlier kernel's variables")
 	}
 }

@@ -38,6 +38,9 @@ type batchOutput struct {
 func (o *batchOutput) add(ctx context.Context, id string, events []contract.Event) {
 	if o.c.person != nil {
 		for _, ev := range events {
+			if ev.Type == contract.EventInputRequest {
+				o.prompt = &render.Prompt{Text: ev.Prompt, Password: ev.Password, Offset: ev.Offset}
+			}
 			fmt.Fprint(o.c.person.Streams.Err, plain.Document(ev.Text+ev.Prompt+ensureLine(strings.Join(ev.Traceback, "\n"))))
 		}
 		return
@@ -53,7 +56,6 @@ func (o *batchOutput) add(ctx context.Context, id string, events []contract.Even
 
 // flush renders the execution collected last.
 func (o *batchOutput) flush(ctx context.Context) {
-	o.raised, o.prompt = nil, nil
 	if o.col == nil {
 		return
 	}

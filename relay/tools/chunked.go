@@ -144,6 +144,9 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, error) 
 	case got.CanContinue:
 		got.NextCommand = c.nextOfLoop(args.Name, waits, outcome.Job)
 	}
+	if c.person != nil && got.CanContinue && err == nil {
+		return nil, errors.New("the run is not finished: " + got.NextCommand)
+	}
 	return got, err
 }
 

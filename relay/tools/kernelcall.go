@@ -26,6 +26,7 @@ const (
 // so long, or the function takes longer than limit or the rest of the call, nothing of it
 // remains in the queue.
 func (c *call) ask(ctx context.Context, f kernelpy.Call, limit time.Duration) (json.RawMessage, error) {
+	c.tellOccupied(ctx)
 	report, last, err := kernelcall.Ask(ctx, c.target.Client, f, kernelcall.Options{
 		Until: time.Now().Add(c.waitBudget()), Limit: limit, MaxReport: maxReport, MaxItems: map[string]int{"": maxReportItems},
 	})
@@ -41,6 +42,16 @@ func (c *call) ask(ctx context.Context, f kernelpy.Call, limit time.Duration) (j
 		return nil, &contract.Error{Code: contract.CodeKernelBusy, Message: late.Error(), Behind: late.Last.Behind}
 	}
 	return report, err
+}
+
+// tellOccupied tells a person that a run has the kernel, whose end the command waits for.
+func (c *call) tellOccupied(ctx context.Context) {
+	if c.person == nil {
+		return
+	}
+	if k, err := c.target.Client.Kernel(ctx); err == nil && k.Status == contract.KernelBusy {
+		c.step("a run occupies the kernel: waiting for its end")
+	}
 }
 
 // lateProblem is the problem of a call whose time was over before its run had ended.

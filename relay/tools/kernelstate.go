@@ -61,7 +61,7 @@ func saveState() tool {
 		openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*KernelState, error) {
 		var got kernelstate.Saved
-		err := c.moveState(args.Name, "the kernel collects its variables", func(report func(transfer.Progress)) (err error) {
+		err := c.moveState(ctx, args.Name, "the kernel collects its variables", func(report func(transfer.Progress)) (err error) {
 			got, err = kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 				Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()), Report: report,
 			})
@@ -100,7 +100,7 @@ func restoreState() tool {
 			return nil, err
 		}
 		var got kernelstate.Restored
-		err := c.moveState(args.Name, "the kernel works on the state", func(report func(transfer.Progress)) (err error) {
+		err := c.moveState(ctx, args.Name, "the kernel works on the state", func(report func(transfer.Progress)) (err error) {
 			got, err = kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 				Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()), Report: report,
 			})
@@ -121,8 +121,9 @@ func restoreState() tool {
 }
 
 // moveState does work, which begins with what the kernel does, and shows its progress.
-func (c *call) moveState(name, kernelDoes string, work func(report func(transfer.Progress)) error) error {
+func (c *call) moveState(ctx context.Context, name, kernelDoes string, work func(report func(transfer.Progress)) error) error {
 	if c.person != nil {
+		c.tellOccupied(ctx)
 		c.step(kernelDoes)
 		_, err := c.person.Transfer(name, func(report func(transfer.Progress)) (r transfer.Result, err error) { return r, work(report) })
 		return err
