@@ -157,7 +157,7 @@ func chunkedOf(s *chunked.Record) *Chunked {
 		ProgressPct: *round(100*float64(min(s.Done, s.N))/float64(s.N), 10), KernelID: s.KernelID,
 		TimeSec: *round(s.MeanSeconds*float64(s.Timed), 1000), Results: newest(s.Results), record: s,
 	}
-	if s.Failure != nil {
+	if s.Failure != nil && s.Status != chunked.StatusRunning {
 		got.FailedIteration = s.Failure.Iteration
 	}
 	if s.ResultsDropped > 0 {

@@ -33,11 +33,16 @@ type installArgs struct {
 // installation.
 type Installed struct {
 	*Run
-	Installed     []InstalledChange `json:"installed,omitzero"`      // the distributions that changed
-	Unchanged     []InstalledChange `json:"unchanged,omitzero"`      // those that were asked for and are as they were
-	RestartNeeded []string          `json:"restart_needed,omitzero"` // those that are imported already: the kernel goes on with their old code
+	InstalledChanges
 
 	reported bool
+}
+
+// InstalledChanges are the distributions of an installation.
+type InstalledChanges struct {
+	Installed     []InstalledChange `json:"installed,omitzero"`      // those that changed
+	Unchanged     []InstalledChange `json:"unchanged,omitzero"`      // those that were asked for and are as they were
+	RestartNeeded []string          `json:"restart_needed,omitzero"` // those that are imported already: the kernel goes on with their old code
 }
 
 // InstalledChange is a distribution that changed. Old or New is empty for none.
@@ -49,10 +54,8 @@ type InstalledChange struct {
 
 // installReport is what install/run.py displays.
 type installReport struct {
-	Installed     []InstalledChange `json:"installed"`
-	Unchanged     []InstalledChange `json:"unchanged"`
-	RestartNeeded []string          `json:"restart_needed"`
-	Kind, Hint    string            // of a failure
+	InstalledChanges
+	Kind, Hint string // of a failure
 }
 
 // joined returns a list of strings as one string, each on a line of its own, and anything else
@@ -148,7 +151,7 @@ func (w *installWatch) answer(run *Run, p *Problem) (*Installed, *Problem) {
 	if r == nil {
 		return got, p
 	}
-	got.Installed, got.Unchanged, got.RestartNeeded, got.reported = firsts(r.Installed), firsts(r.Unchanged), firsts(r.RestartNeeded), true
+	got.InstalledChanges, got.reported = InstalledChanges{firsts(r.Installed), firsts(r.Unchanged), firsts(r.RestartNeeded)}, true
 	if p == nil || r.Kind == "" || p.Code != string(contract.StatusFailed) {
 		return got, p
 	}
