@@ -190,7 +190,7 @@ func newest(all []chunked.Value) []chunked.Value {
 
 // loop is the call, or the command, that continues a run.
 func (c *call) loop(name string) string {
-	return c.either(command("run_chunked_operation", "checkpoint_name", name), "`colab-relay loop "+plain.ShellWord(name)+"`")
+	return c.either(command("run_chunked_operation", "checkpoint_name", name, "runtime_name", c.asked), "`colab-relay loop "+plain.ShellWord(name)+"`")
 }
 
 // nextOfLoop returns the step after an answer about a run that has not stopped. waits is the run that

@@ -96,7 +96,7 @@ func (c *call) openPage(ctx context.Context, args openArgs) (*PageConnection, er
 		return nil, err
 	case err != nil:
 		got := &PageConnection{}
-		return got, got.notConnected(err, args, c)
+		return got, got.notConnected(err, args)
 	}
 	got := &PageConnection{Connected: true}
 	if c.person != nil {
@@ -192,7 +192,7 @@ func (c *call) showStep(s page.Step) {
 
 // notConnected completes a model's answer about a tab that is not there, and says why; nil if the
 // same call waits on.
-func (p *PageConnection) notConnected(err error, args openArgs, c *call) error {
+func (p *PageConnection) notConnected(err error, args openArgs) error {
 	if waits, ok := errors.AsType[*page.WaitingError](err); ok {
 		p.Waiting, p.URL, p.NextCommand, p.Notes = true, waits.URL, args.again(), []string{err.Error()}
 		return nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"colabrelay/shared/auth"
@@ -29,6 +30,9 @@ func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 		{"cell_type": "code", "id": "one", "metadata": {"tags": ["a"]}, "execution_count": null, "outputs": [], "source": "n = 1 #@param"}
 	], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`), 0o600))
 	ended := quick(t, h, "%reset -f\nimport os, numpy\nos.mkdir('both')\nopen('both/a  b.txt', 'w').write('one')\nopen('both/.hidden', 'w')\nos.mkdir('both/sub')\nx = numpy.zeros((2, 3))\nimport pandas\ndf = pandas.DataFrame({'a': [1, 2, 3]})\nname = 'a\\nb'").String("execution_id")
+	if said := l.relay("packages", "numpy"); !strings.Contains(said, "Installed: nothing; unchanged: numpy ") { // the tool's answer has its run, too
+		t.Error(said)
+	}
 	must(t, os.WriteFile(filepath.Join(l.dir, "loop.py"), []byte("result = i * 2"), 0o600))
 	for _, each := range []struct {
 		tool    string
