@@ -13,7 +13,6 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/within"
 )
 
 // setBody makes body the bytes that are sent, whatever was signed.
@@ -135,31 +134,6 @@ const (
 // recordEnd is where the n-th record of a sealed part ends.
 func recordEnd(n int) int { return 21 + n*64<<10 }
 
-// cutPut sends the first bytes of a sealed part.
-func (s fileStand) cutPut(id string, content []byte, bytes int) {
-	s.t.Helper()
-	c, sealed := s.sendHead("PUT", putPath(id, 0, len(content)), content)
-	if _, err := c.Write(sealed[:bytes]); err != nil {
-		s.t.Fatal(err)
-	}
-	c.Close()
-}
-
-func TestTheRecordsOfACutPartAreKept(t *testing.T) {
-	s := newFileStand(t)
-	content := noise(1 << 20)
-	const received = firstRecord + 9*nextRecord
-	id := s.start("a", content).UploadID
-	s.cutPut(id, content, recordEnd(10)+40_000) // and a part of the next record, which does not count
-	within.Until(t, "the part has arrived", func() bool { return s.upload(id).ReceivedBytes == received })
-	u := s.upload(id)
-	if len(u.Missing) != 1 || u.Missing[0] != (contract.Range{Offset: received, Length: int64(len(content)) - received}) {
-		t.Fatalf("missing is %v", u.Missing)
-	}
-	s.put(id, received, content[received:])
-	s.wantFile(s.commit(id, content), content)
-}
-
 // The operator of the tunnel replaces the end of a part: what opened before it is kept, and
 // nothing of the forged end.
 func TestForgedRecordsOfAPartAreNotKept(t *testing.T) {
@@ -251,9 +225,6 @@ func TestTheBoundsOfTransferRequestsAreChecked(t *testing.T) {
 		t.Errorf("a part at the bound: %d %s", res.StatusCode, res.body)
 	}
 	s.call("GET", contentPath("a", strings.Repeat("x", maxETagLen), 0, 1), nil).want(t, http.StatusPreconditionFailed, contract.CodeChanged)
-	if res := s.call("POST", contract.PathUploads, contract.UploadStart{Path: "d", SizeBytes: 1, Version: strings.Repeat("v", contract.MaxUploadVersion)}); res.StatusCode != http.StatusOK {
-		t.Errorf("a version at the bound: %d %s", res.StatusCode, res.body)
-	}
 	id := s.start("b", []byte("hello")).UploadID
 	for _, tc := range []struct{ method, path, names string }{
 		{"GET", contentPath("a", etag, 0, contract.MaxFilePart+1), "length"},
@@ -266,12 +237,5 @@ func TestTheBoundsOfTransferRequestsAreChecked(t *testing.T) {
 		if !strings.HasPrefix(e.Message, tc.names) {
 			t.Errorf("%s %.80s: message is %q, want it to name %q", tc.method, tc.path, e.Message, tc.names)
 		}
-	}
-	for _, start := range []contract.UploadStart{
-		{Path: "c", SizeBytes: -1, Version: "v"},
-		{Path: "c", SizeBytes: 1, Version: strings.Repeat("v", contract.MaxUploadVersion+1)},
-		{Path: "c", SizeBytes: 1},
-	} {
-		s.call("POST", contract.PathUploads, start).want(t, http.StatusBadRequest, contract.CodeBadRequest)
 	}
 }
