@@ -65,34 +65,31 @@ func (c *chunkedRun) result() int {
 	return total
 }
 
-func (c *chunkedRun) do(ctx context.Context, s *scene) error {
+func (c *chunkedRun) do(ctx context.Context, s *scene) {
 	args := c.arguments(s)
 	before, again := s.model.restoresBegun(), false
 	for {
 		a, err := s.call(ctx, "run_chunked_operation", args)
-		if err != nil && !isNoAnswer(err) {
-			return err
+		if !isNoAnswer(err) {
+			harness.Check(err)
 		}
 		if a.Error() == string(contract.CodeKernelDead) {
 			_, _ = s.answer(ctx, "restart_kernel", nil)
 		}
-		if err := c.check(s); err != nil {
-			return err
-		}
+		harness.Check(c.check(s))
 		delete(args, "on_change")
 		switch chunked.Status(a.Error()) {
 		case chunked.StatusVariablesLost, chunked.StatusVariablesChanged, chunked.StatusIncomplete:
 			args["on_change"] = "restart"
 			again = true
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("the chunked run does not finish: %w: %s", ctx.Err(), a.Text)
-		}
+		harness.FailIf(ctx.Err() != nil, "the chunked run does not finish: %w: %s", ctx.Err(), a.Text)
 		if err == nil && a.Error() == "" && a.Int("completed") == int64(c.n) && a.Fields["can_continue"] != true {
 			// A state of before the restart has the variables of the run that it replaced, and
 			// knows nothing of the new one's iterations.
 			overwritten := again && s.model.restoresBegun() > before
-			return c.finished(s, a, overwritten)
+			harness.Check(c.finished(s, a, overwritten))
+			return
 		}
 	}
 }
@@ -201,22 +198,16 @@ func (n *notebookRun) write(ctx context.Context, s *scene, path string) error {
 	return s.write(ctx, path, text)
 }
 
-func (n *notebookRun) do(ctx context.Context, s *scene) error {
+func (n *notebookRun) do(ctx context.Context, s *scene) {
 	path := filepath.Join(s.laptop.dir, n.name+".ipynb")
-	if err := n.write(ctx, s, path); err != nil {
-		return err
-	}
+	harness.Check(n.write(ctx, s, path))
 	for {
-		a, err := s.ask(ctx, "run_notebook", map[string]any{"notebook_path": path, "on_new_kernel": "rerun"}, nil)
-		if err != nil {
-			return err
-		}
+		a := harness.Must(s.ask(ctx, "run_notebook", map[string]any{"notebook_path": path, "on_new_kernel": "rerun"}, nil))
 		if a.Error() == "" && a.Fields["can_continue"] != true {
-			if a.String("status") != "succeeded" {
-				return fmt.Errorf("the notebook is %s: %s", a.String("status"), a.Text)
-			}
+			harness.FailIf(a.String("status") != "succeeded", "the notebook is %s: %s", a.String("status"), a.Text)
 			s.tally.add("cells", n.cells)
-			return n.check(s, path)
+			harness.Check(n.check(s, path))
+			return
 		}
 	}
 }
@@ -287,38 +278,27 @@ func newState(r *rand.Rand, name string) operation { return &state{name, r.IntN(
 
 func (v *state) String() string { return "variables saved and restored" }
 
-func (v *state) do(ctx context.Context, s *scene) error {
+func (v *state) do(ctx context.Context, s *scene) {
 	for n := 0; ; n++ {
-		kept, err := v.save(ctx, s, n)
-		if err != nil {
-			return err
-		}
-		if kept {
+		if harness.Must(v.save(ctx, s, n)) {
 			break
 		}
 	}
 	for n := 0; ; n++ {
-		if _, err := s.untilDone(ctx, "restore_kernel_state", map[string]any{"name": v.name}, nil); err != nil {
-			return err
-		}
+		harness.Must(s.untilDone(ctx, "restore_kernel_state", map[string]any{"name": v.name}, nil))
 		id := fmt.Sprintf("%sb%d", v.name, n)
-		x, err := s.once(ctx, id, fmt.Sprintf("print(globals().get('%s', 'gone'))", v.name), "")
-		if err != nil {
-			return err
-		}
+		x := harness.Must(s.once(ctx, id, fmt.Sprintf("print(globals().get('%s', 'gone'))", v.name), ""))
 		if x.lossy && gapLine.MatchString(x.output) {
 			continue // what it printed is gone
 		}
 		switch x.output {
 		case fmt.Sprintf("%d\n", v.value):
 			s.tally.add("states", 1)
-			return nil
+			return
 		case "gone\n", "":
-			if !s.excuses.any(kernelEnds) && x.reported == contract.StatusSucceeded {
-				return fmt.Errorf("%s was restored, and is gone", v.name)
-			}
+			harness.FailIf(!s.excuses.any(kernelEnds) && x.reported == contract.StatusSucceeded, "%s was restored, and is gone", v.name)
 		default:
-			return fmt.Errorf("%s was restored as %q, want %d", v.name, x.output, v.value)
+			harness.FailIf(true, "%s was restored as %q, want %d", v.name, x.output, v.value)
 		}
 	}
 }
@@ -365,18 +345,13 @@ func newVariable(r *rand.Rand, name string) operation { return &variable{name, r
 
 func (v *variable) String() string { return "a variable that is inspected" }
 
-func (v *variable) do(ctx context.Context, s *scene) error {
-	x, err := s.once(ctx, v.name+"r", fmt.Sprintf("%s = %d", v.name, v.value), "")
-	if err != nil || x.reported != contract.StatusSucceeded { // or it was never submitted
-		return err
+func (v *variable) do(ctx context.Context, s *scene) {
+	x := harness.Must(s.once(ctx, v.name+"r", fmt.Sprintf("%s = %d", v.name, v.value), ""))
+	if x.reported != contract.StatusSucceeded { // or it was never submitted
+		return
 	}
-	a, err := s.ask(ctx, "inspect_variable", map[string]any{"name": v.name}, accepted{string(contract.CodeNotFound): kernelEnds})
-	if err != nil {
-		return err
-	}
-	if preview := a.String("preview"); a.Error() == "" && preview != fmt.Sprint(v.value) {
-		return fmt.Errorf("%s is shown as %q, want %d", v.name, preview, v.value)
-	}
-	_, err = s.ask(ctx, "list_colab_variables", nil, nil)
-	return err
+	a := harness.Must(s.ask(ctx, "inspect_variable", map[string]any{"name": v.name}, accepted{string(contract.CodeNotFound): kernelEnds}))
+	preview := a.String("preview")
+	harness.FailIf(a.Error() == "" && preview != fmt.Sprint(v.value), "%s is shown as %q, want %d", v.name, preview, v.value)
+	harness.Must(s.ask(ctx, "list_colab_variables", nil, nil))
 }

@@ -299,7 +299,7 @@ func (s *suite) step(ctx context.Context, p step) error {
 	ended := make(chan struct{})
 	for _, o := range p.operations {
 		work.Go(func() error {
-			if err := o.do(workCtx, &scene{s, s.world.laptops[o.laptop], p.excusesOn(o.laptop)}); err != nil {
+			if err := harness.Try(func() { o.do(workCtx, &scene{s, s.world.laptops[o.laptop], p.excusesOn(o.laptop)}) }); err != nil {
 				return fmt.Errorf("%s on %d: %w", o.operation, o.laptop, err)
 			}
 			return nil

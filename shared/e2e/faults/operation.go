@@ -14,11 +14,11 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// operation is something that an agent does. do returns when its end is known; an error is a
-// contradiction to the model.
+// operation is something that an agent does. do returns when its end is known; an error, of
+// harness.Check, is a contradiction to the model.
 type operation interface {
 	fmt.Stringer
-	do(ctx context.Context, s *scene) error
+	do(ctx context.Context, s *scene)
 }
 
 // operations make one of each kind. name is unique in the run of the suite.
@@ -254,7 +254,7 @@ func newQuick(r *rand.Rand, name string) operation { return &quick{name, 1 + r.I
 
 func (q *quick) String() string { return fmt.Sprintf("%d quick runs", q.runs) }
 
-func (q *quick) do(ctx context.Context, s *scene) error {
+func (q *quick) do(ctx context.Context, s *scene) {
 	for n := range q.runs {
 		id := fmt.Sprintf("%sr%d", q.name, n)
 		x := s.submission(id, fmt.Sprintf("print('out %s')", id), "out "+id+"\n")
@@ -262,17 +262,12 @@ func (q *quick) do(ctx context.Context, s *scene) error {
 		if isNoAnswer(err) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
+		harness.Check(err)
 		x.take(a)
 		if x.reported == contract.StatusSucceeded {
-			if err := x.checkText("the answer of run "+id, x.reported, a.String("stdout")); err != nil {
-				return err
-			}
+			harness.Check(x.checkText("the answer of run "+id, x.reported, a.String("stdout")))
 		}
 	}
-	return nil
 }
 
 // long is a run that prints numbered lines, and is followed to its end.
@@ -298,13 +293,13 @@ func (l *long) submission(s *scene) *submission {
 		l.lines, l.name, float64(l.pauseMS)/1000), output.String())
 }
 
-func (l *long) do(ctx context.Context, s *scene) error {
+func (l *long) do(ctx context.Context, s *scene) {
 	x := l.submission(s)
 	a, begun, err := s.begin(ctx, x)
-	if err != nil || !begun {
-		return err
+	if err == nil && begun {
+		err = s.follow(ctx, x, a)
 	}
-	return s.follow(ctx, x, a)
+	harness.Check(err)
 }
 
 // newPaged returns a run whose output fills several pages.

@@ -54,25 +54,21 @@ func newDownload(r *rand.Rand, name string) operation { return &download{name, n
 func (u *upload) String() string   { return fmt.Sprintf("an upload of %d bytes", u.size) }
 func (d *download) String() string { return fmt.Sprintf("a download of %d bytes", d.size) }
 
-func (u *upload) do(ctx context.Context, s *scene) error {
+func (u *upload) do(ctx context.Context, s *scene) {
 	data, local := u.bytes(), filepath.Join(s.laptop.dir, "files", u.name)
-	if err := s.write(ctx, local, data); err != nil {
-		return err
-	}
+	harness.Check(s.write(ctx, local, data))
 	args := map[string]any{"local_path": local, "remote_path": "up/" + u.name}
 	err := s.transfer(ctx, "upload_to_colab", args, data, func() string { return filepath.Join(s.world.folder(), "up", u.name) }, nil)
-	return errors.Join(err, os.Remove(local))
+	harness.Check(errors.Join(err, os.Remove(local)))
 }
 
-func (d *download) do(ctx context.Context, s *scene) error {
+func (d *download) do(ctx context.Context, s *scene) {
 	data := d.bytes()
 	remote := func() error { return s.write(ctx, filepath.Join(s.world.folder(), "down", d.name), data) }
-	if err := remote(); err != nil {
-		return err
-	}
+	harness.Check(remote())
 	args := map[string]any{"remote_path": "down/" + d.name}
 	err := s.transfer(ctx, "download_from_colab", args, data, func() string { return filepath.Join(s.laptop.dir, "saved", d.name) }, remote)
-	return errors.Join(err, discard(filepath.Join(s.world.folder(), "down", d.name)))
+	harness.Check(errors.Join(err, discard(filepath.Join(s.world.folder(), "down", d.name))))
 }
 
 // gone says that the VM that had the file was replaced. A download of a folder goes on with the paths of
@@ -145,30 +141,24 @@ func (f *folder) content() map[string][]byte {
 	return files
 }
 
-func (f *folder) do(ctx context.Context, s *scene) error {
+func (f *folder) do(ctx context.Context, s *scene) {
 	want := f.content()
 	local := filepath.Join(s.laptop.dir, "files", f.name)
 	for path, data := range want {
-		if err := s.write(ctx, filepath.Join(local, path), data); err != nil {
-			return err
-		}
+		harness.Check(s.write(ctx, filepath.Join(local, path), data))
 	}
 	for {
-		if _, err := s.untilDone(ctx, "upload_to_colab", map[string]any{"local_path": local, "remote_path": "up/" + f.name}, nil); err != nil {
-			return err
-		}
+		harness.Must(s.untilDone(ctx, "upload_to_colab", map[string]any{"local_path": local, "remote_path": "up/" + f.name}, nil))
 		if err := sameFiles(filepath.Join(s.world.folder(), "up", f.name), want); err == nil {
-			a, err := s.untilDone(ctx, "download_from_colab", map[string]any{"remote_path": "up/" + f.name, "local_filename": "back" + f.name}, gone)
-			if err != nil {
-				return err
-			}
+			a := harness.Must(s.untilDone(ctx, "download_from_colab", map[string]any{"remote_path": "up/" + f.name, "local_filename": "back" + f.name}, gone))
 			if a.Error() == "" {
 				s.tally.add("files", 2*f.files)
 				back := filepath.Join(s.laptop.dir, "saved", "back"+f.name)
-				return errors.Join(sameFiles(back, want), discard(local, back, filepath.Join(s.world.folder(), "up", f.name)))
+				harness.Check(errors.Join(sameFiles(back, want), discard(local, back, filepath.Join(s.world.folder(), "up", f.name))))
+				return
 			}
 		} else if !s.excuses.any(vmReplaced) {
-			return err
+			harness.Check(err)
 		}
 	}
 }
@@ -259,15 +249,11 @@ func (c *command) String() string {
 	return fmt.Sprintf("the commands run, put and get of %d bytes", c.size)
 }
 
-func (c *command) do(ctx context.Context, s *scene) error {
-	if err := c.run(ctx, s); err != nil {
-		return err
-	}
+func (c *command) do(ctx context.Context, s *scene) {
+	harness.Check(c.run(ctx, s))
 	data, local := c.bytes(), filepath.Join(s.laptop.dir, "files", c.name)
 	back := local + ".back"
-	if err := s.write(ctx, local, data); err != nil {
-		return err
-	}
+	harness.Check(s.write(ctx, local, data))
 	if c.dies {
 		killed, cancel := context.WithTimeout(ctx, c.after)
 		if _, err := s.command(killed, "put", local, "up/"+c.name); err != nil && killed.Err() != nil {
@@ -276,26 +262,20 @@ func (c *command) do(ctx context.Context, s *scene) error {
 		cancel()
 	}
 	for {
-		if err := s.untilExit0(ctx, "put", local, "up/"+c.name); err != nil {
-			return err
-		}
+		harness.Check(s.untilExit0(ctx, "put", local, "up/"+c.name))
 		_, err := s.command(ctx, "get", "up/"+c.name, back)
 		if err == nil {
 			break
 		}
 		if !s.commandMayFail(err, networkFails|executorEnds|vmReplaced) {
-			return err
+			harness.Check(err)
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("get still fails: %w", err)
-		}
+		harness.FailIf(ctx.Err() != nil, "get still fails: %w", err)
 	}
 	got, err := os.ReadFile(back)
-	if err == nil && !bytes.Equal(got, data) {
-		return fmt.Errorf("get returned %d other bytes than put was given", len(got))
-	}
+	harness.FailIf(err == nil && !bytes.Equal(got, data), "get returned %d other bytes than put was given", len(got))
 	s.tally.add("files", 2)
-	return errors.Join(err, discard(local, back, filepath.Join(s.world.folder(), "up", c.name)))
+	harness.Check(errors.Join(err, discard(local, back, filepath.Join(s.world.folder(), "up", c.name))))
 }
 
 // run runs code; exit code 0 says that it succeeded.
@@ -352,23 +332,20 @@ func newInput(_ *rand.Rand, name string) operation { return &input{name} }
 
 func (i *input) String() string { return "a run with input()" }
 
-func (i *input) do(ctx context.Context, s *scene) error {
+func (i *input) do(ctx context.Context, s *scene) {
 	line := "the line of " + i.name
 	x := s.submission(i.name, "print('got', input('? '))", "got "+line+"\n")
 	a, begun, err := s.begin(ctx, x)
 	for err == nil && begun && !x.over() {
 		if x.reported == contract.StatusWaitingForInput {
-			_, err = s.ask(ctx, "provide_input", map[string]any{"execution_id": x.executionID, "text": line}, inputErrors)
-			if err != nil {
-				return err
-			}
+			harness.Must(s.ask(ctx, "provide_input", map[string]any{"execution_id": x.executionID, "text": line}, inputErrors))
 		}
 		_, begun, err = s.get(ctx, x, 0, 1)
 	}
-	if err != nil || !begun {
-		return err
+	if err == nil && begun {
+		err = s.follow(ctx, x, harness.Answer{Fields: a.Fields})
 	}
-	return s.follow(ctx, x, harness.Answer{Fields: a.Fields})
+	harness.Check(err)
 }
 
 // inputErrors say that an earlier answer was taken, or that the run has ended.
@@ -393,7 +370,7 @@ func newInterrupted(r *rand.Rand, name string) operation {
 
 func (i *interrupted) String() string { return "an endless run that is interrupted" }
 
-func (i *interrupted) do(ctx context.Context, s *scene) error {
+func (i *interrupted) do(ctx context.Context, s *scene) {
 	x := s.submission(i.name, "import time\nwhile True: time.sleep(0.01)", "")
 	x.expected = accepted{string(contract.StatusInterrupted): always, string(contract.StatusCancelled): always}
 	a, begun, err := s.begin(ctx, x)
@@ -404,10 +381,8 @@ func (i *interrupted) do(ctx context.Context, s *scene) error {
 			a, begun, err = s.get(ctx, x, 0, 1)
 		}
 	}
-	if err == nil && begun && x.reported == contract.StatusSucceeded {
-		return fmt.Errorf("run %s never ends, and is said to have succeeded: %s", x.id, a.Text)
-	}
-	return err
+	harness.Check(err)
+	harness.FailIf(begun && x.reported == contract.StatusSucceeded, "run %s never ends, and is said to have succeeded: %s", x.id, a.Text)
 }
 
 // cancelled is a run whose call the host cancels.
@@ -422,24 +397,22 @@ func newCancelled(r *rand.Rand, name string) operation {
 
 func (c *cancelled) String() string { return c.long.String() + " whose call is cancelled" }
 
-func (c *cancelled) do(ctx context.Context, s *scene) error {
+func (c *cancelled) do(ctx context.Context, s *scene) {
 	x := c.submission(s)
 	call, cancel := context.WithTimeout(ctx, c.after)
 	defer cancel()
 	a, err := s.laptop.current().Call(call, "run_code_long", map[string]any{"code": x.code})
 	if err == nil && !(a.Error() == callCancelled && s.excuses.any(relayEnds)) {
 		x.take(a)
-		if _, err := s.judge("run_code_long", a, nil); err != nil {
-			return err
-		}
+		harness.Must(s.judge("run_code_long", a, nil))
 	} else {
 		a = harness.Answer{}
 		s.tally.add("cancelled calls", 1)
 	}
 	if x.executionID == "" {
-		if x.executionID, err = s.find(ctx, x.id); err != nil || x.executionID == "" {
-			return err
-		}
+		x.executionID = harness.Must(s.find(ctx, x.id))
 	}
-	return s.follow(ctx, x, a)
+	if x.executionID != "" {
+		harness.Check(s.follow(ctx, x, a))
+	}
 }
