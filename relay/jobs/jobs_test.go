@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"colabrelay/relay/jobs/jobstest"
 	"colabrelay/shared/contract"
 )
 
@@ -50,7 +49,7 @@ func (l *log) options(until time.Duration) FollowOptions {
 
 // bench is a ticket of a job of three steps, in a bubble of fake time.
 type bench struct {
-	*jobstest.VM
+	*memoryVM
 	t     *testing.T
 	s     contract.JobSubmit
 	at    Ticket
@@ -60,7 +59,7 @@ type bench struct {
 
 func inBubble(t *testing.T, f func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{VM: jobstest.New("vm"), t: t}
+		b := &bench{memoryVM: newVM("vm"), t: t}
 		b.s.Steps = []contract.JobStep{{StepID: "a", Code: "1"}, {StepID: "b", Code: "2"}, {StepID: "c", Code: "3"}}
 		b.at = New("vm", b.s)
 		b.must(b.at.Submit(t.Context(), b, b.save))
@@ -304,7 +303,7 @@ func TestAnEntryIsNotTradedForAnother(t *testing.T) {
 			}
 		}
 		turned := at(b.at)
-		_, err := turned.Follow(b.t.Context(), turns{b.VM}, b.options(time.Second))
+		_, err := turned.Follow(b.t.Context(), turns{b.memoryVM}, b.options(time.Second))
 		if !errors.Is(err, ErrAnswer) {
 			t.Errorf("a failed execution that turned into another: %v", err)
 		}
@@ -314,10 +313,10 @@ func TestAnEntryIsNotTradedForAnother(t *testing.T) {
 func at(t Ticket) *Ticket { return &t }
 
 // turns is a VM in which every execution has succeeded after all.
-type turns struct{ *jobstest.VM }
+type turns struct{ *memoryVM }
 
 func (v turns) Execution(ctx context.Context, id string, offset int64, wait time.Duration, most int64) (contract.Execution, error) {
-	x, err := v.VM.Execution(ctx, id, offset, wait, most)
+	x, err := v.memoryVM.Execution(ctx, id, offset, wait, most)
 	x.Status = contract.StatusSucceeded
 	return x, err
 }
@@ -380,7 +379,7 @@ func TestAnExecutionOfAnotherEntryIsRefused(t *testing.T) {
 			b.run("first", contract.StatusSucceeded)
 			b.run("second", contract.StatusSucceeded)
 			b.Finish(contract.JobFinished, "")
-			vm := forger{b.VM, func(j *contract.Job) {
+			vm := forger{b.memoryVM, func(j *contract.Job) {
 				if strings.HasSuffix(name, "later") {
 					j.Steps = j.Steps[:min(1, len(j.Steps))]
 				}
@@ -408,19 +407,19 @@ func TestAnExecutionOfAnotherEntryIsRefused(t *testing.T) {
 
 // forger is a VM whose answers are changed.
 type forger struct {
-	*jobstest.VM
+	*memoryVM
 	job       func(j *contract.Job)
 	execution func(x *contract.Execution)
 }
 
 func (f forger) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
-	j, err := f.VM.Job(ctx, id, from, wait)
+	j, err := f.memoryVM.Job(ctx, id, from, wait)
 	f.job(&j)
 	return j, err
 }
 
 func (f forger) Execution(ctx context.Context, id string, offset int64, wait time.Duration, most int64) (contract.Execution, error) {
-	x, err := f.VM.Execution(ctx, id, offset, wait, most)
+	x, err := f.memoryVM.Execution(ctx, id, offset, wait, most)
 	if x.Job != nil {
 		of := *x.Job
 		x.Job = &of

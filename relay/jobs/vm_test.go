@@ -1,6 +1,4 @@
-// Package jobstest has an executor in memory for tests of what follows jobs. Nothing runs by
-// itself: a test says when an entry begins and how it ends.
-package jobstest
+package jobs
 
 import (
 	"context"
@@ -12,8 +10,9 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// VM is an executor with jobs. It runs no code.
-type VM struct {
+// memoryVM is an executor with jobs, in memory. It runs no code: a test says when an entry begins and
+// how it ends.
+type memoryVM struct {
 	mu         sync.Mutex
 	instance   string
 	jobs       map[string]*job
@@ -28,31 +27,30 @@ type job struct {
 	entries []contract.JobEntry
 }
 
-// New returns a VM of that instance.
-func New(instance string) *VM {
-	return &VM{instance: instance, jobs: map[string]*job{}, executions: map[string]*contract.Execution{}, changed: make(chan struct{})}
+func newVM(instance string) *memoryVM {
+	return &memoryVM{instance: instance, jobs: map[string]*job{}, executions: map[string]*contract.Execution{}, changed: make(chan struct{})}
 }
 
 // InstanceID is the instance that answers.
-func (vm *VM) InstanceID() string {
+func (vm *memoryVM) InstanceID() string {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	return vm.instance
 }
 
 // Replace has another VM take over the address. It knows nothing.
-func (vm *VM) Replace(instance string) {
+func (vm *memoryVM) Replace(instance string) {
 	vm.change(func() {
 		vm.instance, vm.jobs, vm.executions = instance, map[string]*job{}, map[string]*contract.Execution{}
 	})
 }
 
 // SetBehind sets which run the jobs wait for.
-func (vm *VM) SetBehind(b *contract.Behind) { vm.change(func() { vm.behind = b }) }
+func (vm *memoryVM) SetBehind(b *contract.Behind) { vm.change(func() { vm.behind = b }) }
 
 // Begin begins the next entry of the only job, or the next attempt of the last one, and
 // returns its execution.
-func (vm *VM) Begin() (id string) {
+func (vm *memoryVM) Begin() (id string) {
 	vm.change(func() {
 		j := vm.only()
 		i := j.Next
@@ -74,7 +72,7 @@ func (vm *VM) Begin() (id string) {
 }
 
 // Print adds output to an execution.
-func (vm *VM) Print(id, text string) {
+func (vm *memoryVM) Print(id, text string) {
 	vm.change(func() {
 		x := vm.executions[id]
 		x.Events = append(x.Events, contract.Event{Offset: int64(len(x.Events)), Type: contract.EventStream, Name: "stdout", Text: text})
@@ -82,7 +80,7 @@ func (vm *VM) Print(id, text string) {
 }
 
 // End ends the running entry. With retry, it runs again.
-func (vm *VM) End(status contract.Status, retry bool) {
+func (vm *memoryVM) End(status contract.Status, retry bool) {
 	vm.change(func() {
 		j := vm.only()
 		e := &j.entries[j.Next-1]
@@ -92,7 +90,7 @@ func (vm *VM) End(status contract.Status, retry bool) {
 }
 
 // Omit skips the next step.
-func (vm *VM) Omit() {
+func (vm *memoryVM) Omit() {
 	vm.change(func() {
 		j := vm.only()
 		j.entries[j.Next].Status = contract.StepSkipped
@@ -101,7 +99,7 @@ func (vm *VM) Omit() {
 }
 
 // Finish ends the job. Steps that have not begun do not run.
-func (vm *VM) Finish(state contract.JobState, cause contract.JobCause) {
+func (vm *memoryVM) Finish(state contract.JobState, cause contract.JobCause) {
 	vm.change(func() {
 		j := vm.only()
 		j.State, j.Cause = state, cause
@@ -112,7 +110,7 @@ func (vm *VM) Finish(state contract.JobState, cause contract.JobCause) {
 }
 
 // Forget deletes an execution, or with an empty id the list of the job's steps.
-func (vm *VM) Forget(id string) {
+func (vm *memoryVM) Forget(id string) {
 	vm.change(func() {
 		delete(vm.executions, id)
 		if id == "" {
@@ -122,13 +120,13 @@ func (vm *VM) Forget(id string) {
 }
 
 // Steps are those of the only job, as submitted and edited.
-func (vm *VM) Steps() []contract.JobStep {
+func (vm *memoryVM) Steps() []contract.JobStep {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	return slices.Clone(vm.only().submit.Steps)
 }
 
-func (vm *VM) only() *job {
+func (vm *memoryVM) only() *job {
 	for _, j := range vm.jobs {
 		return j
 	}
@@ -136,7 +134,7 @@ func (vm *VM) only() *job {
 }
 
 // change changes the VM and wakes who waits for that.
-func (vm *VM) change(f func()) {
+func (vm *memoryVM) change(f func()) {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	f()
@@ -145,7 +143,7 @@ func (vm *VM) change(f func()) {
 }
 
 // await waits until ready holds or the wait is over, and returns with the lock held.
-func (vm *VM) await(ctx context.Context, wait time.Duration, ready func() bool) {
+func (vm *memoryVM) await(ctx context.Context, wait time.Duration, ready func() bool) {
 	end := time.NewTimer(wait)
 	defer end.Stop()
 	vm.mu.Lock()
@@ -165,7 +163,7 @@ func (vm *VM) await(ctx context.Context, wait time.Duration, ready func() bool) 
 func refuse(code contract.Code) error { return &contract.Error{Code: code, Message: string(code)} }
 
 // SubmitJobTo accepts a job, or returns the one of that id.
-func (vm *VM) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
+func (vm *memoryVM) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
 	vm.await(ctx, 0, nil)
 	defer vm.mu.Unlock()
 	if instanceID != vm.instance {
@@ -182,7 +180,7 @@ func (vm *VM) SubmitJobTo(ctx context.Context, instanceID string, s contract.Job
 	return vm.head(j), nil
 }
 
-func (vm *VM) head(j *job) contract.Job {
+func (vm *memoryVM) head(j *job) contract.Job {
 	x := j.Job
 	if x.Entries = len(j.entries); j.entries == nil {
 		x.Entries = x.Next
@@ -194,7 +192,7 @@ func (vm *VM) head(j *job) contract.Job {
 }
 
 // Job reads a job as the executor does.
-func (vm *VM) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+func (vm *memoryVM) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
 	vm.await(ctx, wait, func() bool {
 		j := vm.jobs[id]
 		return j == nil || j.State.Ended() || j.State == contract.JobWaiting || j.Next > from
@@ -217,7 +215,7 @@ func (vm *VM) Job(ctx context.Context, id string, from int, wait time.Duration) 
 }
 
 // PatchJob replaces steps.
-func (vm *VM) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
+func (vm *memoryVM) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
 	vm.await(ctx, 0, nil)
 	defer vm.mu.Unlock()
 	j := vm.jobs[id]
@@ -245,7 +243,7 @@ func (vm *VM) PatchJob(ctx context.Context, instanceID, id string, p contract.Jo
 }
 
 // DeleteJob ends a job that has nothing running.
-func (vm *VM) DeleteJob(ctx context.Context, instanceID, id string, _ bool) (contract.Job, error) {
+func (vm *memoryVM) DeleteJob(ctx context.Context, instanceID, id string, _ bool) (contract.Job, error) {
 	vm.await(ctx, 0, nil)
 	defer vm.mu.Unlock()
 	j := vm.jobs[id]
@@ -261,7 +259,7 @@ func (vm *VM) DeleteJob(ctx context.Context, instanceID, id string, _ bool) (con
 }
 
 // Execution reads an execution as the executor does.
-func (vm *VM) Execution(ctx context.Context, id string, offset int64, wait time.Duration, _ int64) (contract.Execution, error) {
+func (vm *memoryVM) Execution(ctx context.Context, id string, offset int64, wait time.Duration, _ int64) (contract.Execution, error) {
 	vm.await(ctx, wait, func() bool {
 		x := vm.executions[id]
 		return x == nil || x.Status != contract.StatusRunning || int64(len(x.Events)) > offset
