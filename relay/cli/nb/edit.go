@@ -21,6 +21,8 @@ type sourceCommand struct {
 	op   tools.Operation
 	code string
 	json bool
+
+	written string // the file of an editor that has the source; empty for none
 }
 
 // made completes a command that takes up to one source after the arguments of its operation.
@@ -33,12 +35,11 @@ func (c *sourceCommand) made(cmd *cobra.Command, given []*tools.Argument) *cobra
 	return cmd
 }
 
-// do does the operation with these arguments. written is the file of an editor that has the source;
-// empty for none.
-func (c *sourceCommand) do(ctx context.Context, args any, written string) error {
+// do does the operation with these arguments.
+func (c *sourceCommand) do(ctx context.Context, args any) error {
 	return cli.WithPerson(ctx, c.set, c.std, cli.Named(""), c.op, func(ctx context.Context, by tools.Person) error {
 		answer, err := c.op.Do(ctx, by, args)
-		return cli.PrintAnswer(c.std, answer, forget(written, err), c.json)
+		return cli.PrintAnswer(c.std, answer, forget(c.written, err), c.json)
 	})
 }
 
@@ -59,12 +60,11 @@ func addCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			if markdown {
 				args.Type = notebook.Markdown
 			}
-			written := ""
-			args.Source, written, err = c.source(cmd, words[1:], func() (notebook.Cell, error) { return notebook.Cell{Type: args.Type}, nil })
+			args.Source, err = c.source(cmd, words[1:], func() (notebook.Cell, error) { return notebook.Cell{Type: args.Type}, nil })
 			if err != nil {
 				return err
 			}
-			return c.do(cmd.Context(), args, written)
+			return c.do(cmd.Context(), args)
 		},
 	}, arguments)
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "make it a Markdown cell")
@@ -98,7 +98,6 @@ func (c *sourceCommand) edit(cmd *cobra.Command, args *tools.UpdateArgs, words [
 		args.Cell, args.Seen = cell.Handle, &cell.Source
 		return cell, err
 	}
-	written := ""
 	switch {
 	case finds && (coded || len(words) > 0):
 		return cli.Usagef("--find changes a part of the source, and -c, SOURCE and stdin all of it: give one of them")
@@ -112,12 +111,12 @@ func (c *sourceCommand) edit(cmd *cobra.Command, args *tools.UpdateArgs, words [
 		cell, err = present()
 		args.Content = cell.Source
 	default:
-		args.Content, written, err = c.source(cmd, words, present)
+		args.Content, err = c.source(cmd, words, present)
 	}
 	if err != nil {
 		return err
 	}
-	return c.do(cmd.Context(), args, written)
+	return c.do(cmd.Context(), args)
 }
 
 // presentCell reads the cell of a notebook that a person names.

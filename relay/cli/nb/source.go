@@ -21,29 +21,27 @@ import (
 )
 
 // source returns the source that -c or a word names, or else stdin has. A person at a terminal writes
-// it in the editor instead, from the cell as it is: then file has it, which the caller deletes after
-// use.
-func (c *sourceCommand) source(cmd *cobra.Command, words []string, present func() (notebook.Cell, error)) (source, file string, err error) {
+// it in the editor instead, from the cell as it is.
+func (c *sourceCommand) source(cmd *cobra.Command, words []string, present func() (notebook.Cell, error)) (source string, err error) {
 	coded := cmd.Flags().Changed("code")
 	switch {
 	case coded && len(words) > 0:
-		return "", "", cli.Usagef("give either a file or -c CODE, not both")
+		return "", cli.Usagef("give either a file or -c CODE, not both")
 	case coded:
-		return c.code, "", nil
+		return c.code, nil
 	case len(words) == 0 && terminal.Is(c.std.In):
 		cell, err := present()
 		if err != nil {
-			return "", "", err
+			return "", err
 		}
-		return writeInEditor(cell.Source, cell.Type, c.set.Getenv, c.std)
+		return c.edited(cell)
 	case len(words) == 0 || words[0] == "-":
-		source, err = terminal.UntilInterrupted(cmd.Context(), func() (string, error) { return readSource(c.std.In) })
-		return source, "", err
+		return terminal.UntilInterrupted(cmd.Context(), func() (string, error) { return readSource(c.std.In) })
 	}
 	if source, err = readFile(words[0]); errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: name a file with the cell's source, or give it with -c", err)
 	}
-	return source, "", err
+	return source, err
 }
 
 // readFile reads the source of a cell from a file.
@@ -73,39 +71,36 @@ func readSource(in io.Reader) (string, error) {
 	return strings.TrimSuffix(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n"), nil
 }
 
-// writeInEditor lets a person edit a source in the editor that VISUAL or EDITOR names. It
-// returns the new source, and the file that has it: the caller deletes that after use.
-func writeInEditor(source string, t notebook.CellType, getenv func(string) string, std terminal.Streams) (edited, file string, err error) {
-	if !terminal.Is(std.In) || !terminal.Is(std.Err) {
-		return "", "", errors.New("there is no terminal for an editor: give the source with -c CODE, as a file or on stdin")
+// edited lets a person edit the source of a cell in the editor that VISUAL or EDITOR names, which
+// has the terminal and Ctrl-C meanwhile.
+func (c *sourceCommand) edited(cell notebook.Cell) (string, error) {
+	if !terminal.Is(c.std.Err) {
+		return "", errors.New("there is no terminal for an editor: give the source with -c CODE, as a file or on stdin")
 	}
-	extension := map[notebook.CellType]string{notebook.Code: ".py", notebook.Markdown: ".md"}[t]
+	extension := map[notebook.CellType]string{notebook.Code: ".py", notebook.Markdown: ".md"}[cell.Type]
 	f, err := os.CreateTemp("", "colab-relay-cell-*"+extension)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	_, err = f.WriteString(source + "\n")
+	_, err = f.WriteString(cell.Source + "\n")
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = runEditor(append(editor(getenv), f.Name()), std)
+		words := append(editor(c.set.Getenv), f.Name())
+		run := exec.Command(words[0], words[1:]...)
+		run.Stdin, run.Stdout, run.Stderr = c.std.In, c.std.Out, c.std.Err
+		if err = run.Run(); err != nil {
+			err = fmt.Errorf("the editor %q: %w; set EDITOR to the command of your editor", words[0], err)
+		}
 	}
 	if err != nil { // the person gave it up
 		os.Remove(f.Name())
-		return "", "", err
+		return "", err
 	}
-	if edited, err = readFile(f.Name()); err != nil {
-		err = forget(f.Name(), err)
+	c.written = f.Name()
+	source, err := readFile(c.written)
+	if err != nil {
+		err = forget(c.written, err)
 	}
-	return edited, f.Name(), err
-}
-
-// runEditor runs the command of an editor on the person's terminal. Ctrl-C belongs to the editor.
-func runEditor(words []string, std terminal.Streams) error {
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.In, std.Out, std.Err
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the editor %q: %w; set EDITOR to the command of your editor", words[0], err)
-	}
-	return nil
+	return source, err
 }
 
 // forget deletes the file of an editor after its text was used. If it could not be used because
