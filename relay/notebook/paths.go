@@ -78,7 +78,7 @@ func isNotebookName(path string) bool { return strings.EqualFold(filepath.Ext(pa
 
 // absolute returns an absolute path without links followed.
 func (r Roots) absolute(path string) (string, error) {
-	rest, isHome := cutHome(path)
+	rest, isHome := filename.InHome(path)
 	switch {
 	case isHome && r.Home == "":
 		return "", forbidden("%q begins with ~, but the home folder is not known: use an absolute path", path)
@@ -97,18 +97,10 @@ func (r Roots) absolute(path string) (string, error) {
 	return filepath.Join(r.Working, path), nil
 }
 
-// cutHome returns what follows a leading ~.
-func cutHome(path string) (rest string, isHome bool) {
-	if path == "~" {
-		return "", true
-	}
-	return strings.CutPrefix(filepath.ToSlash(path), "~/")
-}
-
 // all returns the roots, as absolute paths.
 func (r Roots) all() (roots []string) {
 	for _, root := range append([]string{r.Home, r.Save}, r.Dirs...) {
-		if rest, isHome := cutHome(root); isHome && r.Home != "" {
+		if rest, isHome := filename.InHome(root); isHome && r.Home != "" {
 			root = filepath.Join(r.Home, rest)
 		}
 		if filepath.IsAbs(root) {
