@@ -1,13 +1,21 @@
 package transfer
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
+
+	"colabrelay/shared/lazy"
 )
 
 // ErrGuarded means that a local file must not leave the laptop without permission, because
@@ -114,4 +122,165 @@ func realPath(name string, open fs.FileInfo) (string, error) {
 		err = errStale
 	}
 	return real, err
+}
+
+// What guarded content a file may have.
+const (
+	foundOwn = "the relay's own secrets"
+	foundKey = "keys or passwords"
+)
+
+// inspect checks a file by its folder, its identity, its name and its first bytes. own says
+// whether the folder is the relay's. It returns what the file may contain; empty if it is harmless.
+func (g *Guard) inspect(real string, info fs.FileInfo, own bool) string {
+	isSecret := func(name string) bool {
+		secret, err := os.Stat(name)
+		return err == nil && os.SameFile(secret, info)
+	}
+	switch {
+	case own || slices.ContainsFunc(g.Secrets, isSecret):
+		return foundOwn
+	case (looksLikeKey(real) || holdsKey(real, info)) && !g.permits(real):
+		return foundKey
+	}
+	return ""
+}
+
+// check refuses a guarded file, given by its real path and its open description.
+func (g *Guard) check(real string, open fs.FileInfo) error {
+	if g == nil {
+		return nil
+	}
+	if found := g.inspect(real, open, g.isOwn(filepath.Dir(real))); found != "" {
+		return fmt.Errorf("%w: %q may contain %s", ErrGuarded, real, found)
+	}
+	return nil
+}
+
+// CheckUpload returns the ErrGuarded that Upload would return with g, without sending
+// anything.
+func CheckUpload(ctx context.Context, local string, g *Guard) error {
+	info, err := statLocal(local)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		real, err := realPath(local, info)
+		if err != nil {
+			return fmt.Errorf("uploading %q: %w", local, err)
+		}
+		return g.check(real, info)
+	}
+	root, err := os.OpenRoot(local)
+	if err != nil {
+		return fmt.Errorf("opening the folder %q: %w", local, err)
+	}
+	defer root.Close()
+	tree, err := walkLocal(ctx, root)
+	if err != nil {
+		return err
+	}
+	return g.checkTree(root, tree)
+}
+
+// checkTree refuses a tree that contains a guarded file. If the file were skipped, the copy
+// would look complete; the caller must decide.
+func (g *Guard) checkTree(root *os.Root, t localTree) error {
+	if g == nil {
+		return nil
+	}
+	top, err := filepath.Abs(root.Name())
+	if err == nil {
+		top, err = filepath.EvalSymlinks(top)
+	}
+	if err != nil {
+		return err
+	}
+	refused := map[string][]string{} // by what they may contain
+	own := map[string]bool{}         // whether a folder is the relay's
+	for _, e := range t.files {
+		at := filepath.Join(top, filepath.FromSlash(e.name))
+		if e.link {
+			if at, err = filepath.EvalSymlinks(at); err != nil {
+				return err
+			}
+		}
+		dir := filepath.Dir(at)
+		if _, checked := own[dir]; !checked {
+			own[dir] = g.isOwn(dir)
+		}
+		if found := g.inspect(at, e.info, own[dir]); found != "" {
+			refused[found] = append(refused[found], strconv.Quote(e.name))
+		}
+	}
+	var parts []string
+	for _, found := range []string{foundOwn, foundKey} {
+		names := refused[found]
+		more := ""
+		if len(names) > maxRefused {
+			more = fmt.Sprintf(" and %d more", len(names)-maxRefused)
+			names = names[:maxRefused]
+		}
+		if len(names) > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %s%s", found, strings.Join(names, ", "), more))
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %q may contain %s", ErrGuarded, root.Name(), strings.Join(parts, "; "))
+}
+
+// maxRefused bounds how many files of each kind a refusal names.
+const maxRefused = 10
+
+// maxKeyText bounds how much of a file is searched for the text of a private key, in bytes from
+// its beginning.
+const maxKeyText = 4 << 10
+
+var (
+	// keyText is the first line of a private key: of PEM (RFC 7468), OpenSSH and OpenPGP, also
+	// inside a JSON string, as in the key files of service accounts; of PuTTY and SSH2 (RFC
+	// 4716); and the one line of a key of age or WireGuard.
+	keyText = lazy.Regexp(`-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----(\r|\n|\\r|\\n)|^PuTTY-User-Key-File-\d` +
+		`|^---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|(?m:^AGE-(SECRET-KEY|PLUGIN-[A-Z0-9-]{1,40})-1[A-Z0-9]{20})|(?mi:^\s*PrivateKey\s*=\s*[A-Z0-9+/]{43}=)`)
+	// A JSON Web Key (RFC 7517) is private if it has the member d, or is symmetric.
+	webKey        = lazy.Regexp(`"kty"\s*:`)
+	webKeyPrivate = lazy.Regexp(`"d"\s*:\s*"[\w-]{16}|"kty"\s*:\s*"oct"`)
+)
+
+// holdsKey reports whether a file begins with a private key, whatever the file is called. A
+// file that cannot be read holds none: it is not uploaded either.
+func holdsKey(real string, info fs.FileInfo) bool {
+	if !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO may have replaced the file
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if open, err := f.Stat(); err != nil || !os.SameFile(open, info) {
+		return false
+	}
+	start, _ := io.ReadAll(io.LimitReader(f, maxKeyText))
+	return isKeyText(start)
+}
+
+// jsonEscape matches the escape of an ASCII letter in JSON.
+var jsonEscape = lazy.Regexp(`\\u00[4-7][0-9A-Fa-f]`)
+
+// byteOrderMarks may be in front of a text in UTF-16 or UTF-8.
+var byteOrderMarks = [][]byte{{0xff, 0xfe}, {0xfe, 0xff}, {0xef, 0xbb, 0xbf}}
+
+func isKeyText(text []byte) bool {
+	for _, mark := range byteOrderMarks {
+		text = bytes.TrimPrefix(text, mark)
+	}
+	text = jsonEscape().ReplaceAllFunc(text, func(escape []byte) []byte {
+		code, _ := strconv.ParseUint(string(escape[2:]), 16, 8) // two digits of hexadecimal
+		return []byte{byte(code)}
+	})
+	text = bytes.ReplaceAll(text, []byte{0}, nil) // in UTF-16, every other byte of ASCII text
+	return keyText().Match(text) || webKey().Match(text) && webKeyPrivate().Match(text)
 }

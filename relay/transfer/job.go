@@ -24,7 +24,7 @@ type job struct {
 	client  *client.Client
 	options Options
 	meter   *meter
-	guard   *inspection  // nil permits all files
+	guard   *Guard       // nil permits all files
 	last    *lastUploads // nil records nothing
 	records records      // of downloads
 	// noObeyed and dotfiles are those of the download's Local.
@@ -35,7 +35,7 @@ type job struct {
 }
 
 func newJob(c *client.Client, o Options) *job {
-	return &job{client: c, options: o, meter: &meter{report: o.Report}, guard: newInspection(o.Guard), last: openLastUploads(o.RecordDir), slots: make(chan struct{}, inFlight)}
+	return &job{client: c, options: o, meter: &meter{report: o.Report}, guard: o.Guard, last: openLastUploads(o.RecordDir), slots: make(chan struct{}, inFlight)}
 }
 
 // slot waits until one more part may be in flight. done must be called at its end.

@@ -69,7 +69,7 @@ type opener struct {
 	stat     func(string) (fs.FileInfo, error)
 	openFile func(string, int, fs.FileMode) (*os.File, error)
 	path     func(string) string // for a name in the root, its path
-	guard    *inspection
+	guard    *Guard
 }
 
 func (j *job) byPath() opener {
