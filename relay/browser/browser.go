@@ -15,9 +15,16 @@
 package browser
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
+	"log"
+	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -25,6 +32,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"colabrelay/relay/environ"
@@ -168,4 +176,155 @@ func (s system) start(p program, address string) (<-chan error, error) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // as long as the program runs: nobody else collects its exit code
 	return ended, nil
+}
+
+// connectionTime is how long a connection to the link may last, from its first byte to its last: any
+// program of this computer may connect while the browser starts.
+const connectionTime = 2 * time.Second
+
+// link is a URL on loopback that leads on to another one, once.
+type link struct {
+	target, host, path string
+	server             http.Server
+	used               atomic.Bool
+	loaded             chan struct{} // closed when a browser has loaded the link
+}
+
+// newLink starts a link to target.
+func newLink(target string) (*link, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen on loopback: %w", err)
+	}
+	l := &link{target: target, host: listener.Addr().String(), path: "/" + rand.Text(), loaded: make(chan struct{})}
+	l.server = http.Server{Handler: l, ReadTimeout: connectionTime, WriteTimeout: connectionTime, ErrorLog: log.New(io.Discard, "", 0)} // strangers could fill a log
+	l.server.SetKeepAlivesEnabled(false)
+	go func() { _ = l.server.Serve(listener) }() // until close
+	return l, nil
+}
+
+// URL returns the link itself.
+func (l *link) URL() string { return "http://" + l.host + l.path }
+
+// close ends the listener. An answer under way gets the time to reach the browser.
+func (l *link) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), connectionTime)
+	defer cancel()
+	if l.server.Shutdown(ctx) != nil {
+		_ = l.server.Close()
+	}
+}
+
+// ServeHTTP leads the first request for the link to the target, and no other one.
+func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || r.Host != l.host || r.URL.Path != l.path || l.used.Swap(true) {
+		http.Error(w, "There is nothing here, or this link was used before: a link works once. Close this tab and open the page again.", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Location", l.target)
+	w.WriteHeader(http.StatusFound)
+	close(l.loaded)
+}
+
+// load starts a program with a link to address and waits until a browser has loaded the link.
+func (s system) load(ctx context.Context, p program, address string) error {
+	l, err := newLink(address)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	ended, err := s.start(p, l.URL())
+	if err != nil {
+		return err
+	}
+	late := time.After(s.wait)
+	for {
+		select {
+		case <-l.loaded:
+			return nil
+		case err := <-ended:
+			if err != nil {
+				return fmt.Errorf("%q ended with %w", p[0], err)
+			}
+			ended = nil // it told a browser that runs, or another program, which starts one
+		case <-late:
+			return fmt.Errorf("%q was started, but no browser loaded the page within %g s", p[0], s.wait.Seconds())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Variables of a desktop session. The first ones say where the person's screen is; the others
+// are what xdg-open and browsers need there.
+var (
+	screenVariables  = []string{"BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "WSL_INTEROP", "SSH_CONNECTION", "SSH_TTY"}
+	desktopVariables = []string{"DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "XAUTHORITY", "XDG_CURRENT_DESKTOP", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "XDG_SESSION_TYPE"}
+)
+
+// lookVariables are what a browser has besides: the kind and the look of the desktop, and the ways
+// of WSL and VS Code to the browser of another computer.
+var lookVariables = []string{
+	"GNOME_DESKTOP_SESSION_ID", "KDE_FULL_SESSION", "KDE_SESSION_VERSION", "MATE_DESKTOP_SESSION_ID", "SESSION_MANAGER",
+	"GDK_*", "GTK_*", "QT_*", "XCURSOR_*", "XMODIFIERS", "MOZ_*", "SECURITYSESSIONID", "__CF_USER_TEXT_ENCODING",
+	"WSLENV", "VSCODE_IPC_HOOK_CLI",
+}
+
+// withSession returns an environment that leads to the person's screen, if that is known: its
+// own, or else with the variables of the nearest ancestor that has them. MCP hosts that use
+// the official SDK start the relay with HOME, PATH and little else.
+func withSession(own []string, ancestors iter.Seq[[]string]) []string {
+	if hasScreen(own) {
+		return own
+	}
+	for environment := range ancestors {
+		if !hasScreen(environment) {
+			continue
+		}
+		all := slices.Clone(own)
+		for _, name := range slices.Concat(screenVariables, desktopVariables) {
+			if value := lookUp(environment, name); value != "" && lookUp(own, name) == "" {
+				all = append(all, name+"="+value)
+			}
+		}
+		return all
+	}
+	return own
+}
+
+func hasScreen(environment []string) bool {
+	return slices.ContainsFunc(screenVariables, func(name string) bool { return lookUp(environment, name) != "" })
+}
+
+// lookUp returns a variable of an environment.
+func lookUp(environment []string, name string) string {
+	for _, entry := range slices.Backward(environment) { // the last one counts
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// ancestors returns the environments with which this process's ancestors were started, the
+// parent's first, as far as this user may read them. Only Linux shows them in files.
+func ancestors() iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for pid := os.Getppid(); pid > 1; pid = parentOf(pid) {
+			environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err == nil && !yield(strings.Split(string(environment), "\x00")) {
+				return
+			}
+		}
+	}
+}
+
+// parentOf returns the parent of a process, 0 if it is not known.
+func parentOf(pid int) (parent int) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	var state string
+	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent) // the name before may have any character
+	return parent
 }

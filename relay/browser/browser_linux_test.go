@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/shared/within"
 	"go.uber.org/goleak"
+
+	"colabrelay/shared/within"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -296,5 +297,23 @@ func TestStrangersAtTheLink(t *testing.T) {
 	l.close()
 	if got := follow(t, l.URL()); !strings.Contains(got, "refused") {
 		t.Errorf("after its end the link leads to %q", got)
+	}
+}
+
+func TestTheScreenOfAnAncestorIsUsed(t *testing.T) {
+	desktop := []string{"HOME=/other", "DISPLAY=:1", "XAUTHORITY=/run/x", "SECRET=x", "XDG_RUNTIME_DIR=/run/user/7"}
+	for name, c := range map[string]struct {
+		own       []string
+		ancestors [][]string
+		want      []string
+	}{
+		"the parent's":         {[]string{"HOME=/me"}, [][]string{desktop}, []string{"HOME=/me", "DISPLAY=:1", "XAUTHORITY=/run/x", "XDG_RUNTIME_DIR=/run/user/7"}},
+		"a grandparent's":      {[]string{"DISPLAY="}, [][]string{{"HOME=/me"}, {"WAYLAND_DISPLAY=w"}, desktop}, []string{"DISPLAY=", "WAYLAND_DISPLAY=w"}},
+		"an own value is kept": {[]string{"XAUTHORITY=/mine"}, [][]string{{"DISPLAY=:1", "XAUTHORITY=/run/x"}}, []string{"XAUTHORITY=/mine", "DISPLAY=:1"}},
+		"a session over SSH":   {nil, [][]string{{"SSH_CONNECTION=a"}, desktop}, []string{"SSH_CONNECTION=a"}},
+	} {
+		if got := withSession(c.own, slices.Values(c.ancestors)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -1,8 +1,11 @@
 package mcp
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,9 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"go.uber.org/goleak"
 
 	"colabrelay/relay/render"
+	"colabrelay/relay/runtimes"
 	"colabrelay/relay/tools"
+	"colabrelay/shared/within"
 )
 
 // Hosts must not notice that the relay does without mcp-go's server.
@@ -169,5 +175,209 @@ func TestACallHasItsHostAndItsProgressAndAnswerComeInOrder(t *testing.T) {
 	}
 	if m := l.next(); !strings.Contains(string(m.Result), `"content":[{"type":"text","text":"modern"},`+picture) || strings.Contains(string(m.Result), "isError") {
 		t.Errorf("%s", m.Result)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lines is a host that sees each line as it is, and reads only when it is told to.
+type lines struct {
+	t     *testing.T
+	stdio *stdio
+	in    *io.PipeWriter
+	raw   io.Reader
+	out   *bufio.Reader
+}
+
+// serveLines serves a host. The relay holds at most the given bytes of requests.
+func serveLines(t *testing.T, s *Server, held int64) *lines {
+	t.Helper()
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	l := &lines{t: t, stdio: newStdio(s, stdin, stdout, held), in: in, raw: out, out: bufio.NewReader(out)}
+	served := make(chan error)
+	go func() { served <- l.stdio.serve(context.Background()) }()
+	t.Cleanup(func() {
+		in.Close()
+		go io.Copy(io.Discard, l.out)
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		stdout.Close()
+	})
+	return l
+}
+
+// withoutRuntime serves tools whose calls all fail at once.
+func withoutRuntime() *Server {
+	none := func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no <runtime> & none") }
+	return New(tools.New(tools.Config{Resolve: none, Hold: time.Second}), "", "1.2")
+}
+
+// fake are tools of one name.
+type fake func(ctx context.Context, q tools.Request, send func(tools.Result))
+
+func (f fake) Definitions() []tools.Definition {
+	return []tools.Definition{{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}}
+}
+
+func (f fake) Call(ctx context.Context, q tools.Request, send func(tools.Result)) { f(ctx, q, send) }
+
+// serveFake serves a host the tool t.
+func serveFake(t *testing.T, f fake) *lines {
+	t.Helper()
+	return serveLines(t, New(f, "", "1.2"), maxHeld)
+}
+
+// call calls t; fields follow in the parameters.
+func (l *lines) call(id, fields string) {
+	l.t.Helper()
+	l.send(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t"%s}}`, id, fields)
+}
+
+type reply struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      any             `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+func decode[T any](t *testing.T, raw json.RawMessage) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return v
+}
+
+func (l *lines) send(format string, args ...any) {
+	l.t.Helper()
+	if _, err := fmt.Fprintf(l.in, format+"\n", args...); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// next reads the next line.
+func (l *lines) next() reply {
+	l.t.Helper()
+	line, err := l.out.ReadBytes('\n')
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var m reply
+	if err := json.Unmarshal(line, &m); err != nil || m.JSONRPC != "2.0" {
+		l.t.Fatalf("not JSON-RPC: %.300q", line)
+	}
+	return m
+}
+
+// await returns when the relay writes an answer, which it can finish only when the host reads.
+func (l *lines) await() {
+	l.t.Helper()
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(l.raw, first); err != nil {
+		l.t.Fatal(err)
+	}
+	l.out.Reset(io.MultiReader(bytes.NewReader(first), l.raw))
+}
+
+// quiet waits until no request is in flight, and checks that the next answer is a ping's.
+func (l *lines) quiet() {
+	l.t.Helper()
+	within.Until(l.t, "the end of all requests", func() bool { return l.inFlight() == 0 })
+	l.send(`{"jsonrpc":"2.0","id":"quiet","method":"ping"}`)
+	if m := l.next(); m.ID != "quiet" {
+		l.t.Errorf("a message that must not be sent: %+v", m)
+	}
+}
+
+func (l *lines) inFlight() int {
+	l.stdio.inFlight.mu.Lock()
+	defer l.stdio.inFlight.mu.Unlock()
+	return len(l.stdio.inFlight.requests)
+}
+
+const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"no longer needed"}}`
+
+// The answers are on their way when the cancellation comes: stdout is full.
+func TestNothingFollowsForCancelledRequestsOfEveryKind(t *testing.T) {
+	for id, request := range map[string]string{
+		`2`:        `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
+		`"\u0061"`: `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"list_executions"}}`,
+		`-2`:       `{"jsonrpc":"2.0","id":-2,"method":"tools/call","params":{"name":"no such tool"}}`,
+		`"listen"`: listen(`"listen"`),
+		`7`:        `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`,
+	} {
+		t.Run(request, func(t *testing.T) {
+			l := serveLines(t, withoutRuntime(), maxHeld)
+			l.send(`{"jsonrpc":"2.0","id":"first","method":"ping"}`)
+			l.await()
+			l.send("%s", request)
+			l.send(cancelled, id)
+			l.send(`{"jsonrpc":"2.0","method":"notifications/unknown"}`) // is read after the cancellation took effect
+			if m := l.next(); m.ID != "first" {
+				t.Errorf("%+v", m)
+			}
+			l.quiet()
+		})
+	}
+}
+
+// What a cancelled call left must be known to the next one, which else submits the same run again.
+func TestACallBeginsAfterTheEndOfThoseThatWereCancelledBefore(t *testing.T) {
+	order := make(chan string, 3)
+	l := serveFake(t, func(ctx context.Context, q tools.Request, send func(tools.Result)) {
+		order <- "begins"
+		if string(q.Arguments) == "1" {
+			<-ctx.Done()
+			if !q.Cancelled() {
+				t.Error("it was not cancelled")
+			}
+			order <- "ended"
+		}
+		send(tools.Result{Text: "x"})
+	})
+	l.call("1", `,"arguments":1`)
+	if got := <-order; got != "begins" {
+		t.Fatal(got)
+	}
+	l.send(cancelled, "1")
+	l.call("2", "")
+	if m := l.next(); fmt.Sprint(m.ID) != "2" {
+		t.Errorf("%+v", m)
+	}
+	if first := <-order; first != "ended" {
+		t.Error("the second call began before the end of the first")
+	}
+}
+
+// Its context has ended when it begins, so it submits nothing.
+func TestACallWhoseCancellationWasReadBeforeItBeginsHasEnded(t *testing.T) {
+	ended := make(chan bool, 1)
+	s := newStdio(New(fake(func(ctx context.Context, _ tools.Request, _ func(tools.Result)) { ended <- ctx.Err() != nil }), "", ""), strings.NewReader(""), io.Discard, maxHeld)
+	ctx, stop := context.WithCancel(t.Context())
+	q := &request{id: json.RawMessage("1"), message: message{Method: string(mcp.MethodToolsCall)}, done: make(chan struct{}), out: &s.out, stop: stop}
+	s.inFlight.add(q)
+	s.inFlight.cancel(q.id)
+	if s.answer(ctx, q); !<-ended {
+		t.Error("the call was made")
+	}
+}
+
+func TestACancellationEndsOneRequestOnly(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	for _, id := range []string{`1`, `"1"`, `1.0`, `null`, `{"a":1}`, `[1]`, `true`, `""`, `"\ud800"`} {
+		l.send(cancelled, id) // of a request that was never made
+	}
+	for _, id := range []string{`1`, `"1"`, `1`} { // one id after the other may be used again
+		l.send(`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, id)
+		if m := l.next(); fmt.Sprint(m.ID) != "1" || m.Error != nil {
+			t.Errorf("%+v", m)
+		}
 	}
 }
