@@ -91,9 +91,11 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestACommandWhoseOutputIsNotWrittenFails(t *testing.T) {
-	for _, args := range [][]string{{"help"}, {"guide"}, {"version"}, {"run", "--help"}} {
+	configtest.Home(t)
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
+	for _, args := range [][]string{{"serve"}, {"help"}, {"guide"}, {"version"}, {"run", "--help"}} {
 		var errs bytes.Buffer
-		code := run(t.Context(), append([]string{cli.CommandName}, args...), configtest.Environ(), terminal.Streams{In: strings.NewReader(""), Out: full{}, Err: &errs})
+		code := run(t.Context(), append([]string{cli.CommandName}, args...), configtest.Environ(), terminal.Streams{In: strings.NewReader(ping), Out: full{}, Err: &errs})
 		if code != cli.ExitFailure || !strings.Contains(errs.String(), syscall.ENOSPC.Error()) {
 			t.Errorf("%q exits with %d: %q", args, code, errs.String())
 		}

@@ -20,16 +20,18 @@ const unreadLimit = time.Second
 // waits for a reader, such as a pager, would not heed Ctrl-C. Of an Output it makes one that gives up
 // earlier.
 func Until(ctx context.Context, w io.Writer) *Output {
-	if later, ok := w.(*Output); ok {
+	later, ok := w.(*Output)
+	if ok {
 		w = later.w
 	}
-	return &Output{ctx: ctx, w: w}
+	return &Output{ctx: ctx, w: w, later: later}
 }
 
 // Output is the result of Until.
 type Output struct {
 	ctx    context.Context
 	w      io.Writer
+	later  *Output // that gives up later and has the same errors; nil for none
 	unread atomic.Bool
 	failed atomic.Pointer[error]
 }
@@ -47,6 +49,9 @@ func (u *Output) Write(p []byte) (int, error) {
 	n, err := u.write(p)
 	if err != nil {
 		u.failed.CompareAndSwap(nil, &err)
+	}
+	if err != nil && u.later != nil && !errors.Is(err, ErrUnread) {
+		u.later.failed.CompareAndSwap(nil, &err)
 	}
 	return n, err
 }
