@@ -14,7 +14,7 @@ import (
 // Some frameworks send null for every argument that a model omits.
 func TestNullIsAnOmittedArgument(t *testing.T) {
 	h := startHost(t, Config{Toolsets: toolsets.All, Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("none") }})
-	for _, tool := range toolsOf(sets) {
+	for _, tool := range served(toolsets.All) {
 		args := decode[map[string]any](t, json.RawMessage(calls[tool.def.Name].args))
 		omitted := h.call(tool.def.Name, args)
 		for name := range decode[struct{ Properties object }](t, inputSchema(tool.inputs)).Properties {

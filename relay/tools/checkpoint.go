@@ -47,11 +47,9 @@ const (
 
 func getCheckpoint() tool {
 	return operation(spec{
-		name: "get_checkpoint", title: "Read a checkpoint",
+		title:       "Read a checkpoint",
 		summary:     "returns the progress of a chunked run, or an answer kept by `checkpoint_name`",
 		description: "Reads what is saved on this computer under a checkpoint_name: progress and results of run_chunked_operation, or the answer of run_code_long. If the VM answers, the progress is current.",
-		command:     Command{Name: "checkpoints"},
-		readOnly:    true, idempotent: true, local: true,
 	}, func(ctx context.Context, c *call, args checkpointArgs) (*Checkpoint, error) {
 		dir, name := c.cfg.CheckpointDir, args.Name
 		got := &Checkpoint{Operation: name, limit: c.cfg.TextLimit}

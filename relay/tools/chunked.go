@@ -66,15 +66,14 @@ func (r *Chunked) maxText() int { return r.limit }
 
 func runChunked() tool {
 	return operation(spec{
-		name: "run_chunked_operation", title: "Run a loop that survives its VM",
+		title:       "Run a loop that survives its VM",
 		summary:     "runs `setup_code` once per kernel and `loop_code` for each `i`; the VM goes on by itself, also with the laptop closed; `checkpoint_name` alone reads the progress and continues the run, also on a new VM",
 		description: "Use it for long loops that must survive interrupted calls and dead VMs. It runs setup_code once, then loop_code for i = 0 … n_iterations-1. The VM goes on without calls; a call reads the progress for about 45 s. Call again with checkpoint_name until the run is finished. Variables that iterations build up (total += i, xs.append(i)) are kept and restored in a new kernel or VM.",
-		command: Command{Name: "loop", Group: "run", Setting: "CHECKPOINT_DIR",
+		command: Command{Group: "run", Setting: "CHECKPOINT_DIR",
 			Short: "Run a loop that survives its VM, or continue one",
 			Long: "Run a file for each i = 0, 1, … on the VM, and follow the progress to the end. The VM goes on by itself, also after Ctrl-C or with the laptop closed. With NAME alone, the command comes back to a run, also an agent's, and continues it where it stopped, also on a new VM. Variables that iterations build up are kept and restored.\n" +
 				"`colab-relay checkpoints NAME` shows the progress and the values of result.",
 			Examples: "  colab-relay loop train --setup setup.py --code step.py -n 1000\n  colab-relay loop train"},
-		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args chunkedArgs) (*Chunked, error) {
 		if err := errors.Join(fromFile(&args.Setup, args.SetupFile, "setup"), fromFile(&args.Loop, args.LoopFile, "code")); err != nil {
 			return nil, err

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"colabrelay/relay/bridge"
@@ -28,8 +27,7 @@ import (
 // Command describes an operation for the command line. Of its arguments a person gives those with
 // the tag arg, by their position, and flag.
 type Command struct {
-	Name           string // "ls", "vm list"; of two operations with one name, the number of arguments decides
-	Own            bool   // the command line has its own, which does more; nothing else is set
+	Name           string // "ls", "vm list"
 	Group          string // of the list of commands
 	Short          string
 	Long, Examples string // of the first operation of that name
@@ -45,17 +43,6 @@ type Operation struct {
 	args  reflect.Type
 	do    func(ctx context.Context, c *call, args targeted) (payload, error)
 }
-
-// Commands returns all operations that are made into commands, in the order of the tools.
-var Commands = sync.OnceValue(func() (all []Operation) {
-	kept := []tool{listCheckpoints(), listStates(), upgradeNotebook(), stripNotebook(), reportNotebook()}
-	for _, t := range append(kept, toolsOf(sets)...) {
-		if t.Command.Name != "" && !t.Command.Own {
-			all = append(all, t.Operation)
-		}
-	}
-	return all
-})
 
 // Argument is what a person gives an operation: a pflag.Value in the struct of its arguments.
 type Argument struct {

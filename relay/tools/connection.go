@@ -84,11 +84,9 @@ func PersonProblem(err error) *Problem {
 
 func checkConnection() tool {
 	return define(spec{
-		name: "check_colab_connection", title: "Check the connection",
-		command:     Command{Name: "status", Own: true},
+		title:       "Check the connection",
 		summary:     "reports whether the VM answers, its memory and the kernel's state",
 		description: "Use it at the start of a session and after connection errors: it says whether the VM answers, its uptime, free memory and kernel status, or what to do.",
-		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, *Problem) {
 		got, err := Connect(ctx, c.target.URL, c.target.Client)
 		got.RelayVersion = c.cfg.Version

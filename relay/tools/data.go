@@ -38,14 +38,13 @@ type previewArgs struct {
 
 func previewDataframe() tool {
 	return operation(spec{
-		name: "preview_dataframe", title: "Look into a data frame",
+		title:       "Look into a data frame",
 		summary:     "shows rows of a pandas, polars or Arrow frame, filtered and sorted, without running user code",
 		description: "Shows rows of a DataFrame, Series or Arrow table in the kernel, with dtypes and the number of rows. It runs no user code.",
-		command: Command{Name: "df", Group: "run",
+		command: Command{Group: "run",
 			Short:    "Show rows of a DataFrame in the VM's kernel",
 			Long:     "Show rows of a pandas, polars or Arrow frame in the VM's kernel, filtered and sorted. None of the user's code is run.",
 			Examples: "  colab-relay df sales\n  colab-relay df sales --filter \"price > 3\" --sort \"price desc\" --columns city,price"},
-		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args previewArgs) (*Frame, error) {
 		f, err := c.askFrame(ctx, kernelpy.Call{
 			Function:  "data.preview.preview",
@@ -67,14 +66,13 @@ type queryArgs struct {
 
 func queryDataframes() tool {
 	return operation(spec{
-		name: "query_dataframes", title: "Query data frames with SQL",
+		title:       "Query data frames with SQL",
 		summary:     "runs one SQL SELECT over the kernel's frames with DuckDB; it can neither change anything nor read files",
 		description: "Filters, joins and aggregates pandas, polars and Arrow frames in the kernel: SELECT city, avg(price) FROM df GROUP BY city. It reads no files and changes nothing.",
-		command: Command{Name: "sql", Group: "run",
+		command: Command{Group: "run",
 			Short:    "Query DataFrames in the VM's kernel with SQL",
 			Long:     "Run one SELECT of DuckDB's SQL over the pandas, polars and Arrow frames in the VM's kernel; their variables are its tables. It reads no files and changes nothing.",
 			Examples: "  colab-relay sql 'SELECT city, avg(price) FROM sales GROUP BY city'"},
-		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args queryArgs) (*Frame, error) {
 		limit := min(time.Duration(args.Timeout*float64(time.Second)), max(c.waitBudget()-graceLimit, time.Second))
 		return c.askFrame(ctx, kernelpy.Call{

@@ -34,17 +34,16 @@ type Download struct {
 
 func downloadFromColab() tool {
 	return operation(spec{
-		name: "download_from_colab", title: "Download from the VM",
+		title:       "Download from the VM",
 		summary:     "copies a file or folder to the laptop; resumes, verifies the SHA-256, and overwrites a different file only if asked",
 		description: "Copies a file or folder of the VM to this computer, below LOCAL_SAVE_DIR or into a folder that the user allowed: the VM's disk is deleted with the VM. If it is not done, call again with the same arguments. For many small files, download their folder.",
-		command: Command{Name: "get", Group: "files", Setting: "CHECKPOINT_DIR",
+		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "Download a file or folder from the VM; run it again to resume",
 			Long: "Download a file or folder from the VM and check it by SHA-256. If the download is stopped or the connection breaks, run the same command again to resume it.\n" +
 				"Without LOCAL, the download goes into the current folder under the last part of REMOTE (for /content: under the runtime's name). If LOCAL is a folder or ends in a slash, the download goes into it.\n" +
 				"A folder becomes LOCAL itself if nothing is there, or if an earlier run of the same download created it. It is not merged into any other folder unless you give --overwrite. If that folder has exactly the same files already, nothing is written.\n" +
 				"Files and folders in it whose names begin with a dot, instruction files of agents such as CLAUDE.md, and files named HEAD, are left out, because programs on this computer may obey them; a note lists them. With --dotfiles, they are downloaded too.",
 			Examples: "  colab-relay get /content/model.pt\n  colab-relay get results plots/           # a folder, into the folder plots\n  colab-relay get log.txt --json"},
-		idempotent: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, error) {
 		to, err := c.downloadTo(args)
 		if err != nil {

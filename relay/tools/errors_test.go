@@ -203,7 +203,7 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 		"run_chunked_operation": {`{"setup_code":"","loop_code":"1"}`, `{"checkpoint_name":"no such run"}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_change":"maybe"}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_stop":"rerun"}`},
 		"install_packages":      {`{"packages":[1]}`, `{"packages":{"x":1}}`, `{"packages":"x","upgrade":"yes"}`},
 	}
-	for _, tool := range toolsOf(sets) {
+	for _, tool := range served(toolsets.All) {
 		cases[tool.def.Name] = append(cases[tool.def.Name], `[1]`)
 	}
 	for name, all := range cases {

@@ -27,11 +27,9 @@ type getArgs struct {
 
 func getExecution() tool {
 	return define(spec{
-		name: "get_execution", title: "Read a run's output",
-		command:     Command{Name: "logs", Own: true},
+		title:       "Read a run's output",
 		summary:     "returns a run's state and its output from an offset; can wait for more",
 		description: "Use it when a run is running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end and shows head and tail of the output from offset on. Without, it returns one page of the whole output and names the call for the next.",
-		readOnly:    true, idempotent: true, openWorld: true, upfront: true, patient: true,
 	}, func(ctx context.Context, c *call, args getArgs) (*Installed, *Problem) {
 		wait := min(time.Duration(min(args.Wait, 86_400)*float64(time.Second)), c.budget(c.most))
 		until := time.Now().Add(wait)
@@ -118,8 +116,8 @@ type Executions struct {
 
 func listExecutions() tool {
 	t := operation(spec{
-		name: "list_executions", title: "List runs",
-		command: Command{Name: "ps", Group: "run",
+		title: "List runs",
+		command: Command{Group: "run",
 			Short: "List runs, present and past",
 			Long: "List the runs of all runtimes, newest first: those in this computer's history, and those on the VMs. It also works after a VM is gone. Ids are shortened; --json prints them whole.\n" +
 				"A question mark after a status means that it may have changed since: the VM does not answer, or is gone.\n" +
@@ -127,7 +125,6 @@ func listExecutions() tool {
 			Examples: "  colab-relay ps\n  colab-relay ps -n 5 --runtime work\n  colab-relay ps --all --json"},
 		summary:     "lists past and present runs, newest first",
 		description: "Use it to find an execution_id, to see what runs or waits, or whether a run whose answer was lost was accepted.",
-		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args listArgs) (*Executions, error) {
 		limit := args.limit(c)
 		all, more, err := c.listRuns(ctx, args, limit)
@@ -306,15 +303,14 @@ type interruptArgs struct {
 
 func interruptExecution() tool {
 	return operation(spec{
-		name: "interrupt_execution", title: "Interrupt a run",
-		command: Command{Name: "interrupt", Group: "run",
+		title: "Interrupt a run",
+		command: Command{Group: "run",
 			Short: "Stop a run; variables are kept",
 			Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
 				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
 			Examples: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json"},
 		summary:     "interrupts a run or removes it from the queue; variables are kept",
 		description: "Use it to stop a run that hangs or is no longer needed. Variables are kept; a queued run is cancelled. If it goes on, call again, then restart_kernel.",
-		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, error) {
 		s, err := c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {
 			e, err := c.target.Client.Interrupt(ctx, id)
@@ -339,15 +335,14 @@ type inputArgs struct {
 
 func provideInput() tool {
 	return operation(spec{
-		name: "provide_input", title: "Answer input()",
-		command: Command{Name: "input", Group: "run",
+		title: "Answer input()",
+		command: Command{Group: "run",
 			Short: "Answer a run that waits in input() or getpass()",
 			Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
 				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
 			Examples: "  colab-relay input\n  echo yes | colab-relay input 3f2a"},
 		summary:     "answers a run that waits in `input()`",
 		description: "Use it when a run's status is waiting_for_input, to type the line that it asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
-		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, error) {
 		in := contract.Input{Text: args.Text}
 		if c.person != nil {

@@ -40,15 +40,14 @@ const maxPages = 10
 
 func listFiles() tool {
 	return operation(spec{
-		name: "list_colab_files", title: "List files on the VM",
+		title:       "List files on the VM",
 		summary:     "lists a folder on the VM",
 		description: "Use it to find files on the remote VM: names, sizes and times in one folder. Google Drive, if mounted, is /content/drive/MyDrive.",
-		command: Command{Name: "ls", Group: "files",
+		command: Command{Group: "files",
 			Short: "List a folder on the VM",
 			Long: "List a folder or file on the VM: size, time of the last change, and name. Without PATH, it lists /content, or the executor's working directory if the VM has no /content. The name of a folder ends in a slash. A byte that cannot be shown stands in a name as \\xNN, which all commands take.\n" +
 				fmt.Sprintf("At most %d entries are listed; a note says if there are more.", maxPages*contract.MaxListFiles),
 			Examples: "  colab-relay ls\n  colab-relay ls -a /content/drive/MyDrive\n  colab-relay ls results --json"},
-		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, error) {
 		got, err := c.listFolder(ctx, args.Path)
 		if err != nil {

@@ -74,14 +74,13 @@ func joined(raw json.RawMessage) json.RawMessage {
 
 func installPackages() tool {
 	return operation(spec{
-		name: "install_packages", title: "Install Python packages",
+		title:       "Install Python packages",
 		summary:     "installs Python packages on the VM with uv or pip and says which imported ones need a restart",
 		description: "Installs Python packages for the kernel. It answers as run_code_long does, with what changed and what restart_kernel must load anew.",
-		command: Command{Name: "packages", Group: "run",
+		command: Command{Group: "run",
 			Short:    "Install Python packages on the VM",
 			Long:     "Install Python packages for the VM's kernel with uv or pip, and say what changed and which imported packages need a restart of the kernel.",
 			Examples: "  colab-relay packages 'pandas>=2,<3' rich\n  colab-relay packages -r requirements.txt --upgrade"},
-		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args installArgs) (*Installed, error) {
 		if raw := contract.UnescapeName(args.Path); utf8.ValidString(raw) { // lists show paths escaped
 			args.Path = raw

@@ -36,12 +36,11 @@ type listedCheckpoint struct {
 
 func listCheckpoints() tool {
 	return operation(spec{
-		command: Command{Name: "checkpoints", Group: "files", Setting: "CHECKPOINT_DIR",
+		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "List chunked runs, kept answers and notebook runs on this computer",
 			Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long. It also lists the last run of each notebook. The list contacts no VM.\n" +
 				"With NAME, show one: of a chunked run the progress, which is current if the VM answers, and the last values of result. `colab-relay loop NAME` continues it.",
 			Examples: "  colab-relay checkpoints\n  colab-relay checkpoints train\n  colab-relay checkpoints --json"},
-		readOnly: true, local: true,
 	}, func(_ context.Context, c *call, _ noArgs) (*Checkpoints, error) {
 		names, err := checkpoint.Names(c.cfg.CheckpointDir)
 		got := &Checkpoints{Checkpoints: []listedCheckpoint{}}
@@ -100,12 +99,11 @@ type States struct {
 
 func listStates() tool {
 	return operation(spec{
-		command: Command{Name: "states", Group: "files", Setting: "CHECKPOINT_DIR",
+		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "List the kernel states saved on this computer",
 			Long: "List the kernel states that are saved on this computer, with all their versions. It contacts no VM.\n" +
 				"`colab-relay restore NAME` loads one into the kernel.",
 			Examples: "  colab-relay states\n  colab-relay states --json"},
-		readOnly: true, local: true,
 	}, func(_ context.Context, c *call, _ noArgs) (*States, error) {
 		all, err := kernelstate.List(c.cfg.CheckpointDir)
 		return &States{all}, err

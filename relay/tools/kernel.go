@@ -18,14 +18,13 @@ type Kernel struct {
 
 func restartKernel() tool {
 	return operation(spec{
-		name: "restart_kernel", title: "Restart the kernel",
+		title:       "Restart the kernel",
 		summary:     "starts a new kernel; variables are lost and waiting runs are cancelled",
 		description: "Use it when a run ignores interrupt_execution, when memory stays full after cleanup_colab, or for a clean start. All variables and imports are lost, a run in progress ends, queued runs are cancelled; files are kept.",
-		command: Command{Name: "restart", Group: "run", Confirm: true,
+		command: Command{Group: "run", Confirm: true,
 			Short:    "Restart the kernel; variables are lost, files stay",
 			Long:     "End the VM's Python process and start a new one. Its variables, imports and functions are lost, the current run ends, and queued runs are cancelled. Files stay.",
 			Examples: "  colab-relay restart\n  colab-relay restart --yes --json"},
-		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Kernel, error) {
 		old, err := c.intendedKernel(ctx, c.target.Client.Kernel)
 		if err != nil {

@@ -50,15 +50,14 @@ type KernelState struct {
 
 func saveState() tool {
 	return operation(spec{
-		name: "save_kernel_state", title: "Save the kernel's variables",
+		title:       "Save the kernel's variables",
 		summary:     "saves the kernel's variables on the laptop, in versions",
 		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; the answer names what can't be saved. With status saving, call again with the same arguments and run nothing in between.",
-		command: Command{Name: "save", Group: "files", Setting: "CHECKPOINT_DIR",
+		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "Save the kernel's variables on this computer",
 			Long: "Save the variables, functions, classes and imports of the VM's kernel on this computer, as a new version of the state NAME. The answer names what cannot be saved.\n" +
 				"`colab-relay restore` loads them into any kernel, also on another VM. If the command is stopped, run it again to resume it.",
 			Examples: "  colab-relay save training\n  colab-relay save training --keep 10"},
-		openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*KernelState, error) {
 		var got kernelstate.Saved
 		err := c.moveState(ctx, args.Name, "the kernel collects its variables", func(report func(transfer.Progress)) (err error) {
@@ -86,15 +85,14 @@ type restoreArgs struct {
 
 func restoreState() tool {
 	return operation(spec{
-		name: "restore_kernel_state", title: "Restore the kernel's variables",
+		title:       "Restore the kernel's variables",
 		summary:     "restores saved variables in any kernel, also on a new VM",
 		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced. With status restoring, call again with the same arguments.",
-		command: Command{Name: "restore", Group: "files", Setting: "CHECKPOINT_DIR", Confirm: true,
+		command: Command{Group: "files", Setting: "CHECKPOINT_DIR", Confirm: true,
 			Short: "Load saved variables into the VM's kernel",
 			Long: "Load what `colab-relay save` or an agent saved as NAME into the kernel, also on another VM. Variables of the same names are replaced. `colab-relay states` lists what is saved.\n" +
 				"Loading runs code that whoever controlled the VM of the save could choose. If the command is stopped, run it again to resume it.",
 			Examples: "  colab-relay restore training\n  colab-relay restore training --version 2 --yes"},
-		destructive: true, idempotent: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args restoreArgs) (*KernelState, error) {
 		if err := c.confirm("Load %q into the kernel of %q? Variables of the same names are replaced.", args.Name, c.target.Name); err != nil {
 			return nil, err

@@ -47,8 +47,8 @@ type StartExecutor func(ctx context.Context, tab bridge.Notebook, r bridge.Reque
 
 func openConnection() tool {
 	return operation(spec{
-		name: "open_colab_browser_connection", title: "Connect to Colab's page",
-		command: Command{Name: "page open", Setting: "RELAY_PAGE_PORT",
+		title: "Connect to Colab's page",
+		command: Command{Setting: "RELAY_PAGE_PORT",
 			Short: "Open a notebook in Colab and try the connection",
 			Long: "Open a notebook in Colab, wait until its tab is connected, and say what an agent would find there. The connection was a test then, and ends: an agent connects a tab of its own.\n" +
 				"Without NOTEBOOK_URL, Colab's empty notebook is opened. The address of any notebook in Colab works: copy it from the browser's address bar.\n" +
@@ -60,7 +60,6 @@ func openConnection() tool {
 				"  colab-relay page open --page-port 8765 --no-browser    # the browser is on another computer"},
 		summary:     "opens Colab in the user's browser and connects to its notebook; get_cells and the other tools for cells then work there without `notebook_path`; with `start_executor`, also starts and pairs the executor on the page's VM",
 		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, update_cell, run_code_cell and so on without notebook_path. While it waits, call again. Show the user the URL if no page opens; it is for this user alone.",
-		idempotent:  true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args openArgs) (*PageConnection, error) {
 		return c.openPage(ctx, args)
 	})

@@ -23,14 +23,13 @@ type Probe struct {
 
 func probeEnvironment() tool {
 	return operation(spec{
-		name: "probe_colab_environment", title: "Describe the VM",
+		title:       "Describe the VM",
 		summary:     "reports CPU, GPU, TPU, disks, Python packages, limits and loaded variables",
 		description: "Use it before planning work: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left and loaded variables of the VM.",
-		command: Command{Name: "probe", Group: "run",
+		command: Command{Group: "run",
 			Short:    "Describe the VM: processor, GPU, memory, disks, Python, limits",
 			Long:     "Describe the VM: processor, GPU, memory, disks, Python, packages, limits, and what would make it better. Nothing is imported or changed. --json also lists the packages.",
 			Examples: "  colab-relay probe\n  colab-relay probe --json | jq .packages.torch"},
-		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, error) {
 		got, err := c.target.Client.Probe(ctx)
 		if err != nil {

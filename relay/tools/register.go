@@ -100,7 +100,7 @@ func New(cfg Config) *Relay {
 	if cfg.CheckpointDir != "" {
 		r.givenUp.dir = filepath.Join(cfg.CheckpointDir, "given-up")
 	}
-	for _, t := range toolsOf(servedSets(cfg.Toolsets)) {
+	for _, t := range served(cfg.Toolsets) {
 		r.tools[t.def.Name] = t
 	}
 	return r
@@ -108,7 +108,7 @@ func New(cfg Config) *Relay {
 
 // Definitions returns the tools that are served.
 func (r *Relay) Definitions() (all []Definition) {
-	for _, t := range toolsOf(servedSets(r.cfg.Toolsets)) {
+	for _, t := range served(r.cfg.Toolsets) {
 		t.def.InputSchema = inputSchema(t.inputs)
 		all = append(all, t.def)
 	}

@@ -19,11 +19,9 @@ type runCellArgs struct {
 
 func runCodeCell() tool {
 	return onNotebook(spec{
-		name: "run_code_cell", title: "Run one cell",
-		command:     Command{Name: "nb run", Own: true}, // nb run FILE --cells ID
+		title:       "Run one cell",
 		summary:     "runs one code cell of a notebook and saves its outputs in the file",
 		description: "Runs one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status running; the cell continues, and the same call waits on and saves the rest.",
-		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, error) {
 		if c.inTab(args.Path) {
 			return c.runInTab(ctx, args)

@@ -71,14 +71,12 @@ func newReport(c *call, r *nbrun.Record) NotebookReport {
 	return got
 }
 
-// reportNotebook is a command without a tool: run_notebook's own answer has the report.
 func reportNotebook() tool {
 	return onNotebook(spec{
-		command: Command{Name: "nb report", Setting: "CHECKPOINT_DIR",
+		command: Command{Setting: "CHECKPOINT_DIR",
 			Short:    "Show how the last run of a notebook went",
 			Long:     "Show what happened to each cell in the last run of a notebook: attempts, durations, errors, and why cells were skipped. It contacts no VM.",
 			Examples: "  colab-relay nb report analysis.ipynb\n  colab-relay nb report --json analysis.ipynb"},
-		local: true,
 	}, func(_ context.Context, c *call, args fileTarget) (*NotebookReport, error) {
 		path, err := c.notebookPath(args.Path)
 		if err != nil {
@@ -147,16 +145,11 @@ type NotebookRun struct {
 
 func (r *NotebookRun) maxText() int { return r.limit }
 
-// RunNotebookOperation is that of run_notebook.
-func RunNotebookOperation() Operation { return runNotebook().Operation }
-
 func runNotebook() tool {
 	return onNotebook(spec{
-		name: "run_notebook", title: "Run a notebook",
-		command:     Command{Name: "nb run", Own: true},
+		title:       "Run a notebook",
 		summary:     "runs a notebook's cells as one job of the VM, and saves outputs in the file; the same call continues it",
 		description: "Runs an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",
-		destructive: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args RunNotebookArgs) (*NotebookRun, error) {
 		s, err := c.notebookSpec(args)
 		if err != nil {

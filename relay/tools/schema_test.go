@@ -36,7 +36,7 @@ func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 // argument that is not nullable. Colab's own names have capitals.
 func TestSchemasSuitAgentFrameworks(t *testing.T) {
 	tools, arguments := regexp.MustCompile(`^[a-z0-9_]+$`), regexp.MustCompile(`^[a-z0-9_]+$|^cellI(d|ndex|ndexStart)$|^afterCellId$|^includeOutputs$`)
-	for _, tool := range toolsOf(sets) {
+	for _, tool := range served(toolsets.All) {
 		s := decode[struct {
 			Properties map[string]struct{ Nullable bool }
 			Required   []string
@@ -68,11 +68,12 @@ func TestTheGuideNamesToolsThatExist(t *testing.T) {
 			if named := strings.Contains(guide, string(set.name)+" ("); named == on {
 				t.Errorf("the guide of %s names %s as off: %t", served, set.name, named)
 			}
-			for _, tool := range set.tools() {
-				known[tool.def.Name] = known[tool.def.Name] || on
-				if on && !strings.Contains(guide, tool.def.Name) {
-					t.Errorf("the guide of %s does not mention %s", served, tool.def.Name)
-				}
+		}
+		for _, r := range operations {
+			on := slices.ContainsFunc(r.sets, func(s toolsets.Toolset) bool { return s == toolsets.Core || slices.Contains(served, s) })
+			known[r.tool] = on
+			if on && !strings.Contains(guide, r.tool) {
+				t.Errorf("the guide of %s does not mention %s", served, r.tool)
 			}
 		}
 		for _, word := range regexp.MustCompile(`[a-z]+(?:_[a-z]+)+`).FindAllString(guide, -1) {

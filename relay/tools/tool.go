@@ -26,19 +26,11 @@ const (
 	maxListBytes   = 36_000 // of a list in structuredContent
 )
 
-// spec is the description of a tool for hosts, without its schema.
+// spec is what both readers are told of an operation beside its row of the table.
 type spec struct {
-	name, title, description                     string
-	summary                                      string // for README: what the tool does, in one line
-	readOnly, destructive, idempotent, openWorld bool
-	// A local tool works without a runtime, and without an answer of the VM.
-	local bool
-	// A bulk tool may move much data.
-	bulk bool
-	// A patient tool's call may last as long as a host allows that works on meanwhile.
-	patient bool
-	command Command // of people; without a name there is none
-	upfront bool    // see Definition
+	title, description string
+	summary            string // for README: what the tool does, in one line
+	command            Command
 }
 
 // Definition is what hosts see of a tool.
@@ -53,13 +45,11 @@ type Definition struct {
 // tool is a definition and its handler. The handler returns a payload, a Problem, or both:
 // a run that failed has output and an error.
 type tool struct {
+	row
 	def     Definition // without its schema
 	inputs  []argument
 	summary string
-	patient bool
-	// arguments reads a call's arguments and finds its runtime.
-	arguments func(c *call, raw json.RawMessage) (targeted, *Problem)
-	handle    func(ctx context.Context, c *call, args targeted) (payload, *Problem)
+	handle  func(ctx context.Context, c *call, args targeted) (payload, *Problem)
 	Operation
 }
 
@@ -97,13 +87,13 @@ func operation[A targeted, P any, PP interface {
 		}
 		return got, nil
 	})
-	t.Operation = Operation{s.command, s.local, s.bulk, reflect.TypeFor[A](), func(ctx context.Context, c *call, args targeted) (payload, error) {
+	t.do = func(ctx context.Context, c *call, args targeted) (payload, error) {
 		got, err := do(ctx, c, args.(A))
 		if got == nil {
 			return nil, err
 		}
 		return got, err
-	}}
+	}
 	return t
 }
 
@@ -111,54 +101,38 @@ func operation[A targeted, P any, PP interface {
 type targeted interface{ runtime() string }
 
 // define makes a tool with typed arguments A and payload P. The schema comes from the type of
-// the arguments, so it always matches what is parsed. Only what needs the types is here, because
-// the program contains it once for each tool.
+// the arguments, so it always matches what is parsed.
 func define[A targeted, P any, PP interface {
 	*P
 	payload
 }](s spec, handle func(ctx context.Context, c *call, args A) (PP, *Problem)) tool {
-	return s.tool(reflect.TypeFor[A](), func(ctx context.Context, c *call, args targeted) (payload, *Problem) {
-		got, problem := handle(ctx, c, args.(A))
-		if got == nil {
-			return nil, problem
-		}
-		return got, problem
-	})
-}
-
-// tool makes a tool whose handler gets a value of the type args.
-func (s *spec) tool(args reflect.Type, handle func(ctx context.Context, c *call, args targeted) (payload, *Problem)) tool {
-	arguments := argumentsOf(args)
+	args := reflect.TypeFor[A]()
 	return tool{
-		inputs: arguments, patient: s.patient, summary: s.summary,
-		def: Definition{
-			Name: s.name, Title: s.title, Description: s.description,
-			ReadOnly: s.readOnly, Destructive: s.destructive, Idempotent: s.idempotent, OpenWorld: s.openWorld, Upfront: s.upfront,
-		},
-		Operation: Operation{Command: s.command},
-		arguments: func(c *call, raw json.RawMessage) (targeted, *Problem) {
-			value := reflect.New(args).Elem()
-			notes, problem := parseArguments(arguments, raw, value)
-			if problem != nil {
+		inputs: argumentsOf(args), summary: s.summary, def: Definition{Title: s.title, Description: s.description},
+		Operation: Operation{Command: s.command, args: args},
+		handle: func(ctx context.Context, c *call, args targeted) (payload, *Problem) {
+			got, problem := handle(ctx, c, args.(A))
+			if got == nil {
 				return nil, problem
-			}
-			c.warnings = append(c.warnings, notes...)
-			given := value.Interface().(targeted)
-			local := s.local
-			if n, ok := given.(interface{ emptyPath() bool }); ok {
-				local = local || n.emptyPath() // a tab needs no runtime, and nothing else has no path
-			}
-			return given, c.resolve(given.runtime(), local)
-		},
-		handle: func(ctx context.Context, c *call, given targeted) (payload, *Problem) {
-			got, problem := handle(ctx, c, given)
-			if problem != nil && problem.arrived && !s.readOnly {
-				problem = problem.copy()
-				problem.Message += "; what was asked for may have been done nevertheless"
 			}
 			return got, problem
 		},
 	}
+}
+
+// arguments reads a call's arguments and finds its runtime.
+func (t *tool) arguments(c *call, raw json.RawMessage) (targeted, *Problem) {
+	value := reflect.New(t.args).Elem()
+	notes, problem := parseArguments(t.inputs, raw, value)
+	if problem != nil {
+		return nil, problem
+	}
+	c.warnings = append(c.warnings, notes...)
+	given, needless := value.Interface().(targeted), t.has(local)
+	if n, ok := given.(interface{ emptyPath() bool }); ok {
+		needless = needless || n.emptyPath() // a tab needs no runtime, and nothing else has no path
+	}
+	return given, c.resolve(given.runtime(), needless)
 }
 
 // call is one tool call in progress. Only one goroutine may use it.
@@ -269,7 +243,7 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 		return Result{}, false
 	}
 	c.started, c.progress = time.Now(), startProgress(q.Progress)
-	limit, release := c.takeHold(t.patient)
+	limit, release := c.takeHold(t.has(patient))
 	defer release()
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
@@ -278,6 +252,10 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 		problem = cancelledProblem
 	} else if c.remind(ctx); problem == nil {
 		got, problem = t.handle(client.WithReachLimit(ctx), c, args)
+		if problem != nil && problem.arrived && !t.has(readOnly) {
+			problem = problem.copy()
+			problem.Message += "; what was asked for may have been done nevertheless"
+		}
 	}
 	if problem != nil {
 		c.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))

@@ -24,11 +24,9 @@ func TestARelayServesTheToolsOfItsSets(t *testing.T) {
 			got = append(got, each.Name)
 		}
 		var want []string
-		for _, set := range sets {
-			for _, tool := range set.tools() {
-				if slices.Contains(test.want, set.name) && !slices.Contains(want, tool.def.Name) {
-					want = append(want, tool.def.Name)
-				}
+		for _, r := range operations {
+			if slices.ContainsFunc(r.sets, func(s toolsets.Toolset) bool { return slices.Contains(test.want, s) }) {
+				want = append(want, r.tool)
 			}
 		}
 		slices.Sort(got)

@@ -27,16 +27,11 @@ type Upload struct {
 	Moved
 }
 
-// UploadOperation is that of upload_to_colab.
-func UploadOperation() Operation { return uploadToColab().Operation }
-
 func uploadToColab() tool {
 	return operation(spec{
-		name: "upload_to_colab", title: "Upload to the VM",
-		command:     Command{Name: "put", Own: true},
+		title:       "Upload to the VM",
 		summary:     "copies a file or folder to the VM; resumes, verifies and overwrites in the same way",
 		description: "Copies a file or folder of this computer to the VM, for code there; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",
-		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args UploadArgs) (*Upload, error) {
 		local, remote, guard, err := args.Local, args.Remote, args.Guard, error(nil)
 		if c.person == nil {

@@ -20,15 +20,14 @@ type Variables struct {
 
 func listVariables() tool {
 	return operation(spec{
-		name: "list_colab_variables", title: "List variables",
+		title:       "List variables",
 		summary:     "lists the user's variables without running any of their code",
 		description: "Use it to see what earlier code left in the kernel, or what takes up memory: name, type, size, shape, dtype and bytes of each variable. It runs no user code.",
-		command: Command{Name: "vars", Group: "run",
+		command: Command{Group: "run",
 			Short: "List the variables in the VM's kernel, or show one",
 			Long: "List the variables in the VM's kernel, or show the type, shape and beginning of one. None of their code is run, so this is safe for any object.\n" +
 				"It fails with kernel_busy while a run occupies the kernel.",
 			Examples: "  colab-relay vars\n  colab-relay vars df\n  colab-relay vars --json"},
-		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Variables, error) {
 		got, err := c.target.Client.Variables(ctx)
 		if err != nil {
@@ -95,11 +94,9 @@ type Inspection struct {
 
 func inspectVariable() tool {
 	return operation(spec{
-		name: "inspect_variable", title: "Inspect a variable",
+		title:       "Inspect a variable",
 		summary:     "describes one variable, with a preview of its value, without running its code",
 		description: "Shows one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code, such as __repr__.",
-		command:     Command{Name: "vars"},
-		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, error) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
 		if err != nil {
@@ -133,14 +130,13 @@ type Cleaned struct {
 
 func cleanup() tool {
 	return operation(spec{
-		name: "cleanup_colab", title: "Free memory on the VM",
+		title:       "Free memory on the VM",
 		summary:     "deletes variables, closes figures and empties torch's GPU cache; deletes no files",
 		description: "Use it when memory runs low (error low_memory) or between unrelated tasks. It deletes all variables of the kernel, closes figures and empties the GPU cache; files and imports stay.",
-		command: Command{Name: "cleanup", Group: "run", Confirm: true,
+		command: Command{Group: "run", Confirm: true,
 			Short:    "Delete all variables and free memory; files and imports stay",
 			Long:     "Delete all variables of the VM's kernel, close its figures, and empty torch's GPU cache. Files and imports stay; `colab-relay restart` frees more.",
 			Examples: "  colab-relay cleanup"},
-		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, error) {
 		kernel, err := c.intendedKernel(ctx, c.target.Client.CurrentKernel)
 		if err != nil {

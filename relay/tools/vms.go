@@ -56,16 +56,15 @@ type StartedVM struct {
 
 func startVM() tool {
 	return operation(spec{
-		name: "start_colab_vm", title: "Start a Colab VM",
+		title:       "Start a Colab VM",
 		summary:     "starts a Colab VM with the first accelerator of a list that is free, starts the executor there and pairs it as a runtime",
 		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor; its name is the runtime_name for other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
-		command: Command{Name: "vm up",
+		command: Command{
 			Short: "Start a VM with the executor, and pair this computer with it",
 			Long: "Start a VM, start the executor there, and pair this computer with it. The accelerators of --gpu are tried in turn; without --gpu, the VM has none, and the list may also contain CPU.\n" +
 				"The same command goes on with a start that was interrupted, and starts the executor again if it has ended. If the VM runs and its executor answers, nothing is changed.\n" +
 				"The executor is reached through Google's proxy where that works, else by ngrok if NGROK_AUTHTOKEN is set, else by cloudflared if the VM has that program. --tunnel chooses one of them; without NGROK_AUTHTOKEN, --backend cli needs --tunnel cloudflared.",
 			Examples: "  colab-relay vm up\n  colab-relay vm up --gpu T4,L4,A100 --high-ram\n  colab-relay vm up --gpu A100 --name training"},
-		idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args startVMArgs) (*StartedVM, error) {
 		request, err := args.request()
 		if err != nil {
@@ -140,14 +139,13 @@ type ListedVMs struct {
 
 func listVMs() tool {
 	return operation(spec{
-		name: "list_colab_vms", title: "List Colab VMs",
+		title:       "List Colab VMs",
 		summary:     "lists the VMs that this computer started, also those that Colab ended, and the others of the account",
 		description: "Lists the Colab VMs of the user's account. State ready: its runtime can be used.",
-		command: Command{Name: "vm list",
+		command: Command{
 			Short:    "List the VMs that this computer started, and others of the account",
 			Long:     "List the VMs that this computer started, whether or not Colab still has them, and all others of the account that Google's service shows, such as those of open notebooks.",
 			Examples: "  colab-relay vm list\n  colab-relay vm list --json"},
-		readOnly: true, idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, _ listVMsArgs) (*ListedVMs, error) {
 		vms, err := c.enabledVMs()
 		if err != nil {
@@ -249,15 +247,14 @@ type StoppedVM struct {
 
 func stopVM() tool {
 	return operation(spec{
-		name: "stop_colab_vm", title: "Stop a Colab VM",
+		title:       "Stop a Colab VM",
 		summary:     "stops a VM and waits until Google no longer lists it; others' VMs only with `force`",
 		description: "Use it when the user no longer needs the VM: everything on it is lost (save_kernel_state and download_from_colab first). It returns when the VM is gone.",
-		command: Command{Name: "vm down",
+		command: Command{
 			Short: "Stop a VM; everything on it is lost",
 			Long: "Stop a VM and wait until Google no longer lists it. Everything on it is lost, and its pairing is removed. NAME is the VM's name or its id, as `colab-relay vm list` shows them. It also ends a start in progress, and removes a VM from the list that Colab has ended or never created.\n" +
 				"A VM that this computer did not start, such as that of an open notebook, is stopped only with --force and its id.",
 			Examples: "  colab-relay vm down vm\n  colab-relay vm down --force m-s-1a2b3c"},
-		destructive: true, idempotent: true, openWorld: true, local: true,
 	}, func(ctx context.Context, c *call, args stopVMArgs) (*StoppedVM, error) {
 		vms, err := c.enabledVMs()
 		if err != nil {

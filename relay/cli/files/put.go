@@ -86,7 +86,7 @@ func (p put) run(ctx context.Context, sources []string, remote string) error {
 			return err
 		}
 	}
-	upload := tools.UploadOperation()
+	upload := tools.OperationOf("upload_to_colab")
 	return cli.WithPerson(ctx, p.set, p.std, cli.Named(p.runtime), upload, func(ctx context.Context, by tools.Person) error {
 		var answers []tools.Answer
 		for i, local := range sources {

@@ -44,7 +44,7 @@ func (c *sourceCommand) do(ctx context.Context, args any) error {
 }
 
 func addCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := sourceCommand{set: set, std: std, op: tools.AddOperation()}
+	c := sourceCommand{set: set, std: std, op: tools.OperationOf("add_code_cell")}
 	given, arguments := c.op.Arguments()
 	args, markdown := given.(*tools.AddArgs), false
 	cmd := c.made(&cobra.Command{
@@ -73,7 +73,7 @@ func addCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 }
 
 func editCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := sourceCommand{set: set, std: std, op: tools.UpdateOperation()}
+	c := sourceCommand{set: set, std: std, op: tools.OperationOf("update_cell")}
 	given, arguments := c.op.Arguments()
 	args := given.(*tools.UpdateArgs)
 	return c.made(&cobra.Command{

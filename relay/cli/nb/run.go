@@ -19,7 +19,7 @@ import (
 
 // runCommand returns `colab-relay nb run`, which follows a run to its end.
 func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	r := &runner{RunsCommand: cli.RunsCommand{Set: set, Std: std}, op: tools.RunNotebookOperation()}
+	r := &runner{RunsCommand: cli.RunsCommand{Set: set, Std: std}, op: tools.OperationOf("run_notebook")}
 	given, arguments := r.op.Arguments()
 	r.args = given.(*tools.RunNotebookArgs)
 	cmd := &cobra.Command{

@@ -30,7 +30,9 @@ def cells(path):
     return [
         (
             cell["cell_type"],
-            values(cell["source"]) if INJECTED in cell["metadata"].get("tags", []) else cell["source"],
+            values(cell["source"])
+            if INJECTED in cell["metadata"].get("tags", [])
+            else cell["source"],
             cell["metadata"].get("tags", []),
         )
         for cell in nbformat.read(path, as_version=4)["cells"]
@@ -41,7 +43,9 @@ def values(source):
     """Return what a cell assigns, in order."""
     namespace = {}
     exec(source, namespace)
-    return source.splitlines()[0], repr([(k, v) for k, v in namespace.items() if k != "__builtins__"])
+    return source.splitlines()[0], repr(
+        [(k, v) for k, v in namespace.items() if k != "__builtins__"]
+    )
 
 
 def compare(folder):
