@@ -7,15 +7,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"colabrelay/executor/account"
+	"colabrelay/executor/audit"
+	"colabrelay/executor/files"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/filename"
 )
@@ -252,4 +256,159 @@ func (c *config) readFolders() error {
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// Environment variables of the audit log. A flag overrides its variable.
+const (
+	envAudit     = "EXECUTOR_AUDIT"
+	envAuditCode = "EXECUTOR_AUDIT_CODE"
+)
+
+// auditConfig says what is recorded of requests and executions.
+type auditConfig struct {
+	path string // empty: nothing
+	code bool
+}
+
+func (c *auditConfig) addFlags(flags *flag.FlagSet) {
+	flags.StringVar(&c.path, "audit", "", "")
+	flags.BoolVar(&c.code, "audit-code", false, "")
+}
+
+// finish reads the rest from the environment, and checks all of it. The folders of all are
+// read already.
+func (c *auditConfig) finish(getenv func(string) string, all *config) (err error) {
+	if text := getenv(envAuditCode); text != "" && !c.code {
+		if c.code, err = strconv.ParseBool(text); err != nil {
+			return fmt.Errorf("%s=%q: must be 1 or 0", envAuditCode, text)
+		}
+	}
+	switch {
+	case c.path != "":
+		return c.place(all)
+	case c.code:
+		return errors.New("--audit-code: name the file with --audit")
+	}
+	return nil
+}
+
+// place makes the path absolute. It refuses a file that any holder of the secret could
+// download, replace or delete by the requests that the log records.
+func (c *auditConfig) place(all *config) (err error) {
+	if c.path, err = filepath.Abs(c.path); err != nil {
+		return fmt.Errorf("--audit: %w", err)
+	}
+	if folder, served := files.ServedFrom(all.workDir, all.allow, all.stateDir, c.path); folder != "" {
+		return fmt.Errorf("--audit %q: relays can read and replace files there, because they may use the folder %q; choose a path outside all folders that they may use (%s), or %q",
+			c.path, folder, strings.Join(served, ", "), filepath.Join(all.stateDir, "audit.log"))
+	}
+	return all.protect("--audit", &c.path)
+}
+
+// open opens the audit log. It is nil if there is none.
+func (c auditConfig) open(keyID, instanceID string, log *slog.Logger) (*audit.Log, error) {
+	if c.path == "" {
+		return nil, nil
+	}
+	return audit.Open(audit.Config{Path: c.path, Code: c.code, KeyID: keyID, InstanceID: instanceID, Version: version, Log: log})
+}
+
+// rootStateDir is the default of --state-dir with --user. The kernel's user must not be
+// able to replace it, as it could in the working directory.
+const rootStateDir = "/var/lib/colab-relay"
+
+// findUser finds the user of --user.
+func (c *config) findUser() (err error) {
+	if c.userName == "" || c.user != nil {
+		return nil
+	}
+	if c.user, err = account.Find(c.userName); err != nil {
+		return fmt.Errorf("--user %s: %w", c.userName, err)
+	}
+	return nil
+}
+
+// checkUser checks that the kernel's user can work, and that it can neither read the
+// executor's secrets nor replace what the executor, as root, runs, writes or trusts.
+func (c *config) checkUser() error {
+	if c.user == nil {
+		return nil
+	}
+	return errors.Join(
+		c.checkWritable("--workdir", c.workDir, "change its owner, or choose another folder"),
+		c.checkWritable("the temp folder", os.TempDir(), "set TMPDIR to a folder such as /tmp"),
+		c.protect("--state-dir", &c.stateDir),
+		c.protectReadyFile(),
+		c.protectSecretFile(envSecretFile, c.secretFile),
+		c.protectProgram(),
+		c.protectTunnel(),
+	)
+}
+
+func (c *config) checkWritable(what, dir, hint string) error {
+	if err := c.user.CheckCanWrite(dir); err != nil {
+		return fmt.Errorf("--user %s: the user can't write to %s %q: %w: %s", c.user, what, dir, err, hint)
+	}
+	return nil
+}
+
+// protect checks that the user can't replace what is at a path, if there is one, and resolves
+// its links.
+func (c *config) protect(what string, path *string) error {
+	if *path == "" {
+		return nil
+	}
+	real, err := c.user.CheckOutOfReach(*path)
+	if err != nil {
+		return fmt.Errorf("--user %s: %s %w: choose a path that only root can change", c.user, what, err)
+	}
+	*path = real
+	return nil
+}
+
+func (c *config) protectReadyFile() error {
+	if c.readyFile == "" {
+		return nil
+	}
+	dir := filepath.Dir(c.readyFile)
+	err := c.protect("--ready-file", &dir)
+	c.readyFile = filepath.Join(dir, filepath.Base(c.readyFile))
+	return err
+}
+
+func (c *config) protectSecretFile(what, path string) error {
+	if path == "" {
+		return nil
+	}
+	if c.user.CanRead(path) {
+		return fmt.Errorf("--user %s: the user can read %s %q: let only root read it, with chmod 600", c.user, what, path)
+	}
+	return c.protect(what, &path)
+}
+
+// protectProgram protects this program, which root starts again.
+func (c *config) protectProgram() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return c.protect("the program", &self)
+}
+
+// protectTunnel protects what the executor reads or starts, as root, to open the tunnel.
+func (c *config) protectTunnel() error {
+	switch c.tunnel.kind {
+	case tunnelSSH:
+		folder, hosts := filepath.Join(c.tunnel.ssh.Home, ".ssh"), c.tunnel.ssh.KnownHosts
+		return errors.Join(
+			c.protectSecretFile("--ssh-key", c.tunnel.ssh.KeyFile),
+			c.protect("the folder of SSH keys and known hosts", &folder),
+			c.protect("--ssh-known-hosts", &hosts),
+		)
+	case tunnelCloudflared:
+		if program, err := exec.LookPath("cloudflared"); err == nil { // otherwise the tunnel reports it
+			return c.protect("the program", &program)
+		}
+	}
+	return nil
 }

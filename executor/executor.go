@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +29,7 @@ import (
 	"colabrelay/executor/tunnel"
 	"colabrelay/executor/uploads"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -226,5 +233,152 @@ func lookup(environ []string) func(string) string {
 			}
 		}
 		return ""
+	}
+}
+
+// maxLastLine bounds the line that lastLine remembers, in bytes.
+const maxLastLine = 1 << 10
+
+// lastLine passes on what is written, and remembers the last line of it. Each write holds
+// whole lines, as those of slog and complain do.
+type lastLine struct {
+	w io.Writer
+
+	mu   sync.Mutex
+	line []byte
+}
+
+func (l *lastLine) Write(p []byte) (int, error) {
+	text := bytes.TrimSpace(p)
+	text = text[bytes.LastIndexByte(text, '\n')+1:]
+	l.mu.Lock()
+	if len(text) > 0 {
+		l.line = bytes.Clone(text[:min(len(text), maxLastLine)])
+	}
+	l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// last returns the last line, or "".
+func (l *lastLine) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.line)
+}
+
+// readyInfo is the content of --ready-file. Pairing holds the secret.
+type readyInfo struct {
+	URL        string `json:"url"`
+	LocalURL   string `json:"local_url"`
+	KeyID      string `json:"key_id"`
+	InstanceID string `json:"instance_id"`
+	PID        int    `json:"pid"`
+	Pairing    string `json:"pairing"`
+}
+
+// readyFile shows other programs that the executor is ready. Its zero value, without
+// a path, does nothing.
+type readyFile struct {
+	path string
+
+	mu      sync.Mutex
+	written bool
+	removed bool
+}
+
+// write creates or replaces the file atomically.
+func (f *readyFile) write(info readyInfo) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.path == "" || f.removed {
+		return nil
+	}
+	if _, err := os.Stat(f.path); f.written && errors.Is(err, fs.ErrNotExist) {
+		return nil // its reader removed it because it holds the secret
+	}
+	err := keep.WriteJSON(f.path, info)
+	f.written = f.written || err == nil
+	return err
+}
+
+// remove removes the file if this executor wrote it. Later writes do nothing.
+func (f *readyFile) remove() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.written {
+		os.Remove(f.path)
+	}
+	f.removed = true
+}
+
+const (
+	// checkStateEvery is how often the state dir is checked. It lies in the workdir,
+	// where `git clean -fdx` deletes it. Until it is restored, a second executor could
+	// use it, and one that is started after a kill has another instance_id.
+	checkStateEvery = 100 * time.Millisecond
+	// settleTime is after what time a restored state dir is looked at again, until nothing was
+	// missing, because the program that deletes it may take a while. A failed attempt is
+	// repeated after it, too.
+	settleTime = 2 * time.Second
+)
+
+// restoreState restores the state dir whenever it was deleted, until ctx ends.
+func (x *executor) restoreState(ctx context.Context, b api.Backend) error {
+	tick := time.NewTicker(checkStateEvery)
+	defer tick.Stop()
+	var again <-chan time.Time
+	for failing := false; ; {
+		due := false
+		select {
+		case <-tick.C:
+		case <-again:
+			due = true
+		case <-ctx.Done():
+			return nil
+		}
+		deleted := x.state.Deleted()
+		if !due && (!deleted || failing) {
+			continue
+		}
+		missing := 0
+		err := x.state.Restore(func() (err error) {
+			missing, err = b.Journal.Restore()
+			jobs, jobsErr := b.Jobs.Restore()
+			missing += jobs
+			return errors.Join(err, jobsErr)
+		})
+		if deleted && err == nil {
+			err = b.Kernel.Record()
+		}
+		if again = nil; deleted || missing > 0 || err != nil {
+			again = time.After(settleTime)
+		}
+		switch {
+		case err == nil && deleted:
+			x.log.Warn("the state folder was deleted; it was restored from memory", "component", "executor", "state_dir", x.cfg.stateDir)
+		case err != nil && !failing:
+			x.log.Error("the state folder was deleted and can't be restored yet; the executor keeps trying", "component", "executor", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+// withholdSecrets removes the variables that the kernel's code must not see from the
+// environment that child processes inherit. It returns a getenv that still knows them.
+// Any process of the same user can read an inherited copy in /proc/PID/environ:
+// keepPrivate protects this process only, not its children.
+func withholdSecrets(getenv func(string) string) func(string) string {
+	withheld := map[string]string{}
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); kernel.Withheld(name) {
+			withheld[name] = getenv(name)
+			os.Unsetenv(name)
+		}
+	}
+	return func(name string) string {
+		if value, found := withheld[name]; found {
+			return value
+		}
+		return getenv(name)
 	}
 }

@@ -8,11 +8,16 @@
 package api
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/httprate"
 
 	"colabrelay/executor/audit"
@@ -163,4 +168,249 @@ func Server(h http.Handler, visitor ConnContext) *http.Server {
 	}
 	new(connections).watch(s, visitor)
 	return s
+}
+
+// backendWait is how long a request waits while the executor is starting, which takes less
+// than a second on a warm machine. A relay repeats refused requests.
+const backendWait = 10 * time.Second
+
+// awaitBackend lets requests wait for Attach.
+func (a *API) awaitBackend(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.backendReady(r); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (a *API) backendReady(r *http.Request) error {
+	select {
+	case <-a.attached:
+		return nil
+	default:
+	}
+	done, err := a.wait(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	timer := time.NewTimer(backendWait)
+	defer timer.Stop()
+	select {
+	case <-a.attached:
+		return nil
+	case <-timer.C:
+		return kernel.ErrStarting
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+}
+
+// clock is the executor's time: the wall clock at the start plus the time that the
+// monotonic clock has measured since. NTP sets a VM's wall clock, by hours if the VM was
+// started from an image. If the executor followed it, a step back would refuse every
+// request signed with the time reported before, and a step forward and back would accept
+// replays, because their nonces were dropped in between. A clock that is wrong from the
+// start does no harm, because the relay learns the executor's time and signs with it.
+type clock struct {
+	wall  time.Time // at the start
+	start time.Time // the same moment; only its monotonic reading counts
+}
+
+// newClock starts at start, which must come from time.Now: it needs a monotonic reading.
+func newClock(start time.Time) clock { return clock{wall: start.Round(0), start: start} }
+
+func (c clock) now() time.Time { return c.wall.Add(time.Since(c.start)) }
+
+// Limits on the number of requests.
+const (
+	maxUnsignedPerMinute = 60
+	// maxRefusedPerMinute limits the answers to captured requests that are sent again. Each
+	// relay of the owner is refused once after a restart or with a wrong clock, so a hundred
+	// relays stay within the limit.
+	maxRefusedPerMinute = 600
+	maxWaiting          = 64 // long polls at the same time; see slots
+)
+
+// newLimiter counts requests over a sliding minute. It writes no X-RateLimit headers,
+// because unsigned answers must not differ.
+func newLimiter(perMinute int) *httprate.RateLimiter {
+	return httprate.NewRateLimiter(perMinute, time.Minute, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
+}
+
+var (
+	errUnsignedRate = &refusal{Code: contract.CodeRateLimited, Message: "too many unsigned requests from this address"}
+	errRefusedRate  = &refusal{
+		Code: contract.CodeRateLimited, Message: "too many refused requests with this key",
+		Hint: "Sign with server_time for the executor named in the Executor-Instance header of this answer, and try again in a second.",
+	}
+	errSignedRate = &refusal{
+		Code: contract.CodeRateLimited, Message: fmt.Sprintf("the executor's rate limit was exceeded: %d requests per second for each secret", keyPerSecond),
+		Hint: "Wait some seconds, then call again, less often. All relays with this secret share the limit equally.",
+	}
+	errTooManyWait = &refusal{
+		Code: contract.CodeRateLimited, Status: http.StatusServiceUnavailable,
+		Message: "too many requests are waiting for output", Hint: "Try again in a second, or without wait_seconds.",
+	}
+)
+
+// withinUnsigned counts a request without a valid signature and reports whether its
+// address is within the limit. If it is not, withinUnsigned answers the request.
+func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
+	if !a.unsigned.OnLimit(w, r, httprate.CanonicalizeIP(a.clientAddr(r))) {
+		return true
+	}
+	closeUnverified(w, r)
+	a.fail(w, r, errUnsignedRate)
+	return false
+}
+
+// refuse answers a request whose MAC is correct but whose time, executor, nonce or body
+// is wrong. Such requests have a limit of their own. If they counted against the key, one
+// captured request, sent again and again, would lock the owner out. If they counted
+// against the address, one stranger would lock out everybody behind the same tunnel.
+//
+// Over the limit, the answer no longer gives the cause. It gives what a relay needs to
+// sign correctly: the executor's time and its instance. So an attacker who exhausts this
+// limit can't keep the owner's requests from being verified. The cause may have been a
+// replay, so the answer does not prove that the request had no effect; a relay recognises
+// it by server_time.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if a.refused.OnLimit(w, r, "key") {
+		err = errRefusedRate
+	}
+	a.fail(w, r, err)
+}
+
+// limitKey limits the requests signed with the key. Only verified requests count,
+// because otherwise anybody could exhaust the limit.
+func (a *API) limitKey(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.signed.take(r.Context(), callerOf(r)) {
+			a.fail(w, r, errSignedRate)
+			return
+		}
+		callOf(r).admitted = true
+		next.ServeHTTP(w, r)
+	})
+}
+
+// wait takes one of the slots for long polls. The caller must release it by calling done.
+func (a *API) wait(r *http.Request) (done func(), err error) {
+	done, ok := a.waiting.take(callerOf(r))
+	if !ok {
+		return nil, errTooManyWait
+	}
+	return done, nil
+}
+
+// handle is an endpoint. The value it returns is sent as JSON; its error is translated by
+// errors.go.
+type handle func(r *http.Request) (any, error)
+
+// routes are the endpoints for authenticated requests.
+func (a *API) routes() http.Handler {
+	mux := chi.NewRouter()
+	get := func(path string, h handle) { mux.Get(path, a.json(h)) }
+	post := func(path string, h handle) { mux.Post(path, a.json(h)) }
+
+	get(contract.PathHealth, a.health)
+	get(contract.PathProbe, a.probe)
+	post(contract.PathExecutions, a.submit)
+	get(contract.PathExecutions, a.listExecutions)
+	get(contract.PathExecution, a.readExecution)
+	post(contract.PathInterrupt, a.interruptExecution)
+	post(contract.PathInput, a.giveInput)
+	mux.Get(contract.PathBlob, a.bytes(a.blob))
+	post(contract.PathJobs, a.submitJob)
+	get(contract.PathJobs, a.listJobs)
+	get(contract.PathJob, a.readJob)
+	mux.Patch(contract.PathJob, a.json(a.patchJob))
+	mux.Delete(contract.PathJob, a.json(a.deleteJob))
+	get(contract.PathKernel, a.kernelStatus)
+	post(contract.PathKernelRestart, a.restartKernel)
+	get(contract.PathVariables, a.variables)
+	get(contract.PathInspect, a.inspect)
+	post(contract.PathCleanup, a.cleanup)
+	get(contract.PathFiles, a.listFiles)
+	get(contract.PathStat, a.stat)
+	mux.Get(contract.PathContent, a.part(a.content))
+	post(contract.PathCompare, a.compare)
+	mux.Post(contract.PathContents, a.bytes(a.readFiles))
+	post(contract.PathUploadBatch, a.putBatch)
+	post(contract.PathUploads, a.startUpload)
+	mux.Put(contract.PathUpload, a.json(a.putPart))
+	get(contract.PathUpload, a.upload)
+	post(contract.PathUploadCommit, a.commitUpload)
+	mux.Delete(contract.PathUpload, a.json(a.dropUpload))
+	post(contract.PathShutdown, a.shutdown)
+
+	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, &refusal{Code: contract.CodeNotFound, Message: "no such path", Hint: "Use a relay and an executor of the same release."})
+	})
+	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.EscapedPath()), ", "))
+		a.fail(w, r, &refusal{
+			Code: contract.CodeNotSupported, Status: http.StatusMethodNotAllowed,
+			Message: fmt.Sprintf("method %q is not allowed here", r.Method),
+			Hint:    "Use a relay and an executor of the same release.",
+		})
+	})
+	return recordRoute(mux)
+}
+
+// allowed are the methods that the path supports.
+func allowed(mux chi.Router, path string) []string {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	return slices.DeleteFunc(methods, func(m string) bool {
+		return !mux.Match(chi.NewRouteContext(), m, path)
+	})
+}
+
+// json turns a handle into an http.Handler.
+func (a *API) json(h handle) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := h(r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		a.write(w, r, http.StatusOK, v)
+	}
+}
+
+// part turns a function that opens a part of a file into an http.Handler.
+func (a *API) part(h func(r *http.Request) (filePart, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		part, err := h(r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		answerPart(w, part)
+	}
+}
+
+// bytes turns a function that returns raw bytes into an http.Handler.
+func (a *API) bytes(h func(r *http.Request) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := h(r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		w.Write(body) // into memory
+	}
+}
+
+// recordRoute records the matched pattern for accessLog, which runs outside the router. The
+// pattern is logged instead of the path because outsiders choose the path.
+func recordRoute(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rctx := chi.NewRouteContext()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))
+		callOf(r).route = rctx.RoutePattern()
+	})
 }

@@ -1,11 +1,19 @@
 package api
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
+	"unicode/utf8"
+
+	"github.com/go-chi/chi/v5"
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
@@ -157,4 +165,152 @@ func (e explained) Read(p []byte) (int, error) {
 		err = e.body.explain(err)
 	}
 	return n, err
+}
+
+// write answers with v as JSON.
+func (a *API) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false) // the answer is never shown as a page, and escaping makes HTML outputs half as long again
+	if err := enc.Encode(v); err != nil {
+		a.fail(w, r, fmt.Errorf("encoding an answer: %w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	w.Write(body.Bytes()) // an error means that the caller has disconnected
+}
+
+// decode reads the request's body as one JSON object into v. Unknown fields are ignored,
+// because a newer relay may send them. It releases the body, which would stay in memory while
+// the handler waits.
+func decode(r *http.Request, v any) error {
+	c := callOf(r)
+	body := c.body
+	c.body = nil
+	return decodeBytes(body, v)
+}
+
+// maxValues bounds the values in a body. A job whose every step names many others has half as many.
+// Without it, 8 MiB of "{}," would become half a gigabyte.
+const maxValues = 400_000
+
+var errTooManyValues = &refusal{
+	Code:    contract.CodeTooLarge,
+	Message: fmt.Sprintf("the request has more than %d values", maxValues),
+	Hint:    "Split it into several requests.",
+}
+
+// values is about how many values JSON has: how many arrays and objects begin in it, and commas.
+func values(body []byte) (n int) {
+	if len(body) <= maxValues {
+		return 0
+	}
+	inText := false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case c == '"':
+			inText = !inText
+		case inText && c == '\\':
+			i++
+		case !inText && (c == ',' || c == '{' || c == '['):
+			n++
+		}
+	}
+	return n
+}
+
+func decodeBytes(body []byte, v any) error {
+	if !utf8.Valid(body) {
+		return badRequest("request body is not valid UTF-8") // encoding/json would silently replace the invalid bytes
+	}
+	if values(body) > maxValues {
+		return errTooManyValues
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	err := dec.Decode(v)
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrongType):
+		return badRequest("%s: a %s is not valid here", cmp.Or(wrongType.Field, "request body"), wrongType.Value)
+	case errors.Is(err, io.EOF):
+		return badRequest("request body is empty")
+	case err != nil:
+		return badRequest("request body is not JSON")
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("request body contains more than one JSON value")
+	}
+	return nil
+}
+
+// parameters reads the parameters of a request. err is the first error; check it after
+// the last parameter.
+type parameters struct {
+	r     *http.Request
+	query url.Values
+	err   error
+}
+
+func parametersOf(r *http.Request) *parameters { return &parameters{r: r, query: r.URL.Query()} }
+
+// id is the {id} in the path. If it can't be the id of anything, the error is unknown.
+func (p *parameters) id(unknown error) string {
+	id := chi.URLParam(p.r, "id")
+	if !idPattern.MatchString(id) {
+		p.fail(unknown)
+	}
+	return id
+}
+
+// number is a whole number from low to high, or fallback if it is absent.
+func (p *parameters) number(name string, fallback, low, high int64) int64 {
+	text := p.query.Get(name)
+	if text == "" {
+		return fallback
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < low || n > high {
+		p.fail(badRequest("%s: must be a whole number from %d to %d", name, low, high))
+		return fallback
+	}
+	return n
+}
+
+// wait is wait_seconds: how long a long poll may wait. The default is 0.
+func (p *parameters) wait() time.Duration {
+	text := p.query.Get("wait_seconds")
+	if text == "" {
+		return 0
+	}
+	s, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		s = -1 // refused below
+	}
+	wait, err := seconds("wait_seconds", s, contract.MaxWait)
+	p.fail(err)
+	return wait
+}
+
+// flag is true or false. The default is false.
+func (p *parameters) flag(name string) bool {
+	switch p.query.Get(name) {
+	case "true":
+		return true
+	case "", "false":
+		return false
+	}
+	p.fail(badRequest("%s: must be true or false", name))
+	return false
+}
+
+func (p *parameters) fail(err error) { p.err = cmp.Or(p.err, err) }
+
+// seconds converts s to a duration. It fails unless s is from 0 to most.
+func seconds(name string, s float64, most time.Duration) (time.Duration, error) {
+	if !(s >= 0 && s <= most.Seconds()) { // also false for NaN
+		return 0, badRequest("%s: must be a number from 0 to %g", name, most.Seconds())
+	}
+	return time.Duration(s * float64(time.Second)), nil
 }

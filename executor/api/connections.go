@@ -2,12 +2,15 @@ package api
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"colabrelay/shared/auth"
 )
 
 const (
@@ -216,4 +219,292 @@ func closeUnverified(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Connection", "close")
+}
+
+const (
+	// maxKeyBurst and keyPerSecond limit the requests signed with one key: so many in a
+	// burst, and so many a second after that, which is 6,000 a minute.
+	maxKeyBurst  = 6000
+	keyPerSecond = 100
+	// maxKeyWaiting is how many requests over the limit wait for their turn; see slots.
+	// Each occupies memory for its body, at most contract.MaxBodyBytes.
+	maxKeyWaiting = 64
+	// maxKeyWait is how long a request waits for its turn. A relay waits 20 s for an answer.
+	maxKeyWait = 10 * time.Second
+	// maxServed is how many turns are remembered: twice as many as callers can wait.
+	maxServed = 256
+)
+
+// keyRate is the rate limit of a key: a token bucket whose callers take turns when it is
+// empty. All relays that share the key are slowed down equally, so that none is served
+// while another is refused.
+type keyRate struct {
+	burst   float64
+	maxWait time.Duration
+	now     func() time.Time
+	waiting *slots
+
+	mu       sync.Mutex
+	tokens   float64
+	refilled time.Time   // when tokens was computed
+	callers  []*waiters  // those that wait, the next one to be served first
+	served   []turn      // the last turns, the newest last
+	turns    uint64      // that were given in all
+	timer    *time.Timer // runs while anyone waits
+}
+
+// waiters are the waiting requests of one caller, in order. Closing its channel wakes a request.
+type waiters struct {
+	caller auth.Caller
+	last   uint64 // number of the caller's last turn; 0 if it had none lately
+	turns  []chan struct{}
+}
+
+// turn is one that a caller had.
+type turn struct {
+	caller auth.Caller
+	number uint64
+}
+
+func newKeyRate() *keyRate {
+	return &keyRate{
+		burst: maxKeyBurst, maxWait: maxKeyWait, now: time.Now, waiting: newSlots(maxKeyWaiting),
+		tokens: maxKeyBurst, refilled: time.Now(),
+	}
+}
+
+// take waits for the caller's turn. It returns false if there is no slot to wait in, if
+// the turn does not come within maxWait, or if ctx ends.
+func (k *keyRate) take(ctx context.Context, caller auth.Caller) bool {
+	if k.takeNow() {
+		return true
+	}
+	done, ok := k.waiting.take(caller)
+	if !ok {
+		return false
+	}
+	defer done()
+	turn := k.join(caller)
+	late := time.NewTimer(k.maxWait)
+	defer late.Stop()
+	select {
+	case <-turn:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return k.leave(caller, turn)
+}
+
+// takeNow takes a token if there is one and no request waits for one.
+func (k *keyRate) takeNow() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refillLocked()
+	if len(k.callers) > 0 || k.tokens < 1 {
+		return false
+	}
+	k.tokens--
+	return true
+}
+
+// refillLocked adds the tokens for the time since the last call.
+func (k *keyRate) refillLocked() {
+	now := k.now()
+	k.tokens = min(k.burst, k.tokens+now.Sub(k.refilled).Seconds()*keyPerSecond)
+	k.refilled = now
+}
+
+// join queues a request behind the caller's other requests. A caller without waiting
+// requests is queued before those that had a turn since its last one: a caller that waits for
+// each answer before it asks again is always late. One that had no turn lately is queued behind
+// all others, so invented callers take nobody's turn.
+func (k *keyRate) join(caller auth.Caller) (turn chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	turn = make(chan struct{})
+	at := slices.IndexFunc(k.callers, func(t *waiters) bool { return t.caller == caller })
+	if at < 0 {
+		at = k.placeLocked(caller)
+	}
+	k.callers[at].turns = append(k.callers[at].turns, turn)
+	if k.timer == nil {
+		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
+	}
+	return turn
+}
+
+// placeLocked adds a caller to those that wait.
+func (k *keyRate) placeLocked(caller auth.Caller) (at int) {
+	w := &waiters{caller: caller}
+	at = -1
+	for _, t := range slices.Backward(k.served) {
+		if t.caller == caller {
+			w.last = t.number
+			at = slices.IndexFunc(k.callers, func(other *waiters) bool { return other.last > w.last })
+			break
+		}
+	}
+	if at < 0 {
+		at = len(k.callers)
+	}
+	k.callers = slices.Insert(k.callers, at, w)
+	return at
+}
+
+// untilTokenLocked is the time until the next token.
+func (k *keyRate) untilTokenLocked() time.Duration {
+	return max(0, time.Duration((1-k.tokens)/keyPerSecond*float64(time.Second)))
+}
+
+// grantTurns gives the available tokens to the callers in turn, one each.
+func (k *keyRate) grantTurns() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refillLocked()
+	for k.tokens >= 1 && len(k.callers) > 0 {
+		next := k.callers[0]
+		close(next.turns[0])
+		k.tokens--
+		next.turns = next.turns[1:]
+		k.callers = k.callers[1:]
+		k.rememberLocked(next)
+		if len(next.turns) > 0 {
+			k.callers = append(k.callers, next)
+		}
+	}
+	k.timer = nil
+	if len(k.callers) > 0 {
+		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
+	}
+}
+
+// rememberLocked records that a caller has its turn.
+func (k *keyRate) rememberLocked(w *waiters) {
+	k.turns++
+	w.last = k.turns
+	if len(k.served) == maxServed {
+		k.served = slices.Delete(k.served, 0, 1)
+	}
+	k.served = append(k.served, turn{w.caller, w.last})
+}
+
+// leave removes a waiting request. It reports whether the request got its turn before that.
+func (k *keyRate) leave(caller auth.Caller, turn chan struct{}) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, t := range k.callers {
+		if t.caller != caller {
+			continue
+		}
+		at := slices.Index(t.turns, turn)
+		if at < 0 {
+			return true
+		}
+		if t.turns = slices.Delete(t.turns, at, at+1); len(t.turns) == 0 {
+			k.callers = slices.Delete(k.callers, i, i+1)
+		}
+		return false
+	}
+	return true
+}
+
+// slots limits the requests that wait for something. All callers share size slots. As many
+// more are reserved for callers that have none, so that a caller with many requests can't
+// keep others out.
+type slots struct {
+	size int
+
+	mu        sync.Mutex
+	total     int
+	perCaller map[auth.Caller]int // without those that have none
+}
+
+func newSlots(size int) *slots { return &slots{size: size, perCaller: map[auth.Caller]int{}} }
+
+// take takes a slot, which done releases. ok is false if none is free.
+func (p *slots) take(caller auth.Caller) (done func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.total >= p.size && (p.perCaller[caller] > 0 || p.total >= 2*p.size) {
+		return nil, false
+	}
+	p.total++
+	p.perCaller[caller]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.total--
+		if p.perCaller[caller]--; p.perCaller[caller] == 0 {
+			delete(p.perCaller, caller)
+		}
+	}, true
+}
+
+// bodyLimits is how slowly a body may be transferred. A short limit for the whole body
+// would cut parts of files on a slow connection: eight parts of 8 MiB in parallel over
+// 1 Mbit/s take nine minutes each.
+type bodyLimits struct {
+	stall time.Duration // for each piece
+	total time.Duration // for the whole body, so that a peer that sends a byte now and then is cut too
+}
+
+// stallTimeout is long because a sender may be blocked while a slow connection drains the
+// system's send buffer.
+const stallTimeout = time.Minute
+
+// next is the deadline of a piece that starts now, in a body that must end by end.
+func (p bodyLimits) next(end time.Time) time.Time {
+	piece := time.Now().Add(p.stall)
+	if end.Before(piece) {
+		return end
+	}
+	return piece
+}
+
+// stallReader reads a body from a connection and gives each piece its own deadline.
+type stallReader struct {
+	body   io.Reader
+	conn   *http.ResponseController
+	limits bodyLimits
+	end    time.Time
+}
+
+func (p *stallReader) Read(b []byte) (int, error) {
+	p.conn.SetReadDeadline(p.limits.next(p.end)) // fails only in tests, where there is no connection
+	return p.body.Read(b)
+}
+
+// pieceBytes is how many bytes of an answer share one deadline, one record at most. At an
+// eighth of 1 Mbit/s they are sent within 5 s.
+const pieceBytes = 64 << 10
+
+// send writes an answer, and does not wait for the handler's end: what follows, such as the
+// access log, does not delay it. It fails if the body does, or if the caller has disconnected.
+func (p bodyLimits) send(w http.ResponseWriter, status int, body io.Reader) error {
+	to := &stallWriter{w: w, conn: http.NewResponseController(w), limits: p, end: time.Now().Add(p.total)}
+	to.conn.SetWriteDeadline(p.next(to.end))
+	w.WriteHeader(status)
+	if _, err := io.Copy(to, body); err != nil {
+		return err
+	}
+	return to.conn.Flush()
+}
+
+// stallWriter writes a body to a connection and gives each piece its own deadline.
+type stallWriter struct {
+	w      http.ResponseWriter
+	conn   *http.ResponseController
+	limits bodyLimits
+	end    time.Time
+}
+
+func (s *stallWriter) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		s.conn.SetWriteDeadline(s.limits.next(s.end))
+		m, err = s.w.Write(b[n:min(n+pieceBytes, len(b))])
+		n += m
+	}
+	return n, err
 }

@@ -7,12 +7,14 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
+	"colabrelay/executor/job"
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 )
@@ -189,3 +191,104 @@ func blobNumber(text string) int {
 // idPattern matches the ids that the executor makes. Any other id is answered as unknown
 // without further processing.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+
+// submitJob accepts a job, which runs by itself, and answers at once.
+func (a *API) submitJob(r *http.Request) (any, error) {
+	var s contract.JobSubmit
+	if err := decode(r, &s); err != nil {
+		return nil, err
+	}
+	return a.Jobs.Submit(callerOf(r).String(), s)
+}
+
+func (a *API) listJobs(r *http.Request) (any, error) {
+	p := parametersOf(r)
+	limit := p.number("limit", defaultListLimit, 1, contract.MaxListJobs)
+	if p.err != nil {
+		return nil, p.err
+	}
+	return contract.JobList{Jobs: a.Jobs.List(int(limit))}, nil
+}
+
+func (a *API) readJob(r *http.Request) (any, error) {
+	p := parametersOf(r)
+	id, from, wait := p.id(job.ErrNotFound), p.number("from", 0, 0, math.MaxInt32), p.wait()
+	if p.err != nil {
+		return nil, p.err
+	}
+	done, err := a.waitFor(r, wait)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return a.Jobs.Read(r.Context(), id, int(from), wait)
+}
+
+func (a *API) patchJob(r *http.Request) (any, error) {
+	p := parametersOf(r)
+	id := p.id(job.ErrNotFound)
+	var patch contract.JobPatch
+	p.fail(decode(r, &patch))
+	if p.err != nil {
+		return nil, p.err
+	}
+	return a.Jobs.Patch(id, patch)
+}
+
+// deleteJob ends a job. With interrupt, it waits for the end of the execution that runs.
+func (a *API) deleteJob(r *http.Request) (any, error) {
+	p := parametersOf(r)
+	id, interrupt := p.id(job.ErrNotFound), p.flag("interrupt")
+	if p.err != nil {
+		return nil, p.err
+	}
+	if interrupt {
+		done, err := a.wait(r) // the kernel may need 10 s to stop
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
+	return a.Jobs.Delete(r.Context(), id, interrupt)
+}
+
+var errPanic = errors.New("handler panicked")
+
+// recovery turns a panic into an internal error. It is in the chain twice: inside seal, so
+// that the relay gets a sealed answer, and outside everything else.
+func (a *API) recovery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler {
+				panic(v) // net/http closes the connection
+			}
+			a.Log.Error("panic", "component", "api", "request_id", requestIDOf(r), "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+			a.fail(w, r, errPanic)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withSessionEnd adds the remaining time of the VM's session to an execution, so that a
+// caller can save results in time. The remaining time is determined after the wait, because
+// the executor may have shut down while the caller waited.
+func (a *API) withSessionEnd(x contract.Execution, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	x.SessionMinutesLeft = a.sessionMinutesLeft()
+	return x, nil
+}
+
+func (a *API) sessionMinutesLeft() *float64 {
+	select {
+	case <-a.Ending:
+		return new(float64)
+	default:
+		return a.Prober.SessionMinutesLeft()
+	}
+}

@@ -2,6 +2,8 @@ package job
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -219,3 +222,142 @@ func replace(path string, content []byte) error {
 	}
 	return os.Rename(temp, path)
 }
+
+// digest identifies the content of a job or a patch.
+func digest(v any) string {
+	raw, _ := json.Marshal(v) // has only texts and numbers, which check has seen
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrBad, fmt.Sprintf(format, args...))
+}
+
+func tooLarge(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrTooLarge, fmt.Sprintf(format, args...))
+}
+
+// check checks a job against the contract's bounds, and returns its steps.
+func check(s contract.JobSubmit) ([]step, error) {
+	if !contract.JobIDPattern().MatchString(s.JobID) {
+		return nil, bad("job_id: must be 1 to %d characters of A-Z a-z 0-9 -", contract.MaxJobIDLen)
+	}
+	if len(s.KernelID) > contract.MaxKernelIDLen {
+		return nil, bad("kernel_id: must have at most %d bytes", contract.MaxKernelIDLen)
+	}
+	if len(s.Steps) == 0 && s.Loop == nil {
+		return nil, bad("it has neither steps nor a loop")
+	}
+	steps, err := plan(nil, s.Steps)
+	if err == nil && s.Loop != nil {
+		err = checkLoop(*s.Loop)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return steps, checkSize(steps, s.Loop)
+}
+
+// checkSize checks the number of steps and the size of the code that has not run yet.
+func checkSize(steps []step, loop *contract.JobLoop) error {
+	if len(steps) > contract.MaxJobSteps {
+		return tooLarge("%d steps, and at most %d are accepted", len(steps), contract.MaxJobSteps)
+	}
+	size := 0
+	for i := range steps {
+		size += len(steps[i].code)
+	}
+	if loop != nil {
+		size += len(loop.Code)
+	}
+	if size > contract.MaxJobCode {
+		return tooLarge("%.2f MiB of code, and at most %d MiB are accepted", float64(size)/(1<<20), contract.MaxJobCode>>20)
+	}
+	return nil
+}
+
+// plan returns the steps before, which stay, and after them those of added.
+func plan(before []step, added []contract.JobStep) ([]step, error) {
+	if n := len(before) + len(added); n > contract.MaxJobSteps {
+		return nil, tooLarge("%d steps, and at most %d are accepted", n, contract.MaxJobSteps)
+	}
+	steps := append(make([]step, 0, len(before)+len(added)), before...)
+	index := make(map[string]uint16, cap(steps))
+	for i := range steps {
+		index[steps[i].id] = uint16(i)
+	}
+	for i, s := range added {
+		if err := checkStep(s); err != nil {
+			return nil, bad("steps[%d].%v", i, err)
+		}
+		if _, twice := index[s.StepID]; twice {
+			return nil, bad("steps[%d].step_id: an earlier step has the same one", i)
+		}
+		made := step{
+			id: s.StepID, name: s.SourceName, code: s.Code, timeout: s.TimeoutSeconds, unstored: s.Unstored,
+			mayFail: s.MayFail, attempts: max(1, s.Attempts), status: contract.StepWaits,
+		}
+		seen := make(map[uint16]bool, len(s.SkipIfFailed))
+		for _, name := range s.SkipIfFailed {
+			at, ok := index[name]
+			if !ok {
+				return nil, bad("steps[%d].skip_if_failed: no earlier step has the id that it names", i)
+			}
+			if !seen[at] {
+				seen[at] = true
+				made.skip = append(made.skip, at)
+			}
+		}
+		index[s.StepID] = uint16(len(steps))
+		steps = append(steps, made)
+	}
+	return steps, nil
+}
+
+// checkStep names the wrong field.
+func checkStep(s contract.JobStep) error {
+	if !contract.StepIDPattern().MatchString(s.StepID) {
+		return fmt.Errorf("step_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxStepIDLen)
+	}
+	if len(s.SourceName) > contract.MaxSourceName {
+		return fmt.Errorf("source_name: must have at most %d bytes", contract.MaxSourceName)
+	}
+	if s.Attempts < 0 || s.Attempts > contract.MaxJobAttempts {
+		return fmt.Errorf("attempts: must be a number from 0 to %d", contract.MaxJobAttempts)
+	}
+	return checkCode(s.Code, s.TimeoutSeconds)
+}
+
+func checkCode(code string, timeout float64) error {
+	if strings.TrimSpace(code) == "" {
+		return fmt.Errorf("code: must not be empty")
+	}
+	if strings.ContainsRune(code, 0) {
+		return fmt.Errorf("code: contains a NUL character, which Python does not accept")
+	}
+	if !(timeout >= 0 && timeout <= contract.MaxTimeout.Seconds()) {
+		return fmt.Errorf("timeout_seconds: must be a number from 0 to %g", contract.MaxTimeout.Seconds())
+	}
+	return nil
+}
+
+func checkLoop(l contract.JobLoop) error {
+	switch {
+	case strings.TrimSpace(l.Again) == "":
+		return bad("loop.again: must not be empty")
+	case len(l.Again) > maxAgain:
+		return bad("loop.again: must have at most %d bytes", maxAgain)
+	case strings.ContainsRune(l.Again, 0):
+		return bad("loop.again: contains a NUL character, which Python does not accept")
+	case l.MaxRounds < 1 || l.MaxRounds > contract.MaxJobRounds:
+		return bad("loop.max_rounds: must be a number from 1 to %d", contract.MaxJobRounds)
+	}
+	if err := checkCode(l.Code, l.TimeoutSeconds); err != nil {
+		return bad("loop.%v", err)
+	}
+	return nil
+}
+
+// maxAgain bounds a loop's Again, in bytes.
+const maxAgain = 4 << 10

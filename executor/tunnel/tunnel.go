@@ -17,9 +17,14 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
 )
 
 // Tunnel makes the executor reachable at a URL. The conformance suite in
@@ -78,4 +83,139 @@ func Logger(log *slog.Logger) *slog.Logger {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return log.With("component", "tunnel")
+}
+
+// ParseCIDR reads an address range such as 203.0.113.0/24, or a single address.
+func ParseCIDR(text string) (netip.Prefix, error) {
+	text = strings.TrimSpace(text)
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || prefix.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q: must be an address or a range, such as 203.0.113.7 or 203.0.113.0/24", text)
+	}
+	return prefix.Masked(), nil
+}
+
+// Restrict answers 403 to visitors outside the allowed ranges before it reads
+// anything else of the request. An empty list allows everybody. Requests from
+// this machine to --listen are always allowed. A visitor whose address the
+// tunnel did not report is refused.
+func Restrict(allowed []netip.Prefix, next http.Handler) http.Handler {
+	if len(allowed) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		addr, tunnelled := visitorOf(req)
+		if !tunnelled {
+			addr = hostOf(req.RemoteAddr)
+		}
+		inRange := func(prefix netip.Prefix) bool { return prefix.Contains(addr) }
+		if !tunnelled && addr.IsLoopback() || slices.ContainsFunc(allowed, inRange) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		w.Header().Set("Connection", "close")
+		http.Error(w, "this address is not allowed (--allow-cidr)", http.StatusForbidden)
+	})
+}
+
+// Local is a listener on this machine, without a tunnel.
+type Local struct{ address string }
+
+// NewLocal returns the listener on host:port. Port 0 picks a free port.
+func NewLocal(address string) *Local { return &Local{address: address} }
+
+// Traits implements Tunnel.
+func (*Local) Traits() Traits { return Traits{ReportsVisitor: true} }
+
+// Check implements Tunnel.
+func (l *Local) Check(ctx context.Context) (string, error) {
+	listener, err := l.listen(ctx)
+	if err != nil {
+		return "", err
+	}
+	listener.Close()
+	return l.address + " is free", nil
+}
+
+func (l *Local) listen(ctx context.Context) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", l.address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %q: %v; choose another address with --listen", l.address, err)
+	}
+	return listener, nil
+}
+
+// Run implements Tunnel. The URL holds the port that was picked.
+func (l *Local) Run(ctx context.Context, ready func(url string), serve func(net.Listener) error) error {
+	listener, err := l.listen(ctx)
+	if err != nil {
+		return err
+	}
+	ready("http://" + dialable(listener.Addr().(*net.TCPAddr)))
+	served := Serve(func() error { return serve(listener) }, ctx.Done(), nil)
+	listener.Close()
+	err = served.Err()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serve on %s: %v", listener.Addr(), err)
+}
+
+// dialable turns "all addresses" into one that a program on this machine can
+// connect to: Windows can't dial 0.0.0.0.
+func dialable(addr *net.TCPAddr) string {
+	if !addr.IP.IsUnspecified() {
+		return addr.String()
+	}
+	local := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: addr.Port}
+	return local.String()
+}
+
+// Task is a function that runs in the background.
+type Task struct {
+	Done <-chan struct{} // closed when the function has returned
+	err  error
+}
+
+// Start runs f in the background.
+func Start(f func() error) *Task {
+	done := make(chan struct{})
+	t := &Task{Done: done}
+	go func() {
+		defer close(done)
+		t.err = f()
+	}()
+	return t
+}
+
+// Err waits until the function has returned and returns its error.
+func (t *Task) Err() error {
+	<-t.Done
+	return t.err
+}
+
+// Serve runs serve in the background. It returns when serve has failed or one of the
+// channels is closed. After a graceful shutdown of the HTTP server it waits for the
+// channels, because responses may still be in progress.
+func Serve(serve func() error, a, b <-chan struct{}) *Task {
+	task := Start(serve)
+	done := task.Done
+	for {
+		select {
+		case <-done:
+			if !errors.Is(task.Err(), http.ErrServerClosed) {
+				return task
+			}
+			done = nil
+		case <-a:
+			return task
+		case <-b:
+			return task
+		}
+	}
 }

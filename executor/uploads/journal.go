@@ -1,7 +1,9 @@
 package uploads
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,8 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
@@ -225,4 +230,255 @@ func (j *journal) touch() {
 func (j *journal) remove() error {
 	j.close()
 	return os.RemoveAll(j.dir)
+}
+
+// leftoversFile, in the folder of uploads, lists the part files of the batch in work.
+const leftoversFile = "batch.ndjson"
+
+// maxLeftovers is how many bytes of it are read: a line for each folder of a batch, with
+// paths of up to 4 KiB.
+const maxLeftovers = 8 << 20
+
+// leftovers records where a batch may leave its part file if the executor is killed.
+// Otherwise such hidden files would stay in the user's folders.
+type leftovers struct {
+	path string
+	file *os.File
+}
+
+// leftoverBegins is how each line begins.
+const leftoverBegins = `{"folder":`
+
+// leftover is one part file. Folder is bytes because JSON can't represent every name.
+type leftover struct {
+	Folder []byte `json:"folder"` // its real path
+	Part   string `json:"part"`
+}
+
+// newBatchPartName is a unique name for the part files of a batch.
+func newBatchPartName() string { return "." + strings.ToLower(rand.Text()) + files.PartSuffix }
+
+// add records a part file. If that fails, as on a full disk, a hidden file may stay after a
+// kill, which does no other harm.
+func (l *leftovers) add(folder, part string) {
+	if l.file == nil {
+		_ = os.MkdirAll(filepath.Dir(l.path), 0o700)
+		f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return
+		}
+		l.file = f
+	}
+	if line, err := json.Marshal(leftover{[]byte(folder), part}); err == nil {
+		_, _ = l.file.Write(append(line, '\n'))
+	}
+}
+
+// clear deletes the records, because no part file is left.
+func (l *leftovers) clear() {
+	if l.file != nil {
+		l.file.Close()
+		os.Remove(l.path)
+	}
+}
+
+// removeLeftovers deletes the part files of a batch whose executor was killed. If a folder
+// can't be opened now, its part file is kept. An error means that the record is damaged.
+func removeLeftovers(roots *files.Roots, path string) error {
+	f, err := bounded.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewReader(io.LimitReader(f, maxLeftovers))
+	for {
+		text, err := lines.ReadBytes('\n')
+		var one leftover
+		beginning := min(len(text), len(leftoverBegins))
+		switch {
+		case err == io.EOF && string(text[:beginning]) == leftoverBegins[:beginning]:
+			return os.Remove(path) // the end of the file, or a line that the kill left incomplete
+		case err != nil, json.Unmarshal(text, &one) != nil, one.Part == "":
+			return fmt.Errorf("%q is damaged: part files named .*%s may stay in your folders (%v)", path, files.PartSuffix, err)
+		}
+		one.remove(roots)
+	}
+}
+
+func (l leftover) remove(roots *files.Roots) {
+	if !files.IsPart(l.Part) || strings.Contains(l.Part, "/") {
+		return
+	}
+	t, err := roots.TargetIn(string(l.Folder), l.Part)
+	if err != nil {
+		return
+	}
+	dir, err := t.OpenFolder()
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	_ = dir.Remove(l.Part)
+}
+
+const (
+	pieceBytes = 64 << 10 // bytes of one read and write
+	// saveBytes is how many bytes of a part may arrive before the journal records them. A
+	// killed executor loses at most these of each part.
+	saveBytes = 1 << 20
+)
+
+// piece is a buffer for some bytes of a file. A pool keeps the buffers, because every part
+// needs one.
+type piece [pieceBytes]byte
+
+var pieces = sync.Pool{New: func() any { return new(piece) }}
+
+func newPiece() *piece { return pieces.Get().(*piece) }
+func (p *piece) free() { pieces.Put(p) }
+
+// incoming is a part that is being received. The upload is locked only while a piece is
+// written, so that parts arrive side by side. Meanwhile it may be dropped, restarted or
+// committed, by a sender that sent these bytes twice: each piece checks that first, and
+// never writes into a file that is complete.
+type incoming struct {
+	*upload
+	prefix  *prefixHash    // identifies the part file that file is
+	file    *os.File       // nil if all bytes of the upload had arrived before
+	left    contract.Range // of the part
+	unsaved ranges.Set     // written, but not yet in the journal
+}
+
+// put receives the bytes of r from body.
+func (o *upload) put(r contract.Range, body io.Reader) (contract.Upload, error) {
+	p, err := o.open(r)
+	if err != nil {
+		return contract.Upload{}, err
+	}
+	return p.close(p.receive(body))
+}
+
+func (o *upload) open(r contract.Range) (*incoming, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.dropped:
+		return nil, ErrNoUpload
+	case r.Offset < 0 || r.Length < 0 || r.Length > o.spec.SizeBytes || r.Offset > o.spec.SizeBytes-r.Length:
+		return nil, fmt.Errorf("%w: offset %d, length %d, size %d", files.ErrBadRange, r.Offset, r.Length, o.spec.SizeBytes)
+	case o.status != contract.UploadReceiving:
+		return &incoming{upload: o, prefix: o.prefix, left: r}, nil
+	}
+	dir, f, err := o.openLocked(os.O_WRONLY)
+	if err != nil {
+		return nil, err
+	}
+	dir.Close()
+	o.failure = nil
+	return &incoming{upload: o, prefix: o.prefix, file: f, left: r}, nil
+}
+
+// receive reads and writes all of the part. It keeps what arrived before an error.
+func (p *incoming) receive(body io.Reader) error {
+	buf := newPiece()
+	defer buf.free()
+	for p.left.Length > 0 {
+		n, err := io.ReadFull(body, buf[:min(pieceBytes, p.left.Length)])
+		if err := p.write(buf[:n]); err != nil {
+			return err
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("%w: %d bytes of the part did not arrive", files.ErrBadRange, p.left.Length)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch _, err := io.ReadFull(body, buf[:1]); {
+	case err == nil:
+		return fmt.Errorf("%w: the part is longer than announced", files.ErrBadRange)
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	return nil
+}
+
+// write writes the bytes of data that have not arrived before, and records them.
+func (p *incoming) write(data []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := contract.Range{Offset: p.left.Offset, Length: int64(len(data))}
+	p.left = p.left.After(r.Length)
+	switch {
+	case p.dropped:
+		return ErrNoUpload
+	case p.replacedLocked():
+		return files.ErrChanged
+	case p.status != contract.UploadReceiving:
+		return nil // all bytes have arrived
+	}
+	needed := p.got.Missing(r)
+	if len(p.got)+len(needed) > maxPieces {
+		return fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, maxPieces)
+	}
+	for _, w := range needed {
+		n, err := p.file.WriteAt(data[w.Offset-r.Offset:w.End()-r.Offset], w.Offset)
+		w.Length = int64(n)
+		p.got, p.unsaved = p.got.Add(w), p.unsaved.Add(w)
+		if err != nil {
+			return files.WriteError(err)
+		}
+	}
+	if p.unsaved.Total() < saveBytes {
+		return nil
+	}
+	return p.saveLocked()
+}
+
+// replacedLocked reports whether the upload got a new part file since this part was opened.
+func (p *incoming) replacedLocked() bool { return p.upload.prefix != p.prefix }
+
+// saveLocked records in the journal what was written, and has it hashed.
+func (p *incoming) saveLocked() error {
+	if len(p.unsaved) == 0 || p.dropped || p.replacedLocked() || p.status == contract.UploadCommitted {
+		return nil
+	}
+	if err := p.journal.restoreIfDeleted(p.record, p.got); err != nil {
+		return files.WriteError(err)
+	}
+	for _, r := range p.unsaved {
+		if err := p.journal.append(p.got, r); err != nil {
+			return files.WriteError(err)
+		}
+	}
+	p.unsaved = nil
+	if p.got.Prefix()-p.prefix.Progress().HashedBytes >= saveBytes {
+		p.enqueueLocked()
+	}
+	return nil
+}
+
+// close ends the part, with err from receive. Some file systems report only when a file is
+// closed that they are full, and not which bytes they lost: then the upload starts again.
+func (p *incoming) close(err error) (contract.Upload, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file != nil {
+		if closeErr := p.file.Close(); closeErr != nil && !p.dropped && !p.replacedLocked() && p.status == contract.UploadReceiving {
+			return contract.Upload{}, errors.Join(files.WriteError(closeErr), p.restartLocked())
+		}
+	}
+	if saveErr := p.saveLocked(); err == nil {
+		err = saveErr
+	}
+	if err == nil && p.dropped {
+		err = ErrNoUpload
+	}
+	if err != nil {
+		return contract.Upload{}, err
+	}
+	return p.answerLocked(), nil
 }

@@ -11,6 +11,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -119,4 +120,117 @@ func (b *Bridge) Start(ctx context.Context, nb Notebook, r Request, step func(st
 		return Paired{}, err
 	}
 	return j.await(ctx, joined, step)
+}
+
+// What can keep a bridge from standing. Package hint says what to do about each.
+var (
+	// ErrStarting matches *StartingError.
+	ErrStarting = errors.New("the executor is still being started")
+	// ErrNotReady: the page answered for 300 s that it ran nothing.
+	ErrNotReady = errors.New("the notebook did not run a cell within 300 s")
+	// ErrPage: the page refused to run a cell, as when there is no VM or no GPU.
+	ErrPage = errors.New("the page in Colab could not run a cell")
+	// ErrCell: a cell said why there is no executor, as after a failed download.
+	ErrCell = errors.New("the executor could not be started on the VM")
+	// ErrExpired: keys and answers are valid for 180 s.
+	ErrExpired = errors.New("the executor was not ready within 180 s")
+	// ErrNotGenuine: the answer is not that of the executor that opened the grant.
+	ErrNotGenuine = errors.New("the answer that the page showed is not the executor's, so nothing was paired")
+	// ErrUnreachable: the executor runs, but no signed request reached it.
+	ErrUnreachable = errors.New("the executor was started, but this computer cannot reach it, so it was not paired")
+	// ErrNameTaken: the name belongs to another pairing, which stays.
+	ErrNameTaken = errors.New("the name belongs to another pairing")
+	// ErrBusy: a bridge for another runtime is being built in this tab.
+	ErrBusy = errors.New("an executor is already being started in this tab")
+	// ErrPrepare: a setting is wrong, or the release could not be asked for its executor.
+	ErrPrepare = errors.New("the start of an executor could not be prepared")
+	// ErrClosed: the relay ends.
+	ErrClosed = errors.New("the relay ended before the executor was paired")
+)
+
+// StartingError says that the caller's time ended before the bridge stood. It goes on.
+type StartingError struct {
+	Step string // what it waits for
+}
+
+func (e *StartingError) Error() string { return ErrStarting.Error() + ": " + e.Step }
+
+// Unwrap makes it match ErrStarting.
+func (e *StartingError) Unwrap() error { return ErrStarting }
+
+// names are those that a bridge tries, in this order, if the caller gave none.
+var names = []string{pairing.DefaultName, "colab-page", "colab-page-2", "colab-page-3"}
+
+// checkName refuses a name at once that no bridge can pair.
+func (b *Bridge) checkName(name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := pairing.CheckName(name); err != nil {
+		return err
+	}
+	_, err := b.nameFor(name, nil)
+	return err
+}
+
+// nameFor returns the name for a new pairing. A pairing that a person made is never replaced,
+// and neither is one of a bridge whose executor is among those that answer.
+func (b *Bridge) nameFor(asked string, answer []executor) (string, error) {
+	candidates := names
+	if asked != "" {
+		candidates = []string{asked}
+	}
+	for _, name := range candidates {
+		old, err := b.cfg.Store.Get(name)
+		switch {
+		case errors.Is(err, pairing.ErrNotPaired), errors.Is(err, pairing.ErrDamaged): // Put keeps a damaged list aside
+			return name, nil
+		case err != nil:
+			return "", err
+		case old.FromPage && !isAmong(answer, name):
+			return name, nil
+		}
+	}
+	if asked == "" {
+		return "", fmt.Errorf("%w: all of %q are in use; name another", ErrNameTaken, names)
+	}
+	return "", fmt.Errorf("%w: %q", ErrNameTaken, asked)
+}
+
+// save stores the pairing, under another name if the one that was asked for was taken
+// meanwhile.
+func (b *Bridge) save(r pairing.Runtime, asked string, answer []executor) (Paired, error) {
+	name, err := b.nameFor(asked, answer)
+	if errors.Is(err, ErrNameTaken) {
+		name, err = b.nameFor("", answer)
+	}
+	if err != nil {
+		return Paired{}, err
+	}
+	r.Name = name
+	before, err := b.cfg.Store.Put(r)
+	if err != nil {
+		return Paired{}, err
+	}
+	paired := Paired{Runtime: r}
+	if before.Damage != nil {
+		paired.Notes = append(paired.Notes, "Note: "+before.Damage.Error()+".")
+	}
+	if before.URL != "" {
+		paired.Notes = append(paired.Notes, fmt.Sprintf("It replaces the pairing of an earlier start_executor with %s, whose executor no longer answers.", before.URL))
+	}
+	return paired.withDefault(b), nil
+}
+
+// withDefault adds which runtime calls use that name none, if that is another one.
+func (p Paired) withDefault(b *Bridge) Paired {
+	usual, err := pairing.Resolve("", b.cfg.Getenv, b.cfg.Store)
+	switch {
+	case err == nil && usual.Name == p.Runtime.Name:
+	case err == nil:
+		p.Notes = append(p.Notes, fmt.Sprintf("Without a runtime, calls use %q, which is another pairing: give the runtime %q to use this VM.", usual.Name, p.Runtime.Name))
+	default:
+		p.Notes = append(p.Notes, fmt.Sprintf("Give the runtime %q in calls to use this VM.", p.Runtime.Name))
+	}
+	return p
 }

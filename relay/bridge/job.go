@@ -2,12 +2,15 @@ package bridge
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"colabrelay/relay/page"
+	"colabrelay/relay/pairing"
 )
 
 // keepResult is how long the outcome of a bridge that nobody waited for is kept for the next
@@ -168,4 +171,118 @@ func (j *job) deliver() (Paired, error) {
 	defer j.mu.Unlock()
 	j.delivered = true
 	return j.paired, j.err
+}
+
+const (
+	// lookLimit bounds the look for executors of earlier bridges. Most of them ended with their
+	// VMs, and a tunnel's service may take its time to say so.
+	lookLimit = 10 * time.Second
+	// maxLooked bounds the pairings that are tried. Those whose names this bridge may take are
+	// among them, however many there are.
+	maxLooked = 8
+)
+
+// executor is one of an earlier bridge that answers.
+type executor struct {
+	runtime  pairing.Runtime
+	instance string
+}
+
+func isAmong(list []executor, name string) bool {
+	return slices.ContainsFunc(list, func(e executor) bool { return e.runtime.Name == name })
+}
+
+// look is a look for the executors of earlier bridges, while the page gets ready.
+type look struct {
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+
+	mu    sync.Mutex
+	found []executor
+}
+
+// lookForEarlier starts a look for a bridge of that name. The caller must end it.
+func (b *Bridge) lookForEarlier(ctx context.Context, asked string) *look {
+	l := &look{}
+	ctx, l.cancel = context.WithTimeout(ctx, lookLimit)
+	stored, _ := b.cfg.Store.List() // what is wrong with the list is reported when it is written
+	stored = slices.DeleteFunc(stored, func(r pairing.Runtime) bool { return !r.FromPage || r.URL == "" })
+	slices.SortStableFunc(stored, func(x, y pairing.Runtime) int {
+		return rank(x.Name, asked) - rank(y.Name, asked)
+	})
+	for _, r := range stored[:min(len(stored), maxLooked)] {
+		l.all.Go(func() {
+			if instance, err := b.cfg.Reach(ctx, r); err == nil && instance != "" {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.found = append(l.found, executor{r, instance})
+			}
+		})
+	}
+	return l
+}
+
+// rank orders names: first those whose pairings a bridge could replace.
+func rank(name, asked string) int {
+	if name == asked || slices.Contains(names, name) {
+		return 0
+	}
+	return 1
+}
+
+// result waits for the end of the look and returns what answered.
+func (l *look) result() []executor {
+	l.all.Wait()
+	return l.found
+}
+
+func (l *look) end() {
+	l.cancel()
+	l.all.Wait()
+}
+
+// which shows the instance ids of the executors on a VM.
+//
+//go:embed which.py
+var which string
+
+const whichMarker = "colab-relay-instances:"
+
+// onThisVM returns the executor that runs on the notebook's VM; nil if none of them does.
+func onThisVM(ctx context.Context, c *cell, running []executor) (found *executor, err error) {
+	if len(running) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, editLimit, fmt.Errorf("%w: it did not run one within %.0f s", ErrPage, editLimit.Seconds()))
+	defer cancel()
+	if err := c.change(ctx, which); err != nil {
+		return nil, err
+	}
+	err = c.outputs(ctx, func(output string) (bool, error) {
+		for line := range strings.Lines(output) {
+			ids, reported := strings.CutPrefix(line, whichMarker)
+			for i := range running {
+				if slices.Contains(strings.Fields(ids), running[i].instance) && reported {
+					found = &running[i]
+				}
+			}
+			if reported {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return found, err
+}
+
+// already is the outcome for an executor that runs on the notebook's VM.
+func (b *Bridge) already(ctx context.Context, j *job, found *executor) Paired {
+	if found == nil {
+		return Paired{}
+	}
+	paired := Paired{Runtime: found.runtime, Already: true}.withDefault(b)
+	if b.last.instance == found.instance {
+		paired.Notes = append(paired.Notes, b.statusNote(ctx, j))
+	}
+	return paired
 }

@@ -8,6 +8,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,3 +167,32 @@ func operation(path string) (string, bool) {
 // Path returns the file of the checkpoint name in dir. Two names never share a file, also
 // where file names ignore case.
 func Path(dir, name string) string { return filepath.Join(dir, filename.Unique(name)+".json") }
+
+// ErrBusy means that another call or relay has locked the checkpoint.
+var ErrBusy = errors.New("another call or relay is using this checkpoint name")
+
+// lockWait is how long to wait for a lock that another caller has. A killed relay holds its
+// locks until the system has ended all its threads, which takes a moment on a busy computer:
+// without the wait, the same call in a new relay was refused.
+const lockWait = 2 * time.Second
+
+// Lock reserves the checkpoint name in dir for the caller until it calls unlock, or its
+// process ends. If another caller has the lock for longer than lockWait, the error is ErrBusy.
+// A caller that reads a checkpoint and writes it back must hold the lock throughout.
+func Lock(dir, name string) (unlock func(), err error) {
+	if unlock, err = LockFile(Path(dir, name) + ".lock"); err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	return unlock, nil
+}
+
+// LockFile is Lock for a lock file, which it makes if it does not exist.
+func LockFile(path string) (unlock func(), err error) {
+	waiting, done := context.WithTimeout(context.Background(), lockWait)
+	defer done()
+	unlock, err = keep.Lock(waiting, path)
+	if errors.Is(err, keep.ErrLocked) {
+		return nil, ErrBusy
+	}
+	return unlock, err
+}

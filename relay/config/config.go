@@ -1,3 +1,7 @@
+// Package config reads the relay's settings and checks them.
+//
+// It reports every wrong setting together, and never logs a secret. Start reading at
+// Settings and Load.
 package config
 
 import (
@@ -7,17 +11,23 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/spf13/pflag"
 
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/render"
 	"colabrelay/relay/toolsets"
 	"colabrelay/relay/transfer"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/lazy"
 )
 
 // Bounds of RELAY_HOLD. The MCP hosts that give up early do so after 60 s; of those that
@@ -253,4 +263,165 @@ func (c Config) LogValue() slog.Value {
 		slog.Duration("hold", c.Hold), slog.Int("text_limit", c.TextLimit), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
 		slog.Int64("keep_bytes", c.Keep.MaxBytes), slog.Int64("keep_tunnel_bytes", c.Keep.TunnelBytes), slog.Int64("history_bytes", c.HistoryBytes), slog.Int("wrong_settings", len(c.Problems)),
 	)
+}
+
+// Settings reads one setting at a time: a flag if it is given, else the environment. An
+// empty value counts as unset.
+type Settings struct {
+	Getenv func(string) string
+	flags  map[string]*string // by the name of the environment variable
+}
+
+// Setting describes a setting.
+type Setting struct {
+	Variable string // of the environment
+	Flag     string // without dashes; empty if it has none
+	Usage    string
+}
+
+// All lists the settings. Secrets have no flag, because other users of a computer can see
+// a program's arguments.
+var All = []Setting{
+	{"COLAB_URL", "url", "use the executor at this `URL` instead of a paired one"},
+	{"COLAB_SECRET", "", "the executor's secret, needed with COLAB_URL"},
+	{"COLAB_SECRET_FILE", "secret-file", "read the executor's secret from this `FILE` instead"},
+	{"COLAB_PAIRING", "", "the pairing string that the executor printed, instead of COLAB_URL and COLAB_SECRET"},
+	{"RELAY_PAIRING_FIELD", "", "name of the field for COLAB_PAIRING in the settings of an MCP host's extension; for computers without the command colab-relay"},
+	{"NGROK_AUTHTOKEN", "", "authtoken of your ngrok account, for the tunnels of executors that the relay starts"},
+	{"NGROK_AUTHTOKEN_FILE", "", "read the authtoken from this file instead, which only you may read"},
+	{"NGROK_DOMAIN", "", "static domain of your ngrok account, for those tunnels"},
+	{"COLAB_RELAY_RELEASE_URL", "", "folder with the release's files, from which VMs fetch the executor (default: this relay's own release)"},
+	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
+	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints, kernel states and unfinished transfers in this `FOLDER`"},
+	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
+	{"RELAY_LONG_WAIT", "", "longest wait_seconds of get_execution in Claude Code, which works on meanwhile and tells the model when the answer comes, 1s to 24h (default 10m)"},
+	{"RELAY_STRUCTURED", "", "set to on to add JSON to every answer, for programs; most hosts then show the model the JSON instead of the text (default off)"},
+	{"RELAY_TOOLSETS", "toolsets", "serve these `SETS` of tools: " + toolsets.Names("or", "all") + ", separated by commas (default core, and notebook where notebooks are)"},
+	{"RELAY_NOTEBOOK_DIRS", "", "folders outside your home folder in which tools may use notebooks, separated as in PATH"},
+	{"RELAY_DOWNLOAD_DIRS", "", "folders beside LOCAL_SAVE_DIR in which tools may save downloads, separated as in PATH (default the host's project folder)"},
+	{"RELAY_PAGE_PORT", "page-port", "let Colab's page connect to this `PORT` of this computer, 1024 to 65535; an SSH forward needs one (default a free port)"},
+	{"RELAY_TEXT_LIMIT", "", "characters of a run's text in one answer, 1000 to 40000 (default 6000)"},
+	{"RELAY_PICTURES", "", "show, path for the files' names only, or the kilobytes of the largest picture in an answer (default show; path in google-adk and ai-sdk-mcp-client, which make text of pictures)"},
+	{"RELAY_HISTORY", "", "megabytes of past runs to keep on this computer, or off (default 200)"},
+	{"RELAY_KEEP_EVERY", "", "shortest time between two saves of a chunked run's variables (default 30s)"},
+	{"RELAY_KEEP_PERCENT", "", "largest share of a chunked run's time that such saves take (default 5)"},
+	{"RELAY_KEEP_MB", "", "largest such save in MB; 0 saves nothing (default 64)"},
+	{"RELAY_KEEP_TUNNEL_MB", "", "largest sum of such saves in MB per run through a tunnel (default 100)"},
+	{"RELAY_UPLOAD_ALLOW", "", "paths that may be uploaded although they look like keys, separated as in PATH"},
+}
+
+// AddFlags defines the flags of the settings with these variables, of all without any. A
+// flag that several commands have sets the same setting.
+func (s *Settings) AddFlags(fs *pflag.FlagSet, variables ...string) {
+	if s.flags == nil {
+		s.flags = map[string]*string{}
+	}
+	for _, each := range All {
+		if each.Flag == "" || len(variables) > 0 && !slices.Contains(variables, each.Variable) {
+			continue
+		}
+		if s.flags[each.Variable] == nil {
+			s.flags[each.Variable] = new(string)
+		}
+		fs.StringVar(s.flags[each.Variable], each.Flag, "", each.Usage+"; env "+each.Variable)
+	}
+}
+
+// Get returns the setting with that environment variable, empty when it is not set.
+func (s Settings) Get(variable string) string {
+	if v := s.flags[variable]; v != nil && *v != "" {
+		return *v
+	}
+	return s.Getenv(variable)
+}
+
+// Ngrok is the ngrok account whose tunnels the executors use that this relay starts. The
+// relay opens no tunnel itself.
+type Ngrok struct {
+	Token  Token  // empty: the VM looks for one of its own
+	Domain string // static domain of the account, such as name.ngrok-free.app; may be empty
+}
+
+// Token is an ngrok authtoken. Printed by fmt, slog or encoding/json, it does not show
+// itself.
+type Token string
+
+// Format prints String for every verb of fmt.
+func (t Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(t.String())) }
+
+// String says whether there is a token.
+func (t Token) String() string {
+	if t == "" {
+		return "[no token]"
+	}
+	return "[token]"
+}
+
+// LogValue is String, for slog.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// MarshalText is String, for encoding/json and other encoders.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// maxToken bounds an authtoken and the file that holds it, in bytes. Tokens have about 50.
+const maxToken = 1024
+
+var (
+	tokenPattern  = lazy.Regexp(`^[A-Za-z0-9_-]+$`)
+	domainPattern = lazy.Regexp(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$`)
+)
+
+// LoadNgrok reads NGROK_AUTHTOKEN, or the file that NGROK_AUTHTOKEN_FILE names, and
+// NGROK_DOMAIN. Its errors name the setting and never contain the token.
+func LoadNgrok(s Settings) (Ngrok, error) {
+	token, err := ngrokToken(s)
+	if err != nil {
+		return Ngrok{}, err
+	}
+	domain := strings.TrimSuffix(strings.TrimPrefix(s.Get("NGROK_DOMAIN"), "https://"), "/")
+	if domain != "" && (len(domain) > 253 || !domainPattern().MatchString(domain)) {
+		return Ngrok{}, fmt.Errorf("NGROK_DOMAIN is %q: use a name such as your-name.ngrok-free.app", domain)
+	}
+	return Ngrok{Token: token, Domain: domain}, nil
+}
+
+func ngrokToken(s Settings) (Token, error) {
+	variable, text := "NGROK_AUTHTOKEN", s.Get("NGROK_AUTHTOKEN")
+	if path := s.Get("NGROK_AUTHTOKEN_FILE"); text == "" && path != "" {
+		variable = "NGROK_AUTHTOKEN_FILE"
+		path, err := expandHome(path)
+		if err == nil {
+			text, err = readPrivate(path, maxToken)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", variable, err)
+		}
+	}
+	text = strings.TrimSpace(text)
+	if text == "" && variable == "NGROK_AUTHTOKEN" {
+		return "", nil
+	}
+	if len(text) > maxToken || !tokenPattern().MatchString(text) {
+		return "", fmt.Errorf("%s does not contain an ngrok authtoken: copy it from https://dashboard.ngrok.com/get-started/your-authtoken", variable)
+	}
+	return Token(text), nil
+}
+
+// readPrivate reads a regular file of at most limit bytes that only this user may read. A
+// pipe could make the relay wait for ever.
+func readPrivate(path string, limit int64) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%q is not a regular file", path)
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return "", fmt.Errorf("other users of this computer may read %q (mode %#o): run chmod 600 on it", path, info.Mode().Perm())
+	}
+	text, err := bounded.ReadFile(path, limit)
+	if errors.Is(err, bounded.ErrTooLong) {
+		err = fmt.Errorf("%q is %w, so it is no authtoken", path, err)
+	}
+	return string(text), err
 }

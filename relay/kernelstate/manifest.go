@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"sort"
+	"strings"
 	"time"
 
 	"colabrelay/shared/bounded"
@@ -162,4 +166,90 @@ func (j *job) manifestOf(p pending, e contract.Execution, c Contents) Manifest {
 		Schema: schema, Name: j.o.Name, Created: p.Started, Runtime: p.Runtime,
 		InstanceID: p.InstanceID, KernelID: e.KernelID, Contents: c,
 	}
+}
+
+// Listed is a state on this computer, with all its versions.
+type Listed struct {
+	Name          string    `json:"name"` // as the user gave it
+	Runtime       string    `json:"runtime"`
+	Created       time.Time `json:"created"`        // of the newest good version; zero if there is none
+	VariableCount int       `json:"variable_count"` // of that version
+	Python        string    `json:"python"`
+	Versions      []string  `json:"versions"`   // names, newest first
+	SizeBytes     int64     `json:"size_bytes"` // of the versions that can be restored
+	Damaged       int       `json:"damaged"`    // versions that cannot be restored
+	Path          string    `json:"path"`       // its folder
+}
+
+// List returns all states below dir, newest first, at most 100. It does not compare the
+// digests of their data.
+func List(dir string) ([]Listed, error) {
+	root := filepath.Join(dir, statesFolder)
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the saved states: %w", err)
+	}
+	found := []Listed{}
+	for _, e := range entries {
+		folder := filepath.Join(root, e.Name())
+		all, err := versions(folder)
+		if err != nil || len(all) == 0 || len(found) == maxNames {
+			continue
+		}
+		found = append(found, describe(folder, all))
+	}
+	sort.SliceStable(found, func(i, j int) bool { return found[i].Created.After(found[j].Created) })
+	return found, nil
+}
+
+// describe returns the state in folder with these versions. The name is the folder's if no
+// manifest can be read.
+func describe(folder string, all []version) Listed {
+	s := Listed{Name: filepath.Base(folder), Path: folder}
+	found := false
+	for _, v := range all {
+		s.Versions = append(s.Versions, v.name)
+		m, err := readManifest(filepath.Join(folder, v.name))
+		switch {
+		case err != nil:
+			s.Damaged++
+			continue
+		case !found:
+			found = true
+			s.Name, s.Runtime, s.Created, s.VariableCount, s.Python = m.Name, m.Runtime, m.Created, m.VariableCount, m.Python
+		}
+		s.SizeBytes += m.Bytes
+	}
+	return s
+}
+
+// maxPath bounds a path that a kernel reports, in bytes.
+const maxPath = 4096
+
+// maxBytes bounds the size of a state, because the user's code in the kernel could report
+// any size. Only the largest of Colab's VMs have this much memory.
+const maxBytes = 100 << 30
+
+// ErrUntrustedReport is a report that the relay's own code in the kernel would not make: a
+// path outside its folder, or a size or list over its bound.
+var ErrUntrustedReport = errors.New("the kernel's report on a state can't be trusted")
+
+// checkPlace refuses a path that is not data.state in a folder such as save.py makes. The
+// user's code runs in the kernel that reports the path, and must not be able to make the
+// relay download any other file.
+func checkPlace(remote string) error {
+	folder := path.Base(path.Dir(remote))
+	switch {
+	case len(remote) > maxPath, !path.IsAbs(remote), path.Clean(remote) != remote,
+		path.Base(remote) != dataFile, !strings.HasPrefix(folder, contract.StateFolderPrefix) || folder == contract.StateFolderPrefix:
+		return fmt.Errorf("%w: it names the file %.100q", ErrUntrustedReport, remote)
+	}
+	return nil
+}
+
+// reportItems bounds the lists of a report; save.py makes them shorter. Without a bound,
+// thirty megabytes of {} would take gigabytes of memory.
+var reportItems = map[string]int{
+	"variables": 5_000, "skipped": 5_000, "modules": 5_000, "failed": 5_000,
+	"libraries": 20_000, "overwritten": 20_000, "warnings": 1_000,
 }

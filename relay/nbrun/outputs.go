@@ -2,15 +2,20 @@ package nbrun
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"colabrelay/relay/client"
+	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/output"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -185,4 +190,125 @@ func (o *outputs) write(d *notebook.Document, handle func(cell int) string) erro
 func (c *shownCell) elsewhere(most int) []map[string]any {
 	text := fmt.Sprintf("[The outputs of this cell are left out here, because the notebook would have over %d bytes. Run %s has them on the VM: `colab-relay logs %[2]s` prints them.]\n", most, c.execution)
 	return []map[string]any{(&output.Output{Type: output.Stream, Name: contract.Stderr, Text: text}).Object()}
+}
+
+// peeker shortens the first wait for a cell to a second, so that one that runs longer is seen running,
+// and a wait while outputs are to be written.
+type peeker struct {
+	VM
+	*advance
+}
+
+// Execution reads an execution.
+func (p *peeker) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
+	if p.now.id != id {
+		wait = min(wait, time.Second)
+	}
+	if len(p.outputs.pending) > 0 {
+		wait = min(wait, max(p.outputs.due(), time.Second))
+	}
+	return p.VM.Execution(ctx, id, offset, wait, maxBytes)
+}
+
+// reading is what this call has read of an execution.
+type reading struct {
+	id       string
+	lastLine string
+	prompt   *contract.Event // that it waits at
+}
+
+// see keeps the last printed line and the open prompt.
+func (rd *reading) see(e contract.Execution) {
+	if rd.id != e.ExecutionID {
+		*rd = reading{id: e.ExecutionID}
+	}
+	for _, ev := range e.Events {
+		switch ev.Type {
+		case contract.EventStream:
+			rd.lastLine = lastLine(rd.lastLine, ev.Text)
+		case contract.EventWidgetView:
+			var text string
+			_ = json.Unmarshal(ev.Data["text/plain"], &text)
+			rd.lastLine = lastLine(rd.lastLine, text)
+		case contract.EventInputRequest:
+			rd.prompt = &ev
+		}
+	}
+	if e.Status != contract.StatusWaitingForInput {
+		rd.prompt = nil
+	}
+}
+
+// lastLine returns the last line that is not blank of what was printed.
+func lastLine(before, text string) string {
+	const most = 200
+	text = strings.TrimRight(text, " \t\r\n")
+	if text == "" {
+		return before
+	}
+	return shorten(text[strings.LastIndexAny(text, "\r\n")+1:], most)
+}
+
+// savesStates reports whether cells tagged save-state save the kernel's variables.
+func (a *advance) savesStates() bool { return a.spec.StateName != "" && a.opt.States != nil }
+
+// keepState saves the variables after a cell that asks for it, or restores them into a new kernel,
+// and reports whether there is more to do in this call.
+func (a *advance) keepState(ctx context.Context) (more bool, err error) {
+	run := a.run
+	saved := &SavedState{Cell: run.Saving}
+	if run.Restoring {
+		saved = run.Saved
+	}
+	done, err := a.transferState(ctx, saved)
+	_, unreachable := errors.AsType[*client.Error](err)
+	switch {
+	case unreachable || ctx.Err() != nil:
+		return false, err
+	case err == nil && !done: // the call's time is over, and the next one goes on
+		return false, nil
+	case err == nil && run.Restoring:
+		a.adoptRestored()
+	case err == nil:
+		run.Saved = saved
+	case run.Restoring:
+		a.addNote("the state saved after the cell with id %s could not be restored, so the run starts again at its first cell: %s", run.handle(saved.Cell), plain.Line(err.Error()))
+		run.Saved = nil
+		run.resetAfter(0)
+	default:
+		a.addNote("the variables after the cell with id %s could not be saved: %s", run.handle(saved.Cell), plain.Line(err.Error()))
+	}
+	run.Saving, run.Restoring = 0, false
+	return true, a.save()
+}
+
+// transferState saves the state, or restores it, and reports whether that is done.
+func (a *advance) transferState(ctx context.Context, saved *SavedState) (done bool, err error) {
+	if !a.savesStates() {
+		return false, errors.New("state_name is not given any more")
+	}
+	o := kernelstate.Options{Name: a.spec.StateName, Runtime: a.spec.Runtime, Version: saved.Version, Until: a.opt.Until}
+	if a.run.Restoring {
+		got, err := kernelstate.Restore(ctx, a.opt.States, a.dir, o)
+		a.addNotes(got.Warnings)
+		return err == nil && got.Done(), err
+	}
+	got, err := kernelstate.Save(ctx, a.opt.States, a.dir, o)
+	a.addNotes(got.Warnings)
+	if err != nil || !got.Done() {
+		return false, err
+	}
+	saved.Version = got.Manifest.Version
+	return true, nil
+}
+
+// adoptRestored records that the cells up to the restored state need not run in this kernel.
+func (a *advance) adoptRestored() {
+	a.run.resetAfter(a.run.Saved.Cell)
+	for i := range a.run.Plan {
+		c := &a.run.Plan[i]
+		if c.Status == CellSucceeded || c.Status == CellExpectedFailure {
+			a.record.ran(c, Step{Source: c.Source, Sent: c.Sent}, c.Status)
+		}
+	}
 }

@@ -2,8 +2,13 @@ package notebook
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"colabrelay/relay/output"
 )
 
 // layout is the white space of an object or a list, with the commas in it.
@@ -171,4 +176,196 @@ func placeFor(key string, keys, model []string) int {
 		}
 	}
 	return len(keys)
+}
+
+// newSource returns the source of a cell with another text, whose lines begin in lines with this
+// indentation. A source that is one string stays one.
+// Halves of surrogate pairs in what stays are kept.
+func (d *Document) newSource(i int, source, indent string) ([]byte, error) {
+	old := d.cells[i].source
+	text := d.part(old)
+	kept, err := d.keep(i, source)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > 0 && text[0] == '"' {
+		return d.style().quoteKept(nil, kept), nil
+	}
+	if len(text) == 0 || text[0] != '[' || isEmpty(text) {
+		return d.writeLines(i, source, indent), nil
+	}
+	if source == "" {
+		return []byte("[]"), nil
+	}
+	return d.replaceLines(old, source, kept), nil
+}
+
+// writeLines returns the lines of a text as a list like the one nearest to a cell.
+func (d *Document) writeLines(near int, source, indent string) []byte {
+	l, ok := d.sourceLayout(near)
+	if !ok {
+		st := d.style()
+		b, _ := st.write(nil, output.SplitLines(source), indent) // texts can always be written
+		return b
+	}
+	return l.lay(nil, "[]", l.quoteAll(output.SplitLines(source)))
+}
+
+func (st style) quoteAll(texts []string) [][]byte {
+	quoted := make([][]byte, len(texts))
+	for i, text := range texts {
+		quoted[i] = st.quote(nil, text)
+	}
+	return quoted
+}
+
+// replaceLines returns a list of lines with those of another text. Equal lines at its start and
+// its end keep their bytes, and so does the white space between lines. kept is the text with halves
+// of surrogate pairs.
+func (d *Document) replaceLines(list span, source, kept string) []byte {
+	places, before := d.elements(list), lines(d.part(list))
+	head, at := sharedStart(before, source)
+	tail, end := sharedEnd(before[head:], source[at:])
+	middle := output.SplitLines(source[at : at+end])
+	l := d.layoutOf(list, places)
+	old := len(places) - tail         // the first line of the tail
+	separator := func(k int) string { // as it was before the line k
+		if k == 0 {
+			return l.separator
+		}
+		return string(d.text[places[k-1].end:places[k].start])
+	}
+	from, to := places[0].start, places[len(places)-1].end
+	if head > 0 {
+		from = places[head-1].end
+	}
+	b := slices.Clone(d.text[list.start:from])
+	for i, line := range middle {
+		switch k := head + i; {
+		case k == 0:
+		case k < old:
+			b = append(b, separator(k)...)
+		default:
+			b = append(b, l.separator...)
+		}
+		b = l.quoteKept(b, kept[at:at+len(line)])
+		at += len(line)
+	}
+	if tail > 0 {
+		to = places[old].start
+		if head+len(middle) > 0 {
+			b = append(b, separator(old)...)
+		}
+	}
+	return append(b, d.text[to:list.end]...)
+}
+
+// sharedStart returns how many of the lines a text begins with, and where the rest begins: with
+// a line, or at the end.
+func sharedStart(lines []string, text string) (n, at int) {
+	for n < len(lines) && strings.HasPrefix(text[at:], lines[n]) {
+		at += len(lines[n])
+		n++
+	}
+	for n > 0 && at < len(text) && !isLineStart(text, at) {
+		n--
+		at -= len(lines[n])
+	}
+	return n, at
+}
+
+// sharedEnd returns how many of the lines a text ends with, and where they begin.
+func sharedEnd(lines []string, text string) (n, at int) {
+	last := func() string { return lines[len(lines)-1-n] }
+	for at = len(text); n < len(lines) && strings.HasSuffix(text[:at], last()); n++ {
+		at -= len(last())
+	}
+	for n > 0 && !isLineStart(text, at) {
+		n--
+		at += len(last())
+	}
+	return n, at
+}
+
+// isLineStart reports whether Python's splitlines begins a line at a place in a text.
+func isLineStart(text string, at int) bool {
+	if at == 0 || at == len(text) {
+		return at == 0
+	}
+	last, _ := utf8.DecodeLastRuneInString(text[:at])
+	return strings.ContainsRune(output.LineBreaks, last) && !(last == '\r' && text[at] == '\n')
+}
+
+// JSON can name half a surrogate pair, "\ud83d", which no text in UTF-8 has. A source is shown with
+// U+FFFD in its place. An edit keeps it: a kept text has the three bytes that UTF-8 would give the
+// half, as many as U+FFFD has, so that places in both texts are the same.
+
+// ErrHalves: an edit would write U+FFFD where the file has half a surrogate pair.
+var ErrHalves = errors.New("the edit is not made, because the file would lose halves of surrogate pairs, which are shown as U+FFFD")
+
+// halfAt reports whether half a surrogate pair is at a place in a kept text.
+func halfAt(kept string, at int) bool {
+	return kept[at] == 0xed && at+2 < len(kept) && kept[at+1] >= 0xa0
+}
+
+func hasHalf(kept string) bool {
+	for at := range len(kept) {
+		if halfAt(kept, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasHalves reports whether a cell's source has halves of surrogate pairs.
+func (d *Document) hasHalves(i int) bool {
+	return bytes.Contains(d.part(d.cells[i].source), []byte(`\u`)) && hasHalf(d.keptSource(i))
+}
+
+// keptSource returns a cell's source with halves of surrogate pairs.
+func (d *Document) keptSource(i int) string {
+	return strings.Join(linesBy(d.part(d.cells[i].source), decodeKept), "")
+}
+
+// keep returns the new source of a cell with the halves of surrogate pairs of its old one, in what
+// both begin and end with. It fails if the rest would lose some unnoticed.
+func (d *Document) keep(i int, source string) (string, error) {
+	if !d.hasHalves(i) {
+		return source, nil
+	}
+	old, kept := d.source(i), d.keptSource(i)
+	head := 0
+	for head < min(len(old), len(source)) && old[head] == source[head] {
+		head++
+	}
+	for head > 0 && (head < len(old) && !utf8.RuneStart(old[head]) || head < len(source) && !utf8.RuneStart(source[head])) {
+		head--
+	}
+	tail := 0
+	for tail < min(len(old), len(source))-head && old[len(old)-1-tail] == source[len(source)-1-tail] {
+		tail++
+	}
+	for tail > 0 && !utf8.RuneStart(old[len(old)-tail]) {
+		tail--
+	}
+	middle := source[head : len(source)-tail]
+	if hasHalf(kept[head:len(kept)-tail]) && strings.ContainsRune(middle, utf8.RuneError) {
+		return "", ErrHalves
+	}
+	return kept[:head] + middle + kept[len(kept)-tail:], nil
+}
+
+// quoteKept is quote for a text with halves of surrogate pairs.
+func (st style) quoteKept(b []byte, kept string) []byte {
+	b = append(b, '"')
+	from := 0
+	for at := 0; at < len(kept); at++ {
+		if halfAt(kept, at) {
+			half := rune(kept[at]&0xf)<<12 | rune(kept[at+1]&0x3f)<<6 | rune(kept[at+2]&0x3f)
+			b = fmt.Appendf(st.escape(b, kept[from:at]), `\u%04x`, half)
+			at += 2
+			from = at + 1
+		}
+	}
+	return append(st.escape(b, kept[from:]), '"')
 }

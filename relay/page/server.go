@@ -2,9 +2,19 @@ package page
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -136,5 +146,251 @@ func (s *server) refuseBusy(conn *websocket.Conn, raw net.Conn) {
 		<-s.busy
 	default:
 		_ = conn.CloseNow()
+	}
+}
+
+// subprotocol is what Colab's page offers and expects back; without the echo it drops the
+// connection.
+const subprotocol = "mcp"
+
+// origins are the pages whose connections are accepted.
+var origins = []string{"https://colab.research.google.com", "https://colab.google.com"}
+
+// refusal is why a connection was refused.
+type refusal struct {
+	status int
+	why    string // in fixed words, for the log and the person
+}
+
+func (r *refusal) write(w http.ResponseWriter) { http.Error(w, r.why, r.status) }
+
+// checkTarget refuses requests that a browser's WebSocket does not send: those with a body,
+// and those that name their host twice.
+func checkTarget(r *http.Request, port int) *refusal {
+	if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
+		return &refusal{http.StatusBadRequest, "the request has a body"}
+	}
+	if r.URL.Scheme != "" || r.URL.Host != "" || !strings.HasPrefix(r.RequestURI, "/") {
+		return &refusal{http.StatusBadRequest, "the request names its target in another form than a path"}
+	}
+	return checkHost(r, port)
+}
+
+// checkHost refuses names that lead to this computer by a trick of DNS.
+func checkHost(r *http.Request, port int) *refusal {
+	number := strconv.Itoa(port)
+	if !slices.Contains([]string{"localhost:" + number, "127.0.0.1:" + number, "[::1]:" + number}, r.Host) {
+		return &refusal{http.StatusForbidden, "the request is for another host"}
+	}
+	return nil
+}
+
+// checkTab refuses whatever does not come from the page that was opened with this token.
+func checkTab(r *http.Request, token string) *refusal {
+	if got := r.Header.Values("Origin"); len(got) != 1 || !slices.Contains(origins, got[0]) {
+		return &refusal{http.StatusForbidden, "the request does not come from Colab's page"}
+	}
+	if why := checkToken(r, token); why != nil {
+		return why
+	}
+	if !offers(r.Header.Values("Sec-WebSocket-Protocol"), subprotocol) {
+		return &refusal{http.StatusBadRequest, `the request does not offer the sub-protocol "mcp"`}
+	}
+	return nil
+}
+
+// checkToken wants the token exactly once, in the query or as a bearer.
+func checkToken(r *http.Request, token string) *refusal {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return &refusal{http.StatusForbidden, "the query has no valid form"}
+	}
+	tokens, headers := query["access_token"], r.Header.Values("Authorization")
+	switch {
+	case len(tokens)+len(headers) == 0:
+		return &refusal{http.StatusUnauthorized, "there is no token"}
+	case len(tokens)+len(headers) > 1:
+		return &refusal{http.StatusForbidden, "there is more than one token"}
+	case len(headers) == 1:
+		bearer, ok := strings.CutPrefix(headers[0], "Bearer ")
+		if !ok || bearer == "" || strings.ContainsAny(bearer, " \t,") {
+			return &refusal{http.StatusBadRequest, "the authorization has no valid form"}
+		}
+		tokens = []string{bearer}
+	}
+	if !sameSecret(tokens[0], token) {
+		return &refusal{http.StatusForbidden, "the token is wrong, as in a page that was opened earlier"}
+	}
+	return nil
+}
+
+// offers reports whether a header with comma-separated values has this one.
+func offers(headers []string, want string) bool {
+	for _, header := range headers {
+		for offered := range strings.SplitSeq(header, ",") {
+			if strings.Trim(offered, " \t") == want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxPorts bounds the free ports that are tried until one is free on both addresses.
+const maxPorts = 20
+
+// listen opens a port on 127.0.0.1, and the same one on [::1] where there is IPv6. A browser
+// takes either address for localhost, so another program on one of them would get the token.
+func listen(port int) ([]net.Listener, error) {
+	for range maxPorts {
+		listeners, err := listenOnce(port)
+		if err == nil {
+			return listeners, nil
+		}
+		if port != 0 {
+			return nil, fmt.Errorf("listening for Colab's page: %w: another program may use port %d: choose another one with --page-port", err, port)
+		}
+	}
+	return nil, fmt.Errorf("listening for Colab's page: %d free ports of 127.0.0.1 are taken on [::1]: choose one with --page-port", maxPorts)
+}
+
+func listenOnce(port int) ([]net.Listener, error) {
+	four, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	if !hasIPv6() {
+		return []net.Listener{four}, nil
+	}
+	six, err := net.Listen("tcp6", net.JoinHostPort("::1", strconv.Itoa(portOf(four))))
+	if err != nil {
+		_ = four.Close()
+		return nil, err
+	}
+	return []net.Listener{four, six}, nil
+}
+
+// hasIPv6 reports whether this computer has the address [::1].
+func hasIPv6() bool {
+	probe, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		return false
+	}
+	_ = probe.Close()
+	return true
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+const (
+	// EmptyNotebook is the address of Colab's empty notebook.
+	EmptyNotebook = "https://colab.research.google.com/notebooks/empty.ipynb"
+	// maxAddress bounds a notebook's address, in bytes. Browsers take at least this much.
+	maxAddress = 2000
+)
+
+// hosts are the hosts of Colab's page.
+var hosts = []string{"colab.research.google.com", "colab.google.com"}
+
+// CheckNotebookURL returns why an address is not one of a notebook in Colab, with what to do,
+// or nil. "" stands for Colab's empty notebook.
+func CheckNotebookURL(address string) error {
+	if address == "" {
+		return nil
+	}
+	_, err := parseNotebookURL(address)
+	return err
+}
+
+func parseNotebookURL(address string) (*url.URL, error) {
+	const example = `"https://colab.research.google.com/drive/ID"`
+	if len(address) > maxAddress {
+		return nil, fmt.Errorf("the notebook's address has %d bytes, more than %d: copy it from the browser's address bar", len(address), maxAddress)
+	}
+	refuse := func(why string) (*url.URL, error) {
+		return nil, fmt.Errorf("the notebook's address %q %s: give one such as %s", address, why, example)
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err
+		}
+		return refuse("has no valid form (" + err.Error() + ")")
+	case strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"'\^<>{}|`+"`", r) }):
+		return refuse("has a character that must be percent-encoded")
+	case strings.Count(address, "#") > 1:
+		return refuse(`has more than one "#"`)
+	case u.Scheme != "https":
+		return refuse("does not begin with https://")
+	case u.User != nil:
+		return refuse("names a user")
+	case u.Host != hosts[0] && u.Host != hosts[1]:
+		return refuse("does not belong to Colab")
+	}
+	return u, nil
+}
+
+// address returns the URL that makes Colab's page dial this port with this token.
+func address(notebook string, port int, token string) (string, error) {
+	if notebook == "" {
+		notebook = EmptyNotebook
+	}
+	u, err := parseNotebookURL(notebook)
+	if err != nil {
+		return "", err
+	}
+	number := strconv.Itoa(port)
+	query := "p=" + number
+	if u.RawQuery != "" {
+		query = u.RawQuery + "&" + query
+	}
+	u.RawQuery, u.Fragment, u.RawFragment = query, "", ""
+	return u.String() + "#mcpProxyToken=" + token + "&mcpProxyPort=" + number, nil
+}
+
+// newToken returns 16 random bytes as 22 characters, as Google's own server does.
+func newToken() string {
+	b := make([]byte, 16)
+	rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// sameSecret compares in a time that tells nothing about either text, not even its length.
+func sameSecret(got, want string) bool {
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// maxWaiting bounds the connections that have not finished a handshake. A further one ends
+// the oldest: the page needs milliseconds, while programs that only hold connections open
+// would otherwise keep it out.
+const maxWaiting = 64
+
+// crowd are the connections that have not finished a handshake, oldest first.
+type crowd struct {
+	open  sync.WaitGroup // counts all of them, also those that are being ended
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// change is told each change of a connection by the HTTP server.
+func (c *crowd) change(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.open.Add(1)
+		if len(c.conns) == maxWaiting {
+			_ = c.conns[0].Close()
+			c.conns = slices.Delete(c.conns, 0, 1)
+		}
+		c.conns = append(c.conns, conn)
+	case http.StateHijacked, http.StateClosed:
+		c.open.Done()
+		if i := slices.Index(c.conns, conn); i >= 0 {
+			c.conns = slices.Delete(c.conns, i, i+1)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package plain
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -165,4 +166,41 @@ func FuzzText(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestJSONIsSafeForATerminalAndDecodesToTheSame(t *testing.T) {
+	for _, s := range []string{"plain", "a\x1b[2Jb", "\u009b2J", "\u202egnp", "\x7f\x00", "\U000e0001", "\ue000\U00100000", "x\u200dy\ufe0f", "<ä😀>\n\t\"\\"} {
+		for _, indent := range []string{"", "  "} {
+			text, err := JSON(map[string]string{"s": s}, indent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shown := string(text); Text(shown) != shown {
+				t.Errorf("%q: a terminal would interpret %q", s, text)
+			}
+			var back map[string]string
+			if err := json.Unmarshal(text, &back); err != nil || back["s"] != s {
+				t.Errorf("%q became %q, %v", s, back["s"], err)
+			}
+		}
+	}
+	if _, err := JSON(func() {}, ""); err == nil {
+		t.Error("a function has JSON")
+	}
+}
+
+func TestWordsOfAShell(t *testing.T) {
+	for _, c := range []struct{ word, want, windows string }{
+		{"a.py", "a.py", "a.py"},
+		{"ä", "ä", "ä"},
+		{"my file", "'my file'", `"my file"`},
+		{"it's", `'it'\''s'`, `"it's"`},
+		{"", "''", `""`},
+		{"$x", "'$x'", `"$x"`},
+		{`a\b`, `'a\b'`, `a\b`},
+	} {
+		if got, windows := POSIXWord(c.word), windowsWord(c.word); got != c.want || windows != c.windows {
+			t.Errorf("%q is %s, and %s on Windows", c.word, got, windows)
+		}
+	}
 }

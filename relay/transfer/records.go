@@ -1,12 +1,23 @@
 package transfer
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"colabrelay/relay/plain"
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 // Bounds of the records in the relay's own folder. Records beside destinations have none: they
@@ -105,4 +116,129 @@ func oldest(root *os.Root, suffix string, most int) []string {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// maxRecordBytes bounds a file of records: maxEntries lines of long names.
+const maxRecordBytes = 64 << 20
+
+// maxRecordLine bounds one record: a path of 4 KiB that JSON escapes, and its digest.
+const maxRecordLine = 64 << 10
+
+// openLines opens a file of records, one per line, for appending. It passes each line to
+// accept, up to the first one that is incomplete or that accept refuses. The file is
+// truncated before that line, so that the next record starts on a new line.
+func openLines(root *os.Root, name string, accept func(line []byte) bool) (*os.File, error) {
+	if info, err := root.Stat(name); err == nil && !info.Mode().IsRegular() { // reading a pipe would wait
+		return nil, fmt.Errorf("opening %q: %w: remove it", absolute(root, name), bounded.ErrNotFile)
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening %q: %w", absolute(root, name), markDiskFull(err))
+	}
+	valid := readLines(f, accept)
+	if err := f.Truncate(valid); err != nil {
+		return nil, errors.Join(fmt.Errorf("truncating %q: %w", absolute(root, name), err), f.Close())
+	}
+	if _, err := f.Seek(valid, io.SeekStart); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading %q: %w", absolute(root, name), err), f.Close())
+	}
+	return f, nil
+}
+
+// readLines returns the length of the valid lines at the beginning of f.
+func readLines(f io.Reader, accept func(line []byte) bool) (valid int64) {
+	lines := bufio.NewReader(io.LimitReader(f, maxRecordBytes))
+	for {
+		text, size, err := bounded.ReadLine(lines, maxRecordLine)
+		if err != nil || text == nil || !accept(text) {
+			return valid
+		}
+		valid += size
+	}
+}
+
+const (
+	partSuffix    = ".part"
+	journalSuffix = ".json"                  // after partSuffix
+	journalFormat = "colab-relay download 1" // marks a file as a journal
+	maxJournal    = 1 << 20                  // bytes; a larger file is not a journal
+)
+
+// errNotOurs means that a file is not a journal of a download, or is damaged.
+var errNotOurs = errors.New("not a journal of a download")
+
+// journal lists the bytes that a part file has. It is renamed into place, so a kill leaves
+// the old or the new one. It is not synced, so after a power cut it may list bytes that the
+// disk lost; the digest of the whole file detects that.
+type journal struct {
+	Format    string     `json:"format"`
+	Remote    string     `json:"remote_path"`
+	ETag      string     `json:"etag"`
+	SizeBytes int64      `json:"size_bytes"`
+	SHA256    string     `json:"sha256,omitempty"` // empty until the executor computed it
+	Received  ranges.Set `json:"have"`
+}
+
+// matches reports whether the part's bytes are of the file that st describes. The same
+// file has a different ETag on another VM, but the same digest.
+func (j *journal) matches(remote string, st contract.FileStat) bool {
+	if j.Remote != remote || j.SizeBytes != st.SizeBytes {
+		return false
+	}
+	return j.ETag == st.ETag || j.SHA256 != "" && j.SHA256 == st.SHA256
+}
+
+// mayBeOf reports whether the part has bytes of an earlier, shorter state of that file.
+func (j *journal) mayBeOf(remote string, st contract.FileStat) bool {
+	return len(j.Received) > 0 && j.Remote == remote && j.SizeBytes < st.SizeBytes && j.ETag != st.ETag
+}
+
+func readJournal(root *os.Root, name string) (journal, error) {
+	text, err := readOwn(root, name, maxJournal)
+	if err != nil {
+		return journal{}, err
+	}
+	return parseJournal(text)
+}
+
+// parseJournal accepts only what part.saveLocked writes.
+func parseJournal(text []byte) (journal, error) {
+	var j journal
+	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {
+		return journal{}, errNotOurs
+	}
+	if j.SizeBytes < 0 || !j.Received.Valid(j.SizeBytes) || j.SHA256 != "" && !contract.SHA256Pattern().MatchString(j.SHA256) {
+		return journal{}, errNotOurs
+	}
+	return j, nil
+}
+
+// renames lists the files and folders of a download whose names on the laptop and on the
+// VM differ, because the name was taken or cannot be a local one.
+type renames struct {
+	lines []string // at most maxRenamed
+	more  int
+}
+
+// add records that remote is called local, if the names differ. top is the local folder of
+// the download.
+func (r *renames) add(remote contract.File, top, local string) {
+	if contract.EscapeName(path.Base(local)) != remote.Name {
+		r.addLine(fmt.Sprintf("%s has a different name here: %q", plain.QuoteName(remote.Path), strings.TrimPrefix(local, top+"/")))
+	}
+}
+
+func (r *renames) addLine(line string) {
+	if len(r.lines) == maxRenamed {
+		r.more++
+		return
+	}
+	r.lines = append(r.lines, line)
+}
+
+func (r *renames) notes() []string {
+	if r.more == 0 {
+		return r.lines
+	}
+	return append(r.lines, fmt.Sprintf("differing names that are not listed here: %d", r.more))
 }

@@ -9,17 +9,22 @@
 package ngrok
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -169,4 +174,132 @@ func (t *Tunnel) Run(ctx context.Context, ready func(url string), serve func(net
 	return t.retry.Run(ctx, ready, func(ctx context.Context, status *tunnel.Status) error {
 		return t.session(ctx, status, serve)
 	})
+}
+
+// explanation is what a code of ngrok means for a person.
+type explanation struct {
+	temporary bool // it may pass within minutes; others last until a person acts
+	text      string
+}
+
+// explanations holds the codes that people meet, from ngrok's error reference.
+var explanations = map[string]explanation{
+	"ERR_NGROK_105":  {false, "NGROK_AUTHTOKEN does not look like an ngrok authtoken: copy it again from https://dashboard.ngrok.com/get-started/your-authtoken"},
+	"ERR_NGROK_107":  {false, "NGROK_AUTHTOKEN was reset or revoked: copy the current one from https://dashboard.ngrok.com/get-started/your-authtoken"},
+	"ERR_NGROK_108":  {true, "the account has reached its limit of online agents: stop one at https://dashboard.ngrok.com/agents"},
+	"ERR_NGROK_120":  {false, "this executor's ngrok agent is too old for ngrok: use a newer release of colab-relay"},
+	"ERR_NGROK_121":  {false, "this executor's ngrok agent is too old for ngrok: use a newer release of colab-relay"},
+	"ERR_NGROK_319":  {false, "the domain is not reserved for this account: use the one at https://dashboard.ngrok.com/domains or none"},
+	"ERR_NGROK_320":  {false, "the domain is reserved for another account: use the one at https://dashboard.ngrok.com/domains or none"},
+	"ERR_NGROK_334":  {true, "the address is still online from another machine: stop it at https://dashboard.ngrok.com/endpoints"},
+	"ERR_NGROK_725":  {false, "the account has used up its traffic for this month: wait, upgrade, or use another tunnel"},
+	"ERR_NGROK_727":  {false, "the account has used up its requests for this month: wait, upgrade, or use another tunnel"},
+	"ERR_NGROK_734":  {true, "the account makes too many requests per minute"},
+	"ERR_NGROK_4018": {false, "ngrok requires a verified account and its authtoken: set NGROK_AUTHTOKEN from https://dashboard.ngrok.com/get-started/your-authtoken"},
+	"ERR_NGROK_9040": {false, "ngrok does not accept agents from this machine's IP address: use another machine or another tunnel"},
+}
+
+var codePattern = regexp.MustCompile(`ERR_NGROK_\d{1,5}`)
+
+// codeOf returns ngrok's code in an error, or "". The SDK types what Listen and
+// Accept return; errors from reconnecting are plain text that holds the code on
+// a separate line.
+func codeOf(err error) string {
+	var typed sdk.Error
+	if errors.As(err, &typed) && codePattern.MatchString(typed.Code()) {
+		return typed.Code()
+	}
+	if err == nil {
+		return ""
+	}
+	return codePattern.FindString(err.Error())
+}
+
+// refusal returns what ngrok refused, or nil for an error without a code, such
+// as a network fault. Codes that are not in the table are judged by their range:
+// 1xx is about the account and its token and 3xx about the requested address,
+// and both are final.
+func refusal(err error) *tunnel.Refused {
+	code := codeOf(err)
+	if code == "" {
+		return nil
+	}
+	e, ok := explanations[code]
+	if !ok {
+		number := strings.TrimPrefix(code, "ERR_NGROK_")
+		e.temporary = len(number) != 3 || number[0] != '1' && number[0] != '3'
+		e.text = "see https://ngrok.com/docs/errors/" + strings.ToLower(code)
+	}
+	return &tunnel.Refused{By: "ngrok", Code: code, Explanation: e.text, Temporary: e.temporary}
+}
+
+// maxProxyAnswer bounds what is read of a proxy's answer to CONNECT, in bytes.
+const maxProxyAnswer = 64 << 10
+
+// dialer connects to ngrok, by CONNECT if there is a proxy. The SDK itself knows SOCKS only.
+type dialer struct {
+	net.Dialer
+	proxy *url.URL // http or https; nil for none
+}
+
+// addProxy makes the tunnel go through the proxy that find names for ngrok's address.
+func (t *Tunnel) addProxy(find func(*http.Request) (*url.URL, error)) error {
+	if find == nil {
+		return nil
+	}
+	proxy, err := find(&http.Request{URL: &url.URL{Scheme: "https", Host: t.server}})
+	if proxy != nil && proxy.Scheme != "http" && proxy.Scheme != "https" {
+		t.options = append(t.options, sdk.WithProxyURL(proxy.String()))
+		return err
+	}
+	t.dialer.proxy = proxy
+	return err
+}
+
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if d.proxy == nil {
+		return d.Dialer.DialContext(ctx, network, address)
+	}
+	at := net.JoinHostPort(d.proxy.Hostname(), cmp.Or(d.proxy.Port(), d.proxy.Scheme))
+	conn, err := d.Dialer.DialContext(ctx, network, at)
+	if err != nil {
+		return nil, fmt.Errorf("the proxy %s: %v", at, err)
+	}
+	if d.proxy.Scheme == "https" {
+		conn = tls.Client(conn, &tls.Config{ServerName: d.proxy.Hostname()})
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := d.connect(conn, address); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("the proxy %s: %v", at, err)
+	}
+	return conn, nil
+}
+
+// connect asks the proxy for a connection to address. ngrok waits for the agent to speak
+// first, so nothing of it is lost in the reader.
+func (d *dialer) connect(conn net.Conn, address string) error {
+	conn.SetDeadline(time.Now().Add(d.Timeout))
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	if user := d.proxy.User; user != nil {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+		req.Header = http.Header{"Proxy-Authorization": req.Header["Authorization"]}
+	}
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxProxyAnswer)), req)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answered %q to CONNECT %s", resp.Status, address)
+	}
+	return conn.SetDeadline(time.Time{})
 }

@@ -6,10 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 
 	"colabrelay/executor/tunnel"
 )
@@ -94,4 +100,176 @@ func (t *Tunnel) notLoggedIn(err error, attempt *loginAttempt) error {
 		explanation = fmt.Sprintf("it accepted no key for %q (keys offered: %d): add the public key to that user's authorized_keys on the server", t.user, attempt.keys)
 	}
 	return &tunnel.Refused{By: t.name(), Explanation: explanation}
+}
+
+// maxKeyFile bounds the size of a private key file: a wrong path may name anything.
+const maxKeyFile = 64 << 10
+
+// defaultKeys are tried in this order when no key file is named.
+var defaultKeys = []string{"id_ed25519", "id_rsa"}
+
+// keys are the private keys that a login may use.
+type keys struct {
+	file   string // the only key, if set
+	socket string // of the agent
+	folder string // of the default keys
+}
+
+// check fails if the named key file can't be used.
+func (k keys) check() error {
+	if k.file == "" {
+		return nil
+	}
+	_, err := readKey(k.file)
+	return err
+}
+
+// open collects the signers. Call done after the login: it closes the connection
+// to the agent, which signs over it.
+func (k keys) open() (signers []ssh.Signer, done func(), err error) {
+	done = func() {}
+	if k.file != "" {
+		signer, err := readKey(k.file)
+		if err != nil {
+			return nil, done, err
+		}
+		return []ssh.Signer{signer}, done, nil
+	}
+	if k.socket != "" {
+		conn, err := net.DialTimeout("unix", k.socket, dialTimeout)
+		if err == nil { // an agent that has ended leaves its variable behind
+			done = func() { conn.Close() }
+			signers, _ = agent.NewClient(conn).Signers()
+		}
+	}
+	for _, name := range defaultKeys {
+		if signer, err := readKey(filepath.Join(k.folder, name)); err == nil {
+			signers = append(signers, signer)
+		}
+	}
+	return signers, done, nil
+}
+
+// missing says why there is no usable key.
+func (k keys) missing() string {
+	for _, name := range defaultKeys {
+		_, err := readKey(filepath.Join(k.folder, name))
+		if errors.As(err, new(*lockedKey)) {
+			return err.Error()
+		}
+	}
+	return fmt.Sprintf("there is no key in %q, and no agent holds one: name a key file with --ssh-key", k.folder)
+}
+
+// lockedKey is the error of a private key with a passphrase, which no user can
+// type here.
+type lockedKey struct{ file string }
+
+func (l *lockedKey) Error() string {
+	return fmt.Sprintf("the key %q has a passphrase: load it into ssh-agent (ssh-add %s), or use a key without a passphrase", l.file, l.file)
+}
+
+func readKey(file string) (ssh.Signer, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("read ssh key: %v", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
+		return nil, fmt.Errorf("read ssh key: %q is not a private key", file)
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read ssh key: %v", err)
+	}
+	signer, err := ssh.ParsePrivateKey(pem)
+	if errors.As(err, new(*ssh.PassphraseMissingError)) {
+		return nil, &lockedKey{file}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ssh key: %q is not a private key: %v", file, err)
+	}
+	return signer, nil
+}
+
+// knownHosts is the file with the keys of trusted servers. A server whose key is
+// unknown or changed is never spoken to: it would see everything that the tunnel
+// carries.
+type knownHosts struct {
+	file      string
+	acceptNew bool
+}
+
+// read reads the file, which may change between two connections; a missing file
+// knows no server. It returns the check of a server's key, and the algorithms to
+// request: those of the known keys of the server at address, because a server
+// that shows a key of another type would seem to have changed. Nil algorithms
+// leave the choice to the library.
+func (k knownHosts) read(address string) (check ssh.HostKeyCallback, algorithms []string, err error) {
+	db, err := knownhosts.NewDB(k.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return func(string, net.Addr, ssh.PublicKey) error { return &xknownhosts.KeyError{} }, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read known hosts: %v", err)
+	}
+	algorithms = slices.DeleteFunc(db.HostKeyAlgorithms(address), func(name string) bool { return name == ssh.KeyAlgoRSA }) // signs by SHA-1
+	return db.HostKeyCallback(), algorithms, nil
+}
+
+// judge turns the result of the check into nil or into an error that says what
+// to do.
+func (k knownHosts) judge(err error, address string, key ssh.PublicKey) error {
+	shown := fmt.Sprintf("%s %s", key.Type(), ssh.FingerprintSHA256(key))
+	refused := &tunnel.Refused{By: fmt.Sprintf("ssh server %q", address)}
+	var keyError *xknownhosts.KeyError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &keyError):
+		refused.Explanation = fmt.Sprintf("%q marks its key %s as revoked", k.file, shown)
+	case knownhosts.IsHostKeyChanged(err):
+		known := keyError.Want[0]
+		refused.Explanation = fmt.Sprintf(
+			"its key has changed: it showed %s, but %s:%d holds another key. Someone may be intercepting the connection; if the server was reinstalled, remove that line",
+			shown, known.Filename, known.Line)
+	case k.acceptNew:
+		if err := k.add(knownhosts.Line([]string{address}, key)); err != nil {
+			return fmt.Errorf("save the key of %q: %v", address, err)
+		}
+		return nil
+	default:
+		refused.Explanation = fmt.Sprintf(
+			"its key is not in %q: it showed %s. Compare that with the server's own key (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then start once with --ssh-accept-new",
+			k.file, shown)
+	}
+	return refused
+}
+
+// add appends a line to the file, and creates the file if there is none.
+func (k knownHosts) add(line string) error {
+	if err := os.MkdirAll(filepath.Dir(k.file), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(k.file, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if !endsWithNewline(f) {
+		line = "\n" + line
+	}
+	_, err = f.WriteString(line + "\n")
+	return err
+}
+
+// endsWithNewline says whether an appended line starts a new line: the last line
+// of a file edited by hand may lack its end.
+func endsWithNewline(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return true
+	}
+	last := make([]byte, 1)
+	_, err = f.ReadAt(last, info.Size()-1)
+	return err != nil || last[0] == '\n'
 }

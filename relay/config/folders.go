@@ -1,0 +1,286 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"colabrelay/relay/chunked"
+	"colabrelay/relay/toolsets"
+)
+
+// DataDir returns this user's folder for the data of programs, which survives the cleaning
+// of caches: XDG_DATA_HOME or ~/.local/share on Linux (XDG Base Directory Specification),
+// ~/Library/Application Support on macOS, %LOCALAPPDATA% on Windows. It creates nothing.
+func DataDir() (string, error) {
+	switch runtime.GOOS {
+	case "darwin":
+		return os.UserConfigDir()
+	case "windows":
+		return os.UserCacheDir() // %LOCALAPPDATA%, which Windows does not clean
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification: ignore relative paths
+		return dir, nil
+	}
+	return under(os.UserHomeDir, filepath.Join(".local", "share"))
+}
+
+// downloadDirs returns the folders beside LOCAL_SAVE_DIR in which tools may save downloads:
+// those of RELAY_DOWNLOAD_DIRS; if that is unset, the project in which the host started the
+// relay.
+func downloadDirs(s Settings) ([]string, error) {
+	if s.Get("RELAY_DOWNLOAD_DIRS") != "" {
+		return pathList(s, "RELAY_DOWNLOAD_DIRS")
+	}
+	working, err := os.Getwd()
+	if err != nil {
+		return nil, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil || !isProject(working, home) {
+		return nil, nil
+	}
+	return []string{working}, nil
+}
+
+// programFolders are folders of a home folder in which programs keep their data. Some hosts
+// start relays there.
+var programFolders = []string{"AppData", "Library", "snap"}
+
+// isProject reports whether a working folder is one that a person works in, rather than where
+// a host that has no project starts relays: it is below the home folder, not hidden, and not
+// among the data of programs. A home folder that is the root, as in some containers, has no
+// projects.
+func isProject(working, home string) bool {
+	working, err := filepath.EvalSymlinks(working)
+	if err != nil {
+		return false
+	}
+	if home, err = filepath.EvalSymlinks(home); err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(home, working)
+	if err != nil || home == filepath.Dir(home) || rel == "." || !filepath.IsLocal(rel) {
+		return false
+	}
+	parts := strings.Split(rel, string(filepath.Separator))
+	hidden := slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, ".") })
+	return !hidden && !slices.Contains(programFolders, parts[0])
+}
+
+// Bounds of RELAY_HISTORY, in MB.
+const (
+	defaultHistoryMB = 200
+	leastHistoryMB   = 1
+	mostHistoryMB    = 1 << 20
+)
+
+// loadHistory returns the folder of the history and its bound in bytes. The folder is not
+// created: the first run does that. If the history is off, the folder is empty.
+func loadHistory(s Settings) (dir string, bytes int64, err error) {
+	mb := defaultHistoryMB
+	switch text := s.Get("RELAY_HISTORY"); text {
+	case "":
+	case "off":
+		return "", 0, nil
+	default:
+		mb, err = strconv.Atoi(text)
+		if err != nil || mb < leastHistoryMB || mb > mostHistoryMB {
+			mb, err = defaultHistoryMB, fmt.Errorf("RELAY_HISTORY is %q: use off, or a number of megabytes from %d to %d", text, leastHistoryMB, mostHistoryMB)
+		}
+	}
+	data, found := DataDir()
+	if found != nil { // a user without a home folder has no history
+		return "", 0, err
+	}
+	return filepath.Join(data, "colab-relay", "history"), int64(mb) << 20, err
+}
+
+// Bounds of the settings for what the relay keeps of chunked runs. The relay does not
+// hold such a file in memory, but the kernel writes it to the VM's disk: a state of more
+// than 4 GB is for save_kernel_state, which the user asks for.
+const (
+	leastKeepEvery = time.Second
+	mostKeepEvery  = 24 * time.Hour
+	mostKeepMB     = 4096
+	mostTunnelMB   = 1 << 20
+)
+
+// defaultKeep is what the relay keeps if nothing is set.
+var defaultKeep = chunked.Keep{Every: 30 * time.Second, Percent: 5, MaxBytes: 64 << 20, TunnelBytes: 100 << 20}
+
+// loadKeep reads how much the relay may keep of chunked runs.
+func loadKeep(s Settings, problem func(format string, args ...any)) chunked.Keep {
+	keep := defaultKeep
+	var err error
+	if keep.Every, err = duration(s.Get("RELAY_KEEP_EVERY"), keep.Every, leastKeepEvery, mostKeepEvery); err != nil {
+		problem("RELAY_KEEP_EVERY %v", err)
+	}
+	for _, setting := range []struct {
+		variable string
+		most     float64
+		set      func(float64)
+	}{
+		{"RELAY_KEEP_PERCENT", 100, func(v float64) { keep.Percent = v }},
+		{"RELAY_KEEP_MB", mostKeepMB, func(v float64) { keep.MaxBytes = int64(v * (1 << 20)) }},
+		{"RELAY_KEEP_TUNNEL_MB", mostTunnelMB, func(v float64) { keep.TunnelBytes = int64(v * (1 << 20)) }},
+	} {
+		text := s.Get(setting.variable)
+		if text == "" {
+			continue
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(v >= 0 && v <= setting.most) {
+			problem("%s is %q: use a number from 0 to %g", setting.variable, text, setting.most)
+			continue
+		}
+		setting.set(v)
+	}
+	return keep
+}
+
+// Bounds of the look for a notebook at the relay's start. A folder with more entries, or on
+// a disk that does not answer, counts as one without notebooks.
+const (
+	lookTime    = 30 * time.Millisecond
+	lookEntries = 2_000 // in all folders together
+	lookDepth   = 2     // of folders below the first one
+)
+
+// Toolsets returns the toolsets that a relay serves that starts now: those of
+// RELAY_TOOLSETS; if that is unset, core, and notebook if the working folder or one of
+// RELAY_NOTEBOOK_DIRS holds a notebook. It takes at most 30 ms. With an error, the result is
+// as if the setting were unset.
+func Toolsets(s Settings) (served []toolsets.Toolset, err error) {
+	if text := s.Get("RELAY_TOOLSETS"); text != "" {
+		if served, err = toolsets.Parse(text); err == nil {
+			return served, nil
+		}
+		err = fmt.Errorf("RELAY_TOOLSETS %w", err)
+	}
+	dirs, _ := pathList(s, "RELAY_NOTEBOOK_DIRS")                          // Load reports what is wrong
+	if here, err := os.Getwd(); err == nil && filepath.Dir(here) != here { // hosts start relays in the root folder, too
+		dirs = append([]string{here}, dirs...)
+	}
+	served = []toolsets.Toolset{toolsets.Core}
+	if holdsNotebook(dirs) {
+		served = append(served, toolsets.Notebook)
+	}
+	return served, err
+}
+
+// holdsNotebook looks for a notebook in folders and the folders below them, as far as the
+// bounds allow.
+func holdsNotebook(dirs []string) bool {
+	ctx, done := context.WithTimeout(context.Background(), lookTime)
+	defer done()
+	found := make(chan bool, 1)
+	go func() { // which a dead network drive may hold forever
+		l := look{ctx: ctx, left: lookEntries}
+		found <- l.through(dirs)
+	}()
+	select {
+	case yes := <-found:
+		return yes
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// look is one look for a notebook.
+type look struct {
+	ctx  context.Context
+	left int // entries that may still be read
+}
+
+// through looks level by level, so that a notebook near the top is found in any tree.
+func (l *look) through(level []string) bool {
+	for range lookDepth + 1 {
+		var below []string
+		for _, dir := range level {
+			found, folders := l.in(dir)
+			if found {
+				return true
+			}
+			below = append(below, folders...)
+		}
+		level = below
+	}
+	return false
+}
+
+// in looks at the entries of a folder and returns the folders among them. It follows no
+// links, and leaves out hidden folders and those of packages.
+func (l *look) in(dir string) (found bool, folders []string) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false, nil
+	}
+	defer f.Close()
+	for l.left > 0 && l.ctx.Err() == nil {
+		entries, err := f.ReadDir(min(l.left, 200))
+		l.left -= len(entries)
+		for _, e := range entries {
+			name := e.Name()
+			switch {
+			case strings.HasPrefix(name, "."), name == "node_modules":
+			case e.IsDir():
+				folders = append(folders, filepath.Join(dir, name))
+			case e.Type().IsRegular() && strings.HasSuffix(name, ".ipynb"):
+				return true, nil
+			}
+		}
+		if err != nil {
+			break // io.EOF, or the folder cannot be read
+		}
+	}
+	return false, folders
+}
+
+// pathList returns the paths of a setting that is a list as PATH is.
+func pathList(s Settings, setting string) (paths []string, err error) {
+	for _, path := range filepath.SplitList(s.Get(setting)) {
+		if path, err = expandHome(path); err != nil {
+			return paths, fmt.Errorf("%s: %v", setting, err)
+		}
+		if !filepath.IsAbs(path) {
+			return paths, fmt.Errorf("%s contains %q: use absolute paths or paths that begin with ~/, separated by %q", setting, path, filepath.ListSeparator)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// Bounds of RELAY_PAGE_PORT. The ports below need the rights of an administrator.
+const (
+	leastPagePort = 1024
+	mostPagePort  = 65535
+)
+
+// pagePort parses RELAY_PAGE_PORT. If it is unset or wrong, it returns 0: a free port.
+func pagePort(text string) (int, error) {
+	if text == "" || text == "0" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < leastPagePort || n > mostPagePort {
+		return 0, fmt.Errorf("is %q: use a port from %d to %d, or 0 for a free one", text, leastPagePort, mostPagePort)
+	}
+	return n, nil
+}
+
+// ownDir returns the folder of that name in the relay's data folder. A user without a home
+// folder has none.
+func ownDir(name string) string {
+	data, err := DataDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(data, "colab-relay", name)
+}
