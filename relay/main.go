@@ -26,7 +26,7 @@ import (
 	"colabrelay/relay/cli/vm"
 	"colabrelay/relay/config"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/shared/console"
 )
 
@@ -101,7 +101,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		setup.SSHCommand(set, std), setup.StatusCommand(set, std), setup.UninstallCommand(set, std), setup.UnpairCommand(std),
 		setup.UseCommand(set, std), vm.Command(set, std))
 	addGroup("other", "Other:",
-		setup.GuideCommand(set, std, tools.Guide), cli.HelpCommand(), serve.Command(set, std), setup.VersionCommand(std))
+		setup.GuideCommand(set, std, op.Guide), cli.HelpCommand(), serve.Command(set, std), setup.VersionCommand(std))
 	root.AddCommand(cli.HelpTopics()...)
 	cli.AddCompletions(root, set)
 	return root

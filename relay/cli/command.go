@@ -1,6 +1,6 @@
 // Package cli is what the commands of colab-relay share: flags and arguments, help, completion,
 // exit codes, what is printed, and the VM, history and notebook that a command works on. It makes
-// the commands of relay/tools' operations, and must not import the packages below it, which have
+// the commands of relay/op' operations, and must not import the packages below it, which have
 // the others.
 //
 // Start reading at Operations in operation.go and RunsCommand in session.go.
@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"colabrelay/relay/op"
 	"colabrelay/relay/suggest"
-	"colabrelay/relay/tools"
 	"colabrelay/shared/filename"
 )
 
@@ -87,8 +87,8 @@ func NoSuchCommand(parent *cobra.Command, args []string) error {
 func FlagError(cmd *cobra.Command, err error) error {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		problem := badValue(wrong.GetFlag().Value.Type(), wrong)
-		if _, own := wrong.GetFlag().Value.(*tools.Argument); own {
-			problem = errors.Unwrap(wrong).Error()
+		if _, own := wrong.GetFlag().Value.(*op.Argument); own {
+			problem = strings.Replace(errors.Unwrap(wrong).Error(), "must be ", "use ", 1)
 		}
 		return Usagef("--%s %q: %s", wrong.GetFlag().Name, wrong.GetValue(), problem)
 	}

@@ -20,7 +20,7 @@ import (
 	"colabrelay/relay/runlist"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/contract"
@@ -28,11 +28,11 @@ import (
 
 // Operations returns the commands below parent that are operations; "" is the program itself.
 func Operations(set *config.Settings, std terminal.Streams, parent string) (all []*cobra.Command) {
-	byName := map[string][]tools.Operation{}
-	for _, o := range tools.Commands() {
+	byName := map[string][]op.Operation{}
+	for _, o := range op.Commands() {
 		byName[o.Name] = append(byName[o.Name], o)
 	}
-	for _, o := range tools.Commands() {
+	for _, o := range op.Commands() {
 		above, own, below := strings.Cut(o.Name, " ")
 		if !below {
 			above, own = "", o.Name
@@ -58,22 +58,22 @@ type operationCommand struct {
 }
 
 type operation struct {
-	tools.Operation
+	op.Operation
 	args      any
-	positions []*tools.Argument
+	positions []*op.Argument
 }
 
 // made completes the command.
-func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
+func (c *operationCommand) made(same []op.Operation) *cobra.Command {
 	first, cmd := same[0], c.cmd
 	cmd.GroupID, cmd.Short, cmd.Long, cmd.Example = first.Group, first.Short, first.Long, first.Examples
 	least, most := 0, 0
 	for i, o := range same {
-		op := operation{Operation: o}
-		var given []*tools.Argument
-		op.args, given = o.Arguments()
-		op.positions = AddArguments(cmd, given)
-		for at, a := range op.positions {
+		one := operation{Operation: o}
+		var given []*op.Argument
+		one.args, given = o.Arguments()
+		one.positions = AddArguments(cmd, given)
+		for at, a := range one.positions {
 			switch {
 			case at < most:
 				continue
@@ -88,7 +88,7 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 				most = manyArguments
 			}
 		}
-		c.all = append(c.all, op)
+		c.all = append(c.all, one)
 	}
 	last := c.all[len(c.all)-1].positions
 	cmd.Args, cmd.ValidArgsFunction, cmd.RunE = Arguments(least, most), CompleteArguments(c.set, last, cobra.ShellCompDirectiveNoFileComp), c.run
@@ -110,7 +110,7 @@ func (c *operationCommand) made(same []tools.Operation) *cobra.Command {
 const manyArguments = 1000
 
 // AddArguments adds the flags of an operation, and returns the arguments that have a position.
-func AddArguments(cmd *cobra.Command, given []*tools.Argument) (positions []*tools.Argument) {
+func AddArguments(cmd *cobra.Command, given []*op.Argument) (positions []*op.Argument) {
 	for _, a := range given {
 		if a.Position {
 			positions = append(positions, a)
@@ -136,7 +136,7 @@ func AddArguments(cmd *cobra.Command, given []*tools.Argument) (positions []*too
 }
 
 // CompleteArguments offers what the arguments may be, and what comes after them.
-func CompleteArguments(set *config.Settings, positions []*tools.Argument, after cobra.ShellCompDirective) cobra.CompletionFunc {
+func CompleteArguments(set *config.Settings, positions []*op.Argument, after cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
 		if len(args) >= len(positions) {
 			return nil, after
@@ -161,7 +161,7 @@ func CompleteArguments(set *config.Settings, positions []*tools.Argument, after 
 
 // PrintAnswer prints the answer of an operation, as JSON if that is asked for, or returns its error.
 // A run that goes on is an answer too.
-func PrintAnswer(std terminal.Streams, answer tools.Answer, err error, asJSON bool) error {
+func PrintAnswer(std terminal.Streams, answer op.Answer, err error, asJSON bool) error {
 	if asJSON && (err == nil || errors.Is(err, runlist.ErrStillRunning)) {
 		answer.PrintNotes()
 		return errors.Join(err, PrintJSON(std.Out, answer))
@@ -170,45 +170,45 @@ func PrintAnswer(std terminal.Streams, answer tools.Answer, err error, asJSON bo
 }
 
 func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
-	op := c.all[0]
+	chosen := c.all[0]
 	for _, other := range c.all[1:] {
 		if len(args) >= len(other.positions) {
-			op = other
+			chosen = other
 		}
 	}
-	if last := len(op.positions) - 1; len(args) > last+1 { // of what may be given several times
+	if last := len(chosen.positions) - 1; len(args) > last+1 { // of what may be given several times
 		args = append(args[:last:last], strings.Join(args[last:], "\n"))
 	}
 	named := Named(c.runtime)
 	for i, text := range args {
-		if op.positions[i].Complete == "runs" {
+		if chosen.positions[i].Complete == "runs" {
 			named = OfRun(c.runtime, args[i:])
 		}
 		if text == "" {
-			return Usagef("%s is empty", op.positions[i].Name)
+			return Usagef("%s is empty", chosen.positions[i].Name)
 		}
-		if err := op.positions[i].Set(text); err != nil {
-			return Usagef("%s %w", op.positions[i].Name, err)
+		if err := chosen.positions[i].Set(text); err != nil {
+			return Usagef("%s %w", chosen.positions[i].Name, err)
 		}
 	}
-	if op.Confirm && !c.yes && !terminal.Is(c.std.In) {
+	if chosen.Confirm && !c.yes && !terminal.Is(c.std.In) {
 		confirmed := cmd.CommandPath() + " --yes"
 		if c.runtime != "" {
 			confirmed += " --runtime " + plain.ShellWord(c.runtime)
 		}
 		return Usagef("nothing was done: confirm it with `%s`", confirmed)
 	}
-	return WithPerson(cmd.Context(), c.set, c.std, named, op.Operation, func(ctx context.Context, by tools.Person) error {
+	return WithPerson(cmd.Context(), c.set, c.std, named, chosen.Operation, func(ctx context.Context, by op.Person) error {
 		ask := by.Confirm
 		by.Confirm = func(question string) bool { return c.yes || ask(question) }
-		answer, err := op.Do(ctx, by, op.args)
+		answer, err := chosen.Do(ctx, by, chosen.args)
 		return PrintAnswer(c.std, answer, err, c.asJSON)
 	})
 }
 
 // WithPerson calls use with what a person has for an operation: a VM that answers, unless the
 // operation is local.
-func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams, choose func(RunHistory) string, o tools.Operation, use func(context.Context, tools.Person) error) error {
+func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams, choose func(RunHistory) string, o op.Operation, use func(context.Context, op.Person) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err
@@ -220,7 +220,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 		}
 	}()
 	var newest lastAttempt
-	by := tools.Person{
+	by := op.Person{
 		Streams: std, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, Keep: cfg.Keep,
 		Confirm: func(question string) bool { return terminal.Confirm(ctx, std, question) },
 		VMs: func(executor string) *vm.Manager {
@@ -263,7 +263,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 			return use(ctx, by)
 		})
 	}
-	if _, wrong := errors.AsType[*tools.ArgumentError](err); wrong {
+	if _, wrong := errors.AsType[*op.ArgumentError](err); wrong {
 		return AsUsage(err)
 	}
 	if opened != nil && errors.Is(err, ErrNotRelease) {

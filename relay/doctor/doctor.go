@@ -20,7 +20,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/shared/contract"
 )
 
@@ -197,7 +197,7 @@ func (r *report) runtime(ctx context.Context, c Checkup, at pairing.Runtime, fai
 	if proxy := client.Proxy(at.URL); proxy != "" {
 		r.line(ok, at.Name, "network: through the proxy %s", proxy)
 	}
-	got, err := tools.Reach(client.WithPatience(ctx, 1), at, c.Transport) // one attempt shows what is wrong
+	got, err := op.Reach(client.WithPatience(ctx, 1), at, c.Transport) // one attempt shows what is wrong
 	if err != nil {
 		r.problem(failed, at.Name, err)
 		return

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 )
 
 // maxID bounds the JSON text of a request id and of a progress token, in bytes: the relay
@@ -139,12 +139,12 @@ func (q *request) notify(method string, params any) {
 }
 
 // progress returns what sends the progress messages of a call; nil if the host wants none.
-func (q *request) progress() func(tools.Progress) {
+func (q *request) progress() func(op.Progress) {
 	token := validID(q.Params.Meta.Token)
 	if token == nil {
 		return nil
 	}
-	return func(p tools.Progress) {
+	return func(p op.Progress) {
 		params := map[string]any{"progressToken": token, "progress": p.Value, "message": p.Message}
 		if p.Total > 0 {
 			params["total"] = p.Total

@@ -16,7 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/within"
 )
@@ -96,7 +96,7 @@ func TestNothingIsReadBeyondWhatTheRelayMayHold(t *testing.T) {
 
 // Clients that try both eras start a relay only to ask which it knows.
 func TestAStartAndTheListsCallNothing(t *testing.T) {
-	l := serveFake(t, func(context.Context, tools.Request, func(tools.Result)) { t.Error("a call") })
+	l := serveFake(t, func(context.Context, op.Request, func(op.Result)) { t.Error("a call") })
 	for _, request := range []string{`"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`, `"tools/list"`, `"server/discover","params":{` + modernMeta + `}`} {
 		l.send(`{"jsonrpc":"2.0","id":1,"method":%s}`, request)
 		if m := l.next(); m.Error != nil {
@@ -117,7 +117,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
 	seen := map[string]bool{}
-	for _, d := range tools.New(tools.Config{Toolsets: toolsets.All}).Definitions() {
+	for _, d := range op.New(op.Config{Toolsets: toolsets.All}).Definitions() {
 		b, err := json.MarshalIndent(listed(d), "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
 // Every session pays for it.
 func TestTheListOfToolsIsShort(t *testing.T) {
 	for most, served := range map[int][]toolsets.Toolset{14_000: nil, 26_000: toolsets.All} {
-		l := serveLines(t, New(tools.New(tools.Config{Toolsets: served}), "", "1.2"), maxHeld)
+		l := serveLines(t, New(op.New(op.Config{Toolsets: served}), "", "1.2"), maxHeld)
 		l.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		if n := utf8.RuneCount(l.next().Result); n > most {
 			t.Errorf("the list of %d sets has %d characters", len(served), n)
@@ -173,7 +173,7 @@ func FuzzMessage(f *testing.F) {
 		if q.id == nil || refusal != nil || s.check(q) != nil || !q.isCall() {
 			return
 		}
-		q.reply(resultOf(tools.Result{Text: "x", Structured: []byte("{}")}))
+		q.reply(resultOf(op.Result{Text: "x", Structured: []byte("{}")}))
 		var back message
 		if err := json.Unmarshal([]byte(text.String()), &back); err != nil || strings.Count(text.String(), "\n") != 1 || !utf8.ValidString(text.String()) {
 			t.Fatalf("%q is answered by %q: %v", line, text.String(), err)

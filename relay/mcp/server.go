@@ -1,7 +1,7 @@
 // Package mcp speaks MCP with a host on stdin and stdout: it lists tools, makes calls, and writes
 // progress and answers.
 //
-// It does not know what the tools do (relay/tools does). The messages are mcp-go's; its server and
+// It does not know what the tools do (relay/op does). The messages are mcp-go's; its server and
 // client must not be imported: they take a quarter of each start and a megabyte. Start reading at
 // stdio; respond answers what is no call.
 package mcp
@@ -16,14 +16,14 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 )
 
 // Tools are what a server serves.
 type Tools interface {
-	Definitions() []tools.Definition
+	Definitions() []op.Definition
 	// Call makes a call and gives send its result, unless ctx ends before the call begins.
-	Call(ctx context.Context, q tools.Request, send func(tools.Result))
+	Call(ctx context.Context, q op.Request, send func(op.Result))
 }
 
 // Server serves tools to one host.
@@ -70,7 +70,7 @@ const maxResultChars = 200_000
 // assumes without them: that a tool changes things, may destroy some, and acts on an open world.
 // Every model pays for each. The title is only where old and new hosts look for it. There is no
 // output schema: it makes hosts show the model JSON.
-func listed(d tools.Definition) mcp.Tool {
+func listed(d op.Definition) mcp.Tool {
 	hints := mcp.ToolAnnotation{Title: d.Title}
 	switch {
 	case d.ReadOnly:
@@ -166,7 +166,7 @@ func (q *request) reply(result mcp.ResultMetadata) {
 
 // resultOf returns the result of a call: one text, as some frameworks read the first part only, and
 // pictures.
-func resultOf(r tools.Result) *mcp.CallToolResult {
+func resultOf(r op.Result) *mcp.CallToolResult {
 	result := &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent(r.Text)}, RawStructuredContent: r.Structured, IsError: r.IsError}
 	for _, p := range r.Pictures {
 		result.Content = append(result.Content, mcp.NewImageContent(p.Base64(), p.MIMEType))

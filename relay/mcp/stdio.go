@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"colabrelay/relay/plain"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/console"
 )
@@ -175,11 +175,11 @@ func (s *stdio) clientOf(p *params) string {
 // stdin has ended.
 func (s *stdio) call(ctx context.Context, q *request) {
 	q.afterCancelled(ctx)
-	asked := tools.Request{
+	asked := op.Request{
 		Tool: q.Params.Name, Arguments: q.Params.Arguments, Host: s.clientOf(&q.Params),
 		Arrived: q.arrived, Progress: q.progress(), Cancelled: q.cancelled.Load,
 	}
-	s.server.tools.Call(ctx, asked, func(r tools.Result) { q.reply(resultOf(r)) })
+	s.server.tools.Call(ctx, asked, func(r op.Result) { q.reply(resultOf(r)) })
 }
 
 // lineWriter lets answers and progress messages share stdout: each Write is one complete line.

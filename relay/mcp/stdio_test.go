@@ -20,7 +20,7 @@ import (
 
 	"colabrelay/relay/render"
 	"colabrelay/relay/runtimes"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/shared/within"
 )
 
@@ -31,8 +31,8 @@ func TestRequestsAreAnsweredAsTheSDKAnswers(t *testing.T) {
 		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
 	for _, tool := range s.list() {
 		sdk.AddTool(tool, func(ctx context.Context, req mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
-			q := tools.Request{Tool: req.Params.Name, Arguments: req.Params.RawArguments, Cancelled: func() bool { return false }}
-			s.tools.Call(ctx, q, func(r tools.Result) { result = resultOf(r) })
+			q := op.Request{Tool: req.Params.Name, Arguments: req.Params.RawArguments, Cancelled: func() bool { return false }}
+			s.tools.Call(ctx, q, func(r op.Result) { result = resultOf(r) })
 			return result, nil
 		})
 	}
@@ -108,12 +108,12 @@ func TestAHostThatReadsNoAnswersDoesNotKeepTheRelay(t *testing.T) {
 // nothing is written after Serve has returned.
 func TestTheEndOfStdinEndsCallsThatAreNotAnsweredSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(fake(func(ctx context.Context, q tools.Request, send func(tools.Result)) {
+		s := New(fake(func(ctx context.Context, q op.Request, send func(op.Result)) {
 			select {
 			case <-time.After(time.Duration(len(q.Arguments)) * lastAnswers / 5):
 			case <-ctx.Done():
 			}
-			send(tools.Result{Text: fmt.Sprintf("%s ended: %t, cancelled: %t", q.Arguments, ctx.Err() != nil, q.Cancelled())})
+			send(op.Result{Text: fmt.Sprintf("%s ended: %t, cancelled: %t", q.Arguments, ctx.Err() != nil, q.Cancelled())})
 		}), "", "")
 		calls, want := "", ""
 		for _, c := range []string{"1 ended: false", "22 ended: false", "333333 ended: true"} {
@@ -130,9 +130,9 @@ func TestTheEndOfStdinEndsCallsThatAreNotAnsweredSoon(t *testing.T) {
 // Calls that wait must not keep the relay from reading.
 func TestPingAnswersAtOnceAmongManySlowCalls(t *testing.T) {
 	release := make(chan bool)
-	l := serveFake(t, func(_ context.Context, _ tools.Request, send func(tools.Result)) {
+	l := serveFake(t, func(_ context.Context, _ op.Request, send func(op.Result)) {
 		<-release
-		send(tools.Result{Text: "x"})
+		send(op.Result{Text: "x"})
 	})
 	const calls = 250
 	for range calls {
@@ -153,12 +153,12 @@ func TestPingAnswersAtOnceAmongManySlowCalls(t *testing.T) {
 }
 
 func TestACallHasItsHostAndItsProgressAndAnswerComeInOrder(t *testing.T) {
-	l := serveFake(t, func(_ context.Context, q tools.Request, send func(tools.Result)) {
+	l := serveFake(t, func(_ context.Context, q op.Request, send func(op.Result)) {
 		if q.Progress != nil {
-			q.Progress(tools.Progress{Value: 1, Message: "one"})
-			q.Progress(tools.Progress{Value: 2, Total: 1 << 40, Message: "two"})
+			q.Progress(op.Progress{Value: 1, Message: "one"})
+			q.Progress(op.Progress{Value: 2, Total: 1 << 40, Message: "two"})
 		}
-		send(tools.Result{Text: q.Host, Pictures: []render.Picture{{Data: []byte("PNG"), MIMEType: "image/png"}}, Structured: json.RawMessage(`{"a":1}`), IsError: q.Progress == nil})
+		send(op.Result{Text: q.Host, Pictures: []render.Picture{{Data: []byte("PNG"), MIMEType: "image/png"}}, Structured: json.RawMessage(`{"a":1}`), IsError: q.Progress == nil})
 	})
 	l.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"%s","version":"1"}}}`, strings.Repeat("é", 2*maxClient))
 	l.next()
@@ -211,17 +211,17 @@ func serveLines(t *testing.T, s *Server, held int64) *lines {
 // withoutRuntime serves tools whose calls all fail at once.
 func withoutRuntime() *Server {
 	none := func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("no <runtime> & none") }
-	return New(tools.New(tools.Config{Resolve: none, Hold: time.Second}), "", "1.2")
+	return New(op.New(op.Config{Resolve: none, Hold: time.Second}), "", "1.2")
 }
 
 // fake are tools of one name.
-type fake func(ctx context.Context, q tools.Request, send func(tools.Result))
+type fake func(ctx context.Context, q op.Request, send func(op.Result))
 
-func (f fake) Definitions() []tools.Definition {
-	return []tools.Definition{{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}}
+func (f fake) Definitions() []op.Definition {
+	return []op.Definition{{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}}
 }
 
-func (f fake) Call(ctx context.Context, q tools.Request, send func(tools.Result)) { f(ctx, q, send) }
+func (f fake) Call(ctx context.Context, q op.Request, send func(op.Result)) { f(ctx, q, send) }
 
 // serveFake serves a host the tool t.
 func serveFake(t *testing.T, f fake) *lines {
@@ -331,7 +331,7 @@ func TestNothingFollowsForCancelledRequestsOfEveryKind(t *testing.T) {
 // What a cancelled call left must be known to the next one, which else submits the same run again.
 func TestACallBeginsAfterTheEndOfThoseThatWereCancelledBefore(t *testing.T) {
 	order := make(chan string, 3)
-	l := serveFake(t, func(ctx context.Context, q tools.Request, send func(tools.Result)) {
+	l := serveFake(t, func(ctx context.Context, q op.Request, send func(op.Result)) {
 		order <- "begins"
 		if string(q.Arguments) == "1" {
 			<-ctx.Done()
@@ -340,7 +340,7 @@ func TestACallBeginsAfterTheEndOfThoseThatWereCancelledBefore(t *testing.T) {
 			}
 			order <- "ended"
 		}
-		send(tools.Result{Text: "x"})
+		send(op.Result{Text: "x"})
 	})
 	l.call("1", `,"arguments":1`)
 	if got := <-order; got != "begins" {
@@ -359,7 +359,7 @@ func TestACallBeginsAfterTheEndOfThoseThatWereCancelledBefore(t *testing.T) {
 // Its context has ended when it begins, so it submits nothing.
 func TestACallWhoseCancellationWasReadBeforeItBeginsHasEnded(t *testing.T) {
 	ended := make(chan bool, 1)
-	s := newStdio(New(fake(func(ctx context.Context, _ tools.Request, _ func(tools.Result)) { ended <- ctx.Err() != nil }), "", ""), strings.NewReader(""), io.Discard, maxHeld)
+	s := newStdio(New(fake(func(ctx context.Context, _ op.Request, _ func(op.Result)) { ended <- ctx.Err() != nil }), "", ""), strings.NewReader(""), io.Discard, maxHeld)
 	ctx, stop := context.WithCancel(t.Context())
 	q := &request{id: json.RawMessage("1"), message: message{Method: string(mcp.MethodToolsCall)}, done: make(chan struct{}), out: &s.out, stop: stop}
 	s.inFlight.add(q)

@@ -1,7 +1,7 @@
 // Package toolsets has the names of the groups of tools that a relay serves or leaves out, for
 // settings and commands as well as for the tools.
 //
-// It must not know any tool: which ones a set has is in relay/tools. Start reading at Toolset.
+// It must not know any tool: which ones a set has is in relay/op. Start reading at Toolset.
 package toolsets
 
 import (

@@ -19,7 +19,7 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/filename"
 )
@@ -86,11 +86,11 @@ func (p put) run(ctx context.Context, sources []string, remote string) error {
 			return err
 		}
 	}
-	upload := tools.OperationOf("upload_to_colab")
-	return cli.WithPerson(ctx, p.set, p.std, cli.Named(p.runtime), upload, func(ctx context.Context, by tools.Person) error {
-		var answers []tools.Answer
+	upload := op.OperationOf("upload_to_colab")
+	return cli.WithPerson(ctx, p.set, p.std, cli.Named(p.runtime), upload, func(ctx context.Context, by op.Person) error {
+		var answers []op.Answer
 		for i, local := range sources {
-			answer, err := upload.Do(ctx, by, &tools.UploadArgs{Local: local, Remote: remote, Overwrite: p.overwrite, Guard: guards[i]})
+			answer, err := upload.Do(ctx, by, &op.UploadArgs{Local: local, Remote: remote, Overwrite: p.overwrite, Guard: guards[i]})
 			if left := len(sources) - i - 1; err != nil && left > 0 {
 				err = fmt.Errorf("%w; not transferred either: %s", err, plain.Count(left, "further argument"))
 			}
@@ -103,7 +103,7 @@ func (p put) run(ctx context.Context, sources []string, remote string) error {
 				err = cmp.Or(err, answer.Print())
 			}
 			if err != nil && len(sources) > 1 && p.asJSON {
-				return errors.Join(err, cli.PrintJSON(p.std.Out, append([]tools.Answer{}, answers...)))
+				return errors.Join(err, cli.PrintJSON(p.std.Out, append([]op.Answer{}, answers...)))
 			}
 			if err != nil {
 				return err

@@ -10,7 +10,7 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/shared/filename"
 )
 
@@ -18,7 +18,7 @@ import (
 type sourceCommand struct {
 	set  *config.Settings
 	std  terminal.Streams
-	op   tools.Operation
+	op   op.Operation
 	code string
 	json bool
 
@@ -26,7 +26,7 @@ type sourceCommand struct {
 }
 
 // made completes a command that takes up to one source after the arguments of its operation.
-func (c *sourceCommand) made(cmd *cobra.Command, given []*tools.Argument) *cobra.Command {
+func (c *sourceCommand) made(cmd *cobra.Command, given []*op.Argument) *cobra.Command {
 	positions := cli.AddArguments(cmd, given)
 	cmd.Args = cli.Arguments(len(positions), len(positions)+1)
 	cmd.ValidArgsFunction = cli.CompleteArguments(c.set, positions, cobra.ShellCompDirectiveDefault)
@@ -37,16 +37,16 @@ func (c *sourceCommand) made(cmd *cobra.Command, given []*tools.Argument) *cobra
 
 // do does the operation with these arguments.
 func (c *sourceCommand) do(ctx context.Context, args any) error {
-	return cli.WithPerson(ctx, c.set, c.std, cli.Named(""), c.op, func(ctx context.Context, by tools.Person) error {
+	return cli.WithPerson(ctx, c.set, c.std, cli.Named(""), c.op, func(ctx context.Context, by op.Person) error {
 		answer, err := c.op.Do(ctx, by, args)
 		return cli.PrintAnswer(c.std, answer, forget(c.written, err), c.json)
 	})
 }
 
 func addCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := sourceCommand{set: set, std: std, op: tools.OperationOf("add_code_cell")}
+	c := sourceCommand{set: set, std: std, op: op.OperationOf("add_code_cell")}
 	given, arguments := c.op.Arguments()
-	args, markdown := given.(*tools.AddArgs), false
+	args, markdown := given.(*op.AddArgs), false
 	cmd := c.made(&cobra.Command{
 		Use:   "add FILE [-c CODE | SOURCE | -]",
 		Short: "Add a cell to a notebook, which is created if it is missing",
@@ -73,9 +73,9 @@ func addCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 }
 
 func editCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := sourceCommand{set: set, std: std, op: tools.OperationOf("update_cell")}
+	c := sourceCommand{set: set, std: std, op: op.OperationOf("update_cell")}
 	given, arguments := c.op.Arguments()
-	args := given.(*tools.UpdateArgs)
+	args := given.(*op.UpdateArgs)
 	return c.made(&cobra.Command{
 		Use:   "edit FILE ID [-c CODE | SOURCE | -]",
 		Short: "Change the source of a cell",
@@ -91,7 +91,7 @@ func editCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	}, arguments)
 }
 
-func (c *sourceCommand) edit(cmd *cobra.Command, args *tools.UpdateArgs, words []string) (err error) {
+func (c *sourceCommand) edit(cmd *cobra.Command, args *op.UpdateArgs, words []string) (err error) {
 	finds, coded := cmd.Flags().Changed("find"), cmd.Flags().Changed("code")
 	present := func() (cell notebook.Cell, err error) {
 		cell, err = presentCell(cmd.Context(), args.Path, args.Cell)

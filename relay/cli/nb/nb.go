@@ -1,6 +1,6 @@
 // Package nb has the commands of `colab-relay nb` that do more than their operations: they take the
 // source of a cell from a file, stdin or an editor, and show a run as it goes on. They must not read
-// or edit a notebook's JSON themselves: the operations of relay/tools do. Start reading at Command.
+// or edit a notebook's JSON themselves: the operations of relay/op do. Start reading at Command.
 package nb
 
 import (

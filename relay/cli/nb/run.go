@@ -13,15 +13,15 @@ import (
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/shared/contract"
 )
 
 // runCommand returns `colab-relay nb run`, which follows a run to its end.
 func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	r := &runner{RunsCommand: cli.RunsCommand{Set: set, Std: std}, op: tools.OperationOf("run_notebook")}
+	r := &runner{RunsCommand: cli.RunsCommand{Set: set, Std: std}, op: op.OperationOf("run_notebook")}
 	given, arguments := r.op.Arguments()
-	r.args = given.(*tools.RunNotebookArgs)
+	r.args = given.(*op.RunNotebookArgs)
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a notebook on the VM and write its outputs into it",
@@ -56,8 +56,8 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 // runner is a call of `colab-relay nb run`.
 type runner struct {
 	cli.RunsCommand
-	op      tools.Operation
-	args    *tools.RunNotebookArgs
+	op      op.Operation
+	args    *op.RunNotebookArgs
 	values  []string // of --parameter
 	timeout time.Duration
 	outputs bool
@@ -77,7 +77,7 @@ func (r *runner) run(ctx context.Context, given bool) (err error) {
 		return err
 	}
 	var run *nbrun.Run
-	answer, err := r.op.Do(ctx, tools.Person{
+	answer, err := r.op.Do(ctx, op.Person{
 		Streams: r.Std, CheckpointDir: cfg.CheckpointDir,
 		Notebook: func(ctx context.Context, opened *nbrun.Run) (o nbrun.Outcome, err error) {
 			run = opened

@@ -29,7 +29,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -219,9 +219,9 @@ func (o *runOptions) start(ctx context.Context, s cli.RunSession, code remoterun
 	}
 	if o.JSON {
 		return cli.PrintJSON(o.Std.Out, struct {
-			*tools.Standing
+			*op.Standing
 			Runtime string `json:"runtime"`
-		}{tools.StandingOf(e), s.Runtime})
+		}{op.StandingOf(e), s.Runtime})
 	}
 	id := plain.Line(e.ExecutionID)
 	if _, err := fmt.Fprintln(o.Std.Out, id); err != nil {

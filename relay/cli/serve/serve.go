@@ -22,7 +22,7 @@ import (
 	"colabrelay/relay/page"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/console"
 )
@@ -68,19 +68,19 @@ func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 		defer alive.Close()
 	}
 	colab := newPage(cfg, served, log)
-	var start tools.StartExecutor
+	var start op.StartExecutor
 	if colab != nil {
 		defer colab.Close()
 		b := cli.NewBridge(set, cfg.Pairings, log)
 		defer b.Close() // while the tab is still connected
 		start = b.Start
 	}
-	relay := tools.New(tools.Config{
+	relay := op.New(op.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
 		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Pictures: cfg.Pictures, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log,
 	})
-	err := mcp.New(relay, tools.Guide(served), cli.Version).Serve(ctx, std.In, std.Out)
+	err := mcp.New(relay, op.Guide(served), cli.Version).Serve(ctx, std.In, std.Out)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
+	"colabrelay/relay/op"
 )
 
 // StatusCommand returns `colab-relay status`.
@@ -125,19 +125,19 @@ func (s statusReport) print(out io.Writer, colours terminal.Colours) {
 
 // connection is what answers at a runtime's address.
 type connection struct {
-	*tools.Connection
-	Error *tools.Problem `json:"error,omitempty"`
+	*op.Connection
+	Error *op.Problem `json:"error,omitempty"`
 
 	err error // the cause of Error
 }
 
 // connect checks what answers at a runtime's address.
 func connect(ctx context.Context, r pairing.Runtime, transport func(pairing.Runtime) http.RoundTripper) connection {
-	got, err := tools.Reach(ctx, r, transport)
+	got, err := op.Reach(ctx, r, transport)
 	if r.URL == "" {
 		return connection{Connection: got, err: err}
 	}
-	return connection{got, tools.PersonProblem(err), err}
+	return connection{got, op.PersonProblem(err), err}
 }
 
 // print writes the connection in indented lines that fit the terminal.

@@ -1,0 +1,88 @@
+package op
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/toolsets"
+	"colabrelay/shared/contract"
+)
+
+// Some frameworks send null for every argument that a model omits.
+func TestNullIsAnOmittedArgument(t *testing.T) {
+	h := startHost(t, Config{Toolsets: toolsets.All, Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("none") }})
+	for _, tool := range served(toolsets.All) {
+		args := decode[map[string]any](t, json.RawMessage(calls[tool.def.Name].args))
+		omitted := h.call(tool.def.Name, args)
+		for name := range decode[struct{ Properties object }](t, inputSchema(tool.inputs)).Properties {
+			if _, given := args[name]; !given {
+				args[name] = nil
+			}
+		}
+		if got := h.call(tool.def.Name, args); string(got.Structured) != string(omitted.Structured) {
+			t.Errorf("%s %v: %s, want %s", tool.def.Name, args, got.Structured, omitted.Structured)
+		}
+	}
+}
+
+// An argument called runtime does not pass LangChain's adapter.
+func TestTheEarlierNameOfAnArgumentIsAccepted(t *testing.T) {
+	h, hung, _ := twoRuntimes(t)
+	hung.run("e1").end(contract.StatusSucceeded)
+	for name, warning := range map[string]string{"runtime_name": "", "runtimeName": "", "runtime": `The argument "runtime" is called "runtime_name".`} {
+		if o := h.call("run_code_quick", map[string]any{"code": "x", name: "hung"}).outcome(t); o.Runtime != "hung" || o.Warning != warning {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	both := h.call("run_code_quick", map[string]any{"code": "x", "runtime": "hung", "runtime_name": "honest"}).outcome(t)
+	if both.Error == nil || both.Error.Code != codeBadRequest {
+		t.Errorf("%+v", both)
+	}
+}
+
+// Gemini CLI adds wait_for_previous to the arguments of every tool, and models write numbers and
+// truth values as strings.
+func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
+	onOwnClock(t, 0, func(t *testing.T, h *host, f *fakeExecutor) {
+		run := f.run("e1")
+		run.end(contract.StatusSucceeded)
+		got := h.call("run_code_long", map[string]any{"code": "x", "timeout_seconds": "30", "wait_for_previous": true, "b": 1})
+		if o := got.outcome(t); !o.Success || o.Warning != `Ignored arguments that this tool does not have: "b", "wait_for_previous".` {
+			t.Errorf("%+v", o)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(run.submits) != 1 || run.submits[0].TimeoutSeconds != 30 {
+			t.Errorf("submitted %+v", run.submits)
+		}
+	})
+	type args struct {
+		Text  string  `json:"text" default:""`
+		Whole int64   `json:"whole" default:"7"`
+		Real  float64 `json:"real" default:"0.5"`
+		Yes   bool    `json:"yes" default:"false"`
+		target
+	}
+	for raw, want := range map[string]args{
+		`{"whole":"3","real":"2.5","yes":"true"}`: {Whole: 3, Real: 2.5, Yes: true},
+		`{"whole":"","real":"","yes":""}`:         {Whole: 7, Real: 0.5},
+		`{"text":4}`:                              {Text: "4", Whole: 7, Real: 0.5},
+	} {
+		if got, p := parsed[args](raw); p != nil || got != want {
+			t.Errorf("%s: %+v %v", raw, got, p)
+		}
+	}
+	for raw, want := range map[string]string{
+		`{"whole":"3.5"}`: `"whole" must be a whole number`,
+		`{"real":"NaN"}`:  `"real" must be a number`,
+		`{"yes":"yes"}`:   `"yes" must be true or false`,
+		`{"text":[1]}`:    `"text" must be a string`,
+	} {
+		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {
+			t.Errorf("%s: %v, want %q", raw, p, want)
+		}
+	}
+}

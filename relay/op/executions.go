@@ -1,0 +1,393 @@
+package op
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
+	"colabrelay/relay/render"
+	"colabrelay/relay/runlist"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/lazy"
+)
+
+type getArgs struct {
+	ID     string  `json:"execution_id" min:"1" max:"200" doc:"Or its first characters."`
+	Offset int64   `json:"offset" default:"0" min:"0" doc:"First event to read."`
+	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end; most hosts allow 45, Claude Code 600."`
+	target
+}
+
+func getExecution() tool {
+	return define(spec{
+		title:       "Read a run's output",
+		summary:     "returns a run's state and its output from an offset; can wait for more",
+		description: "Use it when a run is running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end and shows head and tail of the output from offset on. Without, it returns one page of the whole output and names the call for the next.",
+	}, func(ctx context.Context, c *call, args getArgs) (*Installed, *Problem) {
+		wait := min(time.Duration(min(args.Wait, 86_400)*float64(time.Second)), c.budget(c.most))
+		until := time.Now().Add(wait)
+		e, err := c.onRun(ctx, args.ID, func(id string) (contract.Execution, error) {
+			args.ID = id
+			return c.target.Client.Execution(client.WithBehindInput(ctx), id, args.Offset, min(wait, contract.MaxWait), firstBytes)
+		})
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		r, page := c.readAs(e, args)
+		defer r.col.Close()
+		o := client.FollowOptions{MaxBytes: contract.MaxReadBytes}
+		switch {
+		case page:
+			o = client.FollowOptions{Available: true, FirstBytes: firstBytes, MaxBytes: pageBytes}
+		case r.col.HasSaved(): // only the head: what follows it is saved already
+			o.FirstBytes = firstBytes
+		}
+		var installing installWatch // a page shows everything
+		if !page {
+			r.watch = installing.see
+		}
+		followed := r.follow(ctx, e, time.Until(until), o)
+		c.checkKernelOf(ctx, r.exec)
+		run, problem := r.finish(ctx, followed)
+		if name, pending := c.saves.get(c.saveKey(args.ID)); pending && args.Offset == 0 && r.exec.Status.Finished() {
+			if c.saveLater(run, problem, name); run.CheckpointSaved != nil && *run.CheckpointSaved {
+				c.saves.take(c.saveKey(args.ID)) // no later answer changes the checkpoint
+			}
+		}
+		return installing.answer(run, problem)
+	})
+}
+
+// A page shows some KiB, which the first answer usually contains. Folded progress bars may
+// need more; each further answer may be twice as long.
+const (
+	firstBytes = 16 << 10
+	pageBytes  = 128 << 10
+)
+
+// readAs starts reading the execution of the answer e. It reads a page if the caller wants
+// one, or if the run has finished and its text from the offset on is saved: then an earlier
+// answer showed the tail and named the file.
+func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool) {
+	if args.Wait > 0 {
+		r = c.read(args.ID, render.Options{From: args.Offset})
+		if args.Offset == 0 || !e.Status.Finished() || !r.col.HasSaved() {
+			return r, false
+		}
+		r.col.Close()
+	}
+	return c.read(args.ID, render.Options{From: args.Offset, Page: true}), true
+}
+
+type listArgs struct {
+	Limit    int64  `json:"limit" default:"-1" max:"1000" doc:"Most runs to list; 20 by default." flag:"number,n" usage:"list at most 'NUMBER' runs (default 20, or all with --all)"`
+	Internal bool   `json:"include_internal" default:"false" doc:"Also finished runs of the relay's own." flag:"all,a" usage:"list all runs, also those that the relay made for itself"`
+	Of       string `json:"-" default:"" flag:"runtime" usage:"list only the runs of the runtime 'NAME'" complete:"runtimes"`
+	target
+}
+
+// limit is how many runs are listed.
+func (a *listArgs) limit(c *call) int {
+	switch {
+	case a.Limit > 0:
+		return int(a.Limit)
+	case a.Internal && c.person != nil:
+		return math.MaxInt
+	}
+	return 20
+}
+
+// Executions is the answer of list_executions.
+type Executions struct {
+	Executions []runlist.Entry `json:"executions"`       // newest first
+	Hidden     int             `json:"hidden,omitempty"` // finished runs of the relay's own code and earlier rounds that are not listed
+	Truncated  bool            `json:"truncated"`        // there may be older runs
+
+	limit int
+	cut   int // runs that did not fit into the answer
+}
+
+func listExecutions() tool {
+	t := operation(spec{
+		title: "List runs",
+		command: Command{Group: "run",
+			Short: "List runs, present and past",
+			Long: "List the runs of all runtimes, newest first: those in this computer's history, and those on the VMs. It also works after a VM is gone. Ids are shortened; --json prints them whole.\n" +
+				"A question mark after a status means that it may have changed since: the VM does not answer, or is gone.\n" +
+				"Of a chunked run, the last round and those that failed are listed. All its rounds, and other code that the relay runs for itself, are listed only with --all.",
+			Examples: "  colab-relay ps\n  colab-relay ps -n 5 --runtime work\n  colab-relay ps --all --json"},
+		summary:     "lists past and present runs, newest first",
+		description: "Use it to find an execution_id, to see what runs or waits, or whether a run whose answer was lost was accepted.",
+	}, func(ctx context.Context, c *call, args listArgs) (*Executions, error) {
+		limit := args.limit(c)
+		all, more, err := c.listRuns(ctx, args, limit)
+		if err != nil {
+			return nil, err
+		}
+		shown := args.shown(all)
+		newest := append([]runlist.Entry{}, shown[:min(len(shown), limit)]...)
+		kept := fit(c, newest)
+		return &Executions{kept, len(all) - len(shown), more || len(shown) > len(kept), limit, len(newest) - len(kept)}, nil
+	})
+	t.Local = true // for a person, who sees the history, too
+	return t
+}
+
+func (a *listArgs) shown(all []runlist.Entry) []runlist.Entry {
+	if a.Internal {
+		return all
+	}
+	return runlist.WithoutInternal(all)
+}
+
+// listRuns returns a person's runs, or the newest runs of the VM: as many as contain limit that are
+// shown, if there are so many. Each request asks for four times as many as the one before. more
+// reports whether the VM may have older ones.
+func (c *call) listRuns(ctx context.Context, args listArgs, limit int) (all []runlist.Entry, more bool, err error) {
+	if c.person != nil {
+		all, err = c.person.Runs(ctx, args.Of)
+		return all, false, err
+	}
+	for ask := limit; ; ask = min(4*ask, contract.MaxListExecutions) {
+		list, err := c.target.Client.List(ctx, ask)
+		if err != nil {
+			return nil, false, err
+		}
+		if len(list.Executions) > 0 { // all have the same value
+			c.warnOfEnd(list.Executions[0].SessionMinutesLeft)
+		}
+		more = len(list.Executions) >= ask
+		all = runlist.Merge(nil, []runlist.VM{{Runtime: c.target.Name, InstanceID: c.target.Client.InstanceID(), Executions: list.Executions}}, time.Now())
+		if len(args.shown(all)) >= limit || !more || ask == contract.MaxListExecutions {
+			return all, more, nil
+		}
+	}
+}
+
+// batchTitle is the first line of a step or round of a chunked run.
+var batchTitle = lazy.Regexp(`^# chunked run (".*"): (round|setup of \d+ iterations)$`)
+
+// titleOf is the first line of a run's code; of code that a tool wrapped, what the tool was called
+// for. The name of its source, such as a notebook and its cell, comes first.
+func titleOf(e *runlist.Entry) string {
+	title := plain.Line(e.CodePreview)
+	switch {
+	case runlist.IsMachinery(title):
+		title = "(the relay's own) " + strings.TrimPrefix(title, "# colab-relay: ")
+	case strings.HasPrefix(title, "# install_packages "):
+		title = strings.TrimPrefix(title, "# ")
+	default:
+		title = batchTitle().ReplaceAllString(title, "run_chunked_operation $1, $2")
+	}
+	if e.Name != "" {
+		return "[" + plain.Clip(e.Name, contract.MaxSourceName) + "] " + title
+	}
+	return title
+}
+
+func (l *Executions) text(w *words) {
+	if len(l.Executions) == 0 {
+		w.note("no runs yet%s", w.either("", ": run code with `colab-relay run FILE`, or let an agent use the tools"))
+	}
+	table := terminal.NewTable(terminal.Column{Title: w.either("EXECUTION_ID", "ID")}, terminal.Column{Title: w.either("REQUEST_ID", "RUNTIME")}, terminal.Column{Title: "STATUS"},
+		terminal.Column{Title: w.either("SUBMITTED", "WHEN")}, terminal.Column{Title: "TOOK", Right: true}, terminal.Column{Title: "CODE"})
+	unsure := false
+	for _, e := range l.Executions {
+		status, took := e.Status, ""
+		if e.Unsure() {
+			status, unsure = status+"?", true
+		}
+		if e.ExecutionTimeSec != nil {
+			took = tookText(*e.ExecutionTimeSec)
+		}
+		table.Add(w.either(plain.Clip(e.ExecutionID, maxShownID), e.ExecutionID[:min(len(e.ExecutionID), shortID)]), w.either(plain.Clip(e.RequestID, maxShownID), e.Runtime), status, w.when(e.CreatedAt), took, titleOf(&e))
+	}
+	if len(l.Executions) > 0 {
+		w.table("runs, newest first", table)
+	}
+	if unsure {
+		w.note("a status marked ? is the last one that this computer saw; the run's VM does not answer, is gone, or no longer has the run")
+	}
+	if l.cut > 0 {
+		w.note("%s did not fit into this answer", plain.Count(l.cut, "older run"))
+	} else if l.Truncated && l.limit < contract.MaxListExecutions {
+		more := min(4*l.limit, contract.MaxListExecutions)
+		w.note("there may be older runs: %s lists more", w.either(fmt.Sprintf("list_executions with limit=%d", more), fmt.Sprintf("`colab-relay ps -n %d`", more)))
+	}
+	if l.Hidden > 0 {
+		w.note("not listed: %s of the relay's own code or earlier rounds of chunked runs; %s lists them", plain.Count(l.Hidden, "finished run"), w.either("include_internal=true", "`colab-relay ps --all`"))
+	}
+}
+
+const (
+	maxShownID = 128 // characters of an id in a list; one that this relay or an executor makes is shorter
+	shortID    = 8   // are enough for a person, unless two runs begin alike: a command then names both
+)
+
+// tookText is how long a run has taken.
+func tookText(seconds float64) string {
+	if seconds >= 100 {
+		return progress.Duration(time.Duration(min(seconds, math.MaxInt32) * float64(time.Second)))
+	}
+	return fmt.Sprintf("%.3g s", seconds)
+}
+
+// onRun does something with the run id; of a person who gives none, with the run that has the kernel.
+// If the VM has no such run, the id may be the beginning of one.
+func (c *call) onRun(ctx context.Context, id string, act func(id string) (contract.Execution, error)) (contract.Execution, error) {
+	var e contract.Execution
+	var err error
+	if id != "" {
+		if e, err = act(id); refusalCode(err) != contract.CodeNotFound {
+			return e, about(hint.Execution, id, err)
+		}
+		if len(id) >= runlist.WholeID {
+			return e, &runlist.NoSuchRunError{ID: id}
+		}
+	}
+	if e, err = runlist.Listed(ctx, c.target.Client, id); err != nil {
+		return e, err
+	}
+	e, err = act(e.ExecutionID)
+	return e, about(hint.Execution, id, err)
+}
+
+// Standing is the answer of operations on a run: its status afterwards.
+type Standing struct {
+	ExecutionID string `json:"execution_id"`
+	Status      string `json:"status"`
+	Reason      string `json:"reason,omitempty"`       // the reason for the status, if there is one
+	NextCommand string `json:"next_command,omitempty"` // what to call next, if the run has not ended
+}
+
+// standing does something with the run id and answers with the run as it is then.
+func (c *call) standing(ctx context.Context, id string, act func(id string) (contract.Execution, error)) (*Standing, error) {
+	e, err := c.onRun(ctx, id, act)
+	if err != nil {
+		return nil, err
+	}
+	c.warnOfEnd(e.SessionMinutesLeft)
+	s := StandingOf(e)
+	if !e.Status.Finished() {
+		s.NextCommand = c.either(command("get_execution", "execution_id", e.ExecutionID, "wait_seconds", c.waitSeconds(), "runtime_name", c.asked), "colab-relay logs -f "+plain.Line(e.ExecutionID))
+	}
+	return s, nil
+}
+
+// StandingOf returns how a run is.
+func StandingOf(e contract.Execution) *Standing {
+	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: brief(plain.Line(e.Reason))}
+}
+
+func (s *Standing) text(b *words) {
+	fmt.Fprintf(b, "Run %s: %s\n", plain.Clip(s.ExecutionID, maxShownID), inline(s.Status))
+	if s.Reason != "" {
+		fmt.Fprintf(b, "The VM says: %s\n", plain.Quote(s.Reason))
+	}
+	if s.NextCommand != "" {
+		fmt.Fprintf(b, "Next step: %s\n", s.NextCommand)
+	}
+}
+
+type interruptArgs struct {
+	ID string `json:"execution_id" arg:"[ID]" min:"1" max:"200" doc:"Or its first characters." complete:"runs"`
+	target
+}
+
+func interruptExecution() tool {
+	return operation(spec{
+		title: "Interrupt a run",
+		command: Command{Group: "run",
+			Short: "Stop a run; variables are kept",
+			Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
+				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
+			Examples: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json"},
+		summary:     "interrupts a run or removes it from the queue; variables are kept",
+		description: "Use it to stop a run that hangs or is no longer needed. Variables are kept; a queued run is cancelled. If it goes on, call again, then restart_kernel.",
+	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, error) {
+		s, err := c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {
+			e, err := c.target.Client.Interrupt(ctx, id)
+			if refusalCode(err) == contract.CodeConflict {
+				c.warn("Nothing was interrupted, because the run had already ended.")
+				return c.target.Client.Execution(ctx, id, 0, 0, 1)
+			}
+			return e, err
+		})
+		if err == nil && c.person != nil && !contract.Status(s.Status).Finished() {
+			err = fmt.Errorf("%w: it has not reacted to the interrupt yet; interrupt it again, or run `colab-relay restart`, which ends it and deletes all variables", runlist.ErrStillRunning)
+		}
+		return s, err
+	})
+}
+
+type inputArgs struct {
+	ID   string `json:"execution_id" arg:"[ID]" min:"1" max:"200" doc:"Of the run that waits, or its first characters." complete:"runs"`
+	Text string `json:"text" max:"100000" doc:"What to type, without the line break."`
+	target
+}
+
+func provideInput() tool {
+	return operation(spec{
+		title: "Answer input()",
+		command: Command{Group: "run",
+			Short: "Answer a run that waits in input() or getpass()",
+			Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
+				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
+			Examples: "  colab-relay input\n  echo yes | colab-relay input 3f2a"},
+		summary:     "answers a run that waits in `input()`",
+		description: "Use it when a run's status is waiting_for_input, to type the line that it asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
+	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, error) {
+		in := contract.Input{Text: args.Text}
+		if c.person != nil {
+			e, err := runlist.Listed(ctx, c.target.Client, args.ID)
+			if err == nil {
+				args.ID = e.ExecutionID
+				in, err = c.askPerson(ctx, e)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {
+			if shown, known := c.prompts.get(id); known {
+				in.Offset = &shown
+			}
+			return c.target.Client.Input(ctx, id, in)
+		})
+	})
+}
+
+// recentEvents is how far before the end of a waiting run's output its input request is looked
+// for: threads of the code may print after it.
+const recentEvents = 1000
+
+// askPerson asks the person what a run asks.
+func (c *call) askPerson(ctx context.Context, run contract.Execution) (contract.Input, error) {
+	var prompt *contract.Event
+	e, err := client.Follow(ctx, c.target.Client, contract.Execution{ExecutionID: run.ExecutionID}, client.FollowOptions{
+		From: max(0, run.NextOffset-recentEvents), Available: true, MaxBytes: contract.MaxReadBytes,
+		Visit: func(e contract.Execution) bool {
+			for _, ev := range e.Events {
+				if ev.Type == contract.EventInputRequest {
+					prompt = &ev
+				}
+			}
+			return true
+		},
+	})
+	switch {
+	case err != nil:
+		return contract.Input{}, err
+	case e.Status != contract.StatusWaitingForInput || prompt == nil:
+		return contract.Input{}, fmt.Errorf("the run is not waiting for input: its status is %s", inline(string(e.Status)))
+	}
+	text, err := c.person.Ask(ctx, run.ExecutionID, *prompt)
+	return contract.Input{Text: text, Offset: &prompt.Offset, Password: prompt.Password}, err
+}
