@@ -25,8 +25,8 @@ import (
 	"colabrelay/relay/cli/setup"
 	"colabrelay/relay/cli/vm"
 	"colabrelay/relay/config"
-	"colabrelay/relay/terminal"
 	"colabrelay/relay/op"
+	"colabrelay/relay/terminal"
 	"colabrelay/shared/console"
 )
 

@@ -17,10 +17,10 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/config"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/op"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/op"
 	"colabrelay/shared/contract"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/semaphore"
 
-	"colabrelay/relay/plain"
 	"colabrelay/relay/op"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/console"
 )

@@ -18,9 +18,9 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"go.uber.org/goleak"
 
+	"colabrelay/relay/op"
 	"colabrelay/relay/render"
 	"colabrelay/relay/runtimes"
-	"colabrelay/relay/op"
 	"colabrelay/shared/within"
 )
 

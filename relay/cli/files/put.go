@@ -17,9 +17,9 @@ import (
 
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
+	"colabrelay/relay/op"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/op"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/filename"
 )

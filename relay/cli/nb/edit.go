@@ -9,8 +9,8 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
 	"colabrelay/relay/notebook"
-	"colabrelay/relay/terminal"
 	"colabrelay/relay/op"
+	"colabrelay/relay/terminal"
 	"colabrelay/shared/filename"
 )
 

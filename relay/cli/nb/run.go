@@ -11,9 +11,9 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
 	"colabrelay/relay/nbrun"
+	"colabrelay/relay/op"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/op"
 	"colabrelay/shared/contract"
 )
 

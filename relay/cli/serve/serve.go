@@ -19,10 +19,10 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/mcp"
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/op"
 	"colabrelay/relay/page"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/op"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/console"
 )

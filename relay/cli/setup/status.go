@@ -14,10 +14,10 @@ import (
 	"colabrelay/relay/cli"
 	"colabrelay/relay/config"
 	"colabrelay/relay/doctor"
+	"colabrelay/relay/op"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/op"
 )
 
 // StatusCommand returns `colab-relay status`.
