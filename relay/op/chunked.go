@@ -19,6 +19,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
+	"colabrelay/relay/runlist"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
@@ -31,8 +32,8 @@ type chunkedArgs struct {
 	N           int64  `json:"n_iterations" default:"0" min:"0" max:"1000000000" doc:"Number of iterations." flag:"iterations,n" usage:"how many iterations"`
 	BatchSize   int64  `json:"batch_size" default:"0" min:"0" max:"1000000" doc:"Most iterations of a round (0: 1000), which also ends after about 10 s."`
 	Name        string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Name of the saved progress; alone, it continues the run." arg:"[NAME]"`
-	OnChange    string `json:"on_change" default:"refuse" choices:"refuse,continue,restart" doc:"If code or n_iterations changed: continue keeps completed iterations; restart begins at 0, also after the end." flag:"on-change" usage:"if code or iterations changed: 'continue' keeps completed iterations; restart begins at 0, also after the end"`
-	OnStop      string `json:"on_stop" default:"" choices:"accept,restore,again,skip,continue" doc:"How to continue a run that stopped to ask; see Next step." flag:"on-stop" usage:"how to continue a run that stopped to ask: 'accept', restore, again, skip or continue, as it says then"`
+	OnChange    string `json:"on_change" default:"refuse" choices:"refuse,continue,restart" doc:"If code or n_iterations changed: continue keeps completed iterations; restart begins at 0, also after the end." flag:"on-change" usage:"the 'ACTION' if code or iterations changed: continue keeps completed iterations; restart begins at 0, also after the end"`
+	OnStop      string `json:"on_stop" default:"" choices:"accept,restore,again,skip,continue" doc:"How to continue a run that stopped to ask; see Next step." flag:"on-stop" usage:"the 'ACTION' for a run that stopped to ask: accept, restore, again, skip or continue, as it says then"`
 	Independent bool   `json:"independent" default:"false" doc:"No iteration needs what another one left: never stop for variables." flag:"independent" usage:"no iteration needs what another one left: never stop for variables"`
 	target
 }
@@ -134,7 +135,7 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, error) 
 		}
 	}
 	if c.person != nil && ctx.Err() != nil && got.CanContinue {
-		return nil, fmt.Errorf("interrupted; the VM goes on with the run, and %s comes back to it", c.loop(args.Name))
+		return got, fmt.Errorf("%w: %s comes back to it", runlist.ErrStillRunning, c.loop(args.Name))
 	}
 	err = c.chunkedError(got, outcome, err, out.raised)
 	switch got.failed = err != nil; {
@@ -144,7 +145,8 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, error) 
 		got.NextCommand = c.nextOfLoop(args.Name, waits, outcome.Job)
 	}
 	if c.person != nil && got.CanContinue && err == nil {
-		return nil, errors.New("the run is not finished: " + got.NextCommand)
+		got.failed = true
+		return got, fmt.Errorf("%w: %s", runlist.ErrStillRunning, got.NextCommand)
 	}
 	return got, err
 }
