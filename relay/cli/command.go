@@ -7,17 +7,32 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"colabrelay/relay/client"
+	"colabrelay/relay/config"
+	"colabrelay/relay/hint"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/op"
+	"colabrelay/relay/page"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/suggest"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/auth"
 	"colabrelay/shared/filename"
 )
 
@@ -177,4 +192,219 @@ func meant(parent *cobra.Command, typed string, known []string) string {
 // AddJSONFlag adds --json to a command that prints data.
 func AddJSONFlag(cmd *cobra.Command, on *bool) {
 	cmd.Flags().BoolVar(on, "json", false, "print one JSON document")
+}
+
+// Exit codes. Those above 1 are the ones of BSD's sysexits.h. `run` also returns the code
+// that the program on the VM gave to sys.exit.
+const (
+	ExitFailure     = 1
+	ExitUsage       = 64 // EX_USAGE
+	exitUnreachable = 69 // EX_UNAVAILABLE
+	ExitRunning     = 75 // EX_TEMPFAIL
+)
+
+// usageError is an error in the command line itself: nothing was tried.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+
+func (e usageError) Unwrap() error { return e.err }
+
+// Usagef returns a usageError.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// AsUsage makes err an error in the command line.
+func AsUsage(err error) error { return usageError{err} }
+
+// reportedError is an error whose next step was printed before.
+type reportedError struct {
+	error
+	code int // the exit code
+}
+
+// Reported returns err as the error of a command that printed the next step. code is its exit code.
+func Reported(err error, code int) error { return reportedError{err, code} }
+
+// unreachable are the kinds of errors after which the same command may work once the VM
+// answers. The others need a person to correct something first.
+var unreachable = map[client.Kind]bool{
+	client.KindUnreachable:   true,
+	client.KindNoSuchHost:    true,
+	client.KindTunnelOffline: true,
+	client.KindTunnelQuota:   true,
+	client.KindTunnelError:   true,
+	client.KindNotExecutor:   true, // such as the login page of a hotel's network
+	client.KindIntercepted:   true,
+	client.KindProxy:         true,
+	client.KindTooLarge:      false,
+	client.KindBadAnswer:     true,
+	client.KindTimeout:       true,
+	client.KindRateLimited:   true,
+	client.KindWrongSecret:   false,
+	client.KindWrongProtocol: false,
+}
+
+// ExitCode returns the exit code for the error of a command.
+func ExitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[remoterun.ExitCode](err); ok {
+		return int(exit)
+	}
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, pairing.ErrBadName) || errors.Is(err, auth.ErrPairing) || isWrongID(err) {
+		return ExitUsage
+	}
+	if reported, ok := errors.AsType[reportedError](err); ok {
+		return reported.code
+	}
+	if errors.Is(err, runlist.ErrStillRunning) { // before a lost connection: a script must not run the code again
+		return ExitRunning
+	}
+	if _, ok := errors.AsType[*page.NoTabError](err); ok {
+		return exitUnreachable
+	}
+	if lost, ok := errors.AsType[*client.Error](err); ok && unreachable[lost.Kind] {
+		return exitUnreachable
+	}
+	return ExitFailure
+}
+
+// isWrongID reports whether err is about the id of a run or a cell that a person gave.
+func isWrongID(err error) bool {
+	return errors.Is(err, notebook.ErrNoCell) || errors.Is(err, runlist.ErrNoSuchRun) || errors.Is(err, runlist.ErrAmbiguous)
+}
+
+// Interrupted replaces the error of a request that a signal ended: that the VM did not answer
+// in time is not its cause.
+func Interrupted(ctx context.Context, err error) error {
+	_, unanswered := errors.AsType[*client.Error](err)
+	if ctx.Err() == nil || errors.Is(err, runlist.ErrStillRunning) || !unanswered && !errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return terminal.ErrInterrupted
+}
+
+// Finish prints an error of cmd and its next step, and returns the exit code.
+func Finish(err error, cmd *cobra.Command, std terminal.Streams) int {
+	code, wrongName := ExitCode(err), isWrongID(err)
+	if namesRuntime := cmd.Flags().Changed("runtime"); namesRuntime && errors.Is(err, pairing.ErrNotPaired) {
+		code, wrongName = ExitUsage, true
+	}
+	if _, silent := errors.AsType[remoterun.ExitCode](err); err == nil || silent || errors.Is(err, remoterun.ErrPrinted) {
+		return code
+	}
+	step := hint.Person(err)
+	if code == ExitUsage && !wrongName {
+		step = fmt.Sprintf("run `%s --help`", cmd.CommandPath())
+	}
+	fmt.Fprintf(std.Err, "%s: %s\n", cmd.Root().Name(), plain.Text(err.Error()))
+	if step != "" {
+		fmt.Fprintf(std.Err, "  next step: %s\n", plain.Line(step))
+	}
+	return code
+}
+
+// PrintJSON writes v as one JSON document. It writes invisible characters as escapes: they
+// may come from a VM, and a terminal or an editor may obey them.
+func PrintJSON(out io.Writer, v any) error {
+	text, err := plain.JSON(v, "  ")
+	if err != nil {
+		return fmt.Errorf("write JSON: %v", err)
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// Fitted breaks the lines of text that are too long for the terminal out.
+func Fitted(out io.Writer, text string) string {
+	if !terminal.Is(out) {
+		return text
+	}
+	return wrap(text, terminal.Width(out))
+}
+
+// wrap breaks the lines of text at spaces so that none is longer than width. It continues
+// an indented line below its last column, which two spaces separate from the others.
+func wrap(text string, width int) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		indent := ""
+		if strings.HasPrefix(line, " ") {
+			indent = strings.Repeat(" ", lastColumn(line))
+		}
+		for len([]rune(line)) > width {
+			at := strings.LastIndex(string([]rune(line)[:width+1]), " ")
+			if at <= len(indent) {
+				break // a word that is longer than a line
+			}
+			lines = append(lines, strings.TrimRight(line[:at], " "))
+			line = indent + line[at+1:]
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lastColumn returns where the last column of an indented line begins.
+func lastColumn(line string) int {
+	begins := len(line) - len(strings.TrimLeft(line, " "))
+	if at := strings.LastIndex(line[begins:], "  "); at >= 0 {
+		return begins + at + 2
+	}
+	return begins + 2
+}
+
+// spaced puts an empty line between the paragraphs of a text, which are lines that are
+// not indented.
+func spaced(text string) string {
+	var b strings.Builder
+	before := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		if before != "" && line != "" && !strings.HasPrefix(before, " ") && !strings.HasPrefix(line, " ") {
+			b.WriteString("\n")
+		}
+		b.WriteString(line + "\n")
+		before = line
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// ProgressLine describes the progress of a transfer. During an outage it gives the reason
+// instead of the speed.
+func ProgressLine(meter *progress.Meter, failure error, now time.Time) string {
+	p, at := meter.Last()
+	switch {
+	case failure == nil || now.Sub(at) <= terminal.QuietTime:
+		return meter.Describe(now)
+	case p.Total == 0:
+		return fmt.Sprintf("waiting for the VM: %v", failure)
+	}
+	return fmt.Sprintf("%s, waiting for the VM: %v", progress.Share(p.Done, p.Total), failure)
+}
+
+// Root returns the program's command without its subcommands, and run, which it does without one.
+func Root(set *config.Settings, run func(*cobra.Command, []string) error) *cobra.Command {
+	root := &cobra.Command{
+		Use:   CommandName,
+		Short: "Run Python on a paired Colab VM",
+		Long: "Run Python on a Google Colab VM, or on any other machine, from this computer.\n" +
+			"A runtime is a VM that this computer is paired with. The executor is the program that runs there; on Colab, its cell starts it. Started without a command by an MCP host, it is the MCP server for that host's AI agent.",
+		Example: "  colab-relay pair                       # paste what the executor printed\n" +
+			"  colab-relay run train.py               # run a file on the VM\n" +
+			"  colab-relay get /content/model.pt      # download a result\n" +
+			"  colab-relay install claude-desktop     # let an agent use the VM",
+		Version:       Version, // without a template of ours, which adds 3 MB to the program
+		Args:          NoSuchCommand,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          run,
+	}
+	set.AddFlags(root.Flags())
+	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true }) // those of serve, which it is then
+	root.SetFlagErrorFunc(FlagError)
+	root.SetHelpFunc(ShowHelp)
+	cobra.EnableCommandSorting = false
+	root.CompletionOptions.DisableDefaultCmd = true // setup.CompletionCommand is shorter
+	return root
 }

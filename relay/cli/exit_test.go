@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -34,5 +36,20 @@ func TestExitCodes(t *testing.T) {
 		if got := ExitCode(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
 		}
+	}
+}
+
+func TestJSONContainsNoInvisibleCharacters(t *testing.T) {
+	want := "a\x1b[31m\u009b2J \u202egpj.\U000e0041 日本 <é>\n\t\x7f"
+	var out bytes.Buffer
+	if err := PrintJSON(&out, []string{want}); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); text != "[\n  \"a\\u001b[31m\\u009b2J \\u202egpj.\\udb40\\udc41 日本 <é>\\n\\t\\u007f\"\n]\n" {
+		t.Errorf("%q", text)
+	}
+	var got []string
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got[0] != want {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -6,17 +6,26 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"os"
 	"os/signal"
+	"path/filepath"
+	"sync"
 	"syscall"
+	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/config"
 	"colabrelay/relay/history"
+	"colabrelay/relay/pairing"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/runlist"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/terminal/inline"
+	"colabrelay/relay/vm"
+	"colabrelay/relay/vm/colabapi"
+	"colabrelay/relay/vm/colabcli"
 	"colabrelay/shared/contract"
 )
 
@@ -159,4 +168,236 @@ func (h RunHistory) Find(args []string, runtime string) (history.Run, error) {
 		return history.Run{}, err
 	}
 	return h.Get(e.ExecutionID)
+}
+
+// liveVM is a VM that answers, and what a command needs beside it.
+type liveVM struct {
+	runtimes.Runtime
+	cfg     config.Config
+	pool    *runtimes.Pool
+	history RunHistory
+}
+
+// Named chooses the runtime of that name, the default one if name is empty.
+func Named(name string) func(RunHistory) string {
+	return func(RunHistory) string { return name }
+}
+
+// withVM calls use with the runtime that choose names, after its executor has answered. If it
+// does not answer at the beginning, withVM returns that error at once. attempt gets the outcome of
+// each attempt to reach the VM.
+func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) string, std terminal.Streams, attempt func(error), use func(liveVM) error) error {
+	cfg := config.Load(*set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	kept := OpenHistory(cfg, nil)
+	defer kept.Finish(std.Err)
+	vms := NewVMs(*set, cfg, "", nil)
+	defer vms.Close()
+	alive := NewKeepAlive(vms, false)
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: attempt, Record: alive.Record(kept.Recorder()), Transport: vms.Transport})
+	defer pool.Close()
+	alive.Start(ctx, pool)
+	defer alive.Close()
+	target, err := pool.Resolve(choose(kept))
+	if err != nil {
+		return err
+	}
+	if err := Reach(ctx, target.Client); err != nil {
+		return err
+	}
+	return kept.whereIs(target.Name, use(liveVM{target, cfg, pool, kept}))
+}
+
+// Reach sends one request, so that a command with a wrong address ends instead of
+// retrying for ever.
+func Reach(ctx context.Context, c *client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
+	defer cancel()
+	_, err := c.Kernel(ctx)
+	return err
+}
+
+// Briefly returns the ctx of a command that only asks: it ends if the connection breaks each time,
+// as it does if the VM does not answer at the beginning.
+func Briefly(ctx context.Context) context.Context {
+	return client.WithPatience(ctx, client.ReachLimit)
+}
+
+// Names of the backends.
+const (
+	BackendCLI = "cli"
+	BackendAPI = "api"
+)
+
+// Backends opens each backend once: they keep tokens and connections.
+type Backends struct {
+	dir string
+	log *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]vm.Backend
+}
+
+// NewBackends returns backends whose files are below dir.
+func NewBackends(dir string, log *slog.Logger) *Backends {
+	return &Backends{dir: dir, log: log, open: map[string]vm.Backend{}}
+}
+
+// Open returns the backend of that name.
+func (b *Backends) Open(name string) (vm.Backend, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known := b.open[name]; known != nil {
+		return known, nil
+	}
+	var opened vm.Backend
+	switch name {
+	case BackendCLI:
+		opened = colabcli.New(colabcli.Config{Dir: filepath.Join(b.dir, "cli"), Log: b.log})
+	case BackendAPI:
+		opened = colabapi.New(colabapi.Config{Dir: b.dir, Log: b.log})
+	default:
+		return nil, fmt.Errorf("%w: backend %q: use %s or %s", vm.ErrBadRequest, name, BackendCLI, BackendAPI)
+	}
+	b.open[name] = opened
+	return opened, nil
+}
+
+// NewVMs returns what starts VMs. file is the executor for them; empty for that of the release.
+// A caller must Close it.
+func NewVMs(set config.Settings, cfg config.Config, file string, log *slog.Logger) *vm.Manager {
+	ngrok, _ := config.LoadNgrok(set) // cfg.Problems has its error
+	return vm.New(vm.Config{
+		Dir: cfg.VMDir, Pairings: cfg.Pairings, Open: NewBackends(cfg.VMDir, log).Open,
+		NgrokToken: string(ngrok.Token), NgrokDomain: ngrok.Domain, Log: log,
+		Program: ExecutorProgram(set.Get, file),
+	})
+}
+
+// ExecutorProgram returns what finds the executor for a processor: the one in file, or that of
+// the release if file is empty.
+func ExecutorProgram(getenv func(string) string, file string) func(context.Context, string) (vm.Program, error) {
+	return func(ctx context.Context, arch string) (vm.Program, error) {
+		if file != "" {
+			return vm.FileProgram(file, arch)
+		}
+		release, err := executorRelease(ctx, getenv)
+		if err != nil {
+			return vm.Program{}, err
+		}
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return vm.Program{}, err
+		}
+		return vm.ReleaseProgram(release, arch, filepath.Join(cache, "colab-relay", "executors"))
+	}
+}
+
+// VMTransport returns what makes the connections to runtimes that are reached through the
+// proxy of their VM. It opens nothing before the first one.
+func VMTransport(set config.Settings, cfg config.Config) func(pairing.Runtime) http.RoundTripper {
+	manager := sync.OnceValue(func() *vm.Manager { return NewVMs(set, cfg, "", nil) })
+	return func(r pairing.Runtime) http.RoundTripper {
+		if r.Provider == "" {
+			return nil // not a nil *transport
+		}
+		return manager().Transport(r)
+	}
+}
+
+// KeepAlive keeps the VMs that this computer started alive while executions run on them.
+type KeepAlive struct {
+	keeper *vm.Keeper
+	pool   *runtimes.Pool // set before Start
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// NewKeepAlive returns one that starts nothing. resume asks all VMs at the start for runs of
+// an earlier relay.
+func NewKeepAlive(vms *vm.Manager, resume bool) *KeepAlive {
+	k := &KeepAlive{stop: func() {}}
+	k.keeper = vms.Keeper(k.work, resume)
+	return k
+}
+
+// Start begins to keep VMs alive. A caller must close it.
+func (k *KeepAlive) Start(ctx context.Context, pool *runtimes.Pool) {
+	ctx, k.stop = context.WithCancel(ctx)
+	k.pool = pool
+	k.ended.Go(func() { k.keeper.Run(ctx) })
+}
+
+// Close ends what Start began.
+func (k *KeepAlive) Close() {
+	k.stop()
+	k.ended.Wait()
+}
+
+// workTime bounds the question what an executor does.
+const workTime = 30 * time.Second
+
+// work asks the executor of a runtime for its executions.
+func (k *KeepAlive) work(ctx context.Context, runtime string) (vm.Work, error) {
+	ctx, cancel := context.WithTimeout(ctx, workTime)
+	defer cancel()
+	target, err := k.pool.Resolve(runtime)
+	if err != nil {
+		return vm.Idle, err
+	}
+	got, err := target.Client.List(ctx, contract.MaxListExecutions)
+	if err != nil {
+		return vm.Idle, err
+	}
+	work := vm.Idle
+	for _, e := range got.Executions {
+		switch {
+		case e.Status == contract.StatusRunning:
+			return vm.Working, nil
+		case !e.Status.Finished():
+			work = vm.Waiting
+		}
+	}
+	return work, nil
+}
+
+// Record is runtimes.Config.Record: it reports executions to the Keeper, and to next if that
+// is not nil.
+func (k *KeepAlive) Record(next func(runtime string) client.Recorder) func(runtime string) client.Recorder {
+	return func(runtime string) client.Recorder {
+		r := reporter{keeper: k.keeper, runtime: runtime}
+		if next != nil {
+			r.next = next(runtime)
+		}
+		return r
+	}
+}
+
+// reporter is a client.Recorder of one runtime's executions.
+type reporter struct {
+	keeper  *vm.Keeper
+	runtime string
+	next    client.Recorder // nil for none
+}
+
+func (r reporter) Submitted(instanceID string, s contract.Submit, e contract.Execution) {
+	r.keeper.Report(r.runtime, e.ExecutionID, e.Status.Finished())
+	if r.next != nil {
+		r.next.Submitted(instanceID, s, e)
+	}
+}
+
+func (r reporter) Answered(instanceID string, e contract.Execution) {
+	r.keeper.Report(r.runtime, e.ExecutionID, e.Status.Finished())
+	if r.next != nil {
+		r.next.Answered(instanceID, e)
+	}
+}
+
+func (r reporter) Fetched(instanceID, executionID string, blob contract.Blob, content []byte) {
+	if r.next != nil {
+		r.next.Fetched(instanceID, executionID, blob, content)
+	}
 }

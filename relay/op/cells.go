@@ -3,17 +3,22 @@ package op
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"colabrelay/relay/cells"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
 )
 
 // editTarget is embedded in the arguments of the tools that edit cells.
@@ -300,4 +305,148 @@ func writeCell(b *words, v cells.Cell) {
 		}
 		b.head(what, o.Text)
 	}
+}
+
+type runCellArgs struct {
+	notebookTarget
+	Cell    string  `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
+	Timeout float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"The cell is interrupted then."`
+}
+
+func runCodeCell() tool {
+	return onNotebook(spec{
+		title:       "Run one cell",
+		summary:     "runs one code cell of a notebook and saves its outputs in the file",
+		description: "Runs one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status running; the cell continues, and the same call waits on and saves the rest.",
+	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, error) {
+		if c.inTab(args.Path) {
+			return c.runInTab(ctx, args)
+		}
+		path, err := c.notebookPath(args.Path)
+		if err != nil {
+			return nil, err
+		}
+		r := &cellRun{c: c, args: args}
+		x, notes, err := nbrun.RunCell(ctx, c.target.Client, c.cfg.CheckpointDir, nbrun.Spec{
+			Path: path, Cells: args.Cell, CellTimeout: inSeconds(args.Timeout), Runtime: c.target.Name,
+		}, nbrun.Options{Until: time.Now().Add(c.waitBudget()), Output: r.add, SaveDir: c.cfg.SaveDir})
+		if x.Status == "" && err == nil {
+			err = context.DeadlineExceeded
+		}
+		if x.Status == "" {
+			return nil, err
+		}
+		return r.answer(ctx, x, notes, err)
+	})
+}
+
+// cellRun is one call's run of a cell.
+type cellRun struct {
+	c       *call
+	args    runCellArgs
+	reading *reading // nil until the cell's first output
+}
+
+// add collects what the cell prints.
+func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
+	if len(events) == 0 {
+		return
+	}
+	if r.reading == nil {
+		r.reading = r.c.read(id, render.Options{From: events[0].Offset, New: events[0].Offset == 0})
+	}
+	for _, ev := range events {
+		if ev.Offset >= r.reading.col.Next() { // after a form, the cell is read again from its start
+			r.reading.col.Add(ev)
+		}
+	}
+	if r.c.progress != nil {
+		r.c.progress.show(r.reading.col.Newest())
+	}
+}
+
+// answer is that of run_code_long, with another next step.
+func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []string, err error) (*Run, error) {
+	if r.reading == nil {
+		r.reading = r.c.read(x.ExecutionID, render.Options{})
+	}
+	defer r.reading.col.Close()
+	r.reading.exec = x
+	r.c.checkKernel(x.KernelID)
+	if err != nil && refusalCode(err) == "" && !unreachable(err) {
+		return nil, err
+	}
+	run, problem := r.reading.finish(ctx, err)
+	run.Notes = append(run.Notes, notes...)
+	if again := sameCall("run_code_cell", r.args); strings.HasPrefix(run.NextCommand, "provide_input(") {
+		run.NextCommand += ", then " + again
+	} else if !contract.Status(run.Status).Finished() { // get_execution would not save its outputs
+		run.NextCommand = again
+	}
+	switch {
+	case problem == nil:
+		return run, nil
+	case problem.Code == string(contract.CodeNotFound):
+		return run, withHintAbout(hint.Execution, problem, err)
+	}
+	return run, problem
+}
+
+// Notes about runs in a tab.
+const (
+	ownKernelNote = "it ran in the notebook's own kernel in Colab: the executor's kernel has other variables"
+	noTimeoutNote = "timeout_seconds has no effect here: Colab's page cannot interrupt a cell, only the person at the page can"
+)
+
+// usualTimeout is the default of timeout_seconds.
+const usualTimeout = 600
+
+// runInTab runs a cell in the notebook's own kernel, as long as this call may wait.
+func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, error) {
+	tab, err := c.tab()
+	if err != nil {
+		return nil, err
+	}
+	if c.progress != nil {
+		c.progress.waitFor("running in Colab's tab, no output yet")
+	}
+	ran, err := tab.Run(ctx, args.Cell, c.waitBudget())
+	switch {
+	case err != nil:
+		return nil, err
+	case ran.Running && errors.Is(ctx.Err(), context.Canceled):
+		return nil, cancelledProblem
+	}
+	exec, view := contract.Execution{Status: contract.StatusRunning, StartedAt: &ran.Started}, render.View{}
+	if !ran.Running {
+		now := time.Now()
+		exec.Status, exec.FinishedAt = contract.StatusSucceeded, &now
+		col := render.New(render.Options{Dir: c.outputDir("tab", "tab-"+rand.Text()), Holding: &c.held, New: true, Unpaged: true, Limit: viewLimit(c.cfg.TextLimit)})
+		view = cells.View(ctx, col, ran.Outputs)
+	}
+	if view.Error != nil {
+		exec.Status, exec.Error = contract.StatusFailed, &contract.ExecutionError{EName: view.Error.EName, EValue: view.Error.EValue}
+		if exec.Error.EName == "KeyboardInterrupt" { // by the person at the page
+			exec.Status = contract.StatusInterrupted
+		}
+	}
+	run := newRun(exec, view) // without id and offsets, because no executor has it
+	c.pictures = view.Pictures
+	run.NextOffset, run.limit, run.inTab = 0, c.cfg.TextLimit, true
+	run.Notes = append(append(run.Notes, ownKernelNote), ran.Notes...)
+	if args.Timeout != usualTimeout {
+		run.Notes = append(run.Notes, noTimeoutNote)
+	}
+	switch {
+	case ran.Running:
+		run.NextCommand = command("run_code_cell", "cellId", args.Cell)
+	case run.Truncated:
+		run.NextCommand = command("get_cells", "cellId", args.Cell)
+	}
+	if view.Error == nil {
+		return run, nil
+	}
+	problem := runProblem(exec)
+	problem.Traceback = view.Error.Traceback
+	return run, problem
 }
