@@ -144,7 +144,7 @@ const (
 	// idleTimeout is longer than the gaps between a relay's polls, so that its connections
 	// stay open.
 	idleTimeout = 2 * time.Minute
-	// bodyTimeout limits the transfer of a whole body in either direction; stall.go limits
+	// bodyTimeout limits the transfer of a whole body in either direction; a stall limits
 	// each piece. It is not http.Server.ReadTimeout, which keeps running in the handler:
 	// when it expires during a long poll, net/http reports the caller as disconnected.
 	bodyTimeout = 10 * time.Minute

@@ -5,7 +5,7 @@
 // It must not record what users typed, except code if Config.Code is set: no queries,
 // bodies, outputs, answers to input() or names of files. It must not stop executions: a file
 // that cannot be written, or only slowly, costs records, which are counted. Its files and its
-// memory are bounded. Start reading at Log; record.go is what a line holds.
+// memory are bounded. Start reading at Log.
 package audit
 
 import (

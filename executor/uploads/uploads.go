@@ -4,8 +4,8 @@
 // It must not show a file under its name before the file is complete, replace a file
 // unless asked to, or write outside the roots of executor/files. Uploads survive a restart
 // of the executor. Start reading at Store, then at upload: one file that is being received.
-// A part file (part.go) receives the bytes (incoming.go), a journal records which ones have
-// arrived, a prefixHash follows them, and a placement gives the complete file its name.
+// A part file receives the bytes, a journal records which ones have arrived, a prefixHash follows
+// them, and a placement gives the complete file its name.
 package uploads
 
 import (

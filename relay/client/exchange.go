@@ -399,7 +399,8 @@ func passing(refused *contract.Error) bool {
 }
 
 // retry calls attempt until it succeeds, the policy again says no, or ctx ends, with jittered
-// exponential delays in between. WithReachLimit may end it earlier.
+// exponential delays (retryDelays) in between. WithReachLimit may end it earlier. There is no number
+// of attempts.
 func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer, error)) (answer, error) {
 	var last error
 	bad, sent := 0, false

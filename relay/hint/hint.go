@@ -2,8 +2,8 @@
 // that a user of the relay may meet, what a model should do, in terms of the tools, and
 // what a person should do, in terms of the commands.
 //
-// It must not decide what happened: that is the error's own business. Start reading at
-// the tables in errors.go and refusals.go.
+// It must not decide what happened: that is the error's own business, and relay/op's where an
+// executor refused. Start reading at the tables operations (errors.go), refusals and subjects.
 package hint
 
 import (

@@ -8,7 +8,7 @@
 // own goroutine, and a full disk costs only history. It knows neither terminals nor MCP.
 //
 // Start reading at Store, with the format; writer.go takes what a client reports and appends it,
-// read.go reads it and fetches what is missing, prune.go deletes the oldest runs.
+// read.go reads it and fetches what is missing.
 package history
 
 import (

@@ -8,10 +8,9 @@
 // to a VM.
 //
 // Start reading at Save (save.go) and Restore (restore.go). Both are a job (this file),
-// which runs operations in the kernel (execution.go) and records each step before it takes
-// it, so that the next call can resume the work (pending.go, stale.go). What is on disk:
-// versions.go and manifest.go. What a kernel reports is checked in reportcheck.go. Keeper
-// (keeper.go) moves the variables of chunked runs with the same machinery.
+// which runs operations in the kernel and records each step before it takes it, so that the next
+// call can resume the work (pending.go). What is on disk, and what a kernel reports: versions.go and
+// manifest.go. Keeper moves the variables of chunked runs with the same machinery.
 package kernelstate
 
 import (

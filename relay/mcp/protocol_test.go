@@ -143,7 +143,7 @@ func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
 	}
 }
 
-// Every session pays for it.
+// Every session pays for it. A new tool of Core pays by shorter texts of others.
 func TestTheListOfToolsIsShort(t *testing.T) {
 	for most, served := range map[int][]toolsets.Toolset{14_000: nil, 26_000: toolsets.All} {
 		l := serveLines(t, New(op.New(op.Config{Toolsets: served}), "", "1.2"), maxHeld)

@@ -10,8 +10,8 @@
 //
 // Start reading at Open (run.go) and Run.Advance (advance.go). record.go is the record on disk,
 // plan.go which cells run, job.go submits and follows them, landing.go records how cells and jobs
-// end, newkernel.go acts on a new kernel, changes.go on edits of the notebook, skip.go finds out
-// which cells depend on which. outputs.go writes into the notebook, cell.go runs one cell.
+// end, and acts on a new kernel, skip.go finds out which cells depend on which, and acts on edits of
+// the notebook. outputs.go writes into the notebook, cell.go runs one cell.
 package nbrun
 
 import (

@@ -19,6 +19,9 @@ import (
 func TestNullIsAnOmittedArgument(t *testing.T) {
 	h := startHost(t, Config{Toolsets: toolsets.All, Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("none") }})
 	for _, tool := range served(toolsets.All) {
+		if calls[tool.def.Name].args == "" {
+			t.Fatalf("calls, in errors_test.go, has no call of %s", tool.def.Name)
+		}
 		args := decode[map[string]any](t, json.RawMessage(calls[tool.def.Name].args))
 		omitted := h.call(tool.def.Name, args)
 		for name := range decode[struct{ Properties object }](t, inputSchema(tool.inputs)).Properties {

@@ -6,7 +6,7 @@
 // the events alone, not on the pieces in which they arrive: reading a log again gives the same.
 //
 // Start reading at Collector; content.go reads payloads, for all readers of events, show.go folds
-// progress bars and bounds a cell, spill.go keeps the whole of a long text.
+// progress bars and bounds a cell, output.go keeps the whole of a long text.
 package output
 
 import (

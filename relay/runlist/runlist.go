@@ -1,7 +1,7 @@
 // Package runlist knows which runs there are: those in this laptop's history, and those that
 // VMs list. It finds, merges and selects them; it must not read files or print.
 //
-// Start reading at Merge and Selection, and at Listed in find.go.
+// Start reading at Merge, Selection and Listed.
 package runlist
 
 import (

@@ -6,7 +6,7 @@
 // It must not touch anything outside the local folder it is given, load a whole file into
 // memory, or give an incomplete file its final name. It runs no code and sends requests
 // only through relay/client. Start reading at Download and Upload, then downloadfile.go
-// and uploadfile.go (one file) and parts.go (parts in flight).
+// and uploadfile.go (one file) and partfile.go (parts in flight).
 package transfer
 
 import (

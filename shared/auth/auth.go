@@ -7,8 +7,7 @@
 // It must not log, print a secret, or read a body: shared/seal authenticates bodies. It does
 // not deal with status codes and error bodies; its callers translate the errors below.
 //
-// Start reading at profile.go, which shows the complete signature headers, then at secret.go
-// and Exchange. Other implementations can test themselves with testdata/vectors.json.
+// Start reading at secret.go, which shows the complete signature headers, then at Exchange. Other implementations can test themselves with testdata/vectors.json.
 package auth
 
 import (

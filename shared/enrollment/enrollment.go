@@ -12,8 +12,7 @@
 // are dropped after use. Who changes a key on the way makes Open fail. Only who changes
 // both keys, and so runs notebook page and cells, can read the grant: the page is trusted.
 //
-// The package must not write anything anywhere. Start reading at Offer and Response;
-// keys.go holds the key schedule.
+// The package must not write anything anywhere. Start reading at Offer and Response.
 package enrollment
 
 import (

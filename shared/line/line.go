@@ -6,8 +6,7 @@
 // Content-Encoding: aes128gcm is a sealed message or a sealed part of a file; the endpoint
 // determines which. A message without that header has no body.
 //
-// It must not decide who may do what, retry, or wait. relay.go is the relay's side,
-// executor.go the executor's.
+// It must not decide who may do what, retry, or wait.
 package line
 
 import (

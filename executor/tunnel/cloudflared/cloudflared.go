@@ -5,8 +5,7 @@
 // It must not pass on secrets to the program. The only variable that it reads
 // without Config.Getenv is PATH, to find the program.
 //
-// Start reading at Run. process.go runs the program once, log.go reads what it
-// prints.
+// Start reading at Run; process.go runs the program once.
 package cloudflared
 
 import (

@@ -6,7 +6,7 @@
 // only package that knows SSH.
 //
 // Start reading at New, then at attempt. One attempt is one login: login.go
-// makes it, link.go keeps it alive, forwarded.go takes in its connections.
+// makes it, forwarded.go keeps it alive and takes in its connections.
 package ssh
 
 import (
