@@ -70,7 +70,7 @@ var operations = []row{
 
 	{core, "save_kernel_state", "save", openWorld | bulk, saveState},
 	{core, "restore_kernel_state", "restore", destructive | idempotent | openWorld | bulk, restoreState},
-	{nil, "", "states", readOnly | local, listStates}, // the error about an unknown name lists them for a model
+	{nil, "", "states", readOnly | local, listStates}, // a warning about lost variables names those that fit
 	{core, "install_packages", "packages", destructive | openWorld, installPackages},
 
 	{cellSets, "get_cells", "nb cells", readOnly | idempotent | local, getCells},
