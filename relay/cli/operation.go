@@ -285,12 +285,16 @@ func ShowTransfer(ctx context.Context, std terminal.Streams, name string, move f
 // showTransfer is ShowTransfer; newest tells of an outage.
 func showTransfer(ctx context.Context, std terminal.Streams, name string, newest *lastAttempt, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
 	var meter progress.Meter
-	display := terminal.NewProgress(std.Err, name, func() string { return ProgressLine(&meter, newest.failure(), time.Now()) })
-	r, err := move(func(p transfer.Progress) {
-		meter.Report(p)
-		display.Report(p)
+	stop := terminal.Watch(std.Err, func() string {
+		line := ProgressLine(&meter, newest.failure(), time.Now())
+		if p, _ := meter.Last(); terminal.Is(std.Err) && p.Total > 0 {
+			n := int(min(p.Done, p.Total) * barWidth / p.Total)
+			line = "[" + strings.Repeat("=", n) + strings.Repeat(" ", barWidth-n) + "] " + line
+		}
+		return shortName(name) + ": " + line
 	})
-	display.Close()
+	r, err := move(meter.Report)
+	stop()
 	p, _ := meter.Last()
 	if err != nil && ctx.Err() != nil {
 		return r, fmt.Errorf("stopped at %s: run the same command again to resume", progress.Share(p.Done, p.Total))
@@ -299,6 +303,21 @@ func showTransfer(ctx context.Context, std terminal.Streams, name string, newest
 		err = fmt.Errorf("%w; it stopped at %s: run the same command again to resume", err, progress.Share(p.Done, p.Total))
 	}
 	return r, err
+}
+
+const (
+	maxShownName = 30 // runes of a file's name before its progress
+	barWidth     = 20
+)
+
+// shortName is the last part of a path, shortened.
+func shortName(path string) string {
+	path = strings.TrimRight(path, `/\`)
+	name := plain.Line(path[strings.LastIndexAny(path, `/\`)+1:])
+	if short := []rune(name); len(short) > maxShownName {
+		return string(short[:maxShownName-1]) + "…"
+	}
+	return name
 }
 
 // lastAttempt keeps the outcome of the newest attempt to reach the VM: a transfer

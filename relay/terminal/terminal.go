@@ -242,3 +242,41 @@ func (s *Status) Clear() {
 		fmt.Fprint(s.Out, "\r\x1b[K")
 	}
 }
+
+// How often Watch writes.
+const (
+	redrawEvery = 200 * time.Millisecond
+	lineEvery   = 10 * time.Second // in a log file, which keeps each line
+)
+
+// Watch writes what line returns, again and again, until stop is called: to a terminal in a Status,
+// which stop removes, elsewhere a line now and then. Nothing is written once stop has returned.
+func Watch(out io.Writer, line func() string) (stop func()) {
+	every, status := lineEvery, &Status{Out: out}
+	if Is(out) {
+		every = redrawEvery
+	}
+	quit := make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if text := plain.Line(line()); Is(out) {
+					status.Show(text)
+				} else {
+					fmt.Fprintln(out, text)
+				}
+			case <-quit:
+				return
+			}
+		}
+	})
+	return func() {
+		close(quit)
+		ended.Wait()
+		status.Clear()
+	}
+}

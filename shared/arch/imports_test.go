@@ -81,7 +81,7 @@ var allowed = map[string][]string{
 	"relay/runtimes":                 {"relay/client", "relay/pairing"},
 	"relay/sshhost":                  {"relay/client", "relay/environ", "relay/pairing", "relay/plain", "relay/vm", "shared/auth", "shared/contract"},
 	"relay/suggest":                  {},
-	"relay/terminal":                 {"relay/plain", "relay/transfer"},
+	"relay/terminal":                 {"relay/plain"},
 	"relay/terminal/inline":          {},
 	"relay/kernelcall":               {"relay/client", "shared/contract", "shared/kernelpy"},
 	"relay/kernelstate":              {"relay/checkpoint", "relay/client", "relay/kernelcall", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/keep", "shared/kernelpy", "shared/lazy"},
@@ -158,7 +158,6 @@ var homes = map[string][]string{
 	"github.com/spf13/pflag":          {"relay/cli", "relay/cli/runs", "relay/config"},
 	"github.com/tailscale/hujson":     {"relay/hostconfig"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel/ngrok"},
-	"github.com/vbauerster/mpb/v8":    {"relay/terminal"},
 	"golang.org/x/crypto":             {"executor/tunnel/ssh"},
 	"golang.org/x/term":               {"relay/terminal"},
 
