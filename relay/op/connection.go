@@ -89,15 +89,15 @@ func PersonProblem(err error) *Problem {
 }
 
 func checkConnection() tool {
-	return define(spec{
+	return operation(spec{
 		title:       "Check the connection",
 		summary:     "reports whether the VM answers, its memory and the kernel's state",
 		description: "Use it at the start of a session and after connection errors: it says whether the VM answers, its uptime, free memory and kernel status, or what to do.",
-	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, *Problem) {
+	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, error) {
 		got, err := Connect(ctx, c.target.URL, c.target.Client)
 		got.RelayVersion = c.cfg.Version
 		if err != nil {
-			return got, problemOf(err)
+			return got, err
 		}
 		c.checkKernel(got.Kernel.KernelID)
 		got.SessionLeft = c.minutesLeft(nil)

@@ -36,6 +36,14 @@ func (p *Problem) Error() string { return p.Code + ": " + p.Message }
 // NextStep is what the reader of the call's answer does next.
 func (p *Problem) NextStep() string { return p.Hint }
 
+// orNil returns p as an error.
+func (p *Problem) orNil() error {
+	if p == nil {
+		return nil
+	}
+	return p
+}
+
 // copy returns a problem that may be changed; some are shared by all calls.
 func (p *Problem) copy() *Problem {
 	if p == nil {

@@ -26,11 +26,11 @@ type getArgs struct {
 }
 
 func getExecution() tool {
-	return define(spec{
+	return operation(spec{
 		title:       "Read a run's output",
 		summary:     "returns a run's state and its output from an offset; can wait for more",
 		description: "Use it when a run is running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end and shows head and tail of the output from offset on. Without, it returns one page of the whole output and names the call for the next.",
-	}, func(ctx context.Context, c *call, args getArgs) (*Installed, *Problem) {
+	}, func(ctx context.Context, c *call, args getArgs) (*Installed, error) {
 		wait := min(time.Duration(min(args.Wait, 86_400)*float64(time.Second)), c.budget(c.most))
 		until := time.Now().Add(wait)
 		e, err := c.onRun(ctx, args.ID, func(id string) (contract.Execution, error) {
@@ -38,7 +38,7 @@ func getExecution() tool {
 			return c.target.Client.Execution(client.WithBehindInput(ctx), id, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		})
 		if err != nil {
-			return nil, problemOf(err)
+			return nil, err
 		}
 		r, page := c.readAs(e, args)
 		defer r.col.Close()
@@ -61,7 +61,8 @@ func getExecution() tool {
 				c.saves.take(c.saveKey(args.ID)) // no later answer changes the checkpoint
 			}
 		}
-		return installing.answer(run, problem)
+		got, problem := installing.answer(run, problem)
+		return got, problem.orNil()
 	})
 }
 

@@ -104,10 +104,7 @@ func installPackages() tool {
 			return nil, p
 		}
 		got, p := w.answer(run, p)
-		if p != nil {
-			return got, p
-		}
-		return got, nil
+		return got, p.orNil()
 	})
 }
 

@@ -152,14 +152,12 @@ type Definition struct {
 	Upfront bool
 }
 
-// tool is a definition and its handler. The handler returns a payload, a Problem, or both:
-// a run that failed has output and an error.
+// tool is an operation and what hosts see of it.
 type tool struct {
 	row
 	def     Definition // without its schema
 	inputs  []argument
 	summary string
-	handle  func(ctx context.Context, c *call, args targeted) (payload, *Problem)
 	Operation
 }
 
@@ -185,48 +183,29 @@ type target struct {
 
 func (t target) runtime() string { return t.Runtime }
 
-// operation is define for what is a command too: its error is one that both readers understand.
+// targeted is what the arguments of every tool have.
+type targeted interface{ runtime() string }
+
+// operation makes an operation with typed arguments A and payload P. The schema comes from the type
+// of the arguments, so it always matches what is parsed. do returns a payload, an error that both
+// readers understand, or both: a run that failed has output and an error.
 func operation[A targeted, P any, PP interface {
 	*P
 	payload
 }](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) tool {
-	t := define(s, func(ctx context.Context, c *call, args A) (PP, *Problem) {
-		got, err := do(ctx, c, args)
-		if err != nil {
-			return got, problemOf(err)
-		}
-		return got, nil
-	})
-	t.do = func(ctx context.Context, c *call, args targeted) (payload, error) {
-		got, err := do(ctx, c, args.(A))
-		if got == nil {
-			return nil, err
-		}
-		return got, err
-	}
-	return t
-}
-
-// targeted is what the arguments of every tool have.
-type targeted interface{ runtime() string }
-
-// define makes a tool with typed arguments A and payload P. The schema comes from the type of
-// the arguments, so it always matches what is parsed.
-func define[A targeted, P any, PP interface {
-	*P
-	payload
-}](s spec, handle func(ctx context.Context, c *call, args A) (PP, *Problem)) tool {
 	args := reflect.TypeFor[A]()
 	return tool{
 		inputs: argumentsOf(args), summary: s.summary, def: Definition{Title: s.title, Description: s.description},
-		Operation: Operation{Command: s.command, args: args},
-		handle: func(ctx context.Context, c *call, args targeted) (payload, *Problem) {
-			got, problem := handle(ctx, c, args.(A))
-			if got == nil {
-				return nil, problem
+		Operation: Operation{Command: s.command, args: args, do: func(ctx context.Context, c *call, args targeted) (payload, error) {
+			got, err := do(ctx, c, args.(A))
+			if on, ok := args.(notebookArgs); ok && err != nil {
+				err = c.notebookError(on.path(), err)
 			}
-			return got, problem
-		},
+			if got == nil {
+				return nil, err
+			}
+			return got, err
+		}},
 	}
 }
 
@@ -361,7 +340,10 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 	if ctx.Err() != nil {
 		problem = cancelledProblem
 	} else if c.remind(ctx); problem == nil {
-		got, problem = t.handle(client.WithReachLimit(ctx), c, args)
+		var err error
+		if got, err = t.do(client.WithReachLimit(ctx), c, args); err != nil {
+			problem = problemOf(err)
+		}
 		if problem != nil && problem.arrived && !t.has(readOnly) {
 			problem = problem.copy()
 			problem.Message += "; what was asked for may have been done nevertheless"

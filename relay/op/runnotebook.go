@@ -78,7 +78,7 @@ func newReport(c *call, r *nbrun.Record) NotebookReport {
 }
 
 func reportNotebook() tool {
-	return onNotebook(spec{
+	return operation(spec{
 		command: Command{Setting: "CHECKPOINT_DIR",
 			Short:    "Show how the last run of a notebook went",
 			Long:     "Show what happened to each cell in the last run of a notebook: attempts, durations, errors, and why cells were skipped. It contacts no VM.",
@@ -152,7 +152,7 @@ type NotebookRun struct {
 func (r *NotebookRun) maxText() int { return r.limit }
 
 func runNotebook() tool {
-	return onNotebook(spec{
+	return operation(spec{
 		title:       "Run a notebook",
 		summary:     "runs a notebook's cells as one job of the VM, and saves outputs in the file; the same call continues it",
 		description: "Runs an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",
@@ -409,25 +409,18 @@ type notebookArgs interface {
 	path() string
 }
 
-// onNotebook is operation for what acts on a notebook, in a file or in the tab.
-func onNotebook[A notebookArgs, P any, PP interface {
-	*P
-	payload
-}](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) tool {
-	return operation(s, func(ctx context.Context, c *call, args A) (PP, error) {
-		got, err := do(ctx, c, args)
-		switch {
-		case err == nil:
-			return got, nil
-		case c.person == nil && c.inTab(args.path()):
-			return got, c.tabProblem(err)
-		case c.person == nil:
-			return got, c.notebookProblem(err)
-		case errors.Is(err, cells.ErrPlace), errors.Is(err, notebook.ErrNoIndex):
-			return got, &ArgumentError{err: err}
-		}
-		return got, err
-	})
+// notebookError is the error of an operation on a notebook, in a file or in the tab, in the words of
+// its reader.
+func (c *call) notebookError(path string, err error) error {
+	switch {
+	case c.person == nil && c.inTab(path):
+		return c.tabProblem(err)
+	case c.person == nil:
+		return c.notebookProblem(err)
+	case errors.Is(err, cells.ErrPlace), errors.Is(err, notebook.ErrNoIndex):
+		return &ArgumentError{err: err}
+	}
+	return err
 }
 
 // notebookPath resolves the path of a file as it was given.
