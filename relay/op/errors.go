@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"colabrelay/relay/client"
@@ -250,6 +251,35 @@ func refusalProblem(e *contract.Error) *Problem {
 		p.Message = "the VM behind this address is a new one; the code was not run again there, and the variables of the old VM are gone"
 	}
 	return p
+}
+
+// disconnected are the kinds of error of a broken connection.
+var disconnected = []client.Kind{client.KindUnreachable, client.KindNoSuchHost, client.KindTunnelOffline, client.KindTunnelError, client.KindTunnelQuota, client.KindIntercepted, client.KindProxy}
+
+// unread returns the error of a call whose run was not read to its end. rest says what a later
+// call does.
+func unread(err error, rest string) *Problem {
+	p := problemOf(err).copy()
+	switch {
+	case refusalCode(err) == contract.CodeKernelStarting:
+		p.Message = "the kernel is still starting, so nothing further was sent"
+	default:
+		p.Message = fmt.Sprintf("the VM could not be reached (%s). What was read is saved. If only the connection is lost, the run goes on on the VM; %s", p.Message, rest)
+	}
+	return p
+}
+
+// unreachable reports whether err is an error of the connection or a temporary refusal, after
+// which the run probably still exists.
+func unreachable(err error) bool {
+	switch refusalCode(err) {
+	case contract.CodeReplayed, contract.CodeRateLimited, contract.CodeClockSkew, contract.CodeShuttingDown, contract.CodeKernelStarting:
+		return true
+	case "":
+		lost, ok := errors.AsType[*client.Error](err)
+		return ok && slices.Contains(disconnected, lost.Kind)
+	}
+	return false
 }
 
 func internalProblem(message string) *Problem {
