@@ -90,8 +90,9 @@ func (p *PastRuns) paired() []string {
 }
 
 const (
-	listTime = 4 * time.Second // for a VM's list, and for what is not in it: the history alone is useful too
-	maxAsked = 20              // runs of a VM that are not in its list
+	listTime     = 4 * time.Second // for a VM's list, and for what is not in it: the history alone is useful too
+	listPatience = time.Second     // with a VM whose connection breaks each time
+	maxAsked     = 20              // runs of a VM that are not in its list
 )
 
 // live asks the VMs of these runtimes for their runs, all at once. It notes those that do not
@@ -117,7 +118,7 @@ func (p *PastRuns) live(ctx context.Context, names []string, kept []history.Run)
 // list returns the runs of a VM, with those whose end this computer has not seen, and which are too
 // old for the VM's list.
 func list(ctx context.Context, vm runtimes.Runtime, kept []history.Run) (runlist.VM, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(client.WithPatience(ctx, listPatience), listTime)
 	defer cancel()
 	got, err := vm.Client.List(ctx, contract.MaxListExecutions)
 	if err != nil {
