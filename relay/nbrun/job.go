@@ -158,8 +158,8 @@ func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
 	case failed != nil:
 		return j, failed
 	case err != nil || job.IsRead(j):
-	case a.now.prompt != nil:
-		a.run.Status, a.out.Prompt = StatusWaitingForInput, a.now.prompt
+	case a.now.prompt() != nil:
+		a.run.Status, a.out.Prompt = StatusWaitingForInput, a.now.prompt()
 	case client.WaitsForInput(j.Behind) != nil && !a.opt.BehindInput:
 		a.out.Behind = j.Behind
 	case j.State == contract.JobWaiting && j.Reason != "":

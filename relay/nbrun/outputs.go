@@ -214,10 +214,20 @@ func (p *peeker) Execution(ctx context.Context, id string, offset int64, wait ti
 type reading struct {
 	id       string
 	lastLine string
-	prompt   *contract.Event // that it waits at
+	asked    *contract.Event // the last prompt
+	waits    bool            // at that prompt
 }
 
-// see keeps the last printed line and the open prompt.
+// prompt is the open prompt; nil for none.
+func (rd *reading) prompt() *contract.Event {
+	if !rd.waits {
+		return nil
+	}
+	return rd.asked
+}
+
+// see keeps the last printed line and the last prompt, which may arrive before the status says that
+// the execution waits.
 func (rd *reading) see(e contract.Execution) {
 	if rd.id != e.ExecutionID {
 		*rd = reading{id: e.ExecutionID}
@@ -231,12 +241,10 @@ func (rd *reading) see(e contract.Execution) {
 			_ = json.Unmarshal(ev.Data["text/plain"], &text)
 			rd.lastLine = lastLine(rd.lastLine, text)
 		case contract.EventInputRequest:
-			rd.prompt = &ev
+			rd.asked = &ev
 		}
 	}
-	if e.Status != contract.StatusWaitingForInput {
-		rd.prompt = nil
-	}
+	rd.waits = e.Status == contract.StatusWaitingForInput
 }
 
 // lastLine returns the last line that is not blank of what was printed.

@@ -37,6 +37,19 @@ func TestWhatACellPrintedBeforeItsQuestionStays(t *testing.T) {
 	}
 }
 
+// An answer may have the prompt and still say that the cell runs.
+func TestAPromptIsKeptUntilTheStatusSaysThatTheCellWaits(t *testing.T) {
+	var rd reading
+	rd.see(contract.Execution{ExecutionID: "e", Status: contract.StatusRunning, Events: []contract.Event{{Type: contract.EventInputRequest, Prompt: "Who? "}}})
+	if rd.prompt() != nil {
+		t.Error("it waits before the status says so")
+	}
+	rd.see(contract.Execution{ExecutionID: "e", Status: contract.StatusWaitingForInput})
+	if p := rd.prompt(); p == nil || p.Prompt != "Who? " {
+		t.Errorf("the prompt is %v", p)
+	}
+}
+
 // Outputs stay out of a notebook that they would make too long, and their place says how to read them.
 func TestANotebookDoesNotGrowWithoutBound(t *testing.T) {
 	t.Parallel()
