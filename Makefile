@@ -41,7 +41,7 @@ TEST = $(PROGRAMS) go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python python-short check-go check-python demo demo-page test test-long test-busy check lines vuln soak load bench interop hosts frameworks proxies browser fuzz programs release verify clean
+.PHONY: help build python python-short check-go check-python demo demo-picture demo-page test test-long test-busy check lines vuln soak load bench interop hosts frameworks proxies browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,10 @@ python-short: # those of make test and make check
 demo: build ## show an MCP host driving a real kernel through both programs
 	@shared/stacks/setup.sh .python old
 	@go run ./shared/e2e/demo
+
+demo-picture: build ## run the demo, and write docs/session.svg, README's picture
+	@shared/stacks/setup.sh .python old
+	@go run ./shared/e2e/demo -svg docs/session.svg
 
 demo-page: build ## show an agent at work in a stand-in of Colab's page, in a real Chromium; writes a picture of it
 	@shared/stacks/setup.sh .python old

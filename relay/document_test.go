@@ -141,15 +141,19 @@ func unindent(text string) string {
 // cell is a text in a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// readmeScript runs the commands of README.md. A comment "# $ LINE" precedes the lines that
+// readmeScript runs the commands of README.md and docs/start.md. A comment "# $ LINE" precedes the lines that
 // run the command LINE.
 const readmeScript = "testdata/readme/readme.txtar"
 
-// TestREADMECommandsRun checks that the script has every command of README.md, and runs it.
+// TestREADMECommandsRun checks that the script has every command of these two, and runs it.
 // CI runs the make targets.
 func TestREADMECommandsRun(t *testing.T) {
 	tier.Long(t)
 	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := os.ReadFile("../docs/start.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,17 +165,17 @@ func TestREADMECommandsRun(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^# \$ (.+)$`).FindAllStringSubmatch(string(script), -1) {
 		scripted = append(scripted, m[1])
 	}
-	for _, command := range readmeCommands(t, string(readme)) {
+	for _, command := range readmeCommands(t, string(readme)+string(start)) {
 		if !strings.HasPrefix(command, "make ") && !slices.Contains(scripted, command) {
-			t.Errorf("%s does not run the README's command %q", readmeScript, command)
+			t.Errorf("%s does not run the documents' command %q", readmeScript, command)
 		}
 	}
 	testscript.Run(t, scripts(t, "testdata/readme"))
 }
 
 // readmeCommands returns the lines of the fenced sh blocks, without their comments.
-func readmeCommands(t *testing.T, readme string) (commands []string) {
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(readme, -1) {
+func readmeCommands(t *testing.T, text string) (commands []string) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(block[1]) {
 			command, _, _ := strings.Cut(line, " #")
 			if command = strings.TrimSpace(command); command != "" {
@@ -180,25 +184,25 @@ func readmeCommands(t *testing.T, readme string) (commands []string) {
 		}
 	}
 	if len(commands) < 10 {
-		t.Fatalf("the README has only the commands %q", commands)
+		t.Fatalf("the documents have only the commands %q", commands)
 	}
 	return commands
 }
 
-// People read the rules in README.md before they log in.
-func TestREADMEHasTheRulesOfVMs(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// People read the rules in docs/rules.md before they log in.
+func TestTheDocumentOfRulesHasThoseOfVMs(t *testing.T) {
+	rules, err := os.ReadFile("../docs/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(readme), vm.Rules) {
-		t.Error("README.md does not contain the text of vm.Rules: copy it from relay/vm/rules.go")
+	if !strings.Contains(string(rules), vm.Rules) {
+		t.Error("docs/rules.md does not contain the text of vm.Rules")
 	}
 }
 
 // The table of tools names commands that there are.
-func TestREADMEPairsToolsWithCommands(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+func TestTheDocumentOfToolsPairsThemWithCommands(t *testing.T) {
+	tools, err := os.ReadFile("../docs/tools.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,13 +210,13 @@ func TestREADMEPairsToolsWithCommands(t *testing.T) {
 	for _, cmd := range allCommands(rootCommand(configtest.Environ(), terminal.Streams{})) {
 		names = append(names, title(cmd))
 	}
-	rows := regexp.MustCompile("(?m)^\\| `[a-z_]+` \\| `([a-z ]+)` \\|").FindAllStringSubmatch(string(readme), -1)
+	rows := regexp.MustCompile("(?m)^\\| `[a-z_]+` \\| `([a-z ]+)` \\|").FindAllStringSubmatch(string(tools), -1)
 	for _, row := range rows {
 		if !slices.Contains(names, row[1]) {
-			t.Errorf("README.md pairs a tool with %q, which is no command", row[1])
+			t.Errorf("docs/tools.md pairs a tool with %q, which is no command", row[1])
 		}
 	}
 	if len(rows) < 20 {
-		t.Errorf("README.md pairs only %d tools with commands", len(rows))
+		t.Errorf("docs/tools.md pairs only %d tools with commands", len(rows))
 	}
 }

@@ -94,7 +94,7 @@ func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write README's table")
+var update = flag.Bool("update", false, "write the table of docs/tools.md")
 
 func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 	for _, d := range New(Config{Toolsets: toolsets.All}).Definitions() {

@@ -139,7 +139,7 @@ const (
 // spec is what both readers are told of an operation beside its row of the table.
 type spec struct {
 	title, description string
-	summary            string // for README: what the tool does, in one line
+	summary            string // for docs/tools.md: what the tool does, in one line
 	command            Command
 }
 

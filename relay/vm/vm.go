@@ -144,7 +144,7 @@ func (s Spec) String() string {
 // clip shortens what somebody typed for an error.
 func clip(s string) string { return s[:min(len(s), 60)] }
 
-// Rules is what people must read before they let the relay start VMs. README.md contains the
+// Rules is what people must read before they let the relay start VMs. docs/rules.md contains the
 // same text, and a test compares them.
 const Rules = `The relay can start and stop Colab VMs with your Google account. Read this first:
 

@@ -3,6 +3,8 @@
 // prints the session. All answers are real. The exit code is 0 when every part
 // gave the expected result, otherwise 1.
 //
+// With -svg FILE it also writes some parts as an animated picture, docs/session.svg.
+//
 // With -page it shows the work in Colab's page instead: a stand-in of the page in a real
 // Chromium, and an executor that is started through it.
 package main
@@ -37,10 +39,16 @@ func main() {
 		return
 	}
 	inPage := flag.Bool("page", false, "show the work in Colab's page")
+	svg := flag.String("svg", "", "also write some parts as an animated picture to this `file`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, *inPage); err != nil {
+	r := &recording{out: os.Stdout, began: time.Now()}
+	err := run(ctx, r, *inPage)
+	if err == nil && *svg != "" {
+		err = r.save(*svg)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		stop()
 		os.Exit(1)
@@ -60,7 +68,7 @@ type demo struct {
 	page     pageStage // with -page
 }
 
-func run(ctx context.Context, out io.Writer, inPage bool) error {
+func run(ctx context.Context, out *recording, inPage bool) error {
 	root := stacks.Root()
 	dir, err := os.MkdirTemp("", "colab-relay-demo-")
 	if err != nil {
@@ -78,8 +86,8 @@ func run(ctx context.Context, out io.Writer, inPage bool) error {
 	}
 	defer d.close()
 	parts := []func(context.Context){
-		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
-		d.longRun, d.endlessLoop, d.kernelDeath, d.notebook,
+		d.setUp, d.executorUp, d.hostConnects, d.probe, out.record, d.quickRuns, out.pause, d.plot,
+		out.record, d.longRun, out.pause, d.endlessLoop, d.kernelDeath, d.notebook,
 		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.alone, d.savedState, d.download, d.cost,
 	}
 	if inPage {
