@@ -252,7 +252,7 @@ func (t *Tab) change(ctx context.Context, tool string, arguments map[string]any,
 	_, refused := errors.AsType[*ToolError](err)
 	_, missing := errors.AsType[*MissingToolError](err)
 	if !refused && !missing {
-		t.runs.forget(id)
+		t.runs.Forget(id)
 	}
 	return err
 }

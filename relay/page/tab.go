@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -32,11 +33,11 @@ type Tab struct {
 	mu    sync.Mutex
 	tools []string // names
 
-	runs runs
+	runs *keep.Flights[Result] // of cells, by id
 }
 
 func newTab(w *wire, notebook string) *Tab {
-	return &Tab{wire: w, timing: w.timing, notebook: notebook}
+	return &Tab{wire: w, timing: w.timing, notebook: notebook, runs: newRuns(w.timing.unread)}
 }
 
 // Done is closed when the tab is lost.
@@ -63,7 +64,7 @@ func (t *Tab) serve(ctx context.Context, version string, ready, lost func()) {
 	})
 	t.wire.run(ctx, lost)
 	handshake.Wait()
-	t.runs.wait()
+	t.runs.Close(ErrTabLost)
 }
 
 func (t *Tab) handshake(ctx context.Context, version string) error {

@@ -205,7 +205,9 @@ func (m *Manager) Down(ctx context.Context, idOrName string, force bool) (VM, er
 	if err := m.stop(ctx, rec); err != nil {
 		return v, fmt.Errorf("stop VM %q (%s): %w", rec.Name, rec.ID, err)
 	}
-	m.forgetResult(rec.Name)
+	if _, underWay := m.starts.Find(rec.Name); !underWay {
+		m.starts.Forget(rec.Name)
+	}
 	v.State = StateStopped
 	return v, nil
 }

@@ -124,7 +124,7 @@ func (a *creation) failed(err error) error {
 func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCauseFunc) (end func()) {
 	every := time.NewTicker(watchEvery)
 	done := make(chan struct{})
-	m.work.Go(func() {
+	go func() {
 		defer close(done)
 		for {
 			select {
@@ -138,7 +138,7 @@ func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCause
 				}
 			}
 		}
-	})
+	}()
 	return func() { stop(nil); <-done; every.Stop() }
 }
 

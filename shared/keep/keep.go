@@ -1,7 +1,8 @@
 // Package keep stores small files that outlive a program and that several programs use at the
 // same time. A reader sees the old content or the new one, and only this user may read it. What
 // is damaged is kept under another name, so that a person can still look at it. It must not know
-// what the files are for. Start reading at File.
+// what the files are for. Flights is its other half: work in this process that callers join. Start
+// reading at File.
 package keep
 
 import (
