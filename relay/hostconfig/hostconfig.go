@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/natefinch/atomic"
+	"colabrelay/shared/keep"
 )
 
 // serverName is the key of the relay's entry in a host's list of MCP servers.
@@ -190,15 +190,16 @@ func (c Change) Write() error {
 		c.removeFolders()
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(c.Path), 0o700); err != nil {
-		return fmt.Errorf("write %q: create its folder: %v", c.Path, err)
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(c.Path); err == nil {
+		mode = info.Mode().Perm()
 	}
 	if c.backUp {
-		if err := c.writeBackup(); err != nil {
-			return err
+		if err := keep.WriteFileMode(c.Backup, c.old, mode); err != nil {
+			return fmt.Errorf("back up %q, which was not changed: %v", c.Path, err)
 		}
 	}
-	if err := atomic.WriteFile(c.Path, bytes.NewReader(c.new)); err != nil {
+	if err := keep.WriteFileMode(c.Path, c.new, mode); err != nil {
 		return fmt.Errorf("write %q: %v", c.Path, err)
 	}
 	if c.Restored {
@@ -218,20 +219,6 @@ func (c Change) removeFolders() {
 
 // backupOf is where the copy of a file is kept: the only one, with the mode of the file.
 func backupOf(path string) string { return path + ".before-colab-relay" }
-
-func (c Change) writeBackup() error {
-	info, err := os.Stat(c.Path)
-	if err == nil {
-		err = atomic.WriteFile(c.Backup, bytes.NewReader(c.old)) // with mode 0600
-	}
-	if err == nil {
-		err = os.Chmod(c.Backup, info.Mode().Perm())
-	}
-	if err != nil {
-		return fmt.Errorf("back up %q, which was not changed: %v", c.Path, err)
-	}
-	return nil
-}
 
 // Installed returns the relay's entry as the host reads it. It returns ErrNotInstalled if
 // there is none.

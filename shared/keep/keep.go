@@ -24,7 +24,10 @@ import (
 
 // WriteFile replaces the file at path in one step, and creates its folder if it does not exist.
 // Only this user may read it. After an error the old file is as it was.
-func WriteFile(path string, content []byte) error {
+func WriteFile(path string, content []byte) error { return WriteFileMode(path, content, 0o600) }
+
+// WriteFileMode is WriteFile for a file of that mode.
+func WriteFileMode(path string, content []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -34,14 +37,20 @@ func WriteFile(path string, content []byte) error {
 	}
 	defer os.Remove(f.Name()) // no longer exists after the rename
 	_, err = f.Write(content)
+	if err == nil && mode != 0o600 {
+		err = f.Chmod(mode)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return atomic.ReplaceFile(f.Name(), path)
+	return Replace(f.Name(), path)
 }
+
+// Replace renames a file, in one step also where another file has the new name.
+func Replace(from, to string) error { return atomic.ReplaceFile(from, to) }
 
 // WriteJSON is WriteFile for a value, as indented JSON.
 func WriteJSON(path string, v any) error {
