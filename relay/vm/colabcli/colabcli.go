@@ -55,7 +55,7 @@ func New(cfg Config) *Backend {
 	if cfg.Environ == nil {
 		cfg.Environ = os.Environ()
 	}
-	return &Backend{cfg: cfg, records: records{cfg.Dir, cfg.Log}}
+	return &Backend{cfg: cfg, records: newRecords(cfg.Dir, cfg.Log)}
 }
 
 // Name implements vm.Backend.
