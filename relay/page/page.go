@@ -118,7 +118,7 @@ func (p *Page) receive(s *server, conn *websocket.Conn, raw net.Conn, token stri
 	tab := p.take(conn, raw, token)
 	if tab == nil {
 		p.refused("another tab is connected")
-		s.refuseBusy(conn, raw)
+		hangUp(conn, raw, ending{websocket.StatusTryAgainLater, "another tab is connected"}, p.timing.closing)
 		return
 	}
 	tab.serve(s.ctx, p.cfg.Version, func() { p.connected(tab) }, func() { p.lost(tab) })
