@@ -44,21 +44,21 @@ var (
 
 // Runtime is one executor this laptop may use.
 type Runtime struct {
-	Name   string
-	URL    string // base URL without a trailing slash; empty before it is known
-	Secret auth.Secret
-	Chosen bool // by Choose; Put keeps what it was
+	Name   string      `json:"-"`
+	URL    string      `json:"url,omitempty"` // base URL without a trailing slash; empty before it is known
+	Secret auth.Secret `json:"-"`
+	Chosen bool        `json:"-"` // by Choose; Put keeps what it was
 	// Provider names what makes the connections to URL if they need more than the URL, such
 	// as the tokens of Google's proxy; empty for all others. VMID is the VM's id there.
-	Provider string
-	VMID     string
+	Provider string `json:"provider,omitempty"`
+	VMID     string `json:"vm_id,omitempty"`
 	// FromPage says that a bridge over Colab's page made the pairing. Its executor ends with
 	// the VM and its secret exists nowhere else, so a later bridge may replace it.
-	FromPage bool
+	FromPage bool `json:"from_page,omitempty"`
 	// SSHHost is the machine whose executor `colab-relay ssh` connects to URL; empty for others.
-	SSHHost string
+	SSHHost string `json:"ssh_host,omitempty"`
 	// SSHArguments are what followed the host when that command last connected, without --name.
-	SSHArguments []string
+	SSHArguments []string `json:"ssh_arguments,omitempty"`
 }
 
 // Store is the list of paired runtimes in a folder. Any number of programs may use it at the
@@ -230,13 +230,8 @@ type list struct {
 
 // entry contains the secret in clear text: only this user may read the file.
 type entry struct {
-	URL          string   `json:"url,omitempty"`
-	Secret       string   `json:"secret"`
-	Provider     string   `json:"provider,omitempty"`
-	VMID         string   `json:"vm_id,omitempty"`
-	FromPage     bool     `json:"from_page,omitempty"`
-	SSHHost      string   `json:"ssh_host,omitempty"`
-	SSHArguments []string `json:"ssh_arguments,omitempty"`
+	Runtime
+	Clear string `json:"secret"`
 }
 
 // check says why a list that was read cannot be used.
@@ -248,7 +243,7 @@ func (l *list) check() error {
 		return fmt.Errorf("its version is %d", l.Version)
 	}
 	for name, e := range l.Runtimes {
-		_, err := auth.NewSecret(e.Secret)
+		_, err := auth.NewSecret(e.Clear)
 		if e.URL != "" {
 			err = errors.Join(err, auth.CheckURL(e.URL))
 		}
@@ -265,14 +260,13 @@ func (l *list) get(name string) (Runtime, bool) {
 	if !found {
 		return Runtime{}, false
 	}
-	secret, err := auth.NewSecret(e.Secret)
+	secret, err := auth.NewSecret(e.Clear)
 	if err != nil {
 		panic(err) // see check
 	}
-	return Runtime{
-		Name: name, URL: e.URL, Secret: secret, Chosen: name == l.Chosen, Provider: e.Provider, VMID: e.VMID, FromPage: e.FromPage,
-		SSHHost: e.SSHHost, SSHArguments: e.SSHArguments,
-	}, true
+	r := e.Runtime
+	r.Name, r.Secret, r.Chosen = name, secret, name == l.Chosen
+	return r, true
 }
 
 // put adds or replaces a runtime. Which one is chosen stays.
@@ -281,10 +275,7 @@ func (l *list) put(r Runtime) {
 		l.Runtimes = map[string]entry{}
 	}
 	l.Version = listVersion
-	l.Runtimes[r.Name] = entry{
-		URL: r.URL, Secret: r.Secret.Reveal(), Provider: r.Provider, VMID: r.VMID, FromPage: r.FromPage,
-		SSHHost: r.SSHHost, SSHArguments: r.SSHArguments,
-	}
+	l.Runtimes[r.Name] = entry{r, r.Secret.Reveal()}
 }
 
 // sorted returns all runtimes, by name.
