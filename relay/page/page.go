@@ -77,29 +77,6 @@ func (p *Page) Close() {
 	s.stop()
 }
 
-// State is what a Page does at the moment.
-type State struct {
-	Listening      bool
-	Port           int
-	Connected      bool
-	ConnectedSince time.Time
-	Waiting        bool // a notebook was opened and its tab has not connected yet
-}
-
-// State returns what the Page does at the moment.
-func (p *Page) State() State {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	state := State{Listening: p.server != nil, Waiting: p.wait != nil}
-	if state.Listening {
-		state.Port = p.port
-	}
-	if p.tab != nil {
-		state.Connected, state.ConnectedSince = true, p.tab.since
-	}
-	return state
-}
-
 // Tab returns the connected tab, if there is one.
 func (p *Page) Tab() (*Tab, bool) {
 	p.mu.Lock()
@@ -143,7 +120,6 @@ func (p *Page) connected(t *Tab) {
 	if p.slot != t {
 		return
 	}
-	t.since = time.Now()
 	p.tab = t
 	p.finish(t, nil)
 	p.log.Info("a tab of Colab connected", "missing_tools", len(t.Missing()))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -28,7 +27,6 @@ type Tab struct {
 	wire     *wire
 	timing   timing
 	notebook string // the address that it was opened with
-	since    time.Time
 
 	mu    sync.Mutex
 	tools []string // names

@@ -41,10 +41,9 @@ type VM struct {
 	Accelerator string    `json:"accelerator"` // CPU for none
 	HighRAM     bool      `json:"high_ram,omitempty"`
 	State       State     `json:"state"`
-	Ours        bool      `json:"ours"`             // this computer started it
-	Via         Way       `json:"via,omitempty"`    // how its executor is reached
-	Asked       time.Time `json:"asked,omitzero"`   // when it was asked for
-	Expires     time.Time `json:"expires,omitzero"` // as Colab says
+	Ours        bool      `json:"ours"`           // this computer started it
+	Via         Way       `json:"via,omitempty"`  // how its executor is reached
+	Asked       time.Time `json:"asked,omitzero"` // when it was asked for
 	Note        string    `json:"note,omitempty"`
 }
 
@@ -134,7 +133,7 @@ func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
 		if idPattern().MatchString(machine.ID) {
 			state = StateLost
 		}
-		l.VMs = append(l.VMs, VM{ID: shownID(machine.ID), Backend: backend, Accelerator: acceleratorOf(machine.Spec), HighRAM: machine.Spec.HighRAM, State: state, Expires: machine.Expires})
+		l.VMs = append(l.VMs, VM{ID: shownID(machine.ID), Backend: backend, Accelerator: acceleratorOf(machine.Spec), HighRAM: machine.Spec.HighRAM, State: state})
 	}
 	if n > maxForeign {
 		l.Notes = append(l.Notes, fmt.Sprintf("%d more VMs that this computer did not start are not shown.", n-maxForeign))
@@ -146,7 +145,7 @@ func (m *Manager) status(r Record) VM { return m.statusOf(r, Machine{}, true, ni
 
 // statusOf combines what the record says with what the backend sees.
 func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM {
-	v := VM{ID: r.ID, Name: r.Name, Backend: r.Backend, Accelerator: r.Accelerator, HighRAM: r.HighRAM, Ours: true, Via: r.Via, Asked: r.Asked, Expires: seen.Expires, Note: r.Failure}
+	v := VM{ID: r.ID, Name: r.Name, Backend: r.Backend, Accelerator: r.Accelerator, HighRAM: r.HighRAM, Ours: true, Via: r.Via, Asked: r.Asked, Note: r.Failure}
 	switch {
 	case failure != nil:
 		v.State, v.Note = StateUnknown, shown(failure)
