@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (t *Tab) Run(ctx context.Context, id string) (Result, error) {
 		err = ErrRunning
 	case err == nil && result.dropped:
 		var cell Cell
-		cell, _, err = t.cell(ctx, id, -1)
+		cell, err = t.cell(ctx, id)
 		result.Outputs = cell.Outputs
 	}
 	result.Started = run.Began
@@ -98,20 +99,13 @@ func (e *ToolError) timedOut() bool {
 // follow looks at a cell until it has ended. A look that fails is repeated.
 func (t *Tab) follow(id string) (Result, error) {
 	deadline := time.Now().Add(t.timing.follow)
-	place := -1
 	for pause := t.timing.poll; time.Now().Before(deadline); pause = min(pause*3/2, t.timing.maxPoll) {
-		if err := t.pause(pause); err != nil {
-			return Result{}, err
-		}
-		cell, at, err := t.look(id, place)
+		cell, err := t.lookAfter(pause, id)
 		switch {
 		case errors.Is(err, ErrTabLost), errors.Is(err, errCellGone):
 			return Result{}, err
-		case err != nil:
-		case ended(&cell):
-			return t.settle(id, at, cell.Outputs)
-		default:
-			place = at
+		case err == nil && ended(&cell):
+			return t.settle(id, cell.Outputs), nil
 		}
 	}
 	return Result{}, fmt.Errorf("the cell has not ended in %s: look at it in Colab", t.timing.follow)
@@ -119,18 +113,15 @@ func (t *Tab) follow(id string) (Result, error) {
 
 // settle returns the outputs of a cell that has ended. The page shows them a little later
 // than the end.
-func (t *Tab) settle(id string, place int, outputs json.RawMessage) (Result, error) {
+func (t *Tab) settle(id string, outputs json.RawMessage) Result {
 	for range maxLooks {
-		if err := t.pause(t.timing.poll); err != nil {
-			return Result{}, err
-		}
-		cell, _, err := t.look(id, place)
+		cell, err := t.lookAfter(t.timing.poll, id)
 		if err != nil || bytes.Equal(cell.Outputs, outputs) {
 			break
 		}
 		outputs = cell.Outputs
 	}
-	return Result{Outputs: outputs}, nil
+	return Result{Outputs: outputs}
 }
 
 // ended reports whether a cell that was started has ended: it has a number again, or shows an
@@ -145,68 +136,43 @@ func ended(c *Cell) bool {
 	return c.ExecutionCount != nil
 }
 
-func (t *Tab) pause(d time.Duration) error {
-	timer := time.NewTimer(d)
+// lookAfter waits, and returns the cell with its outputs.
+func (t *Tab) lookAfter(pause time.Duration, id string) (Cell, error) {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-t.Done():
-		return ErrTabLost
+		return Cell{}, ErrTabLost
 	}
-}
-
-func (t *Tab) look(id string, place int) (Cell, int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.timing.call)
 	defer cancel()
-	return t.cell(ctx, id, place)
+	return t.cell(ctx, id)
 }
 
-// cell returns a cell with its outputs, and its index. place is where it was last, or -1.
-func (t *Tab) cell(ctx context.Context, id string, place int) (Cell, int, error) {
-	if place >= 0 {
-		if cell, ok := t.cellAt(ctx, id, place); ok {
-			return cell, place, nil
-		}
+// cell returns a cell with its outputs. Those of the other cells may be large, so that they are
+// read only if the cell moves meanwhile, or the page counts the end of a range in another way.
+func (t *Tab) cell(ctx context.Context, id string) (Cell, error) {
+	_, place, err := t.find(ctx, id, 0, -1, false)
+	if err != nil {
+		return Cell{}, err
 	}
-	cells, err := t.Cells(ctx, 0, -1, false)
+	cell, _, err := t.find(ctx, id, place, place, true)
+	if err != nil {
+		cell, _, err = t.find(ctx, id, 0, -1, true)
+	}
+	return cell, err
+}
+
+// find returns a cell and its place among those that Cells returns.
+func (t *Tab) find(ctx context.Context, id string, from, to int, outputs bool) (Cell, int, error) {
+	cells, err := t.Cells(ctx, from, to, outputs)
 	if err != nil {
 		return Cell{}, 0, err
 	}
-	place = indexOf(cells, id)
+	place := slices.IndexFunc(cells, func(c Cell) bool { return c.ID == id })
 	if place < 0 {
 		return Cell{}, 0, errCellGone
 	}
-	if cell, ok := t.cellAt(ctx, id, place); ok {
-		return cell, place, nil
-	}
-	// Cells moved meanwhile, or the page counts the end of a range in another way.
-	if cells, err = t.Cells(ctx, 0, -1, true); err != nil {
-		return Cell{}, 0, err
-	}
-	if place = indexOf(cells, id); place < 0 {
-		return Cell{}, 0, errCellGone
-	}
 	return cells[place], place, nil
-}
-
-// cellAt returns the cell at an index with its outputs, if it is the one with this id.
-func (t *Tab) cellAt(ctx context.Context, id string, place int) (Cell, bool) {
-	cells, err := t.Cells(ctx, place, place, true)
-	if err != nil {
-		return Cell{}, false
-	}
-	if i := indexOf(cells, id); i >= 0 {
-		return cells[i], true
-	}
-	return Cell{}, false
-}
-
-func indexOf(cells []Cell, id string) int {
-	for i := range cells {
-		if cells[i].ID == id {
-			return i
-		}
-	}
-	return -1
 }
