@@ -137,8 +137,7 @@ func holdsNotebook(dirs []string) bool {
 	defer done()
 	found := make(chan bool, 1)
 	go func() { // which a dead network drive may hold forever
-		l := look{ctx: ctx, left: lookEntries}
-		found <- l.through(dirs)
+		found <- look(ctx, dirs)
 	}()
 	select {
 	case yes := <-found:
@@ -148,54 +147,36 @@ func holdsNotebook(dirs []string) bool {
 	}
 }
 
-// look is one look for a notebook.
-type look struct {
-	ctx  context.Context
-	left int // entries that may still be read
-}
-
-// through looks level by level, so that a notebook near the top is found in any tree.
-func (l *look) through(level []string) bool {
+// look looks level by level, so that a notebook near the top is found in any tree. It follows no
+// links, and leaves out hidden folders and those of packages.
+func look(ctx context.Context, level []string) bool {
+	left := lookEntries
 	for range lookDepth + 1 {
 		var below []string
 		for _, dir := range level {
-			found, folders := l.in(dir)
-			if found {
-				return true
+			f, err := os.Open(dir)
+			if err != nil {
+				continue
 			}
-			below = append(below, folders...)
+			entries, _ := f.ReadDir(left)
+			f.Close()
+			for _, e := range entries {
+				name := e.Name()
+				switch {
+				case strings.HasPrefix(name, "."), name == "node_modules":
+				case e.IsDir():
+					below = append(below, filepath.Join(dir, name))
+				case e.Type().IsRegular() && strings.HasSuffix(name, ".ipynb"):
+					return true
+				}
+			}
+			if left -= len(entries); left <= 0 || ctx.Err() != nil {
+				return false
+			}
 		}
 		level = below
 	}
 	return false
-}
-
-// in looks at the entries of a folder and returns the folders among them. It follows no
-// links, and leaves out hidden folders and those of packages.
-func (l *look) in(dir string) (found bool, folders []string) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return false, nil
-	}
-	defer f.Close()
-	for l.left > 0 && l.ctx.Err() == nil {
-		entries, err := f.ReadDir(min(l.left, 200))
-		l.left -= len(entries)
-		for _, e := range entries {
-			name := e.Name()
-			switch {
-			case strings.HasPrefix(name, "."), name == "node_modules":
-			case e.IsDir():
-				folders = append(folders, filepath.Join(dir, name))
-			case e.Type().IsRegular() && strings.HasSuffix(name, ".ipynb"):
-				return true, nil
-			}
-		}
-		if err != nil {
-			break // io.EOF, or the folder cannot be read
-		}
-	}
-	return false, folders
 }
 
 // pathList returns the paths of a setting that is a list as PATH is.
