@@ -191,7 +191,7 @@ func (s *Store) changeOf(name string, change func(*list, Runtime) error) error {
 	_, err := s.list.Change(func(l *list) error {
 		r, found := l.get(name)
 		if !found {
-			return unknown(name, l.all())
+			return unknown(name, l.names())
 		}
 		return change(l, r)
 	})
@@ -207,13 +207,18 @@ func (s *Store) Get(name string) (Runtime, error) {
 	if r, ok := l.get(name); ok {
 		return r, nil
 	}
-	return Runtime{}, unknown(name, l.all())
+	return Runtime{}, unknown(name, l.names())
 }
 
 // List returns all runtimes, sorted by name.
 func (s *Store) List() ([]Runtime, error) {
 	l, err := s.list.Read()
-	return l.sorted(), err
+	var all []Runtime
+	for _, name := range l.names() {
+		r, _ := l.get(name)
+		all = append(all, r)
+	}
+	return all, err
 }
 
 const (
@@ -278,23 +283,8 @@ func (l *list) put(r Runtime) {
 	l.Runtimes[r.Name] = entry{r, r.Secret.Reveal()}
 }
 
-// sorted returns all runtimes, by name.
-func (l *list) sorted() (all []Runtime) {
-	for _, name := range slices.Sorted(maps.Keys(l.Runtimes)) {
-		r, _ := l.get(name)
-		all = append(all, r)
-	}
-	return all
-}
-
-// all returns all runtimes.
-func (l *list) all() map[string]Runtime {
-	all := map[string]Runtime{}
-	for _, r := range l.sorted() {
-		all[r.Name] = r
-	}
-	return all
-}
+// names returns the names of all runtimes, sorted.
+func (l *list) names() []string { return slices.Sorted(maps.Keys(l.Runtimes)) }
 
 // Choose makes the runtime of that name the one that calls use if they name none, until
 // another one is chosen. It returns ErrNotPaired if there is no such runtime. An empty name
@@ -331,30 +321,29 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 		if r, ok := l.get(name); ok {
 			return r.connected()
 		}
-		all := l.all()
+		names := l.names()
 		if InEnvironment(getenv) {
-			all[EnvName] = Runtime{}
+			names = append(names, EnvName)
 		}
-		return Runtime{}, unknown(name, all)
+		return Runtime{}, unknown(name, names)
 	}
 	for _, usual := range []string{l.Chosen, DefaultName} {
 		if r, ok := l.get(usual); ok {
 			return r.connected()
 		}
 	}
-	all := l.all()
-	if len(all) > 1 { // a runtime without an address is used only if there is no other
-		maps.DeleteFunc(all, func(_ string, r Runtime) bool { return r.URL == "" })
+	names := l.names()
+	if len(names) > 1 { // a runtime without an address is used only if there is no other
+		names = slices.DeleteFunc(names, func(name string) bool { return l.Runtimes[name].URL == "" })
 	}
-	switch len(all) {
+	switch len(names) {
 	case 0:
 		return Runtime{}, fmt.Errorf("this computer is %w with a runtime yet: %s", ErrNotPaired, howToPair)
 	case 1:
-		for _, only := range all {
-			return only.connected()
-		}
+		only, _ := l.get(names[0])
+		return only.connected()
 	}
-	return Runtime{}, fmt.Errorf("%w and none is the default: name one of %s, or choose one with `colab-relay use NAME`", ErrAmbiguous, names(all))
+	return Runtime{}, fmt.Errorf("%w and none is the default: name one of %s, or choose one with `colab-relay use NAME`", ErrAmbiguous, quoted(names))
 }
 
 // connected returns r, or ErrNoAddress and what to do if its address is not known yet.
@@ -417,26 +406,19 @@ func secretOf(getenv func(string) string) (secret auth.Secret, err error) {
 	return secret, nil
 }
 
-// unknown describes a name that is not in the list.
-func unknown(name string, all map[string]Runtime) error {
-	if len(all) == 0 {
+// unknown describes a name that is not among those of the runtimes.
+func unknown(name string, names []string) error {
+	if len(names) == 0 {
 		return fmt.Errorf("runtime %q is %w, and no runtime is paired on this computer: %s", name, ErrNotPaired, howToPair)
 	}
-	meant := suggest.Meant(name, slices.Sorted(maps.Keys(all)))
-	if len(all) == 1 {
-		return fmt.Errorf("runtime %q is %w%s; the only runtime is %s", name, ErrUnknownName, meant, names(all))
+	meant, are := suggest.Meant(name, names), "runtimes are"
+	if len(names) == 1 {
+		are = "only runtime is"
 	}
-	return fmt.Errorf("runtime %q is %w%s; the runtimes are %s", name, ErrUnknownName, meant, names(all))
+	return fmt.Errorf("runtime %q is %w%s; the %s %s", name, ErrUnknownName, meant, are, quoted(names))
 }
 
-// names lists the runtimes, sorted and quoted.
-func names(all map[string]Runtime) string {
-	quoted := slices.Sorted(maps.Keys(all))
-	for i, name := range quoted {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	return strings.Join(quoted, ", ")
-}
+func quoted(names []string) string { return `"` + strings.Join(names, `", "`) + `"` }
 
 // ErrNoSecret: the runtime has no secret yet.
 var ErrNoSecret = errors.New("no secret")

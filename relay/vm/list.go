@@ -123,7 +123,7 @@ func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
 	slices.SortFunc(all, func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
 	n := 0
 	for _, machine := range all {
-		if findID(records, machine.ID) != nil {
+		if slices.ContainsFunc(records, func(r Record) bool { return r.ID == machine.ID }) {
 			continue
 		}
 		if n++; n > maxForeign {
@@ -245,7 +245,7 @@ func (m *Manager) stop(ctx context.Context, rec Record) error {
 		return err
 	}
 	defer release()
-	if all, err := m.store.read(); err == nil && findID(all, rec.ID) == nil {
+	if all, err := m.store.read(); err == nil && find(all, rec.ID) == nil {
 		return nil // another process has stopped it meanwhile
 	}
 	found, err := deleted(ctx, b, rec.ID)

@@ -306,25 +306,11 @@ func leaveFuture(all []Record) {
 	}
 }
 
-// findID returns the record with that id, nil if there is none.
-func findID(all []Record, id string) *Record {
-	return findRecord(all, func(r Record) bool { return r.ID == id })
-}
-
-// findName returns the record of that name, nil if there is none.
-func findName(all []Record, name string) *Record {
-	return findRecord(all, func(r Record) bool { return r.Name == name })
-}
-
-func findRecord(all []Record, matches func(Record) bool) *Record {
-	i := slices.IndexFunc(all, matches)
+// find returns the record with that id or name, nil if there is none. No name has the form of an id.
+func find(all []Record, idOrName string) *Record {
+	i := slices.IndexFunc(all, func(r Record) bool { return r.ID == idOrName || r.Name == idOrName })
 	if i < 0 {
 		return nil
 	}
 	return &all[i]
-}
-
-// find returns the record with that id or name, nil if there is none.
-func find(all []Record, idOrName string) *Record {
-	return findRecord(all, func(r Record) bool { return r.ID == idOrName || r.Name == idOrName })
 }

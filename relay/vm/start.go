@@ -72,7 +72,7 @@ func (m *Manager) start(ctx context.Context, r Request, say func(string)) (VM, e
 // be used. Colab's VMs have processors of this kind.
 func (m *Manager) checkProgram(ctx context.Context, name string) error {
 	all, err := m.store.read()
-	if err == nil && findName(all, name) != nil {
+	if err == nil && find(all, name) != nil {
 		return nil
 	}
 	_, err = m.cfg.Program(ctx, "amd64")
@@ -146,7 +146,7 @@ func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCause
 // is listed.
 func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err error) {
 	damage, err := m.store.change(func(all []Record) ([]Record, error) {
-		if known := findName(all, r.Name); known != nil {
+		if known := find(all, r.Name); known != nil {
 			rec = *known
 			return all, joins(rec, r, b.Name())
 		}
