@@ -134,9 +134,6 @@ func (p *Page) lost(t *Tab) {
 		p.tab, p.token = nil, newToken()
 		p.log.Info("the tab of Colab was lost")
 	}
-	if p.wait != nil && p.wait.expired {
-		p.giveUp()
-	}
 }
 
 var (

@@ -433,12 +433,8 @@ func (r *redirect) answer(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the login has been answered already", http.StatusGone)
 		return
 	}
-	message := "Google has answered. Close this page and look at the terminal."
-	if got.err != nil {
-		message = "Access was not allowed. Close this page and look at the terminal."
-	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintln(w, message)
+	_, _ = fmt.Fprintln(w, "Google has answered. Close this page and look at the terminal.")
 }
 
 // readRedirect reads the answer of Google's page. An error means that the request is not that
