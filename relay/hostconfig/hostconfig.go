@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/keep"
 )
 
@@ -80,11 +81,7 @@ func (c Change) None() bool { return !c.missing && !c.Deletes && bytes.Equal(c.o
 // Plan computes the change that makes the host start command. It writes nothing. If it
 // returns ErrForm, ByHand says what a person can do.
 func Plan(t Target, command Command) (Change, error) {
-	path, err := resolve(t.Path)
-	if err != nil {
-		return Change{}, err
-	}
-	old, missing, err := read(path)
+	path, old, missing, err := t.read()
 	if err != nil {
 		return Change{}, err
 	}
@@ -114,11 +111,7 @@ func Plan(t Target, command Command) (Change, error) {
 // ErrNotInstalled if there is no entry, ErrOther if the entry starts another program, and
 // ErrForm if a person must remove it.
 func PlanRemoval(t Target) (Change, error) {
-	path, err := resolve(t.Path)
-	if err != nil {
-		return Change{}, err
-	}
-	old, missing, err := read(path)
+	path, old, missing, err := t.read()
 	if err != nil {
 		return Change{}, err
 	}
@@ -223,18 +216,17 @@ func backupOf(path string) string { return path + ".before-colab-relay" }
 // Installed returns the relay's entry as the host reads it. It returns ErrNotInstalled if
 // there is none.
 func Installed(t Target) (Entry, error) {
-	path, err := resolve(t.Path)
-	if err != nil {
-		return Entry{}, err
-	}
-	text, missing, err := read(path)
+	path, text, missing, err := t.read()
 	switch {
 	case missing:
 		return Entry{}, ErrNotInstalled
-	case err != nil:
-		return Entry{}, fmt.Errorf("unreadable: %s", path)
+	case path == "":
+		return Entry{}, err
 	}
-	have, exists, err := t.effective(text)
+	have, exists := Entry{}, false
+	if err == nil {
+		have, exists, err = t.effective(text)
+	}
 	switch {
 	case err != nil:
 		return Entry{}, fmt.Errorf("unreadable: %s", path)
@@ -244,18 +236,24 @@ func Installed(t Target) (Entry, error) {
 	return have, nil
 }
 
+// read returns the path of the target with links followed, empty for one that cannot be, and the
+// text there.
+func (t Target) read() (path string, text []byte, missing bool, err error) {
+	if path, err = resolve(t.Path); err != nil {
+		return "", nil, false, err
+	}
+	text, missing, err = read(path)
+	return path, text, missing, err
+}
+
 func read(path string) (text []byte, missing bool, err error) {
-	info, err := os.Stat(path)
+	text, err = bounded.ReadFile(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, true, nil
+	case errors.Is(err, bounded.ErrTooLong), errors.Is(err, bounded.ErrNotFile):
+		return nil, false, fmt.Errorf("%q: %w: %w", path, ErrForm, err)
 	case err != nil:
-		return nil, false, fmt.Errorf("read the host's config: %v", err)
-	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		return nil, false, fmt.Errorf("%q: %w: it is not a regular file, or it is larger than %d MiB", path, ErrForm, maxFile>>20)
-	}
-	text, err = os.ReadFile(path)
-	if err != nil {
 		return nil, false, fmt.Errorf("read the host's config: %v", err)
 	}
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.IndexByte(text, 0) >= 0 {

@@ -311,7 +311,7 @@ func TestAFilePastTheBoundIsRefused(t *testing.T) {
 	h, u := host(t, "cursor"), user(t)
 	path := put(t, h, u, "{}")
 	must(t, os.Truncate(path, maxFile+1))
-	if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), "larger than 32 MiB") {
+	if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), "over 32 MiB") {
 		t.Errorf("%v", err)
 	}
 }
