@@ -236,6 +236,12 @@ func Installed(t Target) (Entry, error) {
 	return have, nil
 }
 
+// MayStart reports whether the target has the relay's entry, or cannot be read.
+func (t Target) MayStart() bool {
+	_, err := Installed(t)
+	return !errors.Is(err, ErrNotInstalled)
+}
+
 // read returns the path of the target with links followed, empty for one that cannot be, and the
 // text there.
 func (t Target) read() (path string, text []byte, missing bool, err error) {

@@ -71,7 +71,7 @@ type Store struct {
 // Open returns the store in dir. It reads and creates nothing.
 func Open(dir string) *Store {
 	return &Store{
-		list: keep.File[list]{Path: filepath.Join(dir, "runtimes.json"), What: "the list of paired runtimes", Max: maxFile, Check: (*list).check},
+		list: keep.File[list]{Path: filepath.Join(dir, "runtimes.json"), What: "the list of paired runtimes", Max: maxFile, Version: listVersion, Check: (*list).check},
 		seen: keep.File[map[string]LastSeen]{Path: filepath.Join(dir, "lives.json"), What: "what was last seen of the runtimes", Max: maxFile},
 	}
 }
@@ -241,12 +241,6 @@ type entry struct {
 
 // check says why a list that was read cannot be used.
 func (l *list) check() error {
-	switch {
-	case l.Version > listVersion:
-		return fmt.Errorf("%w (it has version %d, and this one knows up to %d)", keep.ErrNewer, l.Version, listVersion)
-	case l.Version < 1:
-		return fmt.Errorf("its version is %d", l.Version)
-	}
 	for name, e := range l.Runtimes {
 		_, err := auth.NewSecret(e.Clear)
 		if e.URL != "" {

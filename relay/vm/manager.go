@@ -172,7 +172,7 @@ type store struct {
 
 func newStore(dir string) store {
 	return store{dir, keep.File[recordFile]{
-		Path: filepath.Join(dir, "vms.json"), What: "the record of VMs", Max: maxRecordFile, Check: (*recordFile).check,
+		Path: filepath.Join(dir, "vms.json"), What: "the record of VMs", Max: maxRecordFile, Version: recordVersion, Check: (*recordFile).check,
 	}}
 }
 
@@ -281,12 +281,6 @@ type recordFile struct {
 
 // check says why a file that was read cannot be used.
 func (f *recordFile) check() error {
-	switch {
-	case f.Version > recordVersion:
-		return fmt.Errorf("%w (it has version %d, and this one knows up to %d)", keep.ErrNewer, f.Version, recordVersion)
-	case f.Version < 1:
-		return fmt.Errorf("its version is %d", f.Version)
-	}
 	for _, r := range f.VMs {
 		if !idPattern().MatchString(r.ID) || r.Step == "" || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
 			return fmt.Errorf("the VM %q", clip(r.ID))

@@ -77,8 +77,7 @@ func Aside(path string) (kept string, err error) {
 // ErrDamaged means that a file has no value of its kind. Change keeps it under another name.
 var ErrDamaged = errors.New("is damaged")
 
-// ErrNewer is the error of a File's Check for a value that a newer release has written. Such a
-// file is not damaged, and is never replaced.
+// ErrNewer means that a newer release has written a file. It is not damaged, and is never replaced.
 var ErrNewer = errors.New("was written by a newer release, so use that one")
 
 // ErrNotWritten means that a change was not written, such as on a full disk: the file is as it was.
@@ -93,6 +92,9 @@ type File[T any] struct {
 	Path string
 	What string // it is, in errors, such as "the list of paired runtimes"
 	Max  int64  // bytes
+	// Version is the highest that the value's field "version" may have, and the lowest is 1; 0 is
+	// for values without that field.
+	Version int
 	// Check says why a value is not one of this file; nil accepts all that JSON can decode.
 	Check func(*T) error
 	// Write replaces the file; nil means WriteFile.
@@ -156,7 +158,15 @@ func (f File[T]) read() (v T, err error) {
 	case err != nil:
 		return v, fmt.Errorf("read %s: %w", f.What, err)
 	default:
-		if err = json.Unmarshal(text, &v); err == nil && f.Check != nil {
+		var head struct {
+			Version int `json:"version"`
+		}
+		_ = json.Unmarshal(text, &head) // a newer value may have another form
+		if f.Version > 0 && head.Version > f.Version {
+			err = fmt.Errorf("%w (it has version %d, and this one knows up to %d)", ErrNewer, head.Version, f.Version)
+		} else if err = json.Unmarshal(text, &v); err == nil && f.Version > 0 && head.Version < 1 {
+			err = fmt.Errorf("its version is %d", head.Version)
+		} else if err == nil && f.Check != nil {
 			err = f.Check(&v)
 		}
 	}

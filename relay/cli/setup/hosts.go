@@ -340,16 +340,9 @@ func uninstallAll(ctx context.Context, user hostconfig.User, std terminal.Stream
 	}
 	defer unlock()
 	var failed []error
-	for _, s := range hostconfig.States(user) {
-		host, err := hostconfig.Find(s.Host)
-		if err != nil {
-			return err
-		}
-		for _, f := range s.Files {
-			if f.Installed || f.Problem != "" {
-				failed = append(failed, uninstall(host, user, std))
-				break
-			}
+	for _, h := range hostconfig.Hosts {
+		if slices.ContainsFunc(h.Targets(user), hostconfig.Target.MayStart) {
+			failed = append(failed, uninstall(h, user, std))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {

@@ -168,7 +168,7 @@ const loginCommand = "`colab-relay vm login --backend api`"
 // loadCredentials reads the login file, and the file that it names.
 func loadCredentials(dir string) (credentials, error) {
 	path := filepath.Join(dir, loginName)
-	c, err := keep.File[credentials]{Path: path, What: "the Google login", Max: maxLogin, Check: (*credentials).check}.Read()
+	c, err := keep.File[credentials]{Path: path, What: "the Google login", Max: maxLogin, Version: loginVersion}.Read()
 	switch {
 	case errors.Is(err, keep.ErrDamaged):
 		return c, fmt.Errorf("%w: %v: run %s", vm.ErrNotLoggedIn, err, loginCommand)
@@ -180,16 +180,6 @@ func loadCredentials(dir string) (credentials, error) {
 		return readDefaults(c.DefaultsFile)
 	}
 	return c, nil
-}
-
-func (c *credentials) check() error {
-	switch {
-	case c.Version < 1:
-		return errors.New("it has no version")
-	case c.Version > loginVersion:
-		return keep.ErrNewer
-	}
-	return nil
 }
 
 // readClientFile reads the JSON file of an OAuth client, as the console gives it.
