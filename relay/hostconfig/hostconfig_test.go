@@ -97,14 +97,14 @@ func TestEdits(t *testing.T) {
 
 func TestAFileThatCannotBeEditedIsNotChanged(t *testing.T) {
 	for text, name := range map[string]string{
-		`{"mcpServers": []}`:                   "cursor",
-		`{"mcpServers": {"colab-relay": "x"}}`: "cursor",
-		"{":                                    "cursor",
-		"// \"\n" + strings.Repeat("[", 5_000_000): "cursor",
-		"mcp_servers = {a = {command = \"x\"}}":    "codex",
-		"a = \"\"\"\nopen":                         "codex",
-		"broken = \"x\n":                           "codex",
-		"mcp_servers.colab-relay.command = \"x\"":  "codex",
+		`{"mcpServers": []}`:                      "cursor",
+		`{"mcpServers": {"colab-relay": "x"}}`:    "cursor",
+		"{":                                       "cursor",
+		"// \"\n" + strings.Repeat("[", 2_000):    "cursor",
+		"mcp_servers = {a = {command = \"x\"}}":   "codex",
+		"a = \"\"\"\nopen":                        "codex",
+		"broken = \"x\n":                          "codex",
+		"mcp_servers.colab-relay.command = \"x\"": "codex",
 	} {
 		u, h := user(t), host(t, name)
 		path := put(t, h, u, text)

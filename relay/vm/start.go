@@ -254,7 +254,7 @@ func (a *creation) askInTurn(ctx context.Context) error {
 	if err != nil {
 		return without(fmt.Errorf("look up what the account may start: %w", err))
 	}
-	var refused refusals
+	var refused error // of all so far; it matches the last one
 	for _, accelerator := range remaining {
 		s := spec(accelerator, a.rec.HighRAM)
 		err := ErrNotEligible
@@ -265,7 +265,10 @@ func (a *creation) askInTurn(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrNoneFree), errors.Is(err, ErrNotEligible):
-			refused.all, refused.last = append(refused.all, fmt.Sprintf("%s: %s", s, shown(err))), err
+			if err = fmt.Errorf("%s: %w", s, err); refused != nil {
+				err = fmt.Errorf("%v; %w", refused, err)
+			}
+			refused = err
 		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
 			return without(fmt.Errorf("%w; %s", err, a.runningText(ctx)))
 		case errors.Is(err, ErrNotLoggedIn):
@@ -274,20 +277,8 @@ func (a *creation) askInTurn(ctx context.Context) error {
 			return fmt.Errorf("ask for a VM with %s: %w", s, err)
 		}
 	}
-	return without(&refused)
+	return without(fmt.Errorf("no VM could be started: %w", refused))
 }
-
-// refusals is the error of a start whose every accelerator was refused. It matches the last one.
-type refusals struct {
-	all  []string
-	last error
-}
-
-func (r *refusals) Error() string {
-	return "no VM could be started: " + strings.Join(r.all, "; ")
-}
-
-func (r *refusals) Unwrap() error { return r.last }
 
 // ask asks for a VM.
 func (a *creation) ask(ctx context.Context, accelerator string, s Spec) error {
