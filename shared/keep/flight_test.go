@@ -22,7 +22,7 @@ func newHangar(t *testing.T) *hangar {
 }
 
 // wait joins the work for that long, and returns how it ended and the steps.
-func (h *hangar) wait(d time.Duration) (result string, err error, steps []string) {
+func (h *hangar) wait(d time.Duration) (result string, steps []string, err error) {
 	f, err := h.Join("key", nil, func(ctx context.Context, say func(string)) (string, error) {
 		h.began++
 		say("start")
@@ -37,24 +37,24 @@ func (h *hangar) wait(d time.Duration) (result string, err error, steps []string
 		}
 	})
 	if err != nil {
-		return "", err, nil
+		return "", nil, err
 	}
 	ctx, cancel := context.WithTimeout(h.t.Context(), d)
 	defer cancel()
 	result, err = f.Wait(ctx, func(step string) { steps = append(steps, step) })
-	return result, err, steps
+	return result, steps, err
 }
 
 func (h *hangar) mustBe(want string, began int) {
 	h.t.Helper()
-	if got, err, _ := h.wait(time.Hour); got != want || err != nil || h.began != began {
+	if got, _, err := h.wait(time.Hour); got != want || err != nil || h.began != began {
 		h.t.Errorf("%q, %v after %d began; want %q after %d", got, err, h.began, want, began)
 	}
 }
 
 func (h *hangar) mustLeave() {
 	h.t.Helper()
-	if _, err, _ := h.wait(0); !errors.Is(err, ErrUnderWay) {
+	if _, _, err := h.wait(0); !errors.Is(err, ErrUnderWay) {
 		h.t.Errorf("%v", err)
 	}
 }
@@ -62,7 +62,7 @@ func (h *hangar) mustLeave() {
 func TestCallersJoinWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHangar(t)
-		_, _, all := h.wait(time.Second)
+		_, all, _ := h.wait(time.Second)
 		type ended struct {
 			result string
 			steps  []string
@@ -70,7 +70,7 @@ func TestCallersJoinWork(t *testing.T) {
 		joined := make(chan ended)
 		for range 2 {
 			go func() {
-				result, _, steps := h.wait(time.Hour)
+				result, steps, _ := h.wait(time.Hour)
 				joined <- ended{result, steps}
 			}()
 		}
@@ -145,7 +145,7 @@ func TestWorkIsBoundedAndEndsWithItsOwner(t *testing.T) {
 		closed := errors.New("closed")
 		h.Close(closed)
 		for range 2 { // the work's own end, and no other one
-			if _, err, _ := h.wait(time.Hour); !errors.Is(err, closed) || h.began != 1 {
+			if _, _, err := h.wait(time.Hour); !errors.Is(err, closed) || h.began != 1 {
 				t.Errorf("%v after %d began", err, h.began)
 			}
 		}
