@@ -88,7 +88,7 @@ func FuzzFrames(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, messages []byte) {
-		w := newWire(nil, nil, defaultTiming, maxMessage)
+		w := newWire(nil, defaultTiming, maxMessage)
 		calls := map[int64]*call{}
 		for range 3 {
 			c := &call{done: make(chan struct{})}

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -91,11 +90,11 @@ func (p *Page) currentToken() string {
 }
 
 // receive serves a tab that showed the token, until it is lost.
-func (p *Page) receive(s *server, conn *websocket.Conn, raw net.Conn, token string) {
-	tab := p.take(conn, raw, token)
+func (p *Page) receive(s *server, conn *websocket.Conn, token string) {
+	tab := p.take(conn, token)
 	if tab == nil {
 		p.refused("another tab is connected")
-		hangUp(conn, raw, ending{websocket.StatusTryAgainLater, "another tab is connected"}, p.timing.closing)
+		_ = conn.Close(websocket.StatusTryAgainLater, "another tab is connected") // which it may not read
 		return
 	}
 	tab.serve(s.ctx, p.cfg.Version, func() { p.connected(tab) }, func() { p.lost(tab) })
@@ -103,13 +102,13 @@ func (p *Page) receive(s *server, conn *websocket.Conn, raw net.Conn, token stri
 
 // take gives the slot to a tab. It returns nil if there is a tab already, or if the token
 // changed meanwhile.
-func (p *Page) take(conn *websocket.Conn, raw net.Conn, token string) *Tab {
+func (p *Page) take(conn *websocket.Conn, token string) *Tab {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.slot != nil || token != p.token {
 		return nil
 	}
-	p.slot = newTab(newWire(conn, raw, p.timing, p.limit), p.notebook)
+	p.slot = newTab(newWire(conn, p.timing, p.limit), p.notebook)
 	return p.slot
 }
 

@@ -43,9 +43,6 @@ type server struct {
 	stopped bool
 }
 
-// rawConn is the key of a request's connection.
-type rawConn struct{}
-
 // serve starts a server on these listeners, of one port.
 func serve(p *Page, listeners []net.Listener) *server {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -53,9 +50,6 @@ func serve(p *Page, listeners []net.Listener) *server {
 	s.http = &http.Server{
 		Handler: s, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headTime, ReadTimeout: headTime, WriteTimeout: headTime,
 		ConnState: s.crowd.change, DisableGeneralOptionsHandler: true,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, rawConn{}, conn)
-		},
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
 	}
 	s.http.SetKeepAlivesEnabled(false) // one request for each connection
@@ -115,8 +109,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.page.refused("the request is no handshake of a WebSocket")
 		return
 	}
-	raw := r.Context().Value(rawConn{}).(net.Conn)
-	s.page.receive(s, conn, raw, token)
+	s.page.receive(s, conn, token)
 }
 
 // subprotocol is what Colab's page offers and expects back; without the echo it drops the

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 
@@ -27,7 +26,6 @@ var errPending = fmt.Errorf("%d calls wait for an answer of Colab's page: wait f
 // wire exchanges JSON-RPC messages with one tab.
 type wire struct {
 	conn   *websocket.Conn
-	raw    net.Conn // below conn
 	timing timing
 	limit  int64 // bytes of one message of the tab
 	out    chan []byte
@@ -48,9 +46,9 @@ type call struct {
 	err  error                  // of read
 }
 
-func newWire(conn *websocket.Conn, raw net.Conn, t timing, limit int64) *wire {
+func newWire(conn *websocket.Conn, t timing, limit int64) *wire {
 	return &wire{
-		conn: conn, raw: raw, timing: t, limit: limit, out: make(chan []byte, maxQueued), failed: make(chan ending, 1),
+		conn: conn, timing: t, limit: limit, out: make(chan []byte, maxQueued), failed: make(chan ending, 1),
 		done: make(chan struct{}), pending: map[int64]*call{},
 	}
 }
