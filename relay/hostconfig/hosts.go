@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/suggest"
 	"colabrelay/shared/keep"
 )
 
@@ -133,7 +134,7 @@ func Find(name string) (Host, error) {
 		names = append(names, h.Name)
 	}
 	last := len(names) - 1
-	return Host{}, fmt.Errorf("MCP host %q is not supported: use %s or %s", name, strings.Join(names[:last], ", "), names[last])
+	return Host{}, fmt.Errorf("MCP host %q is not supported: use %s or %s%s", name, strings.Join(names[:last], ", "), names[last], suggest.Meant(name, names))
 }
 
 // Found reports whether the host seems to be installed on this computer.

@@ -64,7 +64,7 @@ var allowed = map[string][]string{
 	"relay/environ":                  {},
 	"relay/export":                   {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract"},
 	"relay/history":                  {"relay/client", "shared/bounded", "shared/contract", "shared/keep", "shared/lazy", "shared/memory", "shared/ranges"},
-	"relay/hostconfig":               {"relay/plain", "shared/bounded", "shared/keep", "shared/lazy"},
+	"relay/hostconfig":               {"relay/plain", "relay/suggest", "shared/bounded", "shared/keep", "shared/lazy"},
 	"relay/nbrun":                    {"relay/checkpoint", "relay/client", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/progress", "relay/suggest", "shared/keep", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/mcp":                      {"relay/plain", "relay/op", "shared/bounded", "shared/console"},
 	"relay/notebook":                 {"relay/output", "relay/plain", "relay/suggest", "shared/bounded", "shared/filename", "shared/keep", "shared/lazy", "shared/widgets"},
