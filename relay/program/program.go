@@ -153,17 +153,6 @@ func Remove(path string) (bool, error) {
 
 // identical compares two files by content.
 func identical(a, b string) (bool, error) {
-	infoA, err := os.Stat(a)
-	if err != nil {
-		return false, err
-	}
-	infoB, err := os.Stat(b)
-	if err != nil || os.SameFile(infoA, infoB) {
-		return err == nil, err
-	}
-	if infoA.Size() != infoB.Size() {
-		return false, nil
-	}
 	textA, errA := os.ReadFile(a)
 	textB, errB := os.ReadFile(b)
 	return bytes.Equal(textA, textB), errors.Join(errA, errB)
