@@ -108,7 +108,7 @@ func (p *Page) take(conn *websocket.Conn, token string) *Tab {
 	if p.slot != nil || token != p.token {
 		return nil
 	}
-	p.slot = newTab(newWire(conn, p.timing, p.limit), p.notebook)
+	p.slot = &Tab{wire: newWire(conn, p.timing, p.limit), timing: p.timing, notebook: p.notebook, runs: newRuns(p.timing.unread)}
 	return p.slot
 }
 

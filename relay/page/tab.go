@@ -34,10 +34,6 @@ type Tab struct {
 	runs *keep.Flights[Result] // of cells, by id
 }
 
-func newTab(w *wire, notebook string) *Tab {
-	return &Tab{wire: w, timing: w.timing, notebook: notebook, runs: newRuns(w.timing.unread)}
-}
-
 // Done is closed when the tab is lost.
 func (t *Tab) Done() <-chan struct{} { return t.wire.done }
 

@@ -78,7 +78,11 @@ func (m *Manager) List(ctx context.Context) (Listing, error) {
 	backends := map[string][]Machine{}
 	failures := map[string]error{}
 	for _, name := range m.backendsOf(records) {
-		backends[name], failures[name] = m.see(ctx, name)
+		b, err := m.cfg.Open(name)
+		if err == nil {
+			backends[name], err = machines(ctx, b)
+		}
+		failures[name] = err
 		if failures[name] != nil {
 			l.Notes = append(l.Notes, fmt.Sprintf("The VMs of the backend %s are not known: %s", name, shown(failures[name])))
 		}
@@ -108,15 +112,6 @@ func (m *Manager) backendsOf(records []Record) (names []string) {
 		}
 	}
 	return names
-}
-
-// see returns the VMs of a backend.
-func (m *Manager) see(ctx context.Context, name string) ([]Machine, error) {
-	b, err := m.cfg.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return machines(ctx, b)
 }
 
 func (l *Listing) addForeign(backend string, all []Machine, records []Record) {

@@ -70,7 +70,10 @@ func (b *Backend) begin(ctx context.Context, id string, s vm.Spec) (record, erro
 	if err := b.earlier(id, before); err != nil {
 		return record{}, err
 	}
-	rec := record{Spec: s, Before: endpoints(before)}
+	rec := record{Spec: s}
+	for _, r := range before {
+		rec.Before = append(rec.Before, r.endpoint)
+	}
 	if err := b.records.put(id, rec); err != nil {
 		return record{}, fmt.Errorf("record VM %q before it is asked for: %w", id, err)
 	}
@@ -148,14 +151,6 @@ func (b *Backend) created(ctx context.Context, id string, rec record, failure er
 // answer, it may still start one, which the record then recognises.
 func isRefusal(err error) bool {
 	return errors.Is(err, vm.ErrNoneFree) || errors.Is(err, vm.ErrNotEligible) || errors.Is(err, vm.ErrTooMany)
-}
-
-func endpoints(rows []row) []string {
-	all := make([]string, len(rows))
-	for i, r := range rows {
-		all[i] = r.endpoint
-	}
-	return all
 }
 
 // lockPath is the file that is locked while a VM is created. The id has been checked: see usable.
