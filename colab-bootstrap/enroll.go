@@ -31,7 +31,6 @@ const (
 	TunnelNgrok       = "ngrok"       // the relay's grant holds the token
 	TunnelSecrets     = "secrets"     // ngrok with the token in Colab's Secrets, which the page asks the person for; without one, cloudflared
 	TunnelCloudflared = "cloudflared" // the cell fetches the program if the VM has none
-	TunnelNone        = "none"        // the executor is reachable from its own machine only
 )
 
 // The cloudflared that a start cell fetches. Its digests stand in the notes of its release
@@ -46,7 +45,7 @@ const (
 type Start struct {
 	Job      string // enrollment.Offer.JobID
 	RelayKey string // enrollment.Offer.PublicKey
-	Tunnel   string // TunnelNgrok, TunnelSecrets, TunnelCloudflared or TunnelNone
+	Tunnel   string // TunnelNgrok, TunnelSecrets or TunnelCloudflared
 }
 
 // ReadyCell returns a harmless cell. ReadEnrollment finds Ready in its output; an empty
@@ -69,7 +68,7 @@ func EnrollStart(r Release, s Start) (string, error) {
 	if err := errors.Join(enrollment.CheckJobID(s.Job), enrollment.CheckPublicKey(s.RelayKey)); err != nil {
 		return "", err
 	}
-	if kinds := []string{TunnelNgrok, TunnelSecrets, TunnelCloudflared, TunnelNone}; !slices.Contains(kinds, s.Tunnel) {
+	if kinds := []string{TunnelNgrok, TunnelSecrets, TunnelCloudflared}; !slices.Contains(kinds, s.Tunnel) {
 		return "", fmt.Errorf("tunnel %q: must be one of %s", s.Tunnel, strings.Join(kinds, ", "))
 	}
 	return cellOf("starts the executor; this cell is removed automatically", r.fill(

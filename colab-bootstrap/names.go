@@ -1,6 +1,10 @@
 package bootstrap
 
-import "strings"
+import (
+	"strings"
+
+	"colabrelay/shared/lazy"
+)
 
 // defaultRuntime is the runtime whose secrets have no suffix.
 const defaultRuntime = "default"
@@ -14,13 +18,7 @@ func SecretName(base, runtime string) string {
 	if runtime == "" || runtime == defaultRuntime {
 		return base
 	}
-	return base + "_" + strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z':
-			return r - 'a' + 'A'
-		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-			return r
-		}
-		return '_'
-	}, runtime)
+	return base + "_" + notInSecretName().ReplaceAllString(strings.ToUpper(runtime), "_")
 }
+
+var notInSecretName = lazy.Regexp(`[^A-Z0-9]`)

@@ -3,7 +3,7 @@
 // notebook, a list of the modules inside, and SHA256SUMS.
 //
 // It must not build programs, use the network or depend on the time or the folder, so that
-// equal programs give equal files. There is one file per format; its texts are in the
+// equal programs give equal files. Each format has a function; its texts are in the
 // folder of that name. Start reading at formats in this file.
 package main
 

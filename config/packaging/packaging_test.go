@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -246,7 +247,9 @@ func checkVersion(t *testing.T, name string, data []byte, number, python string)
 
 // This test is a Go program, and so an example of one with modules.
 func TestTheLicencesOfAllModulesAreIncluded(t *testing.T) {
-	text, err := thirdParty(map[string][]byte{"this": thisTest(t)})
+	info, err := buildinfo.Read(bytes.NewReader(thisTest(t)))
+	must(t, err)
+	text, err := thirdParty([]built{{info: info}})
 	must(t, err)
 	for _, want := range []string{
 		"Go and its standard library: LICENSE", "Copyright 2009 The Go Authors",

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -32,7 +35,14 @@ type release struct {
 	releases     string            // URL without a slash at the end, or ""
 	relay        map[string][]byte // programs by platform
 	executor     map[string][]byte
+	built        []built
 	licence      []byte // ours, and those of the modules in the programs
+}
+
+// built is a program as it was built, with what Go wrote into it.
+type built struct {
+	artifact
+	info *buildinfo.BuildInfo
 }
 
 var (
@@ -65,21 +75,28 @@ func (r *release) load(programs, licence string) error {
 	if r.licence, err = os.ReadFile(licence); err != nil {
 		return err
 	}
+	read := func(into map[string][]byte, name, platform string) {
+		file := name + "-" + platform + exe(platform)
+		data, readErr := os.ReadFile(filepath.Join(programs, file))
+		into[platform] = data
+		info, infoErr := buildinfo.Read(bytes.NewReader(data))
+		if failed := cmp.Or(readErr, infoErr); failed != nil {
+			err = errors.Join(err, fmt.Errorf("the program %q: %w", file, failed))
+			return
+		}
+		r.built = append(r.built, built{artifact{file, data}, info})
+	}
 	r.relay, r.executor = map[string][]byte{}, map[string][]byte{}
-	for _, platform := range append([]string{"darwin-amd64", "darwin-arm64"}, relayPlatforms...) {
-		if platform == universal {
-			continue
-		}
-		if r.relay[platform], err = os.ReadFile(filepath.Join(programs, "relay-"+platform+exe(platform))); err != nil {
-			return err
-		}
-	}
 	for _, platform := range linuxes {
-		if r.executor[platform], err = os.ReadFile(filepath.Join(programs, "executor-"+platform)); err != nil {
-			return err
-		}
+		read(r.executor, "executor", platform)
 	}
-	others, err := thirdParty(r.relay, r.executor)
+	for _, platform := range []string{"darwin-amd64", "darwin-arm64", "linux-amd64", "linux-arm64", "windows-amd64", "windows-arm64"} {
+		read(r.relay, "relay", platform)
+	}
+	if err != nil {
+		return err
+	}
+	others, err := thirdParty(r.built)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	bootstrap "colabrelay/colab-bootstrap"
 	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
+	"colabrelay/shared/keep"
 )
 
 // Notebook is what a bridge needs of a connected tab; *page.Tab is one.
@@ -70,14 +71,9 @@ type Paired struct {
 
 // Bridge builds one bridge at a time. Its methods may be called concurrently.
 type Bridge struct {
-	cfg    Config
-	ctx    context.Context // ends with Close
-	cancel context.CancelCauseFunc
-	jobs   sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	job    *job // the newest one; nil before the first
+	cfg  Config
+	jobs *keep.Flights[Paired] // one at a time
+	mu   sync.Mutex            // guards the look for another job, before a call joins it
 
 	// Only the job in progress uses these, and there is one at a time.
 	pending *handover // what a lost tab interrupted
@@ -90,19 +86,12 @@ func New(cfg Config) *Bridge {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = cfg.Log.With("component", "bridge")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Bridge{cfg: cfg, ctx: ctx, cancel: cancel}
+	return &Bridge{cfg: cfg, jobs: keep.NewFlights[Paired](keepResult)}
 }
 
 // Close ends a bridge that is being built and removes its cell, for which the tab must still
 // be connected. It returns when that is done, after at most removeLimit.
-func (b *Bridge) Close() {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.cancel(ErrClosed)
-	b.jobs.Wait()
-}
+func (b *Bridge) Close() { b.jobs.Close(ErrClosed) }
 
 // Start starts an executor on the VM of the tab's notebook and pairs it. When ctx ends before
 // that is done, it goes on in the background and Start returns a *StartingError; the same call
@@ -115,11 +104,24 @@ func (b *Bridge) Start(ctx context.Context, nb Notebook, r Request, step func(st
 	if err := b.checkName(r.Name); err != nil {
 		return Paired{}, err
 	}
-	j, joined, err := b.jobFor(ctx, nb, r)
-	if err != nil {
-		return Paired{}, err
+	for {
+		flight, err := b.join(nb, r)
+		if err != nil {
+			return Paired{}, err
+		}
+		ours := flight.About.(job).nb == nb // one in a tab that was lost ends by itself
+		tell := step
+		if !ours {
+			tell = func(string) {}
+		}
+		paired, err := flight.Wait(ctx, tell)
+		if errors.Is(err, keep.ErrUnderWay) {
+			return Paired{}, &StartingError{flight.Step()}
+		}
+		if ours {
+			return paired, err
+		}
 	}
-	return j.await(ctx, joined, step)
 }
 
 // What can keep a bridge from standing. Package hint says what to do about each.

@@ -145,7 +145,7 @@ func (b *Bridge) exchange(ctx context.Context, j *job, c *cell, e *handover, rel
 		return err
 	}
 	j.say(stepCheck)
-	return b.reach(e)
+	return b.reach(j, e)
 }
 
 // offerTo starts the executor and seals the grant to its key.
@@ -218,8 +218,8 @@ func refused(err error) error {
 
 // reach proves that the executor answers with the secret. It needs no tab, so the loss of one
 // does not end it.
-func (b *Bridge) reach(e *handover) error {
-	ctx, cancel := context.WithTimeout(b.ctx, reachLimit)
+func (b *Bridge) reach(j *job, e *handover) error {
+	ctx, cancel := context.WithTimeout(j.ends, reachLimit)
 	defer cancel()
 	probed := e.runtime
 	probed.Name = "new"
@@ -227,8 +227,8 @@ func (b *Bridge) reach(e *handover) error {
 	switch {
 	case err == nil && instance == e.instance:
 		return nil // even if the relay ends now: the executor counts as used, and only e has its secret
-	case b.ctx.Err() != nil:
-		return context.Cause(b.ctx)
+	case j.ends.Err() != nil:
+		return context.Cause(j.ends)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}

@@ -11,63 +11,37 @@ import (
 
 	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
+	"colabrelay/shared/keep"
 )
 
 // keepResult is how long the outcome of a bridge that nobody waited for is kept for the next
 // call. Later the VM may be another one.
 const keepResult = 10 * time.Minute
 
-// job is one bridge that is being built in the background, and then its outcome.
+// job is one bridge that is being built in the background.
 type job struct {
 	request Request
 	nb      Notebook
-	done    chan struct{} // closed at the end, after which paired, err and ended do not change
-
-	paired Paired
-	err    error
-	ended  time.Time // by the wall clock, which goes on while this computer sleeps
-
-	mu        sync.Mutex
-	steps     []string      // so far, in order; a bridge has few
-	changed   chan struct{} // closed, and replaced, when steps changes
-	delivered bool          // a caller got the outcome
+	ends    context.Context // of the Bridge: what needs no tab outlives the loss of one
+	say     func(step string)
 }
 
-// jobFor returns the job that a call joins: the one in progress, one whose outcome nobody got,
-// or else a new one, and whether it is not new. A job in a tab that was lost ends by itself;
-// jobFor waits for that.
-func (b *Bridge) jobFor(ctx context.Context, nb Notebook, r Request) (j *job, joined bool, err error) {
-	for {
-		j, joined, err = b.joinOrStart(nb, r)
-		if err != nil || !joined || j.nb == nb {
-			return j, joined, err
-		}
-		select {
-		case <-j.done:
-		case <-ctx.Done():
-			_, newest, _ := j.stepsFrom(0)
-			return nil, false, &StartingError{newest}
-		}
-	}
-}
-
-func (b *Bridge) joinOrStart(nb Notebook, r Request) (j *job, joined bool, err error) {
+// join joins the bridge in progress, or one in the same tab whose outcome nobody got, or begins
+// another one.
+func (b *Bridge) join(nb Notebook, r Request) (*keep.Flight[Paired], error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	j = b.job
-	switch {
-	case b.closed:
-		return nil, false, ErrClosed
-	case j == nil || j.isDone() && !j.undelivered(nb, r):
+	about, inProgress := b.jobs.Find("")
+	switch j, _ := about.(job); {
+	case about == nil:
+	case !inProgress && (j.nb != nb || j.request.Name != r.Name):
+		b.jobs.Forget("")
 	case j.request.Name != r.Name:
-		return nil, false, busyWith(j.request)
-	default:
-		return j, true, nil
+		return nil, busyWith(j.request)
 	}
-	j = &job{request: r, nb: nb, done: make(chan struct{}), changed: make(chan struct{})}
-	b.job = j
-	b.jobs.Go(func() { b.work(j) })
-	return j, false, nil
+	return b.jobs.Join("", job{request: r, nb: nb}, func(ctx context.Context, say func(string)) (Paired, error) {
+		return b.work(ctx, &job{r, nb, ctx, say})
+	})
 }
 
 func busyWith(r Request) error {
@@ -77,26 +51,9 @@ func busyWith(r Request) error {
 	return fmt.Errorf("%w, for the runtime %q", ErrBusy, r.Name)
 }
 
-func (j *job) isDone() bool {
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// undelivered reports whether the outcome of j, which has ended, answers a call: nobody got it
-// yet, it is fresh, and it is about the same tab.
-func (j *job) undelivered(nb Notebook, r Request) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return !j.delivered && j.nb == nb && j.request.Name == r.Name && time.Since(j.ended) < keepResult
-}
-
 // work builds the bridge. It ends early when the tab is lost or the Bridge closed.
-func (b *Bridge) work(j *job) {
-	ctx, cancel := context.WithCancelCause(b.ctx)
+func (b *Bridge) work(ctx context.Context, j *job) (Paired, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -111,66 +68,7 @@ func (b *Bridge) work(j *job) {
 	cancel(nil)
 	watch.Wait()
 	b.cfg.Log.Info("bridge ended", "runtime", paired.Runtime.Name, "already", paired.Already, "ok", err == nil, "dur", time.Since(began))
-	j.paired, j.err, j.ended = paired, err, time.Now().Round(0)
-	close(j.done)
-}
-
-// say adds a step for those who wait.
-func (j *job) say(step string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.steps = append(j.steps, step)
-	close(j.changed)
-	j.changed = make(chan struct{})
-}
-
-// stepsFrom returns the steps from index from on, the newest one of all, and a channel that is
-// closed when there are more.
-func (j *job) stepsFrom(from int) (later []string, newest string, changed <-chan struct{}) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if n := len(j.steps); n > 0 {
-		newest = j.steps[n-1]
-	}
-	return slices.Clone(j.steps[min(from, len(j.steps)):]), newest, j.changed
-}
-
-// await waits for the job's outcome or for ctx, and passes on each step. Who joins a job gets
-// the steps from the current one on.
-func (j *job) await(ctx context.Context, joined bool, step func(string)) (Paired, error) {
-	told := 0
-	if joined {
-		before, _, _ := j.stepsFrom(0)
-		told = max(len(before)-1, 0)
-	}
-	for {
-		later, newest, changed := j.stepsFrom(told)
-		for _, each := range later {
-			step(each)
-		}
-		told += len(later)
-		select {
-		case <-changed:
-			continue
-		default:
-		}
-		select {
-		case <-j.done:
-			return j.deliver()
-		case <-changed:
-		case <-ctx.Done():
-			if !j.isDone() {
-				return Paired{}, &StartingError{newest}
-			}
-		}
-	}
-}
-
-func (j *job) deliver() (Paired, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.delivered = true
-	return j.paired, j.err
+	return paired, err
 }
 
 const (

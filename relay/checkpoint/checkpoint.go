@@ -38,7 +38,7 @@ var (
 type Entry struct {
 	Operation string          `json:"operation"` // the name it was saved under, as given
 	Timestamp time.Time       `json:"timestamp"`
-	Data      json.RawMessage `json:"data"` // of Load: without white space
+	Data      json.RawMessage `json:"data"`
 }
 
 // Kind is the field "kind" of the data, by which a package knows its own; empty if there is none.
@@ -69,16 +69,10 @@ func Save(dir, name string, v any) (string, error) {
 	return path, nil
 }
 
-// A file is indented for people, unless most of its bytes would be white space.
-const (
-	maxIndented = 256 << 10 // bytes without the white space
-	maxDepth    = 32        // levels of arrays and objects
-)
-
 // encode returns the content of a file. Characters of HTML stay as they are: escaped, a value could
 // take six times as much.
 func encode(name string, v any) ([]byte, error) {
-	var text, indented bytes.Buffer
+	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	err := e.Encode(struct {
@@ -86,11 +80,7 @@ func encode(name string, v any) ([]byte, error) {
 		Timestamp time.Time `json:"timestamp"`
 		Data      any       `json:"data"`
 	}{name, time.Now().UTC(), v})
-	if err != nil || text.Len() > maxIndented || bounded.Depth(text.Bytes()) > maxDepth {
-		return text.Bytes(), err
-	}
-	err = json.Indent(&indented, text.Bytes(), "", "  ")
-	return indented.Bytes(), err
+	return text.Bytes(), err
 }
 
 // Load reads the checkpoint name from dir and, if v is not nil, decodes its data into v. The
@@ -111,9 +101,7 @@ func Load(dir, name string, v any) (Entry, error) {
 	if err := json.Unmarshal(body, &e); err != nil || e.Operation != name {
 		return Entry{}, fmt.Errorf("%q: %w", name, ErrCorrupt)
 	}
-	var tight bytes.Buffer
-	_ = json.Compact(&tight, e.Data) // which is JSON, or missing
-	if e.Data = tight.Bytes(); v == nil {
+	if v == nil {
 		return e, nil
 	}
 	if err := json.Unmarshal(e.Data, v); err != nil {

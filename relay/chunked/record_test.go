@@ -36,7 +36,6 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := Load(dir, "n")
-	// A small file is indented, and the white space must not count.
 	if err != nil || back.Job != nil || len(back.Results) != 3 || back.ResultBytes != s.ResultBytes || string(back.Results[0].Value) != value || back.Output != s.Output {
 		t.Fatal(err)
 	}

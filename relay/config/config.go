@@ -71,73 +71,53 @@ type Config struct {
 
 // Load reads and checks all settings, and creates the folders they name.
 func Load(s Settings) Config {
-	var c Config
-	problem := func(format string, args ...any) { c.Problems = append(c.Problems, fmt.Errorf(format, args...)) }
+	r := &reader{Settings: s}
+	c := Config{
+		Hold:       r.duration("RELAY_HOLD", defaultHold, leastHold, mostHold),
+		LongWait:   r.duration("RELAY_LONG_WAIT", defaultLongWait, leastHold, mostLongWait),
+		Structured: r.onOff("RELAY_STRUCTURED"),
+		TextLimit: number(r, "RELAY_TEXT_LIMIT", render.DefaultTextLimit, render.LeastTextLimit, render.MostTextLimit,
+			fmt.Sprintf("a number of characters from %%v to %%v, such as %d", render.DefaultTextLimit)),
+		Pictures: r.pictures(),
+	}
 	var err error
-	c.loadAnswers(s, problem)
 	if text := s.Get("RELAY_TOOLSETS"); text != "" {
-		if _, err = toolsets.Parse(text); err != nil {
-			problem("RELAY_TOOLSETS %v", err)
-		}
+		_, err = toolsets.Parse(text)
+		r.check("RELAY_TOOLSETS ", err)
 	}
-	if c.NotebookDirs, err = pathList(s, "RELAY_NOTEBOOK_DIRS"); err != nil {
-		problem("%v", err)
+	c.NotebookDirs, err = pathList(s, "RELAY_NOTEBOOK_DIRS")
+	r.check("", err)
+	c.PairingField, err = pairingField(s.Get("RELAY_PAIRING_FIELD"))
+	r.check("RELAY_PAIRING_FIELD ", err)
+	c.DownloadDirs, err = downloadDirs(s)
+	r.check("", err)
+	c.Keep = chunked.Keep{
+		Every:       r.duration("RELAY_KEEP_EVERY", 30*time.Second, leastKeepEvery, mostKeepEvery),
+		Percent:     number(r, "RELAY_KEEP_PERCENT", 5.0, 0, 100, fromTo),
+		MaxBytes:    int64(number(r, "RELAY_KEEP_MB", 64.0, 0, mostKeepMB, fromTo) * (1 << 20)),
+		TunnelBytes: int64(number(r, "RELAY_KEEP_TUNNEL_MB", 100.0, 0, mostTunnelMB, fromTo) * (1 << 20)),
 	}
-	if c.PairingField, err = pairingField(s.Get("RELAY_PAIRING_FIELD")); err != nil {
-		problem("RELAY_PAIRING_FIELD %v", err)
-	}
-	if c.DownloadDirs, err = downloadDirs(s); err != nil {
-		problem("%v", err)
-	}
-	c.Keep = loadKeep(s, problem)
-	if _, err = LoadNgrok(s); err != nil {
-		problem("%v", err)
-	}
-	if c.HistoryDir, c.HistoryBytes, err = loadHistory(s); err != nil {
-		problem("%v", err)
-	}
-	if c.PagePort, err = pagePort(s.Get("RELAY_PAGE_PORT")); err != nil {
-		problem("RELAY_PAGE_PORT %v", err)
+	_, err = LoadNgrok(s)
+	r.check("", err)
+	c.HistoryDir, c.HistoryBytes = r.history()
+	if s.Get("RELAY_PAGE_PORT") != "0" {
+		c.PagePort = number(r, "RELAY_PAGE_PORT", 0, leastPagePort, mostPagePort, "a port from %v to %v, or 0 for a free one")
 	}
 	c.VMDir, c.TransferDir = ownDir("vms"), ownDir("transfers")
-	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
-		problem("LOCAL_SAVE_DIR: %v", err)
-	}
-	if c.CheckpointDir, err = folder(s, "CHECKPOINT_DIR", os.UserCacheDir, filepath.Join("colab-relay", "checkpoints")); err != nil {
-		problem("CHECKPOINT_DIR: %v", err)
-	}
-	if c.Pairings, err = pairing.OpenDefault(); err != nil {
-		problem("%v", err)
-	}
-	if c.Guard, err = newGuard(s, c.CheckpointDir); err != nil {
-		problem("%v", err)
-	}
+	c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results")
+	r.check("LOCAL_SAVE_DIR: ", err)
+	c.CheckpointDir, err = folder(s, "CHECKPOINT_DIR", os.UserCacheDir, filepath.Join("colab-relay", "checkpoints"))
+	r.check("CHECKPOINT_DIR: ", err)
+	c.Pairings, err = pairing.OpenDefault()
+	r.check("", err)
+	c.Guard, err = newGuard(s, c.CheckpointDir)
+	r.check("", err)
 	if pairing.InEnvironment(s.Get) {
-		if _, err := pairing.Resolve(pairing.EnvName, s.Get, c.Pairings); err != nil {
-			problem("%v", err)
-		}
+		_, err = pairing.Resolve(pairing.EnvName, s.Get, c.Pairings)
+		r.check("", err)
 	}
+	c.Problems = r.problems
 	return c
-}
-
-// loadAnswers reads what bounds and shapes the answers of tools.
-func (c *Config) loadAnswers(s Settings, problem func(format string, args ...any)) {
-	var err error
-	if c.Hold, err = duration(s.Get("RELAY_HOLD"), defaultHold, leastHold, mostHold); err != nil {
-		problem("RELAY_HOLD %v", err)
-	}
-	if c.LongWait, err = duration(s.Get("RELAY_LONG_WAIT"), defaultLongWait, leastHold, mostLongWait); err != nil {
-		problem("RELAY_LONG_WAIT %v", err)
-	}
-	if c.Structured, err = onOff(s.Get("RELAY_STRUCTURED")); err != nil {
-		problem("RELAY_STRUCTURED %v", err)
-	}
-	if c.TextLimit, err = textLimit(s.Get("RELAY_TEXT_LIMIT")); err != nil {
-		problem("RELAY_TEXT_LIMIT %v", err)
-	}
-	if c.Pictures, err = pictures(s.Get("RELAY_PICTURES")); err != nil {
-		problem("RELAY_PICTURES %v", err)
-	}
 }
 
 // Err is nil when all settings are right, else an error that lists the wrong ones.
@@ -148,27 +128,64 @@ func (c Config) Err() error {
 	return fmt.Errorf("wrong settings: %w", errors.Join(c.Problems...))
 }
 
-// duration parses a setting. If it is unset or wrong, it returns usual.
-func duration(text string, usual, least, most time.Duration) (time.Duration, error) {
+// reader reads one setting after another, and collects what is wrong. A wrong one counts as unset.
+type reader struct {
+	Settings
+	problems []error
+}
+
+// check notes an error, if it is one, after the name of its setting.
+func (r *reader) check(setting string, err error) {
+	if err != nil {
+		r.problems = append(r.problems, fmt.Errorf("%s%v", setting, err))
+	}
+}
+
+// wrong notes that a setting has a value of another form than use says.
+func (r *reader) wrong(variable, use string) {
+	r.problems = append(r.problems, fmt.Errorf("%s is %q: use %s", variable, r.Get(variable), use))
+}
+
+func (r *reader) duration(variable string, usual, least, most time.Duration) time.Duration {
+	text := r.Get(variable)
 	if text == "" {
-		return usual, nil
+		return usual
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > most {
-		return usual, fmt.Errorf("is %q: use a duration from %gs to %gs, such as %s", text, least.Seconds(), most.Seconds(), usual)
+		r.wrong(variable, fmt.Sprintf("a duration from %gs to %gs, such as %s", least.Seconds(), most.Seconds(), usual))
+		return usual
 	}
-	return d, nil
+	return d
 }
 
-// onOff parses a setting that is off unless it is on.
-func onOff(text string) (on bool, err error) {
-	switch text {
-	case "", "off":
-		return false, nil
-	case "on":
-		return true, nil
+// fromTo is the use of a number of anything.
+const fromTo = "a number from %v to %v"
+
+// number reads a number; use is a format of the least and the most.
+func number[T int | float64](r *reader, variable string, usual, least, most T, use string) T {
+	text := r.Get(variable)
+	if text == "" {
+		return usual
 	}
-	return false, fmt.Errorf("is %q: use on or off", text)
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= float64(least) && v <= float64(most)) || float64(T(v)) != v {
+		r.wrong(variable, fmt.Sprintf(use, least, most))
+		return usual
+	}
+	return T(v)
+}
+
+// onOff reads a setting that is off unless it is on.
+func (r *reader) onOff(variable string) (on bool) {
+	switch r.Get(variable) {
+	case "on":
+		return true
+	case "", "off":
+	default:
+		r.wrong(variable, "on or off")
+	}
+	return false
 }
 
 // pairingField checks RELAY_PAIRING_FIELD, which gets into what a model reads.
@@ -179,33 +196,15 @@ func pairingField(text string) (string, error) {
 	return text, nil
 }
 
-// textLimit parses RELAY_TEXT_LIMIT. If it is unset or wrong, it returns the default.
-func textLimit(text string) (int, error) {
-	if text == "" {
-		return render.DefaultTextLimit, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < render.LeastTextLimit || n > render.MostTextLimit {
-		return render.DefaultTextLimit, fmt.Errorf("is %q: use a number of characters from %d to %d, such as %d", text, render.LeastTextLimit, render.MostTextLimit, render.DefaultTextLimit)
-	}
-	return n, nil
-}
-
-// pictures parses RELAY_PICTURES.
-func pictures(text string) (int, error) {
-	switch text {
-	case "":
-		return 0, nil
+// pictures reads RELAY_PICTURES.
+func (r *reader) pictures() int {
+	switch r.Get("RELAY_PICTURES") {
 	case "show":
-		return math.MaxInt, nil
+		return math.MaxInt
 	case "path":
-		return -1, nil
+		return -1
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > 1_000_000 {
-		return 0, fmt.Errorf("is %q: use show, path, or the kilobytes of the largest picture that an answer may have, such as 100", text)
-	}
-	return n * 1000, nil
+	return 1000 * number(r, "RELAY_PICTURES", 0, 1, 1_000_000, "show, path, or the kilobytes of the largest picture that an answer may have, from %v to %v")
 }
 
 // newGuard makes the guard of uploads: it refuses the relay's own secrets, and keys of
@@ -222,7 +221,7 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 		}
 	}
 	for _, setting := range []string{"COLAB_SECRET_FILE", "NGROK_AUTHTOKEN_FILE"} {
-		if file, err := expandHome(s.Get(setting)); err == nil && file != "" {
+		if file, err := filename.Typed(s.Get(setting)); err == nil && file != "" {
 			g.Secrets = append(g.Secrets, file)
 		}
 	}
@@ -232,7 +231,7 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 
 // folder returns the folder that a setting names, or name below base, and creates it.
 func folder(s Settings, setting string, base func() (string, error), name string) (string, error) {
-	path, err := expandHome(s.Get(setting))
+	path, err := filename.Typed(s.Get(setting))
 	if path == "" && err == nil {
 		path, err = under(base, name)
 	}
@@ -243,12 +242,6 @@ func folder(s Settings, setting string, base func() (string, error), name string
 		err = os.MkdirAll(path, 0o700)
 	}
 	return path, err
-}
-
-// expandHome replaces ~ at the beginning of a path. MCP hosts pass environment values
-// on without a shell that would do so.
-func expandHome(path string) (string, error) {
-	return filename.Typed(path)
 }
 
 func under(base func() (string, error), name string) (string, error) {
@@ -389,7 +382,7 @@ func ngrokToken(s Settings) (Token, error) {
 	variable, text := "NGROK_AUTHTOKEN", s.Get("NGROK_AUTHTOKEN")
 	if path := s.Get("NGROK_AUTHTOKEN_FILE"); text == "" && path != "" {
 		variable = "NGROK_AUTHTOKEN_FILE"
-		path, err := expandHome(path)
+		path, err := filename.Typed(path)
 		if err == nil {
 			text, err = readPrivate(path, maxToken)
 		}

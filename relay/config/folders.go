@@ -7,12 +7,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"colabrelay/relay/chunked"
 	"colabrelay/relay/toolsets"
+	"colabrelay/shared/filename"
 )
 
 // DataDir returns this user's folder for the data of programs, which survives the cleaning
@@ -81,25 +80,14 @@ const (
 	mostHistoryMB    = 1 << 20
 )
 
-// loadHistory returns the folder of the history and its bound in bytes. The folder is not
-// created: the first run does that. If the history is off, the folder is empty.
-func loadHistory(s Settings) (dir string, bytes int64, err error) {
-	mb := defaultHistoryMB
-	switch text := s.Get("RELAY_HISTORY"); text {
-	case "":
-	case "off":
-		return "", 0, nil
-	default:
-		mb, err = strconv.Atoi(text)
-		if err != nil || mb < leastHistoryMB || mb > mostHistoryMB {
-			mb, err = defaultHistoryMB, fmt.Errorf("RELAY_HISTORY is %q: use off, or a number of megabytes from %d to %d", text, leastHistoryMB, mostHistoryMB)
-		}
+// history returns the folder of the history and its bound in bytes. The folder is not created:
+// the first run does that. If the history is off, the folder is empty.
+func (r *reader) history() (dir string, bytes int64) {
+	if r.Get("RELAY_HISTORY") == "off" {
+		return "", 0
 	}
-	data, found := DataDir()
-	if found != nil { // a user without a home folder has no history
-		return "", 0, err
-	}
-	return filepath.Join(data, "colab-relay", "history"), int64(mb) << 20, err
+	mb := number(r, "RELAY_HISTORY", defaultHistoryMB, leastHistoryMB, mostHistoryMB, "off, or a number of megabytes from %v to %v")
+	return ownDir("history"), int64(mb) << 20
 }
 
 // Bounds of the settings for what the relay keeps of chunked runs. The relay does not
@@ -111,39 +99,6 @@ const (
 	mostKeepMB     = 4096
 	mostTunnelMB   = 1 << 20
 )
-
-// defaultKeep is what the relay keeps if nothing is set.
-var defaultKeep = chunked.Keep{Every: 30 * time.Second, Percent: 5, MaxBytes: 64 << 20, TunnelBytes: 100 << 20}
-
-// loadKeep reads how much the relay may keep of chunked runs.
-func loadKeep(s Settings, problem func(format string, args ...any)) chunked.Keep {
-	keep := defaultKeep
-	var err error
-	if keep.Every, err = duration(s.Get("RELAY_KEEP_EVERY"), keep.Every, leastKeepEvery, mostKeepEvery); err != nil {
-		problem("RELAY_KEEP_EVERY %v", err)
-	}
-	for _, setting := range []struct {
-		variable string
-		most     float64
-		set      func(float64)
-	}{
-		{"RELAY_KEEP_PERCENT", 100, func(v float64) { keep.Percent = v }},
-		{"RELAY_KEEP_MB", mostKeepMB, func(v float64) { keep.MaxBytes = int64(v * (1 << 20)) }},
-		{"RELAY_KEEP_TUNNEL_MB", mostTunnelMB, func(v float64) { keep.TunnelBytes = int64(v * (1 << 20)) }},
-	} {
-		text := s.Get(setting.variable)
-		if text == "" {
-			continue
-		}
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(v >= 0 && v <= setting.most) {
-			problem("%s is %q: use a number from 0 to %g", setting.variable, text, setting.most)
-			continue
-		}
-		setting.set(v)
-	}
-	return keep
-}
 
 // Bounds of the look for a notebook at the relay's start. A folder with more entries, or on
 // a disk that does not answer, counts as one without notebooks.
@@ -182,8 +137,7 @@ func holdsNotebook(dirs []string) bool {
 	defer done()
 	found := make(chan bool, 1)
 	go func() { // which a dead network drive may hold forever
-		l := look{ctx: ctx, left: lookEntries}
-		found <- l.through(dirs)
+		found <- look(ctx, dirs)
 	}()
 	select {
 	case yes := <-found:
@@ -193,60 +147,42 @@ func holdsNotebook(dirs []string) bool {
 	}
 }
 
-// look is one look for a notebook.
-type look struct {
-	ctx  context.Context
-	left int // entries that may still be read
-}
-
-// through looks level by level, so that a notebook near the top is found in any tree.
-func (l *look) through(level []string) bool {
+// look looks level by level, so that a notebook near the top is found in any tree. It follows no
+// links, and leaves out hidden folders and those of packages.
+func look(ctx context.Context, level []string) bool {
+	left := lookEntries
 	for range lookDepth + 1 {
 		var below []string
 		for _, dir := range level {
-			found, folders := l.in(dir)
-			if found {
-				return true
+			f, err := os.Open(dir)
+			if err != nil {
+				continue
 			}
-			below = append(below, folders...)
+			entries, _ := f.ReadDir(left)
+			f.Close()
+			for _, e := range entries {
+				name := e.Name()
+				switch {
+				case strings.HasPrefix(name, "."), name == "node_modules":
+				case e.IsDir():
+					below = append(below, filepath.Join(dir, name))
+				case e.Type().IsRegular() && strings.HasSuffix(name, ".ipynb"):
+					return true
+				}
+			}
+			if left -= len(entries); left <= 0 || ctx.Err() != nil {
+				return false
+			}
 		}
 		level = below
 	}
 	return false
 }
 
-// in looks at the entries of a folder and returns the folders among them. It follows no
-// links, and leaves out hidden folders and those of packages.
-func (l *look) in(dir string) (found bool, folders []string) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return false, nil
-	}
-	defer f.Close()
-	for l.left > 0 && l.ctx.Err() == nil {
-		entries, err := f.ReadDir(min(l.left, 200))
-		l.left -= len(entries)
-		for _, e := range entries {
-			name := e.Name()
-			switch {
-			case strings.HasPrefix(name, "."), name == "node_modules":
-			case e.IsDir():
-				folders = append(folders, filepath.Join(dir, name))
-			case e.Type().IsRegular() && strings.HasSuffix(name, ".ipynb"):
-				return true, nil
-			}
-		}
-		if err != nil {
-			break // io.EOF, or the folder cannot be read
-		}
-	}
-	return false, folders
-}
-
 // pathList returns the paths of a setting that is a list as PATH is.
 func pathList(s Settings, setting string) (paths []string, err error) {
 	for _, path := range filepath.SplitList(s.Get(setting)) {
-		if path, err = expandHome(path); err != nil {
+		if path, err = filename.Typed(path); err != nil {
 			return paths, fmt.Errorf("%s: %v", setting, err)
 		}
 		if !filepath.IsAbs(path) {
@@ -262,18 +198,6 @@ const (
 	leastPagePort = 1024
 	mostPagePort  = 65535
 )
-
-// pagePort parses RELAY_PAGE_PORT. If it is unset or wrong, it returns 0: a free port.
-func pagePort(text string) (int, error) {
-	if text == "" || text == "0" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < leastPagePort || n > mostPagePort {
-		return 0, fmt.Errorf("is %q: use a port from %d to %d, or 0 for a free one", text, leastPagePort, mostPagePort)
-	}
-	return n, nil
-}
 
 // ownDir returns the folder of that name in the relay's data folder. A user without a home
 // folder has none.

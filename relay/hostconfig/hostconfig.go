@@ -17,7 +17,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/natefinch/atomic"
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 )
 
 // serverName is the key of the relay's entry in a host's list of MCP servers.
@@ -80,11 +81,7 @@ func (c Change) None() bool { return !c.missing && !c.Deletes && bytes.Equal(c.o
 // Plan computes the change that makes the host start command. It writes nothing. If it
 // returns ErrForm, ByHand says what a person can do.
 func Plan(t Target, command Command) (Change, error) {
-	path, err := resolve(t.Path)
-	if err != nil {
-		return Change{}, err
-	}
-	old, missing, err := read(path)
+	path, old, missing, err := t.read()
 	if err != nil {
 		return Change{}, err
 	}
@@ -114,11 +111,7 @@ func Plan(t Target, command Command) (Change, error) {
 // ErrNotInstalled if there is no entry, ErrOther if the entry starts another program, and
 // ErrForm if a person must remove it.
 func PlanRemoval(t Target) (Change, error) {
-	path, err := resolve(t.Path)
-	if err != nil {
-		return Change{}, err
-	}
-	old, missing, err := read(path)
+	path, old, missing, err := t.read()
 	if err != nil {
 		return Change{}, err
 	}
@@ -190,15 +183,16 @@ func (c Change) Write() error {
 		c.removeFolders()
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(c.Path), 0o700); err != nil {
-		return fmt.Errorf("write %q: create its folder: %v", c.Path, err)
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(c.Path); err == nil {
+		mode = info.Mode().Perm()
 	}
 	if c.backUp {
-		if err := c.writeBackup(); err != nil {
-			return err
+		if err := keep.WriteFileMode(c.Backup, c.old, mode); err != nil {
+			return fmt.Errorf("back up %q, which was not changed: %v", c.Path, err)
 		}
 	}
-	if err := atomic.WriteFile(c.Path, bytes.NewReader(c.new)); err != nil {
+	if err := keep.WriteFileMode(c.Path, c.new, mode); err != nil {
 		return fmt.Errorf("write %q: %v", c.Path, err)
 	}
 	if c.Restored {
@@ -219,35 +213,20 @@ func (c Change) removeFolders() {
 // backupOf is where the copy of a file is kept: the only one, with the mode of the file.
 func backupOf(path string) string { return path + ".before-colab-relay" }
 
-func (c Change) writeBackup() error {
-	info, err := os.Stat(c.Path)
-	if err == nil {
-		err = atomic.WriteFile(c.Backup, bytes.NewReader(c.old)) // with mode 0600
-	}
-	if err == nil {
-		err = os.Chmod(c.Backup, info.Mode().Perm())
-	}
-	if err != nil {
-		return fmt.Errorf("back up %q, which was not changed: %v", c.Path, err)
-	}
-	return nil
-}
-
 // Installed returns the relay's entry as the host reads it. It returns ErrNotInstalled if
 // there is none.
 func Installed(t Target) (Entry, error) {
-	path, err := resolve(t.Path)
-	if err != nil {
-		return Entry{}, err
-	}
-	text, missing, err := read(path)
+	path, text, missing, err := t.read()
 	switch {
 	case missing:
 		return Entry{}, ErrNotInstalled
-	case err != nil:
-		return Entry{}, fmt.Errorf("unreadable: %s", path)
+	case path == "":
+		return Entry{}, err
 	}
-	have, exists, err := t.effective(text)
+	have, exists := Entry{}, false
+	if err == nil {
+		have, exists, err = t.effective(text)
+	}
 	switch {
 	case err != nil:
 		return Entry{}, fmt.Errorf("unreadable: %s", path)
@@ -257,18 +236,30 @@ func Installed(t Target) (Entry, error) {
 	return have, nil
 }
 
+// MayStart reports whether the target has the relay's entry, or cannot be read.
+func (t Target) MayStart() bool {
+	_, err := Installed(t)
+	return !errors.Is(err, ErrNotInstalled)
+}
+
+// read returns the path of the target with links followed, empty for one that cannot be, and the
+// text there.
+func (t Target) read() (path string, text []byte, missing bool, err error) {
+	if path, err = resolve(t.Path); err != nil {
+		return "", nil, false, err
+	}
+	text, missing, err = read(path)
+	return path, text, missing, err
+}
+
 func read(path string) (text []byte, missing bool, err error) {
-	info, err := os.Stat(path)
+	text, err = bounded.ReadFile(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, true, nil
+	case errors.Is(err, bounded.ErrTooLong), errors.Is(err, bounded.ErrNotFile):
+		return nil, false, fmt.Errorf("%q: %w: %w", path, ErrForm, err)
 	case err != nil:
-		return nil, false, fmt.Errorf("read the host's config: %v", err)
-	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		return nil, false, fmt.Errorf("%q: %w: it is not a regular file, or it is larger than %d MiB", path, ErrForm, maxFile>>20)
-	}
-	text, err = os.ReadFile(path)
-	if err != nil {
 		return nil, false, fmt.Errorf("read the host's config: %v", err)
 	}
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.IndexByte(text, 0) >= 0 {

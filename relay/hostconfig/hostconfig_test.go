@@ -100,6 +100,7 @@ func TestAFileThatCannotBeEditedIsNotChanged(t *testing.T) {
 		`{"mcpServers": []}`:                      "cursor",
 		`{"mcpServers": {"colab-relay": "x"}}`:    "cursor",
 		"{":                                       "cursor",
+		"// \"\n" + strings.Repeat("[", 2_000):    "cursor",
 		"mcp_servers = {a = {command = \"x\"}}":   "codex",
 		"a = \"\"\"\nopen":                        "codex",
 		"broken = \"x\n":                          "codex",

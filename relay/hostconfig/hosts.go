@@ -14,24 +14,15 @@ import (
 	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/suggest"
 	"colabrelay/shared/keep"
-)
-
-// Source is where the path and the form of a host's file are known from.
-type Source string
-
-// Sources.
-const (
-	Vendor  Source = "vendor"  // the vendor's documentation or source code
-	Reports Source = "reports" // reports of users and of other projects
 )
 
 // Host is an MCP host whose configuration file this package can edit.
 type Host struct {
-	Name   string // as `colab-relay install` accepts it
-	Title  string // as people know it
-	After  string // what a person does next
-	Source Source
+	Name  string // as `colab-relay install` accepts it
+	Title string // as people know it
+	After string // what a person does next
 
 	places  func(User) []place // at least one; those with the first sign are the usual version's
 	list    string             // the JSON key of its servers; empty for Codex's TOML
@@ -43,48 +34,48 @@ type Host struct {
 // Hosts are the supported hosts, in the order in which people read them.
 var Hosts = []Host{
 	{
-		Name: "claude-desktop", Title: "Claude Desktop", After: "Quit Claude Desktop and start it again.", Source: Vendor,
+		Name: "claude-desktop", Title: "Claude Desktop", After: "Quit Claude Desktop and start it again.",
 		places: claudeDesktop, list: "mcpServers",
 	},
 	{
-		Name: "claude-code", Title: "Claude Code", After: "Start Claude Code again; /mcp shows the relay.", Source: Vendor,
+		Name: "claude-code", Title: "Claude Code", After: "Start Claude Code again; /mcp shows the relay.",
 		places: func(u User) []place {
 			file := filepath.Join(u.or("CLAUDE_CONFIG_DIR", u.Home), ".claude.json")
 			return []place{{file, file}}
 		}, list: "mcpServers", typed: true, command: "claude mcp add --scope user", project: ".mcp.json",
 	},
 	{
-		Name: "cursor", Title: "Cursor", After: "Turn it on in Cursor's settings, under MCP.", Source: Vendor,
+		Name: "cursor", Title: "Cursor", After: "Turn it on in Cursor's settings, under MCP.",
 		places: func(u User) []place { return in(filepath.Join(u.Home, ".cursor"), "mcp.json") }, list: "mcpServers",
 		project: ".cursor/mcp.json",
 	},
 	{
-		Name: "vscode", Title: "VS Code", After: "Run \"MCP: List Servers\" in VS Code and start the relay.", Source: Vendor,
+		Name: "vscode", Title: "VS Code", After: "Run \"MCP: List Servers\" in VS Code and start the relay.",
 		places: visualStudioCode, list: "servers", typed: true, project: ".vscode/mcp.json",
 	},
 	{
-		Name: "codex", Title: "Codex CLI", After: "Start Codex again; /mcp shows the relay.", Source: Vendor,
+		Name: "codex", Title: "Codex CLI", After: "Start Codex again; /mcp shows the relay.",
 		places: func(u User) []place {
 			return in(u.or("CODEX_HOME", filepath.Join(u.Home, ".codex")), "config.toml")
 		}, command: "codex mcp add", project: ".codex/config.toml",
 	},
 	{
-		Name: "gemini", Title: "Gemini CLI", After: "Start Gemini CLI again, in a folder that it trusts; /mcp shows the relay.", Source: Vendor,
+		Name: "gemini", Title: "Gemini CLI", After: "Start Gemini CLI again, in a folder that it trusts; /mcp shows the relay.",
 		places: func(u User) []place {
 			file := filepath.Join(u.Home, ".gemini", "settings.json")
 			return []place{{file, file}} // Antigravity has the same folder
 		}, list: "mcpServers", project: ".gemini/settings.json",
 	},
 	{
-		Name: "antigravity", Title: "Antigravity", After: "Start Antigravity again; /mcp shows the relay.", Source: Reports,
+		Name: "antigravity", Title: "Antigravity", After: "Start Antigravity again; /mcp shows the relay.",
 		places: func(u User) []place { return in(filepath.Join(u.Home, ".gemini", "config"), "mcp_config.json") }, list: "mcpServers",
 	},
 	{
-		Name: "windsurf", Title: "Windsurf (Devin Desktop)", After: "Refresh the list of MCP servers in its agent panel.", Source: Reports,
+		Name: "windsurf", Title: "Windsurf (Devin Desktop)", After: "Refresh the list of MCP servers in its agent panel.",
 		places: windsurf, list: "mcpServers",
 	},
 	{
-		Name: "zed", Title: "Zed", After: "Zed starts the relay at once; its agent settings list it under MCP servers.", Source: Vendor,
+		Name: "zed", Title: "Zed", After: "Zed starts the relay at once; its agent settings list it under MCP servers.",
 		places: zed, list: "context_servers", project: ".zed/settings.json",
 	},
 }
@@ -143,7 +134,7 @@ func Find(name string) (Host, error) {
 		names = append(names, h.Name)
 	}
 	last := len(names) - 1
-	return Host{}, fmt.Errorf("MCP host %q is not supported: use %s or %s", name, strings.Join(names[:last], ", "), names[last])
+	return Host{}, fmt.Errorf("MCP host %q is not supported: use %s or %s%s", name, strings.Join(names[:last], ", "), names[last], suggest.Meant(name, names))
 }
 
 // Found reports whether the host seems to be installed on this computer.

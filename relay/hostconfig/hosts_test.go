@@ -101,8 +101,11 @@ func table() string {
 		{"macOS", User{OS: "darwin", Home: "~", Config: "~/Library/Application Support", Getenv: getenv}},
 		{"Windows", User{OS: "windows", Home: "%USERPROFILE%", Config: "%APPDATA%", Data: "%LOCALAPPDATA%", Getenv: getenv}},
 	}
-	known := map[Source]string{Vendor: "its documentation or source code", Reports: "reports"}
 	for _, h := range Hosts {
+		known := "its documentation or source code"
+		if h.Name == "antigravity" || h.Name == "windsurf" {
+			known = "reports" // of users and of other projects
+		}
 		var lines []string
 		names := map[string]string{} // the systems with these files
 		for _, s := range systems {
@@ -123,7 +126,7 @@ func table() string {
 		if key == "" {
 			key = tomlList
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s |\n", h.Name, h.Title, strings.Join(lines, "<br>"), key, known[h.Source])
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s |\n", h.Name, h.Title, strings.Join(lines, "<br>"), key, known)
 	}
 	return b.String()
 }
@@ -311,7 +314,7 @@ func TestAFilePastTheBoundIsRefused(t *testing.T) {
 	h, u := host(t, "cursor"), user(t)
 	path := put(t, h, u, "{}")
 	must(t, os.Truncate(path, maxFile+1))
-	if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), "larger than 32 MiB") {
+	if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), "over 32 MiB") {
 		t.Errorf("%v", err)
 	}
 }

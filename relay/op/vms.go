@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
@@ -100,15 +99,7 @@ func (s *StartedVM) text(w *words) {
 		return
 	}
 	fmt.Fprintf(w, "VM %q (%s) runs and is paired as runtime %[1]q, reached by %s.\n", s.VM.Name, s.VM.Hardware(), inline(string(s.VM.Via)))
-	w.note("It runs, and may use compute units, until %s or until Colab ends it%s. %s", w.either("stop_colab_vm", "`colab-relay vm down "+s.VM.Name+"`"), until(s.VM.Expires), vm.KeepText)
-}
-
-// until tells when Colab ends a VM, if that is known.
-func until(end time.Time) string {
-	if end.IsZero() {
-		return ""
-	}
-	return " at " + end.UTC().Format(time.RFC3339)
+	w.note("It runs, and may use compute units, until %s or until Colab ends it. %s", w.either("stop_colab_vm", "`colab-relay vm down "+s.VM.Name+"`"), vm.KeepText)
 }
 
 // noVMs answers calls of a relay that has no place to record VMs.
@@ -221,9 +212,9 @@ func (l *ListedVMs) text(w *words) {
 	case len(l.VMs) == 0:
 		w.note("no VMs%s", w.either("", ": `colab-relay vm up` starts one"))
 	default:
-		table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "HARDWARE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "REQUESTED"}, terminal.Column{Title: "UNTIL"}, terminal.Column{Title: "REACHED BY"}, terminal.Column{Title: "ID"})
+		table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "HARDWARE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "REQUESTED"}, terminal.Column{Title: "REACHED BY"}, terminal.Column{Title: "ID"})
 		for _, v := range l.VMs {
-			table.Add(v.Name, v.Hardware(), string(v.State), w.when(v.Asked), w.when(v.Expires), string(v.Via), v.ID)
+			table.Add(v.Name, v.Hardware(), string(v.State), w.when(v.Asked), string(v.Via), v.ID)
 		}
 		w.table("VMs", table)
 	}

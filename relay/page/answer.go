@@ -39,19 +39,12 @@ func (t *Tab) call(ctx context.Context, tool string, arguments map[string]any, r
 	if err := t.has(ctx, tool); err != nil {
 		return err
 	}
-	a, err := t.wire.request(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments})
-	if err != nil {
-		return callError(tool, err)
-	}
-	defer t.wire.release(a)
-	if a.err != nil {
-		return newToolError(tool, a.err.Code, a.err.Message)
-	}
-	return decodeAnswer(tool, a.result, result)
-}
-
-// callError returns the error of a call that has no answer.
-func callError(tool string, err error) error {
+	err := t.wire.request(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments}, func(m *message) error {
+		if m.Error != nil {
+			return newToolError(tool, m.Error.Code, m.Error.Message)
+		}
+		return decodeAnswer(tool, m.Result, result)
+	})
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("waiting for the answer of Colab's page to %s: %w; it may still do this: read the cells before you repeat it", tool, err)
 	}
@@ -252,7 +245,7 @@ func (t *Tab) change(ctx context.Context, tool string, arguments map[string]any,
 	_, refused := errors.AsType[*ToolError](err)
 	_, missing := errors.AsType[*MissingToolError](err)
 	if !refused && !missing {
-		t.runs.forget(id)
+		t.runs.Forget(id)
 	}
 	return err
 }

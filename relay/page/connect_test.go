@@ -296,7 +296,7 @@ func TestTokenThatChangedMeanwhile(t *testing.T) {
 	p := New(Config{})
 	old := p.currentToken()
 	p.token = newToken() // as the end of a server does
-	if p.take(nil, nil, old) != nil || p.slot != nil {
+	if p.take(nil, old) != nil || p.slot != nil {
 		t.Error("a tab with an old token has the slot")
 	}
 }

@@ -88,12 +88,20 @@ func FuzzFrames(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, messages []byte) {
-		w := newWire(nil, nil, defaultTiming, maxMessage)
-		replies := map[int64]chan answer{}
+		w := newWire(nil, defaultTiming, maxMessage)
+		calls := map[int64]*call{}
 		for range 3 {
-			id, reply, err := w.expect()
+			c := &call{done: make(chan struct{})}
+			c.read = func(m *message) error {
+				var result struct{ Cells *cellList }
+				if m.Error == nil && decodeAnswer(toolCells, m.Result, &result) == nil && result.Cells != nil && len(*result.Cells) > maxCells {
+					t.Errorf("there are %d cells", len(*result.Cells))
+				}
+				return nil
+			}
+			id, err := w.expect(c)
 			must(t, err)
-			replies[id] = reply
+			calls[id] = c
 		}
 		for _, text := range bytes.Split(messages, []byte("\n")) {
 			why := w.receive(text)
@@ -109,22 +117,17 @@ func FuzzFrames(f *testing.F) {
 				break
 			}
 		}
-		for id, reply := range replies {
+		for id, c := range calls {
 			select {
-			case a := <-reply:
+			case <-c.done:
 				if _, waits := w.pending[id]; waits {
 					t.Errorf("call %d has ended and waits", id)
 				}
-				var result struct{ Cells *cellList }
-				if a.err == nil && decodeAnswer(toolCells, a.result, &result) == nil && result.Cells != nil && len(*result.Cells) > maxCells {
-					t.Errorf("there are %d cells", len(*result.Cells))
-				}
-				w.release(a)
 			default:
 			}
 		}
-		if len(w.pending) > 3 || w.held.Load() != 0 {
-			t.Errorf("%d calls wait, %d bytes are held", len(w.pending), w.held.Load())
+		if len(w.pending) > 3 {
+			t.Errorf("%d calls wait", len(w.pending))
 		}
 	})
 }
@@ -189,26 +192,5 @@ func TestWordsInsteadOfJSON(t *testing.T) {
 		if err := decodeAnswer(toolMove, json.RawMessage(raw), &struct{}{}); !errors.Is(err, errAnswer) {
 			t.Errorf("%s: %v", raw, err)
 		}
-	}
-}
-
-// Answers of several calls are bounded together, and free again when they were read.
-func TestAnswersAreBoundedTogether(t *testing.T) {
-	w := newWire(nil, nil, defaultTiming, maxMessage)
-	result := make(json.RawMessage, maxMessage)
-	var replies []chan answer
-	for range 3 {
-		id, reply, err := w.expect()
-		must(t, err)
-		w.deliver(id, &message{Result: result})
-		replies = append(replies, reply)
-	}
-	if a := <-replies[2]; !errors.Is(a.lost, errHeld) {
-		t.Errorf("the third answer ended with %v", a.lost)
-	}
-	w.release(<-replies[0])
-	w.forget(2, replies[1])
-	if held := w.held.Load(); held != 0 {
-		t.Errorf("%d bytes are held", held)
 	}
 }

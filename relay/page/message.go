@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -104,12 +103,14 @@ type ending struct {
 }
 
 // run exchanges messages until the connection is lost or ctx ends. It then calls lost, ends
-// the connection and returns when all goroutines have ended.
+// the connection with a close frame, in which a silent tab takes no part, and returns when all
+// goroutines have ended.
 func (w *wire) run(ctx context.Context, lost func()) {
 	w.conn.SetReadLimit(w.limit)
+	reading, stop := context.WithCancel(context.Background()) // its end breaks the connection
 	ends := make(chan ending, 3)
 	var goroutines sync.WaitGroup
-	for _, part := range []func() ending{w.read, w.write, w.watch} {
+	for _, part := range []func() ending{func() ending { return w.read(reading) }, w.write, w.watch} {
 		goroutines.Go(func() { ends <- part() })
 	}
 	var why ending
@@ -121,7 +122,10 @@ func (w *wire) run(ctx context.Context, lost func()) {
 	}
 	close(w.done)
 	lost()
-	hangUp(w.conn, w.raw, why, w.timing.closing)
+	force := time.AfterFunc(w.timing.closing, stop)
+	_ = w.conn.Close(why.code, why.reason) // the tab may be gone already
+	force.Stop()
+	stop()
 	goroutines.Wait()
 }
 
@@ -134,9 +138,9 @@ func (w *wire) fail(why ending) {
 }
 
 // read handles the tab's messages in order.
-func (w *wire) read() ending {
+func (w *wire) read(ctx context.Context) ending {
 	for {
-		kind, r, err := w.conn.Reader(context.Background())
+		kind, r, err := w.conn.Reader(ctx)
 		if err != nil {
 			return endingOf(err)
 		}
@@ -218,12 +222,4 @@ func (w *wire) ping() error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.timing.pong)
 	defer cancel()
 	return w.conn.Ping(ctx)
-}
-
-// hangUp ends a connection with a close frame. A tab that does not take part has the given
-// time.
-func hangUp(conn *websocket.Conn, raw net.Conn, why ending, limit time.Duration) {
-	force := time.AfterFunc(limit, func() { _ = raw.Close() })
-	defer force.Stop()
-	_ = conn.Close(why.code, why.reason) // the tab may be gone already
 }

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -77,29 +76,6 @@ func (p *Page) Close() {
 	s.stop()
 }
 
-// State is what a Page does at the moment.
-type State struct {
-	Listening      bool
-	Port           int
-	Connected      bool
-	ConnectedSince time.Time
-	Waiting        bool // a notebook was opened and its tab has not connected yet
-}
-
-// State returns what the Page does at the moment.
-func (p *Page) State() State {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	state := State{Listening: p.server != nil, Waiting: p.wait != nil}
-	if state.Listening {
-		state.Port = p.port
-	}
-	if p.tab != nil {
-		state.Connected, state.ConnectedSince = true, p.tab.since
-	}
-	return state
-}
-
 // Tab returns the connected tab, if there is one.
 func (p *Page) Tab() (*Tab, bool) {
 	p.mu.Lock()
@@ -114,11 +90,11 @@ func (p *Page) currentToken() string {
 }
 
 // receive serves a tab that showed the token, until it is lost.
-func (p *Page) receive(s *server, conn *websocket.Conn, raw net.Conn, token string) {
-	tab := p.take(conn, raw, token)
+func (p *Page) receive(s *server, conn *websocket.Conn, token string) {
+	tab := p.take(conn, token)
 	if tab == nil {
 		p.refused("another tab is connected")
-		s.refuseBusy(conn, raw)
+		_ = conn.Close(websocket.StatusTryAgainLater, "another tab is connected") // which it may not read
 		return
 	}
 	tab.serve(s.ctx, p.cfg.Version, func() { p.connected(tab) }, func() { p.lost(tab) })
@@ -126,13 +102,13 @@ func (p *Page) receive(s *server, conn *websocket.Conn, raw net.Conn, token stri
 
 // take gives the slot to a tab. It returns nil if there is a tab already, or if the token
 // changed meanwhile.
-func (p *Page) take(conn *websocket.Conn, raw net.Conn, token string) *Tab {
+func (p *Page) take(conn *websocket.Conn, token string) *Tab {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.slot != nil || token != p.token {
 		return nil
 	}
-	p.slot = newTab(newWire(conn, raw, p.timing, p.limit), p.notebook)
+	p.slot = &Tab{wire: newWire(conn, p.timing, p.limit), timing: p.timing, notebook: p.notebook, runs: newRuns(p.timing.unread)}
 	return p.slot
 }
 
@@ -143,7 +119,6 @@ func (p *Page) connected(t *Tab) {
 	if p.slot != t {
 		return
 	}
-	t.since = time.Now()
 	p.tab = t
 	p.finish(t, nil)
 	p.log.Info("a tab of Colab connected", "missing_tools", len(t.Missing()))
@@ -157,9 +132,6 @@ func (p *Page) lost(t *Tab) {
 	if p.tab == t {
 		p.tab, p.token = nil, newToken()
 		p.log.Info("the tab of Colab was lost")
-	}
-	if p.wait != nil && p.wait.expired {
-		p.giveUp()
 	}
 }
 

@@ -218,3 +218,17 @@ func short(p *Page) {
 	p.timing.ping, p.timing.pong = 20*time.Millisecond, 200*time.Millisecond
 	p.timing.closing = 100 * time.Millisecond
 }
+
+// State is what a Page does at the moment.
+type State struct {
+	Port      int
+	Connected bool
+	Waiting   bool // a notebook was opened and its tab has not connected yet
+}
+
+// State returns what the Page does at the moment.
+func (p *Page) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return State{p.port, p.tab != nil, p.wait != nil}
+}

@@ -72,22 +72,6 @@ func run1(t *testing.T, tab *Tab, id string) chan error {
 	return ended
 }
 
-func TestSecondRunJoinsTheFirst(t *testing.T) {
-	_, tab, k, id := runner(t, standin.Options{})
-	first := run1(t, tab, id)
-	within.Until(t, "the cell runs", func() bool { return k.runs() == 1 })
-	second := run1(t, tab, id)
-	within.Until(t, "two callers wait", func() bool {
-		tab.runs.mu.Lock()
-		defer tab.runs.mu.Unlock()
-		return tab.runs.known[id].waiting == 2
-	})
-	k.finish <- "hello"
-	if err := errors.Join(<-first, <-second); err != nil || k.runs() != 1 {
-		t.Errorf("%v after %d runs", err, k.runs())
-	}
-}
-
 // leave runs a cell for a caller whose time has ended.
 func leave(t *testing.T, tab *Tab, id string) {
 	t.Helper()
@@ -102,36 +86,13 @@ func TestEndBetweenTwoCalls(t *testing.T) {
 	leave(t, tab, id)
 	leave(t, tab, id)
 	k.finish <- "hello"
-	within.Until(t, "the run has ended", func() bool {
-		tab.runs.mu.Lock()
-		defer tab.runs.mu.Unlock()
-		return !tab.runs.known[id].ended.IsZero()
-	})
+	within.Until(t, "the run has ended", func() bool { return !tab.Running(id) })
 	if err := <-run1(t, tab, id); err != nil || k.runs() != 1 {
 		t.Errorf("%v after %d runs", err, k.runs())
 	}
 	leave(t, tab, id) // this end was seen: the cell runs again
 	within.Until(t, "the cell runs again", func() bool { return k.runs() == 2 })
 	k.finish <- "bye"
-}
-
-// A caller that left gets the end also if another caller saw it first.
-func TestEndThatAnotherCallerSaw(t *testing.T) {
-	_, tab, k, id := runner(t, standin.Options{})
-	leave(t, tab, id)
-	leave(t, tab, id) // comes back, and leaves again
-	first := run1(t, tab, id)
-	within.Until(t, "one waits", func() bool {
-		tab.runs.mu.Lock()
-		defer tab.runs.mu.Unlock()
-		return tab.runs.known[id].waiting == 1
-	})
-	leave(t, tab, id) // a second caller
-	k.finish <- "hello"
-	must(t, <-first)
-	if err := <-run1(t, tab, id); err != nil || k.runs() != 1 {
-		t.Errorf("%v after %d runs", err, k.runs())
-	}
 }
 
 // A cell with another text is another run.

@@ -27,9 +27,6 @@ const (
 	maxHeader = 64 << 10
 	// headTime bounds the time until a request's head has arrived.
 	headTime = 10 * time.Second
-	// maxBusy bounds the further tabs that are told at once that there is one already. Others
-	// are just disconnected.
-	maxBusy = 8
 )
 
 // server listens on loopback while a Page is open.
@@ -38,7 +35,6 @@ type server struct {
 	port       int
 	http       *http.Server
 	crowd      crowd
-	busy       chan struct{}
 	ctx        context.Context // ends with the server
 	cancel     context.CancelFunc
 	goroutines sync.WaitGroup
@@ -47,19 +43,13 @@ type server struct {
 	stopped bool
 }
 
-// rawConn is the key of a request's connection.
-type rawConn struct{}
-
 // serve starts a server on these listeners, of one port.
 func serve(p *Page, listeners []net.Listener) *server {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{page: p, port: portOf(listeners[0]), busy: make(chan struct{}, maxBusy), ctx: ctx, cancel: cancel}
+	s := &server{page: p, port: portOf(listeners[0]), ctx: ctx, cancel: cancel}
 	s.http = &http.Server{
 		Handler: s, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headTime, ReadTimeout: headTime, WriteTimeout: headTime,
 		ConnState: s.crowd.change, DisableGeneralOptionsHandler: true,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, rawConn{}, conn)
-		},
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
 	}
 	s.http.SetKeepAlivesEnabled(false) // one request for each connection
@@ -109,9 +99,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.goroutines.Done()
 	token := s.page.currentToken()
-	if why := s.check(r, token); why != nil {
-		s.page.refused(why.why)
-		why.write(w)
+	if refused := check(r, s.port, token); refused != nil {
+		s.page.refused(refused.why)
+		http.Error(w, refused.why, refused.status)
 		return
 	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}, InsecureSkipVerify: true})
@@ -119,42 +109,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.page.refused("the request is no handshake of a WebSocket")
 		return
 	}
-	raw := r.Context().Value(rawConn{}).(net.Conn)
-	s.page.receive(s, conn, raw, token)
-}
-
-// check returns why a request is refused, or nil. The order is the cheapest first; nothing is
-// told about the token to a page that is not Colab's.
-func (s *server) check(r *http.Request, token string) *refusal {
-	switch {
-	case r.URL.Path != "/":
-		return &refusal{http.StatusForbidden, "there is nothing at this path"}
-	case r.Method != http.MethodGet:
-		return &refusal{http.StatusMethodNotAllowed, "the method is not GET"}
-	}
-	if why := checkTarget(r, s.port); why != nil {
-		return why
-	}
-	return checkTab(r, token)
-}
-
-// refuseBusy tells a further tab that there is one already.
-func (s *server) refuseBusy(conn *websocket.Conn, raw net.Conn) {
-	select {
-	case s.busy <- struct{}{}:
-		hangUp(conn, raw, ending{websocket.StatusTryAgainLater, "another tab is connected"}, s.page.timing.closing)
-		<-s.busy
-	default:
-		_ = conn.CloseNow()
-	}
+	s.page.receive(s, conn, token)
 }
 
 // subprotocol is what Colab's page offers and expects back; without the echo it drops the
 // connection.
 const subprotocol = "mcp"
 
-// origins are the pages whose connections are accepted.
-var origins = []string{"https://colab.research.google.com", "https://colab.google.com"}
+// hosts are the hosts of Colab's page, which is served by https only.
+var hosts = []string{"colab.research.google.com", "colab.google.com"}
 
 // refusal is why a connection was refused.
 type refusal struct {
@@ -162,38 +125,32 @@ type refusal struct {
 	why    string // in fixed words, for the log and the person
 }
 
-func (r *refusal) write(w http.ResponseWriter) { http.Error(w, r.why, r.status) }
-
-// checkTarget refuses requests that a browser's WebSocket does not send: those with a body,
-// and those that name their host twice.
-func checkTarget(r *http.Request, port int) *refusal {
-	if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
-		return &refusal{http.StatusBadRequest, "the request has a body"}
-	}
-	if r.URL.Scheme != "" || r.URL.Host != "" || !strings.HasPrefix(r.RequestURI, "/") {
-		return &refusal{http.StatusBadRequest, "the request names its target in another form than a path"}
-	}
-	return checkHost(r, port)
-}
-
-// checkHost refuses names that lead to this computer by a trick of DNS.
-func checkHost(r *http.Request, port int) *refusal {
-	number := strconv.Itoa(port)
-	if !slices.Contains([]string{"localhost:" + number, "127.0.0.1:" + number, "[::1]:" + number}, r.Host) {
-		return &refusal{http.StatusForbidden, "the request is for another host"}
-	}
-	return nil
-}
-
-// checkTab refuses whatever does not come from the page that was opened with this token.
-func checkTab(r *http.Request, token string) *refusal {
-	if got := r.Header.Values("Origin"); len(got) != 1 || !slices.Contains(origins, got[0]) {
-		return &refusal{http.StatusForbidden, "the request does not come from Colab's page"}
+// check returns why a request is refused, or nil. The order is the cheapest first; nothing is
+// told about the token to a page that is not Colab's. A browser's WebSocket sends no body, and
+// names its host once; another host is a name that leads to this computer by a trick of DNS.
+func check(r *http.Request, port int, token string) *refusal {
+	own, origin := ":"+strconv.Itoa(port), strings.Join(r.Header.Values("Origin"), ", ")
+	page, isHTTPS := strings.CutPrefix(origin, "https://")
+	for _, rule := range []struct {
+		broken bool
+		refusal
+	}{
+		{r.URL.Path != "/", refusal{http.StatusForbidden, "there is nothing at this path"}},
+		{r.Method != http.MethodGet, refusal{http.StatusMethodNotAllowed, "the method is not GET"}},
+		{r.ContentLength != 0 || len(r.TransferEncoding) > 0, refusal{http.StatusBadRequest, "the request has a body"}},
+		{r.URL.Scheme != "" || r.URL.Host != "" || !strings.HasPrefix(r.RequestURI, "/"), refusal{http.StatusBadRequest, "the request names its target in another form than a path"}},
+		{!slices.Contains([]string{"localhost" + own, "127.0.0.1" + own, "[::1]" + own}, r.Host), refusal{http.StatusForbidden, "the request is for another host"}},
+		{!isHTTPS || !slices.Contains(hosts, page), refusal{http.StatusForbidden, "the request does not come from Colab's page"}},
+	} {
+		if rule.broken {
+			return &rule.refusal
+		}
 	}
 	if why := checkToken(r, token); why != nil {
 		return why
 	}
-	if !offers(r.Header.Values("Sec-WebSocket-Protocol"), subprotocol) {
+	offered := strings.Split(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), ",")
+	if !slices.ContainsFunc(offered, func(name string) bool { return strings.Trim(name, " \t") == subprotocol }) {
 		return &refusal{http.StatusBadRequest, `the request does not offer the sub-protocol "mcp"`}
 	}
 	return nil
@@ -222,18 +179,6 @@ func checkToken(r *http.Request, token string) *refusal {
 		return &refusal{http.StatusForbidden, "the token is wrong, as in a page that was opened earlier"}
 	}
 	return nil
-}
-
-// offers reports whether a header with comma-separated values has this one.
-func offers(headers []string, want string) bool {
-	for _, header := range headers {
-		for offered := range strings.SplitSeq(header, ",") {
-			if strings.Trim(offered, " \t") == want {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // maxPorts bounds the free ports that are tried until one is free on both addresses.
@@ -289,9 +234,6 @@ const (
 	maxAddress = 2000
 )
 
-// hosts are the hosts of Colab's page.
-var hosts = []string{"colab.research.google.com", "colab.google.com"}
-
 // CheckNotebookURL returns why an address is not one of a notebook in Colab, with what to do,
 // or nil. "" stands for Colab's empty notebook.
 func CheckNotebookURL(address string) error {
@@ -326,7 +268,7 @@ func parseNotebookURL(address string) (*url.URL, error) {
 		return refuse("does not begin with https://")
 	case u.User != nil:
 		return refuse("names a user")
-	case u.Host != hosts[0] && u.Host != hosts[1]:
+	case !slices.Contains(hosts, u.Host):
 		return refuse("does not belong to Colab")
 	}
 	return u, nil

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/keep"
 )
 
 const (
@@ -27,16 +27,11 @@ type Tab struct {
 	wire     *wire
 	timing   timing
 	notebook string // the address that it was opened with
-	since    time.Time
 
 	mu    sync.Mutex
 	tools []string // names
 
-	runs runs
-}
-
-func newTab(w *wire, notebook string) *Tab {
-	return &Tab{wire: w, timing: w.timing, notebook: notebook}
+	runs *keep.Flights[Result] // of cells, by id
 }
 
 // Done is closed when the tab is lost.
@@ -63,7 +58,7 @@ func (t *Tab) serve(ctx context.Context, version string, ready, lost func()) {
 	})
 	t.wire.run(ctx, lost)
 	handshake.Wait()
-	t.runs.wait()
+	t.runs.Close(ErrTabLost)
 }
 
 func (t *Tab) handshake(ctx context.Context, version string) error {

@@ -41,7 +41,6 @@ type wait struct {
 	err      error
 
 	// The rest belongs to the Page's mutex.
-	expired bool     // the time is over, and a tab is just connecting
 	told    bool     // a caller was told that no browser was opened
 	refused []string // why connections were refused
 }
@@ -86,19 +85,16 @@ func (p *Page) Connect(ctx context.Context, r Request, step func(Step)) (*Tab, e
 func either(ctx context.Context, a, b <-chan struct{}) bool {
 	select {
 	case <-a:
-		return true
 	case <-b:
-		return true
-	default:
-	}
-	select {
-	case <-a:
-		return true
-	case <-b:
-		return true
 	case <-ctx.Done():
-		return false
+		select { // which may have ended at the same time
+		case <-a:
+		case <-b:
+		default:
+			return false
+		}
 	}
+	return true
 }
 
 // begin returns the waiting to join, which has ended if a tab is connected.
@@ -150,7 +146,8 @@ func newWait(notebook, url string) *wait {
 	return &wait{notebook: notebook, url: url, opened: make(chan struct{}), done: make(chan struct{})}
 }
 
-// await opens the browser, and ends the waiting when its time is over.
+// await opens the browser, and ends the waiting when its time is over. A tab that is just connecting
+// gets its own time.
 func (p *Page) await(ctx context.Context, w *wait) {
 	select {
 	case <-w.opened:
@@ -160,19 +157,17 @@ func (p *Page) await(ctx context.Context, w *wait) {
 	}
 	timer := time.NewTimer(p.timing.wait)
 	defer timer.Stop()
-	select {
-	case <-w.done:
-		return
-	case <-timer.C:
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.wait != w:
-	case p.slot != nil:
-		w.expired = true
-	default:
-		p.giveUp()
+	for connecting := true; connecting; timer.Reset(p.timing.handshake) {
+		select {
+		case <-w.done:
+			return
+		case <-timer.C:
+		}
+		p.mu.Lock()
+		if connecting = p.slot != nil; !connecting && p.wait == w {
+			p.giveUp()
+		}
+		p.mu.Unlock()
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 
@@ -18,144 +17,105 @@ const (
 	maxMessage = 64 << 20
 	// maxPending bounds the calls that a tab has not answered. Beyond it a call fails at once.
 	maxPending = 64
-	// maxHeld bounds the bytes of the answers that are being read by their callers. Beyond it
-	// an answer is dropped and its call fails.
-	maxHeld = 2 * maxMessage
 	// maxQueued bounds the messages that wait for being sent. Beyond it senders wait.
 	maxQueued = 16
 )
 
-var (
-	errPending = fmt.Errorf("%d calls wait for an answer of Colab's page: wait for those first, or close the tab", maxPending)
-	errHeld    = fmt.Errorf("the answers of Colab's page to several calls have more than %d MiB together: call again, one at a time", maxHeld>>20)
-)
+var errPending = fmt.Errorf("%d calls wait for an answer of Colab's page: wait for those first, or close the tab", maxPending)
 
 // wire exchanges JSON-RPC messages with one tab.
 type wire struct {
 	conn   *websocket.Conn
-	raw    net.Conn // below conn
 	timing timing
 	limit  int64 // bytes of one message of the tab
 	out    chan []byte
 	failed chan ending   // why the connection must end, from outside its goroutines
 	done   chan struct{} // closed when the connection is lost
 	heard  atomic.Int64  // counts what was read, as a sign of life
-	held   atomic.Int64  // bytes of answers
 	stale  atomic.Bool   // the page said that its tools changed
 
 	mu      sync.Mutex
-	pending map[int64]chan answer
+	pending map[int64]*call
 	next    int64
 }
 
-// answer is what a tab answered. Its receiver calls release when it has read it.
-type answer struct {
-	result json.RawMessage
-	err    *rpcError
-	size   int64
-	lost   error // why there is no answer
+// call is a request that waits for its answer.
+type call struct {
+	read func(m *message) error // reads the answer
+	done chan struct{}          // closed when it was read
+	err  error                  // of read
 }
 
-func newWire(conn *websocket.Conn, raw net.Conn, t timing, limit int64) *wire {
+func newWire(conn *websocket.Conn, t timing, limit int64) *wire {
 	return &wire{
-		conn: conn, raw: raw, timing: t, limit: limit, out: make(chan []byte, maxQueued), failed: make(chan ending, 1),
-		done: make(chan struct{}), pending: map[int64]chan answer{},
+		conn: conn, timing: t, limit: limit, out: make(chan []byte, maxQueued), failed: make(chan ending, 1),
+		done: make(chan struct{}), pending: map[int64]*call{},
 	}
 }
 
-// request sends a request and returns its answer. The end of ctx leaves the connection as it
+// request sends a request and has its answer read. The end of ctx leaves the connection as it
 // is: the tab may still do what was asked.
-func (w *wire) request(ctx context.Context, method string, params any) (answer, error) {
+func (w *wire) request(ctx context.Context, method string, params any, read func(m *message) error) error {
 	if err := ctx.Err(); err != nil {
-		return answer{}, err
+		return err
 	}
-	id, reply, err := w.expect()
+	c := &call{read: read, done: make(chan struct{})}
+	id, err := w.expect(c)
 	if err != nil {
-		return answer{}, err
+		return err
 	}
-	defer w.forget(id, reply)
-	if err := w.send(ctx, outgoing{ID: id, Method: method, Params: params}); err != nil {
-		return answer{}, err
+	if err = w.send(ctx, outgoing{ID: id, Method: method, Params: params}); err == nil {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-w.done:
+			err = ErrTabLost
+		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pending, id)
 	select {
-	case a := <-reply:
-		return a, a.lost
-	case <-ctx.Done():
-		return answer{}, ctx.Err()
-	case <-w.done:
-		return w.last(reply)
+	case <-c.done: // also if it came before the connection was lost
+		return c.err
+	default:
+		return err
 	}
 }
 
 // ask sends a request whose result is small, and decodes it.
 func (w *wire) ask(ctx context.Context, method mcp.MCPMethod, params map[string]any, result any) error {
-	a, err := w.request(ctx, string(method), params)
-	if err != nil {
-		return err
-	}
-	defer w.release(a)
-	if a.err != nil {
-		return newToolError(string(method), a.err.Code, a.err.Message)
-	}
-	return json.Unmarshal(a.result, result)
+	return w.request(ctx, string(method), params, func(m *message) error {
+		if m.Error != nil {
+			return newToolError(string(method), m.Error.Code, m.Error.Message)
+		}
+		return json.Unmarshal(m.Result, result)
+	})
 }
 
-// last returns an answer that came before the connection was lost.
-func (w *wire) last(reply chan answer) (answer, error) {
-	select {
-	case a := <-reply:
-		return a, a.lost
-	default:
-		return answer{}, ErrTabLost
-	}
-}
-
-// expect returns the id of a new request and where its answer will come.
-func (w *wire) expect() (int64, chan answer, error) {
+// expect returns the id of a new request, whose answer c reads.
+func (w *wire) expect(c *call) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pending) >= maxPending {
-		return 0, nil, errPending
+		return 0, errPending
 	}
 	w.next++
-	reply := make(chan answer, 1)
-	w.pending[w.next] = reply
-	return w.next, reply, nil
+	w.pending[w.next] = c
+	return w.next, nil
 }
 
-// forget ends the expectation of an answer. One that nobody took is released.
-func (w *wire) forget(id int64, reply chan answer) {
-	w.mu.Lock()
-	delete(w.pending, id)
-	w.mu.Unlock()
-	select {
-	case a := <-reply:
-		w.release(a)
-	default:
-	}
-}
-
-func (w *wire) release(a answer) { w.held.Add(-a.size) }
-
-// deliver gives an answer to the call that expects it. Others are ignored.
+// deliver has an answer read by the call that expects it. Others are ignored. The tab's next
+// message is read afterwards, so that the answers of many calls never stand in memory together.
 func (w *wire) deliver(id int64, m *message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	reply, ok := w.pending[id]
-	if !ok {
-		return
+	if c := w.pending[id]; c != nil {
+		delete(w.pending, id)
+		c.err = c.read(m)
+		close(c.done)
 	}
-	delete(w.pending, id)
-	size := int64(len(m.Result))
-	if m.Error != nil {
-		size += int64(len(m.Error.Message))
-	}
-	if w.held.Add(size) > maxHeld {
-		w.held.Add(-size)
-		reply <- answer{lost: errHeld}
-		return
-	}
-	reply <- answer{result: m.Result, err: m.Error, size: size}
 }
 
 // outgoing is a message to the tab. It has no null fields, which the page refuses.

@@ -44,21 +44,21 @@ var (
 
 // Runtime is one executor this laptop may use.
 type Runtime struct {
-	Name   string
-	URL    string // base URL without a trailing slash; empty before it is known
-	Secret auth.Secret
-	Chosen bool // by Choose; Put keeps what it was
+	Name   string      `json:"-"`
+	URL    string      `json:"url,omitempty"` // base URL without a trailing slash; empty before it is known
+	Secret auth.Secret `json:"-"`
+	Chosen bool        `json:"-"` // by Choose; Put keeps what it was
 	// Provider names what makes the connections to URL if they need more than the URL, such
 	// as the tokens of Google's proxy; empty for all others. VMID is the VM's id there.
-	Provider string
-	VMID     string
+	Provider string `json:"provider,omitempty"`
+	VMID     string `json:"vm_id,omitempty"`
 	// FromPage says that a bridge over Colab's page made the pairing. Its executor ends with
 	// the VM and its secret exists nowhere else, so a later bridge may replace it.
-	FromPage bool
+	FromPage bool `json:"from_page,omitempty"`
 	// SSHHost is the machine whose executor `colab-relay ssh` connects to URL; empty for others.
-	SSHHost string
+	SSHHost string `json:"ssh_host,omitempty"`
 	// SSHArguments are what followed the host when that command last connected, without --name.
-	SSHArguments []string
+	SSHArguments []string `json:"ssh_arguments,omitempty"`
 }
 
 // Store is the list of paired runtimes in a folder. Any number of programs may use it at the
@@ -71,7 +71,7 @@ type Store struct {
 // Open returns the store in dir. It reads and creates nothing.
 func Open(dir string) *Store {
 	return &Store{
-		list: keep.File[list]{Path: filepath.Join(dir, "runtimes.json"), What: "the list of paired runtimes", Max: maxFile, Check: (*list).check},
+		list: keep.File[list]{Path: filepath.Join(dir, "runtimes.json"), What: "the list of paired runtimes", Max: maxFile, Version: listVersion, Check: (*list).check},
 		seen: keep.File[map[string]LastSeen]{Path: filepath.Join(dir, "lives.json"), What: "what was last seen of the runtimes", Max: maxFile},
 	}
 }
@@ -191,7 +191,7 @@ func (s *Store) changeOf(name string, change func(*list, Runtime) error) error {
 	_, err := s.list.Change(func(l *list) error {
 		r, found := l.get(name)
 		if !found {
-			return unknown(name, l.all())
+			return unknown(name, l.names())
 		}
 		return change(l, r)
 	})
@@ -207,13 +207,18 @@ func (s *Store) Get(name string) (Runtime, error) {
 	if r, ok := l.get(name); ok {
 		return r, nil
 	}
-	return Runtime{}, unknown(name, l.all())
+	return Runtime{}, unknown(name, l.names())
 }
 
 // List returns all runtimes, sorted by name.
 func (s *Store) List() ([]Runtime, error) {
 	l, err := s.list.Read()
-	return l.sorted(), err
+	var all []Runtime
+	for _, name := range l.names() {
+		r, _ := l.get(name)
+		all = append(all, r)
+	}
+	return all, err
 }
 
 const (
@@ -230,25 +235,14 @@ type list struct {
 
 // entry contains the secret in clear text: only this user may read the file.
 type entry struct {
-	URL          string   `json:"url,omitempty"`
-	Secret       string   `json:"secret"`
-	Provider     string   `json:"provider,omitempty"`
-	VMID         string   `json:"vm_id,omitempty"`
-	FromPage     bool     `json:"from_page,omitempty"`
-	SSHHost      string   `json:"ssh_host,omitempty"`
-	SSHArguments []string `json:"ssh_arguments,omitempty"`
+	Runtime
+	Clear string `json:"secret"`
 }
 
 // check says why a list that was read cannot be used.
 func (l *list) check() error {
-	switch {
-	case l.Version > listVersion:
-		return fmt.Errorf("%w (it has version %d, and this one knows up to %d)", keep.ErrNewer, l.Version, listVersion)
-	case l.Version < 1:
-		return fmt.Errorf("its version is %d", l.Version)
-	}
 	for name, e := range l.Runtimes {
-		_, err := auth.NewSecret(e.Secret)
+		_, err := auth.NewSecret(e.Clear)
 		if e.URL != "" {
 			err = errors.Join(err, auth.CheckURL(e.URL))
 		}
@@ -265,14 +259,13 @@ func (l *list) get(name string) (Runtime, bool) {
 	if !found {
 		return Runtime{}, false
 	}
-	secret, err := auth.NewSecret(e.Secret)
+	secret, err := auth.NewSecret(e.Clear)
 	if err != nil {
 		panic(err) // see check
 	}
-	return Runtime{
-		Name: name, URL: e.URL, Secret: secret, Chosen: name == l.Chosen, Provider: e.Provider, VMID: e.VMID, FromPage: e.FromPage,
-		SSHHost: e.SSHHost, SSHArguments: e.SSHArguments,
-	}, true
+	r := e.Runtime
+	r.Name, r.Secret, r.Chosen = name, secret, name == l.Chosen
+	return r, true
 }
 
 // put adds or replaces a runtime. Which one is chosen stays.
@@ -281,29 +274,11 @@ func (l *list) put(r Runtime) {
 		l.Runtimes = map[string]entry{}
 	}
 	l.Version = listVersion
-	l.Runtimes[r.Name] = entry{
-		URL: r.URL, Secret: r.Secret.Reveal(), Provider: r.Provider, VMID: r.VMID, FromPage: r.FromPage,
-		SSHHost: r.SSHHost, SSHArguments: r.SSHArguments,
-	}
+	l.Runtimes[r.Name] = entry{r, r.Secret.Reveal()}
 }
 
-// sorted returns all runtimes, by name.
-func (l *list) sorted() (all []Runtime) {
-	for _, name := range slices.Sorted(maps.Keys(l.Runtimes)) {
-		r, _ := l.get(name)
-		all = append(all, r)
-	}
-	return all
-}
-
-// all returns all runtimes.
-func (l *list) all() map[string]Runtime {
-	all := map[string]Runtime{}
-	for _, r := range l.sorted() {
-		all[r.Name] = r
-	}
-	return all
-}
+// names returns the names of all runtimes, sorted.
+func (l *list) names() []string { return slices.Sorted(maps.Keys(l.Runtimes)) }
 
 // Choose makes the runtime of that name the one that calls use if they name none, until
 // another one is chosen. It returns ErrNotPaired if there is no such runtime. An empty name
@@ -340,30 +315,29 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 		if r, ok := l.get(name); ok {
 			return r.connected()
 		}
-		all := l.all()
+		names := l.names()
 		if InEnvironment(getenv) {
-			all[EnvName] = Runtime{}
+			names = append(names, EnvName)
 		}
-		return Runtime{}, unknown(name, all)
+		return Runtime{}, unknown(name, names)
 	}
 	for _, usual := range []string{l.Chosen, DefaultName} {
 		if r, ok := l.get(usual); ok {
 			return r.connected()
 		}
 	}
-	all := l.all()
-	if len(all) > 1 { // a runtime without an address is used only if there is no other
-		maps.DeleteFunc(all, func(_ string, r Runtime) bool { return r.URL == "" })
+	names := l.names()
+	if len(names) > 1 { // a runtime without an address is used only if there is no other
+		names = slices.DeleteFunc(names, func(name string) bool { return l.Runtimes[name].URL == "" })
 	}
-	switch len(all) {
+	switch len(names) {
 	case 0:
 		return Runtime{}, fmt.Errorf("this computer is %w with a runtime yet: %s", ErrNotPaired, howToPair)
 	case 1:
-		for _, only := range all {
-			return only.connected()
-		}
+		only, _ := l.get(names[0])
+		return only.connected()
 	}
-	return Runtime{}, fmt.Errorf("%w and none is the default: name one of %s, or choose one with `colab-relay use NAME`", ErrAmbiguous, names(all))
+	return Runtime{}, fmt.Errorf("%w and none is the default: name one of %s, or choose one with `colab-relay use NAME`", ErrAmbiguous, quoted(names))
 }
 
 // connected returns r, or ErrNoAddress and what to do if its address is not known yet.
@@ -426,26 +400,19 @@ func secretOf(getenv func(string) string) (secret auth.Secret, err error) {
 	return secret, nil
 }
 
-// unknown describes a name that is not in the list.
-func unknown(name string, all map[string]Runtime) error {
-	if len(all) == 0 {
+// unknown describes a name that is not among those of the runtimes.
+func unknown(name string, names []string) error {
+	if len(names) == 0 {
 		return fmt.Errorf("runtime %q is %w, and no runtime is paired on this computer: %s", name, ErrNotPaired, howToPair)
 	}
-	meant := suggest.Meant(name, slices.Sorted(maps.Keys(all)))
-	if len(all) == 1 {
-		return fmt.Errorf("runtime %q is %w%s; the only runtime is %s", name, ErrUnknownName, meant, names(all))
+	meant, are := suggest.Meant(name, names), "runtimes are"
+	if len(names) == 1 {
+		are = "only runtime is"
 	}
-	return fmt.Errorf("runtime %q is %w%s; the runtimes are %s", name, ErrUnknownName, meant, names(all))
+	return fmt.Errorf("runtime %q is %w%s; the %s %s", name, ErrUnknownName, meant, are, quoted(names))
 }
 
-// names lists the runtimes, sorted and quoted.
-func names(all map[string]Runtime) string {
-	quoted := slices.Sorted(maps.Keys(all))
-	for i, name := range quoted {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	return strings.Join(quoted, ", ")
-}
+func quoted(names []string) string { return `"` + strings.Join(names, `", "`) + `"` }
 
 // ErrNoSecret: the runtime has no secret yet.
 var ErrNoSecret = errors.New("no secret")

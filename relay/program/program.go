@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -21,10 +20,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natefinch/atomic"
-
 	"colabrelay/relay/environ"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/lazy"
 )
 
@@ -99,32 +97,22 @@ func (c Copy) Write() error {
 }
 
 func (c Copy) write() error {
-	from, err := os.Open(c.From)
+	content, err := os.ReadFile(c.From)
 	if err != nil {
 		return err
 	}
-	defer from.Close()
-	dir := filepath.Dir(c.Path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	temp := c.Path + ".new"
+	if err := keep.WriteFileMode(temp, content, 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, "."+filepath.Base(c.Path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name()) // where it was not renamed
-	_, err = io.Copy(temp, from)
-	err = errors.Join(err, temp.Chmod(0o755), temp.Sync(), temp.Close())
-	if err != nil {
-		return err
-	}
-	return replace(temp.Name(), c.Path)
+	defer os.Remove(temp) // where it was not renamed
+	return replace(temp, c.Path)
 }
 
 // replace renames a file to path. Windows replaces no program that runs, but renames it.
 func replace(from, path string) error {
 	removeAside(path)
-	err := atomic.ReplaceFile(from, path)
+	err := keep.Replace(from, path)
 	if err == nil {
 		return nil
 	}
@@ -165,17 +153,6 @@ func Remove(path string) (bool, error) {
 
 // identical compares two files by content.
 func identical(a, b string) (bool, error) {
-	infoA, err := os.Stat(a)
-	if err != nil {
-		return false, err
-	}
-	infoB, err := os.Stat(b)
-	if err != nil || os.SameFile(infoA, infoB) {
-		return err == nil, err
-	}
-	if infoA.Size() != infoB.Size() {
-		return false, nil
-	}
 	textA, errA := os.ReadFile(a)
 	textB, errB := os.ReadFile(b)
 	return bytes.Equal(textA, textB), errors.Join(errA, errB)

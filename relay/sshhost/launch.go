@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -184,24 +182,13 @@ func (s *session) await(ctx context.Context, r pairing.Runtime) (port int, err e
 		log := strings.ReplaceAll(e.Log, r.Secret.Reveal(), "[secret]")
 		switch {
 		case e.Ready != nil && e.Running:
-			return portOf(e.Ready.LocalURL)
+			return vm.LocalPort(e.Ready.LocalURL)
 		case !e.Running:
 			return 0, fmt.Errorf("%w; its last output: %s", ErrLaunch, plain.Line(log))
 		case time.Now().After(deadline):
 			return 0, fmt.Errorf("the executor was not ready after %s; its last output: %s", startLimit, plain.Line(log))
 		}
 	}
-}
-
-// portOf returns the port of an executor's address on the machine itself.
-func portOf(address string) (int, error) {
-	u, err := url.Parse(address)
-	if err == nil && u.Scheme == "http" {
-		if at, err := netip.ParseAddrPort(u.Host); err == nil && at.Addr().IsLoopback() && at.Port() > 0 {
-			return int(at.Port()), nil
-		}
-	}
-	return 0, fmt.Errorf("the executor's address %q is not as expected", plain.Line(address))
 }
 
 // freeURL returns an address of this computer with a port that is free now. It is below the

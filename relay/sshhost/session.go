@@ -98,7 +98,7 @@ func (h *Host) open(ctx context.Context) (*session, error) {
 	if err := s.greet(word); err != nil {
 		return nil, s.ended(ctx, err)
 	}
-	source := fmt.Sprintf(preface, pythonString(s.marker), pythonString(vm.LaunchSource), pythonString(serveSource))
+	source := fmt.Sprintf(preface, vm.PythonString(s.marker), vm.PythonString(vm.LaunchSource), vm.PythonString(serveSource))
 	if _, err := fmt.Fprintf(s.in, "%d\n%s", len(source), source); err != nil {
 		return nil, s.ended(ctx, err)
 	}
@@ -208,12 +208,6 @@ func shellWord(path string) string {
 		home, path = "~/", rest
 	}
 	return home + "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-}
-
-// pythonString returns a literal of Python: JSON's are.
-func pythonString(s string) string {
-	text, _ := json.Marshal(s) // a string can always be encoded
-	return string(text)
 }
 
 // lines passes on each line that ssh writes to stderr, made safe for a terminal, and remembers

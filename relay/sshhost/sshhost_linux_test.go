@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/vm"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/freeport"
@@ -414,11 +415,11 @@ func TestPathsAreQuotedForTheMachinesShell(t *testing.T) {
 
 // What a machine answers selects no address but its own.
 func TestOnlyAPortOfTheMachineItselfIsForwarded(t *testing.T) {
-	if port, err := portOf("http://127.0.0.1:8123"); port != 8123 || err != nil {
+	if port, err := vm.LocalPort("http://127.0.0.1:8123"); port != 8123 || err != nil {
 		t.Errorf("%d %v", port, err)
 	}
 	for _, address := range []string{"http://10.0.0.1:80", "http://127.0.0.1", "http://127.0.0.1:0", "https://127.0.0.1:1", "http://evil:80", "http://127.0.0.1:1:10.0.0.1:2", "", "\x1b[2J"} {
-		if port, err := portOf(address); err == nil {
+		if port, err := vm.LocalPort(address); err == nil {
 			t.Errorf("%q is the port %d", address, port)
 		}
 	}

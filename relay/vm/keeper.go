@@ -46,36 +46,26 @@ const (
 	Working             // one runs
 )
 
-// KeeperConfig is what a Keeper needs.
-type KeeperConfig struct {
-	// VMs returns the VMs that this computer started and paired. It makes no request.
-	VMs func() ([]Kept, error)
-	// Work asks a VM's executor, in one request, what it does.
-	Work func(ctx context.Context, runtime string) (Work, error)
-	// Touch sends one keep-alive to Google, unless another relay has just done it.
-	Touch func(ctx context.Context, v Kept) error
-	// Resume lets Run ask all VMs once at its start for executions of an earlier relay.
-	Resume bool
-	Log    *slog.Logger
-}
-
 // Keeper keeps VMs alive while executions run on them. Every KeepInterval it asks the executor
 // of each VM on which an execution was last seen unfinished, and sends one keep-alive if it
 // answers that one is running. It sends none on a guess, and asks nothing of a VM where all
 // executions are finished.
 type Keeper struct {
-	cfg KeeperConfig
+	vms    func() ([]Kept, error)                                  // that this computer started and paired
+	work   func(ctx context.Context, runtime string) (Work, error) // asks an executor, in one request
+	touch  func(ctx context.Context, v Kept) error                 // unless another relay has just done it
+	resume bool                                                    // Run asks all VMs once for executions of an earlier relay
+	log    *slog.Logger
 
 	mu       sync.Mutex
 	reported map[string]map[string]bool // unfinished executions, by runtime and id
 }
 
-// NewKeeper returns a Keeper. It starts nothing.
-func NewKeeper(cfg KeeperConfig) *Keeper {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Keeper{cfg: cfg, reported: map[string]map[string]bool{}}
+// Keeper returns the Keeper of the VMs that this computer started and paired. It starts nothing.
+// work asks a runtime's executor what it does, in one request. With resume, Run begins by asking
+// all VMs for executions of an earlier relay.
+func (m *Manager) Keeper(work func(ctx context.Context, runtime string) (Work, error), resume bool) *Keeper {
+	return &Keeper{vms: m.kept, work: work, touch: m.touch, resume: resume, log: m.cfg.Log, reported: map[string]map[string]bool{}}
 }
 
 // Report tells the Keeper what was seen of an execution on any runtime. It returns at once.
@@ -98,7 +88,7 @@ func (k *Keeper) Report(runtime, executionID string, finished bool) {
 
 // Run keeps VMs alive until ctx ends. All its goroutines have ended when it returns.
 func (k *Keeper) Run(ctx context.Context) {
-	if k.cfg.Resume {
+	if k.resume {
 		k.round(ctx, func(Kept) bool { return true })
 	}
 	tick := time.NewTicker(KeepInterval)
@@ -121,9 +111,9 @@ func (k *Keeper) isBusy(runtime string) bool {
 
 // round keeps those VMs alive for which wanted returns true.
 func (k *Keeper) round(ctx context.Context, wanted func(Kept) bool) {
-	all, err := k.cfg.VMs()
+	all, err := k.vms()
 	if err != nil {
-		k.cfg.Log.Warn("no VM is kept alive, because the record of VMs cannot be read", "err", err)
+		k.log.Warn("no VM is kept alive, because the record of VMs cannot be read", "err", err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
@@ -143,7 +133,7 @@ const resumed = ""
 
 // keep sends one keep-alive if an execution is running on the VM.
 func (k *Keeper) keep(ctx context.Context, v Kept) {
-	work, err := k.cfg.Work(ctx, v.Runtime)
+	work, err := k.work(ctx, v.Runtime)
 	switch {
 	case err != nil:
 		k.warn("whether code runs on a VM is unknown, so it is not kept alive now", v, err)
@@ -157,30 +147,24 @@ func (k *Keeper) keep(ctx context.Context, v Kept) {
 	if work == Waiting {
 		return
 	}
-	if err := k.cfg.Touch(ctx, v); err != nil {
+	if err := k.touch(ctx, v); err != nil {
 		if errors.Is(err, ErrGone) {
 			k.forget(v.Runtime)
 		}
 		k.warn("a VM was not kept alive", v, err)
 		return
 	}
-	k.cfg.Log.Info("a VM is kept alive, because code runs on it", "vm", v.ID, "runtime", v.Runtime)
+	k.log.Info("a VM is kept alive, because code runs on it", "vm", v.ID, "runtime", v.Runtime)
 }
 
 func (k *Keeper) warn(text string, v Kept, err error) {
-	k.cfg.Log.Warn(text, "vm", v.ID, "runtime", v.Runtime, "err", err)
+	k.log.Warn(text, "vm", v.ID, "runtime", v.Runtime, "err", err)
 }
 
 func (k *Keeper) forget(runtime string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.reported, runtime)
-}
-
-// Keeper returns the Keeper of the VMs that this computer started and paired. work asks a
-// runtime's executor what it does, in one request; see KeeperConfig for resume.
-func (m *Manager) Keeper(work func(ctx context.Context, runtime string) (Work, error), resume bool) *Keeper {
-	return NewKeeper(KeeperConfig{VMs: m.kept, Work: work, Touch: m.touch, Resume: resume, Log: m.cfg.Log})
 }
 
 // kept returns the VMs on record whose name is still that of their executor.

@@ -3,6 +3,7 @@ package vm
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -27,26 +28,26 @@ type world struct {
 // keepAlive runs a Keeper in w until the end of the test.
 func keepAlive(t *testing.T, w *world, resume bool) *Keeper {
 	w.start = time.Now()
-	k := NewKeeper(KeeperConfig{
-		VMs: func() ([]Kept, error) {
+	k := &Keeper{
+		vms: func() ([]Kept, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.vms, w.vmsErr
 		},
-		Work: func(_ context.Context, runtime string) (Work, error) {
+		work: func(_ context.Context, runtime string) (Work, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.asked = append(w.asked, runtime)
 			return w.work[runtime], w.workErr
 		},
-		Touch: func(context.Context, Kept) error {
+		touch: func(context.Context, Kept) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.touches = append(w.touches, time.Since(w.start))
 			return w.touched
 		},
-		Resume: resume,
-	})
+		resume: resume, log: slog.New(slog.DiscardHandler), reported: map[string]map[string]bool{},
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); k.Run(ctx) }()

@@ -70,8 +70,8 @@ func (a *creation) call(ctx context.Context, report any, function string, argume
 	}
 	var code strings.Builder
 	code.WriteString("functions = {'__name__': 'colab_relay_launch'}\n")
-	fmt.Fprintf(&code, "exec(compile(%s, 'colab_relay_launch', 'exec'), functions)\n", pythonString(LaunchSource))
-	fmt.Fprintf(&code, "functions['call'](%s, %s, %s)\n", pythonString(marker), pythonString(function), pythonString(string(given)))
+	fmt.Fprintf(&code, "exec(compile(%s, 'colab_relay_launch', 'exec'), functions)\n", PythonString(LaunchSource))
+	fmt.Fprintf(&code, "functions['call'](%s, %s, %s)\n", PythonString(marker), PythonString(function), PythonString(string(given)))
 	out, err := a.b.Exec(ctx, a.rec.ID, code.String(), callLimit)
 	if err != nil {
 		return fmt.Errorf("%s on the VM: %w", function, err)
@@ -83,8 +83,8 @@ func (a *creation) call(ctx context.Context, report any, function string, argume
 	return nil
 }
 
-// pythonString returns a literal of Python: JSON's are.
-func pythonString(s string) string {
+// PythonString returns a literal of Python: JSON's are.
+func PythonString(s string) string {
 	text, _ := json.Marshal(s) // a string can always be encoded
 	return string(text)
 }

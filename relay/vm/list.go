@@ -41,10 +41,9 @@ type VM struct {
 	Accelerator string    `json:"accelerator"` // CPU for none
 	HighRAM     bool      `json:"high_ram,omitempty"`
 	State       State     `json:"state"`
-	Ours        bool      `json:"ours"`             // this computer started it
-	Via         Way       `json:"via,omitempty"`    // how its executor is reached
-	Asked       time.Time `json:"asked,omitzero"`   // when it was asked for
-	Expires     time.Time `json:"expires,omitzero"` // as Colab says
+	Ours        bool      `json:"ours"`           // this computer started it
+	Via         Way       `json:"via,omitempty"`  // how its executor is reached
+	Asked       time.Time `json:"asked,omitzero"` // when it was asked for
 	Note        string    `json:"note,omitempty"`
 }
 
@@ -79,7 +78,11 @@ func (m *Manager) List(ctx context.Context) (Listing, error) {
 	backends := map[string][]Machine{}
 	failures := map[string]error{}
 	for _, name := range m.backendsOf(records) {
-		backends[name], failures[name] = m.see(ctx, name)
+		b, err := m.cfg.Open(name)
+		if err == nil {
+			backends[name], err = machines(ctx, b)
+		}
+		failures[name] = err
 		if failures[name] != nil {
 			l.Notes = append(l.Notes, fmt.Sprintf("The VMs of the backend %s are not known: %s", name, shown(failures[name])))
 		}
@@ -111,20 +114,11 @@ func (m *Manager) backendsOf(records []Record) (names []string) {
 	return names
 }
 
-// see returns the VMs of a backend.
-func (m *Manager) see(ctx context.Context, name string) ([]Machine, error) {
-	b, err := m.cfg.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return machines(ctx, b)
-}
-
 func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
 	slices.SortFunc(all, func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
 	n := 0
 	for _, machine := range all {
-		if findID(records, machine.ID) != nil {
+		if slices.ContainsFunc(records, func(r Record) bool { return r.ID == machine.ID }) {
 			continue
 		}
 		if n++; n > maxForeign {
@@ -134,7 +128,7 @@ func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
 		if idPattern().MatchString(machine.ID) {
 			state = StateLost
 		}
-		l.VMs = append(l.VMs, VM{ID: shownID(machine.ID), Backend: backend, Accelerator: acceleratorOf(machine.Spec), HighRAM: machine.Spec.HighRAM, State: state, Expires: machine.Expires})
+		l.VMs = append(l.VMs, VM{ID: shownID(machine.ID), Backend: backend, Accelerator: acceleratorOf(machine.Spec), HighRAM: machine.Spec.HighRAM, State: state})
 	}
 	if n > maxForeign {
 		l.Notes = append(l.Notes, fmt.Sprintf("%d more VMs that this computer did not start are not shown.", n-maxForeign))
@@ -146,7 +140,7 @@ func (m *Manager) status(r Record) VM { return m.statusOf(r, Machine{}, true, ni
 
 // statusOf combines what the record says with what the backend sees.
 func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM {
-	v := VM{ID: r.ID, Name: r.Name, Backend: r.Backend, Accelerator: r.Accelerator, HighRAM: r.HighRAM, Ours: true, Via: r.Via, Asked: r.Asked, Expires: seen.Expires, Note: r.Failure}
+	v := VM{ID: r.ID, Name: r.Name, Backend: r.Backend, Accelerator: r.Accelerator, HighRAM: r.HighRAM, Ours: true, Via: r.Via, Asked: r.Asked, Note: r.Failure}
 	switch {
 	case failure != nil:
 		v.State, v.Note = StateUnknown, shown(failure)
@@ -205,7 +199,9 @@ func (m *Manager) Down(ctx context.Context, idOrName string, force bool) (VM, er
 	if err := m.stop(ctx, rec); err != nil {
 		return v, fmt.Errorf("stop VM %q (%s): %w", rec.Name, rec.ID, err)
 	}
-	m.forgetResult(rec.Name)
+	if _, underWay := m.starts.Find(rec.Name); !underWay {
+		m.starts.Forget(rec.Name)
+	}
 	v.State = StateStopped
 	return v, nil
 }
@@ -244,7 +240,7 @@ func (m *Manager) stop(ctx context.Context, rec Record) error {
 		return err
 	}
 	defer release()
-	if all, err := m.store.read(); err == nil && findID(all, rec.ID) == nil {
+	if all, err := m.store.read(); err == nil && find(all, rec.ID) == nil {
 		return nil // another process has stopped it meanwhile
 	}
 	found, err := deleted(ctx, b, rec.ID)

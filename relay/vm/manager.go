@@ -38,13 +38,10 @@ type Config struct {
 type Manager struct {
 	cfg    Config
 	store  store
-	ctx    context.Context // of the starts in progress
-	cancel context.CancelFunc
-	work   sync.WaitGroup
 	limits limits
+	starts *keep.Flights[VM] // by name
 
-	mu   sync.Mutex
-	jobs map[string]*job // by name
+	mu sync.Mutex // guards the look for a start with another request, before one joins it
 }
 
 // limits are how long to wait for something.
@@ -55,10 +52,12 @@ type limits struct {
 	// everywhere; the proxy answers at once or never.
 	proxy, tunnel time.Duration
 	check         time.Duration // for an answer of an executor that was paired before
-	result        time.Duration // how long the result of a start waits for its caller
 }
 
-var usual = limits{ready: 3 * time.Minute, appear: 2 * time.Minute, proxy: 20 * time.Second, tunnel: time.Minute, check: client.ReachLimit, result: 2 * time.Minute}
+var usual = limits{ready: 3 * time.Minute, appear: 2 * time.Minute, proxy: 20 * time.Second, tunnel: time.Minute, check: client.ReachLimit}
+
+// resultLimit is how long the result of a start waits for its caller. Later it may no longer be true.
+const resultLimit = 2 * time.Minute
 
 // New returns a Manager. It starts nothing. A caller must Close it.
 func New(cfg Config) *Manager {
@@ -66,17 +65,12 @@ func New(cfg Config) *Manager {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = cfg.Log.With("component", "vm")
-	m := &Manager{cfg: cfg, store: newStore(cfg.Dir), limits: usual, jobs: map[string]*job{}}
-	m.ctx, m.cancel = context.WithCancel(context.Background())
-	return m
+	return &Manager{cfg: cfg, store: newStore(cfg.Dir), limits: usual, starts: keep.NewFlights[VM](resultLimit)}
 }
 
 // Close ends the starts in progress; the record has all that was started. It returns when
 // they have ended.
-func (m *Manager) Close() {
-	m.cancel()
-	m.work.Wait()
-}
+func (m *Manager) Close() { m.starts.Close(errors.New("the relay is ending")) }
 
 // Request is what to start.
 type Request struct {
@@ -85,17 +79,6 @@ type Request struct {
 	HighRAM      bool
 	Backend      string // empty for the one of the login
 	Way          Way    // empty for the first that works
-}
-
-// job is a start in progress, or one whose result nobody has collected. The Manager's mu guards
-// all but the request.
-type job struct {
-	request Request
-	steps   []string      // a start has few: at most some for each accelerator and way
-	changed chan struct{} // closed when there is another one, and at the end
-	ended   time.Time     // zero before the end
-	vm      VM
-	err     error
 }
 
 // Up starts a VM with an executor and pairs it, or continues a start that a killed relay
@@ -108,76 +91,32 @@ func (m *Manager) Up(ctx context.Context, r Request, say func(step string)) (VM,
 	if len(r.Accelerators) == 0 {
 		r.Accelerators = []string{CPU}
 	}
-	j, err := m.job(r)
+	started, err := m.join(r)
 	if err != nil {
 		return VM{}, err
 	}
-	seen, step := 0, ""
-	for {
-		m.mu.Lock()
-		steps, changed, ended := slices.Clone(j.steps[seen:]), j.changed, !j.ended.IsZero()
-		if ended && m.jobs[r.Name] == j {
-			delete(m.jobs, r.Name) // this caller has the result
-		}
-		m.mu.Unlock()
-		for _, step = range steps {
-			say(step)
-		}
-		if seen += len(steps); ended {
-			return j.vm, j.err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return VM{}, &StartingError{Name: r.Name, Step: step}
-		}
+	got, err := started.Wait(ctx, say)
+	if errors.Is(err, keep.ErrUnderWay) {
+		err = &StartingError{Name: r.Name, Step: started.Step()}
 	}
+	return got, err
 }
 
-// job returns the start of that name, and begins it if there is none, or one that ended so long
-// ago that its result may no longer be true.
-func (m *Manager) job(r Request) (*job, error) {
+// join joins the start of that name, and begins it if there is none.
+func (m *Manager) join(r Request) (*keep.Flight[VM], error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j := m.jobs[r.Name]; j != nil && (j.ended.IsZero() || time.Since(j.ended) <= m.limits.result) {
-		if !slices.Equal(j.request.Accelerators, r.Accelerators) || j.request.HighRAM != r.HighRAM {
-			return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, acceleratorsText(j.request.Accelerators, j.request.HighRAM))
-		}
-		return j, nil
+	about, _ := m.starts.Find(r.Name)
+	if before, ok := about.(Request); ok && (!slices.Equal(before.Accelerators, r.Accelerators) || before.HighRAM != r.HighRAM) {
+		return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, acceleratorsText(before.Accelerators, before.HighRAM))
 	}
-	if m.ctx.Err() != nil {
-		return nil, errors.New("the relay is ending")
-	}
-	j := &job{request: r, changed: make(chan struct{})}
-	m.jobs[r.Name] = j
-	m.work.Go(func() {
-		got, err := m.start(m.ctx, r, func(step string) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			if n := len(j.steps); n == 0 || j.steps[n-1] != step {
-				j.steps = append(j.steps, step)
-				close(j.changed)
-				j.changed = make(chan struct{})
-			}
-		})
+	return m.starts.Join(r.Name, r, func(ctx context.Context, say func(string)) (VM, error) {
+		got, err := m.start(ctx, r, say)
 		if err != nil {
 			m.cfg.Log.Warn("a VM was not started", "name", r.Name, "err", err)
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		j.vm, j.err, j.ended = got, err, time.Now()
-		close(j.changed)
+		return got, err
 	})
-	return j, nil
-}
-
-// forgetResult drops the result of a start whose VM was stopped.
-func (m *Manager) forgetResult(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if j := m.jobs[name]; j != nil && !j.ended.IsZero() {
-		delete(m.jobs, name)
-	}
 }
 
 // open returns a backend; the one of the login if name is empty.
@@ -233,7 +172,7 @@ type store struct {
 
 func newStore(dir string) store {
 	return store{dir, keep.File[recordFile]{
-		Path: filepath.Join(dir, "vms.json"), What: "the record of VMs", Max: maxRecordFile, Check: (*recordFile).check,
+		Path: filepath.Join(dir, "vms.json"), What: "the record of VMs", Max: maxRecordFile, Version: recordVersion, Check: (*recordFile).check,
 	}}
 }
 
@@ -342,12 +281,6 @@ type recordFile struct {
 
 // check says why a file that was read cannot be used.
 func (f *recordFile) check() error {
-	switch {
-	case f.Version > recordVersion:
-		return fmt.Errorf("%w (it has version %d, and this one knows up to %d)", keep.ErrNewer, f.Version, recordVersion)
-	case f.Version < 1:
-		return fmt.Errorf("its version is %d", f.Version)
-	}
 	for _, r := range f.VMs {
 		if !idPattern().MatchString(r.ID) || r.Step == "" || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
 			return fmt.Errorf("the VM %q", clip(r.ID))
@@ -367,25 +300,11 @@ func leaveFuture(all []Record) {
 	}
 }
 
-// findID returns the record with that id, nil if there is none.
-func findID(all []Record, id string) *Record {
-	return findRecord(all, func(r Record) bool { return r.ID == id })
-}
-
-// findName returns the record of that name, nil if there is none.
-func findName(all []Record, name string) *Record {
-	return findRecord(all, func(r Record) bool { return r.Name == name })
-}
-
-func findRecord(all []Record, matches func(Record) bool) *Record {
-	i := slices.IndexFunc(all, matches)
+// find returns the record with that id or name, nil if there is none. No name has the form of an id.
+func find(all []Record, idOrName string) *Record {
+	i := slices.IndexFunc(all, func(r Record) bool { return r.ID == idOrName || r.Name == idOrName })
 	if i < 0 {
 		return nil
 	}
 	return &all[i]
-}
-
-// find returns the record with that id or name, nil if there is none.
-func find(all []Record, idOrName string) *Record {
-	return findRecord(all, func(r Record) bool { return r.ID == idOrName || r.Name == idOrName })
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +25,7 @@ const providerPrefix = "colab-"
 // reach pairs the executor if it answers in this way with a signed answer.
 func (a *creation) reach(ctx context.Context, w Way, ready readyExecutor, secret auth.Secret) error {
 	r := pairing.Runtime{Name: a.rec.Name, URL: strings.TrimRight(ready.URL, "/"), Secret: secret}
-	port, err := portOf(ready.LocalURL)
+	port, err := LocalPort(ready.LocalURL)
 	if err != nil {
 		return fmt.Errorf("%w: %v", ErrLaunch, err)
 	}
@@ -43,17 +43,15 @@ func (a *creation) reach(ctx context.Context, w Way, ready readyExecutor, secret
 	return a.pair(r, w, port)
 }
 
-// portOf returns the port of the executor's local URL.
-func portOf(local string) (int, error) {
-	u, err := url.Parse(local)
-	if err != nil {
-		return 0, errors.New("the executor's local URL cannot be parsed")
+// LocalPort returns the port of an executor's address on its own machine.
+func LocalPort(address string) (int, error) {
+	u, err := url.Parse(address)
+	if err == nil && u.Scheme == "http" {
+		if at, err := netip.ParseAddrPort(u.Host); err == nil && at.Addr().IsLoopback() && at.Port() > 0 {
+			return int(at.Port()), nil
+		}
 	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	if err != nil || port == 0 {
-		return 0, errors.New("the executor's local URL has no port")
-	}
-	return int(port), nil
+	return 0, fmt.Errorf("the executor's address %q is not as expected", plain.Line(address))
 }
 
 // awaitAnswer waits for an answer that the executor with this secret has signed.

@@ -72,7 +72,7 @@ func (m *Manager) start(ctx context.Context, r Request, say func(string)) (VM, e
 // be used. Colab's VMs have processors of this kind.
 func (m *Manager) checkProgram(ctx context.Context, name string) error {
 	all, err := m.store.read()
-	if err == nil && findName(all, name) != nil {
+	if err == nil && find(all, name) != nil {
 		return nil
 	}
 	_, err = m.cfg.Program(ctx, "amd64")
@@ -124,7 +124,7 @@ func (a *creation) failed(err error) error {
 func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCauseFunc) (end func()) {
 	every := time.NewTicker(watchEvery)
 	done := make(chan struct{})
-	m.work.Go(func() {
+	go func() {
 		defer close(done)
 		for {
 			select {
@@ -138,7 +138,7 @@ func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCause
 				}
 			}
 		}
-	})
+	}()
 	return func() { stop(nil); <-done; every.Stop() }
 }
 
@@ -146,7 +146,7 @@ func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCause
 // is listed.
 func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err error) {
 	damage, err := m.store.change(func(all []Record) ([]Record, error) {
-		if known := findName(all, r.Name); known != nil {
+		if known := find(all, r.Name); known != nil {
 			rec = *known
 			return all, joins(rec, r, b.Name())
 		}
@@ -254,7 +254,7 @@ func (a *creation) askInTurn(ctx context.Context) error {
 	if err != nil {
 		return without(fmt.Errorf("look up what the account may start: %w", err))
 	}
-	var refused refusals
+	var refused error // of all so far; it matches the last one
 	for _, accelerator := range remaining {
 		s := spec(accelerator, a.rec.HighRAM)
 		err := ErrNotEligible
@@ -265,7 +265,10 @@ func (a *creation) askInTurn(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrNoneFree), errors.Is(err, ErrNotEligible):
-			refused.all, refused.last = append(refused.all, fmt.Sprintf("%s: %s", s, shown(err))), err
+			if err = fmt.Errorf("%s: %w", s, err); refused != nil {
+				err = fmt.Errorf("%v; %w", refused, err)
+			}
+			refused = err
 		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
 			return without(fmt.Errorf("%w; %s", err, a.runningText(ctx)))
 		case errors.Is(err, ErrNotLoggedIn):
@@ -274,20 +277,8 @@ func (a *creation) askInTurn(ctx context.Context) error {
 			return fmt.Errorf("ask for a VM with %s: %w", s, err)
 		}
 	}
-	return without(&refused)
+	return without(fmt.Errorf("no VM could be started: %w", refused))
 }
-
-// refusals is the error of a start whose every accelerator was refused. It matches the last one.
-type refusals struct {
-	all  []string
-	last error
-}
-
-func (r *refusals) Error() string {
-	return "no VM could be started: " + strings.Join(r.all, "; ")
-}
-
-func (r *refusals) Unwrap() error { return r.last }
 
 // ask asks for a VM.
 func (a *creation) ask(ctx context.Context, accelerator string, s Spec) error {

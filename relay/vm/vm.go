@@ -42,10 +42,9 @@ type Spec struct {
 // Machine is a VM as the backend reports it. Its texts are checked by the Manager, not by
 // the backend.
 type Machine struct {
-	ID      string
-	Spec    Spec
-	Expires time.Time // zero if unknown
-	Ready   bool      // Upload and Exec work
+	ID    string
+	Spec  Spec
+	Ready bool // Upload and Exec work
 }
 
 // Backend starts and uses VMs. Every method ends soon after its ctx. All backends pass

@@ -1,7 +1,8 @@
 // Package keep stores small files that outlive a program and that several programs use at the
 // same time. A reader sees the old content or the new one, and only this user may read it. What
 // is damaged is kept under another name, so that a person can still look at it. It must not know
-// what the files are for. Start reading at File.
+// what the files are for. Flights is its other half: work in this process that callers join. Start
+// reading at File.
 package keep
 
 import (
@@ -23,7 +24,10 @@ import (
 
 // WriteFile replaces the file at path in one step, and creates its folder if it does not exist.
 // Only this user may read it. After an error the old file is as it was.
-func WriteFile(path string, content []byte) error {
+func WriteFile(path string, content []byte) error { return WriteFileMode(path, content, 0o600) }
+
+// WriteFileMode is WriteFile for a file of that mode.
+func WriteFileMode(path string, content []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -33,14 +37,20 @@ func WriteFile(path string, content []byte) error {
 	}
 	defer os.Remove(f.Name()) // no longer exists after the rename
 	_, err = f.Write(content)
+	if err == nil && mode != 0o600 {
+		err = f.Chmod(mode)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return atomic.ReplaceFile(f.Name(), path)
+	return Replace(f.Name(), path)
 }
+
+// Replace renames a file, in one step also where another file has the new name.
+func Replace(from, to string) error { return atomic.ReplaceFile(from, to) }
 
 // WriteJSON is WriteFile for a value, as indented JSON.
 func WriteJSON(path string, v any) error {
@@ -67,8 +77,7 @@ func Aside(path string) (kept string, err error) {
 // ErrDamaged means that a file has no value of its kind. Change keeps it under another name.
 var ErrDamaged = errors.New("is damaged")
 
-// ErrNewer is the error of a File's Check for a value that a newer release has written. Such a
-// file is not damaged, and is never replaced.
+// ErrNewer means that a newer release has written a file. It is not damaged, and is never replaced.
 var ErrNewer = errors.New("was written by a newer release, so use that one")
 
 // ErrNotWritten means that a change was not written, such as on a full disk: the file is as it was.
@@ -83,6 +92,9 @@ type File[T any] struct {
 	Path string
 	What string // it is, in errors, such as "the list of paired runtimes"
 	Max  int64  // bytes
+	// Version is the highest that the value's field "version" may have, and the lowest is 1; 0 is
+	// for values without that field.
+	Version int
 	// Check says why a value is not one of this file; nil accepts all that JSON can decode.
 	Check func(*T) error
 	// Write replaces the file; nil means WriteFile.
@@ -146,7 +158,15 @@ func (f File[T]) read() (v T, err error) {
 	case err != nil:
 		return v, fmt.Errorf("read %s: %w", f.What, err)
 	default:
-		if err = json.Unmarshal(text, &v); err == nil && f.Check != nil {
+		var head struct {
+			Version int `json:"version"`
+		}
+		_ = json.Unmarshal(text, &head) // a newer value may have another form
+		if f.Version > 0 && head.Version > f.Version {
+			err = fmt.Errorf("%w (it has version %d, and this one knows up to %d)", ErrNewer, head.Version, f.Version)
+		} else if err = json.Unmarshal(text, &v); err == nil && f.Version > 0 && head.Version < 1 {
+			err = fmt.Errorf("its version is %d", head.Version)
+		} else if err == nil && f.Check != nil {
 			err = f.Check(&v)
 		}
 	}

@@ -136,16 +136,6 @@ func VersionCommand(std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// shells are those for which cobra writes a completion script.
-var shells = map[string]func(root *cobra.Command, std terminal.Streams) error{
-	"bash": func(root *cobra.Command, std terminal.Streams) error { return root.GenBashCompletionV2(std.Out, true) },
-	"fish": func(root *cobra.Command, std terminal.Streams) error { return root.GenFishCompletion(std.Out, true) },
-	"powershell": func(root *cobra.Command, std terminal.Streams) error {
-		return root.GenPowerShellCompletionWithDesc(std.Out)
-	},
-	"zsh": func(root *cobra.Command, std terminal.Streams) error { return root.GenZshCompletion(std.Out) },
-}
-
 // shellNames are in the order of the help.
 var shellNames = []string{"bash", "zsh", "fish", "powershell"}
 
@@ -164,11 +154,17 @@ func CompletionCommand(std terminal.Streams) *cobra.Command {
 		Args:      cli.Arguments(1, 1),
 		ValidArgs: shellNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			write, known := shells[args[0]]
-			if !known {
-				return cli.Usagef("no completion for %q%s: use bash, zsh, fish or powershell", args[0], suggest.Meant(args[0], shellNames))
+			switch root := cmd.Root(); args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(std.Out, true)
+			case "zsh":
+				return root.GenZshCompletion(std.Out)
+			case "fish":
+				return root.GenFishCompletion(std.Out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(std.Out)
 			}
-			return write(cmd.Root(), std)
+			return cli.Usagef("no completion for %q%s: use bash, zsh, fish or powershell", args[0], suggest.Meant(args[0], shellNames))
 		},
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/program"
-	"colabrelay/relay/suggest"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/toolsets"
 )
@@ -62,9 +61,9 @@ func InstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			case len(args) == 0:
 				return listHosts(user, asJSON, std)
 			}
-			host, err := findHost(args[0])
+			host, err := hostconfig.Find(args[0])
 			if err != nil {
-				return err
+				return cli.AsUsage(err)
 			}
 			return i.install(cmd.Context(), host)
 		},
@@ -100,19 +99,6 @@ func checkInstall(args []string, all, onlyPrint, asJSON bool) error {
 		return cli.Usagef("--print needs a HOST or --all")
 	}
 	return nil
-}
-
-// findHost returns the host of that name.
-func findHost(name string) (hostconfig.Host, error) {
-	var known []string
-	for _, h := range hostconfig.Hosts {
-		known = append(known, h.Name)
-	}
-	host, err := hostconfig.Find(name)
-	if err != nil {
-		return host, cli.Usagef("%w%s", err, suggest.Meant(name, known))
-	}
-	return host, nil
 }
 
 func completeHosts(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
@@ -314,9 +300,9 @@ func UninstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command
 			if all {
 				return uninstallAll(cmd.Context(), user, std)
 			}
-			host, err := findHost(args[0])
+			host, err := hostconfig.Find(args[0])
 			if err != nil {
-				return err
+				return cli.AsUsage(err)
 			}
 			unlock, err := user.Lock(cmd.Context())
 			if err != nil {
@@ -340,16 +326,9 @@ func uninstallAll(ctx context.Context, user hostconfig.User, std terminal.Stream
 	}
 	defer unlock()
 	var failed []error
-	for _, s := range hostconfig.States(user) {
-		host, err := hostconfig.Find(s.Host)
-		if err != nil {
-			return err
-		}
-		for _, f := range s.Files {
-			if f.Installed || f.Problem != "" {
-				failed = append(failed, uninstall(host, user, std))
-				break
-			}
+	for _, h := range hostconfig.Hosts {
+		if slices.ContainsFunc(h.Targets(user), hostconfig.Target.MayStart) {
+			failed = append(failed, uninstall(h, user, std))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {

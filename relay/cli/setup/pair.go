@@ -325,12 +325,12 @@ func (o initOptions) run(std terminal.Streams) error {
 	}
 	if o.asJSON {
 		own := ownSecret{
-			Runtime: r.Name, ColabURL: r.URL, SecretName: bootstrap.SecretName(secretVariable, r.Name), Secret: r.Secret.Reveal(), Origin: originNames[origin],
+			Runtime: r.Name, ColabURL: r.URL, SecretName: bootstrap.SecretName(secretVariable, r.Name), Secret: r.Secret.Reveal(), Origin: origins[origin].name,
 			DomainName: bootstrap.SecretName(domainVariable, r.Name), Domain: ngrokDomain(r, host), File: store.Path(),
 		}
 		return cli.PrintJSON(std.Out, own)
 	}
-	fmt.Fprintf(std.Out, origins[origin]+" This computer keeps it in %s.\n\n", o.name, store.Path())
+	fmt.Fprintf(std.Out, origins[origin].text+" This computer keeps it in %s.\n\n", o.name, store.Path())
 	printSecrets(std.Out, r, host)
 	if origin == pairing.Replaced {
 		fmt.Fprintf(std.Out, "An executor that is running still uses the old secret and refuses this computer: replace %s where you stored it, then start the executor again.\n", bootstrap.SecretName(secretVariable, o.name))
@@ -356,9 +356,6 @@ type ownSecret struct {
 	File       string `json:"file"`   // in which this computer keeps the secret
 }
 
-// originNames are the origins in JSON.
-var originNames = map[pairing.Origin]string{pairing.Kept: "kept", pairing.Made: "made", pairing.Replaced: "replaced"}
-
 // checkSecretName refuses a name whose secret would have the same name in Colab as that
 // of another runtime.
 func (o initOptions) checkSecretName(store *pairing.Store) error {
@@ -375,11 +372,11 @@ func (o initOptions) checkSecretName(store *pairing.Store) error {
 	return nil
 }
 
-// origins say where a secret is from, as formats of the runtime's name.
-var origins = map[pairing.Origin]string{
-	pairing.Kept:     "This is the secret of %q.",
-	pairing.Made:     "A new secret was made for %q.",
-	pairing.Replaced: "The secret of %q was replaced with a new one.",
+// origins say where a secret is from: in JSON, and as formats of the runtime's name.
+var origins = map[pairing.Origin]struct{ name, text string }{
+	pairing.Kept:     {"kept", "This is the secret of %q."},
+	pairing.Made:     {"made", "A new secret was made for %q."},
+	pairing.Replaced: {"replaced", "The secret of %q was replaced with a new one."},
 }
 
 // printSecrets prints what to store where. It prints the secret, which a person has to

@@ -222,7 +222,7 @@ func (b *Backend) runtime(ctx context.Context, id string) (found runtimeResource
 // gone reports whether err is the API's own answer that there is no such VM.
 func gone(err error) bool { return errors.Is(err, vm.ErrGone) }
 
-// List implements vm.Backend. The API tells neither a VM's state nor when it ends.
+// List implements vm.Backend. The API does not tell a VM's state.
 func (b *Backend) List(ctx context.Context) ([]vm.Machine, error) {
 	const doing = "list the account's VMs"
 	all, query := []vm.Machine{}, url.Values{}

@@ -21,10 +21,9 @@ const (
 	// asked every few minutes, or the proxy refuses one request an hour.
 	leastLifetime = 5 * time.Minute
 	mostLifetime  = 2 * time.Hour
-	// renewEvery is the time in which at most freeRenewals refused tokens are renewed: a proxy
-	// refuses all of them if the VM's executor has ended, and the API has a quota.
-	renewEvery   = 15 * time.Second
-	freeRenewals = 2
+	// renewEvery is how old a refused token must be to be renewed: a proxy refuses all of them if
+	// the VM's executor has ended, and the API has a quota.
+	renewEvery = 15 * time.Second
 )
 
 // expiring keeps a value with a token in memory, and only there. Many callers with an expired
@@ -33,16 +32,14 @@ type expiring[T comparable] struct {
 	turn chan struct{} // contains one element while a call reads or renews what follows
 
 	// Only the owner of turn changes these.
-	value    T
-	until    time.Time // when to renew it, before it is refused
-	asked    time.Time // for the last one
-	renewals int       // of refused ones, each soon after the one before
+	value T
+	until time.Time // when to renew it, before it is refused
+	asked time.Time // for the last one
 }
 
 func newExpiring[T comparable]() *expiring[T] { return &expiring[T]{turn: make(chan struct{}, 1)} }
 
-// get returns a value that differs from the refused one, unless several were refused and the
-// last one is only seconds old.
+// get returns a value that differs from the refused one, unless that is only seconds old.
 func (e *expiring[T]) get(ctx context.Context, refused T, renew func(context.Context) (T, time.Time, error)) (T, error) {
 	var none T
 	select {
@@ -53,17 +50,8 @@ func (e *expiring[T]) get(ctx context.Context, refused T, renew func(context.Con
 	}
 	now := time.Now()
 	known := e.value != none && e.value != refused
-	if known && now.Before(e.until) {
+	if known && now.Before(e.until) || e.value != none && !known && now.Sub(e.asked) <= renewEvery {
 		return e.value, nil
-	}
-	isRefused := e.value != none && e.value == refused
-	if !isRefused || now.Sub(e.asked) > renewEvery {
-		e.renewals = 0
-	}
-	if isRefused {
-		if e.renewals++; e.renewals > freeRenewals {
-			return e.value, nil
-		}
 	}
 	e.asked = now
 	fresh, until, err := renew(ctx)

@@ -168,7 +168,7 @@ const loginCommand = "`colab-relay vm login --backend api`"
 // loadCredentials reads the login file, and the file that it names.
 func loadCredentials(dir string) (credentials, error) {
 	path := filepath.Join(dir, loginName)
-	c, err := keep.File[credentials]{Path: path, What: "the Google login", Max: maxLogin, Check: (*credentials).check}.Read()
+	c, err := keep.File[credentials]{Path: path, What: "the Google login", Max: maxLogin, Version: loginVersion}.Read()
 	switch {
 	case errors.Is(err, keep.ErrDamaged):
 		return c, fmt.Errorf("%w: %v: run %s", vm.ErrNotLoggedIn, err, loginCommand)
@@ -180,16 +180,6 @@ func loadCredentials(dir string) (credentials, error) {
 		return readDefaults(c.DefaultsFile)
 	}
 	return c, nil
-}
-
-func (c *credentials) check() error {
-	switch {
-	case c.Version < 1:
-		return errors.New("it has no version")
-	case c.Version > loginVersion:
-		return keep.ErrNewer
-	}
-	return nil
 }
 
 // readClientFile reads the JSON file of an OAuth client, as the console gives it.
@@ -433,12 +423,8 @@ func (r *redirect) answer(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the login has been answered already", http.StatusGone)
 		return
 	}
-	message := "Google has answered. Close this page and look at the terminal."
-	if got.err != nil {
-		message = "Access was not allowed. Close this page and look at the terminal."
-	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintln(w, message)
+	_, _ = fmt.Fprintln(w, "Google has answered. Close this page and look at the terminal.")
 }
 
 // readRedirect reads the answer of Google's page. An error means that the request is not that

@@ -55,7 +55,7 @@ func New(cfg Config) *Backend {
 	if cfg.Environ == nil {
 		cfg.Environ = os.Environ()
 	}
-	return &Backend{cfg: cfg, records: records{cfg.Dir, cfg.Log}}
+	return &Backend{cfg: cfg, records: newRecords(cfg.Dir, cfg.Log)}
 }
 
 // Name implements vm.Backend.
@@ -84,7 +84,7 @@ func (b *Backend) Upload(ctx context.Context, id, remotePath string, content []b
 		return err
 	}
 	if len(content) > vm.MaxUpload {
-		return errTooLarge(remotePath, len(content))
+		return fmt.Errorf("upload %q: %d bytes are more than the limit of %d", remotePath, len(content), vm.MaxUpload)
 	}
 	dir, err := os.MkdirTemp("", "colab-relay-upload-")
 	if err != nil {
@@ -256,10 +256,6 @@ func noLogin(err error) bool {
 // errUnnamed is the error of a VM that the program cannot use.
 func errUnnamed(r row) error {
 	return fmt.Errorf("VM %q (%s) runs, but Google's command line has no name for it and can neither use nor stop it: stop it on Colab's page, https://colab.research.google.com, at Runtime, Manage sessions", plain.Line(r.endpoint), r.spec)
-}
-
-func errTooLarge(remotePath string, size int) error {
-	return fmt.Errorf("upload %q: %d bytes are more than the limit of %d", remotePath, size, vm.MaxUpload)
 }
 
 // namePattern matches names of VMs that can be an argument of the program.

@@ -121,6 +121,22 @@ func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
 	}
 }
 
+// Without its records, a relay can list and stop VMs, and starts none that may exist already.
+func TestDamagedRecordsStartNoSecondVM(t *testing.T) {
+	t.Parallel()
+	b, program := open(t)
+	program.Start("-s", "mine")
+	if err := os.WriteFile(b.records.Path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.List(within.Context(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: "mine", Ready: true}}) {
+		t.Errorf("listed %+v, %v", all, err)
+	}
+	if err := b.Create(within.Context(t), vm.NewID(), vm.Spec{}); err == nil || !strings.Contains(err.Error(), b.records.damaged()) || len(program.Endpoints()) != 1 {
+		t.Errorf("created: %v", err)
+	}
+}
+
 func TestTokensAreNotShown(t *testing.T) {
 	for _, text := range []string{
 		"500 Server Error: Internal Server Error for url: https://8080-m.prod.colab.dev/api/contents/x?authuser=0&colab-runtime-proxy-token=SECRET",

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,12 +18,13 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
+	"colabrelay/shared/keep"
 )
 
 // Create implements vm.Backend. When ctx ends it returns, but `colab new` continues, even if
 // the relay is killed: a program that is interrupted there leaves a VM that has no name, which
-// nobody but Colab's page can stop. The VM's record is locked while any relay creates it, and as
-// long as a `colab new` for it runs, which inherits the lock: a repeated Create waits for it.
+// nobody but Colab's page can stop. A file is locked while any relay creates the VM, and as long as
+// a `colab new` for it runs, which inherits the lock: a repeated Create waits for it.
 func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 	argv, err := newArguments(id, s)
 	if err == nil {
@@ -31,11 +33,11 @@ func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 	if err != nil {
 		return fmt.Errorf("create VM %q: %w", clip(plain.Line(id)), err)
 	}
-	file, err := b.records.lock(ctx, id)
+	file, err := b.lock(ctx, id)
 	if err != nil {
-		return fmt.Errorf("lock what the relay remembers of VM %q: %w", id, err)
+		return fmt.Errorf("lock the creation of VM %q: %w", id, err)
 	}
-	rec, err := b.begin(ctx, id, s, file)
+	rec, err := b.begin(ctx, id, s)
 	if err != nil {
 		file.Close()
 		return err
@@ -49,7 +51,7 @@ func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 		if err == nil && res.code != 0 {
 			err = refusal(create, res)
 		}
-		done <- b.created(detached, id, file, rec, err)
+		done <- b.created(detached, id, rec, err)
 	}()
 	select {
 	case err := <-done:
@@ -60,7 +62,7 @@ func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 }
 
 // begin records that a VM is asked for, unless an earlier attempt created it.
-func (b *Backend) begin(ctx context.Context, id string, s vm.Spec, file *os.File) (record, error) {
+func (b *Backend) begin(ctx context.Context, id string, s vm.Spec) (record, error) {
 	before, err := b.rows(ctx)
 	if err != nil {
 		return record{}, err
@@ -68,8 +70,11 @@ func (b *Backend) begin(ctx context.Context, id string, s vm.Spec, file *os.File
 	if err := b.earlier(id, before); err != nil {
 		return record{}, err
 	}
-	rec := record{Spec: s, Before: endpoints(before)}
-	if err := write(file, rec); err != nil {
+	rec := record{Spec: s}
+	for _, r := range before {
+		rec.Before = append(rec.Before, r.endpoint)
+	}
+	if err := b.records.put(id, rec); err != nil {
 		return record{}, fmt.Errorf("record VM %q before it is asked for: %w", id, err)
 	}
 	return rec, nil
@@ -101,10 +106,11 @@ func (b *Backend) earlier(id string, rows []row) error {
 	if slices.ContainsFunc(rows, func(r row) bool { return r.name == id }) {
 		return fmt.Errorf("%w: %q", vm.ErrExists, id)
 	}
-	if kept := b.records.setAsideBefore(id); kept != "" {
-		return fmt.Errorf("start VM %q: what the relay remembers of it was damaged, and is kept as %q: it may have been started before; look at `colab sessions`, and start one of another name", id, kept)
+	if kept := b.records.damaged(); kept != "" {
+		return fmt.Errorf("start VM %q: what the relay remembers of its VMs was damaged, and is kept as %q: this one may have been started before; look at `colab sessions`, and delete that file to go on", id, kept)
 	}
-	rec, found, err := b.records.read(id)
+	known, err := b.records.all()
+	rec, found := known[id]
 	if err != nil || !found {
 		return err
 	}
@@ -116,7 +122,7 @@ func (b *Backend) earlier(id string, rows []row) error {
 
 // created finds out what `colab new`, which ended with failure, has left. A VM may exist
 // although the program failed.
-func (b *Backend) created(ctx context.Context, id string, file *os.File, rec record, failure error) error {
+func (b *Backend) created(ctx context.Context, id string, rec record, failure error) error {
 	if noLogin(failure) {
 		b.records.remove(id)
 		return failure
@@ -127,7 +133,7 @@ func (b *Backend) created(ctx context.Context, id string, file *os.File, rec rec
 	}
 	if i := slices.IndexFunc(rows, func(r row) bool { return r.name == id }); i >= 0 {
 		rec.Endpoint = rows[i].endpoint
-		return write(file, rec)
+		return b.records.put(id, rec)
 	}
 	if i := slices.IndexFunc(rows, rec.mayBe); i >= 0 {
 		return fmt.Errorf("`colab new` left a VM that is probably %q: %w (%v)", id, errUnnamed(rows[i]), failure)
@@ -147,12 +153,44 @@ func isRefusal(err error) bool {
 	return errors.Is(err, vm.ErrNoneFree) || errors.Is(err, vm.ErrNotEligible) || errors.Is(err, vm.ErrTooMany)
 }
 
-func endpoints(rows []row) []string {
-	all := make([]string, len(rows))
-	for i, r := range rows {
-		all[i] = r.endpoint
+// lockPath is the file that is locked while a VM is created. The id has been checked: see usable.
+func (b *Backend) lockPath(id string) string { return filepath.Join(b.cfg.Dir, id+".lock") }
+
+// lockInterval is how often a lock is tried that somebody else has.
+const lockInterval = time.Second
+
+// lock waits for a relay, or a `colab new` of one that was killed, which creates the VM.
+func (b *Backend) lock(ctx context.Context, id string) (*os.File, error) {
+	if err := os.MkdirAll(b.cfg.Dir, 0o700); err != nil {
+		return nil, err
 	}
-	return all
+	file, err := os.OpenFile(b.lockPath(id), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		locked, err := tryLock(file)
+		if locked {
+			return file, nil
+		}
+		select {
+		case <-time.After(lockInterval):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			file.Close()
+			return nil, err
+		}
+	}
+}
+
+// forget forgets a VM that is gone. Its id is never used again.
+func (b *Backend) forget(id string) {
+	b.records.remove(id)
+	if usable(id) == nil {
+		_ = os.Remove(b.lockPath(id))
+	}
 }
 
 // A creation's lock is looked at up to lockLooks times, lockPause apart. A process that is being
@@ -165,8 +203,8 @@ const (
 
 // isCreating reports whether any relay is creating the VM.
 func (b *Backend) isCreating(ctx context.Context, id string) bool {
-	for range lockLooks - 1 {
-		if !b.isLocked(id) {
+	for range lockLooks {
+		if usable(id) != nil || !keep.IsLocked(b.lockPath(id)) {
 			return false
 		}
 		select {
@@ -175,21 +213,7 @@ func (b *Backend) isCreating(ctx context.Context, id string) bool {
 			return true
 		}
 	}
-	return b.isLocked(id)
-}
-
-// isLocked reports whether a process holds the lock of the VM's creation.
-func (b *Backend) isLocked(id string) bool {
-	if usable(id) != nil {
-		return false
-	}
-	file, err := os.OpenFile(b.records.path(id), os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	locked, err := tryLock(file)
-	return err == nil && !locked
+	return true
 }
 
 // runner is the Python function that runs code on the VM and prints its outcome as one line.

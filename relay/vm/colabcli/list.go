@@ -2,13 +2,10 @@ package colabcli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +13,6 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
-	"colabrelay/shared/bounded"
 	"colabrelay/shared/keep"
 	"colabrelay/shared/lazy"
 )
@@ -121,7 +117,7 @@ func (b *Backend) identified(ctx context.Context) ([]row, error) {
 	}
 	for id, rec := range known {
 		if rec.Endpoint != "" && !slices.ContainsFunc(rows, func(r row) bool { return r.endpoint == rec.Endpoint }) {
-			b.records.remove(id)
+			b.forget(id)
 		}
 	}
 	return rows, nil
@@ -146,7 +142,7 @@ func (b *Backend) Delete(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case r == nil:
-		b.records.remove(id)
+		b.forget(id)
 		return nil
 	case r.name == unnamed:
 		return errUnnamed(*r)
@@ -178,7 +174,7 @@ func (b *Backend) awaitEnd(ctx context.Context, r *row) error {
 			return fmt.Errorf("`colab stop` has ended, but whether the VM is gone is unknown: %w", err)
 		}
 		if !slices.ContainsFunc(rows, func(other row) bool { return other.endpoint == r.endpoint }) {
-			b.records.remove(r.id)
+			b.forget(r.id)
 			return nil
 		}
 		if time.Since(start) > endLimit {
@@ -201,162 +197,55 @@ type record struct {
 	Before   []string `json:"before,omitempty"` // the endpoints that were listed before the VM was asked for
 }
 
-// records is a folder with a file for each record, named after the VM's id.
+type recordsByID map[string]record
+
+// records is the file of all records.
 type records struct {
-	dir string
+	keep.File[recordsByID]
 	log *slog.Logger
 }
 
-// maxRecord bounds a record's file in bytes: vm.MaxMachines endpoints.
-const maxRecord = 256 << 10
-
-type recordsByID map[string]record
-
-// path returns a record's file. The id has been checked: see usable.
-func (r records) path(id string) string { return filepath.Join(r.dir, id+".json") }
-
-// lockInterval is how often a lock is tried that somebody else has.
-const lockInterval = time.Second
-
-// lock opens and locks a record's file, and creates it if it does not exist. It waits for a
-// relay, or a `colab new` of one that was killed, which has the lock.
-func (r records) lock(ctx context.Context, id string) (*os.File, error) {
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return nil, err
-	}
-	for {
-		file, err := r.tryLock(id)
-		if err != nil || file != nil {
-			return file, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(lockInterval):
-		}
-	}
+func newRecords(dir string, log *slog.Logger) records {
+	return records{keep.File[recordsByID]{Path: filepath.Join(dir, "records.json"), What: "what the relay remembers of its VMs", Max: 16 << 20}, log}
 }
 
-// tryLock returns nil if somebody else has the lock, or has just removed the file.
-func (r records) tryLock(id string) (*os.File, error) {
-	file, err := os.OpenFile(r.path(id), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+// all returns the records. Damaged ones are set aside: with them, no VM could be listed or deleted.
+func (r records) all() (recordsByID, error) {
+	known, err := r.Read()
+	if errors.Is(err, keep.ErrDamaged) {
+		var damage error
+		damage, err = r.Change(func(*recordsByID) error { return nil })
+		r.log.Warn("what the relay remembers of its VMs is damaged", "err", damage)
 	}
-	locked, err := tryLock(file)
-	if err == nil && locked {
-		opened, openedError := file.Stat()
-		named, namedError := os.Stat(r.path(id))
-		if openedError == nil && namedError == nil && os.SameFile(opened, named) {
-			return file, nil
-		}
-	}
-	file.Close()
-	return nil, err
+	return known, err
 }
 
-// write replaces the content of a record's open file. A reader that comes in between sees the
-// old record, the new one, or none.
-func write(f *os.File, rec record) error {
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := f.WriteAt(data, 0); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-// read returns a record; none if there is no file or nothing in it yet.
-func (r records) read(id string) (record, bool, error) {
-	data, err := bounded.ReadFile(r.path(id), maxRecord)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
-		return record{}, false, nil
-	}
-	var rec struct {
-		record
-		Spec *vm.Spec `json:"spec"`
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &rec)
-	}
-	if err == nil && rec.Spec == nil {
-		err = errors.New("it has no spec")
-	}
-	if err != nil {
-		return record{}, false, fmt.Errorf("read what the relay remembers of VM %q in %q: %w", id, r.path(id), err)
-	}
-	rec.record.Spec = *rec.Spec
-	return rec.record, true, nil
-}
-
-// setAside renames a damaged record, unless a relay has locked it: with it, no VM could be listed
-// or deleted.
-func (r records) setAside(id string, damage error) error {
-	file, err := r.tryLock(id)
-	if err == nil && file == nil {
-		return damage
-	}
-	if file != nil {
-		defer file.Close()
-	}
-	kept, err := keep.Aside(r.path(id))
-	if err != nil {
-		return errors.Join(damage, err)
-	}
-	r.log.Warn("what the relay remembers of a VM is damaged and is kept under another name", "vm", id, "err", damage, "kept", kept)
-	return nil
-}
-
-// setAsideBefore returns the path of a record that setAside has renamed, or "".
-func (r records) setAsideBefore(id string) string {
-	entries, _ := os.ReadDir(r.dir) // one that cannot be read has no records
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), filepath.Base(r.path(id))+".damaged-") {
-			return filepath.Join(r.dir, entry.Name())
-		}
+// damaged returns the path of records that were set aside, or "".
+func (r records) damaged() string {
+	if kept, _ := filepath.Glob(r.Path + ".damaged-*"); len(kept) > 0 {
+		return kept[0]
 	}
 	return ""
 }
 
-// all returns the records of at most vm.MaxMachines VMs.
-func (r records) all() (recordsByID, error) {
-	all := recordsByID{}
-	entries, err := os.ReadDir(r.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return all, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries[:min(len(entries), vm.MaxMachines)] {
-		id, isRecord := strings.CutSuffix(entry.Name(), ".json")
-		if !isRecord || usable(id) != nil {
-			continue
+// put replaces the record of a VM.
+func (r records) put(id string, rec record) error {
+	_, err := r.Change(func(known *recordsByID) error {
+		if *known == nil {
+			*known = recordsByID{}
 		}
-		rec, found, err := r.read(id)
-		if err != nil {
-			err = r.setAside(id, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			all[id] = rec
-		}
-	}
-	return all, nil
+		(*known)[id] = rec
+		return nil
+	})
+	return err
 }
 
 // remove deletes a record. One that stays is harmless: its VM is not listed again.
 func (r records) remove(id string) {
-	if usable(id) == nil {
-		_ = os.Remove(r.path(id))
-	}
+	_, _ = r.Change(func(known *recordsByID) error {
+		delete(*known, id)
+		return nil
+	})
 }
 
 // idOf returns the id of a VM without a name: that of the record with its endpoint, or else of

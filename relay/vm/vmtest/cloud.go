@@ -222,7 +222,7 @@ func (c *Cloud) create(id string, s vm.Spec) error {
 		return err
 	}
 	c.t.Cleanup(func() { os.RemoveAll(dir) })
-	m := vm.Machine{ID: id, Spec: s, Ready: true, Expires: time.Now().Add(time.Hour)}
+	m := vm.Machine{ID: id, Spec: s, Ready: true}
 	c.machines[id] = machine{Machine: m, dir: dir}
 	return nil
 }
