@@ -46,7 +46,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		case err == nil:
 			q.serve(ctx, k)
 		case errors.Is(err, kernel.ErrDead):
-			q.cancelAll("the kernel died too often and is not started again; use restart_kernel to start it")
+			q.loseAll("the kernel died too often and is not started again; use restart_kernel to start it")
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -122,25 +122,35 @@ func (r *runner) begin(ctx context.Context) {
 	if r.current != nil || r.kernel.EndedOnRequest() {
 		return
 	}
-	s := r.q.next()
-	if s == nil || s.member != nil && !r.choose(s) {
+	w := r.q.next()
+	if w == nil {
 		return
 	}
+	turn := w.Begin(r.kernel.ID)
+	if turn.Record == nil {
+		r.q.goOn(w, turn.Next)
+		r.q.yield()
+		r.q.signal()
+		return
+	}
+	if w.single == nil {
+		r.q.chosen(turn.Record)
+	}
 	now := time.Now()
-	timeout, err := start(s.Record, r.kernel.ID, now)
+	timeout, err := start(turn.Record, r.kernel.ID, now)
 	if err != nil {
-		s.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be saved, so the code did not run: %v", err), 0)
-		s.CloseLog()
-		r.tell(&run{record: s.Record, member: s.member})
+		turn.Record.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be saved, so the code did not run: %v", err), 0)
+		turn.Record.CloseLog()
+		r.tell(&run{record: turn.Record, source: w})
 		r.q.yield()
 		r.q.signal()
 		return
 	}
 	r.tellKernel(ctx)
 	// Saved before it is sent: what a kernel has received is never "queued".
-	id, err := r.send(ctx, s)
-	r.measureBefore(s.Record)
-	r.current = &run{record: s.Record, member: s.member, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log, widgets: &r.widgets}
+	id, err := r.send(ctx, turn)
+	r.measureBefore(turn.Record)
+	r.current = &run{record: turn.Record, source: w, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log, widgets: &r.widgets}
 	r.remember(r.current)
 	switch {
 	case err == nil:
@@ -155,19 +165,23 @@ func (r *runner) begin(ctx context.Context) {
 
 // send sends the code to the kernel. What comes before it is a request of its own, which the
 // kernel handles first, and whose reply belongs to no run.
-func (r *runner) send(ctx context.Context, s *submission) (id string, err error) {
-	if s.prelude != "" {
+func (r *runner) send(ctx context.Context, turn Turn) (id string, err error) {
+	if turn.Before != "" {
 		_, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
-			Silent: true, UserExpressions: map[string]string{"before": s.prelude},
+			Silent: true, UserExpressions: map[string]string{"before": turn.Before},
 		})
 		if err != nil {
 			return "", err
 		}
 	}
+	var expressions map[string]string
+	if turn.Again != "" {
+		expressions = map[string]string{againKey: turn.Again}
+	}
 	return r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
-		Code:            s.code,
-		StoreHistory:    !s.Unstored,
-		UserExpressions: s.expressions(),
+		Code:            turn.Code,
+		StoreHistory:    !turn.Record.Unstored,
+		UserExpressions: expressions,
 		AllowStdin:      true,
 		// With true, ipykernel aborts requests that arrive just after a failure.
 		StopOnError: false,
@@ -335,7 +349,7 @@ const (
 // died ends all executions that depended on the kernel. What is submitted while the kernel's
 // last output is read waits for the next kernel.
 func (r *runner) died(ctx context.Context) {
-	r.q.cancelAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
+	r.q.loseAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
 	r.drain(ctx)
 	if r.current != nil {
 		if !r.current.ended {
