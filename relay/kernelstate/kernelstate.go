@@ -32,7 +32,6 @@ import (
 // Bounds of a state.
 const (
 	DefaultKeep = 3
-	MaxKeep     = 100
 	// deadline of the execution that saves or loads, on the VM.
 	deadline = 2 * time.Hour
 	// resumable is how long after its last call an unfinished save or restore may be
@@ -273,19 +272,12 @@ func (k *Keeper) Place(ctx context.Context, version string, until time.Time) (pa
 func (k *Keeper) DropOthers(version string) error {
 	folder := k.options(time.Time{}).folder(k.dir)
 	all, err := versions(folder)
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	j := &job{folder: folder, o: Options{Name: k.name}}
 	for _, v := range all {
-		if v.name == version {
-			continue
-		}
-		if err := j.drop(v); err != nil {
-			return err
+		if v.name != version {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, v.name)))
 		}
 	}
-	return j.removeDropped()
+	return err
 }
 
 // DropAll deletes everything that is kept of the run.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -184,22 +183,10 @@ type Listed struct {
 // List returns all states below dir, newest first, at most 100. It does not compare the
 // digests of their data.
 func List(dir string) ([]Listed, error) {
-	root := filepath.Join(dir, statesFolder)
-	entries, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("listing the saved states: %w", err)
-	}
 	found := []Listed{}
-	for _, e := range entries {
-		folder := filepath.Join(root, e.Name())
-		all, err := versions(folder)
-		if err != nil || len(all) == 0 || len(found) == maxNames {
-			continue
-		}
-		found = append(found, describe(folder, all))
-	}
+	err := eachState(dir, func(folder string, all []version) { found = append(found, describe(folder, all)) })
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Created.After(found[j].Created) })
-	return found, nil
+	return found, err
 }
 
 // describe returns the state in folder with these versions. The name is the folder's if no

@@ -24,9 +24,6 @@ const (
 	incoming      = "incoming" // the folder that becomes a version
 )
 
-// touchAfter is how old pending.Touched must be before a call that resumes work updates it.
-const touchAfter = time.Minute
-
 // pending is an unfinished save or restore. It is on disk before each step, so that a later
 // call, also of another relay process, can resume it.
 type pending struct {
@@ -42,7 +39,6 @@ type pending struct {
 	Remote   string            `json:"remote,omitempty"`   // the data file on the VM
 	Manifest *Manifest         `json:"manifest,omitempty"` // nil until the contents are known
 	Asked    string            `json:"asked,omitempty"`    // restore: Options.Version
-	Newest   string            `json:"newest,omitempty"`   // restore: the newest version at that time
 }
 
 // resumeOrStart returns the work of an earlier call if it can be resumed, or new work that
@@ -54,10 +50,7 @@ func (j *job) resumeOrStart(ctx context.Context, file string, phase Phase, p *Pr
 	}
 	old, ok := j.readPending(file)
 	if j.resumed = ok && j.canResume(ctx, file, &old, instance, p); j.resumed {
-		if time.Since(old.Touched) > touchAfter {
-			err = j.savePending(file, &old)
-		}
-		return old, err
+		return old, j.savePending(file, &old)
 	}
 	if file == savingFile {
 		if err := j.removeIncoming(); err != nil {
@@ -82,7 +75,7 @@ func (j *job) canResume(ctx context.Context, file string, old *pending, instance
 		j.removeSent(ctx, old)
 	case file == savingFile && j.isStale(ctx, old):
 		p.warn("other code ran after this save was started %s ago, so the save was started again: run no other code until it is finished", now.Sub(old.Started).Round(time.Second))
-		j.discard(ctx, old)
+		j.removeSent(ctx, old)
 	default:
 		return true
 	}
@@ -140,8 +133,7 @@ var harmless = []string{saveTitle, clearTitle, prepareTitle}
 // isStale reports whether an unfinished save has old variables, because other code ran
 // after it, and should start again. While other code still runs it does not: a new save
 // would have to wait for that code, and the VM may end before. The old save is then
-// finished, and j.otherCodeRan is set. It also fills in the execution's id, which is unknown if
-// the submit's answer was lost.
+// finished, and j.otherCodeRan is set.
 func (j *job) isStale(ctx context.Context, p *pending) bool {
 	list, err := j.c.List(ctx, contract.MaxListExecutions)
 	if err != nil {
@@ -153,7 +145,6 @@ func (j *job) isStale(ctx context.Context, p *pending) bool {
 		// submit never arrived.
 		return len(list.Executions) == contract.MaxListExecutions
 	}
-	p.Work.ExecutionID = list.Executions[at].ExecutionID
 	busy := false
 	for _, e := range list.Executions[:at] {
 		if e.StartedAt != nil && !isHarmless(e.CodePreview) {
@@ -165,30 +156,4 @@ func (j *job) isStale(ctx context.Context, p *pending) bool {
 
 func isHarmless(code string) bool {
 	return slices.ContainsFunc(harmless, func(title string) bool { return strings.HasPrefix(code, "# "+title+" ") })
-}
-
-// discard deletes what a save left on the VM.
-func (j *job) discard(ctx context.Context, p *pending) {
-	path := p.Remote
-	if path == "" {
-		path = j.written(ctx, p)
-	}
-	if path != "" {
-		j.removeRemote(ctx, path)
-	}
-}
-
-// written returns the file of a save whose report no call has read; empty when unknown.
-func (j *job) written(ctx context.Context, p *pending) string {
-	if p.Work.ExecutionID == "" {
-		return ""
-	}
-	t := p.Work
-	t.WithPackage = true // it is not to be called again
-	text, err := j.run(ctx, &t, operationOf(saveTitle, "save"), nil, &Progress{})
-	var report saved
-	if err != nil || json.Unmarshal(text, &report) != nil {
-		return ""
-	}
-	return report.Path
 }

@@ -1,6 +1,7 @@
 package kernelstate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,16 +66,9 @@ func (j *job) finishSave(ctx context.Context, p *pending, s *Saved) {
 	}
 	s.Warnings = append(s.Warnings, s.Manifest.Warnings...)
 	j.removeRemote(ctx, p.Remote)
-	if err := j.prune(j.o.keep()); err != nil {
+	if err := j.prune(cmp.Or(j.o.Keep, DefaultKeep)); err != nil {
 		s.warn("older versions could not be deleted: %v", err)
 	}
-}
-
-func (o Options) keep() int {
-	if o.Keep == 0 {
-		return DefaultKeep
-	}
-	return min(max(o.Keep, 1), MaxKeep)
 }
 
 // collect runs the operation that writes the variables to a file on the VM.
@@ -128,6 +122,7 @@ func (j *job) fetch(ctx context.Context, p *pending, s *Saved) error {
 	}
 	s.Phase = PhaseDone
 	j.removePending(savingFile)
+	j.removePending(restoringFile) // of an older version
 	return nil
 }
 

@@ -22,10 +22,7 @@ import (
 // independently of clocks, and the time of the save, for people.
 var versionForm = lazy.Regexp(`^([0-9]{6})-[0-9]{8}T[0-9]{6}Z$`)
 
-// dropped is the prefix of the folders of versions that are being deleted.
-const dropped = "dropped-"
-
-// maxNames bounds Names and States.
+// maxNames bounds States and List.
 const maxNames = 100
 
 // version is one version of a state.
@@ -67,7 +64,8 @@ func (v version) matches(requested string) bool {
 }
 
 // prune deletes all versions except the newest good ones, keep of them, and the damaged
-// ones between those.
+// ones between those. A deletion that a kill cuts short leaves a damaged version, which the next one
+// deletes.
 func (j *job) prune(keep int) error {
 	all, err := versions(j.folder)
 	if err != nil {
@@ -75,39 +73,13 @@ func (j *job) prune(keep int) error {
 	}
 	good := 0
 	for _, v := range all {
+		folder := filepath.Join(j.folder, v.name)
 		if good >= keep {
-			if err := j.drop(v); err != nil {
-				return err
+			if err := os.RemoveAll(folder); err != nil {
+				return fmt.Errorf("deleting version %s: %w", v.name, err)
 			}
-			continue
-		}
-		if _, err := readManifest(filepath.Join(j.folder, v.name)); err == nil {
+		} else if _, err := readManifest(folder); err == nil {
 			good++
-		}
-	}
-	return j.removeDropped()
-}
-
-// drop renames a version, so that a partly deleted one is never mistaken for a version.
-func (j *job) drop(v version) error {
-	from, to := filepath.Join(j.folder, v.name), filepath.Join(j.folder, dropped+v.name)
-	if err := os.Rename(from, to); err != nil {
-		return fmt.Errorf("deleting version %s: %w", v.name, err)
-	}
-	return nil
-}
-
-// removeDropped deletes the folders that drop renamed, also those of a call that was killed.
-func (j *job) removeDropped() error {
-	entries, err := os.ReadDir(j.folder)
-	if err != nil {
-		return fmt.Errorf("listing saved versions: %w", err)
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), dropped) {
-			if err := os.RemoveAll(filepath.Join(j.folder, e.Name())); err != nil {
-				return fmt.Errorf("deleting an old version: %w", err)
-			}
 		}
 	}
 	return nil
@@ -189,44 +161,33 @@ func checkData(ctx context.Context, path, want string) error {
 	return nil
 }
 
-// Names lists the names of the states below dir, as the user gave them, at most 100.
-func Names(dir string) []string {
-	names := []string{}
-	for _, s := range newestStates(dir) {
-		names = append(names, s.Name)
+// eachState calls do with the folder and the versions, newest first, of each state below dir, up to
+// maxNames of them.
+func eachState(dir string, do func(folder string, all []version)) error {
+	root := filepath.Join(dir, statesFolder)
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing the saved states: %w", err)
 	}
-	return names
+	left := maxNames
+	for _, e := range entries {
+		folder := filepath.Join(root, e.Name())
+		if all, err := versions(folder); err == nil && len(all) > 0 && left > 0 {
+			left--
+			do(folder, all)
+		}
+	}
+	return nil
 }
 
 // States returns the newest version of each state that was saved below dir for a runtime,
 // the newest first, at most 100. It does not check their data.
-func States(dir, runtime string) []Manifest {
-	var all []Manifest
-	for _, m := range newestStates(dir) {
-		if m.Runtime == runtime && m.Schema == schema {
+func States(dir, runtime string) (all []Manifest) {
+	_ = eachState(dir, func(folder string, versions []version) {
+		if m, err := readManifest(filepath.Join(folder, versions[0].name)); err == nil && m.Runtime == runtime {
 			all = append(all, m)
 		}
-	}
+	})
 	sort.Slice(all, func(i, j int) bool { return all[i].Created.After(all[j].Created) })
 	return all
-}
-
-// newestStates returns the newest version of each state. If its manifest can't be read, the
-// result has the folder's name only.
-func newestStates(dir string) []Manifest {
-	root := filepath.Join(dir, statesFolder)
-	entries, _ := os.ReadDir(root)
-	var found []Manifest
-	for _, e := range entries {
-		all, err := versions(filepath.Join(root, e.Name()))
-		if err != nil || len(all) == 0 || len(found) == maxNames {
-			continue
-		}
-		m, err := readManifest(filepath.Join(root, e.Name(), all[0].name))
-		if err != nil {
-			m = Manifest{Name: e.Name()}
-		}
-		found = append(found, m)
-	}
-	return found
 }
