@@ -3,6 +3,7 @@ package execution
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"colabrelay/executor/jupyter"
@@ -32,59 +33,16 @@ const (
 	// megabytes takes seconds; a thread that prints for ever must not delay the end
 	// for ever.
 	maxGrace = 30 * time.Second
-	// nothingDue is how long the runner waits when nothing is due.
-	nothingDue = time.Hour
+	// tickTime is the time between two ticks while something is under way. Small pieces of stream text are
+	// joined into one event for so long.
+	tickTime = 50 * time.Millisecond
 )
 
-// untilDue is how long until tick or tidy has something to do.
-func (r *runner) untilDue() time.Duration {
-	now := time.Now()
-	next := now.Add(nothingDue)
-	add := func(t time.Time) {
-		if t.Before(next) {
-			next = t
-		}
-	}
-	r.q.eachDue(add)
-	if r.q.journal.NeedsFlush() {
-		add(r.flushed.Add(flushPause))
-	}
-	for _, recent := range r.runs {
-		if len(recent.joined.text) > 0 {
-			add(recent.joined.since.Add(joinTime))
-		}
-	}
-	if due, ok := r.widgets.Due(); ok && len(r.runs) > 0 {
-		add(due)
-	}
-	if r.current != nil {
-		r.current.due(add)
-	}
-	return max(0, next.Sub(now))
-}
-
-// due adds the times at which tick has something to do for the run.
-func (r *run) due(add func(time.Time)) {
-	switch {
-	case r.reply != nil:
-		add(r.graceEnd(r.repliedAt, idleGrace))
-	case r.idle:
-		add(r.graceEnd(r.idleAt, replyGrace))
-	case r.ended:
-	case !r.interrupted.IsZero():
-		if r.cause != causeAsked {
-			add(r.interrupted.Add(yieldTime))
-		}
-		if r.woken < maxWakes {
-			add(r.wakeAt)
-		}
-	case r.cause != causeNone:
-		add(r.askedAt.Add(acceptTime))
-	case r.inputRequest != nil:
-		add(r.inputSince.Add(contract.MaxInputWait))
-	default:
-		add(r.deadline)
-	}
+// isActive reports whether tick or tidy may have something to do before anything arrives.
+func (r *runner) isActive() bool {
+	_, shows := r.widgets.Due()
+	return r.current != nil || shows || r.q.journal.NeedsFlush() || r.q.hasLater() ||
+		slices.ContainsFunc(r.runs, func(x *run) bool { return len(x.joined.text) > 0 })
 }
 
 // graceEnd is until when a run that has a reply or an idle status waits for the other
@@ -115,9 +73,7 @@ func (r *run) done(now time.Time) bool {
 // tick does what is due.
 func (r *runner) tick(now time.Time) {
 	for _, recent := range r.runs {
-		if len(recent.joined.text) > 0 && now.Sub(recent.joined.since) >= joinTime {
-			recent.flush(now)
-		}
+		recent.flush(now)
 	}
 	if due, ok := r.widgets.Due(); ok && !now.Before(due) && len(r.runs) > 0 {
 		r.showWidgets(r.runs[len(r.runs)-1], now) // the present run, or what it left running

@@ -15,15 +15,11 @@ import (
 	"colabrelay/shared/widgets"
 )
 
-// joinTime is how long small pieces of stream text are joined into one event.
-const joinTime = 50 * time.Millisecond
-
 // joinedText is stream text that is not written as an event yet. A change of stream
 // ends an event, so that stdout and stderr keep their order.
 type joinedText struct {
 	name    string
 	text    []byte
-	since   time.Time
 	flushed time.Time
 }
 
@@ -140,7 +136,7 @@ func (r *run) stream(m *jupyter.Message, now time.Time) {
 	}
 	// After a pause the first piece is written immediately: a single line reaches its
 	// reader fast, and a flood still makes few events.
-	if now.Sub(r.joined.flushed) >= joinTime {
+	if now.Sub(r.joined.flushed) >= tickTime {
 		r.flush(now)
 	}
 }
@@ -153,9 +149,6 @@ func (r *run) join(raw json.RawMessage, now time.Time) {
 	err := jupyter.Text(raw, contract.MaxStreamEvent, func(chunk []byte) {
 		if len(r.joined.text)+len(chunk) > contract.MaxStreamEvent {
 			r.flush(now)
-		}
-		if len(r.joined.text) == 0 {
-			r.joined.since = now
 		}
 		r.joined.text = append(r.joined.text, chunk...)
 	})

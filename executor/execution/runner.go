@@ -71,16 +71,21 @@ func (q *Queue) serve(ctx context.Context, k *kernel.Kernel) {
 		}
 		r.tidy()
 	}()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	ended := ctx.Done()
+	var late <-chan time.Time // the executor shuts down, and the running execution does not end
+	for ended != nil || r.current != nil && !r.current.ended {
 		r.begin(ctx)
 		r.tidy()
-		timer.Reset(r.untilDue())
+		var ticks <-chan time.Time
+		if r.isActive() {
+			ticks = ticker.C
+		}
 		select {
 		case <-k.Client.Arrived():
 			r.receive(ctx)
-		case now := <-timer.C:
+		case now := <-ticks:
 			r.tick(now)
 		case <-q.wake:
 		case c := <-q.commands:
@@ -88,9 +93,15 @@ func (q *Queue) serve(ctx context.Context, k *kernel.Kernel) {
 		case <-k.Done():
 			r.died(ctx)
 			return
-		case <-ctx.Done():
-			r.stop()
-			return
+		case <-ended:
+			ended, late, ctx = nil, time.After(stopTime), context.WithoutCancel(ctx)
+			q.close()
+			if r.current != nil {
+				r.current.interrupt(causeShutdown, time.Now())
+			}
+		case <-late:
+			r.end(contract.StatusInterrupted, causeShutdown.reason())
+			r.release()
 		}
 	}
 }
@@ -362,6 +373,8 @@ func (r *runner) died(ctx context.Context) {
 // deathOutcome is how the running execution ends with the kernel.
 func (r *runner) deathOutcome() (contract.Status, string) {
 	switch {
+	case r.current.cause == causeShutdown:
+		return causeShutdown.status(), causeShutdown.reason()
 	case !r.kernel.RestartBegan().IsZero():
 		return contract.StatusKernelRestarted, restartReason
 	case r.kernel.EndedOnRequest():
@@ -385,37 +398,6 @@ func (r *runner) drain(ctx context.Context) {
 			return
 		case <-limit.C:
 			return
-		}
-	}
-}
-
-// stop interrupts the running execution because the executor shuts down, and waits up
-// to stopTime for its end.
-func (r *runner) stop() {
-	r.q.close()
-	if r.current == nil || r.current.ended {
-		return
-	}
-	r.current.interrupt(causeShutdown, time.Now())
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for r.current != nil {
-		r.tick(time.Now())
-		timer.Reset(r.untilDue())
-		select {
-		case <-r.kernel.Client.Arrived():
-			r.receive(ctx)
-		case <-timer.C:
-		case <-r.kernel.Done():
-			r.drain(ctx)
-			cancel()
-		case <-ctx.Done():
-			if r.current != nil {
-				r.end(contract.StatusInterrupted, causeShutdown.reason())
-				r.release()
-			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"colabrelay/executor/journal"
@@ -158,15 +159,11 @@ func (q *Queue) dueLocked(now time.Time) {
 	}
 }
 
-// eachDue calls add with the time of each turn that has not come.
-func (q *Queue) eachDue(add func(time.Time)) {
+// hasLater reports whether a turn has not come because of its time.
+func (q *Queue) hasLater() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.waiting {
-		if !w.due.IsZero() {
-			add(w.due)
-		}
-	}
+	return slices.ContainsFunc(q.waiting, func(w *waiter) bool { return !w.due.IsZero() })
 }
 
 // chosen says which execution the source that has its turn runs.
