@@ -152,11 +152,8 @@ func check(s contract.JobSubmit) ([]step, error) {
 	return steps, checkSize(steps, s.Loop)
 }
 
-// checkSize checks the number of steps and the size of the code that has not run yet.
+// checkSize checks the size of the code that has not run yet.
 func checkSize(steps []step, loop *contract.JobLoop) error {
-	if len(steps) > contract.MaxJobSteps {
-		return tooLarge("%d steps, and at most %d are accepted", len(steps), contract.MaxJobSteps)
-	}
 	size := 0
 	for i := range steps {
 		size += len(steps[i].Code)

@@ -58,47 +58,32 @@ func Open(cfg Config) (*Jobs, error) {
 	return js, nil
 }
 
-var (
-	// errDamaged means that a file has bytes that no executor wrote.
-	errDamaged = errors.New("the file is damaged")
-	// errNothing means that a kill came before the first line was complete: the submit was
-	// never answered, and nothing ran.
-	errNothing = errors.New("the file has no complete line")
-)
-
-// headBegins is how the first line of a file begins.
-const headBegins = `{"job":{"job_id":`
-
-// recoverLocked reads a job's file. A damaged one is renamed, and a new one gets what can be
-// read.
+// recoverLocked reads a job's file. One that is damaged is kept under another name, and a new one gets
+// what can be read.
 func (js *Jobs) recoverLocked(path string, executions map[string][]contract.Execution) {
 	j := js.newJob(path)
-	err := j.load()
-	if errors.Is(err, errNothing) {
-		os.Remove(path)
-		return
-	}
-	if err == nil && (js.byID[j.JobID] != nil || js.forgotten(j.JobID)) {
-		if js.byID[j.JobID] == nil { // a kill came between its tombstone and the deletion
-			os.Remove(path)
-			return
-		}
-		err = fmt.Errorf("%w: another file has the same job", errDamaged)
-	}
-	if err != nil {
+	damaged, err := j.load()
+	twice := js.byID[j.JobID] != nil
+	aside := err != nil || damaged > 0 || twice
+	if aside {
 		kept, moved := keep.Aside(path)
-		js.log.Warn("the record of a job is damaged and kept under another name; what can't be read of it is not known any more",
-			"path", path, "kept", kept, "err", errors.Join(err, moved))
-		if j.JobID == "" || js.byID[j.JobID] != nil {
-			return
+		js.log.Warn("the record of a job is damaged, or a second one of the same job, and kept under another name; what can't be read of it is not known any more",
+			"path", path, "kept", kept, "lines", damaged, "err", errors.Join(err, moved))
+		j.stale = true
+	}
+	// Without a line, the submit was never answered. With a tombstone, a kill came before the deletion.
+	if j.JobID == "" || twice || js.forgotten(j.JobID) {
+		if !aside {
+			os.Remove(path)
 		}
+		return
 	}
 	added := j.complete(executions[j.JobID])
 	js.addLocked(j)
 	if !j.State.Ended() {
 		j.endAfterKill()
 	}
-	if err != nil || added {
+	if j.stale || added {
 		if failed := j.rewriteLocked(); failed != nil {
 			js.log.Error("writing what is known of a job after a kill", "path", path, "err", failed)
 		}
@@ -129,52 +114,26 @@ func (js *Jobs) forgotten(id string) bool {
 	return ok
 }
 
-// load reads the file. With errDamaged, the job has what could be read.
-func (j *Job) load() error {
-	f, err := bounded.OpenFile(j.path, os.O_RDWR)
+// load reads the file, and counts the lines that are not from an executor. A last line that a kill has
+// torn is none.
+func (j *Job) load() (damaged int, err error) {
+	f, err := bounded.Open(j.path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
-	lines := bufio.NewReader(f)
-	damaged := 0
-	for whole := int64(0); ; {
+	for lines := bufio.NewReader(f); ; {
 		text, size, err := bounded.ReadLine(lines, maxLine)
 		switch {
-		case errors.Is(err, io.EOF) && size > 0 && j.isTorn(text):
-			if err := f.Truncate(whole); err != nil {
-				return err
-			}
-			size = 0
-		case errors.Is(err, io.EOF) && size > 0:
-			damaged++
-		case err != nil && !errors.Is(err, io.EOF):
-			return err
-		case err == nil && !j.apply(text):
+		case errors.Is(err, io.EOF):
+			j.stale = size > 0
+			return damaged, nil
+		case err != nil:
+			return damaged, err
+		case !j.apply(text):
 			damaged++
 		}
-		if whole += size; errors.Is(err, io.EOF) {
-			break
-		}
 	}
-	switch {
-	case damaged > 0:
-		return fmt.Errorf("%w: %d of its lines are not from an executor, or follow a missing one", errDamaged, damaged)
-	case j.JobID == "":
-		return errNothing
-	}
-	return nil
-}
-
-// isTorn reports whether text can be the beginning of the file's next line that a kill has torn.
-// Lines are JSON objects, which have no control characters.
-func (j *Job) isTorn(text []byte) bool {
-	begins := "{"
-	if j.JobID == "" {
-		begins = headBegins
-	}
-	n := min(len(text), len(begins))
-	return n > 0 && string(text[:n]) == begins[:n] && !slices.ContainsFunc(text, func(b byte) bool { return b < ' ' })
 }
 
 // apply takes in a line, and reports whether it makes sense.

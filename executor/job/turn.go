@@ -74,8 +74,7 @@ func (j *Job) beginLocked(kernelID string) execution.Turn {
 	j.State, j.Cause, j.Reason = contract.JobRunning, "", ""
 	j.beginEntry(index, record.ID)
 	if index < len(j.steps) && len(j.entries[index].Earlier)+1 >= j.steps[index].Attempts {
-		j.steps[index].Code = ""
-		j.measureLocked()
+		j.steps[index].Code = "" // its last attempt
 	}
 	if !bound {
 		_ = j.writeHeadLocked()
