@@ -36,7 +36,7 @@ const (
 	deadline = 2 * time.Hour
 	// resumable is how long after its last call an unfinished save or restore may be
 	// resumed. After that, the caller wants the current variables, not the old ones.
-	resumable = time.Hour
+	resumable = 15 * time.Minute
 )
 
 // Errors that callers distinguish. A refusal of the executor is a *contract.Error, a failed
@@ -116,11 +116,10 @@ func (p *Progress) warn(format string, args ...any) {
 
 // job is one call of Save or Restore. It holds the lock of the name's folder.
 type job struct {
-	c            *client.Client
-	o            Options
-	folder       string
-	resumed      bool // the call resumes the work of an earlier one
-	otherCodeRan bool // the variables may have changed since the resumed save wrote them
+	c       *client.Client
+	o       Options
+	folder  string
+	resumed bool // the call resumes the work of an earlier one
 }
 
 // open locks the folder of o.Name below dir. The caller must call unlock.

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"colabrelay/relay/kernelcall"
 	"colabrelay/shared/bounded"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 )
 
@@ -73,9 +70,6 @@ func (j *job) canResume(ctx context.Context, file string, old *pending, instance
 	case now.Sub(old.Touched) > resumable || now.Before(old.Touched.Add(-time.Minute)):
 		p.warn("the work that was started at %s and not finished was abandoned", old.Started.Format(time.RFC3339))
 		j.removeSent(ctx, old)
-	case file == savingFile && j.isStale(ctx, old):
-		p.warn("other code ran after this save was started %s ago, so the save was started again: run no other code until it is finished", now.Sub(old.Started).Round(time.Second))
-		j.removeSent(ctx, old)
 	default:
 		return true
 	}
@@ -125,35 +119,4 @@ func (j *job) removeIncoming() error {
 func (j *job) shouldRestart(err error) bool {
 	_, ended := errors.AsType[*kernelcall.EndedError](err)
 	return j.resumed && isFinal(err) && !ended
-}
-
-// harmless are the titles of operations that leave the user's variables as they are.
-var harmless = []string{saveTitle, clearTitle, prepareTitle}
-
-// isStale reports whether an unfinished save has old variables, because other code ran
-// after it, and should start again. While other code still runs it does not: a new save
-// would have to wait for that code, and the VM may end before. The old save is then
-// finished, and j.otherCodeRan is set.
-func (j *job) isStale(ctx context.Context, p *pending) bool {
-	list, err := j.c.List(ctx, contract.MaxListExecutions)
-	if err != nil {
-		return false
-	}
-	at := slices.IndexFunc(list.Executions, func(e contract.Execution) bool { return e.RequestID == p.Work.RequestID })
-	if at < 0 {
-		// Either so many executions followed that the list no longer contains it, or the
-		// submit never arrived.
-		return len(list.Executions) == contract.MaxListExecutions
-	}
-	busy := false
-	for _, e := range list.Executions[:at] {
-		if e.StartedAt != nil && !isHarmless(e.CodePreview) {
-			j.otherCodeRan, busy = true, busy || !e.Status.Finished()
-		}
-	}
-	return j.otherCodeRan && !busy
-}
-
-func isHarmless(code string) bool {
-	return slices.ContainsFunc(harmless, func(title string) bool { return strings.HasPrefix(code, "# "+title+" ") })
 }

@@ -18,9 +18,6 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// maxAge is how old saved variables may be before the answer says so.
-const maxAge = 2 * time.Minute
-
 // Saved is how far a save is. Manifest is empty until the kernel has written the data.
 type Saved struct {
 	Progress
@@ -61,8 +58,8 @@ func (j *job) save(ctx context.Context) (Saved, error) {
 
 // finishSave adds the warnings of a finished save and deletes what it no longer needs.
 func (j *job) finishSave(ctx context.Context, p *pending, s *Saved) {
-	if age := time.Since(p.Started); j.resumed && (age > maxAge || j.otherCodeRan) {
-		s.warn("these are the variables as they were %s ago, when the save was started; call again to save the current ones", age.Round(time.Second))
+	if j.resumed {
+		s.warn("these are the variables as they were %s ago, when the save was started; if other code has run since then, save again", time.Since(p.Started).Round(time.Second))
 	}
 	s.Warnings = append(s.Warnings, s.Manifest.Warnings...)
 	j.removeRemote(ctx, p.Remote)
