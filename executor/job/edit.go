@@ -11,11 +11,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Patch replaces steps that have not begun. A repeated patch_id changes nothing.
+// Patch replaces steps that have not begun.
 func (js *Jobs) Patch(id string, p contract.JobPatch) (contract.Job, error) {
-	if !contract.StepIDPattern().MatchString(p.PatchID) {
-		return contract.Job{}, bad("patch_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxStepIDLen)
-	}
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	j, err := js.findLocked(id)
@@ -25,17 +22,6 @@ func (js *Jobs) Patch(id string, p contract.JobPatch) (contract.Job, error) {
 	case j == nil:
 		return contract.Job{}, fmt.Errorf("%w: it has ended", ErrConflict)
 	}
-	sum := digest(p)
-	if known, ok := j.patches[p.PatchID]; ok {
-		if known != sum {
-			return contract.Job{}, fmt.Errorf("%w: this patch_id was used for a different patch", ErrConflict)
-		}
-		return j.snapshotLocked(0), nil
-	}
-	return j.patchLocked(p, sum)
-}
-
-func (j *Job) patchLocked(p contract.JobPatch, sum string) (contract.Job, error) {
 	at, err := j.patchableLocked(p)
 	if err != nil {
 		return contract.Job{}, err
@@ -47,23 +33,16 @@ func (j *Job) patchLocked(p contract.JobPatch, sum string) (contract.Job, error)
 	if err != nil {
 		return contract.Job{}, err
 	}
-	before, size := j.steps, j.Size()
-	undo := func() { j.setSteps(before) }
-	if j.setSteps(steps); j.Size() > size {
-		grown := j.Size() - size
-		j.size.Store(int64(size)) // Room counts it as it is
-		err = j.jobs.cfg.Queue.Room(j.caller, grown)
-		j.measureLocked()
+	if grown := sizeOf(steps, j.loop) - j.Size(); grown > 0 {
+		if err := js.cfg.Queue.Room(j.caller, grown); err != nil {
+			return contract.Job{}, err
+		}
 	}
-	if err != nil {
-		undo()
-		return contract.Job{}, err
-	}
-	j.patches[p.PatchID] = sum
+	before := j.steps
+	j.setSteps(steps)
 	j.Revision++
 	if err := j.writeHeadLocked(); err != nil {
-		undo()
-		delete(j.patches, p.PatchID)
+		j.setSteps(before)
 		j.Revision--
 		return contract.Job{}, unsaved(err)
 	}
@@ -83,8 +62,6 @@ func (j *Job) patchableLocked(p contract.JobPatch) (at int, err error) {
 		return refuse("it was deleted")
 	case p.Revision != j.Revision:
 		return refuse("its revision is %d, and the patch is for revision %d", j.Revision, p.Revision)
-	case len(j.patches) >= contract.MaxJobPatches:
-		return refuse("it was patched %d times, and no more patches are accepted", contract.MaxJobPatches)
 	case j.rounds() > 0:
 		return refuse("its loop has begun")
 	}

@@ -16,10 +16,9 @@ import (
 
 const (
 	fileSuffix = ".ndjson"
-	// maxLine bounds a line, in bytes: 2,000 steps with ids of 64, and 1,000 patches.
+	// maxLine bounds a line, in bytes: 2,000 steps with ids of 64.
 	maxLine = 1 << 20
-	// maxHeads bounds the heads that patches add to a record, in bytes: MaxJobPatches of MaxJobSteps
-	// would have 200 MB.
+	// maxHeads bounds the heads that patches add to a record, in bytes.
 	maxHeads = 4 << 20
 )
 
@@ -33,14 +32,13 @@ type line struct {
 // head is a job without its entries.
 type head struct {
 	contract.Job
-	SHA256  string            `json:"sha256"`
-	StepIDs []string          `json:"step_ids"`
-	Loop    bool              `json:"loop"`
-	Patches map[string]string `json:"patches"`
+	SHA256  string   `json:"sha256"`
+	StepIDs []string `json:"step_ids"`
+	Loop    bool     `json:"loop"`
 }
 
 func (j *Job) headLine() []byte {
-	h := head{Job: j.Job, SHA256: j.sha256, Loop: j.hasLoop, Patches: j.patches}
+	h := head{Job: j.Job, SHA256: j.sha256, Loop: j.hasLoop}
 	for i := range j.steps {
 		h.StepIDs = append(h.StepIDs, j.steps[i].StepID)
 	}

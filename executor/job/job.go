@@ -81,7 +81,6 @@ type Job struct {
 	hasLoop bool
 	entries []contract.JobEntry // of the steps, and of the rounds that have begun
 	deleted bool                // nothing further begins
-	patches map[string]string   // SHA-256 of the content, by patch_id
 
 	running *journal.Record // the execution that has the kernel
 	changed chan struct{}   // closed at the next change; nil while nobody waits for it
@@ -130,7 +129,7 @@ func (js *Jobs) Submit(caller string, s contract.JobSubmit) (contract.Job, error
 }
 
 func (js *Jobs) newJob(path string) *Job {
-	return &Job{jobs: js, path: path, Job: contract.Job{State: contract.JobQueued}, patches: map[string]string{}}
+	return &Job{jobs: js, path: path, Job: contract.Job{State: contract.JobQueued}}
 }
 
 // setSteps replaces the steps. The entries of those that have begun stay.
@@ -192,18 +191,20 @@ func (js *Jobs) addLocked(j *Job) {
 // Size is what the job keeps in memory of its steps that have not begun.
 func (j *Job) Size() int { return int(j.size.Load()) }
 
-// measureLocked sets the size.
-func (j *Job) measureLocked() {
-	size := 0
-	for i := range j.steps {
-		s := &j.steps[i]
+// sizeOf is the size of a job with these steps.
+func sizeOf(steps []step, loop *contract.JobLoop) (size int) {
+	for i := range steps {
+		s := &steps[i]
 		size += len(s.Code) + len(s.StepID) + len(s.SourceName) + 2*len(s.skip)
 	}
-	if j.loop != nil {
-		size += len(j.loop.Code) + len(j.loop.Again)
+	if loop != nil {
+		size += len(loop.Code) + len(loop.Again)
 	}
-	j.size.Store(int64(size))
+	return size
 }
+
+// measureLocked sets the size.
+func (j *Job) measureLocked() { j.size.Store(int64(sizeOf(j.steps, j.loop))) }
 
 // trimLocked forgets the oldest finished jobs beyond the bounds. Without a tombstone a job is
 // kept: its id would run the code again.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -155,7 +154,6 @@ func (j *Job) applyHead(h *head) bool {
 	}
 	h.Next = j.Next
 	j.Job, j.sha256, j.hasLoop = h.Job, h.SHA256, h.Loop
-	maps.Copy(j.patches, h.Patches)
 	steps := make([]step, len(h.StepIDs))
 	for i, id := range h.StepIDs {
 		steps[i].StepID = id
