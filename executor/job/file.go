@@ -184,16 +184,12 @@ func plan(before []step, added []contract.JobStep) ([]step, error) {
 		}
 		made := step{JobStep: s}
 		made.Attempts, made.SkipIfFailed = max(1, s.Attempts), nil
-		seen := make(map[uint16]bool, len(s.SkipIfFailed))
 		for _, name := range s.SkipIfFailed {
 			at, ok := index[name]
 			if !ok {
 				return nil, bad("steps[%d].skip_if_failed: no earlier step has the id that it names", i)
 			}
-			if !seen[at] {
-				seen[at] = true
-				made.skip = append(made.skip, at)
-			}
+			made.skip = append(made.skip, at)
 		}
 		index[s.StepID] = uint16(len(steps))
 		steps = append(steps, made)

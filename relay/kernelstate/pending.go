@@ -24,7 +24,6 @@ const (
 // pending is an unfinished save or restore. It is on disk before each step, so that a later
 // call, also of another relay process, can resume it.
 type pending struct {
-	Schema     int       `json:"schema"`
 	Phase      Phase     `json:"phase"`
 	Runtime    string    `json:"runtime"`
 	InstanceID string    `json:"instance_id"`
@@ -79,7 +78,7 @@ func (j *job) canResume(ctx context.Context, file string, old *pending, instance
 // newPending returns work that starts now.
 func (j *job) newPending(phase Phase, instance string) pending {
 	return pending{
-		Schema: schema, Phase: phase, Runtime: j.o.Runtime, InstanceID: instance, Started: time.Now().UTC(),
+		Phase: phase, Runtime: j.o.Runtime, InstanceID: instance, Started: time.Now().UTC(),
 		Prepare: kernelcall.New(), Work: kernelcall.New(),
 	}
 }
@@ -89,7 +88,7 @@ func (j *job) newPending(phase Phase, instance string) pending {
 func (j *job) readPending(file string) (pending, bool) {
 	var p pending
 	text, err := bounded.ReadFile(filepath.Join(j.folder, file), maxManifest)
-	if err != nil || json.Unmarshal(text, &p) != nil || p.Schema != schema {
+	if err != nil || json.Unmarshal(text, &p) != nil {
 		return pending{}, false
 	}
 	return p, p.Work.RequestID != ""

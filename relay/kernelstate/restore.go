@@ -73,22 +73,14 @@ func (j *job) pick(ctx context.Context, p *pending, r *Restored) error {
 		if p.Asked == j.o.Version {
 			return nil
 		}
-		if err := j.restart(ctx, p); err != nil {
-			return err
-		}
+		j.removeSent(ctx, p)
+		*p = j.newPending(PhasePreparing, p.InstanceID)
 	}
 	m, err := j.choose(ctx, &r.Progress)
 	if err != nil {
 		return err
 	}
 	p.Manifest, p.Asked = &m, j.o.Version
-	return j.savePending(restoringFile, p)
-}
-
-// restart replaces the work by new work and deletes what it left on the VM.
-func (j *job) restart(ctx context.Context, p *pending) error {
-	j.removeSent(ctx, p)
-	*p = j.newPending(PhasePreparing, p.InstanceID)
 	return j.savePending(restoringFile, p)
 }
 

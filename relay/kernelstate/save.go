@@ -75,8 +75,8 @@ func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	if err != nil || text == nil {
 		return err
 	}
-	var report saved
-	if err := readSaved(text, &report); err != nil {
+	report, err := readSaved(text)
+	if err != nil {
 		j.removePending(savingFile)
 		return err
 	}
@@ -90,11 +90,11 @@ func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	return savePending()
 }
 
-func readSaved(text json.RawMessage, report *saved) error {
-	if err := decode(text, report); err != nil {
-		return err
+func readSaved(text json.RawMessage) (report saved, err error) {
+	if err = decode(text, &report); err == nil {
+		err = report.check()
 	}
-	return report.check()
+	return report, err
 }
 
 // check refuses a report that names another file than a state, or no valid state.

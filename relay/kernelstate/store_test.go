@@ -255,8 +255,7 @@ func FuzzReports(f *testing.F) {
 		if kind != progressMIME && progress.At != (At{}) {
 			t.Fatalf("a display of %q is %+v", kind, progress)
 		}
-		var s saved
-		if err := readSaved(text, &s); err == nil {
+		if s, err := readSaved(text); err == nil {
 			checkSaved(t, &s)
 		} else if !errors.Is(err, ErrUntrustedReport) {
 			t.Error(err)
