@@ -272,8 +272,8 @@ func (k *Keeper) DropOthers(version string) error {
 	folder := k.options(time.Time{}).folder(k.dir)
 	all, err := versions(folder)
 	for _, v := range all {
-		if v.name != version {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, v.name)))
+		if v != version {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, v)))
 		}
 	}
 	return err

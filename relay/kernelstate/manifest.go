@@ -184,19 +184,18 @@ type Listed struct {
 // digests of their data.
 func List(dir string) ([]Listed, error) {
 	found := []Listed{}
-	err := eachState(dir, func(folder string, all []version) { found = append(found, describe(folder, all)) })
+	err := eachState(dir, func(folder string, all []string) { found = append(found, describe(folder, all)) })
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Created.After(found[j].Created) })
 	return found, err
 }
 
 // describe returns the state in folder with these versions. The name is the folder's if no
 // manifest can be read.
-func describe(folder string, all []version) Listed {
-	s := Listed{Name: filepath.Base(folder), Path: folder}
+func describe(folder string, all []string) Listed {
+	s := Listed{Name: filepath.Base(folder), Path: folder, Versions: all}
 	found := false
 	for _, v := range all {
-		s.Versions = append(s.Versions, v.name)
-		m, err := readManifest(filepath.Join(folder, v.name))
+		m, err := readManifest(filepath.Join(folder, v))
 		switch {
 		case err != nil:
 			s.Damaged++

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -20,47 +21,39 @@ import (
 
 // versionForm is the name of a version's folder: a number, which orders the versions
 // independently of clocks, and the time of the save, for people.
-var versionForm = lazy.Regexp(`^([0-9]{6})-[0-9]{8}T[0-9]{6}Z$`)
+var versionForm = lazy.Regexp(`^[0-9]{6}-[0-9]{8}T[0-9]{6}Z$`)
 
 // maxNames bounds States and List.
 const maxNames = 100
 
-// version is one version of a state.
-type version struct {
-	name   string
-	number int
-}
-
-// versions lists the versions in folder, newest first.
-func versions(folder string) ([]version, error) {
+// versions lists the names of the versions in folder, newest first.
+func versions(folder string) (all []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing saved versions: %w", err)
 	}
-	var all []version
-	for _, e := range entries {
-		if m := versionForm().FindStringSubmatch(e.Name()); m != nil && e.IsDir() {
-			number, _ := strconv.Atoi(m[1]) // six digits
-			all = append(all, version{e.Name(), number})
+	for _, e := range slices.Backward(entries) { // which are sorted by name
+		if versionForm().MatchString(e.Name()) && e.IsDir() {
+			all = append(all, e.Name())
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].name > all[j].name })
 	return all, nil
 }
 
 // nextVersion returns the name of a version that follows all.
-func nextVersion(all []version, at time.Time) string {
+func nextVersion(all []string, at time.Time) string {
 	number := 1
 	if len(all) > 0 {
-		number = all[0].number + 1
+		newest, _ := strconv.Atoi(all[0][:6])
+		number = newest + 1
 	}
 	return fmt.Sprintf("%06d-%s", number, at.UTC().Format("20060102T150405Z"))
 }
 
-// matches reports whether requested is this version's name or number.
-func (v version) matches(requested string) bool {
+// matches reports whether requested is a version's name or number.
+func matches(version, requested string) bool {
 	number, err := strconv.Atoi(requested)
-	return v.name == requested || err == nil && number == v.number
+	return version == requested || err == nil && strings.HasPrefix(version, fmt.Sprintf("%06d-", number))
 }
 
 // prune deletes all versions except the newest good ones, keep of them, and the damaged
@@ -73,10 +66,10 @@ func (j *job) prune(keep int) error {
 	}
 	good := 0
 	for _, v := range all {
-		folder := filepath.Join(j.folder, v.name)
+		folder := filepath.Join(j.folder, v)
 		if good >= keep {
 			if err := os.RemoveAll(folder); err != nil {
-				return fmt.Errorf("deleting version %s: %w", v.name, err)
+				return fmt.Errorf("deleting version %s: %w", v, err)
 			}
 		} else if _, err := readManifest(folder); err == nil {
 			good++
@@ -97,40 +90,32 @@ func (j *job) choose(ctx context.Context, p *Progress) (Manifest, error) {
 	}
 	requested, last := j.o.Version != "", error(nil)
 	for _, v := range all {
-		if requested && !v.matches(j.o.Version) {
+		if requested && !matches(v, j.o.Version) {
 			continue
 		}
 		m, err := j.good(ctx, v)
 		if err == nil || ctx.Err() != nil {
 			return m, err
 		}
-		last = fmt.Errorf("version %s of %q: %w", v.name, j.o.Name, err)
+		last = fmt.Errorf("version %s of %q: %w", v, j.o.Name, err)
 		if !requested {
 			p.warn("%v; an older version was used instead, and the damaged one was not changed", last)
 		}
 	}
 	if last == nil {
-		return Manifest{}, fmt.Errorf("%q of %q: %w; the versions are %s", j.o.Version, j.o.Name, ErrNoVersion, listing(all))
+		return Manifest{}, fmt.Errorf("%q of %q: %w; the versions are %s", j.o.Version, j.o.Name, ErrNoVersion, strings.Join(all, ", "))
 	}
 	return Manifest{}, last
 }
 
-func listing(all []version) string {
-	names := make([]string, 0, len(all))
-	for _, v := range all {
-		names = append(names, v.name)
-	}
-	return strings.Join(names, ", ")
-}
-
 // good reads a version's manifest and compares the digest of its data.
-func (j *job) good(ctx context.Context, v version) (Manifest, error) {
-	folder := filepath.Join(j.folder, v.name)
+func (j *job) good(ctx context.Context, v string) (Manifest, error) {
+	folder := filepath.Join(j.folder, v)
 	m, err := readManifest(folder)
 	if err != nil {
 		return m, err
 	}
-	m.Version = v.name
+	m.Version = v
 	return m, checkData(ctx, filepath.Join(folder, dataFile), m.SHA256)
 }
 
@@ -141,19 +126,15 @@ func checkData(ctx context.Context, path, want string) error {
 		return damaged("its data file can't be read")
 	}
 	defer f.Close()
-	sum, buf := sha256.New(), make([]byte, 1<<20)
-	for {
-		n, err := f.Read(buf)
-		sum.Write(buf[:n])
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return damaged("its data file can't be read completely")
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	sum := sha256.New()
+	for err == nil && ctx.Err() == nil {
+		_, err = io.CopyN(sum, f, 1<<20)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != io.EOF:
+		return damaged("its data file can't be read completely")
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want {
 		return damaged("the SHA-256 of its data file is not the one that the manifest records")
@@ -163,7 +144,7 @@ func checkData(ctx context.Context, path, want string) error {
 
 // eachState calls do with the folder and the versions, newest first, of each state below dir, up to
 // maxNames of them.
-func eachState(dir string, do func(folder string, all []version)) error {
+func eachState(dir string, do func(folder string, all []string)) error {
 	root := filepath.Join(dir, statesFolder)
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -183,8 +164,8 @@ func eachState(dir string, do func(folder string, all []version)) error {
 // States returns the newest version of each state that was saved below dir for a runtime,
 // the newest first, at most 100. It does not check their data.
 func States(dir, runtime string) (all []Manifest) {
-	_ = eachState(dir, func(folder string, versions []version) {
-		if m, err := readManifest(filepath.Join(folder, versions[0].name)); err == nil && m.Runtime == runtime {
+	_ = eachState(dir, func(folder string, versions []string) {
+		if m, err := readManifest(filepath.Join(folder, versions[0])); err == nil && m.Runtime == runtime {
 			all = append(all, m)
 		}
 	})
