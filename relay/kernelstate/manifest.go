@@ -162,7 +162,7 @@ type Loaded struct {
 // manifestOf combines what the relay and the kernel know of a save.
 func (j *job) manifestOf(p pending, e contract.Execution, c Contents) Manifest {
 	return Manifest{
-		Schema: schema, Name: j.o.Name, Created: p.Started, Runtime: p.Runtime,
+		Schema: schema, Name: j.o.Name, Created: p.Started, Runtime: j.o.Runtime,
 		InstanceID: p.InstanceID, KernelID: e.KernelID, Contents: c,
 	}
 }

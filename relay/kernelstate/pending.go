@@ -25,7 +25,6 @@ const (
 // call, also of another relay process, can resume it.
 type pending struct {
 	Phase      Phase     `json:"phase"`
-	Runtime    string    `json:"runtime"`
 	InstanceID string    `json:"instance_id"`
 	Started    time.Time `json:"started"`
 	Touched    time.Time `json:"touched"` // by the last call
@@ -62,10 +61,8 @@ func (j *job) resumeOrStart(ctx context.Context, file string, phase Phase, p *Pr
 func (j *job) canResume(ctx context.Context, file string, old *pending, instance string, p *Progress) bool {
 	now := time.Now().UTC()
 	switch {
-	case old.Runtime != j.o.Runtime:
-		p.warn("the unfinished work for runtime %q was abandoned for this call", old.Runtime)
 	case old.InstanceID != instance:
-		p.warn("the unfinished work was lost with the VM before this one; it was started again")
+		p.warn("the unfinished work was on another VM; it was started again")
 	case now.Sub(old.Touched) > resumable || now.Before(old.Touched.Add(-time.Minute)):
 		p.warn("the work that was started at %s and not finished was abandoned", old.Started.Format(time.RFC3339))
 		j.removeSent(ctx, old)
@@ -78,7 +75,7 @@ func (j *job) canResume(ctx context.Context, file string, old *pending, instance
 // newPending returns work that starts now.
 func (j *job) newPending(phase Phase, instance string) pending {
 	return pending{
-		Phase: phase, Runtime: j.o.Runtime, InstanceID: instance, Started: time.Now().UTC(),
+		Phase: phase, InstanceID: instance, Started: time.Now().UTC(),
 		Prepare: kernelcall.New(), Work: kernelcall.New(),
 	}
 }
