@@ -222,27 +222,6 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 	})
 }
 
-func TestTheCodeOfThousandsOfSmallRunsIsCounted(t *testing.T) {
-	t.Parallel()
-	const many = 4096
-	q := unstarted(t)
-	q.cfg.Limits.Queue = 2 * many
-	small := waiting("a", strings.Repeat("x", maxQueuedCode/many))
-	for n := range many {
-		if err := q.fullLocked("a", small.Size(), true); err != nil {
-			t.Fatalf("after %d: %v", n, err)
-		}
-		q.waiting = append(q.waiting, small)
-	}
-	if err := q.fullLocked("a", 1, true); !errors.Is(err, ErrQueuedCode) {
-		t.Errorf("a byte past the bound: %v", err)
-	}
-	q.waiting = q.waiting[1:]
-	if err := q.fullLocked("a", small.Size(), true); err != nil {
-		t.Errorf("after one of them left the queue: %v", err)
-	}
-}
-
 // order is the code of the waiting executions.
 func (q *Queue) order() string {
 	var names []string
