@@ -123,7 +123,7 @@ func FuzzRequests(f *testing.F) {
 		{"POST", contract.PathExecutions + "/e-1/input", "", `{"text":"x","offset":-1}`},
 		{"POST", contract.PathJobs, "", `{"job_id":"j","steps":[{"step_id":"a","code":"1","source_name":"n"},{"step_id":"b","code":"2","skip_if_failed":["a"],"attempts":3}],"loop":{"code":"1","again":"True","max_rounds":9}}`},
 		{"POST", contract.PathJobs, "", `{"job_id":"../j","steps":[{"step_id":"a","code":"\u0000","timeout_seconds":1e999,"skip_if_failed":["a","x"]}]}`},
-		{"PATCH", contract.PathJobs + "/j", "", `{"patch_id":"p","revision":0,"from":"b","steps":[{"step_id":"c","code":"3"}]}`},
+		{"PATCH", contract.PathJobs + "/j", "", `{"revision":0,"from":"b","steps":[{"step_id":"c","code":"3"}]}`},
 		{"DELETE", contract.PathJobs + "/j", "interrupt=true", ""},
 		{"GET", contract.PathVariables, "", ""}, {"GET", contract.PathInspect, "name=x", ""}, {"GET", contract.PathKernel, "", ""},
 		{"GET", contract.PathFiles, "path=.", ""}, {"GET", contract.PathStat, "path=a&sha256=true", ""},

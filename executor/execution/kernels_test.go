@@ -131,8 +131,8 @@ func TestCallsAndExecutionsTakeTurns(t *testing.T) {
 		t.Fatalf("after the first call, the second has the kernel: %t, the late one: %t", has(second), has(late))
 	}
 	q.giveBack()
-	if s := q.next(); has(late) || s == nil || s.code != "next" {
-		t.Fatalf("after the calls that waited, the late one has the kernel: %t, the next execution is %v", has(late), s)
+	if w := q.next(); has(late) || w == nil || w.Source.(*single).code != "next" {
+		t.Fatalf("after the calls that waited, the late one has the kernel: %t, the next execution is %v", has(late), w)
 	}
 	q.yield()
 	if !has(late) {

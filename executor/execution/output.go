@@ -15,15 +15,11 @@ import (
 	"colabrelay/shared/widgets"
 )
 
-// joinTime is how long small pieces of stream text are joined into one event.
-const joinTime = 50 * time.Millisecond
-
 // joinedText is stream text that is not written as an event yet. A change of stream
 // ends an event, so that stdout and stderr keep their order.
 type joinedText struct {
 	name    string
 	text    []byte
-	since   time.Time
 	flushed time.Time
 }
 
@@ -55,11 +51,14 @@ func (r *run) output(m *jupyter.Message, now time.Time) {
 	}
 	r.flush(now)
 	event := contract.Event{Time: now.UTC(), Type: contract.EventType(m.Header.MsgType)}
-	if err := r.fill(&event, m); err != nil {
+	switch err := r.fill(&event, m); {
+	case errors.Is(err, errTooLarge):
+		r.gap(1, int64(len(m.Content)))
+	case err != nil:
 		r.log.Warn("decoding a message", "execution_id", r.record.ID, "type", m.Header.MsgType, "err", err)
-		return
+	default:
+		r.emit(event)
 	}
-	r.emit(event)
 }
 
 // strayOutput is output of a request that is no run's, such as one that lists variables: ipykernel
@@ -76,6 +75,9 @@ func (r *run) strayOutput(m *jupyter.Message, now time.Time) {
 		r.output(m, now)
 	}
 }
+
+// errTooLarge: a display is too large for an event.
+var errTooLarge = errors.New("the display is too large")
 
 // fill puts a message's content into its event.
 func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
@@ -98,7 +100,9 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	if err := m.Decode(&d); err != nil {
 		return err
 	}
-	r.display(event, d)
+	if !r.display(event, d) {
+		return errTooLarge
+	}
 	if view := widgets.View(d.Data); view != "" || m.Header.MsgType == jupyter.MsgUpdateDisplayData {
 		event.DisplayID = r.widgets.Show(r.msgID, event.DisplayID, view)
 	}
@@ -113,8 +117,11 @@ func (r *run) page(reply *jupyter.ExecuteReply) {
 			now := time.Now()
 			r.flush(now)
 			event := contract.Event{Time: now.UTC(), Type: contract.EventDisplayData}
-			r.display(&event, p.Display)
-			r.emit(event)
+			if r.display(&event, p.Display) {
+				r.emit(event)
+			} else {
+				reply.Payload.Omitted++
+			}
 		}
 	}
 	if reply.Payload.Omitted > 0 {
@@ -140,7 +147,7 @@ func (r *run) stream(m *jupyter.Message, now time.Time) {
 	}
 	// After a pause the first piece is written immediately: a single line reaches its
 	// reader fast, and a flood still makes few events.
-	if now.Sub(r.joined.flushed) >= joinTime {
+	if now.Sub(r.joined.flushed) >= tickTime {
 		r.flush(now)
 	}
 }
@@ -153,9 +160,6 @@ func (r *run) join(raw json.RawMessage, now time.Time) {
 	err := jupyter.Text(raw, contract.MaxStreamEvent, func(chunk []byte) {
 		if len(r.joined.text)+len(chunk) > contract.MaxStreamEvent {
 			r.flush(now)
-		}
-		if len(r.joined.text) == 0 {
-			r.joined.since = now
 		}
 		r.joined.text = append(r.joined.text, chunk...)
 	})
@@ -275,7 +279,8 @@ func (r *run) keepWidgets(now time.Time) {
 		states, size = map[string]json.RawMessage{}, 0
 	}
 	for id, state := range r.widgets.States() {
-		n := len(id) + encodedSize(state)
+		state, _ = json.Marshal(json.RawMessage(state)) // with < and > as they are in an event
+		n := len(id) + len(state)
 		if n > maxStates {
 			r.gap(1, int64(n))
 			continue

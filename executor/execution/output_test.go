@@ -48,71 +48,40 @@ func numbered(n int, payload json.RawMessage) map[string]json.RawMessage {
 	return all
 }
 
-// Each part of a display is kept at its bound, and replaced or left out one past it.
-func TestThePartsOfADisplayAtTheirBounds(t *testing.T) {
+// A display is kept at its bounds, and is a gap one past them.
+func TestADisplayAtItsBounds(t *testing.T) {
 	t.Parallel()
 	r := unstartedRun(t)
-	isBlob := func(raw json.RawMessage) bool { return strings.HasPrefix(string(raw), `{"blob"`) }
-	for name, c := range map[string]struct {
-		display func(over int) jupyter.DisplayData
-		kept    func(e contract.Event) bool
-	}{
-		"MIME types": {
-			func(over int) jupyter.DisplayData {
-				return jupyter.DisplayData{Data: numbered(maxTypes+over, quoted(3))}
-			},
-			func(e contract.Event) bool { return e.Cut == "" },
+	for name, display := range map[string]func(over int) jupyter.DisplayData{
+		"MIME types": func(over int) jupyter.DisplayData {
+			return jupyter.DisplayData{Data: numbered(maxTypes+over, quoted(3))}
 		},
-		"the name of a MIME type": {
-			func(over int) jupyter.DisplayData {
-				return jupyter.DisplayData{Data: map[string]json.RawMessage{strings.Repeat("m", maxTypeName+over): quoted(3)}}
-			},
-			func(e contract.Event) bool { return len(e.Data) == 1 && e.Cut == "" },
+		"payloads": func(over int) jupyter.DisplayData {
+			return jupyter.DisplayData{Data: numbered(15+over, quoted(contract.InlineMIMEBytes))}
 		},
-		"an inline payload": {
-			func(over int) jupyter.DisplayData {
-				return jupyter.DisplayData{Data: map[string]json.RawMessage{"x/y": quoted(contract.InlineMIMEBytes + over)}}
-			},
-			func(e contract.Event) bool { return !isBlob(e.Data["x/y"]) },
+		"metadata": func(over int) jupyter.DisplayData {
+			return jupyter.DisplayData{Metadata: quoted(contract.MaxEventBytes - 2*maxAdded + over*2*maxAdded)}
 		},
-		"all inline payloads": {
-			func(over int) jupyter.DisplayData {
-				data := numbered(maxInline/contract.InlineMIMEBytes, quoted(contract.InlineMIMEBytes))
-				if over > 0 {
-					data["x/z"] = json.RawMessage("1")
-				}
-				return jupyter.DisplayData{Data: data}
-			},
-			func(e contract.Event) bool {
-				for _, raw := range e.Data {
-					if isBlob(raw) {
-						return false
-					}
-				}
-				return true
-			},
+		"escapes": func(over int) jupyter.DisplayData {
+			return jupyter.DisplayData{Data: numbered(5+over, json.RawMessage(`"`+strings.Repeat("<", 30_000)+`"`))}
 		},
-		"metadata": {
-			func(over int) jupyter.DisplayData { return jupyter.DisplayData{Metadata: quoted(maxMetadata + over)} },
-			func(e contract.Event) bool { return e.Metadata != nil && e.Cut == "" },
-		},
-		"the display_id": {
-			func(over int) (d jupyter.DisplayData) {
-				d.Transient.DisplayID = strings.Repeat("d", maxDisplayID+over)
-				return d
-			},
-			func(e contract.Event) bool { return len(e.DisplayID) == maxDisplayID && e.Cut == "" },
+		"the display_id": func(over int) (d jupyter.DisplayData) {
+			d.Transient.DisplayID = strings.Repeat("d", maxDisplayID+over)
+			return d
 		},
 	} {
 		for over := range 2 {
 			var e contract.Event
-			r.display(&e, c.display(over))
-			if kept := c.kept(e); kept != (over == 0) {
-				t.Errorf("%s, %d past the bound: kept %v, cut %q", name, over, kept, e.Cut)
+			if kept := r.display(&e, display(over)); kept != (over == 0) {
+				t.Errorf("%s, %d past the bound: kept %v", name, over, kept)
 			}
-			if line, err := json.Marshal(e); err != nil || len(line) > contract.MaxEventBytes {
-				t.Errorf("%s: an event of %d bytes, %v", name, len(line), err)
-			}
+		}
+	}
+	var e contract.Event
+	r.display(&e, jupyter.DisplayData{Data: map[string]json.RawMessage{"at": quoted(contract.InlineMIMEBytes), "past": quoted(contract.InlineMIMEBytes + 1)}})
+	for mime, isBlob := range map[string]bool{"at": false, "past": true} {
+		if strings.HasPrefix(string(e.Data[mime]), `{"blob"`) != isBlob {
+			t.Errorf("%s the bound, the payload is %.20s", mime, e.Data[mime])
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,19 +68,17 @@ type Queue struct {
 	lastInput atomic.Pointer[string]
 
 	mu      sync.Mutex
-	pending []*submission   // in the order in which they run
-	round   int             // of the one that started last
-	turns   []turn          // the last ones, the newest last; see maxTurns
+	waiting []*waiter       // in the order in which they get the kernel
+	current *waiter         // has its turn; its execution may have finished without yielding the kernel
+	running *journal.Record // the execution of current; nil while current is asked for it
+	turns   int             // that were given
+	served  map[line]int    // the last turn of each line
 	life    string          // id of the kernel that they run on; empty while there is none
-	running *journal.Record // has the kernel; it may have finished without yielding it
-	current *member         // whose execution running is; nil if that was submitted by itself
-	members []*member       // sources, the oldest first
-	// choosing: a source that has its turn is asked for its execution.
-	choosing bool
-	death    string // why there is no kernel, if there was one
-	prompt   prompt // the newest of running
-	guests   guests
-	closing  bool
+	death   string          // why there is no kernel, if there was one
+	prompt  prompt          // the newest of running
+	since   time.Time       // when current got the kernel
+	guests  guests
+	closing bool
 }
 
 // New makes a queue; Run runs it.
@@ -94,6 +93,7 @@ func New(cfg Config) *Queue {
 		commands: make(chan command),
 		wake:     make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
+		served:   map[line]int{},
 	}
 }
 
@@ -114,8 +114,7 @@ func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) 
 	if err != nil {
 		return "", err
 	}
-	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller})
-	q.updateLocked()
+	q.addLocked(&waiter{Source: &single{record, s.Code}, caller: caller, single: record})
 	return record.ID, nil
 }
 
@@ -127,41 +126,20 @@ func (q *Queue) refuseLocked(caller string, size int, place bool) error {
 	if _, err := q.cfg.Kernel.Ready(); errors.Is(err, kernel.ErrDead) {
 		return err
 	}
-	full := q.roomLocked
-	if place {
-		full = q.fullLocked
-	}
-	if err := full(caller, size); err != nil {
+	if err := q.fullLocked(caller, size, place); err != nil {
 		return err
 	}
-	return q.lowMemory()
+	return q.LowMemory()
 }
 
-func (q *Queue) lowMemory() error {
+// LowMemory returns an ErrLowMemory while too little memory is free for a run.
+func (q *Queue) LowMemory() error {
 	_, available, err := q.memory.usage(acceptAge)
 	if err == nil && available < q.cfg.Limits.MinMemory {
 		return fmt.Errorf("%w: %.2f GB, a run needs %.2f GB", ErrLowMemory,
 			float64(available)/(1<<30), float64(q.cfg.Limits.MinMemory)/(1<<30))
 	}
 	return nil
-}
-
-// updateLocked sets the position of each waiting execution, and what it waits for.
-func (q *Queue) updateLocked() {
-	if len(q.pending) == 0 {
-		return
-	}
-	ahead := 0
-	behind := q.behindLocked()
-	if behind != nil {
-		ahead = 1
-	}
-	for i, s := range q.pending {
-		if s.member == nil {
-			s.SetQueuePosition(i + ahead)
-			s.SetBehind(behind)
-		}
-	}
 }
 
 // behindLocked describes the execution that has the kernel; nil if none has it.
@@ -184,12 +162,10 @@ func (q *Queue) behindLocked() *contract.Behind {
 func (q *Queue) runningChanged(p prompt) {
 	q.mu.Lock()
 	q.prompt = p
-	q.updateLocked()
-	m := q.current
+	q.orderLocked()
+	w := q.current
 	q.mu.Unlock()
-	if m != nil {
-		m.Changed()
-	}
+	w.Changed()
 }
 
 // signal wakes the runner.
@@ -204,22 +180,35 @@ func (q *Queue) signal() {
 func (q *Queue) Busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.running != nil || q.choosing || len(q.pending) > 0
+	return q.current != nil || q.readyLocked()
+}
+
+// readyLocked reports whether the turn of what waits first has come.
+func (q *Queue) readyLocked() bool { return len(q.waiting) > 0 && q.waiting[0].due.IsZero() }
+
+// remove takes what waits and matches out of the queue. Nil means that nothing does.
+func (q *Queue) remove(match func(*waiter) bool) *waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.waiting, match)
+	if i < 0 {
+		return nil
+	}
+	w := q.waiting[i]
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	q.lendLocked()
+	q.orderLocked()
+	return w
 }
 
 // cancel removes an execution from the queue; false if it does not wait there.
-func (q *Queue) cancel(id, reason string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.IndexFunc(q.pending, func(s *submission) bool { return s.member == nil && s.ID == id })
-	if i < 0 {
+func (q *Queue) cancel(id string) bool {
+	w := q.remove(func(w *waiter) bool { return w.single != nil && w.single.ID == id })
+	if w == nil {
 		return false
 	}
-	q.pending[i].cancel(reason)
+	w.Lost("cancelled before it started")
 	q.ended.Store(true)
-	q.giveUpTurnLocked(i)
-	q.lendLocked()
-	q.updateLocked()
 	return true
 }
 
@@ -230,20 +219,16 @@ func (q *Queue) kernelStarted(id string) {
 	q.life = id
 }
 
-// cancelAll empties the queue, because there is no kernel any more.
-func (q *Queue) cancelAll(reason string) {
+// loseAll empties the queue, because there is no kernel any more. What has the kernel learns that from
+// the outcome of its execution.
+func (q *Queue) loseAll(reason string) {
 	q.mu.Lock()
 	q.life, q.death = "", reason
-	for _, s := range q.pending {
-		if s.member == nil {
-			s.cancel(reason)
-		}
-	}
-	q.pending = nil
-	lost := q.loseLocked()
+	lost := q.waiting
+	q.waiting = nil
 	q.mu.Unlock()
-	for _, m := range lost {
-		m.Lost(reason)
+	for _, w := range lost {
+		w.Lost(reason)
 	}
 }
 
@@ -253,210 +238,146 @@ func (q *Queue) close() {
 	q.closing = true
 	q.mu.Unlock()
 	q.journal.RemoveSpare()
-	q.cancelAll("the executor shut down before this started")
+	q.loseAll("the executor shut down before this started")
 }
 
-// next gives the kernel to the next execution; nil if it can't be given to any.
-func (q *Queue) next() *submission {
+// next gives the kernel to what waits first; nil if it can't be given to any.
+func (q *Queue) next() *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dueLocked(time.Now())
-	if q.guests.lent || q.closing || q.running != nil || len(q.pending) == 0 {
+	if q.guests.lent || q.closing || q.current != nil || !q.readyLocked() {
 		return nil
 	}
-	s := q.pending[0]
-	q.pending = slices.Delete(q.pending, 0, 1) // which also releases its code
-	q.beginTurnLocked(s)
-	q.running, q.choosing, q.prompt = s.Record, s.member != nil, prompt{}
-	q.takenLocked()
-	q.updateLocked()
-	return s
+	w := q.waiting[0]
+	q.waiting = slices.Delete(q.waiting, 0, 1)
+	if len(q.served) > maxLines {
+		clear(q.served)
+	}
+	q.turns++
+	q.served[w.line()] = q.turns
+	q.current, q.running, q.prompt, q.since = w, w.single, prompt{}, time.Now()
+	q.orderLocked()
+	return w
 }
 
 // yield takes the kernel back from the execution that has it.
 func (q *Queue) yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.running, q.current, q.choosing = nil, nil, false
+	q.current, q.running = nil, nil
 	q.ended.Store(true)
 	q.guests.first = len(q.guests.waiting)
 	q.lendLocked()
-	q.updateLocked()
+	q.orderLocked()
 }
 
 // makeSpare prepares the journal's next folder while the kernel is idle.
 func (q *Queue) makeSpare() {
 	q.mu.Lock()
-	idle := !q.closing && q.running == nil && len(q.pending) == 0
+	idle := !q.closing && q.current == nil && !q.readyLocked()
 	q.mu.Unlock()
 	if idle {
 		q.journal.MakeSpare()
 	}
 }
 
-// submission is an execution that waits for the kernel.
-type submission struct {
-	*journal.Record // nil for the turn of a source, which makes it when the turn has come
-	code            string
-	prelude, again  string // expressions to evaluate before and after the code
-	caller          string
-	member          *member // whose turn it is; nil for an execution that was submitted by itself
-	round           int     // in which of the rounds of all callers it runs
-}
-
-// ofSource reports whether the turn is that of a source, such as a job.
-func (s *submission) ofSource() bool { return s.member != nil }
-
-// cancel ends an execution that never gets the kernel. Its log is open since it was submitted.
-func (s *submission) cancel(reason string) {
-	s.Finish(contract.StatusCancelled, reason, 0)
-	s.CloseLog()
-}
-
-// lastRoundLocked is the highest round of the waiting executions that match reports, 0 if
-// there are none.
-func (q *Queue) lastRoundLocked(match func(*submission) bool) (round int) {
-	for _, s := range q.pending {
-		if match(s) {
-			round = s.round
-		}
-	}
-	return round
-}
-
-// maxQueuedCode bounds the code of all that waits, executions and sources, in bytes, because it is in memory
-// until they start. Callers that have nothing waiting may exceed it, up to twice as much: see
-// fullLocked.
+// maxQueuedCode bounds the code of all that waits, executions and sources, in bytes, because it is
+// in memory until they start.
 const maxQueuedCode = 32 << 20
 
-// fullLocked returns why there is no place for an execution of this caller, whose code has
-// size bytes; nil if there is one. All callers share Limits.Queue places and maxQueuedCode
-// bytes. As much of both again is for callers that have nothing waiting, one place each, so
-// that a caller with many executions keeps no other out. The turn of a source needs no place,
-// but its code needs room.
-func (q *Queue) fullLocked(caller string, size int) error {
-	places, waiting := q.cfg.Limits.Queue, 0
-	for _, s := range q.pending {
-		if s.member == nil {
-			waiting++
+// fullLocked returns why there is no room for size bytes of the caller's code, and a place if it needs
+// one; nil if there is. All callers share Limits.Queue places and maxQueuedCode bytes. As much of both
+// again is for callers that have nothing waiting, one place each, so that a caller with many executions
+// keeps no other out. A source needs no place, but its code needs room.
+func (q *Queue) fullLocked(caller string, size int, place bool) error {
+	places, room := q.cfg.Limits.Queue, maxQueuedCode
+	executions, code, waits, has := 0, 0, false, false
+	for _, w := range q.waiting {
+		code += w.Size()
+		has = has || w.caller == caller
+		if w.single != nil {
+			executions++
+			waits = waits || w.caller == caller
 		}
 	}
-	if !q.waitsLocked(caller) {
+	if c := q.current; c != nil && c.single == nil {
+		code += c.Size()
+		has = has || c.caller == caller
+	}
+	if !waits {
 		places *= 2
 	}
-	if waiting >= places {
-		return ErrQueueFull
-	}
-	return q.roomLocked(caller, size)
-}
-
-// waitsLocked reports whether an execution of the caller waits.
-func (q *Queue) waitsLocked(caller string) bool {
-	return slices.ContainsFunc(q.pending, func(s *submission) bool { return s.member == nil && s.caller == caller })
-}
-
-// roomLocked returns why there is no room for size bytes of code more.
-func (q *Queue) roomLocked(caller string, size int) error {
-	room, waiting := maxQueuedCode, 0
-	if !q.waitsLocked(caller) && !slices.ContainsFunc(q.members, func(m *member) bool { return m.caller == caller }) {
+	if !has {
 		room *= 2
 	}
-	for _, s := range q.pending {
-		waiting += len(s.code)
-	}
-	for _, m := range q.members {
-		waiting += m.Size()
-	}
-	if waiting+size > room {
+	switch {
+	case place && executions >= places:
+		return ErrQueueFull
+	case code+size > room:
 		return fmt.Errorf("%w: %.1f MiB are waiting, this code has %.1f MiB, and the limit is %d MiB",
-			ErrQueuedCode, float64(waiting)/(1<<20), float64(size)/(1<<20), room>>20)
+			ErrQueuedCode, float64(code)/(1<<20), float64(size)/(1<<20), room>>20)
 	}
 	return nil
 }
 
-// turn is one that a caller had.
-type turn struct {
-	caller   string
-	ofSource bool
-	round    int
+// line is what takes turns: a caller's executions, or its sources.
+type line struct {
+	caller  string
+	sources bool
 }
 
-// maxTurns is how many of the last turns are remembered: more than one round of callers has.
-const maxTurns = 256
+func (w *waiter) line() line { return line{w.caller, w.single == nil} }
 
-// enqueueLocked gives a submission its turn. In each round every caller runs one execution,
-// in the order of submission; then every caller has a turn of one of its sources. A caller's
-// next one of either kind is in the next round. So all sources of a caller together have one
-// turn a round, and other runs go between their executions, the same caller's too.
-func (q *Queue) enqueueLocked(s *submission) {
-	s.round = max(q.firstRoundLocked(s), 1+q.lastRoundLocked(func(p *submission) bool {
-		return p.caller == s.caller && p.ofSource() == s.ofSource()
-	}))
-	at := len(q.pending)
-	for at > 0 && s.before(q.pending[at-1]) {
-		at--
+// maxLines is how many lines are remembered that have nothing waiting.
+const maxLines = 256
+
+// addLocked has w wait.
+func (q *Queue) addLocked(w *waiter) {
+	q.waiting = append(q.waiting, w)
+	q.orderLocked()
+}
+
+// orderLocked puts in order what waits, and tells each execution its position and what it waits for.
+// The kernel goes to the line that had it least recently: a caller that waits for each answer before it
+// submits again has as many turns as one that submits many, and other runs go between the executions of
+// a source. A line that is not remembered counts as if it had just had a turn, because whoever invents
+// callers must not come before others.
+func (q *Queue) orderLocked() {
+	if len(q.waiting) == 0 {
+		return
 	}
-	q.pending = slices.Insert(q.pending, at, s)
-}
-
-// giveUpTurnLocked takes a submission out of the queue. The caller's later ones of its kind each
-// get the turn of the one before them.
-func (q *Queue) giveUpTurnLocked(i int) {
-	gone := q.pending[i]
-	q.pending = slices.Delete(q.pending, i, i+1)
-	free := gone.round
-	for _, s := range q.pending[i:] {
-		if s.caller == gone.caller && s.ofSource() == gone.ofSource() {
-			s.round, free = free, s.round
+	behind, ahead := q.behindLocked(), 0
+	if behind != nil {
+		ahead = 1
+	}
+	before := make(map[line]int, len(q.waiting))
+	for _, w := range q.waiting {
+		l := w.line()
+		if _, known := q.served[l]; !known {
+			q.served[l] = q.turns
+		}
+		if w.served = q.served[l]; w.due.IsZero() {
+			w.before = before[l]
+			before[l]++
+		} else {
+			w.before = math.MaxInt
 		}
 	}
-	slices.SortStableFunc(q.pending[i:], func(a, b *submission) int {
-		switch {
-		case a.before(b):
+	slices.SortStableFunc(q.waiting, func(a, b *waiter) int {
+		if c := cmp.Or(cmp.Compare(a.before, b.before), cmp.Compare(a.served, b.served)); c != 0 || (a.single == nil) == (b.single == nil) {
+			return c
+		} else if a.single != nil {
 			return -1
-		case b.before(a):
-			return 1
 		}
-		return 0
+		return 1
 	})
-}
-
-// firstRoundLocked is the round that has begun, if the caller had its last turn in an earlier
-// one: a caller that waits for each answer before it submits again is always late. Otherwise it is
-// the next round, also for a caller that had no turn lately: whoever invents callers must not
-// prolong the round.
-func (q *Queue) firstRoundLocked(s *submission) int {
-	known := false
-	for _, t := range q.turns {
-		if t.caller != s.caller {
-			continue
-		}
-		known = true
-		if t.ofSource == s.ofSource() && t.round == q.round {
-			return q.round + 1
+	for i, w := range q.waiting {
+		if w.single != nil {
+			w.single.SetQueuePosition(i + ahead)
+			w.single.SetBehind(behind)
 		}
 	}
-	if known {
-		return q.round
-	}
-	return q.round + 1
-}
-
-// beginTurnLocked records that a submission has its turn.
-func (q *Queue) beginTurnLocked(s *submission) {
-	q.round = s.round
-	if len(q.turns) == maxTurns {
-		q.turns = slices.Delete(q.turns, 0, 1)
-	}
-	q.turns = append(q.turns, turn{s.caller, s.ofSource(), s.round})
-}
-
-// before reports whether s, which was submitted later than p, runs before it.
-func (s *submission) before(p *submission) bool {
-	if s.round == p.round {
-		return !s.ofSource() && p.ofSource()
-	}
-	return s.round < p.round
 }
 
 const (

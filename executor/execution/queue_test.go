@@ -222,32 +222,11 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 	})
 }
 
-func TestTheCodeOfThousandsOfSmallRunsIsCounted(t *testing.T) {
-	t.Parallel()
-	const many = 4096
-	q := unstarted(t)
-	q.cfg.Limits.Queue = 2 * many
-	small := &submission{caller: "a", code: strings.Repeat("x", maxQueuedCode/many)}
-	for n := range many {
-		if err := q.fullLocked("a", len(small.code)); err != nil {
-			t.Fatalf("after %d: %v", n, err)
-		}
-		q.pending = append(q.pending, small)
-	}
-	if err := q.fullLocked("a", 1); !errors.Is(err, ErrQueuedCode) {
-		t.Errorf("a byte past the bound: %v", err)
-	}
-	q.pending = q.pending[1:]
-	if err := q.fullLocked("a", len(small.code)); err != nil {
-		t.Errorf("after one of them left the queue: %v", err)
-	}
-}
-
 // order is the code of the waiting executions.
 func (q *Queue) order() string {
 	var names []string
-	for _, s := range q.pending {
-		names = append(names, s.code)
+	for _, w := range q.waiting {
+		names = append(names, w.Source.(*single).code)
 	}
 	return strings.Join(names, " ")
 }
@@ -267,8 +246,12 @@ func (q *Queue) add(t *testing.T, name, caller string) {
 	s := contract.Submit{RequestID: name, Code: name} // Submit checks more, which needs a kernel
 	record, err := q.journal.Create(s)
 	must(t, err)
-	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller})
-	q.updateLocked()
+	q.addLocked(&waiter{Source: &single{record, s.Code}, caller: caller, single: record})
+}
+
+// waiting is an execution that is not on disk.
+func waiting(caller, code string) *waiter {
+	return &waiter{Source: &single{code: code}, caller: caller, single: &journal.Record{}}
 }
 
 func TestCallersTakeTurns(t *testing.T) {
@@ -280,14 +263,14 @@ func TestCallersTakeTurns(t *testing.T) {
 	if got := q.order(); got != "a1 b1 c1 a2 b2 a3" {
 		t.Errorf("the order is %s", got)
 	}
-	for n, s := range q.pending {
-		if got := s.Snapshot().QueuePosition; got != n {
-			t.Errorf("%s has position %d, want %d", s.code, got, n)
+	for n, w := range q.waiting {
+		if got := w.single.Snapshot().QueuePosition; got != n {
+			t.Errorf("number %d has position %d", n, got)
 		}
 	}
-	q.pending, q.round = q.pending[1:], q.pending[0].round // a1 runs
+	q.next()
 	q.add(t, "d1", "d")
-	if got := q.order(); got != "b1 c1 a2 b2 d1 a3" {
+	if got := q.order(); got != "b1 c1 a2 d1 b2 a3" {
 		t.Errorf("with a new caller the order is %s", got)
 	}
 }
@@ -295,27 +278,27 @@ func TestCallersTakeTurns(t *testing.T) {
 func TestACallerWithManyExecutionsKeepsNoOtherOut(t *testing.T) {
 	t.Parallel()
 	q := unstarted(t)
-	add := func(caller string) { q.pending = append(q.pending, &submission{caller: caller, round: 1}) }
+	add := func(caller string) { q.waiting = append(q.waiting, waiting(caller, "x")) }
 	for n := range 64 {
-		if q.fullLocked("greedy", 1) != nil {
+		if q.fullLocked("greedy", 1, true) != nil {
 			t.Fatalf("full at %d", n)
 		}
 		add("greedy")
 	}
-	if q.fullLocked("greedy", 1) == nil {
+	if q.fullLocked("greedy", 1, true) == nil {
 		t.Error("a 65th execution of the caller that fills the queue is accepted")
 	}
 	for n := range 64 {
 		caller := fmt.Sprint("modest ", n)
-		if q.fullLocked(caller, 1) != nil {
+		if q.fullLocked(caller, 1, true) != nil {
 			t.Fatalf("%s is kept out", caller)
 		}
 		add(caller)
-		if q.fullLocked(caller, 1) == nil {
+		if q.fullLocked(caller, 1, true) == nil {
 			t.Fatalf("%s gets a second place", caller)
 		}
 	}
-	if q.fullLocked("one more", 1) == nil {
+	if q.fullLocked("one more", 1, true) == nil {
 		t.Error("the queue has no bound")
 	}
 }
@@ -325,14 +308,14 @@ func TestACallerWithManyExecutionsKeepsNoOtherOut(t *testing.T) {
 func (q *Queue) runTurns(n int, submit func(waiting map[string]int)) map[string]int {
 	count := map[string]int{}
 	for range n {
-		s := q.next()
-		count[s.caller]++
-		waiting := map[string]int{s.caller: 1}
-		for _, p := range q.pending {
+		w := q.next()
+		count[w.caller]++
+		waiting := map[string]int{w.caller: 1}
+		for _, p := range q.waiting {
 			waiting[p.caller]++
 		}
 		submit(waiting)
-		s.Finish(contract.StatusSucceeded, "", 0)
+		w.single.Finish(contract.StatusSucceeded, "", 0)
 		q.yield()
 	}
 	return count
@@ -375,9 +358,9 @@ func TestACancelledRunLeavesNoGapInItsCallersTurns(t *testing.T) {
 	for _, name := range []string{"a1", "a2", "a3", "b1", "b2", "b3", "c1"} {
 		q.add(t, name, name[:1])
 	}
-	for _, s := range slices.Clone(q.pending) {
-		if s.code == "b1" || s.code == "b2" {
-			q.cancel(s.ID, "cancelled before it started")
+	for _, w := range slices.Clone(q.waiting) {
+		if code := w.Source.(*single).code; code == "b1" || code == "b2" {
+			q.cancel(w.single.ID)
 		}
 	}
 	if got := q.order(); got != "a1 c1 b3 a2 a3" {

@@ -17,7 +17,7 @@ import (
 // run is what the runner knows of an execution that was sent to the kernel.
 type run struct {
 	record *journal.Record
-	member *member // whose execution it is; nil if it was submitted by itself
+	source *waiter
 	msgID  string
 	log    *slog.Logger
 
@@ -143,7 +143,7 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	if q.cancel(id, "cancelled before it started") {
+	if q.cancel(id) {
 		return record.Snapshot(), nil
 	}
 	err = q.send(ctx, id, (*runner).interruptAsked)

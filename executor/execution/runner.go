@@ -46,7 +46,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		case err == nil:
 			q.serve(ctx, k)
 		case errors.Is(err, kernel.ErrDead):
-			q.cancelAll("the kernel died too often and is not started again; use restart_kernel to start it")
+			q.loseAll("the kernel died too often and is not started again; use restart_kernel to start it")
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -71,16 +71,21 @@ func (q *Queue) serve(ctx context.Context, k *kernel.Kernel) {
 		}
 		r.tidy()
 	}()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	ended := ctx.Done()
+	var late <-chan time.Time // the executor shuts down, and the running execution does not end
+	for ended != nil || r.current != nil && !r.current.ended {
 		r.begin(ctx)
 		r.tidy()
-		timer.Reset(r.untilDue())
+		var ticks <-chan time.Time
+		if r.isActive() {
+			ticks = ticker.C
+		}
 		select {
 		case <-k.Client.Arrived():
 			r.receive(ctx)
-		case now := <-timer.C:
+		case now := <-ticks:
 			r.tick(now)
 		case <-q.wake:
 		case c := <-q.commands:
@@ -88,9 +93,15 @@ func (q *Queue) serve(ctx context.Context, k *kernel.Kernel) {
 		case <-k.Done():
 			r.died(ctx)
 			return
-		case <-ctx.Done():
-			r.stop()
-			return
+		case <-ended:
+			ended, late, ctx = nil, time.After(stopTime), context.WithoutCancel(ctx)
+			q.close()
+			if r.current != nil {
+				r.current.interrupt(causeShutdown, time.Now())
+			}
+		case <-late:
+			r.end(contract.StatusInterrupted, causeShutdown.reason())
+			r.release()
 		}
 	}
 }
@@ -122,25 +133,35 @@ func (r *runner) begin(ctx context.Context) {
 	if r.current != nil || r.kernel.EndedOnRequest() {
 		return
 	}
-	s := r.q.next()
-	if s == nil || s.member != nil && !r.choose(s) {
+	w := r.q.next()
+	if w == nil {
 		return
 	}
+	turn := w.Begin(r.kernel.ID)
+	if turn.Record == nil {
+		r.q.goOn(w, turn.Next)
+		r.q.yield()
+		r.q.signal()
+		return
+	}
+	if w.single == nil {
+		r.q.chosen(turn.Record)
+	}
 	now := time.Now()
-	timeout, err := start(s.Record, r.kernel.ID, now)
+	timeout, err := start(turn.Record, r.kernel.ID, now)
 	if err != nil {
-		s.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be saved, so the code did not run: %v", err), 0)
-		s.CloseLog()
-		r.tell(&run{record: s.Record, member: s.member})
+		turn.Record.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be saved, so the code did not run: %v", err), 0)
+		turn.Record.CloseLog()
+		r.tell(&run{record: turn.Record, source: w})
 		r.q.yield()
 		r.q.signal()
 		return
 	}
 	r.tellKernel(ctx)
 	// Saved before it is sent: what a kernel has received is never "queued".
-	id, err := r.send(ctx, s)
-	r.measureBefore(s.Record)
-	r.current = &run{record: s.Record, member: s.member, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log, widgets: &r.widgets}
+	id, err := r.send(ctx, turn)
+	r.measureBefore(turn.Record)
+	r.current = &run{record: turn.Record, source: w, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log, widgets: &r.widgets}
 	r.remember(r.current)
 	switch {
 	case err == nil:
@@ -155,19 +176,23 @@ func (r *runner) begin(ctx context.Context) {
 
 // send sends the code to the kernel. What comes before it is a request of its own, which the
 // kernel handles first, and whose reply belongs to no run.
-func (r *runner) send(ctx context.Context, s *submission) (id string, err error) {
-	if s.prelude != "" {
+func (r *runner) send(ctx context.Context, turn Turn) (id string, err error) {
+	if turn.Before != "" {
 		_, err := r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
-			Silent: true, UserExpressions: map[string]string{"before": s.prelude},
+			Silent: true, UserExpressions: map[string]string{"before": turn.Before},
 		})
 		if err != nil {
 			return "", err
 		}
 	}
+	var expressions map[string]string
+	if turn.Again != "" {
+		expressions = map[string]string{againKey: turn.Again}
+	}
 	return r.kernel.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
-		Code:            s.code,
-		StoreHistory:    !s.Unstored,
-		UserExpressions: s.expressions(),
+		Code:            turn.Code,
+		StoreHistory:    !turn.Record.Unstored,
+		UserExpressions: expressions,
 		AllowStdin:      true,
 		// With true, ipykernel aborts requests that arrive just after a failure.
 		StopOnError: false,
@@ -335,7 +360,7 @@ const (
 // died ends all executions that depended on the kernel. What is submitted while the kernel's
 // last output is read waits for the next kernel.
 func (r *runner) died(ctx context.Context) {
-	r.q.cancelAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
+	r.q.loseAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
 	r.drain(ctx)
 	if r.current != nil {
 		if !r.current.ended {
@@ -348,6 +373,8 @@ func (r *runner) died(ctx context.Context) {
 // deathOutcome is how the running execution ends with the kernel.
 func (r *runner) deathOutcome() (contract.Status, string) {
 	switch {
+	case r.current.cause == causeShutdown:
+		return causeShutdown.status(), causeShutdown.reason()
 	case !r.kernel.RestartBegan().IsZero():
 		return contract.StatusKernelRestarted, restartReason
 	case r.kernel.EndedOnRequest():
@@ -371,37 +398,6 @@ func (r *runner) drain(ctx context.Context) {
 			return
 		case <-limit.C:
 			return
-		}
-	}
-}
-
-// stop interrupts the running execution because the executor shuts down, and waits up
-// to stopTime for its end.
-func (r *runner) stop() {
-	r.q.close()
-	if r.current == nil || r.current.ended {
-		return
-	}
-	r.current.interrupt(causeShutdown, time.Now())
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for r.current != nil {
-		r.tick(time.Now())
-		timer.Reset(r.untilDue())
-		select {
-		case <-r.kernel.Client.Arrived():
-			r.receive(ctx)
-		case <-timer.C:
-		case <-r.kernel.Done():
-			r.drain(ctx)
-			cancel()
-		case <-ctx.Done():
-			if r.current != nil {
-				r.end(contract.StatusInterrupted, causeShutdown.reason())
-				r.release()
-			}
 		}
 	}
 }

@@ -48,23 +48,41 @@ type Outcome struct {
 	InterruptAsked     bool   // whatever the code made of the interrupt
 }
 
-// member is a source in the queue.
-type member struct {
+// waiter is what waits for the kernel or has it: a source, or an execution that was submitted by itself.
+type waiter struct {
 	Source
 	caller string
-	due    time.Time // of its next turn, while it waits for that time; else zero
+	single *journal.Record // nil for the source of several executions
+	due    time.Time       // of its turn, while it waits for that time; else zero
+	before int             // how many of its line come first
+	served int             // the last turn of its line
 }
+
+// single is the source of an execution that was submitted by itself. Its log is open since then.
+type single struct {
+	*journal.Record
+	code string
+}
+
+// Begin lets go of the code.
+func (s *single) Begin(string) Turn {
+	turn := Turn{Record: s.Record, Code: s.code}
+	s.code = ""
+	return turn
+}
+
+// Lost ends an execution that never gets the kernel.
+func (s *single) Lost(reason string) {
+	s.Finish(contract.StatusCancelled, reason, 0)
+	s.CloseLog()
+}
+
+func (s *single) Ended(Outcome) Next { return Next{} }
+func (s *single) Changed()           {}
+func (s *single) Size() int          { return len(s.code) }
 
 // againKey is the name of the only user expression.
 const againKey = "again"
-
-// expressions are the user_expressions of the execution.
-func (s *submission) expressions() map[string]string {
-	if s.again == "" {
-		return nil
-	}
-	return map[string]string{againKey: s.again}
-}
 
 // againOf is the text of the expression's value. An expression that raised has none.
 func againOf(expressions map[string]json.RawMessage) string {
@@ -87,44 +105,19 @@ func (q *Queue) Join(caller string, src Source) error {
 	if err := q.refuseLocked(caller, src.Size(), false); err != nil {
 		return err
 	}
-	m := &member{Source: src, caller: caller}
-	q.members = append(q.members, m)
-	q.enqueueLocked(&submission{member: m, caller: caller})
-	q.updateLocked()
+	q.addLocked(&waiter{Source: src, caller: caller})
 	return nil
 }
 
-// Leave takes a source out of the queue, unless it has the kernel, and reports whether it did.
-func (q *Queue) Leave(src Source) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.IndexFunc(q.members, func(m *member) bool { return m.Source == src })
-	if i < 0 || q.members[i] == q.current {
-		return false
-	}
-	q.removeLocked(q.members[i])
-	q.lendLocked()
-	q.updateLocked()
-	return true
-}
-
-// removeLocked forgets a member and its turn.
-func (q *Queue) removeLocked(m *member) {
-	q.members = slices.DeleteFunc(q.members, func(other *member) bool { return other == m })
-	if i := slices.IndexFunc(q.pending, func(s *submission) bool { return s.member == m }); i >= 0 {
-		q.giveUpTurnLocked(i)
-	}
-}
+// Leave takes a source out of the queue, unless it has the kernel.
+func (q *Queue) Leave(src Source) { q.remove(func(w *waiter) bool { return w.Source == src }) }
 
 // Room returns an error if the caller's sources must not grow by so many bytes.
 func (q *Queue) Room(caller string, more int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.roomLocked(caller, more)
+	return q.fullLocked(caller, more, false)
 }
-
-// LowMemory returns an ErrLowMemory while too little memory is free for a run.
-func (q *Queue) LowMemory() error { return q.lowMemory() }
 
 // Behind describes the execution that has the kernel; nil if none has it.
 func (q *Queue) Behind() *contract.Behind {
@@ -133,92 +126,59 @@ func (q *Queue) Behind() *contract.Behind {
 	return q.behindLocked()
 }
 
-// goOn gives a member its next turn, or takes it out of the queue.
-func (q *Queue) goOn(m *member, next Next) {
+// goOn has w wait for its next turn, if it wants one.
+func (q *Queue) goOn(w *waiter, next Next) {
+	if !next.Wanted {
+		return
+	}
 	q.mu.Lock()
-	lost := ""
-	switch {
-	case !slices.Contains(q.members, m):
-	case !next.Wanted:
-		q.removeLocked(m)
-	case q.life == "":
-		q.removeLocked(m)
-		lost = q.death
-	case next.After > 0:
-		m.due = time.Now().Add(next.After)
-	default:
-		q.enqueueLocked(&submission{member: m, caller: m.caller})
+	reason := q.death
+	lost := q.life == ""
+	if !lost {
+		if next.After > 0 {
+			w.due = time.Now().Add(next.After)
+		}
+		q.addLocked(w)
 	}
 	q.mu.Unlock()
-	if lost != "" {
-		m.Lost(lost)
+	if lost {
+		w.Lost(reason)
 	}
 }
 
-// dueLocked gives their turns to the members whose time has come.
+// dueLocked gives their turns to those whose time has come.
 func (q *Queue) dueLocked(now time.Time) {
-	for _, m := range q.members {
-		if !m.due.IsZero() && !now.Before(m.due) {
-			m.due = time.Time{}
-			q.enqueueLocked(&submission{member: m, caller: m.caller})
+	changed := false
+	for _, w := range q.waiting {
+		if !w.due.IsZero() && !now.Before(w.due) {
+			w.due, changed = time.Time{}, true
 		}
+	}
+	if changed {
+		q.orderLocked()
 	}
 }
 
-// eachDue calls add with the time of each member's turn that has not come.
-func (q *Queue) eachDue(add func(time.Time)) {
+// hasLater reports whether a turn has not come because of its time.
+func (q *Queue) hasLater() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, m := range q.members {
-		if !m.due.IsZero() {
-			add(m.due)
-		}
-	}
+	return slices.ContainsFunc(q.waiting, func(w *waiter) bool { return !w.due.IsZero() })
 }
 
-// loseLocked returns the members that have no running execution, after it took them out of
-// the queue. The outcome of the running one tells its source.
-func (q *Queue) loseLocked() (lost []*member) {
-	q.members = slices.DeleteFunc(q.members, func(m *member) bool {
-		if m == q.current {
-			return false
-		}
-		lost = append(lost, m)
-		return true
-	})
-	return lost
-}
-
-// choose asks the member that has its turn for its execution, and reports whether there is one.
-func (r *runner) choose(s *submission) bool {
-	turn := s.member.Begin(r.kernel.ID)
-	if turn.Record != nil {
-		s.Record, s.code, s.prelude, s.again = turn.Record, turn.Code, turn.Before, turn.Again
-		r.q.chosen(s)
-		return true
-	}
-	r.q.goOn(s.member, turn.Next)
-	r.q.yield()
-	r.q.signal()
-	return false
-}
-
-// chosen gives the kernel to the execution of a member.
-func (q *Queue) chosen(s *submission) {
+// chosen says which execution the source that has its turn runs.
+func (q *Queue) chosen(record *journal.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.choosing, q.running, q.current = false, s.Record, s.member
-	q.updateLocked()
+	q.running = record
+	q.orderLocked()
 }
 
 // tell tells the source of a run how it ended.
 func (r *runner) tell(c *run) {
-	if c.member == nil {
-		return
-	}
 	o := Outcome{Execution: c.record.Snapshot(), InterruptAsked: c.cause == causeAsked}
 	if c.reply != nil {
 		o.Again = againOf(c.reply.UserExpressions)
 	}
-	r.q.goOn(c.member, c.member.Ended(o))
+	r.q.goOn(c.source, c.source.Ended(o))
 }

@@ -25,26 +25,19 @@ func (f *fakeSource) Lost(reason string) { f.lost = reason }
 func (f *fakeSource) Size() int          { return f.size }
 
 // join is Join without its checks, which need a kernel.
-func (q *Queue) join(caller string, f *fakeSource) *member {
-	m := &member{Source: f, caller: caller}
-	q.members = append(q.members, m)
-	q.enqueueLocked(&submission{member: m, caller: caller})
-	q.updateLocked()
-	return m
-}
+func (q *Queue) join(caller string, f *fakeSource) { q.addLocked(&waiter{Source: f, caller: caller}) }
 
 // turn has the next of the queue run at once, and returns its name. A source wants another
 // turn after it.
 func (q *Queue) turn() string {
-	s := q.next()
+	w := q.next()
 	defer q.yield()
-	if s.member != nil {
-		q.goOn(s.member, Next{Wanted: true})
-		return s.member.Source.(*fakeSource).name
+	if f, ok := w.Source.(*fakeSource); ok {
+		q.goOn(w, Next{Wanted: true})
+		return f.name
 	}
-	_ = s.Update(func(x *contract.Execution) { x.KernelID = q.life })
-	s.Finish(contract.StatusSucceeded, "", 0)
-	return s.code
+	w.single.Finish(contract.StatusSucceeded, "", 0)
+	return w.Source.(*single).code
 }
 
 func (q *Queue) turnNames(n int) string {
@@ -90,7 +83,7 @@ func TestTheCodeOfSourcesIsCountedButTheyTakeNoPlaces(t *testing.T) {
 	q := unstarted(t)
 	q.join("a", &fakeSource{size: maxQueuedCode})
 	for caller, room := range map[string]int{"a": 0, "b": maxQueuedCode} {
-		if err := q.fullLocked(caller, room); err != nil {
+		if err := q.fullLocked(caller, room, true); err != nil {
 			t.Errorf("caller %s at the bound: %v", caller, err)
 		}
 		if err := q.Room(caller, room+1); !errors.Is(err, ErrQueuedCode) {
@@ -101,7 +94,7 @@ func TestTheCodeOfSourcesIsCountedButTheyTakeNoPlaces(t *testing.T) {
 	for n := range 2 * DefaultLimits.Queue {
 		q.join(fmt.Sprint(n), &fakeSource{})
 	}
-	if err := q.fullLocked("a", 1); err != nil {
+	if err := q.fullLocked("a", 1, true); err != nil {
 		t.Errorf("behind many sources: %v", err)
 	}
 }
@@ -111,18 +104,15 @@ func TestASourceThatWaitsForALaterTurnKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := unstarted(t)
 		q.life = "kernel"
-		m := q.join("a", &fakeSource{name: "A"})
-		q.next()
-		q.goOn(m, Next{Wanted: true, After: time.Minute})
+		q.join("a", &fakeSource{name: "A"})
+		q.goOn(q.next(), Next{Wanted: true, After: time.Minute})
 		q.yield()
 		q.add(t, "r", "b")
 		if got := q.turn(); got != "r" || q.next() != nil {
 			t.Errorf("the first turn is that of %s", got)
 		}
-		var due time.Time
-		q.eachDue(func(at time.Time) { due = at })
-		if want := time.Now().Add(time.Minute); !due.Equal(want) {
-			t.Errorf("it is due at %v, want %v", due, want)
+		if !q.hasLater() {
+			t.Error("nobody looks for it later")
 		}
 		<-time.After(time.Minute)
 		if got := q.turn(); got != "A" {

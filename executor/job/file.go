@@ -1,19 +1,14 @@
 package job
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
@@ -21,89 +16,37 @@ import (
 
 const (
 	fileSuffix = ".ndjson"
-	// maxLine bounds a line, in bytes: 2,000 steps with ids of 64, and 1,000 patches.
+	// maxLine bounds a line, in bytes: 2,000 steps with ids of 64.
 	maxLine = 1 << 20
-	// maxUnsaved bounds the lines that wait in memory while the disk is full, in bytes. With
-	// more, the job waits. The executions name their job too, so that an executor which is
-	// started after a kill finds what these lines would have said of them.
-	maxUnsaved = 64 << 10
-	// maxPatched bounds the lines of patches in a record, in bytes: MaxJobPatches of MaxJobSteps
-	// would have 200 MB.
-	maxPatched = 4 << 20
+	// maxHeads bounds the heads that patches add to a record, in bytes.
+	maxHeads = 4 << 20
 )
 
-// line is a line of a job's file: the first one has what the job is, each other one what
-// happened to one of its entries, a patch, or the end.
+// line is a line of a job's file: what the job is, or one of its entries. The last one of each counts.
 type line struct {
-	JobID    string            `json:"job_id,omitempty"`
-	SHA256   string            `json:"sha256,omitempty"`
-	Created  *time.Time        `json:"created_at,omitempty"`
-	Steps    []string          `json:"steps,omitempty"` // ids
-	Loop     bool              `json:"loop,omitempty"`
-	Revision int               `json:"revision,omitempty"`
-	Patches  map[string]string `json:"patches,omitempty"`
-
-	Index     *int                `json:"i,omitempty"`
-	Execution string              `json:"x,omitempty"` // that began for the entry
-	KernelID  string              `json:"k,omitempty"` // the job's, once it is bound to one
-	Status    contract.StepStatus `json:"s,omitempty"` // how it ended
-
-	Patch *patchLine `json:"patch,omitempty"`
-	End   *endLine   `json:"end,omitempty"`
+	Head  *head              `json:"job,omitempty"`
+	Index int                `json:"i,omitempty"`
+	Entry *contract.JobEntry `json:"entry,omitempty"`
 }
 
-// patchLine replaces the steps from index At on.
-type patchLine struct {
-	ID     string   `json:"id"`
-	SHA256 string   `json:"sha256"`
-	At     int      `json:"at"`
-	Steps  []string `json:"steps"`
+// head is a job without its entries.
+type head struct {
+	contract.Job
+	SHA256  string   `json:"sha256"`
+	StepIDs []string `json:"step_ids"`
+	Loop    bool     `json:"loop"`
 }
 
-type endLine struct {
-	State    contract.JobState `json:"state"`
-	Cause    contract.JobCause `json:"cause,omitempty"`
-	Reason   string            `json:"reason,omitempty"`
-	Finished time.Time         `json:"finished_at"`
-}
-
-func (j *Job) endLine() *endLine {
-	return &endLine{State: j.state, Cause: j.cause, Reason: j.reason, Finished: *j.finished}
-}
-
-// file is the record of a job on disk, which is only appended to.
-type file struct {
-	path    string
-	log     *slog.Logger
-	file    *os.File // nil while it is not open
-	unsaved []byte   // lines that the disk could not take
-	patched int      // bytes of patches since the record was written as a whole
-}
-
-// createFile writes the job's record. The error is journal.ErrDiskFull if the disk has no room.
-func (j *Job) createFile() error {
-	js := j.jobs
-	if err := os.MkdirAll(js.cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("making the folder of the jobs: %w", err)
-	}
-	j.file = &file{path: filepath.Join(js.cfg.Dir, rand.Text()+fileSuffix), log: js.log}
-	j.file.unsaved = marshal(j.head())
-	if err := j.file.flush(); err != nil {
-		j.file.remove()
-		if isFull(err) {
-			return journal.ErrDiskFull
-		}
-		return fmt.Errorf("writing the record of a job: %w", err)
-	}
-	return nil
-}
-
-func (j *Job) head() line {
-	h := line{JobID: j.id, SHA256: j.sha256, KernelID: j.kernelID, Created: &j.created, Loop: j.hasLoop, Revision: j.revision, Patches: j.patches}
+func (j *Job) headLine() []byte {
+	h := head{Job: j.Job, SHA256: j.sha256, Loop: j.hasLoop}
 	for i := range j.steps {
-		h.Steps = append(h.Steps, j.steps[i].id)
+		h.StepIDs = append(h.StepIDs, j.steps[i].StepID)
 	}
-	return h
+	return marshal(line{Head: &h})
+}
+
+func (j *Job) entryLine(index int) []byte {
+	return marshal(line{Index: index, Entry: &j.entries[index]})
 }
 
 func marshal(l line) []byte {
@@ -111,116 +54,64 @@ func marshal(l line) []byte {
 	return append(raw, '\n')
 }
 
-// isFull reports whether err means that the disk has no room.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// writeEntryLocked adds an entry to the record. If that fails, the executions name their job too, so
+// that an executor which is started after a kill finds what ran.
+func (j *Job) writeEntryLocked(index int) { _ = j.writeLocked(j.entryLine(index)) }
 
-// append adds a line, now or as soon as the disk can take it.
-func (f *file) append(l line) {
-	late := len(f.unsaved) > 0
-	f.unsaved = append(f.unsaved, marshal(l)...)
-	if err := f.flush(); err != nil && !late {
-		f.log.Error("the record of a job could not be saved; saving is retried", "path", f.path, "err", err)
+// writeHeadLocked adds the head to the record.
+func (j *Job) writeHeadLocked() error {
+	l := j.headLine()
+	if j.heads += len(l); j.heads > maxHeads {
+		return j.rewriteLocked()
 	}
+	return j.writeLocked(l)
 }
 
-// appendNow adds a line, or fails. The error is journal.ErrDiskFull if the disk has no room.
-func (f *file) appendNow(l line) error {
-	before := len(f.unsaved)
-	f.unsaved = append(f.unsaved, marshal(l)...)
-	err := f.flush()
+// writeLocked adds a line. A record that lacks one is written anew as soon as there is room.
+func (j *Job) writeLocked(l []byte) error {
+	if j.stale {
+		return j.rewriteLocked()
+	}
+	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {
-		return nil
+		_, err = f.Write(l)
+		err = errors.Join(err, f.Close())
 	}
-	f.unsaved = f.unsaved[:before]
-	if isFull(err) {
-		return journal.ErrDiskFull
-	}
-	return fmt.Errorf("writing the record of a job: %w", err)
-}
-
-// flush writes the lines that wait in memory.
-func (f *file) flush() error {
-	if len(f.unsaved) == 0 {
-		return nil
-	}
-	if f.file == nil {
-		opened, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-		if err != nil {
-			return err
-		}
-		f.file = opened
-	}
-	n, err := f.file.Write(f.unsaved)
-	if err == nil {
-		f.unsaved = nil
-		return nil
-	}
-	if n > 0 { // a partial line must not precede the next one
-		end, seekErr := f.file.Seek(0, io.SeekEnd)
-		err = errors.Join(err, seekErr, f.file.Truncate(end-int64(n)))
+	if err != nil {
+		j.stale = true
+		j.jobs.log.Error("the record of a job could not be saved; saving is retried", "path", j.path, "err", err)
 	}
 	return err
 }
 
-// ready returns an error if too many lines wait in memory.
-func (f *file) ready() error {
-	err := f.flush()
-	if len(f.unsaved) <= maxUnsaved {
-		return nil
-	}
-	return fmt.Errorf("the job's record can't be saved: %w", err)
-}
-
-// close closes the file. If lines wait, a later flush opens it again.
-func (f *file) close() {
-	if f.file != nil {
-		f.file.Close()
-		f.file = nil
-	}
-}
-
-func (f *file) remove() {
-	f.close()
-	f.unsaved = nil
-	os.Remove(f.path)
-}
-
-// rewriteLocked writes the whole record anew.
+// rewriteLocked writes the whole record, by a rename, so that a kill leaves the old one or the new one.
 func (j *Job) rewriteLocked() error {
-	content := marshal(j.head())
-	begun := func(index *int, executionID string) {
-		content = append(content, marshal(line{Index: index, Execution: executionID})...)
+	content := j.headLine()
+	for i := range min(j.Next, len(j.entries)) {
+		content = append(content, j.entryLine(i)...)
 	}
-	for i := range j.next {
-		e, index := j.entryLocked(i), i
-		for _, earlier := range e.Earlier {
-			begun(&index, earlier)
-		}
-		if e.ExecutionID != "" {
-			begun(&index, e.ExecutionID)
-		}
-		if contract.Status(e.Status).Finished() {
-			content = append(content, marshal(line{Index: &index, Status: e.Status})...)
-		}
+	err := os.MkdirAll(j.jobs.cfg.Dir, 0o700)
+	if err == nil {
+		err = os.WriteFile(j.path+".new", content, 0o600)
 	}
-	if j.state.Ended() {
-		content = append(content, marshal(line{End: j.endLine()})...)
+	if err == nil {
+		err = os.Rename(j.path+".new", j.path)
 	}
-	j.file.close()
-	if err := replace(j.file.path, content); err != nil {
+	if err != nil {
+		j.stale = true
+		os.Remove(j.path + ".new")
 		return err
 	}
-	j.file.unsaved, j.file.patched = nil, 0
+	j.stale, j.heads = false, 0
 	return nil
 }
 
-// replace writes a file by a rename, so that a kill leaves the old one or the new one.
-func replace(path string, content []byte) error {
-	temp := path + ".new"
-	if err := os.WriteFile(temp, content, 0o600); err != nil {
-		return errors.Join(err, os.Remove(temp))
+// unsaved is the error of a request that could not be recorded.
+func unsaved(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return journal.ErrDiskFull
 	}
-	return os.Rename(temp, path)
+	return fmt.Errorf("writing the record of a job: %w", err)
 }
 
 // digest identifies the content of a job or a patch.
@@ -259,14 +150,11 @@ func check(s contract.JobSubmit) ([]step, error) {
 	return steps, checkSize(steps, s.Loop)
 }
 
-// checkSize checks the number of steps and the size of the code that has not run yet.
+// checkSize checks the size of the code that has not run yet.
 func checkSize(steps []step, loop *contract.JobLoop) error {
-	if len(steps) > contract.MaxJobSteps {
-		return tooLarge("%d steps, and at most %d are accepted", len(steps), contract.MaxJobSteps)
-	}
 	size := 0
 	for i := range steps {
-		size += len(steps[i].code)
+		size += len(steps[i].Code)
 	}
 	if loop != nil {
 		size += len(loop.Code)
@@ -285,7 +173,7 @@ func plan(before []step, added []contract.JobStep) ([]step, error) {
 	steps := append(make([]step, 0, len(before)+len(added)), before...)
 	index := make(map[string]uint16, cap(steps))
 	for i := range steps {
-		index[steps[i].id] = uint16(i)
+		index[steps[i].StepID] = uint16(i)
 	}
 	for i, s := range added {
 		if err := checkStep(s); err != nil {
@@ -294,20 +182,14 @@ func plan(before []step, added []contract.JobStep) ([]step, error) {
 		if _, twice := index[s.StepID]; twice {
 			return nil, bad("steps[%d].step_id: an earlier step has the same one", i)
 		}
-		made := step{
-			id: s.StepID, name: s.SourceName, code: s.Code, timeout: s.TimeoutSeconds, unstored: s.Unstored,
-			mayFail: s.MayFail, attempts: max(1, s.Attempts), status: contract.StepWaits,
-		}
-		seen := make(map[uint16]bool, len(s.SkipIfFailed))
+		made := step{JobStep: s}
+		made.Attempts, made.SkipIfFailed = max(1, s.Attempts), nil
 		for _, name := range s.SkipIfFailed {
 			at, ok := index[name]
 			if !ok {
 				return nil, bad("steps[%d].skip_if_failed: no earlier step has the id that it names", i)
 			}
-			if !seen[at] {
-				seen[at] = true
-				made.skip = append(made.skip, at)
-			}
+			made.skip = append(made.skip, at)
 		}
 		index[s.StepID] = uint16(len(steps))
 		steps = append(steps, made)

@@ -8,16 +8,16 @@
 package job
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/journal"
@@ -70,47 +70,30 @@ type Jobs struct {
 // Job is one job. Its fields but size are guarded by the lock of its Jobs, which is the one
 // under which its next step begins.
 type Job struct {
-	jobs    *Jobs
-	id      string
-	sha256  string // of its content
-	caller  string
-	created time.Time
-	size    atomic.Int64 // see Size
+	contract.Job // what is not derived when it is read; see headLocked
+	jobs         *Jobs
+	sha256       string // of its content
+	caller       string
+	size         atomic.Int64 // see Size
 
-	state    contract.JobState
-	cause    contract.JobCause
-	reason   string
-	finished *time.Time
-	kernelID string
-
-	steps    []step
-	loop     *contract.JobLoop // nil for none; without code after the end
-	hasLoop  bool
-	rounds   []round // that have begun
-	next     int     // index of the first entry that has not begun
-	retry    bool    // the last entry that has begun is to run again
-	deleted  bool    // nothing further begins
-	revision int
-	patches  map[string]string // SHA-256 of the content, by patch_id
+	steps   []step
+	loop    *contract.JobLoop // nil for none, and after the end
+	hasLoop bool
+	entries []contract.JobEntry // of the steps, and of the rounds that have begun
+	deleted bool                // nothing further begins
 
 	running *journal.Record // the execution that has the kernel
-	file    *file
-	changed chan struct{} // closed at the next change; nil while nobody waits for it
+	changed chan struct{}   // closed at the next change; nil while nobody waits for it
+
+	path  string // of its record on disk
+	stale bool   // the record lacks something
+	heads int    // bytes of heads in the record since it was written as a whole
 }
 
-// step is a step of a job and how it ended.
+// step is what a step runs. Of a job that was read from disk, it is only its id.
 type step struct {
-	id        string
-	name      string // of its source
-	code      string // empty once it is not needed any more
-	timeout   float64
-	unstored  bool
-	mayFail   bool
-	skip      []uint16 // indexes of steps without whose success it is skipped
-	attempts  int
-	status    contract.StepStatus
-	execution string   // the last one
-	earlier   []string // executions of earlier attempts
+	contract.JobStep          // without code once that is not needed any more, and without SkipIfFailed
+	skip             []uint16 // indexes of the steps that SkipIfFailed names
 }
 
 // Submit accepts a job and returns its id. A job_id that was used before returns the same job
@@ -130,20 +113,38 @@ func (js *Jobs) Submit(caller string, s contract.JobSubmit) (contract.Job, error
 	if err := js.fullLocked(caller); err != nil {
 		return contract.Job{}, err
 	}
-	j := &Job{
-		jobs: js, id: s.JobID, sha256: sum, caller: caller, created: time.Now().UTC(),
-		state: contract.JobQueued, kernelID: s.KernelID, steps: steps, loop: s.Loop, hasLoop: s.Loop != nil, patches: map[string]string{},
-	}
-	j.measureLocked()
-	if err := j.createFile(); err != nil {
-		return contract.Job{}, err
+	j := js.newJob(filepath.Join(js.cfg.Dir, rand.Text()+fileSuffix))
+	j.JobID, j.KernelID, j.CreatedAt = s.JobID, s.KernelID, time.Now().UTC()
+	j.sha256, j.caller, j.loop, j.hasLoop = sum, caller, s.Loop, s.Loop != nil
+	j.setSteps(steps)
+	if err := j.rewriteLocked(); err != nil {
+		return contract.Job{}, unsaved(err)
 	}
 	if err := js.cfg.Queue.Join(caller, j); err != nil {
-		j.file.remove()
+		os.Remove(j.path)
 		return contract.Job{}, err
 	}
 	js.addLocked(j)
 	return j.snapshotLocked(0), nil
+}
+
+func (js *Jobs) newJob(path string) *Job {
+	return &Job{jobs: js, path: path, Job: contract.Job{State: contract.JobQueued}}
+}
+
+// setSteps replaces the steps. The entries of those that have begun stay.
+func (j *Job) setSteps(steps []step) {
+	rounds := j.entries[len(j.steps):]
+	entries := make([]contract.JobEntry, 0, len(steps)+len(rounds))
+	for i := range steps {
+		if i < min(j.Next, len(j.steps)) {
+			entries = append(entries, j.entries[i])
+		} else {
+			entries = append(entries, contract.JobEntry{StepID: steps[i].StepID, Status: contract.StepWaits})
+		}
+	}
+	j.steps, j.entries = steps, append(entries, rounds...)
+	j.measureLocked()
 }
 
 // knownLocked returns the job that an earlier submit with the id created.
@@ -165,7 +166,7 @@ func (js *Jobs) knownLocked(id, sum string) (known contract.Job, ok bool, err er
 func (js *Jobs) fullLocked(caller string) error {
 	all, own := 0, 0
 	for _, j := range js.order {
-		if j.state.Ended() {
+		if j.State.Ended() {
 			continue
 		}
 		all++
@@ -183,50 +184,49 @@ func (js *Jobs) fullLocked(caller string) error {
 }
 
 func (js *Jobs) addLocked(j *Job) {
-	js.byID[j.id] = j
+	js.byID[j.JobID] = j
 	js.order = append(js.order, j)
 }
 
 // Size is what the job keeps in memory of its steps that have not begun.
 func (j *Job) Size() int { return int(j.size.Load()) }
 
-// measureLocked sets the size.
-func (j *Job) measureLocked() {
-	size := 0
-	for i := range j.steps {
-		s := &j.steps[i]
-		size += len(s.code) + len(s.id) + len(s.name) + 2*len(s.skip)
+// sizeOf is the size of a job with these steps.
+func sizeOf(steps []step, loop *contract.JobLoop) (size int) {
+	for i := range steps {
+		s := &steps[i]
+		size += len(s.Code) + len(s.StepID) + len(s.SourceName) + 2*len(s.skip)
 	}
-	if j.loop != nil {
-		size += len(j.loop.Code) + len(j.loop.Again)
+	if loop != nil {
+		size += len(loop.Code) + len(loop.Again)
 	}
-	j.size.Store(int64(size))
+	return size
 }
 
-// entries is how many steps and begun rounds the job has.
-func (j *Job) entries() int { return len(j.steps) + len(j.rounds) }
+// measureLocked sets the size.
+func (j *Job) measureLocked() { j.size.Store(int64(sizeOf(j.steps, j.loop))) }
 
 // trimLocked forgets the oldest finished jobs beyond the bounds. Without a tombstone a job is
 // kept: its id would run the code again.
 func (js *Jobs) trimLocked() {
 	kept, entries, failed := 0, 0, !js.opened
 	for _, j := range js.order {
-		if j.state.Ended() {
-			kept, entries = kept+1, entries+j.entries()
+		if j.State.Ended() {
+			kept, entries = kept+1, entries+len(j.entries)
 		}
 	}
 	js.order = slices.DeleteFunc(js.order, func(j *Job) bool {
-		if failed || !j.state.Ended() || kept <= 1 || kept <= maxKept && entries <= maxKeptEntries {
+		if failed || !j.State.Ended() || kept <= 1 || kept <= maxKept && entries <= maxKeptEntries {
 			return false
 		}
 		if err := js.cfg.Journal.RememberJob(j.past()); err != nil {
-			js.log.Error("writing a tombstone; the job is kept until that succeeds", "job_id", j.id, "err", err)
+			js.log.Error("writing a tombstone; the job is kept until that succeeds", "job_id", j.JobID, "err", err)
 			failed = true
 			return false
 		}
-		kept, entries = kept-1, entries-j.entries()
-		delete(js.byID, j.id)
-		j.file.remove()
+		kept, entries = kept-1, entries-len(j.entries)
+		delete(js.byID, j.JobID)
+		os.Remove(j.path)
 		return true
 	})
 }
@@ -234,16 +234,16 @@ func (js *Jobs) trimLocked() {
 // flushLocked writes what a full disk kept from being written.
 func (js *Jobs) flushLocked() {
 	for _, j := range js.order {
-		if len(j.file.unsaved) > 0 && j.file.flush() == nil && j.state.Ended() {
-			j.file.close()
+		if j.stale {
+			_ = j.rewriteLocked() // which was reported, and is tried again
 		}
 	}
 }
 
 func (j *Job) past() journal.PastJob {
 	return journal.PastJob{
-		ID: j.id, SHA256: j.sha256, State: j.state, Cause: j.cause, Reason: j.reason,
-		KernelID: j.kernelID, Entries: j.entries(), Created: j.created, Finished: j.finished,
+		ID: j.JobID, SHA256: j.sha256, State: j.State, Cause: j.Cause, Reason: j.Reason,
+		KernelID: j.KernelID, Entries: len(j.entries), Created: j.CreatedAt, Finished: j.FinishedAt,
 	}
 }
 
@@ -251,11 +251,8 @@ func (j *Job) past() journal.PastJob {
 func (js *Jobs) Restore() (missing int, err error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	if err := os.MkdirAll(js.cfg.Dir, 0o700); err != nil {
-		return 0, fmt.Errorf("making the deleted folder of the jobs again: %w", err)
-	}
 	for _, j := range js.order {
-		if _, gone := os.Stat(j.file.path); gone == nil {
+		if _, gone := os.Stat(j.path); gone == nil {
 			continue
 		}
 		missing++
@@ -266,39 +263,6 @@ func (js *Jobs) Restore() (missing int, err error) {
 	return missing, err
 }
 
-// round is a round of a loop that has begun. A job may have 100,000, so it takes 17 bytes.
-type round struct {
-	execution uuid.UUID
-	status    byte // index in roundStatuses
-}
-
-// roundStatuses are those that a round may have.
-var roundStatuses = []contract.Status{
-	contract.StatusRunning, contract.StatusSucceeded, contract.StatusFailed, contract.StatusTimedOut, contract.StatusInterrupted,
-	contract.StatusCancelled, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusLost,
-}
-
-func newRound(executionID string) round {
-	id, _ := uuid.Parse(executionID) // the journal's ids are UUIDs
-	return round{execution: id}
-}
-
-// statusNumber is the index of a status. An unknown one counts as lost.
-func statusNumber(s contract.Status) byte {
-	if i := slices.Index(roundStatuses, s); i >= 0 {
-		return byte(i)
-	}
-	return byte(len(roundStatuses) - 1)
-}
-
-func (r round) entry() contract.JobEntry {
-	e := contract.JobEntry{Status: contract.StepStatus(roundStatuses[r.status])}
-	if r.execution != uuid.Nil {
-		e.ExecutionID = r.execution.String()
-	}
-	return e
-}
-
 // verdict is what follows from the end of an entry. The zero value means that the job goes on.
 type verdict struct {
 	state  contract.JobState // how the job ends
@@ -306,6 +270,9 @@ type verdict struct {
 	reason string
 	retry  bool // the step runs again
 }
+
+// rounds is how many rounds have begun.
+func (j *Job) rounds() int { return len(j.entries) - len(j.steps) }
 
 // Values of a loop's Again.
 const (
@@ -337,10 +304,10 @@ func (j *Job) judgeLocked(index int, o execution.Outcome) verdict {
 	}
 	if raised := o.Status == contract.StatusFailed && o.Error != nil; raised && index < len(j.steps) {
 		s := &j.steps[index]
-		if len(s.earlier)+1 < s.attempts && transient(o.Error.EName, o.Error.EValue) {
+		if len(j.entries[index].Earlier)+1 < s.Attempts && transient(o.Error.EName, o.Error.EValue) {
 			return verdict{retry: true}
 		}
-		if s.mayFail {
+		if s.MayFail {
 			return verdict{}
 		}
 	}
@@ -368,10 +335,10 @@ func (j *Job) judgeRoundLocked(run, value string) verdict {
 			state: contract.JobFailed, cause: contract.CauseAgainUnknown,
 			reason: fmt.Sprintf("the loop's condition was neither True nor False after %s", run),
 		}
-	case len(j.rounds) >= j.loop.MaxRounds:
+	case j.rounds() >= j.loop.MaxRounds:
 		return verdict{
 			state: contract.JobFailed, cause: contract.CauseMaxRounds,
-			reason: fmt.Sprintf("the loop's condition was still True after its last round, number %d", len(j.rounds)),
+			reason: fmt.Sprintf("the loop's condition was still True after its last round, number %d", j.rounds()),
 		}
 	}
 	return verdict{}

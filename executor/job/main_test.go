@@ -107,7 +107,7 @@ func (b *bench) planned(id string) string {
 	defer b.mu.Unlock()
 	var all []string
 	for _, s := range b.byID[id].steps {
-		all = append(all, s.id)
+		all = append(all, s.StepID)
 	}
 	return strings.Join(all, " ")
 }

@@ -84,24 +84,27 @@ func (j *Job) snapshotLocked(from int) contract.Job {
 	x := j.headLocked()
 	x.From = min(from, x.Entries)
 	listed := x.Entries
-	if !j.state.Ended() {
-		listed = j.next
+	if !x.State.Ended() {
+		listed = j.Next
 	}
 	for i := x.From; i < min(listed, x.From+contract.MaxJobEntries); i++ {
-		x.Steps = append(x.Steps, j.entryLocked(i))
+		e := j.entries[i]
+		if j.running != nil && j.running.ID == e.ExecutionID {
+			if now := j.running.Status(); !now.Finished() {
+				e.Status = contract.StepStatus(now)
+			}
+		}
+		x.Steps = append(x.Steps, e)
 	}
 	return x
 }
 
 // headLocked is the job without its entries.
 func (j *Job) headLocked() contract.Job {
-	x := contract.Job{
-		JobID: j.id, State: j.state, Cause: j.cause, Reason: j.reason, Revision: j.revision,
-		StepCount: len(j.steps), Entries: j.entries(), Next: j.next, KernelID: j.kernelID,
-		CreatedAt: j.created, FinishedAt: j.finished, Steps: []contract.JobEntry{},
-	}
+	x := j.Job
+	x.StepCount, x.Entries, x.Steps = len(j.steps), len(j.entries), []contract.JobEntry{}
 	switch {
-	case j.state.Ended():
+	case x.State.Ended():
 	case j.running == nil:
 		x.Behind = j.jobs.cfg.Queue.Behind()
 	case j.running.Status() == contract.StatusWaitingForInput:
@@ -110,23 +113,6 @@ func (j *Job) headLocked() contract.Job {
 		x.Reason = fmt.Sprintf("it was deleted, and ends when run %s ends", j.running.ID)
 	}
 	return x
-}
-
-func (j *Job) entryLocked(index int) contract.JobEntry {
-	e := contract.JobEntry{}
-	if index < len(j.steps) {
-		s := &j.steps[index]
-		e = contract.JobEntry{StepID: s.id, ExecutionID: s.execution, Status: s.status, Earlier: s.earlier}
-	} else {
-		e = j.rounds[index-len(j.steps)].entry()
-	}
-	if j.running != nil && j.running.ID == e.ExecutionID {
-		if now := j.running.Status(); !now.Finished() {
-			e.Status = contract.StepStatus(now)
-		}
-	}
-	e.WillRetry = j.retry && index == j.next-1
-	return e
 }
 
 // pastJob is what a tombstone remembers of a job.

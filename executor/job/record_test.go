@@ -259,8 +259,11 @@ func (b *bench) ended(id string, rounds int) {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	j := &Job{jobs: b.Jobs, id: id, sha256: digest(id), state: contract.JobRunning, steps: []step{{id: "a", status: "succeeded"}}, rounds: make([]round, rounds)}
-	must(b.t, j.createFile())
+	j := b.newJob(filepath.Join(b.dir, "jobs", id+fileSuffix))
+	j.JobID, j.sha256 = id, digest(id)
+	j.setSteps([]step{{JobStep: contract.JobStep{StepID: "a"}}})
+	j.entry(rounds)
+	must(b.t, j.rewriteLocked())
 	b.addLocked(j)
 	j.endLocked(contract.JobFinished, "", "")
 }

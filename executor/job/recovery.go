@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -52,53 +51,38 @@ func Open(cfg Config) (*Jobs, error) {
 	for id, of := range executions {
 		js.rememberLocked(id, of)
 	}
-	slices.SortFunc(js.order, func(a, b *Job) int { return a.created.Compare(b.created) })
+	slices.SortFunc(js.order, func(a, b *Job) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	js.opened = true
 	js.trimLocked()
 	return js, nil
 }
 
-var (
-	// errDamaged means that a file has bytes that no executor wrote.
-	errDamaged = errors.New("the file is damaged")
-	// errNothing means that a kill came before the first line was complete: the submit was
-	// never answered, and nothing ran.
-	errNothing = errors.New("the file has no complete line")
-)
-
-// headBegins is how the first line of a file begins.
-const headBegins = `{"job_id":`
-
-// recoverLocked reads a job's file. A damaged one is renamed, and a new one gets what can be
-// read.
+// recoverLocked reads a job's file. One that is damaged is kept under another name, and a new one gets
+// what can be read.
 func (js *Jobs) recoverLocked(path string, executions map[string][]contract.Execution) {
-	j := &Job{jobs: js, state: contract.JobQueued, patches: map[string]string{}, file: &file{path: path, log: js.log}}
-	err := j.load()
-	if errors.Is(err, errNothing) {
-		os.Remove(path)
+	j := js.newJob(path)
+	damaged, err := j.load()
+	twice := js.byID[j.JobID] != nil
+	aside := err != nil || damaged > 0 || twice
+	if aside {
+		kept, moved := keep.Aside(path)
+		js.log.Warn("the record of a job is damaged, or a second one of the same job, and kept under another name; what can't be read of it is not known any more",
+			"path", path, "kept", kept, "lines", damaged, "err", errors.Join(err, moved))
+		j.stale = true
+	}
+	// Without a line, the submit was never answered. With a tombstone, a kill came before the deletion.
+	if j.JobID == "" || twice || js.forgotten(j.JobID) {
+		if !aside {
+			os.Remove(path)
+		}
 		return
 	}
-	if err == nil && (js.byID[j.id] != nil || js.forgotten(j.id)) {
-		if js.byID[j.id] == nil { // a kill came between its tombstone and the deletion
-			os.Remove(path)
-			return
-		}
-		err = fmt.Errorf("%w: another file has the same job", errDamaged)
-	}
-	if err != nil {
-		kept, moved := keep.Aside(path)
-		js.log.Warn("the record of a job is damaged and kept under another name; what can't be read of it is not known any more",
-			"path", path, "kept", kept, "err", errors.Join(err, moved))
-		if j.id == "" || js.byID[j.id] != nil {
-			return
-		}
-	}
-	added := j.complete(executions[j.id])
+	added := j.complete(executions[j.JobID])
 	js.addLocked(j)
-	if !j.state.Ended() {
+	if !j.State.Ended() {
 		j.endAfterKill()
 	}
-	if err != nil || added {
+	if j.stale || added {
 		if failed := j.rewriteLocked(); failed != nil {
 			js.log.Error("writing what is known of a job after a kill", "path", path, "err", failed)
 		}
@@ -129,133 +113,64 @@ func (js *Jobs) forgotten(id string) bool {
 	return ok
 }
 
-// load reads the file. With errDamaged, the job has what could be read.
-func (j *Job) load() error {
-	f, err := bounded.OpenFile(j.file.path, os.O_RDWR)
+// load reads the file, and counts the lines that are not from an executor. A last line that a kill has
+// torn is none.
+func (j *Job) load() (damaged int, err error) {
+	f, err := bounded.Open(j.path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
-	lines := bufio.NewReader(f)
-	damaged := 0
-	for whole := int64(0); ; {
+	for lines := bufio.NewReader(f); ; {
 		text, size, err := bounded.ReadLine(lines, maxLine)
 		switch {
-		case errors.Is(err, io.EOF) && size > 0 && j.isTorn(text):
-			if err := f.Truncate(whole); err != nil {
-				return err
-			}
-			size = 0
-		case errors.Is(err, io.EOF) && size > 0:
-			damaged++
-		case err != nil && !errors.Is(err, io.EOF):
-			return err
-		case err == nil && !j.apply(text):
+		case errors.Is(err, io.EOF):
+			j.stale = size > 0
+			return damaged, nil
+		case err != nil:
+			return damaged, err
+		case !j.apply(text):
 			damaged++
 		}
-		if whole += size; errors.Is(err, io.EOF) {
-			break
-		}
 	}
-	switch {
-	case damaged > 0:
-		return fmt.Errorf("%w: %d of its lines are not from an executor, or follow a missing one", errDamaged, damaged)
-	case j.id == "":
-		return errNothing
-	}
-	return nil
 }
 
-// isTorn reports whether text can be the beginning of the file's next line that a kill has torn.
-// Lines are JSON objects, which have no control characters.
-func (j *Job) isTorn(text []byte) bool {
-	begins := "{"
-	if j.id == "" {
-		begins = headBegins
-	}
-	n := min(len(text), len(begins))
-	return n > 0 && string(text[:n]) == begins[:n] && !slices.ContainsFunc(text, func(b byte) bool { return b < ' ' })
-}
-
-// apply repeats what a line tells, and reports whether it makes sense.
+// apply takes in a line, and reports whether it makes sense.
 func (j *Job) apply(text []byte) bool {
 	var l line
-	if json.Unmarshal(text, &l) != nil || (l.JobID != "") == (j.id != "") {
-		return false
-	}
 	switch {
-	case l.JobID != "":
-		return j.applyHead(l)
-	case l.Index != nil && l.Execution != "":
-		return j.applyBegun(*l.Index, l.Execution, l.KernelID)
-	case l.Index != nil:
-		return j.applyEnded(*l.Index, l.Status)
-	case l.Patch != nil:
-		return j.applyPatch(*l.Patch)
-	case l.End != nil && l.End.State.Ended():
-		j.state, j.cause, j.reason, j.finished = l.End.State, l.End.Cause, l.End.Reason, &l.End.Finished
-		j.markNotRun()
-		return true
+	case json.Unmarshal(text, &l) != nil:
+		return false
+	case l.Head != nil:
+		return j.applyHead(l.Head)
 	}
-	return false
+	return l.Entry != nil && j.JobID != "" && j.applyEntry(l.Index, *l.Entry)
 }
 
-func (j *Job) applyHead(l line) bool {
-	if !contract.JobIDPattern().MatchString(l.JobID) || len(l.SHA256) != 64 || l.Created == nil || len(l.Steps) > contract.MaxJobSteps {
+func (j *Job) applyHead(h *head) bool {
+	if !contract.JobIDPattern().MatchString(h.JobID) || j.JobID != "" && j.JobID != h.JobID || len(h.SHA256) != 64 ||
+		len(h.StepIDs) > contract.MaxJobSteps || len(h.StepIDs) < min(j.Next, len(j.steps)) {
 		return false
 	}
-	j.id, j.sha256, j.created, j.hasLoop, j.revision = l.JobID, l.SHA256, *l.Created, l.Loop, l.Revision
-	j.kernelID = l.KernelID
-	maps.Copy(j.patches, l.Patches)
-	j.addSteps(l.Steps)
+	h.Next = j.Next
+	j.Job, j.sha256, j.hasLoop = h.Job, h.SHA256, h.Loop
+	steps := make([]step, len(h.StepIDs))
+	for i, id := range h.StepIDs {
+		steps[i].StepID = id
+	}
+	j.setSteps(steps)
+	if j.State.Ended() {
+		j.settle()
+	}
 	return true
 }
 
-func (j *Job) addSteps(ids []string) {
-	for _, id := range ids {
-		j.steps = append(j.steps, step{id: id, status: contract.StepWaits})
-	}
-}
-
-// applyBegun notes the execution of an entry. Rounds before it whose lines are missing are lost.
-func (j *Job) applyBegun(index int, executionID, kernelID string) bool {
-	if index < 0 || index >= len(j.steps)+contract.MaxJobRounds {
+func (j *Job) applyEntry(index int, e contract.JobEntry) bool {
+	if index < 0 || index >= len(j.steps)+contract.MaxJobRounds || index < len(j.steps) && e.StepID != j.steps[index].StepID {
 		return false
 	}
-	for index > j.entries() {
-		j.rounds = append(j.rounds, round{status: statusNumber(contract.StatusLost)})
-	}
-	if index >= len(j.steps) && index < j.entries() {
-		j.rounds[index-len(j.steps)] = newRound(executionID)
-	} else {
-		j.setBegunLocked(index, executionID)
-	}
-	j.kernelID, j.next = cmp.Or(kernelID, j.kernelID), max(j.next, index+1)
-	return true
-}
-
-func (j *Job) applyEnded(index int, status contract.StepStatus) bool {
-	known := status == contract.StepSkipped || contract.Status(status).Finished() && slices.Contains(roundStatuses, contract.Status(status))
-	if index < 0 || index >= j.entries() || !known {
-		return false
-	}
-	if index >= len(j.steps) {
-		j.rounds[index-len(j.steps)].status = statusNumber(contract.Status(status))
-	} else {
-		j.steps[index].status = status
-	}
-	j.next = max(j.next, index+1)
-	return true
-}
-
-func (j *Job) applyPatch(p patchLine) bool {
-	if p.At < j.next || p.At > len(j.steps) || p.At+len(p.Steps) > contract.MaxJobSteps {
-		return false
-	}
-	j.steps = j.steps[:p.At]
-	j.addSteps(p.Steps)
-	j.patches[p.ID] = p.SHA256
-	j.revision++
+	*j.entry(index) = e
+	j.Next = max(j.Next, index+1)
 	return true
 }
 
@@ -266,50 +181,37 @@ func (j *Job) complete(executions []contract.Execution) (added bool) {
 	status := map[string]contract.Status{}
 	for _, x := range executions {
 		status[x.ExecutionID] = x.Status
-		if !j.names(x.Job.Index, x.ExecutionID) && !j.state.Ended() {
-			added = j.applyBegun(x.Job.Index, x.ExecutionID, x.KernelID) || added
+		if i := x.Job.Index; i >= 0 && i < len(j.steps)+contract.MaxJobRounds && !j.names(i, x.ExecutionID) && !j.State.Ended() {
+			j.beginEntry(i, x.ExecutionID)
+			j.KernelID, j.Next, added = cmp.Or(j.KernelID, x.KernelID), max(j.Next, i+1), true
 		}
 	}
-	for i := range j.next {
-		e := j.entryLocked(i)
-		if contract.Status(e.Status).Finished() && e.Status != contract.StepWaits {
+	for i := range j.entries[:j.Next] {
+		e := &j.entries[i]
+		if contract.Status(e.Status).Finished() || e.Status == contract.StepSkipped {
 			continue
 		}
-		known, ok := status[e.ExecutionID]
-		if !ok {
-			known = contract.StatusLost
+		e.Status, added = contract.StepStatus(contract.StatusLost), true
+		if known, ok := status[e.ExecutionID]; ok {
+			e.Status = contract.StepStatus(known)
 		}
-		added = j.applyEnded(i, contract.StepStatus(known)) || added
 	}
 	return added
 }
 
 // names reports whether the entry has this execution.
 func (j *Job) names(index int, executionID string) bool {
-	if index >= j.entries() || index < 0 {
-		return false
-	}
-	e := j.entryLocked(index)
-	return e.ExecutionID == executionID || slices.Contains(e.Earlier, executionID)
+	return index < len(j.entries) && (j.entries[index].ExecutionID == executionID || slices.Contains(j.entries[index].Earlier, executionID))
 }
 
 // endAfterKill ends a job that its executor left unfinished. Nothing of it runs again.
 func (j *Job) endAfterKill() {
-	done := j.next == len(j.steps) && !j.hasLoop && j.next > 0
-	if done && j.steps[j.next-1].status == contract.StepStatus(contract.StatusSucceeded) {
+	done := j.Next == len(j.steps) && !j.hasLoop && j.Next > 0
+	if done && j.entries[j.Next-1].Status == contract.StepStatus(contract.StatusSucceeded) {
 		j.endLocked(contract.JobFinished, "", "")
 		return
 	}
 	j.endLocked(contract.JobKernelLost, "", "the executor ended before the job; its variables are gone, and nothing of the job runs again")
-}
-
-// markNotRun marks the steps that had not begun when the job ended.
-func (j *Job) markNotRun() {
-	for i := range j.steps {
-		if j.steps[i].status == contract.StepWaits {
-			j.steps[i].status = contract.StepNotRun
-		}
-	}
 }
 
 // transientNames are names of exceptions that usually pass by themselves, as patterns.

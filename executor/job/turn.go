@@ -20,22 +20,19 @@ func (j *Job) Begin(kernelID string) execution.Turn {
 	j.jobs.mu.Lock()
 	defer j.jobs.mu.Unlock()
 	switch {
-	case j.state.Ended():
+	case j.State.Ended():
 		return execution.Turn{}
-	case j.kernelID != "" && j.kernelID != kernelID:
+	case j.KernelID != "" && j.KernelID != kernelID:
 		j.endLocked(contract.JobKernelLost, "", "its kernel has ended; its variables are gone")
 		return execution.Turn{}
 	}
 	if err := j.jobs.cfg.Queue.LowMemory(); err != nil {
 		return j.waitLocked(contract.CauseLowMemory, err.Error())
 	}
-	if err := j.file.ready(); err != nil {
-		return j.waitLocked(contract.CauseDiskFull, err.Error())
-	}
-	if !j.retry {
+	if !j.retries() {
 		j.skipLocked() // a patch may have changed what comes next
 	}
-	if j.state.Ended() {
+	if j.State.Ended() {
 		return execution.Turn{}
 	}
 	return j.beginLocked(kernelID)
@@ -48,8 +45,9 @@ func (j *Job) waitLocked(cause contract.JobCause, reason string) execution.Turn 
 }
 
 func (j *Job) beginLocked(kernelID string) execution.Turn {
-	index := j.next
-	if j.retry {
+	retry := j.retries()
+	index := j.Next
+	if retry {
 		index--
 	}
 	s, again := j.submitLocked(index)
@@ -68,57 +66,68 @@ func (j *Job) beginLocked(kernelID string) execution.Turn {
 		return execution.Turn{}
 	}
 	before := ""
-	if j.retry {
+	if retry {
 		before = freeGPU()
 	}
-	begun := line{Index: &index, Execution: record.ID}
-	if j.kernelID == "" {
-		begun.KernelID = kernelID
+	bound := j.KernelID != ""
+	j.KernelID, j.running, j.Next = kernelID, record, index+1
+	j.State, j.Cause, j.Reason = contract.JobRunning, "", ""
+	j.beginEntry(index, record.ID)
+	if index < len(j.steps) && len(j.entries[index].Earlier)+1 >= j.steps[index].Attempts {
+		j.steps[index].Code = "" // its last attempt
 	}
-	j.kernelID, j.running, j.retry, j.next = kernelID, record, false, index+1
-	j.setBegunLocked(index, record.ID)
-	j.file.append(begun)
-	j.setLocked(contract.JobRunning, "", "")
+	if !bound {
+		_ = j.writeHeadLocked()
+	}
+	j.writeEntryLocked(index)
+	j.wakeLocked()
 	return execution.Turn{Record: record, Code: s.Code, Before: before, Again: again}
 }
 
 // submitLocked is what the entry runs. The code of its last attempt is not kept.
 func (j *Job) submitLocked(index int) (s contract.Submit, again string) {
-	s = contract.Submit{RequestID: rand.Text(), Job: &contract.JobRef{JobID: j.id, Index: index}}
+	s = contract.Submit{RequestID: rand.Text(), Job: &contract.JobRef{JobID: j.JobID, Index: index}}
 	if index >= len(j.steps) {
 		s.Code, s.TimeoutSeconds, s.Unstored = j.loop.Code, j.loop.TimeoutSeconds, j.loop.Unstored
 		return s, j.loop.Again
 	}
 	step := &j.steps[index]
-	s.Code, s.SourceName, s.TimeoutSeconds, s.Unstored = step.code, step.name, step.timeout, step.unstored
+	s.Code, s.SourceName, s.TimeoutSeconds, s.Unstored = step.Code, step.SourceName, step.TimeoutSeconds, step.Unstored
 	return s, ""
 }
 
-// setBegunLocked notes the execution of an entry.
-func (j *Job) setBegunLocked(index int, executionID string) {
-	if index >= len(j.steps) {
-		j.rounds = append(j.rounds, newRound(executionID))
-		return
+// beginEntry notes the execution of an entry: another one of a step, or a new round.
+func (j *Job) beginEntry(index int, executionID string) {
+	e := j.entry(index)
+	if e.ExecutionID != "" {
+		e.Earlier = append(e.Earlier, e.ExecutionID)
 	}
-	s := &j.steps[index]
-	if s.execution != "" {
-		s.earlier = append(s.earlier, s.execution)
-	}
-	s.execution, s.status = executionID, contract.StepStatus(contract.StatusRunning)
-	if len(s.earlier)+1 >= s.attempts {
-		s.code = ""
-		j.measureLocked()
-	}
+	e.ExecutionID, e.Status, e.WillRetry = executionID, contract.StepStatus(contract.StatusRunning), false
 }
+
+// entry returns an entry, which may be a round that has not begun. Of rounds before that, nothing is known.
+func (j *Job) entry(index int) *contract.JobEntry {
+	for len(j.entries) < index {
+		j.entries = append(j.entries, contract.JobEntry{Status: contract.StepStatus(contract.StatusLost)})
+	}
+	if len(j.entries) == index {
+		j.entries = append(j.entries, contract.JobEntry{})
+	}
+	return &j.entries[index]
+}
+
+// retries reports whether the last entry that has begun is to run again.
+func (j *Job) retries() bool { return j.Next > 0 && j.entries[j.Next-1].WillRetry }
 
 // Ended settles the entry whose execution has ended, and says whether the job goes on.
 func (j *Job) Ended(o execution.Outcome) execution.Next {
 	j.jobs.mu.Lock()
 	defer j.jobs.mu.Unlock()
-	j.running = nil
-	index := j.next - 1
-	j.setEndedLocked(index, o.Status)
+	index := j.Next - 1
 	v := j.judgeLocked(index, o)
+	j.running = nil
+	j.entries[index].Status, j.entries[index].WillRetry = contract.StepStatus(o.Status), v.retry
+	j.writeEntryLocked(index)
 	switch {
 	case v.state != "":
 		j.endLocked(v.state, v.cause, v.reason)
@@ -128,39 +137,28 @@ func (j *Job) Ended(o execution.Outcome) execution.Next {
 		j.skipLocked()
 		j.wakeLocked()
 	}
-	return execution.Next{Wanted: !j.state.Ended()}
-}
-
-// setEndedLocked notes how an entry's execution ended.
-func (j *Job) setEndedLocked(index int, status contract.Status) {
-	if index >= len(j.steps) {
-		j.rounds[index-len(j.steps)].status = statusNumber(status)
-	} else {
-		j.steps[index].status = contract.StepStatus(status)
-	}
-	j.file.append(line{Index: &index, Status: contract.StepStatus(status)})
+	return execution.Next{Wanted: !j.State.Ended()}
 }
 
 // retryLocked has the step run again after a while.
 func (j *Job) retryLocked(index int, o execution.Outcome) execution.Next {
-	attempt := len(j.steps[index].earlier) + 1
+	attempt := len(j.entries[index].Earlier) + 1
 	wait := retryWait(attempt)
-	j.retry = true
 	j.setLocked(contract.JobWaiting, contract.CauseRetry, fmt.Sprintf(
 		"attempt %d of %d of %s raised %s and is repeated after %.1f s; what it did before stays",
-		attempt, j.steps[index].attempts, j.nameOf(index), journal.Shorten(o.Error.EName, maxName), wait.Seconds()))
+		attempt, j.steps[index].Attempts, j.nameOf(index), journal.Shorten(o.Error.EName, maxName), wait.Seconds()))
 	return execution.Next{Wanted: true, After: wait}
 }
 
 // skipLocked skips the steps whose turn it is and that need one that did not succeed, and
 // finishes a job of which nothing is left.
 func (j *Job) skipLocked() {
-	for ; j.next < len(j.steps) && j.lacksLocked(j.next); j.next++ {
-		s, index := &j.steps[j.next], j.next
-		s.status, s.code = contract.StepSkipped, ""
-		j.file.append(line{Index: &index, Status: contract.StepSkipped})
+	for j.Next < len(j.steps) && j.lacksLocked(j.Next) {
+		j.entries[j.Next].Status, j.steps[j.Next].Code = contract.StepSkipped, ""
+		j.Next++
+		j.writeEntryLocked(j.Next - 1)
 	}
-	if j.next == len(j.steps) && j.loop == nil {
+	if j.Next == len(j.steps) && j.loop == nil {
 		j.endLocked(contract.JobFinished, "", "")
 		return
 	}
@@ -170,7 +168,7 @@ func (j *Job) skipLocked() {
 // lacksLocked reports whether a step named in the step's skip_if_failed did not succeed.
 func (j *Job) lacksLocked(index int) bool {
 	for _, before := range j.steps[index].skip {
-		if j.steps[before].status != contract.StepStatus(contract.StatusSucceeded) {
+		if j.entries[before].Status != contract.StepStatus(contract.StatusSucceeded) {
 			return true
 		}
 	}
@@ -193,26 +191,36 @@ func (j *Job) Lost(reason string) {
 
 // endLocked ends the job, unless it has ended.
 func (j *Job) endLocked(state contract.JobState, cause contract.JobCause, reason string) {
-	if j.state.Ended() {
+	if j.State.Ended() {
 		return
 	}
 	now := time.Now().UTC()
-	j.state, j.cause, j.reason, j.finished = state, cause, journal.Shorten(reason, maxReason), &now
+	j.State, j.Cause, j.Reason, j.FinishedAt = state, cause, journal.Shorten(reason, maxReason), &now
 	for i := range j.steps {
-		j.steps[i].code, j.steps[i].name, j.steps[i].skip = "", "", nil
+		j.steps[i] = step{JobStep: contract.JobStep{StepID: j.steps[i].StepID}}
 	}
-	j.markNotRun()
+	j.settle()
 	j.loop = nil
 	j.measureLocked()
-	j.file.append(line{End: j.endLine()})
-	j.file.close()
+	_ = j.writeHeadLocked()
 	j.wakeLocked()
 	j.jobs.trimLocked()
 }
 
+// settle notes what the end of the job means for its entries: nothing begins any more.
+func (j *Job) settle() {
+	for i := range j.entries {
+		if e := &j.entries[i]; e.Status == contract.StepWaits {
+			e.Status = contract.StepNotRun
+		} else {
+			e.WillRetry = false
+		}
+	}
+}
+
 // setLocked changes the state of a job that has not ended.
 func (j *Job) setLocked(state contract.JobState, cause contract.JobCause, reason string) {
-	j.state, j.cause, j.reason = state, cause, journal.Shorten(reason, maxReason)
+	j.State, j.Cause, j.Reason = state, cause, journal.Shorten(reason, maxReason)
 	j.wakeLocked()
 }
 
@@ -228,7 +236,7 @@ func (j *Job) nameOf(index int) string {
 	if index >= len(j.steps) {
 		return fmt.Sprintf("round %d", index-len(j.steps)+1)
 	}
-	return fmt.Sprintf("step %s", j.steps[index].id)
+	return fmt.Sprintf("step %s", j.steps[index].StepID)
 }
 
 // Bounds of texts in a job's answer, in bytes.

@@ -353,7 +353,6 @@ func (s *Stream) UnmarshalJSON(raw []byte) error {
 type DisplayData struct {
 	Data           map[string]json.RawMessage // by MIME type, the first maxMIMETypes
 	OmittedTypes   int                        // that are not in Data
-	OmittedBytes   int64                      // names and payloads of those
 	Metadata       json.RawMessage
 	Transient      Transient
 	ExecutionCount int // execute_result only
@@ -388,7 +387,6 @@ func (d *DisplayData) UnmarshalJSON(raw []byte) error {
 func (d *DisplayData) add(mime string, payload json.RawMessage) {
 	if len(d.Data) >= maxMIMETypes {
 		d.OmittedTypes++
-		d.OmittedBytes += int64(len(mime) + len(payload))
 		return
 	}
 	d.Data[mime] = payload

@@ -167,7 +167,6 @@ func (run *runner) begin(ctx context.Context) (more bool, err error) {
 	if err != nil || !ready {
 		return false, err
 	}
-	r.CodeFrom = min(r.CodeFrom, r.Done) // what ran with the earlier code is known now
 	if r.Superseded && r.Done > 0 && r.Done < r.N {
 		run.addNote("the run continues at iteration %d with the new arguments; the iterations before it still count", r.Done)
 	}

@@ -206,9 +206,6 @@ func (r *Run) reconcile(recorded *Record) (*Record, error) {
 	if recorded.Done > r.spec.N {
 		r.addNote("%d iterations were done; those from %d on no longer count, and their values were dropped", recorded.Done, r.spec.N)
 	}
-	if recorded.Setup != r.spec.Setup || recorded.Loop != r.spec.Loop {
-		recorded.CodeFrom = codeFromUnknown
-	}
 	// What carried variables had is the new code's to continue with, so it stays.
 	recorded.Setup, recorded.Loop, recorded.N = r.spec.Setup, r.spec.Loop, r.spec.N
 	recorded.Status, recorded.Ending, recorded.Superseded = StatusRunning, false, true

@@ -199,10 +199,6 @@ func (run *runner) applyRound(m marker) {
 // noteJump adds a note if the next marker does not continue at iteration Done.
 func (run *runner) noteJump(m marker) {
 	first, done := m.first(), run.record.Done
-	if from := run.record.CodeFrom; from != codeFromUnknown && first < min(from, done) {
-		run.record.CodeFrom = first
-		run.addNote("%s had run with the earlier code, and run again with the present one", Iterations(first, min(from, done)-1))
-	}
 	switch {
 	case first < done && m.Event == eventStart && m.Fresh && run.record.Placed != nil:
 		run.reached = done // the copy is restored next, and the note about that has all

@@ -48,7 +48,6 @@ type Record struct {
 	Independent bool   `json:"independent"`
 	Restarted   bool   `json:"restarted"` // the run was started by Restart
 
-	CodeFrom int64 `json:"code_from"` // earlier iterations ran with other code
 	Done     int64 `json:"completed"` // iterations 0 to Done-1 are done
 	Recorded int64 `json:"recorded"`  // those that count in a new kernel: their round has ended
 
@@ -81,9 +80,6 @@ type Record struct {
 
 	UpdatedAt time.Time `json:"updated_at"`
 }
-
-// codeFromUnknown is CodeFrom while a job with the earlier code may go on.
-const codeFromUnknown = MaxIterations
 
 // Value is the value of result after one iteration.
 type Value struct {

@@ -252,8 +252,11 @@ func TestChangedCodeStopsTheJobAndGoesOnOrStartsAnew(t *testing.T) {
 			}
 			s.OnChange = change
 			b := call(t, dir, s, f, time.Hour)
-			if said := strings.Contains(strings.Join(b.Notes, "\n"), fmt.Sprintf("continues at iteration %d ", b.CodeFrom)); said != done || done && b.CodeFrom <= a.Done {
-				t.Errorf("%s: the new code begins at %d, after %d: %q", change, b.CodeFrom, a.Done, b.Notes)
+			if said := strings.Contains(strings.Join(b.Notes, "\n"), "with the new arguments; the iterations before it still count"); said != done {
+				t.Errorf("%s: %q", change, b.Notes)
+			}
+			if done && orderOf(t, f.submits[1]).Marked <= a.Done {
+				t.Errorf("the new code begins at %d, after %d", orderOf(t, f.submits[1]).Marked, a.Done)
 			}
 			if b.err != nil || b.Status != StatusFinished || len(f.submits) != 2 || b.Abandoned != nil {
 				t.Fatalf("%s: %+v %v", change, b.Record, b.err)

@@ -47,7 +47,7 @@ var changing = map[string]struct {
 		return err
 	}, false, true},
 	"patch of a job": {func(ctx context.Context, c *Client) error {
-		_, err := c.PatchJob(ctx, "instance-1", "j", contract.JobPatch{PatchID: "p"})
+		_, err := c.PatchJob(ctx, "instance-1", "j", contract.JobPatch{})
 		return err
 	}, false, true},
 	"end of a job": {func(ctx context.Context, c *Client) error {

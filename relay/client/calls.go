@@ -428,8 +428,8 @@ func (c *Client) Jobs(ctx context.Context, limit int) (contract.JobList, error) 
 	return held[contract.JobList](ctx, c, idempotent, get(contract.PathJobs, query))
 }
 
-// PatchJob replaces what has not begun of a job, on one instance only. It may be repeated,
-// because of its PatchID.
+// PatchJob replaces what has not begun of a job, on one instance only. It may be repeated: a patch is for
+// one revision.
 func (c *Client) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
 	body, err := json.Marshal(p)
 	if err != nil {

@@ -160,7 +160,6 @@ func check(j contract.Job) error {
 	if len(j.Steps) > contract.MaxJobEntries {
 		return fmt.Errorf("%w: it lists %d entries", ErrAnswer, len(j.Steps))
 	}
-	seen := make(map[string]bool, len(j.Steps))
 	for _, e := range j.Steps {
 		long := func(id string) bool { return len(id) > maxID }
 		if len(e.StepID) > contract.MaxStepIDLen || len(e.Status) > maxWord || long(e.ExecutionID) || len(e.Earlier) >= contract.MaxJobAttempts || slices.ContainsFunc(e.Earlier, long) {
@@ -169,27 +168,17 @@ func check(j contract.Job) error {
 		if e.WillRetry && contract.Status(e.Status) == contract.StatusSucceeded {
 			return fmt.Errorf("%w: an entry that succeeded is said to run again", ErrAnswer)
 		}
-		for _, id := range append(e.Earlier[:len(e.Earlier):len(e.Earlier)], e.ExecutionID) {
-			if seen[id] {
-				return fmt.Errorf("%w: two entries or attempts are said to be one execution", ErrAnswer)
-			}
-			seen[id] = id != ""
-		}
 	}
 	return nil
 }
 
-// Owns refuses an answer about another execution than the one with this id, or about one that is
-// not of the job's entry at index, or not in the job's kernel. So no execution counts for two
-// entries, jobs or runs.
-func (t *Ticket) Owns(x contract.Execution, id string, index int) error {
-	switch {
-	case x.ExecutionID != id:
-		return fmt.Errorf("%w: it is about another execution", ErrAnswer)
-	case x.Job == nil || x.Job.JobID != t.JobID || x.Job.Index != index:
-		return fmt.Errorf("%w: the execution of entry %d belongs to another entry or job", ErrAnswer, index)
-	case x.KernelID != "" && t.KernelID != "" && x.KernelID != t.KernelID:
-		return fmt.Errorf("%w: the execution of entry %d is said to be in another kernel than its job", ErrAnswer, index)
+// owns refuses an answer about another execution than the one with this id, or about one that is not of
+// the current entry, in the job's kernel. So no execution counts for two entries, jobs or kernels.
+func (f *follower) owns(x contract.Execution, id string) error {
+	isOfEntry := x.Job != nil && x.Job.JobID == f.JobID && x.Job.Index == f.Entry
+	otherKernel := x.KernelID != "" && f.KernelID != "" && x.KernelID != f.KernelID
+	if x.ExecutionID != id || !isOfEntry || otherKernel {
+		return fmt.Errorf("%w: the execution of entry %d is that of another entry, job or kernel", ErrAnswer, f.Entry)
 	}
 	return nil
 }
@@ -276,7 +265,7 @@ func (f *follower) read(ctx context.Context, e contract.JobEntry) (more bool, er
 	x, err := client.Follow(ctx, f.vm, contract.Execution{ExecutionID: e.ExecutionID}, client.FollowOptions{
 		From: f.Offset, Until: f.o.Until, MaxBytes: f.o.MaxBytes, Instance: f.InstanceID, Spacing: f.o.Spacing,
 		Visit: func(x contract.Execution) bool {
-			if wrong = f.Owns(x, e.ExecutionID, f.Entry); wrong != nil {
+			if wrong = f.owns(x, e.ExecutionID); wrong != nil {
 				return false
 			}
 			f.Offset = x.NextOffset

@@ -118,10 +118,10 @@ func IsGone(err error) bool {
 func (t *Ticket) IsRead(now contract.Job) bool { return now.State.Ended() && t.Entry >= now.Entries }
 
 // Edit replaces the steps from the one named from, which has not begun, to the end. A conflict
-// means that the step has begun, the job has ended or somebody else edited it: Follow learns
-// which.
+// means that the step has begun, the job has ended, or the edit has arrived already, as the job's
+// revision then shows.
 func (t *Ticket) Edit(ctx context.Context, vm VM, from string, steps []contract.JobStep) error {
-	j, err := vm.PatchJob(ctx, t.InstanceID, t.JobID, contract.JobPatch{PatchID: rand.Text(), Revision: t.Revision, From: from, Steps: steps})
+	j, err := vm.PatchJob(ctx, t.InstanceID, t.JobID, contract.JobPatch{Revision: t.Revision, From: from, Steps: steps})
 	if err != nil {
 		return t.meaning(vm, err)
 	}

@@ -247,8 +247,6 @@ func TestWhatNoExecutorAnswersAboutAJobIsRefused(t *testing.T) {
 		"a step's status":       func(j *contract.Job) { j.Steps[0].Status = contract.StepStatus(strings.Repeat("s", maxWord+1)) },
 		"an execution's id":     func(j *contract.Job) { j.Steps[0].ExecutionID += "x" },
 		"attempts":              func(j *contract.Job) { j.Steps[0].Earlier = append(j.Steps[0].Earlier, "x") },
-		"one execution twice":   func(j *contract.Job) { j.Steps[0].Earlier[8] = j.Steps[0].ExecutionID },
-		"of two entries":        func(j *contract.Job) { j.Steps = append(j.Steps, contract.JobEntry{ExecutionID: id(3)}) },
 		"entries in an answer":  func(j *contract.Job) { j.Steps = make([]contract.JobEntry, contract.MaxJobEntries+1) },
 	} {
 		j := good()

@@ -32,12 +32,11 @@ import (
 // Bounds of a state.
 const (
 	DefaultKeep = 3
-	MaxKeep     = 100
 	// deadline of the execution that saves or loads, on the VM.
 	deadline = 2 * time.Hour
 	// resumable is how long after its last call an unfinished save or restore may be
 	// resumed. After that, the caller wants the current variables, not the old ones.
-	resumable = time.Hour
+	resumable = 15 * time.Minute
 )
 
 // Errors that callers distinguish. A refusal of the executor is a *contract.Error, a failed
@@ -117,11 +116,10 @@ func (p *Progress) warn(format string, args ...any) {
 
 // job is one call of Save or Restore. It holds the lock of the name's folder.
 type job struct {
-	c            *client.Client
-	o            Options
-	folder       string
-	resumed      bool // the call resumes the work of an earlier one
-	otherCodeRan bool // the variables may have changed since the resumed save wrote them
+	c       *client.Client
+	o       Options
+	folder  string
+	resumed bool // the call resumes the work of an earlier one
 }
 
 // open locks the folder of o.Name below dir. The caller must call unlock.
@@ -273,19 +271,12 @@ func (k *Keeper) Place(ctx context.Context, version string, until time.Time) (pa
 func (k *Keeper) DropOthers(version string) error {
 	folder := k.options(time.Time{}).folder(k.dir)
 	all, err := versions(folder)
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	j := &job{folder: folder, o: Options{Name: k.name}}
 	for _, v := range all {
-		if v.name == version {
-			continue
-		}
-		if err := j.drop(v); err != nil {
-			return err
+		if v != version {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, v)))
 		}
 	}
-	return j.removeDropped()
+	return err
 }
 
 // DropAll deletes everything that is kept of the run.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -163,7 +162,7 @@ type Loaded struct {
 // manifestOf combines what the relay and the kernel know of a save.
 func (j *job) manifestOf(p pending, e contract.Execution, c Contents) Manifest {
 	return Manifest{
-		Schema: schema, Name: j.o.Name, Created: p.Started, Runtime: p.Runtime,
+		Schema: schema, Name: j.o.Name, Created: p.Started, Runtime: j.o.Runtime,
 		InstanceID: p.InstanceID, KernelID: e.KernelID, Contents: c,
 	}
 }
@@ -184,32 +183,19 @@ type Listed struct {
 // List returns all states below dir, newest first, at most 100. It does not compare the
 // digests of their data.
 func List(dir string) ([]Listed, error) {
-	root := filepath.Join(dir, statesFolder)
-	entries, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("listing the saved states: %w", err)
-	}
 	found := []Listed{}
-	for _, e := range entries {
-		folder := filepath.Join(root, e.Name())
-		all, err := versions(folder)
-		if err != nil || len(all) == 0 || len(found) == maxNames {
-			continue
-		}
-		found = append(found, describe(folder, all))
-	}
+	err := eachState(dir, func(folder string, all []string) { found = append(found, describe(folder, all)) })
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Created.After(found[j].Created) })
-	return found, nil
+	return found, err
 }
 
 // describe returns the state in folder with these versions. The name is the folder's if no
 // manifest can be read.
-func describe(folder string, all []version) Listed {
-	s := Listed{Name: filepath.Base(folder), Path: folder}
+func describe(folder string, all []string) Listed {
+	s := Listed{Name: filepath.Base(folder), Path: folder, Versions: all}
 	found := false
 	for _, v := range all {
-		s.Versions = append(s.Versions, v.name)
-		m, err := readManifest(filepath.Join(folder, v.name))
+		m, err := readManifest(filepath.Join(folder, v))
 		switch {
 		case err != nil:
 			s.Damaged++

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"colabrelay/relay/kernelcall"
 	"colabrelay/shared/bounded"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 )
 
@@ -24,15 +21,10 @@ const (
 	incoming      = "incoming" // the folder that becomes a version
 )
 
-// touchAfter is how old pending.Touched must be before a call that resumes work updates it.
-const touchAfter = time.Minute
-
 // pending is an unfinished save or restore. It is on disk before each step, so that a later
 // call, also of another relay process, can resume it.
 type pending struct {
-	Schema     int       `json:"schema"`
 	Phase      Phase     `json:"phase"`
-	Runtime    string    `json:"runtime"`
 	InstanceID string    `json:"instance_id"`
 	Started    time.Time `json:"started"`
 	Touched    time.Time `json:"touched"` // by the last call
@@ -42,7 +34,6 @@ type pending struct {
 	Remote   string            `json:"remote,omitempty"`   // the data file on the VM
 	Manifest *Manifest         `json:"manifest,omitempty"` // nil until the contents are known
 	Asked    string            `json:"asked,omitempty"`    // restore: Options.Version
-	Newest   string            `json:"newest,omitempty"`   // restore: the newest version at that time
 }
 
 // resumeOrStart returns the work of an earlier call if it can be resumed, or new work that
@@ -54,10 +45,7 @@ func (j *job) resumeOrStart(ctx context.Context, file string, phase Phase, p *Pr
 	}
 	old, ok := j.readPending(file)
 	if j.resumed = ok && j.canResume(ctx, file, &old, instance, p); j.resumed {
-		if time.Since(old.Touched) > touchAfter {
-			err = j.savePending(file, &old)
-		}
-		return old, err
+		return old, j.savePending(file, &old)
 	}
 	if file == savingFile {
 		if err := j.removeIncoming(); err != nil {
@@ -73,16 +61,11 @@ func (j *job) resumeOrStart(ctx context.Context, file string, phase Phase, p *Pr
 func (j *job) canResume(ctx context.Context, file string, old *pending, instance string, p *Progress) bool {
 	now := time.Now().UTC()
 	switch {
-	case old.Runtime != j.o.Runtime:
-		p.warn("the unfinished work for runtime %q was abandoned for this call", old.Runtime)
 	case old.InstanceID != instance:
-		p.warn("the unfinished work was lost with the VM before this one; it was started again")
+		p.warn("the unfinished work was on another VM; it was started again")
 	case now.Sub(old.Touched) > resumable || now.Before(old.Touched.Add(-time.Minute)):
 		p.warn("the work that was started at %s and not finished was abandoned", old.Started.Format(time.RFC3339))
 		j.removeSent(ctx, old)
-	case file == savingFile && j.isStale(ctx, old):
-		p.warn("other code ran after this save was started %s ago, so the save was started again: run no other code until it is finished", now.Sub(old.Started).Round(time.Second))
-		j.discard(ctx, old)
 	default:
 		return true
 	}
@@ -92,7 +75,7 @@ func (j *job) canResume(ctx context.Context, file string, old *pending, instance
 // newPending returns work that starts now.
 func (j *job) newPending(phase Phase, instance string) pending {
 	return pending{
-		Schema: schema, Phase: phase, Runtime: j.o.Runtime, InstanceID: instance, Started: time.Now().UTC(),
+		Phase: phase, InstanceID: instance, Started: time.Now().UTC(),
 		Prepare: kernelcall.New(), Work: kernelcall.New(),
 	}
 }
@@ -102,7 +85,7 @@ func (j *job) newPending(phase Phase, instance string) pending {
 func (j *job) readPending(file string) (pending, bool) {
 	var p pending
 	text, err := bounded.ReadFile(filepath.Join(j.folder, file), maxManifest)
-	if err != nil || json.Unmarshal(text, &p) != nil || p.Schema != schema {
+	if err != nil || json.Unmarshal(text, &p) != nil {
 		return pending{}, false
 	}
 	return p, p.Work.RequestID != ""
@@ -132,63 +115,4 @@ func (j *job) removeIncoming() error {
 func (j *job) shouldRestart(err error) bool {
 	_, ended := errors.AsType[*kernelcall.EndedError](err)
 	return j.resumed && isFinal(err) && !ended
-}
-
-// harmless are the titles of operations that leave the user's variables as they are.
-var harmless = []string{saveTitle, clearTitle, prepareTitle}
-
-// isStale reports whether an unfinished save has old variables, because other code ran
-// after it, and should start again. While other code still runs it does not: a new save
-// would have to wait for that code, and the VM may end before. The old save is then
-// finished, and j.otherCodeRan is set. It also fills in the execution's id, which is unknown if
-// the submit's answer was lost.
-func (j *job) isStale(ctx context.Context, p *pending) bool {
-	list, err := j.c.List(ctx, contract.MaxListExecutions)
-	if err != nil {
-		return false
-	}
-	at := slices.IndexFunc(list.Executions, func(e contract.Execution) bool { return e.RequestID == p.Work.RequestID })
-	if at < 0 {
-		// Either so many executions followed that the list no longer contains it, or the
-		// submit never arrived.
-		return len(list.Executions) == contract.MaxListExecutions
-	}
-	p.Work.ExecutionID = list.Executions[at].ExecutionID
-	busy := false
-	for _, e := range list.Executions[:at] {
-		if e.StartedAt != nil && !isHarmless(e.CodePreview) {
-			j.otherCodeRan, busy = true, busy || !e.Status.Finished()
-		}
-	}
-	return j.otherCodeRan && !busy
-}
-
-func isHarmless(code string) bool {
-	return slices.ContainsFunc(harmless, func(title string) bool { return strings.HasPrefix(code, "# "+title+" ") })
-}
-
-// discard deletes what a save left on the VM.
-func (j *job) discard(ctx context.Context, p *pending) {
-	path := p.Remote
-	if path == "" {
-		path = j.written(ctx, p)
-	}
-	if path != "" {
-		j.removeRemote(ctx, path)
-	}
-}
-
-// written returns the file of a save whose report no call has read; empty when unknown.
-func (j *job) written(ctx context.Context, p *pending) string {
-	if p.Work.ExecutionID == "" {
-		return ""
-	}
-	t := p.Work
-	t.WithPackage = true // it is not to be called again
-	text, err := j.run(ctx, &t, operationOf(saveTitle, "save"), nil, &Progress{})
-	var report saved
-	if err != nil || json.Unmarshal(text, &report) != nil {
-		return ""
-	}
-	return report.Path
 }

@@ -67,37 +67,20 @@ func (j *job) restore(ctx context.Context) (r Restored, p pending, err error) {
 	return r, p, nil
 }
 
-// pick chooses the version. Resumed work keeps its version, unless the call requests
-// another one or a newer one was saved since.
+// pick chooses the version. Resumed work keeps its version, unless the call requests another one.
 func (j *job) pick(ctx context.Context, p *pending, r *Restored) error {
-	all, err := versions(j.folder)
-	if err != nil {
-		return err
-	}
-	newest := ""
-	if len(all) > 0 {
-		newest = all[0].name
-	}
-	if p.Manifest != nil && p.Newest == newest && p.Asked == j.o.Version {
-		return nil
-	}
 	if p.Manifest != nil {
-		if err := j.restart(ctx, p); err != nil {
-			return err
+		if p.Asked == j.o.Version {
+			return nil
 		}
+		j.removeSent(ctx, p)
+		*p = j.newPending(PhasePreparing, p.InstanceID)
 	}
 	m, err := j.choose(ctx, &r.Progress)
 	if err != nil {
 		return err
 	}
-	p.Manifest, p.Newest, p.Asked = &m, newest, j.o.Version
-	return j.savePending(restoringFile, p)
-}
-
-// restart replaces the work by new work and deletes what it left on the VM.
-func (j *job) restart(ctx context.Context, p *pending) error {
-	j.removeSent(ctx, p)
-	*p = j.newPending(PhasePreparing, p.InstanceID)
+	p.Manifest, p.Asked = &m, j.o.Version
 	return j.savePending(restoringFile, p)
 }
 

@@ -1,6 +1,7 @@
 package kernelstate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,9 +17,6 @@ import (
 	"colabrelay/shared/keep"
 	"colabrelay/shared/kernelpy"
 )
-
-// maxAge is how old saved variables may be before the answer says so.
-const maxAge = 2 * time.Minute
 
 // Saved is how far a save is. Manifest is empty until the kernel has written the data.
 type Saved struct {
@@ -60,21 +58,14 @@ func (j *job) save(ctx context.Context) (Saved, error) {
 
 // finishSave adds the warnings of a finished save and deletes what it no longer needs.
 func (j *job) finishSave(ctx context.Context, p *pending, s *Saved) {
-	if age := time.Since(p.Started); j.resumed && (age > maxAge || j.otherCodeRan) {
-		s.warn("these are the variables as they were %s ago, when the save was started; call again to save the current ones", age.Round(time.Second))
+	if j.resumed {
+		s.warn("these are the variables as they were %s ago, when the save was started; if other code has run since then, save again", time.Since(p.Started).Round(time.Second))
 	}
 	s.Warnings = append(s.Warnings, s.Manifest.Warnings...)
 	j.removeRemote(ctx, p.Remote)
-	if err := j.prune(j.o.keep()); err != nil {
+	if err := j.prune(cmp.Or(j.o.Keep, DefaultKeep)); err != nil {
 		s.warn("older versions could not be deleted: %v", err)
 	}
-}
-
-func (o Options) keep() int {
-	if o.Keep == 0 {
-		return DefaultKeep
-	}
-	return min(max(o.Keep, 1), MaxKeep)
 }
 
 // collect runs the operation that writes the variables to a file on the VM.
@@ -84,8 +75,8 @@ func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	if err != nil || text == nil {
 		return err
 	}
-	var report saved
-	if err := readSaved(text, &report); err != nil {
+	report, err := readSaved(text)
+	if err != nil {
 		j.removePending(savingFile)
 		return err
 	}
@@ -99,11 +90,11 @@ func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	return savePending()
 }
 
-func readSaved(text json.RawMessage, report *saved) error {
-	if err := decode(text, report); err != nil {
-		return err
+func readSaved(text json.RawMessage) (report saved, err error) {
+	if err = decode(text, &report); err == nil {
+		err = report.check()
 	}
-	return report.check()
+	return report, err
 }
 
 // check refuses a report that names another file than a state, or no valid state.
@@ -128,6 +119,7 @@ func (j *job) fetch(ctx context.Context, p *pending, s *Saved) error {
 	}
 	s.Phase = PhaseDone
 	j.removePending(savingFile)
+	j.removePending(restoringFile) // of an older version
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -20,54 +21,44 @@ import (
 
 // versionForm is the name of a version's folder: a number, which orders the versions
 // independently of clocks, and the time of the save, for people.
-var versionForm = lazy.Regexp(`^([0-9]{6})-[0-9]{8}T[0-9]{6}Z$`)
+var versionForm = lazy.Regexp(`^[0-9]{6}-[0-9]{8}T[0-9]{6}Z$`)
 
-// dropped is the prefix of the folders of versions that are being deleted.
-const dropped = "dropped-"
-
-// maxNames bounds Names and States.
+// maxNames bounds States and List.
 const maxNames = 100
 
-// version is one version of a state.
-type version struct {
-	name   string
-	number int
-}
-
-// versions lists the versions in folder, newest first.
-func versions(folder string) ([]version, error) {
+// versions lists the names of the versions in folder, newest first.
+func versions(folder string) (all []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing saved versions: %w", err)
 	}
-	var all []version
-	for _, e := range entries {
-		if m := versionForm().FindStringSubmatch(e.Name()); m != nil && e.IsDir() {
-			number, _ := strconv.Atoi(m[1]) // six digits
-			all = append(all, version{e.Name(), number})
+	for _, e := range slices.Backward(entries) { // which are sorted by name
+		if versionForm().MatchString(e.Name()) && e.IsDir() {
+			all = append(all, e.Name())
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].name > all[j].name })
 	return all, nil
 }
 
 // nextVersion returns the name of a version that follows all.
-func nextVersion(all []version, at time.Time) string {
+func nextVersion(all []string, at time.Time) string {
 	number := 1
 	if len(all) > 0 {
-		number = all[0].number + 1
+		newest, _ := strconv.Atoi(all[0][:6])
+		number = newest + 1
 	}
 	return fmt.Sprintf("%06d-%s", number, at.UTC().Format("20060102T150405Z"))
 }
 
-// matches reports whether requested is this version's name or number.
-func (v version) matches(requested string) bool {
+// matches reports whether requested is a version's name or number.
+func matches(version, requested string) bool {
 	number, err := strconv.Atoi(requested)
-	return v.name == requested || err == nil && number == v.number
+	return version == requested || err == nil && strings.HasPrefix(version, fmt.Sprintf("%06d-", number))
 }
 
 // prune deletes all versions except the newest good ones, keep of them, and the damaged
-// ones between those.
+// ones between those. A deletion that a kill cuts short leaves a damaged version, which the next one
+// deletes.
 func (j *job) prune(keep int) error {
 	all, err := versions(j.folder)
 	if err != nil {
@@ -75,39 +66,13 @@ func (j *job) prune(keep int) error {
 	}
 	good := 0
 	for _, v := range all {
+		folder := filepath.Join(j.folder, v)
 		if good >= keep {
-			if err := j.drop(v); err != nil {
-				return err
+			if err := os.RemoveAll(folder); err != nil {
+				return fmt.Errorf("deleting version %s: %w", v, err)
 			}
-			continue
-		}
-		if _, err := readManifest(filepath.Join(j.folder, v.name)); err == nil {
+		} else if _, err := readManifest(folder); err == nil {
 			good++
-		}
-	}
-	return j.removeDropped()
-}
-
-// drop renames a version, so that a partly deleted one is never mistaken for a version.
-func (j *job) drop(v version) error {
-	from, to := filepath.Join(j.folder, v.name), filepath.Join(j.folder, dropped+v.name)
-	if err := os.Rename(from, to); err != nil {
-		return fmt.Errorf("deleting version %s: %w", v.name, err)
-	}
-	return nil
-}
-
-// removeDropped deletes the folders that drop renamed, also those of a call that was killed.
-func (j *job) removeDropped() error {
-	entries, err := os.ReadDir(j.folder)
-	if err != nil {
-		return fmt.Errorf("listing saved versions: %w", err)
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), dropped) {
-			if err := os.RemoveAll(filepath.Join(j.folder, e.Name())); err != nil {
-				return fmt.Errorf("deleting an old version: %w", err)
-			}
 		}
 	}
 	return nil
@@ -125,40 +90,32 @@ func (j *job) choose(ctx context.Context, p *Progress) (Manifest, error) {
 	}
 	requested, last := j.o.Version != "", error(nil)
 	for _, v := range all {
-		if requested && !v.matches(j.o.Version) {
+		if requested && !matches(v, j.o.Version) {
 			continue
 		}
 		m, err := j.good(ctx, v)
 		if err == nil || ctx.Err() != nil {
 			return m, err
 		}
-		last = fmt.Errorf("version %s of %q: %w", v.name, j.o.Name, err)
+		last = fmt.Errorf("version %s of %q: %w", v, j.o.Name, err)
 		if !requested {
 			p.warn("%v; an older version was used instead, and the damaged one was not changed", last)
 		}
 	}
 	if last == nil {
-		return Manifest{}, fmt.Errorf("%q of %q: %w; the versions are %s", j.o.Version, j.o.Name, ErrNoVersion, listing(all))
+		return Manifest{}, fmt.Errorf("%q of %q: %w; the versions are %s", j.o.Version, j.o.Name, ErrNoVersion, strings.Join(all, ", "))
 	}
 	return Manifest{}, last
 }
 
-func listing(all []version) string {
-	names := make([]string, 0, len(all))
-	for _, v := range all {
-		names = append(names, v.name)
-	}
-	return strings.Join(names, ", ")
-}
-
 // good reads a version's manifest and compares the digest of its data.
-func (j *job) good(ctx context.Context, v version) (Manifest, error) {
-	folder := filepath.Join(j.folder, v.name)
+func (j *job) good(ctx context.Context, v string) (Manifest, error) {
+	folder := filepath.Join(j.folder, v)
 	m, err := readManifest(folder)
 	if err != nil {
 		return m, err
 	}
-	m.Version = v.name
+	m.Version = v
 	return m, checkData(ctx, filepath.Join(folder, dataFile), m.SHA256)
 }
 
@@ -169,19 +126,15 @@ func checkData(ctx context.Context, path, want string) error {
 		return damaged("its data file can't be read")
 	}
 	defer f.Close()
-	sum, buf := sha256.New(), make([]byte, 1<<20)
-	for {
-		n, err := f.Read(buf)
-		sum.Write(buf[:n])
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return damaged("its data file can't be read completely")
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	sum := sha256.New()
+	for err == nil && ctx.Err() == nil {
+		_, err = io.CopyN(sum, f, 1<<20)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != io.EOF:
+		return damaged("its data file can't be read completely")
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want {
 		return damaged("the SHA-256 of its data file is not the one that the manifest records")
@@ -189,44 +142,33 @@ func checkData(ctx context.Context, path, want string) error {
 	return nil
 }
 
-// Names lists the names of the states below dir, as the user gave them, at most 100.
-func Names(dir string) []string {
-	names := []string{}
-	for _, s := range newestStates(dir) {
-		names = append(names, s.Name)
+// eachState calls do with the folder and the versions, newest first, of each state below dir, up to
+// maxNames of them.
+func eachState(dir string, do func(folder string, all []string)) error {
+	root := filepath.Join(dir, statesFolder)
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing the saved states: %w", err)
 	}
-	return names
+	left := maxNames
+	for _, e := range entries {
+		folder := filepath.Join(root, e.Name())
+		if all, err := versions(folder); err == nil && len(all) > 0 && left > 0 {
+			left--
+			do(folder, all)
+		}
+	}
+	return nil
 }
 
 // States returns the newest version of each state that was saved below dir for a runtime,
 // the newest first, at most 100. It does not check their data.
-func States(dir, runtime string) []Manifest {
-	var all []Manifest
-	for _, m := range newestStates(dir) {
-		if m.Runtime == runtime && m.Schema == schema {
+func States(dir, runtime string) (all []Manifest) {
+	_ = eachState(dir, func(folder string, versions []string) {
+		if m, err := readManifest(filepath.Join(folder, versions[0])); err == nil && m.Runtime == runtime {
 			all = append(all, m)
 		}
-	}
+	})
 	sort.Slice(all, func(i, j int) bool { return all[i].Created.After(all[j].Created) })
 	return all
-}
-
-// newestStates returns the newest version of each state. If its manifest can't be read, the
-// result has the folder's name only.
-func newestStates(dir string) []Manifest {
-	root := filepath.Join(dir, statesFolder)
-	entries, _ := os.ReadDir(root)
-	var found []Manifest
-	for _, e := range entries {
-		all, err := versions(filepath.Join(root, e.Name()))
-		if err != nil || len(all) == 0 || len(found) == maxNames {
-			continue
-		}
-		m, err := readManifest(filepath.Join(root, e.Name(), all[0].name))
-		if err != nil {
-			m = Manifest{Name: e.Name()}
-		}
-		found = append(found, m)
-	}
-	return found
 }

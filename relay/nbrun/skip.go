@@ -305,6 +305,7 @@ func (a *advance) editJob(ctx context.Context) (done bool, err error) {
 		a.addNote("another program edited the run on the VM: cells of the notebook that the run lacks will run after it has ended")
 		return true, nil
 	}
+	job.Proposed = nil
 	begun, left, from := map[int]string{}, job.Steps[j.Next:], ""
 	for _, s := range job.Steps[:j.Next] {
 		begun[s.Cell] = s.ID
@@ -328,8 +329,7 @@ func (a *advance) editJob(ctx context.Context) (done bool, err error) {
 		return false, err
 	case jobs.IsGone(err):
 	case refused.Code == contract.CodeConflict && a.edits < maxEdits:
-		a.edits++
-		job.Proposed = nil
+		a.edits++ // an answer may have been lost: if the edit has arrived, the revision shows it
 		return false, nil
 	default:
 		a.addNote("the VM refused the notebook's edits, so its cells run as they were sent: %s", plain.Line(err.Error()))

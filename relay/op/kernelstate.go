@@ -104,7 +104,11 @@ func restoreState() tool {
 			})
 			return err
 		})
-		if names := kernelstate.Names(c.cfg.CheckpointDir); errors.Is(err, kernelstate.ErrNotFound) && len(names) > 0 {
+		if all, _ := kernelstate.List(c.cfg.CheckpointDir); errors.Is(err, kernelstate.ErrNotFound) && len(all) > 0 {
+			var names []string
+			for _, s := range all {
+				names = append(names, s.Name)
+			}
 			err = fmt.Errorf("%w; saved are %s", err, brief(quotedList(names, "and")))
 		}
 		c.kernels.record(c.target.Name, got.Execution.KernelID) // a new one is why this was called

@@ -12,9 +12,8 @@ const (
 	MaxJobCode     = 7 << 20 // bytes of code in one job: one body takes it
 	MaxJobSteps    = 2000
 	MaxJobRounds   = 100_000
-	MaxJobAttempts = 10   // of one step
-	MaxJobPatches  = 1000 // of one job
-	MaxJobEntries  = 500  // in one answer
+	MaxJobAttempts = 10  // of one step
+	MaxJobEntries  = 500 // in one answer
 	MaxListJobs    = 500
 	MaxJobIDLen    = 64
 	MaxStepIDLen   = 64
@@ -25,7 +24,7 @@ const (
 var (
 	// JobIDPattern is the form of JobSubmit.JobID. It is random, because it is in paths.
 	JobIDPattern = lazy.Regexp(`^[A-Za-z0-9-]{1,64}$`)
-	// StepIDPattern is the form of JobStep.StepID, and of JobPatch.PatchID.
+	// StepIDPattern is the form of JobStep.StepID.
 	StepIDPattern = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
 )
 
@@ -115,9 +114,8 @@ type JobLoop struct {
 
 // JobPatch is the body of PATCH PathJob. It replaces the steps from From to the end, none of
 // which may have begun, by Steps. An empty From adds Steps at the end. The loop stays, and must
-// not have begun.
+// not have begun. A repeated one is a conflict: the job's revision shows that it has arrived.
 type JobPatch struct {
-	PatchID  string    `json:"patch_id"` // a repeated one changes nothing
 	Revision int       `json:"revision"` // that of the job that the patch changes; another one is a conflict
 	From     string    `json:"from,omitempty"`
 	Steps    []JobStep `json:"steps"`

@@ -143,7 +143,6 @@ type job struct {
 	entries []contract.JobEntry
 	running *contract.Execution
 	deleted bool
-	patches map[string]bool // by patch_id
 }
 
 // answerJob answers a request about jobs.
@@ -182,7 +181,7 @@ func (v *VM) submitJobLocked(body []byte) (contract.Job, error) {
 	j := v.jobs[s.JobID]
 	switch {
 	case j == nil:
-		j = &job{submit: s, patches: map[string]bool{}}
+		j = &job{submit: s}
 		j.Job = contract.Job{JobID: s.JobID, State: contract.JobQueued, StepCount: len(s.Steps), KernelID: s.KernelID, CreatedAt: modified}
 		j.add(s.Steps)
 		v.jobs[s.JobID], v.order = j, append(v.order, s.JobID)
@@ -309,9 +308,6 @@ func (j *job) patch(body []byte) (contract.Job, error) {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return contract.Job{}, badRequest(err)
 	}
-	if j.patches[p.PatchID] {
-		return j.head(), nil
-	}
 	at := slices.IndexFunc(j.entries, func(e contract.JobEntry) bool { return e.StepID == p.From })
 	if p.From == "" {
 		at = j.StepCount
@@ -319,7 +315,7 @@ func (j *job) patch(body []byte) (contract.Job, error) {
 	if j.State.Ended() || at < j.Next || at > j.StepCount || p.Revision != j.Revision {
 		return contract.Job{}, &contract.Error{Code: contract.CodeConflict, Message: "the job does not allow that"}
 	}
-	j.patches[p.PatchID], j.Revision = true, j.Revision+1
+	j.Revision++
 	j.submit.Steps = append(j.submit.Steps[:at:at], p.Steps...)
 	j.entries = j.entries[:at:at]
 	j.add(p.Steps)
