@@ -61,11 +61,7 @@ func (d *Document) Upgrade() (notes []string, err error) {
 	if d.minor >= minor {
 		return d.giveIDs()
 	}
-	version := splice{d.index.minor, fmt.Append(nil, minor)}
-	if version.at.len() == 0 {
-		l := d.objectLayout(d.top, d.members(d.top))
-		version = splice{span{d.major.end, d.major.end}, fmt.Appendf(nil, "%s%q%s%d", l.separator, "nbformat_minor", l.colon, minor)}
-	}
+	version := d.setting(d.top, "nbformat_minor", fmt.Append(nil, minor), nil)
 	notes = []string{fmt.Sprintf("The notebook was nbformat 4.%d and is nbformat 4.%d now, in which each cell has an id.", d.minor, minor)}
 	given, err := d.giveIDs(version)
 	if err != nil {
@@ -87,16 +83,14 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 		}
 	}
 	var named []string
-	order := d.orderWith("id", 0)
+	order := d.orderOf(0, func(p *place) bool { return p.id.len() > 0 })
 	for n, i := range without {
 		id := d.cells[i].colab
 		if id == "" || taken[id] {
 			id = newID(func(id string) bool { return taken[id] })
 		}
 		taken[id] = true
-		c := d.changing(i)
-		c.set("id", c.quote(nil, id), order)
-		splices = append(splices, c.splice())
+		splices = append(splices, d.setting(d.cells[i].all, "id", d.style.quote(nil, id), order))
 		if n < maxNamed {
 			named = append(named, fmt.Sprintf("cell %d has %s", i, id))
 		}
@@ -143,7 +137,7 @@ func (d *Document) faults() (all []string, byUpgrade bool) {
 			all = append(all, fmt.Sprintf("%s in %d of %d cells", fault, n, len(d.cells)))
 		}
 	}
-	if d.index.minor.len() == 0 {
+	if d.minorAt.len() == 0 {
 		all = append(all, "it has no nbformat_minor")
 	}
 	if d.minor < minor {
