@@ -66,8 +66,7 @@ type snapshot struct {
 
 // Change is what an Edit did.
 type Change struct {
-	Before, After *Document // Before is the file as Edit found it; both are equal if nothing was written
-	Written       bool      // the file's bytes differ from Before
+	Before, After *Document // Before is the file as Edit found it, and After the same one if nothing was written
 	Notes         []string  // sentences about edits of other programs
 }
 
@@ -300,7 +299,7 @@ func (f *File) attempt(ctx context.Context, expectDigest string, change func(*Do
 	if err := f.replace(before, &edited); err != nil {
 		return Change{}, err
 	}
-	return Change{Before: before.Document, After: &edited, Written: true}, nil
+	return Change{Before: before.Document, After: &edited}, nil
 }
 
 // slowSize is the size in bytes above which a notebook is slow to open in Jupyter and Colab.

@@ -1,7 +1,6 @@
 package notebook
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -126,10 +125,8 @@ func (st style) json(b, text []byte, indent string) []byte {
 		case ':':
 			b = append(b, st.colon...)
 		case '"':
-			end := i + output.StringEnd(text[i:])
-			var value string
-			_ = json.Unmarshal(text[i:end], &value) // which is valid
-			b = st.quote(b, value)
+			end := stringEnd(text, i)
+			b = st.quote(b, decode(text[i:end]))
 			i = end - 1
 		default:
 			b = append(b, c)
