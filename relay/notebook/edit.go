@@ -73,11 +73,11 @@ func (d *Document) Insert(at int, c NewCell) (handle string, err error) {
 	if err := c.check(); err != nil {
 		return "", err
 	}
-	text, err := d.compose(at, c)
-	if err != nil {
-		return "", err
+	inserted, err := d.insertion(at, c)
+	if err == nil {
+		err = d.apply(inserted)
 	}
-	if err := d.apply(d.insertion(at, text)); err != nil {
+	if err != nil {
 		return "", err
 	}
 	return d.handle(at, d.source(at)), nil
@@ -104,17 +104,18 @@ func (t CellType) check() error {
 }
 
 // insertion returns the splice that puts a cell at an index.
-func (d *Document) insertion(at int, cell []byte) splice {
+func (d *Document) insertion(at int, c NewCell) (splice, error) {
 	if d.Len() == 0 {
-		b, _ := d.style.list(nil, "[]", 1, d.style.unit, func(b []byte, _ int) ([]byte, error) { return append(b, cell...), nil })
-		return splice{d.list, b}
+		list, err := d.style.write(nil, []any{d.object(0, c)}, d.style.unit)
+		return splice{d.list, list}, err
 	}
+	cell, err := d.compose(at, c)
 	if at == 0 {
 		start := d.cells[0].all.start
-		return splice{span{start, start}, append(cell, d.separator(1)...)}
+		return splice{span{start, start}, append(cell, d.separator(1)...)}, err
 	}
 	end := d.cells[at-1].all.end
-	return splice{span{end, end}, append([]byte(d.separator(at)), cell...)}
+	return splice{span{end, end}, append([]byte(d.separator(at)), cell...)}, err
 }
 
 // separator returns what stands before the cell at an index, or would if there were one.

@@ -3,6 +3,7 @@ package notebook
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -259,82 +260,30 @@ func sharedEnd(lines []string, text string) (n, at int) {
 }
 
 // compose returns the text of a new cell for a place: with the keys of the nearest cell, in its
-// order and with its white space.
+// order and with its white space. There is one at least.
 func (d *Document) compose(at int, c NewCell) ([]byte, error) {
 	model := d.model(at, func(p *place) bool { return p.cellType == c.Type })
 	if model < 0 {
 		model = d.model(at, func(*place) bool { return true })
 	}
-	var all []element
-	var l layout
-	if model >= 0 {
-		all, l = d.objectLayout(d.cells[model].all)
-	}
-	if len(all) == 0 { // as deep as a cell is in the list of an object
-		st := d.style
-		l = layout{indent: strings.Repeat(st.unit, 3), style: st}
-		if st.newline != "" {
-			l.open, l.close = st.newline+l.indent, st.newline+st.unit+st.unit
-		}
-		l.separator = st.comma + l.open
-	}
+	all, l := d.objectLayout(d.cells[model].all)
+	cell := d.object(at, c)
 	var members [][]byte
-	for _, key := range d.keysOf(c.Type, keys(all)) {
-		value, err := d.valueOf(key, at, c, l)
+	for _, key := range inOrder(slices.Sorted(maps.Keys(cell)), keys(all)) {
+		value, err := l.write(nil, cell[key], l.indent)
 		if err != nil {
 			return nil, err
+		}
+		if key == "source" && c.Source != "" {
+			value = d.writeLines(at, c.Source, l.indent)
 		}
 		members = append(members, l.member(key, value))
 	}
 	return l.lay("{}", members), nil
 }
 
-// member returns a member of an object.
-func (l layout) member(key string, value []byte) []byte {
-	return append(append(l.quote(nil, key), l.colon...), value...)
-}
-
-// keysOf returns the keys of a new cell, in the order of a model.
-func (d *Document) keysOf(t CellType, model []string) []string {
-	need := []string{"cell_type", "metadata", "source"}
-	if t == Code {
-		need = append(need, "execution_count", "outputs")
-	}
-	if d.minor >= 5 {
-		need = append(need, "id")
-	}
-	slices.Sort(need)
-	var keys []string
-	for _, key := range model {
-		if slices.Contains(need, key) && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	for _, key := range need {
-		if !slices.Contains(keys, key) {
-			keys = slices.Insert(keys, placeFor(key, keys, nil), key)
-		}
-	}
-	return keys
-}
-
-// valueOf returns the value of a key of a new cell.
-func (d *Document) valueOf(key string, at int, c NewCell, l layout) ([]byte, error) {
-	switch key {
-	case "cell_type":
-		return l.write(nil, string(c.Type), l.indent)
-	case "execution_count":
-		return []byte("null"), nil
-	case "id":
-		return l.write(nil, newID(d.isTaken), l.indent)
-	case "outputs":
-		return []byte("[]"), nil
-	case "source":
-		if c.Source == "" {
-			return []byte("[]"), nil
-		}
-		return d.writeLines(at, c.Source, l.indent), nil
-	}
+// object is a new cell for a place.
+func (d *Document) object(at int, c NewCell) map[string]any {
 	metadata := map[string]any{}
 	if len(c.Tags) > 0 {
 		metadata["tags"] = c.Tags
@@ -342,7 +291,33 @@ func (d *Document) valueOf(key string, at int, c NewCell, l layout) ([]byte, err
 	if d.isColab(at) {
 		metadata["id"] = newColabID(d.isTaken)
 	}
-	return l.write(nil, metadata, l.indent)
+	cell := map[string]any{"cell_type": string(c.Type), "metadata": metadata, "source": output.SplitLines(c.Source)}
+	if c.Type == Code {
+		cell["execution_count"], cell["outputs"] = nil, []any{}
+	}
+	if d.minor >= 5 {
+		cell["id"] = newID(d.isTaken)
+	}
+	return cell
+}
+
+// member returns a member of an object.
+func (l layout) member(key string, value []byte) []byte {
+	return append(append(l.quote(nil, key), l.colon...), value...)
+}
+
+// inOrder returns keys in the order of a model.
+func inOrder(all, model []string) (keys []string) {
+	for _, key := range slices.Concat(model, all) {
+		switch {
+		case slices.Contains(keys, key) || !slices.Contains(all, key):
+		case slices.Contains(model, key):
+			keys = append(keys, key)
+		default:
+			keys = slices.Insert(keys, placeFor(key, keys, nil), key)
+		}
+	}
+	return keys
 }
 
 // isColab reports whether a cell next to a place has an id as Colab writes it.
