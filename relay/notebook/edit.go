@@ -110,21 +110,37 @@ func (d *Document) insertion(at int, c NewCell) (splice, error) {
 		return splice{d.list, list}, err
 	}
 	cell, err := d.compose(at, c)
-	if at == 0 {
-		start := d.cells[0].all.start
-		return splice{span{start, start}, append(cell, d.separator(1)...)}, err
-	}
-	end := d.cells[at-1].all.end
-	return splice{span{end, end}, append([]byte(d.separator(at)), cell...)}, err
+	return d.adding(d.list, d.listed(), at, cell), err
 }
 
-// separator returns what stands before the cell at an index, or would if there were one.
-func (d *Document) separator(at int) string {
-	if d.Len() > 1 {
-		at = min(at, d.Len()-1)
-		return string(d.text[d.cells[at-1].all.end:d.cells[at].all.start])
+// listed returns the cells as elements of their list.
+func (d *Document) listed() []element { return slices.Collect(elements(d.text, d.list)) }
+
+// adding returns the splice that puts an element into a list or an object, which has these, before
+// that with an index or at the end.
+func (d *Document) adding(whole span, all []element, at int, text []byte) splice {
+	l := d.layoutOf(whole, all)
+	if len(all) == 0 {
+		return splice{whole, slices.Concat(d.text[whole.start:whole.start+1], text, d.text[whole.end-1:whole.end])}
 	}
-	return d.layoutOf(d.list, slices.Collect(elements(d.text, d.list))).separator
+	if at < len(all) {
+		start := all[at].start
+		return splice{span{start, start}, append(text, l.separator...)}
+	}
+	end := all[at-1].value.end
+	return splice{span{end, end}, append([]byte(l.separator), text...)}
+}
+
+// removing returns the splice that removes an element of a list or an object, which has these.
+func (d *Document) removing(whole span, all []element, at int) splice {
+	switch last := len(all) - 1; {
+	case at < last:
+		return splice{at: span{all[at].start, all[at+1].start}}
+	case at > 0:
+		return splice{at: span{all[at-1].value.end, all[at].value.end}}
+	default:
+		return splice{at: span{whole.start + 1, whole.end - 1}}
+	}
 }
 
 // Delete deletes a cell.
@@ -132,16 +148,7 @@ func (d *Document) Delete(i int) error {
 	if err := d.check(i); err != nil {
 		return err
 	}
-	at := d.list
-	switch {
-	case i < d.Len()-1:
-		at = span{d.cells[i].all.start, d.cells[i+1].all.start}
-	case i > 0:
-		at = span{d.cells[i-1].all.end, d.cells[i].all.end}
-	default:
-		return d.apply(splice{at, []byte("[]")})
-	}
-	return d.apply(splice{at: at})
+	return d.apply(d.removing(d.list, d.listed(), i))
 }
 
 // Move moves a cell; to is its index afterwards.
@@ -227,17 +234,7 @@ func (d *Document) setting(object span, key string, value []byte, order []string
 			return splice{m.value, value}
 		}
 	}
-	member := l.member(key, value)
-	at := placeFor(key, keys(all), order)
-	switch {
-	case len(all) == 0:
-		return splice{object, l.lay("{}", [][]byte{member})}
-	case at < len(all):
-		start := all[at].start
-		return splice{span{start, start}, append(member, l.separator...)}
-	}
-	end := all[at-1].value.end
-	return splice{span{end, end}, append([]byte(l.separator), member...)}
+	return d.adding(object, all, placeFor(key, keys(all), order), l.member(key, value))
 }
 
 // drop removes all members of a cell with a key.
@@ -256,16 +253,11 @@ func (d *Document) drop(i int, key string) error {
 // dropping returns the splice that removes a member of an object, if it has one with this key.
 func (d *Document) dropping(object span, key string) (removed splice, has bool) {
 	all, _ := d.objectLayout(object)
-	switch at := slices.Index(keys(all), key); {
-	case at < 0:
+	at := slices.Index(keys(all), key)
+	if at < 0 {
 		return splice{}, false
-	case len(all) == 1:
-		return splice{object, []byte("{}")}, true
-	case at == 0:
-		return splice{at: span{all[0].start, all[1].start}}, true
-	default:
-		return splice{at: span{all[at-1].value.end, all[at].value.end}}, true
 	}
+	return d.removing(object, all, at), true
 }
 
 // NewOutputs are the outputs and the execution count that a code cell gets; 0 means none. An

@@ -42,7 +42,7 @@ func TestAnEditTouchesOnlyItsLines(t *testing.T) {
 		"no lines":    {func(d *Document) { must(d.SetSource(0, "", "")) }, "[ \"one\\u002f\\n\",\r\n\"two\",  \" two\\n\" ,\"\\ud800\\n\",\"end\"]", "[]"},
 		"a string":    {func(d *Document) { must(d.SetSource(1, "a\nb", "")) }, `"a\/b"`, `"a\nb"`},
 		"to code":     {func(d *Document) { must(d.SetSource(1, "a/b", Code)) }, `"markdown", "metadata":{}, "attachments": {}, `, `"code", "outputs":[], "metadata":{}, `},
-		"to markdown": {func(d *Document) { must(d.SetSource(0, d.Cell(0).Source, Markdown)) }, `"outputs":[{"text": NaN}],`, ``},
+		"to markdown": {func(d *Document) { must(d.SetSource(0, d.Cell(0).Source, Markdown)) }, `"outputs":[{"text": NaN}], `, ``},
 		"outputs":     {func(d *Document) { must(d.SetOutputs(0, 0, nil)) }, `[{"text": NaN}], "metadata":{"collapsed":1E5}}`, "[], \"metadata\":{\"collapsed\":1E5},\n  \"execution_count\" : null}"},
 		"strip":       {func(d *Document) { d.Strip() }, `[{"text": NaN}]`, "[]"},
 	} {

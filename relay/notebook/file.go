@@ -202,18 +202,14 @@ func hasBytes(path string, want []byte) fs.FileInfo {
 	if err != nil || info.Size() != int64(len(want)) {
 		return nil
 	}
-	for piece := make([]byte, 256<<10); ; {
-		n, err := file.Read(piece)
-		switch {
-		case n > len(want) || !bytes.Equal(piece[:n], want[:n]):
-			return nil
-		case err == io.EOF && n == len(want):
-			return info
-		case err != nil:
+	for piece := make([]byte, 256<<10); len(want) > 0; {
+		n, err := io.ReadFull(file, piece[:min(len(piece), len(want))])
+		if err != nil || !bytes.Equal(piece[:n], want[:n]) {
 			return nil
 		}
 		want = want[n:]
 	}
+	return info
 }
 
 // readWhole reads a file with the information that belongs to these bytes.

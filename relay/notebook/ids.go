@@ -13,29 +13,21 @@ import (
 const maxNamed = 10
 
 // newID returns an id of eight hexadecimal digits that is not taken.
-func newID(taken func(id string) bool) string {
-	return untaken(taken, func() string {
-		var random [4]byte
-		_, _ = rand.Read(random[:]) // never fails
-		return hex.EncodeToString(random[:])
-	})
-}
+func newID(taken func(id string) bool) string { return untaken(taken, 4, hex.EncodeToString) }
 
 // newColabID returns an id of twelve characters, as Colab makes them, that is not taken.
 func newColabID(taken func(id string) bool) string {
-	return untaken(taken, func() string {
-		var random [9]byte
-		_, _ = rand.Read(random[:])
-		return base64.RawURLEncoding.EncodeToString(random[:])
-	})
+	return untaken(taken, 9, base64.RawURLEncoding.EncodeToString)
 }
 
-func untaken(taken func(id string) bool, random func() string) string {
-	id := random()
-	for taken(id) {
-		id = random()
+func untaken(taken func(id string) bool, length int, encode func([]byte) string) string {
+	random := make([]byte, length)
+	for {
+		_, _ = rand.Read(random) // never fails
+		if id := encode(random); !taken(id) {
+			return id
+		}
 	}
-	return id
 }
 
 // isTaken reports whether a cell has an id.
