@@ -188,7 +188,7 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 		a.addNote("the kernel is new, without the variables of the cells that ran: the run stopped")
 		return a.save()
 	default:
-		a.noteRerun()
+		a.addNote("the kernel is new, without the variables of the cells that ran: the run starts again at its first cell, and cells that had run run again")
 		run.resetAfter(0)
 	}
 	// More than maxReruns end the call. The plan is already that of the newest kernel.
@@ -242,17 +242,6 @@ func (a *advance) comeBack(kernelID string) bool {
 // hasUnread reports whether the job has a step of the cell with that key whose end was not read.
 func (j *JobRecord) hasUnread(key int) bool {
 	return j != nil && slices.ContainsFunc(j.Steps[min(j.Entry, len(j.Steps)):], func(s Step) bool { return s.Cell == key })
-}
-
-// noteRerun says which cells run for another time.
-func (a *advance) noteRerun() {
-	var again []string
-	for _, c := range a.run.Plan {
-		if c.Last != nil {
-			again = append(again, fmt.Sprint(c.Index))
-		}
-	}
-	a.addNote("the kernel is new, without the variables of the cells that ran: the run starts again at its first cell; these cells had run and run again: %s", strings.Join(again, ", "))
 }
 
 // resetAfter makes the cells after the one with a key run again; without that cell, all of them.

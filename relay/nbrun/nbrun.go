@@ -101,11 +101,6 @@ type Spec struct {
 	Runtime     string      `json:"runtime"`    // the runtime's name, for the record
 }
 
-// Defaults returns the Spec of a run without arguments.
-func Defaults(path string) Spec {
-	return Spec{Path: path, Cells: selectAll, OnError: StopOnError, CellTimeout: contract.DefaultTimeout, OnNewKernel: StopOnNewKernel}
-}
-
 // VM is the executor as a run uses it; *client.Client implements it.
 type VM interface {
 	kernelcall.VM

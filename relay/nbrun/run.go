@@ -187,9 +187,8 @@ func (s Spec) identity() Spec {
 
 // checked returns the arguments with defaults in place of empty ones, or what is wrong with them.
 func (s Spec) checked() (_ Spec, err error) {
-	usual := Defaults(s.Path)
-	s.Cells, s.CellTimeout = cmp.Or(s.Cells, usual.Cells), cmp.Or(s.CellTimeout, usual.CellTimeout)
-	s.OnError, s.OnNewKernel = cmp.Or(s.OnError, usual.OnError), cmp.Or(s.OnNewKernel, usual.OnNewKernel)
+	s.Cells, s.CellTimeout = cmp.Or(s.Cells, selectAll), cmp.Or(s.CellTimeout, contract.DefaultTimeout)
+	s.OnError, s.OnNewKernel = cmp.Or(s.OnError, StopOnError), cmp.Or(s.OnNewKernel, StopOnNewKernel)
 	switch {
 	case s.CellTimeout < 0 || s.CellTimeout > contract.MaxTimeout:
 		return s, wrong("cell_timeout_seconds", "%s is not from 0 to %s", s.CellTimeout, contract.MaxTimeout)
