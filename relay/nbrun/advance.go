@@ -222,7 +222,6 @@ func (a *advance) outcome() Outcome {
 	out := a.out
 	out.Status, out.Notes, out.SavedFiles = a.run.Status, a.notes, a.outputs.saved
 	out.CanContinue = !a.run.Status.Finished()
-	out.Counts = a.run.Counts()
 	for i := range a.run.Plan {
 		if c := &a.run.Plan[i]; c.Status == CellRunning && c.Last != nil {
 			out.Current = c

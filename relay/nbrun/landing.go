@@ -78,8 +78,7 @@ func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 func (at *Attempt) begin(x contract.Execution) {
 	at.KernelID = x.KernelID
 	if x.StartedAt != nil {
-		started := x.StartedAt.UTC()
-		at.Started, at.Seconds = &started, max(0, time.Since(started).Seconds())
+		at.Seconds = max(0, time.Since(*x.StartedAt).Seconds())
 	}
 }
 

@@ -138,7 +138,6 @@ type Progress struct {
 // Outcome is the state of the run at the end of a call.
 type Outcome struct {
 	Status      Status
-	Counts      map[CellStatus]int // of the selected cells
 	Current     *CellRecord        // the cell that runs, is retried or waits; nil for none
 	Plan        []PlannedCell      // of a dry run
 	CanContinue bool               // the same call goes on with the run

@@ -146,7 +146,6 @@ type Attempt struct {
 	ExecutionID string          `json:"execution_id"`
 	KernelID    string          `json:"kernel_id"`
 	Status      contract.Status `json:"status"` // empty until the VM confirmed its end
-	Started     *time.Time      `json:"started"`
 	Seconds     float64         `json:"seconds"`
 	Error       *Failure        `json:"error"`
 }
