@@ -288,7 +288,7 @@ func (d *Document) part(at span) []byte { return d.text[at.start:at.end:at.end] 
 
 // New returns an empty notebook for Python, as nbformat writes it.
 func New() *Document {
-	text, err := Notebook{}.text()
+	text, err := Notebook{}.Text()
 	if err != nil {
 		panic(err) // it depends on nothing
 	}

@@ -337,7 +337,7 @@ func (f *File) acquire(ctx context.Context) (unlock func(), err error) {
 	return unlock, err
 }
 
-// The version of the format that Write writes. Since 4.5, each cell has an id.
+// The version of the format that Text writes. Since 4.5, each cell has an id.
 const (
 	major = 4
 	minor = 5
@@ -358,18 +358,9 @@ type RunCell struct {
 	Outputs        []*output.Output
 }
 
-// Write writes the notebook as nbformat itself does: keys in order, one space of indentation,
+// Text returns the file as nbformat itself writes it: keys in order, one space of indentation,
 // texts as lists of lines.
-func (n Notebook) Write(w io.Writer) error {
-	text, err := n.text()
-	if err != nil {
-		return fmt.Errorf("writing a notebook: %w", err)
-	}
-	_, err = w.Write(text)
-	return err
-}
-
-func (n Notebook) text() ([]byte, error) {
+func (n Notebook) Text() ([]byte, error) {
 	cells, taken := []any{}, map[string]bool{}
 	for _, c := range n.Cells {
 		cells = append(cells, c.object(taken))

@@ -45,7 +45,7 @@ func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 			return append(b, "null"...), nil
 		}
 		if v.OneLine() {
-			return st.oneLine().json(b, v, ""), nil
+			return style{comma: ", ", colon: st.colon, ascii: st.ascii}.json(b, v, ""), nil
 		}
 		return st.json(b, v, indent), nil
 	case map[string]any:
@@ -84,11 +84,6 @@ func (st style) list(b []byte, delimiters string, n int, indent string, element 
 		b = append(append(b, st.newline...), indent...)
 	}
 	return append(b, delimiters[1]), nil
-}
-
-// oneLine is the style without line breaks.
-func (st style) oneLine() style {
-	return style{comma: ", ", colon: st.colon, ascii: st.ascii}
 }
 
 // json appends a value that is JSON already.

@@ -1,7 +1,6 @@
 package notebook
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -161,12 +160,12 @@ func FuzzOutputs(f *testing.F) {
 		}
 		cell := new(output.Collector).Begin("")
 		cell.Add(t.Context(), events, nil)
-		var b bytes.Buffer
-		must(t, (Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: cell.Outputs()}}}).Write(&b))
-		if !json.Valid(b.Bytes()) {
-			t.Fatalf("no JSON: %s", b.Bytes())
+		file, err := Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: cell.Outputs()}}}.Text()
+		must(t, err)
+		if !json.Valid(file) {
+			t.Fatalf("no JSON: %s", file)
 		}
-		d, err := Parse(b.Bytes())
+		d, err := Parse(file)
 		if err != nil || d.Len() != 1 {
 			t.Fatal(err)
 		}
