@@ -6,7 +6,6 @@
 package export
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -153,10 +152,9 @@ func (r *Run) ending() string {
 // ipynb makes a notebook with a cell for each run. Characters that a reader of the file would not
 // see are escapes there.
 func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
-	var b bytes.Buffer
 	var c output.Collector
-	err := notebook.Notebook{Cells: cells(ctx, runs, &c), Widgets: c.Widgets()}.Write(&b)
-	return document{text: plain.EscapeJSON(b.Bytes())}, err
+	text, err := notebook.Notebook{Cells: cells(ctx, runs, &c), Widgets: c.Widgets()}.Text()
+	return document{text: plain.EscapeJSON(text)}, err
 }
 
 // maxFetched bounds the payloads of all runs of a document together: a run's events may name one

@@ -72,7 +72,7 @@ var operations = []row{
 	{notebook.ErrOldFormat, notSupported, "{Ask the user to open|Open} the notebook in Jupyter or Colab and {to |}save it there, which converts it{; then call again|}."},
 	{notebook.ErrCellChanged, fileChanged, "{Call get_cells|List the cells} again: the cell has another source now, and another id."},
 	{notebook.ErrNoCell, notFound, "{get_cells|`colab-relay nb cells FILE`} lists the ids of all cells."},
-	{notebook.ErrHalves, CodeBadRequest, "Change smaller parts {of the source with find|with --find and --replace}, which keeps the rest."},
+	{notebook.ErrHalves, CodeBadRequest, "Change other lines {with find|with --find and --replace}, which keeps this one."},
 	{notebook.ErrNoIndex, CodeBadRequest, "{Call get_cells for the number of cells; indexes|Indexes} count from 0."},
 	{notebook.ErrChanged, fileChanged, "{The file is not the one with this digest, and was not changed. Call get_cells again, look at what is different, then repeat the edit with the new digest.|Look at the notebook again, then repeat the command.}"},
 	{notebook.ErrBusy, CodeBusy, "{Another call or relay is writing this notebook. |}Wait some seconds, then try again."},

@@ -149,26 +149,28 @@ func (a *advance) step(ctx context.Context) (more bool, err error) {
 	switch {
 	case run.Job != nil:
 		return a.goOnWithJob(ctx)
-	case run.Stopping != "":
-		return false, a.finish(ctx)
+	case a.stopped:
+		a.stopped = false
+		return false, a.finish(ctx, StatusInterrupted)
 	case run.Restoring || run.Saving != 0:
 		return a.keepState(ctx)
 	}
 	if err := a.startJob(ctx); err != nil || run.Job != nil {
 		return err == nil, err
 	}
-	return false, a.finish(ctx)
+	return false, a.finish(ctx, "")
 }
 
-// finish records the end of the run: nothing is in flight, and nothing is left to run.
-func (a *advance) finish(ctx context.Context) error {
+// finish records the end of the run: nothing is in flight, and nothing is left to run. If the run was
+// stopped before its end, as says how.
+func (a *advance) finish(ctx context.Context, as Status) error {
 	if err := a.flush(ctx, true); err != nil {
 		return err
 	}
 	run, failed := a.run, a.run.unsuccessful()
 	switch {
-	case run.Stopping != "":
-		run.Status = run.Stopping
+	case as != "":
+		run.Status = as
 	case failed == nil:
 		run.Status = StatusSucceeded
 	default:
@@ -208,12 +210,10 @@ func (a *advance) isCell() bool { return a.run != &a.record.Run }
 // Interrupt interrupts the running cell, and nothing further of the run begins. The next Advance
 // records how it ended; the run is interrupted then, and may be continued.
 func (r *Run) Interrupt(ctx context.Context, vm VM) error {
-	switch {
-	case r.run.Job != nil:
+	if r.run.Job != nil {
 		return r.run.Job.Stop(ctx, vm, true)
-	case !r.run.Status.Finished():
-		r.run.Stopping = StatusInterrupted
 	}
+	r.stopped = !r.run.Status.Finished()
 	return nil
 }
 
@@ -222,7 +222,6 @@ func (a *advance) outcome() Outcome {
 	out := a.out
 	out.Status, out.Notes, out.SavedFiles = a.run.Status, a.notes, a.outputs.saved
 	out.CanContinue = !a.run.Status.Finished()
-	out.Counts = a.run.Counts()
 	for i := range a.run.Plan {
 		if c := &a.run.Plan[i]; c.Status == CellRunning && c.Last != nil {
 			out.Current = c

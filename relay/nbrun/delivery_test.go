@@ -15,7 +15,7 @@ func TestARunWhoseLastAnswerWasLostDoesNotRunAgain(t *testing.T) {
 	b.finish(b.spec(), m, StatusSucceeded)
 	for range 2 { // the answer of a repetition may be lost, too
 		again := b.advance(b.spec(), m, time.Minute)
-		if again.err != nil || again.Outcome.Status != StatusSucceeded || again.CanContinue || again.Counts[CellSucceeded] != 2 || len(again.Notes) != 1 {
+		if again.err != nil || again.Outcome.Status != StatusSucceeded || again.CanContinue || again.Run.Counts()[CellSucceeded] != 2 || len(again.Notes) != 1 {
 			t.Errorf("%v, %+v", again.err, again.Outcome)
 		}
 	}

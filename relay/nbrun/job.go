@@ -120,7 +120,7 @@ func (a *advance) goOnWithJob(ctx context.Context) (more bool, err error) {
 	case err != nil:
 		return false, err
 	case a.run.Job.IsRead(j):
-		return true, a.endJob(ctx, j)
+		return a.endJob(ctx, j)
 	}
 	return a.changed(), nil
 }

@@ -170,7 +170,7 @@ func TestACellThatTheVMLostStaysLostWhenItAnswersAgain(t *testing.T) {
 	lost := func(key int, execution string) CellRecord {
 		return CellRecord{Key: key, Status: CellLost, Last: &Attempt{ExecutionID: execution, Status: contract.StatusLost}}
 	}
-	record := &Record{Run: RunRecord{Status: StatusNewKernel, Left: left, Plan: []CellRecord{lost(1, "e1"), lost(2, "e2"), lost(3, "")}}}
+	record := &Record{Run: RunRecord{Status: StatusNewKernel, Job: left, Plan: []CellRecord{lost(1, "e1"), lost(2, "e2"), lost(3, "")}}}
 	a := &advance{Run: &Run{record: record, run: &record.Run}, vm: instance{id: "vm"}}
 	if !a.comeBack("kernel") {
 		t.Fatal("the VM is not recognised")

@@ -78,8 +78,7 @@ func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 func (at *Attempt) begin(x contract.Execution) {
 	at.KernelID = x.KernelID
 	if x.StartedAt != nil {
-		started := x.StartedAt.UTC()
-		at.Started, at.Seconds = &started, max(0, time.Since(started).Seconds())
+		at.Seconds = max(0, time.Since(*x.StartedAt).Seconds())
 	}
 }
 
@@ -111,36 +110,37 @@ func (c *CellRecord) attempt(executionID string) *Attempt {
 	return c.Last
 }
 
-// endJob acts on the end of the job. All its entries are recorded.
-func (a *advance) endJob(ctx context.Context, j contract.Job) error {
+// endJob acts on the end of the job, and reports whether there is more to do. All its entries are
+// recorded.
+func (a *advance) endJob(ctx context.Context, j contract.Job) (more bool, err error) {
 	if err := a.flush(ctx, true); err != nil {
-		return err
+		return false, err
 	}
 	run := a.run
 	left := func(s Step) bool { c := run.keyed(s.Cell); return c != nil && c.pending() }
 	if j.State == contract.JobFinished && slices.ContainsFunc(run.Job.Steps, left) {
 		// Another program may have edited the job.
 		if a.reruns++; j.Revision == run.Job.At || a.reruns > maxReruns {
-			return fmt.Errorf("%w: it reports the job as finished, although some of its cells have not run", jobs.ErrAnswer)
+			return false, fmt.Errorf("%w: it reports the job as finished, although some of its cells have not run", jobs.ErrAnswer)
 		}
 	}
 	run.Job = nil
 	switch j.State {
 	case contract.JobFinished:
+		return true, a.save()
 	case contract.JobCancelled:
-		run.Stopping = StatusInterrupted
 		a.addNote("the run was interrupted")
+		return false, a.finish(ctx, StatusInterrupted)
 	case contract.JobKernelLost:
 		if !slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return c.Status == CellKernelDied }) {
-			return a.meetKernel(ctx)
+			return true, a.meetKernel(ctx)
 		}
-		run.Stopping = StatusKernelDied
-	default:
-		if run.Stopping = StatusFailed; run.unsuccessful() == nil {
-			a.addNote("the run ended on the VM: %s", plain.Quote(j.Reason))
-		}
+		return false, a.finish(ctx, StatusKernelDied)
 	}
-	return a.save()
+	if run.unsuccessful() == nil {
+		a.addNote("the run ended on the VM: %s", plain.Quote(j.Reason))
+	}
+	return false, a.finish(ctx, StatusFailed)
 }
 
 // maxReruns is how often one call starts the run again: in a new kernel, or because another program
@@ -166,13 +166,15 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 		return err
 	}
 	run := a.run
-	sent := run.Job != nil && run.Job.MayRun
+	left := run.Job
+	sent := left != nil && left.MayRun
 	begun := sent || slices.ContainsFunc(run.Plan, func(c CellRecord) bool { return c.Last != nil })
-	if run.Left = nil; sent {
+	if sent {
 		a.addNote("the VM was replaced before the end of the run was read: cells that are called lost may have run there")
-		run.Left = run.Job
+	} else {
+		left = nil
 	}
-	a.abandonCells()
+	a.abandonCells(left)
 	run.Status, run.Job, run.Saving, a.now = StatusRunning, nil, 0, reading{}
 	a.enter(kernelID)
 	switch {
@@ -181,11 +183,11 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 		a.addNote("the kernel is new: the state saved after the cell with id %s is restored, and the run continues after it", run.handle(run.Saved.Cell))
 	case !begun:
 	case a.spec.OnNewKernel == StopOnNewKernel:
-		run.Status = StatusNewKernel
+		run.Status, run.Job = StatusNewKernel, left // whose VM may answer again
 		a.addNote("the kernel is new, without the variables of the cells that ran: the run stopped")
 		return a.save()
 	default:
-		a.noteRerun()
+		a.addNote("the kernel is new, without the variables of the cells that ran: the run starts again at its first cell, and cells that had run run again")
 		run.resetAfter(0)
 	}
 	// More than maxReruns end the call. The plan is already that of the newest kernel.
@@ -197,13 +199,13 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 }
 
 // abandonCells gives up the cell that ran in a kernel that has ended, and with the VM's own end all
-// that it was sent: any of them may have run.
-func (a *advance) abandonCells() {
+// that it was sent in a job: any of them may have run.
+func (a *advance) abandonCells(sent *JobRecord) {
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
 		at := c.Last
 		switch running := c.Status == CellRunning && at != nil && at.Status == ""; {
-		case !running && (!c.pending() || !a.run.Left.hasUnread(c.Key)):
+		case !running && (!c.pending() || !sent.hasUnread(c.Key)):
 			continue
 		case !running:
 			at = c.attempt("") // which execution it was is not known
@@ -217,20 +219,20 @@ func (a *advance) abandonCells() {
 // reports whether there is such a job.
 func (a *advance) comeBack(kernelID string) bool {
 	run := a.run
-	if run.Left == nil || run.Left.InstanceID != a.vm.InstanceID() {
+	if run.Job == nil || run.Job.InstanceID != a.vm.InstanceID() {
 		return false
 	}
 	for i := range run.Plan {
 		c := &run.Plan[i]
 		switch at := c.Last; {
-		case c.Status != CellLost || !run.Left.hasUnread(c.Key):
+		case c.Status != CellLost || !run.Job.hasUnread(c.Key):
 		case at.ExecutionID == "":
 			c.Status, c.Attempts, c.Last = CellNotRun, 0, nil
 		default:
 			c.Status, at.Status, at.Error = CellRunning, "", nil
 		}
 	}
-	run.Status, run.Job, run.Left = StatusRunning, run.Left, nil
+	run.Status = StatusRunning
 	a.enter(kernelID)
 	a.addNote("the VM that had the run answers again")
 	return true
@@ -239,17 +241,6 @@ func (a *advance) comeBack(kernelID string) bool {
 // hasUnread reports whether the job has a step of the cell with that key whose end was not read.
 func (j *JobRecord) hasUnread(key int) bool {
 	return j != nil && slices.ContainsFunc(j.Steps[min(j.Entry, len(j.Steps)):], func(s Step) bool { return s.Cell == key })
-}
-
-// noteRerun says which cells run for another time.
-func (a *advance) noteRerun() {
-	var again []string
-	for _, c := range a.run.Plan {
-		if c.Last != nil {
-			again = append(again, fmt.Sprint(c.Index))
-		}
-	}
-	a.addNote("the kernel is new, without the variables of the cells that ran: the run starts again at its first cell; these cells had run and run again: %s", strings.Join(again, ", "))
 }
 
 // resetAfter makes the cells after the one with a key run again; without that cell, all of them.

@@ -181,7 +181,7 @@ func cellJSON(id string, s src) map[string]any {
 }
 
 // spec is a run of the notebook with the defaults.
-func (b *book) spec() Spec { return Defaults(b.path) }
+func (b *book) spec() Spec { return Spec{Path: b.path} }
 
 // outputs returns the texts of a cell's outputs.
 func (b *book) outputs(handle string) string {

@@ -101,11 +101,6 @@ type Spec struct {
 	Runtime     string      `json:"runtime"`    // the runtime's name, for the record
 }
 
-// Defaults returns the Spec of a run without arguments.
-func Defaults(path string) Spec {
-	return Spec{Path: path, Cells: selectAll, OnError: StopOnError, CellTimeout: contract.DefaultTimeout, OnNewKernel: StopOnNewKernel}
-}
-
 // VM is the executor as a run uses it; *client.Client implements it.
 type VM interface {
 	kernelcall.VM
@@ -143,7 +138,6 @@ type Progress struct {
 // Outcome is the state of the run at the end of a call.
 type Outcome struct {
 	Status      Status
-	Counts      map[CellStatus]int // of the selected cells
 	Current     *CellRecord        // the cell that runs, is retried or waits; nil for none
 	Plan        []PlannedCell      // of a dry run
 	CanContinue bool               // the same call goes on with the run

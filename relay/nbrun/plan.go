@@ -165,7 +165,7 @@ func (a *advance) dryRun(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	out := Outcome{Status: StatusPlanned, Counts: map[CellStatus]int{}, Notes: a.notes}
+	out := Outcome{Status: StatusPlanned, Notes: a.notes}
 	clean := a.record.clean(a.view.cells)
 	for _, c := range a.view.cells {
 		p := PlannedCell{CellID: c.handle, Index: c.index, Title: c.title}

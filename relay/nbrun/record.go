@@ -108,12 +108,8 @@ type RunRecord struct {
 	Planned bool             `json:"planned"`          // Plan is complete
 	Plan    []CellRecord     `json:"plan"`             // the selected cells, in the notebook's order
 	View    string           `json:"view"`             // digest of the notebook's code when it was last compared
-	Job     *JobRecord       `json:"job,omitempty"`    // that runs the cells; nil before, between and after jobs
-	Left    *JobRecord       `json:"left,omitempty"`   // of a VM that was replaced before its end was read
+	Job     *JobRecord       `json:"job,omitempty"`    // that runs the cells; nil before, between and after jobs; with StatusNewKernel that of a VM that was replaced before its end was read
 	Facts   map[string]Facts `json:"facts,omitempty"`  // of skip_dependants, by digest of the code that is sent
-
-	// Stopping is the status that the run gets; empty if it goes on.
-	Stopping Status `json:"stopping,omitempty"`
 
 	Saving    int         `json:"saving,omitempty"` // key of the cell after which the state is being saved
 	Saved     *SavedState `json:"saved,omitempty"`
@@ -150,7 +146,6 @@ type Attempt struct {
 	ExecutionID string          `json:"execution_id"`
 	KernelID    string          `json:"kernel_id"`
 	Status      contract.Status `json:"status"` // empty until the VM confirmed its end
-	Started     *time.Time      `json:"started"`
 	Seconds     float64         `json:"seconds"`
 	Error       *Failure        `json:"error"`
 }
@@ -247,7 +242,7 @@ func Read(e checkpoint.Entry) (*Record, error) {
 	if json.Unmarshal(e.Data, &r) != nil || !r.isConsistent() {
 		return nil, ErrDamaged
 	}
-	for _, run := range append(r.Cells, &r.Run, &RunRecord{Job: r.Run.Left}) {
+	for _, run := range append(r.Cells, &r.Run) {
 		if j := run.Job; j != nil { // what was not written into the notebook is read again
 			if j.Offset = 0; j.Written < j.Entry {
 				j.Entry, j.Execution, j.Read = j.Written, "", ""
@@ -262,7 +257,7 @@ func (r *Record) isConsistent() bool {
 	damaged := func(one *RunRecord) bool {
 		return one == nil || len(one.Plan) != 1 || one.Job == nil || !one.Job.isConsistent()
 	}
-	return r.Kind == Kind && r.Version == version && r.Ran != nil && (r.Run.Job == nil || r.Run.Job.isConsistent()) && (r.Run.Left == nil || r.Run.Left.isConsistent()) &&
+	return r.Kind == Kind && r.Version == version && r.Ran != nil && (r.Run.Job == nil || r.Run.Job.isConsistent()) &&
 		!slices.ContainsFunc(r.Cells, damaged)
 }
 

@@ -33,30 +33,6 @@ func checkFive(t *testing.T, m *machine, b *book) {
 	}
 }
 
-// The relay loses each read in turn.
-func TestLostReadsNeitherLoseNorRepeatCells(t *testing.T) {
-	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, five()...)
-		reads, calls := 0, 0
-		vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
-			if reads++; reads%2 == 1 {
-				return contract.Execution{}, errCut
-			}
-			return e, err
-		}
-		for {
-			got := b.advance(b.spec(), vm, long)
-			if got.err == nil && got.Status() == StatusSucceeded {
-				break
-			}
-			if calls++; calls > 30 || !errors.Is(got.err, errCut) {
-				t.Fatalf("call %d: %v %s %s", calls, got.err, got.Status(), got.cells())
-			}
-		}
-		checkFive(t, m, b)
-	})
-}
-
 func TestOneRunOfANotebookAtATime(t *testing.T) { synctest.Test(t, oneRunAtATime) }
 
 func oneRunAtATime(t *testing.T) {
@@ -75,60 +51,54 @@ func oneRunAtATime(t *testing.T) {
 	r.Close()
 }
 
-// The files are put back to what they were at each moment at which the relay may be killed: just
-// before a submit, and just after any answer.
-func TestAKilledRelayNeitherLosesNorRepeatsCells(t *testing.T) {
-	withFaults(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, five()...)
-		file, err := notebook.OpenFile(b.path, b.dir)
-		if err != nil {
-			t.Fatal(err)
+// A request or its answer is lost at each moment in turn. A relay that is killed there also loses what
+// it would have written afterwards: the files are put back to what they were.
+func TestLostAnswersAndKilledRelaysNeitherLoseNorRepeatCells(t *testing.T) {
+	t.Parallel()
+	for name, killed := range map[string]bool{"lost": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			withFaults(t, func(t *testing.T, m *machine, vm *faults) { cutAtEachMoment(t, m, vm, killed) })
+		})
+	}
+}
+
+func cutAtEachMoment(t *testing.T, m *machine, vm *faults, killed bool) {
+	b := write(t, five()...)
+	file, err := notebook.OpenFile(b.path, b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := map[string][]byte{checkpoint.Path(b.dir, Name(file.Path())): nil, b.path: nil}
+	step, moment := 0, 1
+	cut := func(err error) error {
+		if step++; step != moment {
+			return err
 		}
-		record := checkpoint.Path(b.dir, Name(file.Path()))
-		var disk [2][]byte
-		paths := []string{record, b.path}
-		take := func() {
-			for i, path := range paths {
-				disk[i], _ = os.ReadFile(path)
-			}
+		for path := range disk {
+			disk[path], _ = os.ReadFile(path)
 		}
-		for kill := 1; ; kill++ {
-			step := 0
-			at := func() bool { step++; return step == kill }
-			vm.before = func() error {
-				if at() {
-					take()
-					return errCut
-				}
-				return nil
+		return errCut
+	}
+	vm.before = func() error { return cut(nil) }
+	vm.answer = func(j contract.Job, err error) (contract.Job, error) { return j, cut(err) }
+	vm.read = func(e contract.Execution, err error) (contract.Execution, error) { return e, cut(err) }
+	for ; ; moment++ {
+		step = 0
+		got := b.advance(b.spec(), vm, long)
+		if got.err == nil && got.Status() == StatusSucceeded {
+			break
+		}
+		if !errors.Is(got.err, errCut) || moment > 60 {
+			t.Fatalf("moment %d: %v %s %q", moment, got.err, got.cells(), got.Outcome.Notes)
+		}
+		for path, text := range disk {
+			if !killed {
+				continue
 			}
-			vm.answer = func(j contract.Job, err error) (contract.Job, error) {
-				if at() {
-					take()
-					return contract.Job{}, errCut
-				}
-				return j, err
-			}
-			vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
-				if at() {
-					take()
-					return contract.Execution{}, errCut
-				}
-				return e, err
-			}
-			got := b.advance(b.spec(), vm, long)
-			if got.err == nil && got.Status() == StatusSucceeded {
-				break
-			}
-			if !errors.Is(got.err, errCut) || kill > 60 {
-				t.Fatalf("kill %d: %v %s %q", kill, got.err, got.cells(), got.Outcome.Notes)
-			}
-			for i, path := range paths {
-				if err := os.WriteFile(path, disk[i], 0o600); err != nil {
-					t.Fatal(err)
-				}
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
 			}
 		}
-		checkFive(t, m, b)
-	})
+	}
+	checkFive(t, m, b)
 }

@@ -36,6 +36,7 @@ type Run struct {
 	replaced *JobRecord // of the run that this one replaced
 	notes    []string   // of this call
 	savedAt  time.Time
+	stopped  bool // Interrupt was called while no job was there
 	repeat   bool // the recorded run has ended, and its answer may be lost: see Delivered
 }
 
@@ -169,7 +170,6 @@ func (r *Run) goOn() {
 	if run.Status != StatusInterrupted {
 		return
 	}
-	run.Stopping = ""
 	for i := range run.Plan {
 		if c := &run.Plan[i]; c.Status == CellInterrupted {
 			c.Status = CellNotRun
@@ -187,9 +187,8 @@ func (s Spec) identity() Spec {
 
 // checked returns the arguments with defaults in place of empty ones, or what is wrong with them.
 func (s Spec) checked() (_ Spec, err error) {
-	usual := Defaults(s.Path)
-	s.Cells, s.CellTimeout = cmp.Or(s.Cells, usual.Cells), cmp.Or(s.CellTimeout, usual.CellTimeout)
-	s.OnError, s.OnNewKernel = cmp.Or(s.OnError, usual.OnError), cmp.Or(s.OnNewKernel, usual.OnNewKernel)
+	s.Cells, s.CellTimeout = cmp.Or(s.Cells, selectAll), cmp.Or(s.CellTimeout, contract.DefaultTimeout)
+	s.OnError, s.OnNewKernel = cmp.Or(s.OnError, StopOnError), cmp.Or(s.OnNewKernel, StopOnNewKernel)
 	switch {
 	case s.CellTimeout < 0 || s.CellTimeout > contract.MaxTimeout:
 		return s, wrong("cell_timeout_seconds", "%s is not from 0 to %s", s.CellTimeout, contract.MaxTimeout)
@@ -249,10 +248,11 @@ func (r *Record) ran(c *CellRecord, step Step, s CellStatus) {
 // state is the state of a cell, whatever other cells did.
 func (r *Record) state(c *cell) State {
 	planned := r.Run.cell(c.handle)
+	sent := r.Run.Job != nil && r.Run.Status != StatusNewKernel && planned != nil
 	switch {
-	case r.ofCell(c.handle) != nil, r.Run.Job != nil && planned != nil && planned.Status == CellRunning:
+	case r.ofCell(c.handle) != nil, sent && planned.Status == CellRunning:
 		return Running
-	case r.Run.Job != nil && planned != nil && planned.pending():
+	case sent && planned.pending():
 		return Queued
 	}
 	return r.stateOfLast(c.handle, c.source)

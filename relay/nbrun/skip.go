@@ -173,7 +173,7 @@ func askFacts(ctx context.Context, vm VM, codes map[string]string, until time.Ti
 // changed reports whether the notebook's code was edited since the run last compared it. A
 // notebook that can't be read just now is compared later.
 func (a *advance) changed() bool {
-	if a.look() != nil || a.isCell() || a.run.Stopping != "" || a.view.digest == a.run.View {
+	if a.look() != nil || a.isCell() || a.view.digest == a.run.View {
 		return false
 	}
 	a.followHandles()

@@ -71,13 +71,9 @@ func TestADryRunSubmitsNothing(t *testing.T) {
 func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
 	t.Parallel()
 	b := write(t, "1")
-	for name, change := range map[string]func(*Spec){
-		"parameters": func(s *Spec) { s.Parameters = "[1]" },
-	} {
-		s := b.spec()
-		change(&s)
+	for _, s := range []Spec{{Path: b.path, Parameters: "[1]"}, {Path: b.path, CellTimeout: -1}} {
 		if r, err := Open(b.dir, s); !errors.Is(err, ErrSpec) {
-			t.Errorf("%s: %v %v", name, r, err)
+			t.Errorf("%+v: %v %v", s, r, err)
 		}
 	}
 	if err := os.WriteFile(b.path, []byte(`{"cells": [], "metadata": {"kernelspec": {"language": "R", "name": "ir", "display_name": "R"}, "language_info": {"name": "R"}}, "nbformat": 4, "nbformat_minor": 5}`), 0o600); err != nil {

@@ -74,13 +74,13 @@ type NewCell struct {
 // Cell returns a cell; i must be at least 0 and below Len.
 func (d *Document) Cell(i int) Cell {
 	p := &d.cells[i]
-	c := Cell{Index: i, Type: p.cellType, Source: d.source(i), Halves: d.hasHalves(i), Tags: d.tags(p)}
+	c := Cell{Index: i, Type: p.cellType, Source: d.source(i), Halves: hasHalves(d.part(p.source)), Tags: d.tags(p)}
 	c.Handle = d.handle(i, c.Source)
 	if c.Type != Code {
 		return c
 	}
 	c.Title, c.Params = form(c.Source)
-	c.ExecutionCount = max(0, number(d.text, p.count))
+	c.ExecutionCount = max(0, d.number(p.count))
 	if outputs := d.part(p.outputs); len(outputs) > 0 && outputs[0] == '[' && !isEmpty(outputs) {
 		c.Outputs = outputs
 	}
@@ -88,12 +88,12 @@ func (d *Document) Cell(i int) Cell {
 }
 
 // source returns a cell's source.
-func (d *Document) source(i int) string { return joined(d.part(d.cells[i].source)) }
-
-// isEmpty reports whether a list has no elements.
-func isEmpty(list []byte) bool {
-	s := scanner{text: list, at: 1}
-	return s.next() == ']'
+func (d *Document) source(i int) string {
+	var b strings.Builder
+	for line := range lines(d.part(d.cells[i].source)) {
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // maxTags bounds the tags of a cell. The rest is ignored.
@@ -101,25 +101,11 @@ const maxTags = 200
 
 // tags returns the tags in a cell's metadata.
 func (d *Document) tags(p *place) (tags []string) {
-	s := &scanner{text: d.part(p.metadata)}
-	if len(s.text) == 0 {
-		return nil
-	}
-	_ = passKeys(s, map[string]func() error{"tags": func() error {
-		tags = nil
-		if s.next() != '[' {
-			_, err := s.value()
-			return err
+	for e := range elements(d.text, lookup(d.text, p.metadata, "tags")) {
+		if tag := d.nameAt(e.value); tag != "" && e.key == "" && len(tags) < maxTags {
+			tags = append(tags, tag)
 		}
-		return s.array(func() error {
-			var tag string
-			err := textTo(s, &tag)()
-			if tag != "" && len(tags) < maxTags {
-				tags = append(tags, tag)
-			}
-			return err
-		})
-	}})
+	}
 	return tags
 }
 

@@ -9,15 +9,15 @@ package notebook
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
+	"iter"
+	"math"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/lazy"
@@ -28,6 +28,8 @@ const (
 	MaxBytes       = 256 << 20 // of the file
 	MaxCells       = 10_000
 	MaxSourceBytes = 4 << 20 // of one cell's source
+	maxKeys        = 1000    // of the notebook and of one cell; a schema knows at most 7
+	maxName        = 100     // bytes of what a language, a kernel, a type or a tag is called; the rest is ignored
 	// maxVersions bounds a notebook before and after an edit together, which are in memory at the
 	// same time. An edit that makes a larger notebook small is possible.
 	maxVersions = 256 << 20
@@ -46,15 +48,40 @@ var (
 	ErrNoIndex = errors.New("no cell has this index")
 )
 
+// byteOrderMark is what some editors on Windows begin a file with.
+const byteOrderMark = "\ufeff"
+
+// unchosen is the language that VS Code writes while no kernel is chosen.
+const unchosen = "plaintext"
+
 // Document is a notebook file as bytes, with the places of its cells in them. An edit changes
 // only the bytes of what it edits; if it fails, it changes nothing. Edits make new bytes, so a
 // copy of the struct is a copy of the document. Goroutines may read a document together while none
 // edits it.
+//
+// A span is empty if the part is not there; of a key that occurs twice the last one counts, as for
+// Python.
 type Document struct {
-	text  []byte
-	minor int
-	most  int // bound of text, in bytes
-	*index
+	text     []byte
+	most     int  // bound of text, in bytes
+	top      span // the notebook
+	list     span // of cells
+	metadata span
+	minorAt  span
+	minor    int
+	cells    []place
+	style    style
+}
+
+// place says where the parts of a cell are.
+type place struct {
+	all, id, metadata, source, outputs, count span
+
+	cellType CellType
+	// name is the cell's id if that is valid and no cell above has it.
+	name string
+	// own and colab are the ids in the cell and in its metadata, if they are valid.
+	own, colab string
 }
 
 // Parse reads a notebook; it keeps text, which must not change any more. The error is
@@ -66,20 +93,42 @@ func parseUpTo(text []byte, most int) (*Document, error) {
 	if len(text) > most {
 		return nil, fmt.Errorf("reading a notebook: %w", bounded.TooLong(int64(most)))
 	}
-	x, err := makeIndex(text)
+	from := len(text) - len(bytes.TrimPrefix(text, []byte(byteOrderMark)))
+	if err := check(text, from); err != nil {
+		return nil, err
+	}
+	end := bytes.TrimRight(text, " \t\r\n")
+	d := &Document{text: text, most: most, top: span{skip(text, from), len(end)}}
+	all, err := d.members(d.top)
 	if err != nil {
 		return nil, err
 	}
-	switch major := number(text, x.major); {
+	var majorAt span
+	for _, m := range all {
+		switch m.key {
+		case "cells":
+			d.list = m.value
+		case "metadata":
+			d.metadata = m.value
+		case "nbformat":
+			majorAt = m.value
+		case "nbformat_minor":
+			d.minorAt = m.value
+		}
+	}
+	switch major := d.number(majorAt); {
 	case major > 0 && major != 4:
 		return nil, oldFormat(major)
 	case major != 4:
 		return nil, fmt.Errorf("%w: it has no format version", ErrNotNotebook)
-	case x.list.len() == 0:
+	case d.list.len() == 0:
 		return nil, fmt.Errorf("%w: it has no list of cells", ErrNotNotebook)
 	}
-	d := &Document{text: text, most: most, minor: max(0, number(text, x.minor)), index: x}
-	x.nameCells(d.minor)
+	d.minor = max(0, d.number(d.minorAt))
+	d.style = d.styleOf(all)
+	if err := d.readCells(); err != nil {
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -91,9 +140,155 @@ func oldFormat(major int) error {
 	return fmt.Errorf("%w but %d, which is newer than this program: look for an update of colab-relay", ErrOldFormat, major)
 }
 
+// members returns the members of an object.
+func (d *Document) members(object span) (all []element, err error) {
+	if d.text[object.start] != '{' {
+		return nil, fault(d.text, object.start, "another value stands where an object is expected")
+	}
+	for m := range elements(d.text, object) {
+		if len(all) == maxKeys {
+			return nil, fault(d.text, m.start, fmt.Sprintf("an object has more than %d keys", maxKeys))
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// readCells finds the parts of the cells.
+func (d *Document) readCells() error {
+	if d.text[d.list.start] != '[' {
+		return fault(d.text, d.list.start, "another value stands where a list of cells is expected")
+	}
+	for e := range elements(d.text, d.list) {
+		if len(d.cells) == MaxCells {
+			return fmt.Errorf("reading a notebook: %w: over %d cells", bounded.ErrTooLong, MaxCells)
+		}
+		members, err := d.members(e.value)
+		if err != nil {
+			return err
+		}
+		p := place{all: e.value}
+		for _, m := range members {
+			switch m.key {
+			case "id":
+				p.id = m.value
+			case "cell_type":
+				p.cellType = CellType(d.nameAt(m.value))
+			case "metadata":
+				p.metadata = m.value
+			case "source":
+				p.source = m.value
+			case "outputs":
+				p.outputs = m.value
+			case "execution_count":
+				p.count = m.value
+			}
+		}
+		if err := d.checkSource(p.source); err != nil {
+			return err
+		}
+		p.own, p.colab = d.idAt(p.id), d.idAt(lookup(d.text, p.metadata, "id"))
+		d.cells = append(d.cells, p)
+	}
+	d.nameCells()
+	return nil
+}
+
+// checkSource refuses a source that is neither a text, a list of texts nor null, or too long.
+func (d *Document) checkSource(at span) error {
+	if at.len() == 0 || d.text[at.start] == 'n' {
+		return nil
+	}
+	if d.text[at.start] != '[' && d.text[at.start] != '"' {
+		return fault(d.text, at.start, "a cell's source is not text")
+	}
+	for e := range elements(d.text, at) {
+		if d.text[e.start] != '"' {
+			return fault(d.text, e.start, "a cell's source is not text")
+		}
+	}
+	size := 0
+	if at.len() > MaxSourceBytes {
+		for line := range lines(d.part(at)) {
+			size += len(line)
+		}
+	}
+	if size > MaxSourceBytes {
+		return fmt.Errorf("reading a notebook: a cell's source is %w", bounded.TooLong(MaxSourceBytes))
+	}
+	return nil
+}
+
+// lines yields the texts of a source.
+func lines(source []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if len(source) > 0 && source[0] == '"' {
+			yield(decode(source))
+			return
+		}
+		for e := range elements(source, span{0, len(source)}) {
+			if !yield(decode(source[e.start:e.value.end])) {
+				return
+			}
+		}
+	}
+}
+
+// nameCells sets the name of each cell, by which a handle finds it. The ids of cells go before
+// those in their metadata.
+func (d *Document) nameCells() {
+	taken := map[string]bool{}
+	name := func(id func(p *place) string) {
+		for i := range d.cells {
+			p := &d.cells[i]
+			if id := id(p); p.name == "" && id != "" && !taken[id] {
+				p.name, taken[id] = id, true
+			}
+		}
+	}
+	if d.minor >= 5 {
+		name(func(p *place) string { return p.own })
+	}
+	name(func(p *place) string { return p.colab })
+}
+
+// valid is what an id may be.
+var valid = lazy.Regexp(`^[A-Za-z0-9_-]{1,64}$`)
+
+// idAt returns the id at a place, "" if it is not valid.
+func (d *Document) idAt(at span) string {
+	if at.len() <= 6*64+2 { // a byte needs at most the six of an escape sequence
+		if id := d.nameAt(at); valid().MatchString(id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// nameAt returns the text at a place, up to maxName bytes; "" for another value.
+func (d *Document) nameAt(at span) string {
+	if at.len() == 0 || d.text[at.start] != '"' {
+		return ""
+	}
+	name := decode(d.part(at))
+	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
+}
+
+// number returns the whole JSON number at a place, such as 4 or 4.0, or -1.
+func (d *Document) number(at span) int {
+	var n float64
+	if json.Unmarshal(d.part(at), &n) != nil || n != math.Trunc(n) || math.Abs(n) > math.MaxInt32 {
+		return -1
+	}
+	return int(n)
+}
+
+// part returns the JSON of a part of the file.
+func (d *Document) part(at span) []byte { return d.text[at.start:at.end:at.end] }
+
 // New returns an empty notebook for Python, as nbformat writes it.
 func New() *Document {
-	text, err := Notebook{}.text()
+	text, err := Notebook{}.Text()
 	if err != nil {
 		panic(err) // it depends on nothing
 	}
@@ -118,209 +313,37 @@ func (d *Document) Minor() int { return d.minor }
 
 // Language returns the language of the code as the notebook names it; python if it names none.
 func (d *Document) Language() string {
-	switch {
-	case d.language != "":
-		return d.language
-	case d.kernel.language != "":
-		return d.kernel.language
-	case !d.isPython():
-		return d.kernel.name
+	named, kernel := d.languages()
+	switch name := d.kernelName(); {
+	case named+kernel != "":
+		return cmp.Or(named, kernel)
+	case !d.IsPython():
+		return name
 	}
 	return "python"
 }
 
-// IsPython reports whether the code is Python.
-func (d *Document) IsPython() bool { return d.isPython() }
+// IsPython reports whether the names of language and kernel are those of Python. A notebook that
+// names no language is for Python unless its kernel is one of R or Julia.
+func (d *Document) IsPython() bool {
+	named, kernel := d.languages()
+	if language := strings.ToLower(named + kernel); language != "" {
+		return strings.Contains(language, "python")
+	}
+	return d.kernelName() != "ir" && !strings.HasPrefix(d.kernelName(), "julia")
+}
+
+func (d *Document) kernelName() string {
+	return d.nameAt(lookup(d.text, d.metadata, "kernelspec", "name"))
+}
+
+// languages returns the languages that the notebook and its kernel name.
+func (d *Document) languages() (named, kernel string) {
+	if named = d.nameAt(lookup(d.text, d.metadata, "language_info", "name")); named == unchosen {
+		named = ""
+	}
+	return named, d.nameAt(lookup(d.text, d.metadata, "kernelspec", "language"))
+}
 
 // Len returns the number of cells.
 func (d *Document) Len() int { return len(d.cells) }
-
-// part returns the JSON of a part of the file.
-func (d *Document) part(at span) []byte { return d.text[at.start:at.end:at.end] }
-
-// escapes are the bytes after the backslash of a short escape sequence, and unescaped what they
-// stand for.
-const (
-	escapes   = `"\/bfnrt`
-	unescaped = "\"\\/\b\f\n\r\t"
-)
-
-// decode returns the text that a JSON string stands for, which a scanner has passed. Half a
-// surrogate pair becomes U+FFFD.
-func decode(quoted []byte) string { return decoded(quoted, false) }
-
-// decodeKept is decode that keeps halves of surrogate pairs.
-func decodeKept(quoted []byte) string { return decoded(quoted, true) }
-
-func decoded(quoted []byte, keep bool) string {
-	inner := quoted[1 : len(quoted)-1]
-	at := bytes.IndexByte(inner, '\\')
-	if at < 0 {
-		return string(inner)
-	}
-	text := make([]byte, 0, len(inner))
-	for ; at >= 0; at = bytes.IndexByte(inner, '\\') {
-		text, inner = append(text, inner[:at]...), inner[at:]
-		r, length := unescape(inner)
-		if half := unit(inner); keep && r == utf8.RuneError && utf16.IsSurrogate(half) {
-			text = append(text, 0xe0|byte(half>>12), 0x80|byte(half>>6)&0xbf, 0x80|byte(half)&0xbf)
-		} else {
-			text = utf8.AppendRune(text, r)
-		}
-		inner = inner[length:]
-	}
-	return string(append(text, inner...))
-}
-
-// unescape returns the character that the escape sequence at the start of a text stands for, and
-// the sequence's length.
-func unescape(text []byte) (r rune, length int) {
-	if text[1] != 'u' {
-		return rune(unescaped[strings.IndexByte(escapes, text[1])]), 2
-	}
-	r = unit(text)
-	if !utf16.IsSurrogate(r) {
-		return r, 6
-	}
-	if r = utf16.DecodeRune(r, unit(text[6:])); r == utf8.RuneError {
-		return r, 6
-	}
-	return r, 12
-}
-
-// unit returns the number in the sequence \uXXXX at the start of a text; 0 if there is none.
-func unit(text []byte) rune {
-	if !bytes.HasPrefix(text, []byte(`\u`)) {
-		return 0
-	}
-	n, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return rune(n)
-}
-
-// titleLine and paramLine are what Colab makes forms of.
-var (
-	titleLine = lazy.Regexp(`(?m)^[ \t]*#[ \t]*@title\b[ \t]*(.*)$`)
-	paramLine = lazy.Regexp(`(?m)^[ \t]*([\pL_][\pL\pN_]*)[ \t]*=([^=\n].*)#[ \t]*@param\b`)
-	options   = lazy.Regexp(`[ \t]*\{[^{}]*\}[ \t\r]*$`)
-)
-
-// maxTitle bounds a title, maxTitleLine a title with its options, both in bytes, and maxParams the
-// parameters of a cell. The rest is ignored.
-const (
-	maxTitle     = 200
-	maxTitleLine = 2000
-	maxParams    = 200
-)
-
-// form returns the title and the parameters of a cell's form.
-func form(source string) (title string, params []Param) {
-	if !strings.Contains(source, "@title") && !strings.Contains(source, "@param") {
-		return "", nil
-	}
-	if found := titleLine().FindStringSubmatch(source); found != nil {
-		line := found[1][:min(len(found[1]), maxTitleLine)]
-		title = strings.TrimSpace(options().ReplaceAllString(line, ""))
-		title = strings.TrimSpace(strings.ToValidUTF8(title[:min(len(title), maxTitle)], ""))
-	}
-	for line := range strings.Lines(source) {
-		if len(params) == maxParams {
-			break
-		}
-		if !strings.Contains(line, "@param") { // expressions take their time
-			continue
-		}
-		if found := paramLine().FindStringSubmatch(line); found != nil {
-			params = append(params, Param{Name: found[1], Value: strings.TrimSpace(found[2])})
-		}
-	}
-	return title, params
-}
-
-// compose returns the text of a new cell for a place: with the keys of the nearest cell, in its
-// order and with its white space.
-func (d *Document) compose(at int, c NewCell) ([]byte, error) {
-	model := d.model(at, func(p *place) bool { return p.cellType == c.Type })
-	if model < 0 {
-		model = d.model(at, func(*place) bool { return true })
-	}
-	st := d.style()
-	l := layout{style: st}
-	var keys []string
-	if model >= 0 {
-		change := d.changing(model)
-		l, keys = change.layout, change.keys()
-	} else { // as deep as a cell is in the list of an object
-		l.indent = st.unit + st.unit + st.unit
-		if st.newline != "" {
-			l.open, l.close = st.newline+l.indent, st.newline+st.unit+st.unit
-		}
-		l.separator, l.colon = st.comma+l.open, st.colon
-	}
-	var elements [][]byte
-	for _, key := range d.keysOf(c.Type, keys) {
-		value, err := d.valueOf(key, at, c, l)
-		if err != nil {
-			return nil, err
-		}
-		elements = append(elements, append(append(l.quote(nil, key), l.colon...), value...))
-	}
-	return l.lay(nil, "{}", elements), nil
-}
-
-// keysOf returns the keys of a new cell, in the order of a model.
-func (d *Document) keysOf(t CellType, model []string) []string {
-	need := []string{"cell_type", "id", "metadata", "source"}
-	if t == Code {
-		need = []string{"cell_type", "execution_count", "id", "metadata", "outputs", "source"}
-	}
-	need = slices.DeleteFunc(need, func(key string) bool { return key == "id" && d.minor < 5 })
-	var keys []string
-	for _, key := range model {
-		if slices.Contains(need, key) && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	for _, key := range need {
-		if !slices.Contains(keys, key) {
-			keys = slices.Insert(keys, placeFor(key, keys, nil), key)
-		}
-	}
-	return keys
-}
-
-// valueOf returns the value of a key of a new cell.
-func (d *Document) valueOf(key string, at int, c NewCell, l layout) ([]byte, error) {
-	switch key {
-	case "cell_type":
-		return l.write(nil, string(c.Type), l.indent)
-	case "execution_count":
-		return []byte("null"), nil
-	case "id":
-		return l.write(nil, newID(d.isTaken), l.indent)
-	case "outputs":
-		return []byte("[]"), nil
-	case "source":
-		if c.Source == "" {
-			return []byte("[]"), nil
-		}
-		return d.writeLines(at, c.Source, l.indent), nil
-	}
-	metadata := map[string]any{}
-	if len(c.Tags) > 0 {
-		metadata["tags"] = c.Tags
-	}
-	if d.isColab(at) {
-		metadata["id"] = newColabID(d.isTaken)
-	}
-	return l.write(nil, metadata, l.indent)
-}
-
-// isColab reports whether a cell next to a place has an id as Colab writes it.
-func (d *Document) isColab(at int) bool {
-	for i := max(0, at-1); i <= at && i < d.Len(); i++ {
-		if d.cells[i].colab != "" {
-			return true
-		}
-	}
-	return false
-}

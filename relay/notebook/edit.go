@@ -21,8 +21,12 @@ type splice struct {
 // growth is by how many bytes the file grows.
 func (s splice) growth() int { return len(s.text) - s.at.len() }
 
-// apply replaces parts of the file, which do not overlap.
+// apply replaces parts of the file, which do not overlap. It does nothing if all of them are so already.
 func (d *Document) apply(splices ...splice) error {
+	splices = slices.DeleteFunc(splices, func(s splice) bool { return bytes.Equal(d.part(s.at), s.text) })
+	if len(splices) == 0 {
+		return nil
+	}
 	size := len(d.text)
 	for _, s := range splices {
 		size += s.growth()
@@ -69,11 +73,11 @@ func (d *Document) Insert(at int, c NewCell) (handle string, err error) {
 	if err := c.check(); err != nil {
 		return "", err
 	}
-	text, err := d.compose(at, c)
-	if err != nil {
-		return "", err
+	inserted, err := d.insertion(at, c)
+	if err == nil {
+		err = d.apply(inserted)
 	}
-	if err := d.apply(d.insertion(at, text)); err != nil {
+	if err != nil {
 		return "", err
 	}
 	return d.handle(at, d.source(at)), nil
@@ -100,28 +104,43 @@ func (t CellType) check() error {
 }
 
 // insertion returns the splice that puts a cell at an index.
-func (d *Document) insertion(at int, cell []byte) splice {
+func (d *Document) insertion(at int, c NewCell) (splice, error) {
 	if d.Len() == 0 {
-		st := d.style()
-		indent := st.unit
-		b, _ := st.list(nil, "[]", 1, indent, func(b []byte, _ int) ([]byte, error) { return append(b, cell...), nil })
-		return splice{d.list, b}
+		list, err := d.style.write(nil, []any{d.object(0, c)}, d.style.unit)
+		return splice{d.list, list}, err
 	}
-	if at == 0 {
-		start := d.cells[0].all.start
-		return splice{span{start, start}, append(cell, d.separator(1)...)}
-	}
-	end := d.cells[at-1].all.end
-	return splice{span{end, end}, append([]byte(d.separator(at)), cell...)}
+	cell, err := d.compose(at, c)
+	return d.adding(d.list, d.listed(), at, cell), err
 }
 
-// separator returns what stands before the cell at an index, or would if there were one.
-func (d *Document) separator(at int) string {
-	if d.Len() > 1 {
-		at = min(at, d.Len()-1)
-		return string(d.text[d.cells[at-1].all.end:d.cells[at].all.start])
+// listed returns the cells as elements of their list.
+func (d *Document) listed() []element { return slices.Collect(elements(d.text, d.list)) }
+
+// adding returns the splice that puts an element into a list or an object, which has these, before
+// that with an index or at the end.
+func (d *Document) adding(whole span, all []element, at int, text []byte) splice {
+	l := d.layoutOf(whole, all)
+	if len(all) == 0 {
+		return splice{whole, slices.Concat(d.text[whole.start:whole.start+1], text, d.text[whole.end-1:whole.end])}
 	}
-	return d.layoutOf(d.list, []span{d.cells[0].all}).separator
+	if at < len(all) {
+		start := all[at].start
+		return splice{span{start, start}, append(text, l.separator...)}
+	}
+	end := all[at-1].value.end
+	return splice{span{end, end}, append([]byte(l.separator), text...)}
+}
+
+// removing returns the splice that removes an element of a list or an object, which has these.
+func (d *Document) removing(whole span, all []element, at int) splice {
+	switch last := len(all) - 1; {
+	case at < last:
+		return splice{at: span{all[at].start, all[at+1].start}}
+	case at > 0:
+		return splice{at: span{all[at-1].value.end, all[at].value.end}}
+	default:
+		return splice{at: span{whole.start + 1, whole.end - 1}}
+	}
 }
 
 // Delete deletes a cell.
@@ -129,16 +148,7 @@ func (d *Document) Delete(i int) error {
 	if err := d.check(i); err != nil {
 		return err
 	}
-	at := d.list
-	switch {
-	case i < d.Len()-1:
-		at = span{d.cells[i].all.start, d.cells[i+1].all.start}
-	case i > 0:
-		at = span{d.cells[i-1].all.end, d.cells[i].all.end}
-	default:
-		return d.apply(splice{at, []byte("[]")})
-	}
-	return d.apply(splice{at: at})
+	return d.apply(d.removing(d.list, d.listed(), i))
 }
 
 // Move moves a cell; to is its index afterwards.
@@ -171,18 +181,83 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 	if err := t.check(); err != nil && t != p.cellType {
 		return err
 	}
-	c := d.changing(i)
+	edited := *d
 	if source = output.ValidText(source); source != d.source(i) {
-		text, err := d.newSource(i, source, c.indent)
+		_, l := d.objectLayout(p.all)
+		text, err := d.newSource(i, source, l.indent)
+		if err == nil {
+			err = edited.set(i, "source", text, nil)
+		}
 		if err != nil {
 			return err
 		}
-		c.set("source", text, nil)
 	}
 	if t != p.cellType {
-		c.setType(t)
+		if err := edited.setType(i, t); err != nil {
+			return err
+		}
 	}
-	return c.apply()
+	*d = edited
+	return nil
+}
+
+// setType changes the type, and adds and removes members as nbformat's schema asks.
+func (d *Document) setType(i int, t CellType) error {
+	if err := d.set(i, "cell_type", d.style.quote(nil, string(t)), nil); err != nil {
+		return err
+	}
+	if t != Code {
+		return errors.Join(d.drop(i, "outputs"), d.drop(i, "execution_count"))
+	}
+	err := d.drop(i, "attachments")
+	order := d.orderOf(i, func(p *place) bool { return p.outputs.len() > 0 })
+	if d.cells[i].count.len() == 0 {
+		err = errors.Join(err, d.set(i, "execution_count", []byte("null"), order))
+	}
+	if d.cells[i].outputs.len() == 0 {
+		err = errors.Join(err, d.set(i, "outputs", []byte("[]"), order))
+	}
+	return err
+}
+
+// set sets a member of a cell.
+func (d *Document) set(i int, key string, value []byte, order []string) error {
+	return d.apply(d.setting(d.cells[i].all, key, value, order))
+}
+
+// setting returns the splice that sets a member of an object. A new one goes where the order of another
+// object's keys has it.
+func (d *Document) setting(object span, key string, value []byte, order []string) splice {
+	all, l := d.objectLayout(object)
+	for _, m := range slices.Backward(all) {
+		if m.key == key { // the last one counts
+			return splice{m.value, value}
+		}
+	}
+	return d.adding(object, all, placeFor(key, keys(all), order), l.member(key, value))
+}
+
+// drop removes all members of a cell with a key.
+func (d *Document) drop(i int, key string) error {
+	for {
+		removed, has := d.dropping(d.cells[i].all, key)
+		if !has {
+			return nil
+		}
+		if err := d.apply(removed); err != nil {
+			return err
+		}
+	}
+}
+
+// dropping returns the splice that removes a member of an object, if it has one with this key.
+func (d *Document) dropping(object span, key string) (removed splice, has bool) {
+	all, _ := d.objectLayout(object)
+	at := slices.Index(keys(all), key)
+	if at < 0 {
+		return splice{}, false
+	}
+	return d.removing(object, all, at), true
 }
 
 // NewOutputs are the outputs and the execution count that a code cell gets; 0 means none. An
@@ -204,44 +279,40 @@ func (d *Document) SetAllOutputs(all []NewOutputs, most int) error {
 	var splices []splice
 	size := len(d.text)
 	for _, n := range all {
-		c, err := d.changingOutputs(n.Index, n.ExecutionCount, n.Outputs)
+		change, growth, err := d.settingOutputs(n, n.Outputs)
+		if err == nil && size+growth > most && n.Instead != nil {
+			change, growth, err = d.settingOutputs(n, n.Instead)
+		}
 		if err != nil {
 			return err
 		}
-		change := c.splice()
-		if size+change.growth() > most && n.Instead != nil {
-			if c, err = d.changingOutputs(n.Index, n.ExecutionCount, n.Instead); err != nil {
-				return err
-			}
-			change = c.splice()
-		}
-		if c.dirty {
-			splices = append(splices, change)
-			size += change.growth()
-		}
-	}
-	if len(splices) == 0 {
-		return nil
+		splices = append(splices, change...)
+		size += growth
 	}
 	return d.apply(splices...)
 }
 
-func (d *Document) changingOutputs(i, executionCount int, outputs []map[string]any) (*change, error) {
-	if err := d.check(i); err != nil {
-		return nil, err
+// settingOutputs returns the splices that give a code cell these outputs, and by how many bytes the
+// file grows.
+func (d *Document) settingOutputs(n NewOutputs, outputs []map[string]any) (splices []splice, growth int, err error) {
+	if err := d.check(n.Index); err != nil {
+		return nil, 0, err
 	}
-	if t := d.cells[i].cellType; t != Code {
-		return nil, fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", i, t)
+	p := &d.cells[n.Index]
+	if p.cellType != Code {
+		return nil, 0, fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", n.Index, p.cellType)
 	}
-	c := d.changing(i)
-	text, err := c.write(nil, outputs, c.indent)
+	_, l := d.objectLayout(p.all)
+	list, err := l.write(nil, outputs, l.indent)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	c.set("outputs", text, nil)
-	text, err = c.write(nil, output.Count(executionCount), c.indent)
-	c.set("execution_count", text, nil)
-	return c, err
+	count, err := l.write(nil, output.Count(n.ExecutionCount), l.indent)
+	splices = []splice{d.setting(p.all, "execution_count", count, nil), d.setting(p.all, "outputs", list, nil)}
+	for _, s := range splices {
+		growth += s.growth()
+	}
+	return splices, growth, err
 }
 
 // Strip removes all outputs, execution counts and states of widgets, and returns of how many cells.
@@ -262,129 +333,7 @@ func (d *Document) Strip() (stripped int) {
 			stripped++
 		}
 	}
-	if len(splices) > 0 {
-		_ = d.apply(splices...) // fewer bytes of the same form
-	}
+	_ = d.apply(splices...) // fewer bytes of the same form
 	_ = d.SetWidgets(nil)
 	return stripped
-}
-
-// change is a cell, or another object, of which some members are being changed.
-type change struct {
-	document *Document
-	index    int  // of the cell
-	all      span // the object
-	items    []item
-	layout
-	dirty bool
-}
-
-// item is a member of a cell that is being changed. A new one has no place in the file.
-type item struct {
-	member
-	gap   string // before it, with the comma
-	value []byte // its new value; nil if it stays
-}
-
-// changing begins a change of a cell.
-func (d *Document) changing(i int) *change {
-	c := d.changingAt(d.cells[i].all)
-	c.index = i
-	return c
-}
-
-// changingAt begins a change of an object.
-func (d *Document) changingAt(all span) *change {
-	c := &change{document: d, all: all}
-	members := d.members(all)
-	c.layout = layout{separator: d.style().comma, colon: d.style().colon, style: d.style()}
-	if len(members) > 0 {
-		c.layout = d.objectLayout(all, members)
-	}
-	for k, m := range members {
-		gap := c.separator
-		if k > 0 {
-			gap = string(d.text[members[k-1].value.end:m.name.start])
-		}
-		c.items = append(c.items, item{member: m, gap: gap})
-	}
-	return c
-}
-
-// keys returns the keys of the cell.
-func (c *change) keys() []string {
-	keys := make([]string, len(c.items))
-	for i, m := range c.items {
-		keys[i] = m.key
-	}
-	return keys
-}
-
-// set sets a member. If the cell has none with this key, it is added where the order of another
-// cell's keys has it.
-func (c *change) set(key string, value []byte, order []string) {
-	keys := c.keys()
-	for i := len(keys) - 1; i >= 0; i-- {
-		if keys[i] == key { // the last one counts
-			c.dirty = c.dirty || !bytes.Equal(c.document.part(c.items[i].member.value), value)
-			c.items[i].value = value
-			return
-		}
-	}
-	added := item{member: member{key: key}, gap: c.separator, value: value}
-	c.items = slices.Insert(c.items, placeFor(key, keys, order), added)
-	c.dirty = true
-}
-
-// drop removes all members with a key.
-func (c *change) drop(key string) {
-	count := len(c.items)
-	c.items = slices.DeleteFunc(c.items, func(m item) bool { return m.key == key })
-	c.dirty = c.dirty || len(c.items) < count
-}
-
-// setType changes the type, and adds and removes members as nbformat's schema asks.
-func (c *change) setType(t CellType) {
-	c.set("cell_type", c.quote(nil, string(t)), nil)
-	if t != Code {
-		c.drop("outputs")
-		c.drop("execution_count")
-		return
-	}
-	c.drop("attachments")
-	order := c.document.orderWith("outputs", c.index)
-	for _, f := range []struct{ key, value string }{{"execution_count", "null"}, {"outputs", "[]"}} {
-		if !slices.Contains(c.keys(), f.key) {
-			c.set(f.key, []byte(f.value), order)
-		}
-	}
-}
-
-// apply writes the changed object.
-func (c *change) apply() error {
-	if !c.dirty {
-		return nil
-	}
-	return c.document.apply(c.splice())
-}
-
-// splice returns the object's new text. Members that stay keep their bytes and the white space
-// before them.
-func (c *change) splice() splice {
-	text := c.document.text
-	b := append([]byte{'{'}, c.open...)
-	for i, m := range c.items {
-		if i > 0 {
-			b = append(b, m.gap...)
-		}
-		switch {
-		case m.name.len() == 0:
-			b = append(append(c.quote(b, m.key), c.layout.colon...), m.value...)
-		case m.value != nil:
-			b = append(append(b, text[m.name.start:m.member.value.start]...), m.value...)
-		default:
-			b = append(b, text[m.name.start:m.member.value.end]...)
-		}
-	}
-	return splice{c.all, append(append(b, c.close...), '}')}
 }

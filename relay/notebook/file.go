@@ -66,8 +66,7 @@ type snapshot struct {
 
 // Change is what an Edit did.
 type Change struct {
-	Before, After *Document // Before is the file as Edit found it; both are equal if nothing was written
-	Written       bool      // the file's bytes differ from Before
+	Before, After *Document // Before is the file as Edit found it, and After the same one if nothing was written
 	Notes         []string  // sentences about edits of other programs
 }
 
@@ -203,18 +202,14 @@ func hasBytes(path string, want []byte) fs.FileInfo {
 	if err != nil || info.Size() != int64(len(want)) {
 		return nil
 	}
-	for piece := make([]byte, 256<<10); ; {
-		n, err := file.Read(piece)
-		switch {
-		case n > len(want) || !bytes.Equal(piece[:n], want[:n]):
-			return nil
-		case err == io.EOF && n == len(want):
-			return info
-		case err != nil:
+	for piece := make([]byte, 256<<10); len(want) > 0; {
+		n, err := io.ReadFull(file, piece[:min(len(piece), len(want))])
+		if err != nil || !bytes.Equal(piece[:n], want[:n]) {
 			return nil
 		}
 		want = want[n:]
 	}
+	return info
 }
 
 // readWhole reads a file with the information that belongs to these bytes.
@@ -300,7 +295,7 @@ func (f *File) attempt(ctx context.Context, expectDigest string, change func(*Do
 	if err := f.replace(before, &edited); err != nil {
 		return Change{}, err
 	}
-	return Change{Before: before.Document, After: &edited, Written: true}, nil
+	return Change{Before: before.Document, After: &edited}, nil
 }
 
 // slowSize is the size in bytes above which a notebook is slow to open in Jupyter and Colab.
@@ -342,7 +337,7 @@ func (f *File) acquire(ctx context.Context) (unlock func(), err error) {
 	return unlock, err
 }
 
-// The version of the format that Write writes. Since 4.5, each cell has an id.
+// The version of the format that Text writes. Since 4.5, each cell has an id.
 const (
 	major = 4
 	minor = 5
@@ -363,18 +358,9 @@ type RunCell struct {
 	Outputs        []*output.Output
 }
 
-// Write writes the notebook as nbformat itself does: keys in order, one space of indentation,
+// Text returns the file as nbformat itself writes it: keys in order, one space of indentation,
 // texts as lists of lines.
-func (n Notebook) Write(w io.Writer) error {
-	text, err := n.text()
-	if err != nil {
-		return fmt.Errorf("writing a notebook: %w", err)
-	}
-	_, err = w.Write(text)
-	return err
-}
-
-func (n Notebook) text() ([]byte, error) {
+func (n Notebook) Text() ([]byte, error) {
 	cells, taken := []any{}, map[string]bool{}
 	for _, c := range n.Cells {
 		cells = append(cells, c.object(taken))

@@ -13,29 +13,21 @@ import (
 const maxNamed = 10
 
 // newID returns an id of eight hexadecimal digits that is not taken.
-func newID(taken func(id string) bool) string {
-	return untaken(taken, func() string {
-		var random [4]byte
-		_, _ = rand.Read(random[:]) // never fails
-		return hex.EncodeToString(random[:])
-	})
-}
+func newID(taken func(id string) bool) string { return untaken(taken, 4, hex.EncodeToString) }
 
 // newColabID returns an id of twelve characters, as Colab makes them, that is not taken.
 func newColabID(taken func(id string) bool) string {
-	return untaken(taken, func() string {
-		var random [9]byte
-		_, _ = rand.Read(random[:])
-		return base64.RawURLEncoding.EncodeToString(random[:])
-	})
+	return untaken(taken, 9, base64.RawURLEncoding.EncodeToString)
 }
 
-func untaken(taken func(id string) bool, random func() string) string {
-	id := random()
-	for taken(id) {
-		id = random()
+func untaken(taken func(id string) bool, length int, encode func([]byte) string) string {
+	random := make([]byte, length)
+	for {
+		_, _ = rand.Read(random) // never fails
+		if id := encode(random); !taken(id) {
+			return id
+		}
 	}
-	return id
 }
 
 // isTaken reports whether a cell has an id.
@@ -61,11 +53,7 @@ func (d *Document) Upgrade() (notes []string, err error) {
 	if d.minor >= minor {
 		return d.giveIDs()
 	}
-	version := splice{d.index.minor, fmt.Append(nil, minor)}
-	if version.at.len() == 0 {
-		l := d.objectLayout(d.top, d.members(d.top))
-		version = splice{span{d.major.end, d.major.end}, fmt.Appendf(nil, "%s%q%s%d", l.separator, "nbformat_minor", l.colon, minor)}
-	}
+	version := d.setting(d.top, "nbformat_minor", fmt.Append(nil, minor), nil)
 	notes = []string{fmt.Sprintf("The notebook was nbformat 4.%d and is nbformat 4.%d now, in which each cell has an id.", d.minor, minor)}
 	given, err := d.giveIDs(version)
 	if err != nil {
@@ -87,16 +75,14 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 		}
 	}
 	var named []string
-	order := d.orderWith("id", 0)
+	order := d.orderOf(0, func(p *place) bool { return p.id.len() > 0 })
 	for n, i := range without {
 		id := d.cells[i].colab
 		if id == "" || taken[id] {
 			id = newID(func(id string) bool { return taken[id] })
 		}
 		taken[id] = true
-		c := d.changing(i)
-		c.set("id", c.quote(nil, id), order)
-		splices = append(splices, c.splice())
+		splices = append(splices, d.setting(d.cells[i].all, "id", d.style.quote(nil, id), order))
 		if n < maxNamed {
 			named = append(named, fmt.Sprintf("cell %d has %s", i, id))
 		}
@@ -143,7 +129,7 @@ func (d *Document) faults() (all []string, byUpgrade bool) {
 			all = append(all, fmt.Sprintf("%s in %d of %d cells", fault, n, len(d.cells)))
 		}
 	}
-	if d.index.minor.len() == 0 {
+	if d.minorAt.len() == 0 {
 		all = append(all, "it has no nbformat_minor")
 	}
 	if d.minor < minor {

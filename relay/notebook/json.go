@@ -1,7 +1,6 @@
 package notebook
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +45,7 @@ func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 			return append(b, "null"...), nil
 		}
 		if v.OneLine() {
-			return st.oneLine().json(b, v, ""), nil
+			return style{comma: ", ", colon: st.colon, ascii: st.ascii}.json(b, v, ""), nil
 		}
 		return st.json(b, v, indent), nil
 	case map[string]any:
@@ -87,11 +86,6 @@ func (st style) list(b []byte, delimiters string, n int, indent string, element 
 	return append(b, delimiters[1]), nil
 }
 
-// oneLine is the style without line breaks.
-func (st style) oneLine() style {
-	return style{comma: ", ", colon: st.colon, ascii: st.ascii}
-}
-
 // json appends a value that is JSON already.
 func (st style) json(b, text []byte, indent string) []byte {
 	levels := []string{indent} // by depth
@@ -126,10 +120,8 @@ func (st style) json(b, text []byte, indent string) []byte {
 		case ':':
 			b = append(b, st.colon...)
 		case '"':
-			end := i + output.StringEnd(text[i:])
-			var value string
-			_ = json.Unmarshal(text[i:end], &value) // which is valid
-			b = st.quote(b, value)
+			end := stringEnd(text, i)
+			b = st.quote(b, decode(text[i:end]))
 			i = end - 1
 		default:
 			b = append(b, c)

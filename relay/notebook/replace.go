@@ -57,38 +57,17 @@ func (f *File) temp() string {
 
 // writeTemp writes the new text with the mode and owner of the file that it is to replace, which
 // may be nil, and returns what the system says of it.
-func (f *File) writeTemp(temp string, old fs.FileInfo, text []byte) (info fs.FileInfo, err error) {
-	mode := fs.FileMode(0o666) // less the umask, as editors do
+func (f *File) writeTemp(temp string, old fs.FileInfo, text []byte) (fs.FileInfo, error) {
 	if old != nil {
-		mode = 0o600
 		if err := writable(f.path); err != nil {
 			return nil, err
 		}
 	}
 	_ = os.Remove(temp) // of a program that was killed
-	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
+	if err := writeNew(temp, text, old); err != nil {
 		return nil, unchanged(err)
 	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			_ = os.Remove(temp)
-			err = unchanged(err)
-		}
-	}()
-	if _, err := file.Write(text); err != nil {
-		return nil, err
-	}
-	if old != nil {
-		keepOwner(file, old)
-		if err := file.Chmod(old.Mode().Perm()); err != nil {
-			return nil, err
-		}
-	}
-	if err := file.Sync(); err != nil {
-		return nil, err
-	}
-	return file.Stat()
+	return os.Stat(temp)
 }
 
 // writable returns an error if the file itself must not be written, which a rename would ignore.
@@ -113,7 +92,7 @@ func (f *File) isStill(before snapshot) bool {
 // the error matches fs.ErrExist.
 func CreateFile(path string, text []byte) error {
 	temp := filepath.Join(filepath.Dir(path), ".colab-relay-"+rand.Text()+".tmp")
-	if err := writeNew(temp, text); err != nil {
+	if err := writeNew(temp, text, nil); err != nil {
 		return err
 	}
 	defer os.Remove(temp)
@@ -130,16 +109,25 @@ func create(temp, path string) error {
 	if err != nil {
 		return err
 	}
-	return writeNew(path, text)
+	return writeNew(path, text, nil)
 }
 
-// writeNew writes a file at a path at which there must be none.
-func writeNew(path string, text []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask, as editors do
+// writeNew writes a file at a path at which there must be none, with the mode and owner of another one
+// unless that is nil.
+func writeNew(path string, text []byte, like fs.FileInfo) error {
+	mode := fs.FileMode(0o666) // less the umask, as editors do
+	if like != nil {
+		mode = 0o600
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(text)
+	if err == nil && like != nil {
+		keepOwner(file, like)
+		err = file.Chmod(like.Mode().Perm())
+	}
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		_ = os.Remove(path)
 	}

@@ -29,17 +29,16 @@ func (d *Document) SetWidgets(states map[string]output.JSON) error {
 	if len(all) > 0 {
 		maps.Copy(others, widgetMetadata(all))
 	}
-	c := d.changingAt(d.metadata)
 	if len(others) == 0 {
-		c.drop("widgets")
-		return c.apply()
+		removed, _ := d.dropping(d.metadata, "widgets")
+		return d.apply(removed)
 	}
-	text, err := c.write(nil, others, c.indent)
+	_, l := d.objectLayout(d.metadata)
+	text, err := l.write(nil, others, l.indent)
 	if err != nil {
 		return err
 	}
-	c.set("widgets", text, nil)
-	return c.apply()
+	return d.apply(d.setting(d.metadata, "widgets", text, nil))
 }
 
 // widgetMetadata is the value of widgets in a notebook's metadata.

@@ -207,7 +207,7 @@ func (c *call) runNotebook(ctx context.Context, args RunNotebookArgs, run *nbrun
 	out.flush(ctx)
 	c.warnOfEnd(outcome.Execution.SessionMinutesLeft)
 	c.kernels.record(c.target.Name, run.Record().KernelID)           // notes mention a new one
-	if err != nil && len(outcome.Counts) == 0 && !unreachable(err) { // nothing is known of a run
+	if err != nil && len(run.Record().Run.Plan) == 0 && !unreachable(err) { // nothing is known of a run
 		return nil, err
 	}
 	got := newNotebookRun(c, run, outcome)

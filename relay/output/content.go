@@ -262,18 +262,6 @@ func object(raw json.RawMessage) JSON {
 	return value
 }
 
-// StringEnd returns the length of the JSON string at the beginning of text.
-func StringEnd(text []byte) int {
-	for i := 1; ; i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-}
-
 // laidOut returns about how long a JSON text is if each of its values has a line.
 func laidOut(raw []byte) int64 {
 	const around = 8 // the levels around a payload, and a line break

@@ -93,15 +93,13 @@ func Count(n int) any {
 	return n
 }
 
-// LineBreaks are the characters after which Python's str.splitlines ends a line.
-const LineBreaks = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
-
 // SplitLines splits a text as Python's str.splitlines(keepends=True).
 func SplitLines(text string) []string {
+	const breaks = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 	lines := []string{}
 	text = ValidText(text)
 	for len(text) > 0 {
-		at := strings.IndexAny(text, LineBreaks)
+		at := strings.IndexAny(text, breaks)
 		if at < 0 {
 			return append(lines, text)
 		}

@@ -6,15 +6,24 @@
 package parameters
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/relay/notebook"
 	"colabrelay/shared/lazy"
+)
+
+// Tags of papermill's.
+const (
+	defaultsTag = "parameters"
+	injectedTag = "injected-parameters"
 )
 
 // MaxBytes bounds the JSON text of the parameters of one run.
@@ -40,51 +49,32 @@ func Parse(text string) (*Values, error) {
 	case !utf8.ValidString(text):
 		return nil, fmt.Errorf("parameters: the text is not UTF-8")
 	}
-	if err := v.read(text); err != nil {
+	if err := v.read([]byte(text)); err != nil {
 		return nil, fmt.Errorf(`parameters: %w: give a JSON object such as {"epochs": 3, "name": "test"}`, err)
 	}
 	return v, nil
 }
 
-// read reads a JSON object. encoding/json does not know NaN and Infinity, so it reads the text with
-// strings in their places.
-func (v *Values) read(text string) error {
-	standard := token().ReplaceAllStringFunc(text, func(t string) string {
-		if strings.HasSuffix(t, "NaN") || strings.HasSuffix(t, "Infinity") {
-			return `"` + strings.Repeat(" ", len(t)-2) + `"`
-		}
-		return t
-	})
+// read reads a JSON object.
+func (v *Values) read(text []byte) (err error) {
 	var object map[string]json.RawMessage
-	err := json.Unmarshal([]byte(standard), &object)
+	err = json.Unmarshal(notebook.Standard(text), &object)
 	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("%w at character %d", err, utf8.RuneCountInString(text[:min(wrong.Offset, int64(len(text)))]))
+		return fmt.Errorf("%w at character %d", err, utf8.RuneCount(text[:min(wrong.Offset, int64(len(text)))]))
 	}
 	if err != nil || object == nil {
 		return errors.New("there is no JSON object")
 	}
-	d := json.NewDecoder(strings.NewReader(standard))
-	_, _ = d.Token() // the text is valid
-	for d.More() {
-		var value json.RawMessage
-		name, _ := d.Token()
-		_ = d.Decode(&value)
-		if err := v.set(name.(string), text[d.InputOffset()-int64(len(value)):d.InputOffset()]); err != nil {
-			return err
+	notebook.Members(bytes.TrimSpace(text), func(name string, value []byte) {
+		if err == nil {
+			err = checkName(name)
 		}
-	}
-	return nil
-}
-
-func (v *Values) set(name, value string) error {
-	if err := checkName(name); err != nil {
-		return err
-	}
-	if !slices.Contains(v.names, name) {
-		v.names = append(v.names, name)
-	}
-	v.expressions[name] = python(value)
-	return nil
+		if !slices.Contains(v.names, name) {
+			v.names = append(v.names, name)
+		}
+		v.expressions[name] = python(string(value))
+	})
+	return err
 }
 
 // token matches what JSON and Python write in different ways: strings and words.
@@ -125,7 +115,7 @@ func pythonEscape(e string) string {
 // Names returns the names in the order of the JSON text.
 func (v *Values) Names() []string { return slices.Clone(v.names) }
 
-// Cell returns the source of the injected cell for these names.
+// cell returns the source of the injected cell for these names.
 func (v *Values) cell(names []string) string {
 	var b strings.Builder
 	b.WriteString("# Parameters\n")
@@ -152,4 +142,81 @@ func checkName(name string) error {
 		return fmt.Errorf("%.60q is not a Python name", name)
 	}
 	return nil
+}
+
+// Inject writes the cell that assigns the parameters: it replaces an earlier injected cell,
+// otherwise it follows the cell tagged "parameters", otherwise it goes first. Parameters that
+// #@param lines have are not in it: Fill sets them. It returns warnings for the person or model
+// that gave the parameters. A second call with the same values changes nothing.
+func (v *Values) Inject(d *notebook.Document) (warnings []string, err error) {
+	names := v.withoutForms(d)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	source, defaults := v.cell(names), tagged(d, defaultsTag)
+	if defaults >= 0 {
+		warnings = unknown(names, d.Cell(defaults).Source)
+	}
+	if at := tagged(d, injectedTag); at >= 0 {
+		if cell := d.Cell(at); cell.Source == source && cell.Type == notebook.Code {
+			return warnings, nil
+		}
+		return warnings, d.SetSource(at, source, notebook.Code)
+	}
+	if defaults < 0 {
+		warnings = []string{`no cell has the tag "parameters", so the parameters are assigned in a new first cell: a later cell that assigns the same names replaces the values`}
+	}
+	_, err = d.Insert(defaults+1, notebook.NewCell{Type: notebook.Code, Source: source, Tags: []string{injectedTag}})
+	return warnings, err
+}
+
+// withoutForms returns the names that no #@param line of the notebook has.
+func (v *Values) withoutForms(d *notebook.Document) []string {
+	forms := map[string]bool{}
+	for i := range d.Len() {
+		for _, p := range d.Cell(i).Params {
+			forms[p.Name] = true
+		}
+	}
+	return slices.DeleteFunc(v.Names(), func(name string) bool { return forms[name] })
+}
+
+// tagged returns the first cell with a tag, or -1.
+func tagged(d *notebook.Document, tag string) int {
+	for i := range d.Len() {
+		if slices.Contains(d.Cell(i).Tags, tag) {
+			return i
+		}
+	}
+	return -1
+}
+
+// unknown warns of the names that the cell of the defaults does not assign.
+func unknown(names []string, defaults string) []string {
+	assigned := func(name string) bool {
+		line := regexp.MustCompile(`(?m)^(?:[^#=(\n]*[ \t,])?` + name + `[ \t]*(?:[,:][^#=(\n]*)?=(?:[^=]|$)`)
+		return line.MatchString(defaults)
+	}
+	missing := slices.DeleteFunc(slices.Clone(names), assigned)
+	if len(missing) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf(`the cell tagged "parameters" does not assign %s: check the spelling; the notebook may not use what you set`, strings.Join(missing, ", "))}
+}
+
+// Fill returns the source of a code cell with the parameters as values of its #@param lines. The
+// rest of each line stays.
+func (v *Values) Fill(source string) string {
+	if len(v.names) == 0 || !strings.Contains(source, "@param") {
+		return source
+	}
+	var b strings.Builder
+	for line := range strings.Lines(source) {
+		name, from, to := notebook.ParamOn(line)
+		if expression, given := v.expressions[name]; given {
+			line = line[:from] + expression + line[to:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }

@@ -36,7 +36,7 @@ func TestWhatIsNoSetOfParametersIsRefused(t *testing.T) {
 		`{"a": 1} x`:                       "after top-level value at character 10",
 		`{"a": 1`:                          "unexpected end of JSON input at character 7",
 		`{"a": 1NaN}`:                      "after object key:value pair at character 8",
-		`{NaN: 1}`:                         "is not a Python name",
+		`{NaN: 1}`:                         "beginning of object key",
 		`{"": 1}`:                          "a name is empty",
 		"{\"a\": \"x\ny\"}":                "in string literal",
 		`{"a": "\x41"}`:                    "in string escape code",

@@ -111,7 +111,7 @@ func runSample(ctx context.Context, vm *client.Client, dir string, s sample) err
 			return err
 		}
 	}
-	spec := nbrun.Defaults(path)
+	spec := nbrun.Spec{Path: path}
 	spec.OnError, spec.Restart = nbrun.ContinueAfter, true
 	run, err := nbrun.Open(filepath.Join(dir, "record"), spec)
 	if err != nil {
