@@ -405,10 +405,10 @@ type reading struct {
 	watch func(contract.Event) // gets every event that is read; may be nil
 }
 
-// read starts reading the execution id with the options o, whose Dir and Instance it sets.
+// read starts reading the execution id with the options o, whose Dir it sets.
 func (c *call) read(id string, o render.Options) *reading {
-	o.Instance, o.Limit, o.Holding = c.target.Client.InstanceID(), viewLimit(c.cfg.TextLimit), &c.held
-	o.Dir = c.outputDir(o.Instance, id)
+	o.Limit, o.Holding = viewLimit(c.cfg.TextLimit), &c.held
+	o.Dir = c.outputDir(c.target.Client.InstanceID(), id)
 	return &reading{c: c, col: render.New(o), page: o.Page}
 }
 
