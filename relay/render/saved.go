@@ -129,9 +129,6 @@ func (c *Collector) append() error {
 	return err
 }
 
-// HasSaved reports whether the text is saved already, from the first event to be added on.
-func (c *Collector) HasSaved() bool { return c.opt.From < c.saved.To }
-
 // Skip skips events that are saved already and would not be shown: those between the head,
 // once it is complete, and the newest ones. The next event to add is at Next.
 func (c *Collector) Skip() {
@@ -146,17 +143,10 @@ func (c *Collector) Skip() {
 	}
 }
 
-// viewSaved names the files of the streams whose texts are not shown as a whole; of a page those
-// that it is a part of.
+// viewSaved names the files of the streams whose texts are not shown as a whole. A page names the
+// call for what follows it.
 func (c *Collector) viewSaved(v *View, cut []string) {
-	switch {
-	case c.opt.Page && c.HasSaved():
-		for _, kind := range []string{contract.Stdout, contract.Stderr} {
-			if c.saved.Bytes[kind] > 0 {
-				cut = append(cut, kind)
-			}
-		}
-	case c.opt.Page || len(cut) == 0 && c.saved.To == 0:
+	if c.opt.Page || len(cut) == 0 && c.saved.To == 0 {
 		return
 	}
 	err := c.extend()
