@@ -61,12 +61,12 @@ func answer(id string, status contract.Status, events ...contract.Event) contrac
 
 func submit(code string) contract.Submit { return contract.Submit{RequestID: "r", Code: code} }
 
-// texts returns the texts of events, and "gap FROM-TO" for gaps.
+// texts returns the texts of events, and "gap FROM+EVENTS BYTES" for gaps.
 func texts(events []contract.Event) []string {
 	var all []string
 	for _, ev := range events {
 		if ev.Type == contract.EventGap {
-			all = append(all, fmt.Sprintf("gap %d-%d %t", ev.Offset, ev.Offset+ev.Events, ev.Cut == notKept.Cut))
+			all = append(all, fmt.Sprintf("gap %d+%d %d%s", ev.Offset, ev.Events, ev.Bytes, map[bool]string{true: " not kept"}[ev.Cut == notKept.Cut]))
 			continue
 		}
 		all = append(all, ev.Text)
@@ -140,7 +140,7 @@ func TestMissingEventsAreMarkedAsGaps(t *testing.T) {
 	if whole(t, s, "e1").Complete {
 		t.Error("nothing is missing")
 	}
-	wantTexts(t, s, "e1", "gap 0-2 true", "c", "gap 3-5 false", "f", "g", "gap 7-9 true")
+	wantTexts(t, s, "e1", "gap 0+2 0 not kept", "c", "gap 3+2 0", "f", "g", "gap 7+2 0 not kept")
 }
 
 func TestAHistoryThatIsOffHasNothing(t *testing.T) {
@@ -167,23 +167,24 @@ func TestRunsOfOthersAreNotRecorded(t *testing.T) {
 	}
 }
 
-func TestTheRelaysOwnRunsAreMarked(t *testing.T) {
-	s := newStore(t, t.TempDir(), DefaultBytes)
-	own := contract.Submit{RequestID: "r", Code: "# colab-relay: batch\n" + strings.Repeat("package", 1e5), Unstored: true}
-	s.Record("work").Submitted("vm", own, answer("e1", contract.StatusSucceeded, stream(0, "a")))
-	written(t, s)
-	if run := wantTexts(t, s, "e1", "a"); !run.Internal || run.Code != "# colab-relay: batch" {
-		t.Errorf("%+v", run)
-	}
-}
-
-func TestAPersonsSourceIsKeptInPlaceOfTheCodeThatWrapsIt(t *testing.T) {
-	s := newStore(t, t.TempDir(), DefaultBytes)
-	wrapped := contract.Submit{RequestID: "r", Code: "exec(…)", Source: "print(1)", SourceName: "train.py", Unstored: true}
-	s.Record("work").Submitted("vm", wrapped, answer("e1", contract.StatusSucceeded, stream(0, "1")))
-	written(t, s)
-	if run := wantTexts(t, s, "e1", "1"); run.Internal || run.Code != "print(1)" || run.Name != "train.py" {
-		t.Errorf("%+v", run)
+// Of the relay's own code the first line is kept; a person's source in place of the code that wraps it.
+func TestCodeIsKeptAsItsAuthorKnowsIt(t *testing.T) {
+	for want, code := range map[string]contract.Submit{
+		"# colab-relay: batch":          {RequestID: "r", Code: "# colab-relay: batch\n" + strings.Repeat("package", 1e5), Unstored: true},
+		"print(1) by train.py":          {RequestID: "r", Code: "exec(…)", Source: "print(1)", SourceName: "train.py", Unstored: true},
+		"\n\nprint('ü')\nx by a person": {RequestID: "r", Code: "\n\nprint('ü')\nx", SourceName: "a person"},
+	} {
+		s := newStore(t, t.TempDir(), DefaultBytes)
+		s.Record("work").Submitted("vm", code, answer("e1", contract.StatusSucceeded, stream(0, "a")))
+		written(t, s)
+		run := wantTexts(t, s, "e1", "a")
+		got := run.Code
+		if run.Name != "" {
+			got += " by " + run.Name
+		}
+		if got != want || run.Internal != (run.Name == "") {
+			t.Errorf("got %q, want %q: %+v", got, want, run)
+		}
 	}
 }
 
@@ -295,15 +296,6 @@ func TestGapsOfTheVMAreFilledFromTheHistory(t *testing.T) {
 	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "0"), stream(1, "1")))
 	r.Answered("vm", answer("e1", contract.StatusRunning, stream(3, "3"), gap(4, 3, 0)))
 	written(t, s)
-	texts := func(events []contract.Event) (all []string) {
-		for _, ev := range events {
-			if ev.Type == contract.EventGap {
-				ev.Text = fmt.Sprintf("gap %d+%d %d", ev.Offset, ev.Events, ev.Bytes)
-			}
-			all = append(all, ev.Text)
-		}
-		return all
-	}
 	for _, test := range []struct {
 		id     string
 		events []contract.Event
@@ -352,7 +344,7 @@ func TestCompleteFetchesWhatIsMissing(t *testing.T) {
 	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "0")))
 	r.Answered("vm", answer("e1", contract.StatusRunning, stream(3, "3")))
 	written(t, s)
-	run := wantTexts(t, s, "e1", "0", "gap 1-3 true", "3")
+	run := wantTexts(t, s, "e1", "0", "gap 1+2 0 not kept", "3")
 	if !run.Lacks() {
 		t.Error("nothing is missing")
 	}
