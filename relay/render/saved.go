@@ -143,14 +143,14 @@ func (c *Collector) Skip() {
 	}
 }
 
-// viewSaved names the files of the streams whose texts are not shown as a whole. A page names the
-// call for what follows it.
+// viewSaved names the files of the streams whose texts are not shown as a whole, if they have all
+// events up to the view's last one. A page names the call for what follows it.
 func (c *Collector) viewSaved(v *View, cut []string) {
 	if c.opt.Page || len(cut) == 0 && c.saved.To == 0 {
 		return
 	}
 	err := c.extend()
-	if err == nil && c.saved.To == 0 {
+	if c.saved = loadSaved(c.opt.Dir); err == nil && c.saved.To < c.next { // another call may have saved more
 		err = errNoFolder
 	}
 	for _, kind := range cut {

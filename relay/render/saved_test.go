@@ -127,7 +127,7 @@ func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 	checkSaved(t, dir, all[:200])
 	before := states(t, dir)
 	for _, later := range [][]contract.Event{all, lines(300), all[:200]} {
-		if v := end(later); len(v.Files) != 1 {
+		if v := end(later); (len(v.Files) == 1) != (len(later) == 200) { // the file has 200 events
 			t.Errorf("files %v, notes %q", v.Files, v.Notes)
 		}
 	}
@@ -136,6 +136,18 @@ func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 	if after := states(t, dir); !maps.Equal(before, after) {
 		t.Errorf("it wrote\n%v\nover\n%v", after, before)
 	}
+}
+
+// A call that begins after what is saved names no file, which would lack what the answer omits.
+func TestAFileIsNamedOnlyIfItHasWhatIsOmitted(t *testing.T) {
+	dir, all := t.TempDir(), lines(400)
+	for _, saved := range []int{0, 100} {
+		read(t, all, saved, Options{Dir: dir})
+		if v, _ := read(t, all, 400, Options{Dir: dir, From: 250}); len(v.Files)+len(v.Notes) > 0 || !v.Truncated || v.NextOffset < 250 {
+			t.Errorf("after %d: files %v, notes %q, next %d", saved, v.Files, v.Notes, v.NextOffset)
+		}
+	}
+	checkSaved(t, dir, all[:100])
 }
 
 // The folder of another instance's execution is another one, also if it has the same id.
