@@ -125,7 +125,10 @@ func (c *Collector) append() error {
 	}
 	now.To, now.Ended = max(now.To, c.next), c.ended
 	c.unsaved.from = now.To
-	_, err = SaveFile(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
+	file, err := createIn(c.opt.Dir, savedFile)
+	if err == nil {
+		_, err = filled(file, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) }, func() string { return filepath.Join(c.opt.Dir, savedFile) })
+	}
 	return err
 }
 
@@ -352,15 +355,6 @@ func filled(file *os.File, fill func(io.Writer) error, name func() string) (path
 		return "", err
 	}
 	return path, nil
-}
-
-// SaveFile creates dir/name with what fill writes, completely or not at all.
-func SaveFile(dir, name string, fill func(io.Writer) error) (string, error) {
-	file, err := createIn(dir, name)
-	if err != nil {
-		return "", err
-	}
-	return filled(file, fill, func() string { return filepath.Join(dir, name) })
 }
 
 // nameOf returns the name of a file with output of the event at offset, by its digest.
