@@ -97,7 +97,7 @@ func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, e
 // newClient starts a Client, which connects in the background.
 func newClient(conn ConnectionInfo, options Options) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
-	pool := &framePool{share: newShare(options.MaxFrame+options.QueueBytes, ctx.Done())}
+	pool := &framePool{share: newShare(ctx, options.MaxFrame+options.QueueBytes)}
 	c := &Client{
 		log:     options.Log,
 		session: rand.Text(),

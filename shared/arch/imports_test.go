@@ -171,7 +171,7 @@ var homes = map[string][]string{
 	"github.com/natefinch/atomic":        {"relay/hostconfig", "relay/notebook", "relay/program", "shared/keep"},
 	"golang.org/x/net":                   {"relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
-	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/mcp", "relay/transfer", "shared/memory"},
+	"golang.org/x/sync":                  {"executor", "executor/jupyter", "executor/probe", "relay/mcp", "relay/transfer", "shared/memory"},
 	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/statedir", "executor/uploads", "relay/notebook", "relay/terminal"},
 }
 
