@@ -218,7 +218,7 @@ func TestCgroupsAreThoseWithALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := tree(test.files)
-			got := limitedLevels(root).read(root)
+			got := limits(root)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(cgroup{})); diff != "" {
 				t.Errorf("cgroups (-want +got):\n%s", diff)
 			}
