@@ -30,7 +30,7 @@ const (
 	dialTimeout       = 15 * time.Second // for the TCP connection
 	loginTimeout      = 30 * time.Second // for key exchange and login: a mute server would block them forever
 	keepAliveInterval = 15 * time.Second
-	maxMissed         = 3                // so many unanswered keepalives end the connection
+	silentIntervals   = 3                // so long a keepalive may stay unanswered
 	urlTimeout        = 30 * time.Second // for a service to print its URL
 )
 
