@@ -83,9 +83,6 @@ type Client struct {
 // broadcasts arrive, so that no effect of a later request is missed. While the kernel
 // is starting, Dial retries until ctx ends.
 func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, error) {
-	if err := conn.validate(); err != nil {
-		return nil, err
-	}
 	c := newClient(conn, options.withDefaults())
 	if err := c.awaitReady(ctx); err != nil {
 		c.Close()

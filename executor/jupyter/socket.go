@@ -193,8 +193,7 @@ const (
 )
 
 // peers are the types that a socket can be connected to (ZMTP 3.0, "The Socket-Type
-// Property"). The check also detects a loopback port that got connected to itself. That
-// can happen while no process listens there, and would keep the kernel from binding the port.
+// Property").
 var peers = map[socketType][]string{
 	dealer: {"ROUTER", "REP"},
 	sub:    {"PUB", "XPUB"},
