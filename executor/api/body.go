@@ -193,17 +193,8 @@ var errTooManyValues = &refusal{
 
 // values is about how many values JSON has: how many arrays and objects begin in it, and commas.
 func values(body []byte) (n int) {
-	if len(body) <= maxValues {
-		return 0
-	}
-	inText := false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case c == '"':
-			inText = !inText
-		case inText && c == '\\':
-			i++
-		case !inText && (c == ',' || c == '{' || c == '['):
+	for b := range bounded.Structure(body) {
+		if b != ']' && b != '}' {
 			n++
 		}
 	}

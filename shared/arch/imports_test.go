@@ -15,7 +15,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/within"},
 	"executor/account":            {},
 	"executor/audit":              {"executor/logfile", "shared/contract"},
-	"executor/enrolldir":          {"shared/keep"},
+	"executor/enrolldir":          {"shared/bounded", "shared/keep"},
 	"executor/logfile":            {},
 	"executor/statedir":           {"shared/bounded", "shared/keep"},
 
