@@ -13,7 +13,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
 	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/within"},
-	"executor/account":            {},
+	"executor/account":            {"shared/bounded"},
 	"executor/audit":              {"executor/logfile", "shared/contract"},
 	"executor/enrolldir":          {"shared/bounded", "shared/keep"},
 	"executor/logfile":            {},
