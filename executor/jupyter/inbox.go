@@ -40,7 +40,8 @@ const (
 //
 // Output over the bound is dropped and counted. Other messages are kept up to twice the
 // bound; then their reader waits, and the kernel's own queue fills. A message that exceeds the
-// bound alone does not count for small ones, so that what follows it is not dropped.
+// bound alone is let in when there is no other, and does not count, so that what follows it is not
+// dropped.
 type inbox struct {
 	bound int64
 	pool  *framePool
@@ -49,7 +50,7 @@ type inbox struct {
 	mu       sync.Mutex
 	room     *sync.Cond
 	queue    []*Message
-	used     int64    // bytes of queue and received
+	used     int64    // bytes of queue and received, as counted
 	received *Message // what Receive returned last, until it is released
 	dropped  map[string]Dropped
 	stalled  bool // a big message has waited in vain since the last Receive
@@ -86,7 +87,7 @@ func (q *inbox) put(m *Message) {
 	delete(q.dropped, parent)
 	m.inbox = q
 	q.queue = append(q.queue, m)
-	q.used += m.cost()
+	q.used += q.counted(m)
 	offer(q.ready)
 }
 
@@ -105,27 +106,19 @@ func (q *inbox) fitsLocked(m *Message, bound int64) bool {
 	return len(q.queue) == 0 && q.received == nil || q.used+m.cost() <= bound
 }
 
-// oversizedLocked returns the cost of the message that exceeds the bound alone; 0 if there is none.
-// It came when there was no other, so it is the first.
-func (q *inbox) oversizedLocked() int64 {
-	first := q.received
-	if first == nil && len(q.queue) > 0 {
-		first = q.queue[0]
-	}
-	if first == nil || first.cost() <= q.bound {
+// counted is what m takes of the bound.
+func (q *inbox) counted(m *Message) int64 {
+	if m.cost() > q.bound {
 		return 0
 	}
-	return first.cost()
+	return m.cost()
 }
 
 // awaitOutputRoomLocked reports whether there is room for m. Only a big message waits for
 // room, and not if the last one waited in vain.
 func (q *inbox) awaitOutputRoomLocked(m *Message) bool {
-	if m.size < bigMessage {
-		return q.fitsLocked(m, q.bound+q.oversizedLocked())
-	}
-	if q.stalled || q.fitsLocked(m, q.bound) {
-		return q.fitsLocked(m, q.bound)
+	if fits := q.fitsLocked(m, q.bound); fits || q.stalled || m.size < bigMessage {
+		return fits
 	}
 	expired := false
 	timer := time.AfterFunc(roomTimeout, func() {
@@ -212,7 +205,7 @@ func (q *inbox) releaseLocked() {
 	if q.received == nil {
 		return
 	}
-	q.used -= q.received.cost()
+	q.used -= q.counted(q.received)
 	q.received = nil
 	q.room.Broadcast()
 }

@@ -267,19 +267,9 @@ type ExecuteRequest struct {
 	Code            string            `json:"code"`
 	Silent          bool              `json:"silent"`
 	StoreHistory    bool              `json:"store_history"`
-	UserExpressions map[string]string `json:"user_expressions"`
+	UserExpressions map[string]string `json:"user_expressions,omitempty"` // IPython iterates over them: never null
 	AllowStdin      bool              `json:"allow_stdin"`
 	StopOnError     bool              `json:"stop_on_error"`
-}
-
-// MarshalJSON writes an empty object if there are no user expressions: IPython iterates
-// over them, and null would end the request with a traceback.
-func (r ExecuteRequest) MarshalJSON() ([]byte, error) {
-	type plain ExecuteRequest
-	if r.UserExpressions == nil {
-		r.UserExpressions = map[string]string{}
-	}
-	return json.Marshal(plain(r))
 }
 
 // ExecuteReply is the content of execute_reply.

@@ -164,7 +164,7 @@ var homes = map[string][]string{
 
 	// Small modules may be used where they are needed.
 	"github.com/aymanbagabas/go-udiff":   {"relay/notebook"},
-	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/vm/colabapi"},
+	"github.com/cenkalti/backoff/v5":     {"executor/jupyter", "executor/tunnel", "relay/client", "relay/vm/colabapi"},
 	"github.com/gofrs/flock":             {"relay/transfer", "shared/keep"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/job", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
