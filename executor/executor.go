@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"colabrelay/executor/statedir"
 	"colabrelay/executor/tunnel"
 	"colabrelay/executor/uploads"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 )
@@ -236,25 +236,17 @@ func lookup(environ []string) func(string) string {
 	}
 }
 
-// maxLastLine bounds the line that lastLine remembers, in bytes.
-const maxLastLine = 1 << 10
-
-// lastLine passes on what is written, and remembers the last line of it. Each write holds
-// whole lines, as those of slog and complain do.
+// lastLine passes on what is written, and remembers the end of it.
 type lastLine struct {
 	w io.Writer
 
-	mu   sync.Mutex
-	line []byte
+	mu  sync.Mutex
+	end bounded.Tail
 }
 
 func (l *lastLine) Write(p []byte) (int, error) {
-	text := bytes.TrimSpace(p)
-	text = text[bytes.LastIndexByte(text, '\n')+1:]
 	l.mu.Lock()
-	if len(text) > 0 {
-		l.line = bytes.Clone(text[:min(len(text), maxLastLine)])
-	}
+	l.end.Write(p)
 	l.mu.Unlock()
 	return l.w.Write(p)
 }
@@ -263,7 +255,8 @@ func (l *lastLine) Write(p []byte) (int, error) {
 func (l *lastLine) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return string(l.line)
+	text := strings.TrimSpace(l.end.String())
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // readyInfo is the content of --ready-file. Pairing holds the secret.

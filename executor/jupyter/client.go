@@ -21,6 +21,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -493,29 +495,14 @@ func (p *Payloads) UnmarshalJSON(raw []byte) error {
 // Traceback is the frames of a traceback as texts.
 type Traceback []string
 
-// UnmarshalJSON replaces a traceback over maxTraceback by one line that states its size, and
-// the middle of one over maxTracebackItems by one that states how many frames it had.
+// UnmarshalJSON replaces a traceback over the bounds by one line that states its size.
 func (t *Traceback) UnmarshalJSON(raw []byte) error {
-	if len(raw) > maxTraceback {
+	if len(raw) > maxTraceback || bounded.Items(raw) > maxTracebackItems {
 		*t = Traceback{fmt.Sprintf("[… a traceback of %d bytes is omitted …]", len(raw))}
 		return nil
 	}
-	*t = nil
-	total := 0
-	if err := items(raw, func(json.RawMessage) { total++ }); err != nil {
-		return err
-	}
-	omitted, n := max(total-maxTracebackItems, 0), 0
-	var failed error
-	_ = items(raw, func(item json.RawMessage) {
-		if first := maxTracebackItems / 2; n < first || n >= first+omitted {
-			var frame string
-			failed = cmp.Or(failed, json.Unmarshal(item, &frame))
-			*t = append(*t, frame)
-		} else if n == first {
-			*t = append(*t, fmt.Sprintf("[… %d frames of the traceback are omitted …]", omitted))
-		}
-		n++
-	})
-	return failed
+	var frames []string
+	err := json.Unmarshal(raw, &frames)
+	*t = frames
+	return err
 }

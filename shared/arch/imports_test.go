@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"executor/kernel/kerneltest":     {"executor/kernel", "shared/stacks", "shared/within"},
 	"executor/job":                   {"executor/execution", "executor/journal", "shared/keep", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"executor/journal":               {"shared/keep", "shared/bounded", "shared/contract"},
-	"executor/jupyter":               {},
+	"executor/jupyter":               {"shared/bounded"},
 	"executor/interpreter":           {"executor/account"},
 	"executor/kernel":                {"executor/account", "executor/interpreter", "executor/jupyter", "shared/bounded", "shared/contract", "shared/keep", "shared/kernelpy"},
 	"executor/variables":             {"executor/jupyter", "shared/contract", "shared/kernelpy"},

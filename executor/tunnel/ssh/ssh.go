@@ -143,11 +143,9 @@ func (t *Tunnel) checkURL() error {
 	return nil
 }
 
-// Traits implements tunnel.Tunnel. Behind a proxy, every visitor has the proxy's
+// ReportsVisitor implements tunnel.Tunnel. Behind a proxy, every visitor has the proxy's
 // address.
-func (t *Tunnel) Traits() tunnel.Traits {
-	return tunnel.Traits{ReportsVisitor: t.url == ""}
-}
+func (t *Tunnel) ReportsVisitor() bool { return t.url == "" }
 
 // Check implements tunnel.Tunnel. It logs in, requests the port and gives it
 // back, so it also finds a fixed port that another executor uses.
