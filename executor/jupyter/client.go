@@ -478,18 +478,27 @@ type Payloads struct {
 // UnmarshalJSON decodes the first maxPayloads and counts the rest.
 func (p *Payloads) UnmarshalJSON(raw []byte) error {
 	*p = Payloads{}
-	var failed error
-	err := items(raw, func(item json.RawMessage) {
-		if len(p.Items) >= maxPayloads {
-			p.Omitted++
-			p.OmittedBytes += int64(len(item))
-			return
-		}
+	all := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := all.Token(); err != nil || open == nil { // null has none
+		return err
+	}
+	for all.More() {
 		var one Payload
-		failed = cmp.Or(failed, one.UnmarshalJSON(item))
-		p.Items = append(p.Items, one)
-	})
-	return cmp.Or(err, failed)
+		var omitted json.RawMessage
+		if len(p.Items) < maxPayloads {
+			if err := all.Decode(&one); err != nil {
+				return err
+			}
+			p.Items = append(p.Items, one)
+			continue
+		}
+		if err := all.Decode(&omitted); err != nil {
+			return err
+		}
+		p.Omitted++
+		p.OmittedBytes += int64(len(omitted))
+	}
+	return nil
 }
 
 // Traceback is the frames of a traceback as texts.
