@@ -44,9 +44,9 @@ func (r *report) say(v verdict, what, format string, args ...any) {
 
 // doctor reports what this machine has and lacks, for the settings that the executor
 // itself would run with. It starts nothing. It returns the exit code.
-func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout io.Writer) int {
+func doctor(ctx context.Context, cfg config, stdout io.Writer) int {
 	r := &report{w: stdout}
-	r.kernelSide(ctx, cfg, getenv)
+	r.kernelSide(ctx, cfg)
 	r.workdir(cfg.workDir)
 	r.stateDir(cfg.stateDir)
 	r.audit(cfg.audit)
@@ -62,14 +62,15 @@ func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout 
 }
 
 // kernelSide reports what the kernel's Python finds, which runs as the kernel's user.
-func (r *report) kernelSide(ctx context.Context, cfg config, getenv func(string) string) {
-	python, err := kernel.Find(ctx, cfg.user, cfg.python, kernel.Environ(cfg.user.Environ(os.Environ(), cfg.workDir), cfg.workDir))
+func (r *report) kernelSide(ctx context.Context, cfg config) {
+	environ := kernel.Environ(cfg.user.Environ(os.Environ(), cfg.workDir), cfg.workDir)
+	python, err := kernel.Find(ctx, cfg.user, cfg.python, environ)
 	if err != nil {
 		r.say(fail, "python", "%v", err)
 	} else {
 		r.say(ok, "python", "%s %s, ipykernel %s, IPython %s", python.Path, python.Version, python.IPyKernel, python.IPython)
 	}
-	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, User: cfg.user, Started: time.Now(), Getenv: getenv}).Probe(ctx)
+	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, User: cfg.user, Started: time.Now(), Environ: environ}).Probe(ctx)
 	if err != nil {
 		r.say(warn, "machine", "%v", err)
 		return

@@ -182,7 +182,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Place: x.state.Place(), Environ: x.environ, User: x.cfg.user, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
-			WorkDir: x.cfg.workDir, Python: python.Path, User: x.cfg.user, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,
+			WorkDir: x.cfg.workDir, Python: python.Path, User: x.cfg.user, Started: x.started, Environ: kernel.Environ(x.environ, x.cfg.workDir), Limits: limits,
 		}),
 	}
 	var err error
@@ -222,18 +222,6 @@ func (x *executor) endHTTP(endRequests func()) {
 		}
 	}
 	x.server.Close()
-}
-
-// lookup is os.Getenv over an environment that was read once.
-func lookup(environ []string) func(string) string {
-	return func(name string) string {
-		for _, entry := range environ {
-			if key, value, _ := strings.Cut(entry, "="); key == name {
-				return value
-			}
-		}
-		return ""
-	}
 }
 
 // lastLine passes on what is written, and remembers the end of it.

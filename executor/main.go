@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 		return 2
 	}
 	if command == "doctor" {
-		return doctor(ctx, cfg, getenv, stdout)
+		return doctor(ctx, cfg, stdout)
 	}
 	if serve(ctx, cfg, os.Environ(), stdout, stderr) != nil {
 		return 1

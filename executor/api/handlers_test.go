@@ -171,7 +171,7 @@ func newLiveStand(t *testing.T) *stand {
 	log := slog.New(slog.DiscardHandler)
 	b := Backend{
 		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Place: t.Name(), Log: log}),
-		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Getenv: os.Getenv}),
+		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Environ: os.Environ()}),
 	}
 	b.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(state, "executions"), Log: log})
 	must(t, err)
