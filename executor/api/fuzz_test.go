@@ -42,7 +42,7 @@ func fuzzBackend(f *testing.F) Backend {
 	must(f, os.WriteFile(filepath.Join(base, "secret"), []byte(outside), 0o600))
 	log := slog.New(slog.DiscardHandler)
 	b.Kernel = kernel.New(kernel.Config{WorkDir: work, StateDir: state, Log: log})
-	b.Prober = probe.New(probe.Config{WorkDir: work, Started: time.Now(), Getenv: func(string) string { return "" }})
+	b.Prober = probe.New(probe.Config{WorkDir: work, Started: time.Now()})
 	stopped, stop := context.WithCancel(f.Context())
 	stop()
 	must(f, b.Kernel.Run(stopped))

@@ -13,9 +13,9 @@ var allowed = map[string][]string{
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
 	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/within"},
-	"executor/account":            {},
+	"executor/account":            {"shared/bounded"},
 	"executor/audit":              {"executor/logfile", "shared/contract"},
-	"executor/enrolldir":          {"shared/keep"},
+	"executor/enrolldir":          {"shared/bounded", "shared/keep"},
 	"executor/logfile":            {},
 	"executor/statedir":           {"shared/bounded", "shared/keep"},
 
@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"executor/kernel/kerneltest":     {"executor/kernel", "shared/stacks", "shared/within"},
 	"executor/job":                   {"executor/execution", "executor/journal", "shared/keep", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"executor/journal":               {"shared/keep", "shared/bounded", "shared/contract"},
-	"executor/jupyter":               {},
+	"executor/jupyter":               {"shared/bounded"},
 	"executor/interpreter":           {"executor/account"},
 	"executor/kernel":                {"executor/account", "executor/interpreter", "executor/jupyter", "shared/bounded", "shared/contract", "shared/keep", "shared/kernelpy"},
 	"executor/variables":             {"executor/jupyter", "shared/contract", "shared/kernelpy"},
@@ -163,14 +163,14 @@ var homes = map[string][]string{
 
 	// Small modules may be used where they are needed.
 	"github.com/aymanbagabas/go-udiff":   {"relay/notebook"},
-	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/vm/colabapi"},
+	"github.com/cenkalti/backoff/v5":     {"executor/jupyter", "executor/tunnel", "relay/client", "relay/vm/colabapi"},
 	"github.com/gofrs/flock":             {"relay/transfer", "shared/keep"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/notebook", "shared/keep"},
 	"golang.org/x/net":                   {"relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
-	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/mcp", "relay/transfer", "shared/memory"},
+	"golang.org/x/sync":                  {"executor", "executor/jupyter", "executor/probe", "relay/mcp", "relay/transfer", "shared/memory"},
 	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/statedir", "executor/uploads", "relay/notebook", "relay/terminal"},
 }
 
