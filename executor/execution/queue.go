@@ -252,7 +252,6 @@ func (q *Queue) close() {
 	q.mu.Lock()
 	q.closing = true
 	q.mu.Unlock()
-	q.journal.RemoveSpare()
 	q.cancelAll("the executor shut down before this started")
 }
 
@@ -282,16 +281,6 @@ func (q *Queue) yield() {
 	q.guests.first = len(q.guests.waiting)
 	q.lendLocked()
 	q.updateLocked()
-}
-
-// makeSpare prepares the journal's next folder while the kernel is idle.
-func (q *Queue) makeSpare() {
-	q.mu.Lock()
-	idle := !q.closing && q.running == nil && len(q.pending) == 0
-	q.mu.Unlock()
-	if idle {
-		q.journal.MakeSpare()
-	}
 }
 
 // submission is an execution that waits for the kernel.

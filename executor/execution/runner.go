@@ -110,7 +110,6 @@ func (r *runner) tidy() {
 		runtime.Gosched()
 		r.q.journal.Trim()
 	}
-	r.q.makeSpare()
 	if r.q.journal.NeedsFlush() && time.Since(r.flushed) >= flushPause {
 		r.q.journal.Flush()
 		r.flushed = time.Now()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -31,71 +32,46 @@ type eventLog struct {
 	written   int64    // bytes of all events so far
 	kept      int64    // bytes of them that are still kept
 	file      *os.File // of the last segment; nil while it is not open
-	reserve   *reserve // nil for a log that is only read
+	late      *late    // bounds what is in memory
 	unwritten int64    // bytes in memory, because the disk is full
 	recent    *recent  // nil if the log is long, closed or that of an earlier executor
 	retired   bool     // nothing is written any more
 }
 
-// newEventLog makes an empty log, whose first segment is open if the folder exists.
-func newEventLog(f *folder, limit int64, r *reserve) *eventLog {
-	l := &eventLog{dir: f.dir, limit: limit, loaded: true, reserve: r, recent: &recent{}}
-	if f.events != nil {
-		first := newSegment(f.dir, 0, 0)
-		first.file, l.file = f.events, f.events
-		l.segments = append(l.segments, first)
-	}
-	return l
+// load reads what an earlier executor left, if it has not been read yet: output may have followed
+// the last saved state.
+func (l *eventLog) load() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loadLocked()
 }
 
-// openEventLog opens the log that an earlier executor kept in dir. next is its end
-// according to the last saved state, in case all segments were deleted.
-func openEventLog(dir string, limit, next int64, r *reserve) *eventLog {
-	l := &eventLog{dir: dir, limit: limit, next: next, reserve: r}
-	for _, s := range listSegments(dir) {
-		l.kept += s.size
-		l.segments = append(l.segments, s)
-		l.written = max(l.written, s.start+s.size)
-		l.next = max(l.next, s.first)
-	}
-	return l
-}
-
-// loadLocked reads the last segment: output may have followed the last saved state.
 func (l *eventLog) loadLocked() error {
 	if l.loaded {
 		return nil
 	}
-	l.dropMissingLocked()
+	l.segments, l.kept = listSegments(l.dir), 0
+	for _, s := range l.segments {
+		l.kept += s.size
+	}
 	if last := l.lastLocked(); last != nil {
 		if err := last.index(); err != nil {
 			return err
 		}
+		l.written = max(l.written, last.start+last.size)
 		l.next = max(l.next, last.end)
 	}
 	l.loaded = true
 	return nil
 }
 
-// repair removes a last line that a kill has torn.
+// repair removes a last line that a kill has torn, and loads the log.
 func (l *eventLog) repair() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last := l.lastLocked(); last != nil {
-		if _, err := cutTornLine(last.path, eventBegins); err != nil {
-			return err
-		}
-		info, err := os.Stat(last.path)
-		if err != nil {
-			return err
-		}
-		cut := last.size - info.Size()
-		l.kept -= cut
-		l.written -= cut
-		last.size -= cut
+	var err error
+	if all := listSegments(l.dir); len(all) > 0 {
+		err = cutTornLine(all[len(all)-1].path)
 	}
-	l.loaded = false
-	return l.loadLocked()
+	return errors.Join(err, l.load())
 }
 
 // append gives the event its offset and writes it. A gap gets as many offsets as it
@@ -187,25 +163,30 @@ func (l *eventLog) segmentForLocked(n int64) (*segment, error) {
 		last = newSegment(l.dir, l.next, l.written)
 		l.segments = append(l.segments, last)
 	}
-	if l.file != nil && !deleted(l.file) {
+	if l.file != nil && !gone(l.file, last.path) {
 		return last, nil
 	}
 	return last, l.openLocked(last)
 }
 
-// openLocked opens the file of the last segment. If the file was deleted while it
-// was open, it is made again with its content.
-func (l *eventLog) openLocked(last *segment) (err error) {
+// openLocked opens the file of the last segment. If the file was deleted while it was open, it is
+// made again with its content.
+func (l *eventLog) openLocked(last *segment) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
-	if l.file == nil {
-		l.file, err = openAppend(last.path)
-	} else {
-		l.file, err = recreate(last.path, l.file, last.size, os.O_APPEND)
+	file, err := os.OpenFile(last.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
 	}
-	last.file = l.file
-	return err
+	if l.file != nil {
+		if _, err := io.Copy(file, io.NewSectionReader(l.file, 0, last.size)); err != nil {
+			return errors.Join(err, file.Close(), os.Remove(last.path))
+		}
+		l.file.Close()
+	}
+	l.file, last.file = file, file
+	return nil
 }
 
 // lastLocked is the segment that is written to, nil if there is none.
@@ -252,11 +233,11 @@ func (l *eventLog) end() int64 {
 	return l.next
 }
 
-// everWritten is the size of all events so far, in bytes.
-func (l *eventLog) everWritten() int64 {
+// sizes returns the offset of the next event, and how many bytes of events there were and are kept.
+func (l *eventLog) sizes() (next, written, kept int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.written
+	return l.next, l.written, l.kept
 }
 
 // size is what the log occupies, in bytes.
@@ -343,7 +324,7 @@ const maxUnwritten = 4 << 20
 // writeToMemoryLocked keeps a line in memory, in a separate segment.
 func (l *eventLog) writeToMemoryLocked(line []byte) error {
 	n := int64(len(line))
-	if l.unwritten+n > maxUnwritten || l.reserve == nil || !l.reserve.allocateMemory(n) {
+	if l.unwritten+n > maxUnwritten || !l.late.allocate(n) {
 		return syscall.ENOSPC
 	}
 	last := l.lastLocked()
@@ -390,7 +371,7 @@ func (l *eventLog) flush() error {
 
 func (l *eventLog) releaseMemoryLocked() {
 	if l.unwritten > 0 {
-		l.reserve.releaseMemory(l.unwritten)
+		l.late.allocate(-l.unwritten)
 		l.unwritten = 0
 	}
 }

@@ -115,7 +115,7 @@ func TestWhatRanIsOnDiskWhenRestoreReturns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "executions")
-			j := openIn(t, dir, Limits{Kept: 2, Tombstones: 1})
+			j := openIn(t, dir, Limits{Kept: 2, Tombstones: 2})
 			submits, ids := map[string]contract.Submit{}, map[string]string{}
 			for n := range 4 { // the first two become tombstones
 				s := contract.Submit{RequestID: fmt.Sprint("past-", n), Code: "1"}
@@ -169,7 +169,7 @@ func wantKnown(t *testing.T, j *Journal, when string, s contract.Submit, id stri
 func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
 	const kept = 4
 	dir := t.TempDir()
-	j := openIn(t, dir, Limits{Kept: kept, Tombstones: 1})
+	j := openIn(t, dir, Limits{Kept: kept, Tombstones: 2})
 	submits := []contract.Submit{
 		{RequestID: "plain", Code: "1"},
 		{RequestID: "unstored", Code: "1", Unstored: true},
@@ -185,7 +185,7 @@ func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
 		ids[s.RequestID] = finished(t, j, s, "").ID
 	}
 	check("immediately", j)
-	check("after a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 1}))
+	check("after a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 2}))
 	for n := range 2 * kept {
 		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "pass", Unstored: n%2 == 0}, "")
 	}
@@ -193,17 +193,51 @@ func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
 		t.Fatal("the folder is still there")
 	}
 	check("after its folder was deleted", j)
-	check("after that and a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 1}))
+	check("after that and a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 2}))
+}
+
+// block puts something in the place of states.log that it cannot replace, until free is called.
+func block(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, statesFile)
+	must(t, os.Remove(path))
+	must(t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700))
+	return func() { must(t, os.RemoveAll(path)) }
 }
 
 // An execution without a tombstone is kept, though there are too many: it would run again.
 func TestAnExecutionIsKeptUntilItsTombstoneIsWritten(t *testing.T) {
 	dir := t.TempDir()
-	j := openIn(t, dir, Limits{Kept: 1, Tombstones: 1})
-	must(t, os.MkdirAll(filepath.Join(dir, olderFile, "in the way"), 0o700)) // of a second tombstone
+	limits := Limits{Kept: 1, Tombstones: 10}
+	j := openIn(t, dir, limits)
+	var submits []contract.Submit
+	var runs []*Record
 	for n := range 3 {
-		s := contract.Submit{RequestID: fmt.Sprint(n), Code: "1"}
-		id := finished(t, j, s, "").ID
-		defer func() { wantKnown(t, j, "at the end", s, id) }()
+		submits = append(submits, contract.Submit{RequestID: fmt.Sprint(n), Code: "1"})
+		runs = append(runs, create(t, j, submits[n]))
+	}
+	check := func(when string, j *Journal, kept int) {
+		t.Helper()
+		for n, s := range submits {
+			wantKnown(t, j, when, s, runs[n].ID)
+		}
+		if got := len(j.List(10)); got != kept {
+			t.Errorf("%s, %d are kept, want %d", when, got, kept)
+		}
+	}
+	free := block(t, dir)
+	for _, r := range runs {
+		r.Finish(contract.StatusSucceeded, "", 0)
+	}
+	j.Trim()
+	check("without a file", j, 3)
+	free()
+	j.Flush()
+	j.Trim()
+	check("with one", j, 1)
+	again := openIn(t, dir, limits)
+	check("at the next executor", again, 1)
+	if x := read(t, again, runs[0].ID); x.Status != contract.StatusSucceeded {
+		t.Errorf("the first one is %s", x.Status)
 	}
 }

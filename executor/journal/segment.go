@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"math"
 	"os"
@@ -250,97 +249,37 @@ func (r *logReader) skipTo(offset, position int64) {
 	}
 }
 
-// maxLine bounds a line of a state file or of an event log, in bytes: an event with its
-// offset, or a state with the texts of an error.
-const maxLine = 2 * contract.MaxEventBytes
-
-// errDamaged means that a file has bytes that no executor wrote.
-var errDamaged = errors.New("the file is damaged")
-
-// How each line of a file begins.
-const (
-	stateBegins     = `{"execution_id":`
-	eventBegins     = `{"offset":`
-	tombstoneBegins = `{"id":`
-)
-
-// isTorn reports whether text can be the beginning of a line that a kill has torn. Lines are
-// JSON objects, which have no control characters.
-func isTorn(text []byte, begins string) bool {
+// isTorn reports whether text can be the beginning of an event's line that a kill has torn. Lines
+// are JSON objects, which have no control characters.
+func isTorn(text []byte) bool {
+	const begins = `{"offset":`
 	n := min(len(text), len(begins))
 	return len(text) < maxLine && string(text[:n]) == begins[:n] && !slices.ContainsFunc(text, func(b byte) bool { return b < ' ' })
 }
 
-// cutTornLine truncates a file, whose lines begin so, after its last newline. If what follows that is not the
-// beginning of a line, it stays, and the error is errDamaged. cut reports whether something was cut off.
-func cutTornLine(path, begins string) (cut bool, err error) {
+// cutTornLine truncates the file of a segment after its last newline. If what follows that is not the
+// beginning of an event, it stays, and the error is errDamaged.
+func cutTornLine(path string) error {
 	f, err := bounded.OpenFile(path, os.O_RDWR)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return false, err
+		return err
 	}
 	from := max(0, size-maxLine)
 	end := make([]byte, size-from)
 	if _, err := f.ReadAt(end, from); err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return err
 	}
 	whole := bytes.LastIndexByte(end, '\n') + 1
-	if !isTorn(end[whole:], begins) {
-		return false, fmt.Errorf("%w: the end of %q is not a line", errDamaged, path)
+	if !isTorn(end[whole:]) {
+		return fmt.Errorf("%w: the end of %q is not a line", errDamaged, path)
 	}
 	if whole == len(end) {
-		return false, nil
+		return nil
 	}
-	return true, f.Truncate(from + int64(whole))
-}
-
-// index finds the places of records in a file by a key. A slot holds 32 bits of the
-// key's hash and the place, so that 150,000 keys take 2 MiB. Two keys may share a
-// hash: compare the record itself.
-type index struct {
-	seed  maphash.Seed
-	slots []uint64 // 0 is a free one
-	used  int
-}
-
-func newIndex() index { return index{seed: maphash.MakeSeed(), slots: make([]uint64, 64)} }
-
-func (x *index) put(key string, position int64) {
-	if x.used++; x.used > len(x.slots)*7/8 {
-		old := x.slots
-		x.slots = make([]uint64, 2*len(old))
-		for _, slot := range old {
-			if slot != 0 {
-				x.set(slot)
-			}
-		}
-	}
-	x.set(x.hash(key)<<32 | uint64(position+1))
-}
-
-func (x *index) set(slot uint64) {
-	at := slot >> 32 % uint64(len(x.slots))
-	for x.slots[at] != 0 {
-		at = (at + 1) % uint64(len(x.slots))
-	}
-	x.slots[at] = slot
-}
-
-func (x *index) hash(key string) uint64 { return maphash.String(x.seed, key) >> 32 }
-
-// of yields the places where the key's record may be.
-func (x *index) of(key string) func(yield func(int64) bool) {
-	hash := x.hash(key)
-	return func(yield func(int64) bool) {
-		for at := hash % uint64(len(x.slots)); x.slots[at] != 0; at = (at + 1) % uint64(len(x.slots)) {
-			slot := x.slots[at]
-			if slot>>32 == hash && !yield(int64(slot&(1<<32-1))-1) {
-				return
-			}
-		}
-	}
+	return f.Truncate(from + int64(whole))
 }
