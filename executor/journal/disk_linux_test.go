@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -109,10 +110,10 @@ func TestDamagedFilesOfTheLogAreKeptAndReported(t *testing.T) {
 
 func TestEventsThatAFullDiskDelaysAreWrittenLater(t *testing.T) {
 	dir := t.TempDir()
-	j := openIn(t, dir, Limits{LogBytes: segmentsPerLog}) // each event has a file
+	j := openIn(t, dir, Limits{LogBytes: minSegments}) // each event has a file
 	r := create(t, j, contract.Submit{RequestID: "r", Code: "1"})
 	must(t, r.Append(stdout("first\n")))
-	second := newSegment(r.dir, 1, r.events.written).path
+	second := filepath.Join(r.dir, fmt.Sprintf(segmentName, 1, r.events.written))
 	must(t, os.Symlink("/dev/full", second))
 	must(t, r.Append(stdout("delayed\n")))
 	if !r.events.inMemory() || !j.NeedsFlush() {

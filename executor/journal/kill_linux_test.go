@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memorydir"
 	"colabrelay/shared/smalldisk"
 	"colabrelay/shared/tier"
 )
@@ -261,7 +262,7 @@ func TestWhatWasAcknowledgedSurvivesAKillAtAnyByte(t *testing.T) {
 	if testing.Short() {
 		rounds = 50
 	}
-	dir := t.TempDir()
+	dir := memorydir.New(t)
 	for seed := range rounds {
 		if round(t, dir, seed, false); t.Failed() {
 			return

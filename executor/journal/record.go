@@ -59,7 +59,7 @@ func (j *Journal) newRecord(s contract.Submit) (*Record, error) {
 		CodeSHA256: digest(s.Code),
 		Unstored:   s.Unstored,
 	})
-	r.events.loaded, r.events.recent = true, &recent{}
+	r.events.loaded = true
 	return r, nil
 }
 
@@ -321,7 +321,10 @@ func (r *Record) flush() error {
 	return r.saveLocked()
 }
 
-func (r *Record) bytes() int64 { return r.events.size() + r.blobs.size() }
+func (r *Record) bytes() int64 {
+	_, _, kept := r.events.sizes()
+	return kept + r.blobs.size()
+}
 
 // awaited reports whether some output of a job's execution was not fetched. Nobody waits for a
 // job's next execution: its relay may be away for hours, and fetches all of them later.

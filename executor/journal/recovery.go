@@ -49,10 +49,7 @@ func (j *Journal) recover() error {
 		r.endAfterKill(damaged)
 	}
 	for _, r := range open {
-		if err := r.events.load(); err != nil {
-			j.log.Warn("reading the log of an execution", "execution_id", r.ID, "err", err)
-		}
-		r.blobs.measure()
+		r.measure()
 		r.CloseLog()
 	}
 	for _, r := range all {
@@ -92,13 +89,18 @@ func (j *Journal) adopt(folders []string) {
 	}
 }
 
+// measure finds out what is in the folder.
+func (r *Record) measure() {
+	if err := r.events.load(); err != nil {
+		r.journal.log.Warn("reading the log of an execution", "execution_id", r.ID, "err", err)
+	}
+	r.blobs.measure()
+}
+
 // endAfterKill ends what a killed executor left unfinished. Its events remain readable. With doubt, a
 // line is missing that may have said that it began.
 func (r *Record) endAfterKill(doubt bool) {
-	if err := r.events.repair(); err != nil {
-		r.journal.log.Warn("closing an unfinished execution", "execution_id", r.ID, "err", err)
-	}
-	r.blobs.measure()
+	r.measure()
 	status, reason := contract.StatusLost, "the executor was killed while this was running; the output up to then is kept, the variables are gone"
 	switch queued := r.state.Status == contract.StatusQueued && r.events.end() == 0; {
 	case queued && doubt:
