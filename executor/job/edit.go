@@ -58,7 +58,7 @@ func (j *Job) patchLocked(p contract.JobPatch, sum string) (contract.Job, error)
 		l.Steps = append(l.Steps, s.StepID)
 	}
 	if err == nil {
-		err = j.file.appendNow(line{Patch: l})
+		err = j.recordNow(line{Patch: l})
 	}
 	if err != nil {
 		j.steps = before
@@ -75,11 +75,11 @@ func (j *Job) patchLocked(p contract.JobPatch, sum string) (contract.Job, error)
 
 // compactLocked writes the record anew when the lines of patches have become many.
 func (j *Job) compactLocked(added *patchLine) {
-	if j.file.patched += len(marshal(line{Patch: added})); j.file.patched <= maxPatched {
+	if j.patched += 1 + len(added.Steps); j.patched <= maxPatched {
 		return
 	}
-	if err := j.rewriteLocked(); err != nil {
-		j.jobs.log.Error("writing the record of a job anew", "path", j.file.path, "err", err)
+	if err := j.recordAgainLocked(); err != nil {
+		j.jobs.log.Error("writing the record of a job anew", "job_id", j.id, "err", err)
 	}
 }
 

@@ -1,18 +1,13 @@
 package job
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"colabrelay/executor/journal"
@@ -20,19 +15,16 @@ import (
 )
 
 const (
-	fileSuffix = ".ndjson"
-	// maxLine bounds a line, in bytes: 2,000 steps with ids of 64, and 1,000 patches.
-	maxLine = 1 << 20
-	// maxUnsaved bounds the lines that wait in memory while the disk is full, in bytes. With
-	// more, the job waits. The executions name their job too, so that an executor which is
-	// started after a kill finds what these lines would have said of them.
-	maxUnsaved = 64 << 10
-	// maxPatched bounds the lines of patches in a record, in bytes: MaxJobPatches of MaxJobSteps
-	// would have 200 MB.
-	maxPatched = 4 << 20
+	// maxUnsaved bounds the lines that wait in memory while the disk is full. With more, the job
+	// waits. The executions name their job too, so that an executor which is started after a kill
+	// finds what these lines would have said of them.
+	maxUnsaved = 500
+	// maxPatched bounds the patches in a record, in steps: MaxJobPatches of MaxJobSteps would have
+	// 200 MB.
+	maxPatched = 50_000
 )
 
-// line is a line of a job's file: the first one has what the job is, each other one what
+// line is a line of a job's record: the first one has what the job is, each other one what
 // happened to one of its entries, a patch, or the end.
 type line struct {
 	JobID    string            `json:"job_id,omitempty"`
@@ -71,33 +63,6 @@ func (j *Job) endLine() *endLine {
 	return &endLine{State: j.state, Cause: j.cause, Reason: j.reason, Finished: *j.finished}
 }
 
-// file is the record of a job on disk, which is only appended to.
-type file struct {
-	path    string
-	log     *slog.Logger
-	file    *os.File // nil while it is not open
-	unsaved []byte   // lines that the disk could not take
-	patched int      // bytes of patches since the record was written as a whole
-}
-
-// createFile writes the job's record. The error is journal.ErrDiskFull if the disk has no room.
-func (j *Job) createFile() error {
-	js := j.jobs
-	if err := os.MkdirAll(js.cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("making the folder of the jobs: %w", err)
-	}
-	j.file = &file{path: filepath.Join(js.cfg.Dir, rand.Text()+fileSuffix), log: js.log}
-	j.file.unsaved = marshal(j.head())
-	if err := j.file.flush(); err != nil {
-		j.file.remove()
-		if isFull(err) {
-			return journal.ErrDiskFull
-		}
-		return fmt.Errorf("writing the record of a job: %w", err)
-	}
-	return nil
-}
-
 func (j *Job) head() line {
 	h := line{JobID: j.id, SHA256: j.sha256, KernelID: j.kernelID, Created: &j.created, Loop: j.hasLoop, Revision: j.revision, Patches: j.patches}
 	for i := range j.steps {
@@ -106,121 +71,69 @@ func (j *Job) head() line {
 	return h
 }
 
-func marshal(l line) []byte {
-	raw, _ := json.Marshal(l) // has only texts, numbers and times
-	return append(raw, '\n')
-}
-
-// isFull reports whether err means that the disk has no room.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
-
-// append adds a line, now or as soon as the disk can take it.
-func (f *file) append(l line) {
-	late := len(f.unsaved) > 0
-	f.unsaved = append(f.unsaved, marshal(l)...)
-	if err := f.flush(); err != nil && !late {
-		f.log.Error("the record of a job could not be saved; saving is retried", "path", f.path, "err", err)
+// record adds a line to the job's record, now or as soon as the disk can take it.
+func (j *Job) record(l line) {
+	late := len(j.unsaved) > 0
+	j.unsaved = append(j.unsaved, l)
+	if err := j.flush(); err != nil && !late {
+		j.jobs.log.Error("the record of a job could not be saved; saving is retried", "job_id", j.id, "err", err)
 	}
 }
 
-// appendNow adds a line, or fails. The error is journal.ErrDiskFull if the disk has no room.
-func (f *file) appendNow(l line) error {
-	before := len(f.unsaved)
-	f.unsaved = append(f.unsaved, marshal(l)...)
-	err := f.flush()
-	if err == nil {
-		return nil
+// recordNow adds a line, or fails. The error is journal.ErrDiskFull if the disk has no room.
+func (j *Job) recordNow(l line) error {
+	before := len(j.unsaved)
+	j.unsaved = append(j.unsaved, l)
+	err := j.flush()
+	if err != nil {
+		j.unsaved = j.unsaved[:before]
 	}
-	f.unsaved = f.unsaved[:before]
-	if isFull(err) {
-		return journal.ErrDiskFull
-	}
-	return fmt.Errorf("writing the record of a job: %w", err)
+	return err
 }
 
 // flush writes the lines that wait in memory.
-func (f *file) flush() error {
-	if len(f.unsaved) == 0 {
+func (j *Job) flush() error {
+	if len(j.unsaved) == 0 {
 		return nil
 	}
-	if f.file == nil {
-		opened, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-		if err != nil {
-			return err
-		}
-		f.file = opened
-	}
-	n, err := f.file.Write(f.unsaved)
-	if err == nil {
-		f.unsaved = nil
-		return nil
-	}
-	if n > 0 { // a partial line must not precede the next one
-		end, seekErr := f.file.Seek(0, io.SeekEnd)
-		err = errors.Join(err, seekErr, f.file.Truncate(end-int64(n)))
+	err := j.jobs.cfg.Journal.RecordJob(j.id, j.unsaved[0].JobID != "", j.unsaved)
+	switch {
+	case err == nil:
+		j.unsaved = nil
+	case !errors.Is(err, journal.ErrDiskFull):
+		err = fmt.Errorf("writing the record of a job: %w", err)
 	}
 	return err
 }
 
 // ready returns an error if too many lines wait in memory.
-func (f *file) ready() error {
-	err := f.flush()
-	if len(f.unsaved) <= maxUnsaved {
+func (j *Job) ready() error {
+	err := j.flush()
+	if len(j.unsaved) <= maxUnsaved {
 		return nil
 	}
 	return fmt.Errorf("the job's record can't be saved: %w", err)
 }
 
-// close closes the file. If lines wait, a later flush opens it again.
-func (f *file) close() {
-	if f.file != nil {
-		f.file.Close()
-		f.file = nil
-	}
-}
-
-func (f *file) remove() {
-	f.close()
-	f.unsaved = nil
-	os.Remove(f.path)
-}
-
-// rewriteLocked writes the whole record anew.
-func (j *Job) rewriteLocked() error {
-	content := marshal(j.head())
-	begun := func(index *int, executionID string) {
-		content = append(content, marshal(line{Index: index, Execution: executionID})...)
-	}
+// recordAgainLocked writes the whole record anew. No round has begun.
+func (j *Job) recordAgainLocked() error {
+	whole := []line{j.head()}
 	for i := range j.next {
 		e, index := j.entryLocked(i), i
-		for _, earlier := range e.Earlier {
-			begun(&index, earlier)
-		}
-		if e.ExecutionID != "" {
-			begun(&index, e.ExecutionID)
+		for _, begun := range append(slices.Clone(e.Earlier), e.ExecutionID) {
+			if begun != "" {
+				whole = append(whole, line{Index: &index, Execution: begun})
+			}
 		}
 		if contract.Status(e.Status).Finished() {
-			content = append(content, marshal(line{Index: &index, Status: e.Status})...)
+			whole = append(whole, line{Index: &index, Status: e.Status})
 		}
 	}
-	if j.state.Ended() {
-		content = append(content, marshal(line{End: j.endLine()})...)
+	err := j.jobs.cfg.Journal.RecordJob(j.id, true, whole)
+	if err == nil {
+		j.unsaved, j.patched = nil, 0
 	}
-	j.file.close()
-	if err := replace(j.file.path, content); err != nil {
-		return err
-	}
-	j.file.unsaved, j.file.patched = nil, 0
-	return nil
-}
-
-// replace writes a file by a rename, so that a kill leaves the old one or the new one.
-func replace(path string, content []byte) error {
-	temp := path + ".new"
-	if err := os.WriteFile(temp, content, 0o600); err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return os.Rename(temp, path)
+	return err
 }
 
 // digest identifies the content of a job or a patch.

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,7 +45,6 @@ const (
 
 // Config says what jobs run on and where they are recorded.
 type Config struct {
-	Dir     string // holds a file for each job
 	Queue   *execution.Queue
 	Journal *journal.Journal
 	Log     *slog.Logger
@@ -94,8 +92,9 @@ type Job struct {
 	patches  map[string]string // SHA-256 of the content, by patch_id
 
 	running *journal.Record // the execution that has the kernel
-	file    *file
-	changed chan struct{} // closed at the next change; nil while nobody waits for it
+	unsaved []line          // of its record
+	patched int             // steps of patches since the record was written as a whole
+	changed chan struct{}   // closed at the next change; nil while nobody waits for it
 }
 
 // step is a step of a job and how it ended.
@@ -135,11 +134,12 @@ func (js *Jobs) Submit(caller string, s contract.JobSubmit) (contract.Job, error
 		state: contract.JobQueued, kernelID: s.KernelID, steps: steps, loop: s.Loop, hasLoop: s.Loop != nil, patches: map[string]string{},
 	}
 	j.measureLocked()
-	if err := j.createFile(); err != nil {
+	if err := js.cfg.Queue.Join(caller, j); err != nil {
 		return contract.Job{}, err
 	}
-	if err := js.cfg.Queue.Join(caller, j); err != nil {
-		j.file.remove()
+	if err := j.recordNow(j.head()); err != nil { // Begin waits until then
+		j.state = contract.JobCancelled
+		js.cfg.Queue.Leave(j)
 		return contract.Job{}, err
 	}
 	js.addLocked(j)
@@ -226,7 +226,6 @@ func (js *Jobs) trimLocked() {
 		}
 		kept, entries = kept-1, entries-j.entries()
 		delete(js.byID, j.id)
-		j.file.remove()
 		return true
 	})
 }
@@ -234,9 +233,7 @@ func (js *Jobs) trimLocked() {
 // flushLocked writes what a full disk kept from being written.
 func (js *Jobs) flushLocked() {
 	for _, j := range js.order {
-		if len(j.file.unsaved) > 0 && j.file.flush() == nil && j.state.Ended() {
-			j.file.close()
-		}
+		_ = j.flush()
 	}
 }
 
@@ -245,25 +242,6 @@ func (j *Job) past() journal.PastJob {
 		ID: j.id, SHA256: j.sha256, State: j.state, Cause: j.cause, Reason: j.reason,
 		KernelID: j.kernelID, Entries: j.entries(), Created: j.created, Finished: j.finished,
 	}
-}
-
-// Restore writes again the files of jobs that were deleted with the state folder.
-func (js *Jobs) Restore() (missing int, err error) {
-	js.mu.Lock()
-	defer js.mu.Unlock()
-	if err := os.MkdirAll(js.cfg.Dir, 0o700); err != nil {
-		return 0, fmt.Errorf("making the deleted folder of the jobs again: %w", err)
-	}
-	for _, j := range js.order {
-		if _, gone := os.Stat(j.file.path); gone == nil {
-			continue
-		}
-		missing++
-		if failed := j.rewriteLocked(); failed != nil {
-			err = fmt.Errorf("writing the deleted record of a job again: %w", failed)
-		}
-	}
-	return missing, err
 }
 
 // round is a round of a loop that has begun. A job may have 100,000, so it takes 17 bytes.

@@ -1,17 +1,12 @@
 package job
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,35 +14,18 @@ import (
 	"time"
 
 	"colabrelay/executor/journal"
-	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/keep"
 	"colabrelay/shared/kernelpy"
 )
 
-// Open reads what earlier executors left in cfg.Dir. Their unfinished jobs ended with them.
-func Open(cfg Config) (*Jobs, error) {
+// Open reads what earlier executors recorded in the journal. Their unfinished jobs ended with them.
+func Open(cfg Config) *Jobs {
 	js := &Jobs{cfg: cfg, log: cfg.Log.With("component", "job"), byID: map[string]*Job{}}
-	if found, err := os.Lstat(cfg.Dir); err == nil && !found.IsDir() {
-		kept, err := keep.Aside(cfg.Dir)
-		js.log.Warn("what stood in the place of the folder of jobs is kept under another name; earlier jobs are lost", "kept", kept, "err", err)
-	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the jobs: %w", err)
-	}
-	names, err := os.ReadDir(cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("reading the folder of the jobs: %w", err)
-	}
 	executions := cfg.Journal.OfJobs()
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	for _, name := range names {
-		if filepath.Ext(name.Name()) == fileSuffix {
-			js.recoverLocked(filepath.Join(cfg.Dir, name.Name()), executions)
-		} else if strings.HasSuffix(name.Name(), fileSuffix+".new") {
-			os.Remove(filepath.Join(cfg.Dir, name.Name())) // of a rewrite that a kill cut off
-		}
+	for _, id := range cfg.Journal.JobIDs() {
+		js.recoverLocked(id, executions[id])
 	}
 	for id, of := range executions {
 		js.rememberLocked(id, of)
@@ -55,55 +33,37 @@ func Open(cfg Config) (*Jobs, error) {
 	slices.SortFunc(js.order, func(a, b *Job) int { return a.created.Compare(b.created) })
 	js.opened = true
 	js.trimLocked()
-	return js, nil
+	return js
 }
 
-var (
-	// errDamaged means that a file has bytes that no executor wrote.
-	errDamaged = errors.New("the file is damaged")
-	// errNothing means that a kill came before the first line was complete: the submit was
-	// never answered, and nothing ran.
-	errNothing = errors.New("the file has no complete line")
-)
-
-// headBegins is how the first line of a file begins.
-const headBegins = `{"job_id":`
-
-// recoverLocked reads a job's file. A damaged one is renamed, and a new one gets what can be
-// read.
-func (js *Jobs) recoverLocked(path string, executions map[string][]contract.Execution) {
-	j := &Job{jobs: js, state: contract.JobQueued, patches: map[string]string{}, file: &file{path: path, log: js.log}}
-	err := j.load()
-	if errors.Is(err, errNothing) {
-		os.Remove(path)
-		return
-	}
-	if err == nil && (js.byID[j.id] != nil || js.forgotten(j.id)) {
-		if js.byID[j.id] == nil { // a kill came between its tombstone and the deletion
-			os.Remove(path)
-			return
+// recoverLocked reads a job's record. Lines may be missing if the journal was damaged.
+func (js *Jobs) recoverLocked(id string, executions []contract.Execution) {
+	j := &Job{jobs: js, state: contract.JobQueued, patches: map[string]string{}}
+	record, err := js.cfg.Journal.JobRecord(id)
+	for _, text := range record {
+		var lines []line
+		err = errors.Join(err, json.Unmarshal(text, &lines))
+		for _, l := range lines {
+			if !j.apply(l) {
+				err = errors.Join(err, errDamaged)
+			}
 		}
-		err = fmt.Errorf("%w: another file has the same job", errDamaged)
 	}
 	if err != nil {
-		kept, moved := keep.Aside(path)
-		js.log.Warn("the record of a job is damaged and kept under another name; what can't be read of it is not known any more",
-			"path", path, "kept", kept, "err", errors.Join(err, moved))
-		if j.id == "" || js.byID[j.id] != nil {
-			return
-		}
+		js.log.Warn("the record of a job is damaged; what can't be read of it is not known any more", "job_id", id, "err", err)
 	}
-	added := j.complete(executions[j.id])
+	if j.id != id {
+		return
+	}
+	j.complete(executions)
 	js.addLocked(j)
 	if !j.state.Ended() {
 		j.endAfterKill()
 	}
-	if err != nil || added {
-		if failed := j.rewriteLocked(); failed != nil {
-			js.log.Error("writing what is known of a job after a kill", "path", path, "err", failed)
-		}
-	}
 }
+
+// errDamaged means that a record has a line that does not follow from those before it.
+var errDamaged = errors.New("a line is not from an executor, or follows a missing one")
 
 // rememberLocked notes that there was a job with the id, if no record says so but executions do: code
 // in the kernel can delete records. A repeated submit must not run them again.
@@ -129,58 +89,9 @@ func (js *Jobs) forgotten(id string) bool {
 	return ok
 }
 
-// load reads the file. With errDamaged, the job has what could be read.
-func (j *Job) load() error {
-	f, err := bounded.OpenFile(j.file.path, os.O_RDWR)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	lines := bufio.NewReader(f)
-	damaged := 0
-	for whole := int64(0); ; {
-		text, size, err := bounded.ReadLine(lines, maxLine)
-		switch {
-		case errors.Is(err, io.EOF) && size > 0 && j.isTorn(text):
-			if err := f.Truncate(whole); err != nil {
-				return err
-			}
-			size = 0
-		case errors.Is(err, io.EOF) && size > 0:
-			damaged++
-		case err != nil && !errors.Is(err, io.EOF):
-			return err
-		case err == nil && !j.apply(text):
-			damaged++
-		}
-		if whole += size; errors.Is(err, io.EOF) {
-			break
-		}
-	}
-	switch {
-	case damaged > 0:
-		return fmt.Errorf("%w: %d of its lines are not from an executor, or follow a missing one", errDamaged, damaged)
-	case j.id == "":
-		return errNothing
-	}
-	return nil
-}
-
-// isTorn reports whether text can be the beginning of the file's next line that a kill has torn.
-// Lines are JSON objects, which have no control characters.
-func (j *Job) isTorn(text []byte) bool {
-	begins := "{"
-	if j.id == "" {
-		begins = headBegins
-	}
-	n := min(len(text), len(begins))
-	return n > 0 && string(text[:n]) == begins[:n] && !slices.ContainsFunc(text, func(b byte) bool { return b < ' ' })
-}
-
 // apply repeats what a line tells, and reports whether it makes sense.
-func (j *Job) apply(text []byte) bool {
-	var l line
-	if json.Unmarshal(text, &l) != nil || (l.JobID != "") == (j.id != "") {
+func (j *Job) apply(l line) bool {
+	if (l.JobID != "") == (j.id != "") {
 		return false
 	}
 	switch {
@@ -260,14 +171,14 @@ func (j *Job) applyPatch(p patchLine) bool {
 }
 
 // complete adds what the journal knows of the job's executions, the oldest first: the job's
-// last lines may be missing, because a kill or a full disk came between. It reports whether there
-// was something to add.
-func (j *Job) complete(executions []contract.Execution) (added bool) {
+// last lines may be missing, because a kill or a full disk came between.
+func (j *Job) complete(executions []contract.Execution) {
 	status := map[string]contract.Status{}
 	for _, x := range executions {
 		status[x.ExecutionID] = x.Status
-		if !j.names(x.Job.Index, x.ExecutionID) && !j.state.Ended() {
-			added = j.applyBegun(x.Job.Index, x.ExecutionID, x.KernelID) || added
+		index := x.Job.Index
+		if !j.names(index, x.ExecutionID) && !j.state.Ended() && j.applyBegun(index, x.ExecutionID, x.KernelID) {
+			j.record(line{Index: &index, Execution: x.ExecutionID, KernelID: x.KernelID})
 		}
 	}
 	for i := range j.next {
@@ -279,9 +190,10 @@ func (j *Job) complete(executions []contract.Execution) (added bool) {
 		if !ok {
 			known = contract.StatusLost
 		}
-		added = j.applyEnded(i, contract.StepStatus(known)) || added
+		if index := i; j.applyEnded(index, contract.StepStatus(known)) {
+			j.record(line{Index: &index, Status: contract.StepStatus(known)})
+		}
 	}
-	return added
 }
 
 // names reports whether the entry has this execution.

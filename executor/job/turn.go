@@ -29,7 +29,7 @@ func (j *Job) Begin(kernelID string) execution.Turn {
 	if err := j.jobs.cfg.Queue.LowMemory(); err != nil {
 		return j.waitLocked(contract.CauseLowMemory, err.Error())
 	}
-	if err := j.file.ready(); err != nil {
+	if err := j.ready(); err != nil {
 		return j.waitLocked(contract.CauseDiskFull, err.Error())
 	}
 	if !j.retry {
@@ -77,7 +77,7 @@ func (j *Job) beginLocked(kernelID string) execution.Turn {
 	}
 	j.kernelID, j.running, j.retry, j.next = kernelID, record, false, index+1
 	j.setBegunLocked(index, record.ID)
-	j.file.append(begun)
+	j.record(begun)
 	j.setLocked(contract.JobRunning, "", "")
 	return execution.Turn{Record: record, Code: s.Code, Before: before, Again: again}
 }
@@ -138,7 +138,7 @@ func (j *Job) setEndedLocked(index int, status contract.Status) {
 	} else {
 		j.steps[index].status = contract.StepStatus(status)
 	}
-	j.file.append(line{Index: &index, Status: contract.StepStatus(status)})
+	j.record(line{Index: &index, Status: contract.StepStatus(status)})
 }
 
 // retryLocked has the step run again after a while.
@@ -158,7 +158,7 @@ func (j *Job) skipLocked() {
 	for ; j.next < len(j.steps) && j.lacksLocked(j.next); j.next++ {
 		s, index := &j.steps[j.next], j.next
 		s.status, s.code = contract.StepSkipped, ""
-		j.file.append(line{Index: &index, Status: contract.StepSkipped})
+		j.record(line{Index: &index, Status: contract.StepSkipped})
 	}
 	if j.next == len(j.steps) && j.loop == nil {
 		j.endLocked(contract.JobFinished, "", "")
@@ -204,8 +204,7 @@ func (j *Job) endLocked(state contract.JobState, cause contract.JobCause, reason
 	j.markNotRun()
 	j.loop = nil
 	j.measureLocked()
-	j.file.append(line{End: j.endLine()})
-	j.file.close()
+	j.record(line{End: j.endLine()})
 	j.wakeLocked()
 	j.jobs.trimLocked()
 }

@@ -18,7 +18,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -213,59 +212,3 @@ func (j *Journal) NeedsFlush() bool { return j.late.needsFlush() }
 
 // Flush tries to write what could not be written before.
 func (j *Journal) Flush() { j.late.flush() }
-
-// PastJob is what is known of a job whose own record is deleted. It is among the tombstones
-// of executions, so that its id is known as long as theirs.
-type PastJob struct {
-	ID       string
-	SHA256   string // of its content; empty if it is not known
-	State    contract.JobState
-	Cause    contract.JobCause
-	Reason   string
-	KernelID string
-	Entries  int
-	Created  time.Time
-	Finished *time.Time
-}
-
-// jobKey names the tombstone of a job. No execution and no request has such an id.
-func jobKey(id string) string { return "job:" + id }
-
-// RememberJob adds a job to the tombstones.
-func (j *Journal) RememberJob(p PastJob) error {
-	return j.states.append(stateLine{
-		Execution: contract.Execution{
-			ExecutionID: jobKey(p.ID), RequestID: jobKey(p.ID), Status: contract.Status(p.State),
-			Error: &contract.ExecutionError{EName: string(p.Cause)}, Reason: Shorten(p.Reason, maxPastText),
-			KernelID: p.KernelID, ExecutionCount: p.Entries, CreatedAt: p.Created, FinishedAt: p.Finished,
-		},
-		CodeSHA256: p.SHA256,
-		Past:       true,
-	})
-}
-
-// PastJob returns what RememberJob added.
-func (j *Journal) PastJob(id string) (p PastJob, ok bool) {
-	line, ok := j.states.pastID(jobKey(id))
-	if !ok || line.Error == nil {
-		return p, false
-	}
-	return PastJob{
-		ID: id, SHA256: line.CodeSHA256, State: contract.JobState(line.Status), Cause: contract.JobCause(line.Error.EName),
-		Reason: line.Reason, KernelID: line.KernelID, Entries: line.ExecutionCount, Created: line.CreatedAt, Finished: line.FinishedAt,
-	}, true
-}
-
-// OfJobs returns the executions that belong to jobs, by the job's id, the oldest first, without
-// events.
-func (j *Journal) OfJobs() map[string][]contract.Execution {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	found := map[string][]contract.Execution{}
-	for _, r := range j.order {
-		if x := r.Snapshot(); x.Job != nil {
-			found[x.Job.JobID] = append(found[x.Job.JobID], x)
-		}
-	}
-	return found
-}

@@ -278,7 +278,7 @@ func (r *Record) InMemory() bool {
 // saveLocked appends the state to states.log. After an error it is saved again later.
 func (r *Record) saveLocked() error {
 	line := r.lineLocked()
-	err := r.journal.states.append(line)
+	err := r.journal.states.append(line.head(), line)
 	if r.unsaved = err != nil; r.unsaved {
 		r.journal.late.add(r, err)
 		return err

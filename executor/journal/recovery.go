@@ -29,8 +29,11 @@ func (j *Journal) recover() error {
 	var all, unfinished, open []*Record
 	ids := j.states.idsLocked() // no other goroutine has it yet
 	for i, id := range ids {
-		line, err := j.states.read(j.states.live[id])
-		if err != nil {
+		if isJob(id) {
+			continue
+		}
+		var line stateLine
+		if err := j.states.read(j.states.live[id][0], &line); err != nil {
 			j.log.Warn("reading the state of an execution", "execution_id", id, "err", err)
 			continue
 		}
@@ -215,7 +218,8 @@ func (j *Journal) forgetOldestLocked(unstored bool, excess int, allowed func(*Re
 		if excess <= 0 || r.Unstored != unstored || !allowed(r) || !r.Status().Finished() {
 			return false
 		}
-		if err := j.states.append(r.tombstone()); err != nil {
+		line := r.tombstone()
+		if err := j.states.append(line.head(), line); err != nil {
 			j.log.Error("writing a tombstone; the execution is kept until that succeeds", "execution_id", r.ID, "err", err)
 			excess = 0
 			return false

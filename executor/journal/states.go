@@ -39,8 +39,7 @@ const (
 	maxLine = 2 * contract.MaxEventBytes
 )
 
-// stateLine is a line of states.log: a complete snapshot of an execution. The last line of an
-// execution counts.
+// stateLine is a line of states.log about an execution: a complete snapshot. The last one counts.
 type stateLine struct {
 	contract.Execution
 	CodeSHA256 string `json:"code_sha256"`
@@ -51,11 +50,22 @@ type stateLine struct {
 	Past       bool   `json:"past,omitempty"` // it is a tombstone: the folder is gone
 }
 
+func (l *stateLine) head() lineHead {
+	return lineHead{ExecutionID: l.ExecutionID, RequestID: l.RequestID, Past: l.Past}
+}
+
+// jobLine is a line about a job: its record is what all its lines say together.
+type jobLine struct {
+	lineHead
+	Record any `json:"record"`
+}
+
 // lineHead is what the index of states.log needs of a line.
 type lineHead struct {
 	ExecutionID string `json:"execution_id"`
 	RequestID   string `json:"request_id"`
-	Past        bool   `json:"past"`
+	Past        bool   `json:"past,omitempty"`
+	More        bool   `json:"more,omitempty"` // the lines before it count too
 }
 
 // span is the place of a line in the file.
@@ -83,12 +93,12 @@ type states struct {
 // linesFile is the file and the places of the lines that count. What follows the lines are zeros.
 type linesFile struct {
 	file      *os.File
-	used      int64           // where the next line goes
-	allocated int64           // the size of the file
-	torn      bool            // what is before used does not end a line
-	live      map[string]span // the last line of each execution that is not forgotten, by its id
-	past      []pastLine      // the oldest first
-	byKey     map[uint64]int  // index in past, by the hash of either id
+	used      int64             // where the next line goes
+	allocated int64             // the size of the file
+	torn      bool              // what is before used does not end a line
+	live      map[string][]span // the lines that count of what is not forgotten, by its id
+	past      []pastLine        // the oldest first
+	byKey     map[uint64]int    // index in past, by the hash of either id
 }
 
 // openStates opens the file in dir and writes it anew. inUse says that dir has folders of
@@ -129,7 +139,7 @@ func openStates(dir string, keepPast int, inUse bool, log *slog.Logger) (s *stat
 }
 
 func newLinesFile(file *os.File) linesFile {
-	return linesFile{file: file, live: map[string]span{}, byKey: map[uint64]int{}}
+	return linesFile{file: file, live: map[string][]span{}, byKey: map[uint64]int{}}
 }
 
 // errDamaged means that a file has bytes that no executor wrote.
@@ -193,8 +203,13 @@ var seeds = struct{ id, request maphash.Seed }{maphash.MakeSeed(), maphash.MakeS
 
 // note notes the place of a line.
 func (s *linesFile) note(head lineHead, at span) {
-	if !head.Past {
-		s.live[head.ExecutionID] = at
+	switch {
+	case head.Past:
+	case head.More:
+		s.live[head.ExecutionID] = append(s.live[head.ExecutionID], at)
+		return
+	default:
+		s.live[head.ExecutionID] = []span{at}
 		return
 	}
 	delete(s.live, head.ExecutionID)
@@ -207,7 +222,7 @@ func (s *linesFile) notePast(line pastLine) {
 }
 
 // append writes a line. The error is ErrDiskFull if neither the disk nor the reserve has room.
-func (s *states) append(line stateLine) error {
+func (s *states) append(head lineHead, line any) error {
 	text, err := json.Marshal(line)
 	if err != nil {
 		return err
@@ -231,7 +246,7 @@ func (s *states) append(line stateLine) error {
 	}
 	s.used += int64(len(text))
 	s.torn = false
-	s.note(lineHead{line.ExecutionID, line.RequestID, line.Past}, span{at, s.used - at})
+	s.note(head, span{at, s.used - at})
 	return nil
 }
 
@@ -336,11 +351,13 @@ func (s *states) copyLocked(to *linesFile) error {
 		to.notePast(pastLine{at, line.id, line.request})
 	}
 	for _, id := range s.idsLocked() {
-		at, err := copied(s.live[id])
-		if err != nil {
-			return err
+		for _, from := range s.live[id] {
+			at, err := copied(from)
+			if err != nil {
+				return err
+			}
+			to.live[id] = append(to.live[id], at)
 		}
-		to.live[id] = at
 	}
 	to.allocated = to.used
 	return out.Flush()
@@ -356,9 +373,10 @@ func (s *states) newestPastLocked() []pastLine {
 	return s.past[from:]
 }
 
-// idsLocked returns the ids of the executions that are not forgotten, in the order of their lines.
+// idsLocked returns the ids of what is not forgotten, in the order of the last lines.
 func (s *states) idsLocked() []string {
-	return slices.SortedFunc(maps.Keys(s.live), func(a, b string) int { return cmp.Compare(s.live[a].at, s.live[b].at) })
+	last := func(id string) int64 { return s.live[id][len(s.live[id])-1].at }
+	return slices.SortedFunc(maps.Keys(s.live), func(a, b string) int { return cmp.Compare(last(a), last(b)) })
 }
 
 // keepAside keeps the file under another name too: a kill before its place is taken loses nothing.
@@ -370,13 +388,13 @@ func (s *states) keepAside() (kept string, err error) {
 	return keep.Aside(other)
 }
 
-// read returns a line.
-func (s *linesFile) read(at span) (line stateLine, err error) {
+// read decodes a line.
+func (s *linesFile) read(at span, line any) error {
 	text := make([]byte, at.size)
 	if _, err := s.file.ReadAt(text, at.at); err != nil {
-		return line, err
+		return err
 	}
-	return line, json.Unmarshal(text, &line)
+	return json.Unmarshal(text, line)
 }
 
 // pastID finds the tombstone of an execution.
@@ -398,8 +416,7 @@ func (s *states) find(key uint64) (line stateLine, ok bool) {
 	if !ok {
 		return line, false
 	}
-	line, err := s.read(s.past[n].span)
-	return line, err == nil
+	return line, s.read(s.past[n].span, &line) == nil
 }
 
 // gone reports whether an open file has been deleted, or moved away with its folder.
