@@ -119,6 +119,15 @@ func (l *eventLog) loadLocked() error {
 	return nil
 }
 
+// open makes the log's folder and its first file. If that fails, the first event tries it again.
+func (l *eventLog) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.loaded && len(l.segments) == 0 && l.openLocked(l.nextSegmentLocked()) != nil {
+		l.segments = nil
+	}
+}
+
 // append gives the event its offset and writes it. A gap gets as many offsets as it
 // replaces. It returns the size of its line, and whether events wait in memory because the
 // disk is full.
@@ -200,8 +209,8 @@ func (l *eventLog) writeToFileLocked(line []byte) error {
 	return err
 }
 
-// openLocked opens the file of the last segment, and makes its folder with the first one. If the file
-// was deleted while it was open, it is made again with its content.
+// openLocked opens the file of the last segment. If the file was deleted while it was open, it is made
+// again with its content.
 func (l *eventLog) openLocked(last *segment) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Package journal keeps on disk what every execution produced: its states, its
 // events and its big payloads. They can be read from any offset, also by the
-// executor that is started next.
+// executor that is started next. It keeps the records of jobs too.
 //
 // It knows nothing of kernels, queues or HTTP. All that it keeps is bounded: the
 // output of old executions is deleted first, then the executions themselves, of
@@ -55,7 +55,7 @@ func (l Limits) withDefaults() Limits {
 
 // Config says where the journal is kept.
 type Config struct {
-	Dir    string // holds states.log and one folder for each execution with output
+	Dir    string // holds states.log and one folder for each execution
 	Limits Limits
 	Log    *slog.Logger
 	// Finished is called once for each execution that finishes, also one that a killed

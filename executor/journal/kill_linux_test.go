@@ -73,6 +73,7 @@ func (o *oracle) begin(a *accepted) {
 	err := a.record.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning })
 	if err == nil {
 		a.status = contract.StatusRunning
+		a.record.OpenLog()
 		return
 	}
 	if !o.full {
@@ -126,6 +127,33 @@ func (o *oracle) noteForgotten() {
 	slices.SortStableFunc(o.forgotten[known:], func(a, b string) int { return cmp.Compare(place(a), place(b)) })
 }
 
+// job adds to the record of the newest job, or begins another one, or puts a tombstone in its place.
+func (o *oracle) job() {
+	at := slices.IndexFunc(o.all, func(a accepted) bool { return a.record == nil && !slices.Contains(o.forgotten, a.submit.RequestID) })
+	id, first := fmt.Sprint("job-", len(o.all)), at < 0
+	if !first {
+		id = o.all[at].submit.RequestID
+	}
+	var err error
+	end := !first && o.random.IntN(3) == 0
+	if end {
+		err = o.j.RememberJob(PastJob{ID: id, SHA256: digest(id), State: contract.JobFinished})
+	} else {
+		err = o.j.RecordJob(id, first, id)
+	}
+	switch {
+	case err != nil && !o.full:
+		o.Errorf("%s: %v", id, err)
+	case err != nil:
+	case end:
+		o.forgotten = append(o.forgotten, id)
+	case first:
+		o.all = append(o.all, accepted{submit: contract.Submit{RequestID: id}, text: "."})
+	default:
+		o.all[at].text += "."
+	}
+}
+
 // step does something that an executor does.
 func (o *oracle) step() {
 	running, queued := o.pick(contract.StatusRunning), o.pick(contract.StatusQueued)
@@ -139,11 +167,7 @@ func (o *oracle) step() {
 	case n < 16 && running != nil:
 		o.finish(running, contract.StatusSucceeded)
 	case n == 16:
-		id := fmt.Sprint("job-", len(o.all))
-		if o.j.RememberJob(PastJob{ID: id, SHA256: digest(id), State: contract.JobFinished}) == nil {
-			o.all = append(o.all, accepted{submit: contract.Submit{RequestID: id}})
-			o.forgotten = append(o.forgotten, id)
-		}
+		o.job()
 	case n == 17 && o.full && !o.cut: // until the reserve is used up
 		for range 5000 {
 			if o.create() != nil {
@@ -186,6 +210,12 @@ func (o *oracle) check() {
 		a := &o.all[n]
 		a.over = true
 		if lost[a.submit.RequestID] {
+			continue
+		}
+		if id := a.submit.RequestID; a.record == nil && !slices.Contains(o.forgotten, id) {
+			if record, err := o.j.JobRecord(id); err != nil || len(record) != len(a.text) {
+				o.Errorf("%s has %d parts of %d, %v", id, len(record), len(a.text), err)
+			}
 			continue
 		}
 		if a.record == nil {

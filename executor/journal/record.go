@@ -17,8 +17,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Record is one execution. Its states are lines of states.log; its folder, which comes with its
-// first event, holds the event log and the blobs.
+// Record is one execution. Its states are lines of states.log; its folder, which comes when it
+// begins, holds the event log and the blobs.
 type Record struct {
 	ID       string
 	Unstored bool // leaves no trace in the kernel's history
@@ -197,6 +197,9 @@ func (r *Record) PutBlob(size int64, write func(io.Writer) error) (contract.Blob
 	}
 	return blob, err
 }
+
+// OpenLog makes the execution's folder before its first event needs it.
+func (r *Record) OpenLog() { r.events.open() }
 
 // CloseLog closes the event log's file, forgets which payloads are kept, and saves what came after
 // the end. A later event opens the file again.

@@ -27,11 +27,8 @@ func (j *Journal) recover() error {
 		return err
 	}
 	var all, unfinished, open []*Record
-	ids := j.states.idsLocked() // no other goroutine has it yet
+	ids := slices.DeleteFunc(j.states.idsLocked(), isJob) // no other goroutine has it yet
 	for i, id := range ids {
-		if isJob(id) {
-			continue
-		}
 		var line stateLine
 		if err := j.states.read(j.states.live[id][0], &line); err != nil {
 			j.log.Warn("reading the state of an execution", "execution_id", id, "err", err)

@@ -164,38 +164,6 @@ func wantKnown(t *testing.T, j *Journal, when string, s contract.Submit, id stri
 	}
 }
 
-// A request_id with other content is a conflict, also for the next executor and after the run's
-// folder was deleted.
-func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
-	const kept = 4
-	dir := t.TempDir()
-	j := openIn(t, dir, Limits{Kept: kept, Tombstones: 2})
-	submits := []contract.Submit{
-		{RequestID: "plain", Code: "1"},
-		{RequestID: "unstored", Code: "1", Unstored: true},
-	}
-	ids := map[string]string{}
-	check := func(when string, j *Journal) {
-		t.Helper()
-		for _, s := range submits {
-			wantKnown(t, j, when, s, ids[s.RequestID])
-		}
-	}
-	for _, s := range submits {
-		ids[s.RequestID] = finished(t, j, s, "").ID
-	}
-	check("immediately", j)
-	check("after a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 2}))
-	for n := range 2 * kept {
-		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "pass", Unstored: n%2 == 0}, "")
-	}
-	if _, err := os.Stat(filepath.Join(dir, ids["unstored"])); err == nil {
-		t.Fatal("the folder is still there")
-	}
-	check("after its folder was deleted", j)
-	check("after that and a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 2}))
-}
-
 // block puts something in the place of states.log that it cannot replace, until free is called.
 func block(t *testing.T, dir string) (free func()) {
 	t.Helper()

@@ -105,29 +105,25 @@ type linesFile struct {
 // executions, so that lines are expected. damaged: some lines cannot be read.
 func openStates(dir string, keepPast int, inUse bool, log *slog.Logger) (s *states, damaged bool, err error) {
 	s = &states{path: filepath.Join(dir, statesFile), keep: keepPast, log: log}
-	var kept string
-	file, damage := bounded.OpenFile(s.path, os.O_RDWR|os.O_CREATE)
-	if errors.Is(damage, bounded.ErrNotFile) {
+	var damage error
+	kept := ""
+	file, err := bounded.OpenFile(s.path, os.O_RDWR|os.O_CREATE)
+	if errors.Is(err, bounded.ErrNotFile) {
+		damage = err
 		if kept, err = keep.Aside(s.path); err == nil {
 			file, err = bounded.OpenFile(s.path, os.O_RDWR|os.O_CREATE)
 		}
-	} else {
-		err = damage
 	}
 	if err != nil {
 		return nil, false, err
 	}
 	s.linesFile = newLinesFile(file)
-	aside := false
 	if damage == nil {
-		damage = s.load(inUse)
-		aside = damage != nil
+		if damage, err = s.load(inUse); err != nil {
+			return nil, false, errors.Join(err, file.Close())
+		}
 	}
-	if damage != nil && kept == "" && !errors.Is(damage, errDamaged) {
-		file.Close()
-		return nil, false, damage
-	}
-	other, err := s.rewriteLocked(aside) // no other goroutine has it yet
+	other, err := s.rewriteLocked(damage != nil && kept == "") // no other goroutine has it yet
 	if err != nil {
 		log.Warn("the states of executions can't be written anew; the file is used as it is", "path", s.path, "err", err)
 	}
@@ -142,15 +138,12 @@ func newLinesFile(file *os.File) linesFile {
 	return linesFile{file: file, live: map[string][]span{}, byKey: map[uint64]int{}}
 }
 
-// errDamaged means that a file has bytes that no executor wrote.
-var errDamaged = errors.New("the file is damaged")
-
-// load reads the file. The error is errDamaged if it has anything that no executor wrote, or a
-// line that a kill has torn.
-func (s *linesFile) load(inUse bool) error {
+// load reads the file. damage tells of anything that no executor wrote, or of a line that a kill
+// has torn.
+func (s *linesFile) load(inUse bool) (damage, err error) {
 	end, size, err := endOf(s.file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.used, s.allocated = end, size
 	lines := bufio.NewReaderSize(io.NewSectionReader(s.file, 0, end), 64<<10)
@@ -164,11 +157,11 @@ func (s *linesFile) load(inUse bool) error {
 				damaged++
 			}
 			if damaged > 0 {
-				return fmt.Errorf("%w: %d lines cannot be read", errDamaged, damaged)
+				damage = fmt.Errorf("%d lines cannot be read", damaged)
 			}
-			return nil
+			return damage, nil
 		case err != nil:
-			return err
+			return nil, err
 		case json.Unmarshal(text, &head) != nil || head.ExecutionID == "" || head.RequestID == "":
 			damaged++
 		default:
@@ -190,8 +183,8 @@ func endOf(f *os.File) (end, size int64, err error) {
 		if _, err := f.ReadAt(part, from); err != nil {
 			return 0, 0, err
 		}
-		if content := bytes.TrimRight(part, "\x00"); len(content) > 0 {
-			return from + int64(len(content)), size, nil
+		if !bytes.Equal(part, zeros[:len(part)]) {
+			return from + int64(len(bytes.TrimRight(part, "\x00"))), size, nil
 		}
 		end = from
 	}
