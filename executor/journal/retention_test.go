@@ -209,3 +209,33 @@ func TestAnExecutionIsKeptUntilItsTombstoneIsWritten(t *testing.T) {
 		t.Errorf("the first one is %s", x.Status)
 	}
 }
+
+// Threads print after the end of a run. The next executor knows how much there is, whether the log was
+// closed long ago or was open when the executor was killed.
+func TestWhatCameAfterTheEndCountsForTheNextExecutor(t *testing.T) {
+	dir := t.TempDir()
+	j := openIn(t, dir, Limits{})
+	late := func(id string) *Record {
+		r := finished(t, j, contract.Submit{RequestID: id, Code: "1"}, "text")
+		must(t, r.Append(stdout("late")))
+		putBlob(t, r, "a picture")
+		return r
+	}
+	closed := late("closed")
+	closed.CloseLog()
+	for n := range mayHaveGrown {
+		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "1"}, "text").CloseLog()
+	}
+	open := late("open")
+	again := openIn(t, dir, Limits{})
+	for _, r := range []*Record{closed, open} {
+		found, err := again.Find(r.ID)
+		must(t, err)
+		if found.Snapshot().NextOffset != 2 || found.bytes() != r.bytes() {
+			t.Errorf("up to offset %d, %d bytes; want 2, %d", found.Snapshot().NextOffset, found.bytes(), r.bytes())
+		}
+	}
+	if again.output.Load() != j.output.Load() {
+		t.Errorf("all have %d bytes, want %d", again.output.Load(), j.output.Load())
+	}
+}
