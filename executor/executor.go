@@ -197,11 +197,11 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})
-	b.Jobs, err = job.Open(job.Config{
-		Dir: x.state.Path("jobs"), Queue: b.Queue, Journal: b.Journal, Log: x.log, Refused: x.audit.Refused,
+	b.Jobs = job.Open(job.Config{
+		Queue: b.Queue, Journal: b.Journal, Log: x.log, Refused: x.audit.Refused,
 		Starting: func(caller string, s contract.Submit) { x.audit.Submitted(audit.Source{Caller: caller}, s) },
 	})
-	return b, err
+	return b, nil
 }
 
 func memory() (used, available uint64, err error) {
@@ -324,9 +324,7 @@ func (x *executor) restoreState(ctx context.Context, b api.Backend) error {
 		missing := 0
 		err := x.state.Restore(func() (err error) {
 			missing, err = b.Journal.Restore()
-			jobs, jobsErr := b.Jobs.Restore()
-			missing += jobs
-			return errors.Join(err, jobsErr)
+			return err
 		})
 		if deleted && err == nil {
 			err = b.Kernel.Record()

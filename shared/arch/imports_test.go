@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"executor/files":                 {"executor/account", "shared/contract", "shared/filename"},
 	"executor/files/filestest":       {"shared/within"},
 	"executor/kernel/kerneltest":     {"executor/kernel", "shared/stacks", "shared/within"},
-	"executor/job":                   {"executor/execution", "executor/journal", "shared/keep", "shared/bounded", "shared/contract", "shared/kernelpy"},
+	"executor/job":                   {"executor/execution", "executor/journal", "shared/contract", "shared/kernelpy"},
 	"executor/journal":               {"shared/keep", "shared/bounded", "shared/contract"},
 	"executor/jupyter":               {"shared/bounded"},
 	"executor/interpreter":           {"executor/account"},
