@@ -167,7 +167,7 @@ var homes = map[string][]string{
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/vm/colabapi"},
 	"github.com/gofrs/flock":             {"relay/transfer", "shared/keep"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/job", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
-	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
+	"github.com/hashicorp/golang-lru/v2": {"executor/files"},
 	"github.com/natefinch/atomic":        {"relay/hostconfig", "relay/notebook", "relay/program", "shared/keep"},
 	"golang.org/x/net":                   {"relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
