@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 type requestedFile struct {
 	remote   string
 	name     string             // with slashes
-	part     string             // the part file to try first
 	lastStat *contract.FileStat // the executor's current description; nil to query it
 	// content is the complete file that lastStat describes; nil to fetch it.
 	content []byte
@@ -39,14 +37,12 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 		return fileResult{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
-	part := ""
 	got, err := j.untilStable(ctx, "downloading "+plain.QuoteName(w.remote), w.name, func() (fileResult, error) {
 		defer func() { w.lastStat, w.content = nil, nil }()
-		got, err := j.downloadOnce(ctx, root, w)
-		part = cmp.Or(got.part, part)
-		return got, err
+		return j.downloadOnce(ctx, root, w)
 	})
-	if part != "" && (errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected)) { // nobody can resume it
+	if errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected) { // nobody can resume it
+		part := partName(w.name)
 		_, _ = root.Remove(part), root.Remove(part+journalSuffix)
 	}
 	if err == nil {
@@ -130,14 +126,14 @@ func (d *download) digest(ctx context.Context) (string, error) {
 
 // run fetches the missing bytes, verifies the file and gives it its final name.
 func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err error) {
-	p, err := openPart(d.root, d.requestedFile.part, d.remote, d.stat, func(etag string) bool {
+	p, err := openPart(d.root, partName(d.name), d.remote, d.stat, func(etag string) bool {
 		_, err := d.client.Prefix(ctx, d.remote, etag, 0, 0)
 		return err == nil
 	})
 	if err != nil {
 		return got, err
 	}
-	d.part, got.part = p, p.name
+	d.part = p
 	defer func() { err = errors.Join(err, p.close()) }()
 	got.resumed = p.received()
 	d.meter.add(d.name, StageMoving, got.resumed)

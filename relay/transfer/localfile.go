@@ -257,11 +257,11 @@ func newOrigin(runtime, remote string) origin {
 // ownName returns the local name of a download for which the caller chose none. It depends
 // on the path that the caller typed, never on an answer. A download of /, /content or ~ gets
 // the runtime's name.
-func (o origin) ownName(root *os.Root) string {
+func (o origin) ownName() string {
 	if o.Remote == "/" || o.Remote == contentDir || o.Remote == contentDir+"/~" {
-		return newNamer(root).name(o.Runtime)
+		return localName(o.Runtime, onWindows)
 	}
-	return newNamer(root).name(o.Remote)
+	return localName(o.Remote, onWindows)
 }
 
 // isOf reports whether this download created the folder called name in root.

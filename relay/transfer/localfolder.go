@@ -98,12 +98,6 @@ const (
 	lockPause = 10 * time.Millisecond
 )
 
-// lockName reserves name in root for one transfer, across processes. It returns ErrBusy if
-// another one has reserved it for longer than lockWait.
-func lockName(root *os.Root, name string) (unlock func(), err error) {
-	return lockFile(filepath.Join(root.Name(), hiddenName(name, lockSuffix)), absolute(root, name))
-}
-
 const lockSuffix = ".lock"
 
 // lockFile locks a file, which it creates. shown is what is reserved, for people.

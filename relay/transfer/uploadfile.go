@@ -36,9 +36,9 @@ type sourceFile struct {
 	absent bool // no query about the target is needed: it does not exist, or is the file in replaces
 	// replaces is the digest of the file at the target that an earlier upload put there, or "".
 	replaces string
-	// sent, if not nil, has the digests of files that did not change since.
-	sent *sentFiles
-	key  string // of the file in sent
+	// done, if not nil, has the digests of files that did not change since.
+	done *arrivals
+	key  string // of the file in done
 }
 
 // uploadFile uploads one file, and restarts when the file changes.
@@ -56,7 +56,7 @@ type upload struct {
 	sourceFile
 	file   localFile
 	size   int64
-	record sentFile // for sent; without a digest until the file was read
+	record arrival // for done; without a digest until the file was read
 	id     string
 	found  bool   // another file at the target
 	hashed int64  // bytes of the file that were hashed while others were sent
@@ -72,7 +72,7 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	u := &upload{job: j, sourceFile: o, file: f, size: f.info.Size()}
-	u.record, _ = o.sent.find(o.key, f.info)
+	u.record, _ = o.done.find(o.key, u.size, f.info.ModTime())
 	got := fileResult{path: o.target, size: u.size}
 	if err := f.check(); err != nil {
 		return got, err
@@ -101,8 +101,8 @@ func (u *upload) digest(ctx context.Context, step func(n int64)) (string, error)
 	started := time.Now()
 	sha, err := u.hash(ctx, step)
 	if err == nil {
-		u.record = newSentFile(u.key, u.file.info, started, sha)
-		u.sent.add(u.record)
+		u.record = newArrival(u.key, u.file.info, started, sha)
+		u.done.add(u.record)
 	}
 	return sha, err
 }
@@ -110,8 +110,18 @@ func (u *upload) digest(ctx context.Context, step func(n int64)) (string, error)
 // recordRemote records that the file is on the VM at path with this ETag.
 func (u *upload) recordRemote(path, etag string) {
 	u.record.ETag = etag
-	u.sent.add(u.record)
+	u.done.add(u.record)
 	u.last.add(u.client.InstanceID(), path, u.record.SHA256, u.name)
+}
+
+// settleTime is how old a modification time must be so that a later change is certain to
+// alter it: FAT stores it in steps of two seconds.
+const settleTime = 2 * time.Second
+
+// newArrival returns the record of a file whose hashing started at started.
+func newArrival(key string, info fs.FileInfo, started time.Time, sha string) arrival {
+	at := info.ModTime()
+	return arrival{Key: key, Size: info.Size(), Modified: at, SHA256: sha, unsettled: started.Sub(at) < settleTime}
 }
 
 // hash returns the file's SHA-256 up to its length when it was opened, or errStale if the file
