@@ -2,22 +2,17 @@ package files
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
-	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/partfile"
 )
 
 const (
@@ -68,7 +63,7 @@ func (s source) check(v Version) error {
 type digest struct {
 	of      source
 	path    string // as requested
-	hash    *Hash
+	hash    *partfile.Hash
 	asked   time.Time // of the last request for it; Digests.mu guards it
 	started time.Time // of its first turn
 	ended   chan struct{}
@@ -127,7 +122,7 @@ func (d *Digests) complete(ctx context.Context, path string, o *opened, of sourc
 	one, err := d.of(ctx, path, o, of)
 	o.Close()
 	if err == nil && !Await(ctx, one.ended, wait) {
-		out.Hashing = one.hash.Progress()
+		out.Hashing = &contract.Hashing{HashedBytes: one.hash.Done(), TotalBytes: one.of.size}
 		return out, nil
 	}
 	if err == nil {
@@ -144,7 +139,7 @@ func (d *Digests) of(ctx context.Context, path string, o *opened, of source) (*d
 	if err := of.check(o.Version); err != nil {
 		return nil, err
 	}
-	one := &digest{of: of, path: path, hash: NewHash(of.size), ended: make(chan struct{})}
+	one := &digest{of: of, path: path, hash: partfile.NewHash(), ended: make(chan struct{})}
 	if of.size > hashedAtOnce {
 		return d.queue(one)
 	}
@@ -244,7 +239,7 @@ func (one *digest) read(ctx context.Context, o *opened) error {
 	if one.started.IsZero() {
 		one.started = time.Now()
 	}
-	if err := one.hash.ReadTo(ctx, o, one.of.size); err != nil {
+	if err := one.hash.ReadTo(ctx, o, one.of.size, nil); err != nil {
 		return err
 	}
 	now, err := VersionOf(o.File)
@@ -262,72 +257,7 @@ func (one *digest) end(err error) {
 	close(one.ended)
 }
 
-const (
-	maxHashing = 2         // files hashed at the same time: Colab's VM has two cores
-	hashBuffer = 256 << 10 // bytes of one read: more would leave the CPU's cache before they are hashed
-)
-
-var hashBuffers = sync.Pool{New: func() any { return new([hashBuffer]byte) }}
-
-// Hash is the computation of a file's SHA-256, and its progress. One goroutine at a time may
-// use it; any may call Progress.
-type Hash struct {
-	total int64 // bytes to read
-	sum   hash.Hash
-	done  atomic.Int64
-}
-
-// NewHash is a hash of total bytes, of which none is read yet.
-func NewHash(total int64) *Hash { return &Hash{total: total, sum: sha256.New()} }
-
-// ReadTo reads on, from where the last call ended, up to the offset to. ErrChanged means that
-// from is shorter. After another error, the next call continues.
-func (h *Hash) ReadTo(ctx context.Context, from io.ReaderAt, to int64) error {
-	buf := hashBuffers.Get().(*[hashBuffer]byte)
-	defer hashBuffers.Put(buf)
-	for at := h.done.Load(); at < to; at = h.done.Load() {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		n, err := from.ReadAt(buf[:min(hashBuffer, to-at)], at)
-		h.sum.Write(buf[:n])
-		h.done.Add(int64(n))
-		switch {
-		case at+int64(n) == to:
-		case errors.Is(err, io.EOF):
-			return ErrChanged
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
-
-// Reset makes h a hash of which nothing is read.
-func (h *Hash) Reset() {
-	h.sum.Reset()
-	h.done.Store(0)
-}
-
-// Sum is the digest of the bytes read so far, in lower-case hex.
-func (h *Hash) Sum() string { return hex.EncodeToString(h.sum.Sum(nil)) }
-
-// SumOf is the digest of a file. It fails with ErrChanged if the file changes while it is read.
-func (h *Hash) SumOf(ctx context.Context, f *os.File) (string, error) {
-	v, err := VersionOf(f)
-	if err != nil {
-		return "", err
-	}
-	if err := h.ReadTo(ctx, f, v.Size); err != nil {
-		return "", err
-	}
-	return h.Sum(), v.Unchanged(f)
-}
-
-// Progress is how much of the total has been hashed.
-func (h *Hash) Progress() *contract.Hashing {
-	return &contract.Hashing{HashedBytes: h.done.Load(), TotalBytes: h.total}
-}
+const maxHashing = 2 // files hashed at the same time: Colab's VM has two cores
 
 // HashEach calls hash for every value that arrives in queue until ctx ends. It works on
 // as many values at the same time as may be hashed at the same time.

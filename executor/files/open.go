@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"colabrelay/executor/account"
+	"colabrelay/shared/partfile"
 )
 
 // openDir opens the folder at p. It goes down folder by folder and follows no link: a link
@@ -317,7 +318,7 @@ var (
 	// ErrNotRegular is a device, FIFO or socket, because opening one may hang or have side
 	// effects. It is also a file of /proc or /sys, whose reported size is wrong.
 	ErrNotRegular = errors.New("neither a file nor a folder")
-	ErrChanged    = errors.New("the file changed")
+	ErrChanged    = partfile.ErrChanged
 	ErrBadRange   = errors.New("range outside the file")
 	// ErrTooLarge is a file that is too large for a batch.
 	ErrTooLarge = errors.New("too large to be read in a batch")

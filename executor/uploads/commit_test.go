@@ -121,28 +121,6 @@ func TestAReplacedPartFileIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-// On file systems without hard links, such as Drive's, an empty file claims the name.
-func TestANameIsClaimedWithoutALink(t *testing.T) {
-	in := newInbox(t)
-	up := in.start("x", body(100), false)
-	in.put(up.UploadID, 0, body(100))
-	in.stop()
-	must(t, os.WriteFile(filepath.Join(in.Workdir, "taken"), []byte("theirs"), 0o600))
-	one, err := in.get(up.UploadID)
-	must(t, err)
-	dir, f, err := one.openPart(os.O_RDONLY)
-	must(t, err)
-	defer dir.Close()
-	defer f.Close()
-	p := placement{part: one.part, dir: dir, file: f, record: one.record}
-	if err := p.claim("taken"); !errors.Is(err, ErrTaken) {
-		t.Errorf("a taken name: %v", err)
-	}
-	must(t, p.claim("x"))
-	in.holds("x", body(100))
-	in.holds("taken", []byte("theirs"))
-}
-
 // sendReplacing uploads and commits data over a file of which replaces tells the digest.
 func (in *inbox) sendReplacing(path string, data []byte, replaces string) (contract.Upload, error) {
 	in.t.Helper()

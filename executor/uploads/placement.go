@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/partfile"
 )
 
 // placement gives a complete part file its name in dir.
@@ -57,7 +58,11 @@ func (p *placement) try(ctx context.Context, name string) (etag string, err erro
 	case errors.Is(err, fs.ErrNotExist) && p.Overwrite:
 		return "", p.rename(name)
 	case errors.Is(err, fs.ErrNotExist):
-		return "", p.link(name)
+		err := partfile.Place(p.dir, p.part, name)
+		if errors.Is(err, fs.ErrExist) {
+			return "", ErrTaken
+		}
+		return "", files.WriteError(err)
 	case err != nil:
 		return "", files.Classify(err)
 	case os.SameFile(existing, part): // a kill left both names
@@ -96,38 +101,6 @@ func (p *placement) replaceUnchanged(name, etag string) error {
 	return p.rename(name)
 }
 
-// link gives the part file its name, unless another file has taken the name since it was
-// checked.
-func (p *placement) link(name string) error {
-	err := p.dir.Link(p.part, name)
-	if errors.Is(err, fs.ErrExist) {
-		return ErrTaken
-	}
-	if err != nil {
-		return p.claim(name) // a file system without hard links, such as Drive's
-	}
-	return files.WriteError(p.dir.Remove(p.part))
-}
-
-// claim is link for file systems without hard links: it creates an empty file with the
-// name, which the part file then replaces. It is the second choice because a reader may see
-// the empty file.
-func (p *placement) claim(name string) error {
-	f, err := p.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if errors.Is(err, fs.ErrExist) {
-		return ErrTaken
-	}
-	if err != nil {
-		return files.WriteError(err)
-	}
-	f.Close()
-	err = p.rename(name)
-	if err != nil {
-		_ = p.dir.Remove(name)
-	}
-	return err
-}
-
 // inspect hashes an existing file if it may have the uploaded content, or be the one that
 // the upload replaces. Without a digest it is neither.
 func (p *placement) inspect(ctx context.Context, name string, existing fs.FileInfo) (sum, etag string, err error) {
@@ -140,11 +113,15 @@ func (p *placement) inspect(ctx context.Context, name string, existing fs.FileIn
 	}
 	defer f.Close()
 	v, err := files.VersionOf(f)
+	h := partfile.NewHash()
 	if err == nil {
-		sum, err = files.NewHash(v.Size).SumOf(ctx, f)
+		err = h.ReadTo(ctx, f, v.Size, nil)
+	}
+	if err == nil {
+		err = v.Unchanged(f)
 	}
 	if errors.Is(err, files.ErrChanged) {
 		return "", "", nil
 	}
-	return sum, v.ETag, err
+	return h.Sum(), v.ETag, err
 }

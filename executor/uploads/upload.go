@@ -20,6 +20,7 @@ import (
 	"colabrelay/executor/files"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/partfile"
 	"colabrelay/shared/ranges"
 )
 
@@ -62,9 +63,9 @@ type upload struct {
 
 	mu      sync.Mutex
 	record  record
-	unsaved int64       // bytes that the record on disk does not list
-	file    fs.FileInfo // of the part file, once it was opened
-	hash    *files.Hash // of the part file's first bytes; one goroutine at a time uses it
+	unsaved int64          // bytes that the record on disk does not list
+	file    fs.FileInfo    // of the part file, once it was opened
+	hash    *partfile.Hash // of the part file's first bytes; one goroutine at a time uses it
 	status  contract.UploadStatus
 	dropped bool
 	queued  bool          // it is in work, or being hashed
@@ -95,7 +96,7 @@ func (o *upload) answerLocked() contract.Upload {
 		return out
 	}
 	if o.status == contract.UploadHashing {
-		out.Hashing = o.hash.Progress()
+		out.Hashing = &contract.Hashing{HashedBytes: o.hash.Done(), TotalBytes: o.spec.SizeBytes}
 	}
 	missing := o.record.Received.Missing(contract.Range{Length: o.spec.SizeBytes})
 	out.ReceivedBytes, out.Missing = o.record.Received.Total(), missing[:min(len(missing), contract.MaxUploadRanges)]
@@ -418,7 +419,7 @@ func (o *upload) write(f *os.File, offset int64, data []byte) error {
 			return files.WriteError(err)
 		}
 	}
-	if o.record.Received.Prefix()-o.hash.Progress().HashedBytes >= hashBytes {
+	if o.record.Received.Prefix()-o.hash.Done() >= hashBytes {
 		o.enqueueLocked()
 	}
 	if o.unsaved < saveBytes {
@@ -488,7 +489,7 @@ func (o *upload) enqueueLocked() bool {
 // still in the system's memory.
 func (o *upload) follow(ctx context.Context) {
 	if f, to := o.unhashed(); f != nil {
-		_ = o.hash.ReadTo(ctx, f, to) // the commit reads on from there, and reports an error
+		_ = o.hash.ReadTo(ctx, f, to, nil) // the commit reads on from there, and reports an error
 		f.Close()
 	}
 	o.mu.Lock()
@@ -542,7 +543,7 @@ func (o *upload) place(ctx context.Context) (etag string, err error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := o.hash.ReadTo(ctx, f, o.spec.SizeBytes); err != nil {
+	if err := o.hash.ReadTo(ctx, f, o.spec.SizeBytes, nil); err != nil {
 		return "", err
 	}
 	if o.hash.Sum() != o.sum {

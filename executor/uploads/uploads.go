@@ -28,6 +28,7 @@ import (
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
+	"colabrelay/shared/partfile"
 )
 
 const (
@@ -97,8 +98,7 @@ func (s *Store) recover(id string) error {
 	if err != nil {
 		return err
 	}
-	one.spec, one.used, one.hash = one.record.UploadStart, info.ModTime(), files.NewHash(one.record.SizeBytes)
-	one.part = partName(one.spec)
+	one.spec, one.part, one.used = one.record.UploadStart, partName(one.record.UploadStart), info.ModTime()
 	s.all[id] = one
 	return nil
 }
@@ -124,7 +124,7 @@ func newUploadID() string {
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	return &upload{
 		id: id, spec: start, part: partName(start), roots: s.roots, path: filepath.Join(s.dir, id+recordSuffix), work: s.work,
-		used: time.Now(), hash: files.NewHash(start.SizeBytes), status: contract.UploadReceiving,
+		used: time.Now(), hash: partfile.NewHash(), status: contract.UploadReceiving,
 	}
 }
 

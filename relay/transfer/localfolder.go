@@ -18,6 +18,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/partfile"
 )
 
 // openLocal opens the destination folder of a download, and creates it when missing.
@@ -149,33 +150,11 @@ func place(root *os.Root, part, name string, overwrite bool) (string, error) {
 	}
 	for i := 0; ; i++ {
 		to := filename.Numbered(name, i)
-		err := placeAt(root, part, to)
+		err := partfile.Place(root, part, to)
 		if err == nil || !errors.Is(err, fs.ErrExist) || i > maxEntries {
 			return to, err
 		}
 	}
-}
-
-// placeAt renames part to to, and fails with fs.ErrExist if to exists. A hard link does
-// that. On a file system without hard links an empty file reserves the name first.
-func placeAt(root *os.Root, part, to string) error {
-	err := root.Link(part, to)
-	if err == nil {
-		return root.Remove(part)
-	}
-	if _, statErr := root.Lstat(to); statErr == nil {
-		return fs.ErrExist
-	}
-	f, err := root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_ = f.Close()
-	if err := root.Rename(part, to); err != nil {
-		_ = root.Remove(to)
-		return err
-	}
-	return nil
 }
 
 // findSame looks for a local file that equals the remote one: name or, unless Overwrite is

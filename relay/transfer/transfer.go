@@ -20,6 +20,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/partfile"
 )
 
 // Bounds of a transfer.
@@ -304,7 +305,7 @@ const firstDigestWait = time.Second
 
 // errStale means that a file changed after the attempt to transfer it started. The
 // transfer restarts, at most maxTries times in all. It does not leave this package.
-var errStale = errors.New("the file changed")
+var errStale = partfile.ErrChanged
 
 // job is what the files of one call of Download or Upload share.
 type job struct {
