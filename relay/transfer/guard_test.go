@@ -15,6 +15,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 )
 
@@ -265,7 +266,7 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 	entries := func(names ...string) []treeFile {
 		var out []treeFile
 		for _, n := range names {
-			out = append(out, treeFile{name: n})
+			out = append(out, treeFile{File: contract.File{Name: n}})
 		}
 		return out
 	}

@@ -27,39 +27,32 @@ type localFile struct {
 	statAgain func() (fs.FileInfo, error) // stats its name again
 }
 
-// sinceOpened reports whether the file's bytes may have changed since it was opened, or its
-// name may belong to another file. grew says that it became longer: then a digest tells whether
-// its first bytes changed too.
-func (f localFile) sinceOpened() (changed, grew bool) {
-	open, openErr := f.Stat()
-	named, namedErr := f.statAgain()
-	switch {
-	case openErr != nil || namedErr != nil || !os.SameFile(f.info, named):
-		return true, false
-	case sameState(f.info, open) && sameState(f.info, named):
-		return false, false
+// altered reports whether the file may have other bytes, or more, than when it was opened: a digest
+// tells. The error is errStale if its name belongs to another file.
+func (f localFile) altered() (bool, error) {
+	named, err := f.statAgain()
+	if err != nil || !os.SameFile(f.info, named) {
+		return true, errStale
 	}
-	grew = named.Size() > f.info.Size()
-	return !grew, grew
+	return !sameState(f.info, named), nil
 }
 
 // errSizeMismatch means that a file contains more or less than its size, although it did
 // not change.
 var errSizeMismatch = fmt.Errorf("%w: its size differs from its content, as in /proc and /sys", ErrNotRegular)
 
-// check returns errStale if the file changed since it was opened, other than by growing, and
-// errSizeMismatch if it did not and its last byte is not where its size says.
+// check returns errSizeMismatch if the file's last byte is not where its size says, although the
+// file was not altered.
 func (f localFile) check() error {
 	last := max(0, f.info.Size()-1)
 	n, _ := f.ReadAt(make([]byte, 2), last)
-	changed, grew := f.sinceOpened() // after the read, which may have met a longer file
-	switch {
-	case changed:
-		return errStale
-	case !grew && int64(n) != f.info.Size()-last:
-		return errSizeMismatch
+	if int64(n) == f.info.Size()-last {
+		return nil
 	}
-	return nil
+	if altered, err := f.altered(); altered { // after the read, which may have met a longer file
+		return err
+	}
+	return errSizeMismatch
 }
 
 // tooShort is why a file has fewer bytes than when it was opened.

@@ -46,14 +46,6 @@ func absolute(root *os.Root, name string) string {
 	return filepath.Join(root.Name(), filepath.FromSlash(name))
 }
 
-// markDiskFull adds ErrLocalDisk to an error that means a full disk.
-func markDiskFull(err error) error {
-	if DiskFull(err) {
-		return fmt.Errorf("%w: %w", ErrLocalDisk, err)
-	}
-	return err
-}
-
 // makeFolder creates a folder in root and those above it. If one of them is a link that
 // leaves root, the error is ErrForbiddenName.
 func makeFolder(root *os.Root, name string) error {

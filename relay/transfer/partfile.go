@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -281,10 +278,4 @@ func (q *queue) next() (contract.Range, bool) {
 	var piece contract.Range
 	piece, q.left = q.left.Front(size)
 	return piece, true
-}
-
-// says reports whether the text of err ends with that of one of the others. The package that
-// replaces files atomically passes on only the text of its errors, at the end of its own.
-func says(err error, others ...syscall.Errno) bool {
-	return err != nil && slices.ContainsFunc(others, func(e syscall.Errno) bool { return strings.HasSuffix(err.Error(), e.Error()) })
 }

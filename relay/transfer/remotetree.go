@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
@@ -38,14 +37,10 @@ type remoteDir struct {
 	files []treeFile
 }
 
-// treeFile is a file of a remote folder; while that is listed, any entry of it.
+// treeFile is a file of a remote folder, without its path; while that is listed, any entry of it.
 type treeFile struct {
-	name                 string // on the VM
-	local                string // name; empty if it is the same
-	size                 int64
-	modified             time.Time
-	isDir, loop, special bool
-	executable           bool
+	contract.File
+	local string // name; empty if it is the same
 }
 
 // remoteEntry is a file of a remote tree and its local name.
@@ -129,13 +124,12 @@ func (t *remoteTree) pages() iter.Seq[[]remoteEntry] {
 }
 
 func (t *remoteTree) entry(d *remoteDir, f *treeFile) remoteEntry {
-	return remoteEntry{
-		File: contract.File{Name: f.name, Path: contract.PathIn(d.path, f.name), SizeBytes: f.size, Modified: f.modified, Executable: f.executable},
-		name: path.Join(t.top, d.name, f.localName()),
-	}
+	e := remoteEntry{File: f.File, name: path.Join(t.top, d.name, f.localName())}
+	e.Path = contract.PathIn(d.path, f.Name)
+	return e
 }
 
-func (f *treeFile) localName() string { return cmp.Or(f.local, f.name) }
+func (f *treeFile) localName() string { return cmp.Or(f.local, f.Name) }
 
 // listTree lists a remote folder and all its subfolders. local returns the local name for a remote
 // one.
@@ -156,26 +150,26 @@ func (j *job) listTree(ctx context.Context, t *remoteTree, remote string, local 
 		}
 		kept := at.files[:0]
 		for _, f := range at.files {
-			remote, name := contract.PathIn(at.path, f.name), f.localName()
+			remote, name := contract.PathIn(at.path, f.Name), f.localName()
 			switch {
-			case j.leavesOut(name, f.isDir):
+			case j.leavesOut(name, f.IsDir):
 				t.leftOut.add(remote)
-			case f.loop:
+			case f.Loop:
 				t.notes = addNote(t.notes, plain.QuoteName(remote)+": skipped, because it links to a folder that contains it")
-			case f.special:
+			case f.Special:
 				t.notes = addNote(t.notes, plain.QuoteName(remote)+": skipped, because it is neither a file nor a folder")
-			case f.isDir && at.depth == maxDepth:
+			case f.IsDir && at.depth == maxDepth:
 				t.notes = addNote(t.notes, fmt.Sprintf("%s: skipped, because it is %d folders deep", plain.QuoteName(remote), maxDepth))
-			case f.isDir:
+			case f.IsDir:
 				sub := &remoteDir{path: remote, name: path.Join(at.name, name)}
 				if err := t.take(dirBytes + len(sub.path) + len(sub.name)); err != nil {
 					return err
 				}
 				todo = append(todo, folder{sub, at.depth + 1})
-				t.renamed.add(contract.File{Name: f.name, Path: remote}, ".", sub.name)
+				t.renamed.add(contract.File{Name: f.Name, Path: remote}, ".", sub.name)
 			default:
 				kept = append(kept, f)
-				t.count, t.bytes = t.count+1, t.bytes+f.size
+				t.count, t.bytes = t.count+1, t.bytes+f.SizeBytes
 			}
 		}
 		at.files = kept
@@ -198,9 +192,7 @@ func (j *job) listFolder(ctx context.Context, t *remoteTree, limit int) error {
 			if err := t.take(fileBytes + len(f.Name)); err != nil {
 				return err
 			}
-			d.files = append(d.files, treeFile{
-				name: f.Name, size: f.SizeBytes, modified: f.Modified, isDir: f.IsDir, loop: f.Loop, special: f.Special, executable: f.Executable,
-			})
+			d.files = append(d.files, treeFile{File: f})
 		}
 		if len(d.files) > limit {
 			return fmt.Errorf("%w: a folder and its subfolders have more than %d entries", ErrTooMany, maxEntries)
@@ -251,17 +243,17 @@ func localNames(entries []treeFile, local func(string) string, fold bool) {
 	var others []*treeFile
 	for i := range entries {
 		e := &entries[i]
-		safe := local(e.name)
-		if contract.EscapeName(safe) != e.name || used[key(safe)] {
+		safe := local(e.Name)
+		if contract.EscapeName(safe) != e.Name || used[key(safe)] {
 			others = append(others, e)
 			continue
 		}
-		if used[key(safe)] = true; safe != e.name {
+		if used[key(safe)] = true; safe != e.Name {
 			e.local = safe
 		}
 	}
 	for _, e := range others {
-		for safe := local(e.name); e.local == ""; next[key(safe)]++ {
+		for safe := local(e.Name); e.local == ""; next[key(safe)]++ {
 			if name := filename.Numbered(safe, next[key(safe)]); !used[key(name)] {
 				e.local, used[key(name)] = name, true
 			}

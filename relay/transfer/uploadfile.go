@@ -124,15 +124,12 @@ func newArrival(key string, info fs.FileInfo, started time.Time, sha string) arr
 	return arrival{Key: key, Size: info.Size(), Modified: at, SHA256: sha, unsettled: started.Sub(at) < settleTime}
 }
 
-// hash returns the file's SHA-256 up to its length when it was opened, or errStale if the file
-// changed while it was read, other than by growing.
+// hash returns the file's SHA-256 up to its length when it was opened. It is that of one state of
+// the file only if checkUnchanged agrees.
 func (u *upload) hash(ctx context.Context, step func(n int64)) (string, error) {
 	sha, err := readDigest(ctx, u.file, u.size, step)
-	switch {
-	case errors.Is(err, errStale):
+	if errors.Is(err, errStale) {
 		err = u.file.tooShort()
-	case err == nil:
-		err = u.file.check()
 	}
 	return sha, err
 }
@@ -282,21 +279,20 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 }
 
 // checkUnchanged returns errStale if the file, of which sum is the digest, changed while it was
-// sent. Of a file that grew, it reads the bytes that were sent again: those that are the same then
-// and now did not change in between.
+// sent. Of a file that was altered, such as one that grew, it reads the bytes that were sent again:
+// those that are the same then and now did not change in between.
 func (u *upload) checkUnchanged(ctx context.Context, sum string) error {
-	changed, grew := u.file.sinceOpened()
-	if !grew {
-		if changed {
-			return errStale
-		}
-		return nil
+	altered, err := u.file.altered()
+	if err != nil || !altered {
+		return err
 	}
 	again, err := u.hash(ctx, u.meter.checker(u.name, StageHashing))
 	if err == nil && again != sum {
 		err = errStale
 	}
-	u.note = grownNote(strconv.Quote(u.name), "upload", u.size)
+	if now, statErr := u.file.Stat(); statErr == nil && now.Size() > u.size {
+		u.note = grownNote(strconv.Quote(u.name), "upload", u.size)
+	}
 	return err
 }
 

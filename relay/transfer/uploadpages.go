@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -350,7 +349,8 @@ func (j *job) putBatch(ctx context.Context, files []byte, m contract.Manifest) (
 	return j.client.PutBatch(ctx, body, len(m.Files))
 }
 
-// read appends a file's bytes to body if they still have its digest.
+// read appends a file's bytes to body. If they are others than those that were hashed, the executor
+// tells.
 func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 	f, err := s.inRoot(s.root).open(c.name)
 	if err != nil {
@@ -365,7 +365,7 @@ func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 	if _, err := io.ReadFull(f, longer[at:]); err != nil {
 		return body, false
 	}
-	return longer, fmt.Sprintf("%x", sha256.Sum256(longer[at:])) == c.record.SHA256
+	return longer, true
 }
 
 // recordArrived counts and records a file of a batch that is on the VM.
