@@ -157,31 +157,25 @@ type Version struct {
 
 // VersionOf is the version of an open file.
 func VersionOf(f *os.File) (Version, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	info, err := f.Stat()
+	if err != nil {
 		return Version{}, fmt.Errorf("reading the file's status: %w", err)
 	}
-	return Version{
-		ETag:     etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()}),
-		Size:     st.Size,
-		Modified: time.Unix(st.Mtim.Unix()),
-		Changed:  time.Unix(st.Ctim.Unix()),
-		mode:     fs.FileMode(st.Mode) & fs.ModePerm,
-	}, nil
+	v := Version{ETag: ETagOf(info), Size: info.Size(), Modified: info.ModTime(), mode: info.Mode().Perm()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		v.Changed = time.Unix(0, times(st)[1])
+	}
+	return v, nil
 }
 
-// etag identifies the content of a file by its inode, its size and both of its times.
-func etag(device, inode uint64, size int64, times [2]int64) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", device, inode, size, times[0], times[1])
-}
-
-// ETagOf is the etag of a file that is not open.
+// ETagOf identifies the content of a file by its inode, its size and both of its times.
 func ETagOf(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ""
 	}
-	return etag(uint64(st.Dev), st.Ino, st.Size, times(st))
+	at := times(st)
+	return fmt.Sprintf("%x-%x-%x-%x-%x", uint64(st.Dev), st.Ino, info.Size(), at[0], at[1])
 }
 
 // lengthAt is how many bytes the file had when its etag was etag. It fails with ErrChanged unless

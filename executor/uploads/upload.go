@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,8 +31,7 @@ const (
 	// loses at most these, and a piece of each part.
 	saveBytes = 4 << 20
 	hashBytes = 1 << 20 // bytes in order that are worth a turn of hashing
-	maxPieces = 4096    // ranges of an upload
-	maxRecord = 1 << 20 // bytes of a record: maxPieces ranges, and a path of 4 KiB, written three times
+	maxRecord = 1 << 20 // bytes of a record: contract.MaxUploadRanges ranges, and a path of 4 KiB, written three times
 
 	recordSuffix = ".json"
 	freshSuffix  = ".new" // of a file until it replaces the old one
@@ -98,8 +98,7 @@ func (o *upload) answerLocked() contract.Upload {
 	if o.status == contract.UploadHashing {
 		out.Hashing = &contract.Hashing{HashedBytes: o.hash.Done(), TotalBytes: o.spec.SizeBytes}
 	}
-	missing := o.record.Received.Missing(contract.Range{Length: o.spec.SizeBytes})
-	out.ReceivedBytes, out.Missing = o.record.Received.Total(), missing[:min(len(missing), contract.MaxUploadRanges)]
+	out.ReceivedBytes, out.Missing = o.record.Received.Total(), o.record.Received.Missing(contract.Range{Length: o.spec.SizeBytes})
 	return out
 }
 
@@ -268,14 +267,13 @@ func openPart(dir *files.Dir, name string, size int64, flag int) (*os.File, fs.F
 	case err != nil:
 		return nil, nil, err
 	}
-	var st unix.Stat_t
 	info, err := f.Stat()
 	if err == nil {
-		err = unix.Fstat(int(f.Fd()), &st)
-	}
-	// A file with a second name is not ours: never write to it.
-	if err == nil && (st.Size != size || flag != os.O_RDONLY && st.Nlink != 1) {
-		err = ErrNoUpload
+		// A file with a second name is not ours: never write to it.
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || info.Size() != size || flag != os.O_RDONLY && st.Nlink != 1 {
+			err = ErrNoUpload
+		}
 	}
 	if err != nil {
 		f.Close()
@@ -406,11 +404,11 @@ func (o *upload) write(f *os.File, offset int64, data []byte) error {
 	case o.status != contract.UploadReceiving:
 		return nil // all bytes have arrived
 	}
-	needed := o.record.Received.Missing(contract.Range{Offset: offset, Length: int64(len(data))})
-	if len(o.record.Received)+len(needed) > maxPieces {
-		return fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, maxPieces)
+	r := contract.Range{Offset: offset, Length: int64(len(data))}
+	if len(o.record.Received.Add(r)) >= contract.MaxUploadRanges { // so that an answer lists all that is missing
+		return fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, contract.MaxUploadRanges-1)
 	}
-	for _, w := range needed {
+	for _, w := range o.record.Received.Missing(r) {
 		n, err := f.WriteAt(data[w.Offset-offset:w.End()-offset], w.Offset)
 		w.Length = int64(n)
 		o.record.Received = o.record.Received.Add(w)

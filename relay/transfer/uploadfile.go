@@ -24,8 +24,8 @@ import (
 	"colabrelay/shared/ranges"
 )
 
-// maxRounds bounds how often the executor may report missing bytes although all were sent: it
-// lost its part file, or more ranges were missing than fit one answer.
+// maxRounds bounds how often the executor may report missing bytes although all were sent: it was
+// killed before it recorded them.
 const maxRounds = 10
 
 // sourceFile is one local file and its target on the VM.
@@ -370,19 +370,13 @@ func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// notReceived returns the bytes of piece that the executor does not have. Bytes beyond the
-// last range of a full answer count as missing.
+// notReceived returns the bytes of piece that the executor does not have.
 func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges.Set, error) {
 	up, err := u.client.Upload(ctx, u.id, 0)
 	if err != nil {
 		return nil, err
 	}
-	missing := ranges.Set(up.Missing)
-	if len(missing) >= contract.MaxUploadRanges {
-		last := missing.End()
-		missing = missing.Add(contract.Range{Offset: last, Length: max(0, u.size-last)})
-	}
-	return missing.Within(piece), nil
+	return ranges.Set(up.Missing).Within(piece), nil
 }
 
 // addSent counts bytes that this call sent and the executor received.

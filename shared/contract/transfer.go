@@ -12,7 +12,7 @@ import (
 const (
 	MaxFilePart     = 8 << 20 // bytes of one part, in either direction
 	MaxUploads      = 64      // uncommitted uploads at the same time; the least recently used one is dropped
-	MaxUploadRanges = 1000    // in Upload.Missing; later answers have the rest
+	MaxUploadRanges = 1000    // in Upload.Missing
 	// MaxUploadVersion bounds UploadStart.Version, in bytes.
 	MaxUploadVersion = 64
 )
@@ -83,7 +83,7 @@ type Upload struct {
 	SizeBytes     int64        `json:"size_bytes"`
 	SHA256        string       `json:"sha256,omitempty"` // of the file, once committed
 	ReceivedBytes int64        `json:"received_bytes"`
-	Missing       []Range      `json:"missing"` // bytes that have not arrived, in order, at most MaxUploadRanges ranges
+	Missing       []Range      `json:"missing"` // bytes that have not arrived, in order
 	Hashing       *Hashing     `json:"hashing,omitempty"`
 	ETag          string       `json:"etag,omitempty"` // of the file, once committed
 }
