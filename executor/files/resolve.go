@@ -288,7 +288,7 @@ func Open(workdir string, extra []string, stateDir string, user *account.User) (
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	r := &Roots{user: user, state: state.real, snapshots: snapshots{most: maxSnapshots}}
+	r := &Roots{user: user, state: state.real}
 	for _, dir := range append([]string{workdir}, extra...) {
 		if err := mustBeDir(dir); err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/partfile"
 )
 
 // openLocal opens the destination folder of a download, and creates it when missing.
@@ -43,14 +44,6 @@ func openLocal(dir string) (*os.Root, error) {
 // absolute returns the path of name in root, for people.
 func absolute(root *os.Root, name string) string {
 	return filepath.Join(root.Name(), filepath.FromSlash(name))
-}
-
-// markDiskFull adds ErrLocalDisk to an error that means a full disk.
-func markDiskFull(err error) error {
-	if DiskFull(err) {
-		return fmt.Errorf("%w: %w", ErrLocalDisk, err)
-	}
-	return err
 }
 
 // makeFolder creates a folder in root and those above it. If one of them is a link that
@@ -97,12 +90,6 @@ const (
 	lockWait  = 2 * time.Second
 	lockPause = 10 * time.Millisecond
 )
-
-// lockName reserves name in root for one transfer, across processes. It returns ErrBusy if
-// another one has reserved it for longer than lockWait.
-func lockName(root *os.Root, name string) (unlock func(), err error) {
-	return lockFile(filepath.Join(root.Name(), hiddenName(name, lockSuffix)), absolute(root, name))
-}
 
 const lockSuffix = ".lock"
 
@@ -155,33 +142,11 @@ func place(root *os.Root, part, name string, overwrite bool) (string, error) {
 	}
 	for i := 0; ; i++ {
 		to := filename.Numbered(name, i)
-		err := placeAt(root, part, to)
+		err := partfile.Place(root, part, to)
 		if err == nil || !errors.Is(err, fs.ErrExist) || i > maxEntries {
 			return to, err
 		}
 	}
-}
-
-// placeAt renames part to to, and fails with fs.ErrExist if to exists. A hard link does
-// that. On a file system without hard links an empty file reserves the name first.
-func placeAt(root *os.Root, part, to string) error {
-	err := root.Link(part, to)
-	if err == nil {
-		return root.Remove(part)
-	}
-	if _, statErr := root.Lstat(to); statErr == nil {
-		return fs.ErrExist
-	}
-	f, err := root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_ = f.Close()
-	if err := root.Rename(part, to); err != nil {
-		_ = root.Remove(to)
-		return err
-	}
-	return nil
 }
 
 // findSame looks for a local file that equals the remote one: name or, unless Overwrite is
