@@ -270,10 +270,7 @@ type incomingPart struct {
 // receive writes the part in an answer whose head is verified. What it writes before an error
 // is authentic. An error of the destination is in p.failed.
 func (p *incomingPart) receive(x *auth.Exchange, res *http.Response, body io.Reader) error {
-	part, err := line.AnswerPart(x, res, body)
-	if err == nil {
-		_, err = io.Copy(p, part)
-	}
+	_, err := io.Copy(p, line.AnswerBody(x, res, body, contract.MaxFilePart))
 	return err
 }
 
