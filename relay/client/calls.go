@@ -55,19 +55,19 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 // SignedHealth requests the executor's health by a sealed call. Use it for
 // everything that is shown, because anybody in between can forge what Health reads.
 func (c *Client) SignedHealth(ctx context.Context) (contract.Health, error) {
-	health, err := held[contract.Health](ctx, c, idempotent, get(contract.PathHealth, nil))
+	health, err := ask[contract.Health](ctx, c, get(contract.PathHealth, nil))
 	health.Version = release(health.Version)
 	return health, err
 }
 
 // Probe describes the machine.
 func (c *Client) Probe(ctx context.Context) (contract.Probe, error) {
-	return held[contract.Probe](ctx, c, idempotent, get(contract.PathProbe, nil))
+	return ask[contract.Probe](ctx, c, get(contract.PathProbe, nil))
 }
 
 // Kernel returns the state of the kernel.
 func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
-	return held[contract.Kernel](ctx, c, idempotent, get(contract.PathKernel, nil))
+	return ask[contract.Kernel](ctx, c, get(contract.PathKernel, nil))
 }
 
 // startTime is how long CurrentKernel waits for a kernel that is starting. On a busy VM a start
@@ -110,23 +110,23 @@ func (c *Client) kernelOrStart(ctx context.Context) (contract.Kernel, error) {
 // ready. If another kernel is current, as after an earlier attempt, it does nothing and
 // returns that one, so a kernel is not restarted twice.
 func (c *Client) RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error) {
-	return held[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, encode(contract.KernelRef{KernelID: kernelID})))
+	return ask[contract.Kernel](ctx, c, c.post(contract.PathKernelRestart, encode(contract.KernelRef{KernelID: kernelID})))
 }
 
 // Variables lists the user's variables.
 func (c *Client) Variables(ctx context.Context) (contract.Variables, error) {
-	return held[contract.Variables](ctx, c, idempotent, get(contract.PathVariables, nil))
+	return ask[contract.Variables](ctx, c, get(contract.PathVariables, nil))
 }
 
 // Inspect describes one variable.
 func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection, error) {
-	return held[contract.Inspection](ctx, c, idempotent, get(contract.PathInspect, url.Values{"name": {name}}))
+	return ask[contract.Inspection](ctx, c, get(contract.PathInspect, url.Values{"name": {name}}))
 }
 
 // Cleanup deletes the user's variables in the kernel kernelID and frees memory. If another
 // kernel is current, it does nothing and fails with conflict.
 func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup, error) {
-	return held[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID})))
+	return call[contract.Cleanup](ctx, &attempts{client: c, build: c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID}))}, ifUnsent)
 }
 
 // encode returns the JSON of a body that consists of strings, whole numbers and booleans,
@@ -146,7 +146,7 @@ func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, e
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	return held[contract.ExecutionList](ctx, c, idempotent, get(contract.PathExecutions, query))
+	return ask[contract.ExecutionList](ctx, c, get(contract.PathExecutions, query))
 }
 
 // Execution reads an execution's events from offset on. It waits up to wait (at most
@@ -175,7 +175,7 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 
 // Shutdown ends kernel, tunnel and executor.
 func (c *Client) Shutdown(ctx context.Context) (contract.Shutdown, error) {
-	return held[contract.Shutdown](ctx, c, ifUnsent, c.post(contract.PathShutdown, nil))
+	return call[contract.Shutdown](ctx, &attempts{client: c, build: c.post(contract.PathShutdown, nil)}, ifUnsent)
 }
 
 func get(path string, query url.Values) func() request {
@@ -234,10 +234,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
 	a.build = func() request { return c.submitRequest(ctx, s) }
-	e, err := finishHeld[contract.Execution](ctx, a, func(err error, bad int) bool {
-		atOnce := ctx.Value(queueFullKey{}) != nil && isFull(err) && !a.arrived
-		return !atOnce && idempotent(err, bad)
-	})
+	e, err := call[contract.Execution](ctx, a, a.whileFull(ctx))
 	if errors.Is(err, bounded.ErrTooLong) {
 		err = problemWithHint(KindBadAnswer, fmt.Sprintf("the executor's answer to this run %s, so it was not read; the code has run or is still running", excess(err, c.maxAnswer)),
 			fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", s.RequestID), err)
@@ -302,9 +299,13 @@ func WithQueueFull(ctx context.Context) context.Context {
 	return context.WithValue(ctx, queueFullKey{}, true)
 }
 
-func isFull(err error) bool {
-	refused := refusal(err)
-	return refused != nil && refused.Code == contract.CodeQueueFull
+// whileFull is the policy of a submit.
+func (a *attempts) whileFull(ctx context.Context) policy {
+	return func(err error, bad int) bool {
+		refused := refusal(err)
+		full := refused != nil && refused.Code == contract.CodeQueueFull
+		return idempotent(err, bad) && !(full && ctx.Value(queueFullKey{}) != nil && !a.arrived)
+	}
 }
 
 // MayRun reports whether the code of a submit that ended with err may run nevertheless. The code
@@ -394,10 +395,7 @@ func (c *Client) submitJob(ctx context.Context, s contract.JobSubmit, a *attempt
 		return contract.Job{}, fmt.Errorf("writing a job: %w", err)
 	}
 	a.build = c.post(contract.PathJobs, body)
-	j, err := finishHeld[contract.Job](ctx, a, func(err error, bad int) bool {
-		atOnce := ctx.Value(queueFullKey{}) != nil && isFull(err) && !a.arrived
-		return !atOnce && idempotent(err, bad)
-	})
+	j, err := call[contract.Job](ctx, a, a.whileFull(ctx))
 	if err != nil {
 		return j, a.unsettled(ctx, err)
 	}
@@ -411,7 +409,7 @@ func (c *Client) Job(ctx context.Context, id string, from int, wait time.Duratio
 	if err != nil {
 		return contract.Job{}, err
 	}
-	return held[contract.Job](ctx, c, idempotent, func() request {
+	return ask[contract.Job](ctx, c, func() request {
 		wait := c.fitWait(ctx, wait)
 		query := url.Values{"from": {strconv.Itoa(from)}, "wait_seconds": {decimal(wait)}}
 		return request{method: http.MethodGet, path: path, query: query, wait: wait}
@@ -425,7 +423,7 @@ func (c *Client) Jobs(ctx context.Context, limit int) (contract.JobList, error) 
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	return held[contract.JobList](ctx, c, idempotent, get(contract.PathJobs, query))
+	return ask[contract.JobList](ctx, c, get(contract.PathJobs, query))
 }
 
 // PatchJob replaces what has not begun of a job, on one instance only. It may be repeated,
@@ -452,7 +450,7 @@ func (c *Client) changeJob(ctx context.Context, instanceID, id string, r request
 	}
 	r.path = path
 	a := &attempts{client: c, pinned: instanceID, build: func() request { return r }}
-	return finishHeld[contract.Job](ctx, a, idempotent)
+	return call[contract.Job](ctx, a, idempotent)
 }
 
 // jobPath inserts a job's id into the route.

@@ -32,7 +32,6 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/memory"
 )
 
 // Config configures a Client.
@@ -72,8 +71,6 @@ type Client struct {
 type timeouts struct {
 	answer time.Duration // until the first byte of an answer, in addition to the requested wait
 	stall  time.Duration // between two pieces of a body, in either direction
-	// reach is ReachLimit, less in tests.
-	reach time.Duration
 }
 
 // New returns a Client. It opens no connection.
@@ -92,7 +89,7 @@ func New(cfg Config) (*Client, error) {
 		onAttempt: cfg.OnAttempt,
 		comeback:  cfg.Comeback,
 		recorder:  cfg.Recorder,
-		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second, reach: ReachLimit},
+		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second},
 		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),
 	}
@@ -217,7 +214,7 @@ type Recorder interface {
 // execution makes a call that answers with one execution, and reports the answer.
 func (c *Client) execution(ctx context.Context, again policy, build func() request) (contract.Execution, error) {
 	a := &attempts{client: c, build: build}
-	e, err := finishHeld[contract.Execution](ctx, a, again)
+	e, err := call[contract.Execution](ctx, a, again)
 	if err == nil && c.recorder != nil {
 		c.recorder.Answered(a.answered.ID, e)
 	}
@@ -389,7 +386,6 @@ const answerTime = 3 * time.Second
 type retryDelays struct {
 	backoff.BackOff
 	seen    *reach // nil if the call retries as long as its ctx lasts
-	limit   time.Duration
 	began   time.Time
 	end     time.Time     // of the call's time; zero for none
 	took    time.Duration // by the last attempt
@@ -425,7 +421,7 @@ func (d *retryDelays) NextBackOff() time.Duration {
 	if d.seen == nil || d.seen.reached.Load() {
 		return next
 	}
-	left := d.limit - time.Since(d.seen.began) - d.took
+	left := ReachLimit - time.Since(d.seen.began) - d.took
 	if d.over = left <= 0; d.over {
 		return backoff.Stop
 	}
@@ -540,23 +536,6 @@ type endingBody struct {
 func (b endingBody) Close() error {
 	b.stop()
 	return b.ReadCloser.Close()
-}
-
-// Large answers wait for their turns (package memory). These functions keep the turns until the
-// answer is decoded, which takes several times the memory of its text.
-
-// held is call that keeps the turns.
-func held[T any](ctx context.Context, c *Client, again policy, build func() request) (T, error) {
-	ctx, done := memory.Hold(ctx)
-	defer done()
-	return call[T](ctx, c, again, build)
-}
-
-// finishHeld is finish that keeps the turns.
-func finishHeld[T any](ctx context.Context, a *attempts, again policy) (T, error) {
-	ctx, done := memory.Hold(ctx)
-	defer done()
-	return finish[T](ctx, a, again)
 }
 
 // errStalled is the cause of an attempt that the stall timer ended.

@@ -21,6 +21,7 @@ import (
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line"
+	"colabrelay/shared/memory"
 	"colabrelay/shared/seal"
 )
 
@@ -405,7 +406,7 @@ func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer
 	var last error
 	bad, sent := 0, false
 	seen, _ := ctx.Value(reachKey{}).(*reach)
-	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, limit: c.timeouts.reach, began: time.Now()}
+	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, began: time.Now()}
 	delays.end, _ = ctx.Deadline()
 	delays.patience, _ = ctx.Value(patienceKey{}).(time.Duration)
 	got, err := backoff.Retry(ctx, func() (answer, error) {
@@ -467,19 +468,22 @@ func (c *Client) once(ctx context.Context, build func() request) (answer, error)
 	return a.attempt(ctx)
 }
 
-// call makes a call of the contract and reads its answer as T.
-func call[T any](ctx context.Context, c *Client, again policy, build func() request) (T, error) {
-	return finish[T](ctx, &attempts{client: c, build: build}, again)
-}
-
-// finish makes attempts until the policy says no, and reads the answer as T.
-func finish[T any](ctx context.Context, a *attempts, again policy) (T, error) {
-	var result T
+// call makes a call of the contract and reads its answer as T. A large answer waits for its turns
+// (package memory), and keeps them until it is decoded, which takes several times the memory of
+// its text.
+func call[T any](ctx context.Context, a *attempts, again policy) (result T, err error) {
+	ctx, done := memory.Hold(ctx)
+	defer done()
 	got, err := a.finish(ctx, again)
 	if err != nil {
 		return result, err
 	}
 	return result, read(ctx, got.body, &result)
+}
+
+// ask makes a call that may be executed twice, for the executor that answered last.
+func ask[T any](ctx context.Context, c *Client, build func() request) (T, error) {
+	return call[T](ctx, &attempts{client: c, build: build}, idempotent)
 }
 
 // finish makes attempts until the policy says no.
