@@ -75,7 +75,10 @@ type timeouts struct {
 
 // New returns a Client. It opens no connection.
 func New(cfg Config) (*Client, error) {
-	base, err := parseBase(cfg.BaseURL)
+	if err := auth.CheckURL(cfg.BaseURL); err != nil {
+		return nil, fmt.Errorf("the executor's address: %w", err)
+	}
+	base, err := url.Parse(cfg.BaseURL)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +86,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, errors.New("no secret for the executor")
 	}
 	c := &Client{
-		base:      base,
+		base:      url.URL{Scheme: base.Scheme, Host: base.Host},
 		signer:    auth.NewSigner(cfg.Secret),
 		log:       cfg.Log,
 		onAttempt: cfg.OnAttempt,
@@ -102,25 +105,6 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.log = c.log.With("component", "client")
 	return c, nil
-}
-
-// parseBase parses an executor's address. It refuses a path, because the executor would
-// receive another path than the one that was signed.
-func parseBase(text string) (url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return url.URL{}, errors.New("the executor's URL cannot be read")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return url.URL{}, fmt.Errorf("the executor's URL must begin with http:// or https://, not %q", u.Scheme)
-	case u.Hostname() == "":
-		return url.URL{}, errors.New("the executor's URL has no host")
-	case u.User != nil:
-		return url.URL{}, errors.New("the executor's URL must not contain a user name")
-	case u.Path != "" && u.Path != "/", u.RawQuery != "", u.Fragment != "":
-		return url.URL{}, errors.New("the executor's URL must end after the host")
-	}
-	return url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
 // Close closes idle connections. It does not affect calls in progress.
