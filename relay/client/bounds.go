@@ -24,7 +24,10 @@ const (
 	maxItems = contract.MaxReadBytes / 64
 	// maxDecoded bounds what all items of an answer take when they are decoded, in bytes: 15 MiB
 	// of {} would become 3 GB of events, because an item of two bytes becomes a struct of hundreds.
+	// perByte bounds the same for each byte of the text, beside freeDecoded, because callers hold
+	// what becomes of a small answer without a turn. An honest item takes a tenth of it or half.
 	maxDecoded = 48 << 20
+	perByte    = 16
 	// freeDecoded is up to what an answer takes no turn for that.
 	freeDecoded = 1 << 20
 )
@@ -152,8 +155,8 @@ func (s *itemScan) begin(object bool) error {
 
 // take counts bytes of memory.
 func (s *itemScan) take(bytes int64) error {
-	if s.bytes += bytes; s.bytes > maxDecoded {
-		return fmt.Errorf("%w: they take over %d MiB", errTooMany, maxDecoded>>20)
+	if s.bytes += bytes; s.bytes > min(maxDecoded, freeDecoded+perByte*int64(len(s.text))) {
+		return fmt.Errorf("%w: they take over %d MiB", errTooMany, s.bytes>>20)
 	}
 	return nil
 }
@@ -429,4 +432,17 @@ func release(version string) string {
 		return version
 	}
 	return "of unknown version"
+}
+
+// promptLine is a prompt as one plain line. An executor may send more than the contract allows.
+func promptLine(s string) string {
+	if len(s) > contract.MaxBehindPrompt {
+		s = strings.ToValidUTF8(s[:contract.MaxBehindPrompt], "") + "…"
+	}
+	return plain.Line(s)
+}
+
+// validID reports whether an executor may have created the id.
+func validID(id string) bool {
+	return contract.RequestIDPattern().MatchString(id) && strings.Trim(id, ".") != ""
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -143,6 +144,45 @@ func TestAFinishedExecutionIsReadInABoundedNumberOfAnswers(t *testing.T) {
 		wantKind(t, err, KindBadAnswer)
 		if p.reads != maxEndPages+1 {
 			t.Errorf("%s: %d answers were read", name, p.reads)
+		}
+	}
+}
+
+// An answer that takes no turn for its length cannot become much more than its text: {} takes three
+// bytes of it and hundreds of memory. Neither case nor escapes change that, and a payload, which
+// stays text, is none of it.
+func TestItemsThatCanNotBeRealAreRefusedInASmallAnswer(t *testing.T) {
+	const n = 65_000
+	for _, name := range []string{"events", "EVENTS", "eventſ", `\u0065vents`} {
+		err := read(t.Context(), []byte(`{"`+name+`":[`+items(n)+`]}`), new(contract.Execution))
+		wantKind(t, err, KindBadAnswer)
+	}
+	wantKind(t, read(t.Context(), []byte(`{"executions":[`+items(n)+`]}`), new(contract.ExecutionList)), KindBadAnswer)
+	figure := `{"events":[{"data":{"a/b":{"events":[` + strings.Repeat("1,", n) + `1]}}}]}`
+	if err := read(t.Context(), []byte(figure), new(contract.Execution)); err != nil {
+		t.Errorf("a payload with a list of that name: %v", err)
+	}
+}
+
+// The smallest answers that an executor gives to the largest requests are within the bounds.
+func TestTheLongestHonestListsAreRead(t *testing.T) {
+	event := contract.Event{Offset: 1, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"text/plain": []byte(`"1"`)}}
+	for name, answer := range map[string]any{
+		"executions": contract.ExecutionList{Executions: make([]contract.Execution, contract.MaxListExecutions)},
+		"files":      contract.Files{Files: make([]contract.File, contract.MaxListFiles)},
+		"comparison": contract.Comparison{Files: make([]contract.Compared, contract.MaxManifestFiles)},
+		"batch":      contract.BatchAnswer{Files: make([]contract.BatchedFile, contract.MaxBatchFiles)},
+		"contents":   contract.Contents{Files: make([]contract.Content, contract.MaxBatchFiles)},
+		"upload":     contract.Upload{Missing: make([]contract.Range, contract.MaxUploadRanges)},
+		"job":        contract.Job{Steps: make([]contract.JobEntry, contract.MaxJobEntries)},
+		"jobs":       contract.JobList{Jobs: make([]contract.Job, contract.MaxListJobs)},
+		"events":     contract.Execution{Events: slices.Repeat([]contract.Event{event}, 40_000)},
+	} {
+		text, err := json.Marshal(answer)
+		must(t, err)
+		s := itemScan{text: text, root: shapeOf(reflect.TypeOf(answer))}
+		if err := s.run(); err != nil {
+			t.Errorf("%s, %d bytes that become %d: %v", name, len(text), s.bytes, err)
 		}
 	}
 }
