@@ -256,20 +256,14 @@ func (s *Silence) End() {
 	s.since = time.Time{}
 }
 
-// retry calls attempt until it succeeds, the policy again says no, or ctx ends, with jittered
-// exponential delays (retryDelays) in between. WithReachLimit may end it earlier. There is no number
-// of attempts.
+// retry calls attempt until it succeeds, the policy again says no, ctx ends, or the budget does,
+// with jittered exponential delays in between. There is no number of attempts.
 func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer, error)) (answer, error) {
 	var last error
-	bad, sent := 0, false
-	seen, _ := ctx.Value(reachKey{}).(*reach)
-	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, began: time.Now()}
-	delays.end, _ = ctx.Deadline()
-	delays.patience, _ = ctx.Value(patienceKey{}).(time.Duration)
-	got, err := backoff.Retry(ctx, func() (answer, error) {
+	bad, sent, b := 0, false, newBudget(ctx)
+	for {
 		began := time.Now()
 		got, err := attempt()
-		delays.note(time.Since(began), err)
 		sent = sent || MayHaveArrived(err)
 		if kindOf(err) == KindBadAnswer {
 			bad++
@@ -278,22 +272,22 @@ func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer
 		case err == nil:
 			return got, nil
 		case ctx.Err() != nil && refusal(err) == nil:
-			return got, backoff.Permanent(ended(ctx, cmp.Or(last, err)))
+			return got, everSent(ended(ctx, cmp.Or(last, err)), sent)
 		case !again(err, bad):
-			return got, backoff.Permanent(err)
+			return got, everSent(err, sent)
 		}
 		last = err
-		return got, err
-	}, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0))
-	switch {
-	case err == nil:
-		return got, nil
-	case err == context.Cause(ctx): // it ended during a delay
-		err = ended(ctx, last)
-	case delays.over:
-		err = delays.unreachable(err)
+		b.note(time.Since(began), err)
+		delay, more := b.delay()
+		if !more {
+			return got, everSent(b.unreachable(err), sent)
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return got, everSent(ended(ctx, last), sent)
+		}
 	}
-	return got, everSent(err, sent)
 }
 
 // everSent returns err with sent set if any attempt of the call may have arrived.
@@ -319,63 +313,69 @@ func NewBackOff() *backoff.ExponentialBackOff {
 // answerTime is how much of a call's time is kept for the answer to its last attempt, at most.
 const answerTime = 3 * time.Second
 
-// retryDelays are the delays between the attempts of one call. They end in time for
-// ReachLimit while no executor was reached, assuming that the next attempt takes as long as
-// the last one. After a refusal that is the outcome of its attempt they end when the answer to
-// another one might arrive too late: then the outcome stays known.
-type retryDelays struct {
-	backoff.BackOff
-	seen    *reach // nil if the call retries as long as its ctx lasts
-	began   time.Time
-	end     time.Time     // of the call's time; zero for none
-	took    time.Duration // by the last attempt
-	refused bool          // the last attempt, which did nothing
-	over    bool
-
+// budget is the time that a call has for its attempts.
+type budget struct {
+	delays   *backoff.ExponentialBackOff
+	began    time.Time
+	end      time.Time     // of ctx; zero for none
+	reach    *reach        // see WithReachLimit; nil for none
 	patience time.Duration // see WithPatience; zero for none
-	failing  Silence       // of the call's attempts
-	silent   time.Duration // how long they have failed; zero after a refusal
+	silence  Silence       // of the call's attempts
+
+	last time.Time // when the next attempt must begin; zero for no limit
 }
 
-// note notes the outcome of an attempt, which took so long.
-func (d *retryDelays) note(took time.Duration, err error) {
-	d.took, d.refused = took, refusal(err) != nil && !MayHaveArrived(err)
-	if d.silent = 0; refusal(err) != nil {
-		d.failing.End()
-	} else if err != nil {
-		d.silent = max(d.failing.Failed(), 1)
-	}
+func newBudget(ctx context.Context) *budget {
+	b := &budget{delays: NewBackOff(), began: time.Now()}
+	b.end, _ = ctx.Deadline()
+	b.reach, _ = ctx.Value(reachKey{}).(*reach)
+	b.patience, _ = ctx.Value(patienceKey{}).(time.Duration)
+	return b
 }
 
-func (d *retryDelays) NextBackOff() time.Duration {
-	next := d.BackOff.NextBackOff()
-	if d.refused && !d.end.IsZero() && time.Until(d.end)-next < min(answerTime, time.Since(d.began)/10) {
-		return backoff.Stop
+// note takes in an attempt that failed and took so long. Until an executor is reached, the next one
+// must end in time for ReachLimit, if it takes as long. After a refusal that is the outcome of its
+// attempt, it must begin in time for its answer: otherwise the outcome would not stay known.
+func (b *budget) note(took time.Duration, err error) {
+	b.last = time.Time{}
+	if b.reach != nil && !b.reach.reached.Load() {
+		b.within(b.reach.began.Add(ReachLimit - took))
 	}
-	if d.patience > 0 && d.silent > 0 {
-		if d.silent >= d.patience {
-			return backoff.Stop
+	if refusal(err) != nil {
+		b.silence.End()
+		if !MayHaveArrived(err) && !b.end.IsZero() {
+			b.within(b.end.Add(-min(answerTime, time.Since(b.began)/10)))
 		}
-		next = min(next, d.patience-d.silent)
+	} else if silent := max(b.silence.Failed(), 1); b.patience > 0 {
+		b.within(time.Now().Add(b.patience - silent))
 	}
-	if d.seen == nil || d.seen.reached.Load() {
-		return next
-	}
-	left := ReachLimit - time.Since(d.seen.began) - d.took
-	if d.over = left <= 0; d.over {
-		return backoff.Stop
-	}
-	return min(next, left)
 }
 
-// unreachable is the last error of a call that reached no executor, with what was tried.
-func (d *retryDelays) unreachable(last error) error {
+// within has the next attempt begin before a moment.
+func (b *budget) within(last time.Time) {
+	if b.last.IsZero() || last.Before(b.last) {
+		b.last = last
+	}
+}
+
+// delay returns how long to wait before the next attempt, and whether there may be one.
+func (b *budget) delay() (time.Duration, bool) {
+	next := b.delays.NextBackOff()
+	if b.last.IsZero() {
+		return next, true
+	}
+	left := time.Until(b.last)
+	return min(next, left), left > 0
+}
+
+// unreachable is the last error of a call, with what was tried if nothing was reached.
+func (b *budget) unreachable(last error) error {
 	e, ok := errors.AsType[*Error](last)
-	if !ok {
+	if !ok || b.reach == nil || b.reach.reached.Load() {
 		return last
 	}
 	fresh := *e
-	fresh.Message = fmt.Sprintf("%s; no executor answered in %d attempts and %.0f s", e.Message, d.seen.tries.Load(), time.Since(d.seen.began).Seconds())
+	fresh.Message = fmt.Sprintf("%s; no executor answered in %d attempts and %.0f s", e.Message, b.reach.tries.Load(), time.Since(b.reach.began).Seconds())
 	fresh.Err = last
 	return &fresh
 }
