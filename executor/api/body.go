@@ -87,15 +87,14 @@ func (a *API) openRequest(next http.Handler) http.Handler {
 func openBody(r *http.Request, body *requestBody) (err error) {
 	c := callOf(r)
 	if r.Method != http.MethodPut {
-		c.body, err = line.OpenBody(c.exchange, r, body)
+		c.body, err = bounded.ReadAll(line.RequestBody(c.exchange, r, body, contract.MaxBodyBytes), contract.MaxBodyBytes)
 		return body.explain(err)
 	}
-	if r.ContentLength > seal.PartSize(contract.MaxFilePart) {
+	if r.ContentLength > seal.Size(contract.MaxFilePart) {
 		return errPartTooLarge
 	}
-	part, err := line.RequestPart(c.exchange, r, body)
-	c.part = explained{part, body}
-	return body.explain(err)
+	c.part = explained{line.RequestBody(c.exchange, r, body, contract.MaxFilePart), body}
+	return nil
 }
 
 // requestBody is the body of a request as it arrives, sealed. Each piece of it has its own
@@ -122,9 +121,9 @@ func (a *API) readable(w http.ResponseWriter, r *http.Request) (body *requestBod
 	if r.ContentLength == 0 {
 		return &requestBody{Reader: http.NoBody, call: callOf(r), tooLarge: errBodyTooLarge}, func() {}
 	}
-	most, tooLarge := line.MaxSealedBody, errBodyTooLarge
+	most, tooLarge := seal.Size(contract.MaxBodyBytes), errBodyTooLarge
 	if r.Method == http.MethodPut {
-		most, tooLarge = seal.PartSize(contract.MaxFilePart), errPartTooLarge
+		most, tooLarge = seal.Size(contract.MaxFilePart), errPartTooLarge
 	}
 	conn := http.NewResponseController(w)
 	body = &requestBody{call: callOf(r), tooLarge: tooLarge, Reader: &stallReader{

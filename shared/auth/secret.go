@@ -8,15 +8,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"colabrelay/shared/bounded"
@@ -159,18 +155,17 @@ func randomBytes(n int) []byte {
 // file. A secret with the newlines after it is much shorter.
 const maxSecretFile = 2 * maxSecretBytes
 
-// ErrNotFile means that a path does not name a regular file.
-var ErrNotFile = errors.New("not a regular file; write the secret to a regular file")
-
-// ReadSecretFile reads a secret from a file. Its errors name the path and wrap those of
-// NewSecret and the file system.
+// ReadSecretFile reads a secret from a regular file. Its errors name the path and wrap those of
+// NewSecret, shared/bounded and the file system.
 func ReadSecretFile(path string) (Secret, error) {
 	path, err := filename.Typed(path)
 	if err != nil {
 		return Secret{}, err
 	}
-	text, err := readSmallFile(path)
-	if err != nil {
+	text, err := bounded.ReadFile(path, maxSecretFile)
+	if errors.Is(err, bounded.ErrTooLong) {
+		return Secret{}, fmt.Errorf("%q does not contain a secret: %w", path, err)
+	} else if err != nil {
 		return Secret{}, err
 	}
 	secret, err := NewSecret(string(text))
@@ -178,17 +173,6 @@ func ReadSecretFile(path string) (Secret, error) {
 		return Secret{}, fmt.Errorf("%q: %w", path, err)
 	}
 	return secret, nil
-}
-
-func readSmallFile(path string) ([]byte, error) {
-	text, err := bounded.ReadFile(path, maxSecretFile)
-	switch {
-	case errors.Is(err, bounded.ErrNotFile):
-		return nil, fmt.Errorf("%q: %w", path, ErrNotFile)
-	case errors.Is(err, bounded.ErrTooLong):
-		return nil, fmt.Errorf("%q does not contain a secret: %w", path, err)
-	}
-	return text, err
 }
 
 // The key schedule. The secret itself signs and seals nothing:
@@ -231,292 +215,4 @@ func derive(prk []byte, label string, fields ...string) seal.Key {
 		panic(err) // 32 bytes are always available
 	}
 	return seal.Key(key)
-}
-
-const (
-	pairingPrefix  = "colab-relay:"
-	pairingVersion = 1
-	// maxPairingBytes limits the text that ParsePairing reads. It is far more than the
-	// longest URL and secret need.
-	maxPairingBytes = 16 << 10
-)
-
-// ErrPairing is text that is not a pairing string. The error that wraps it gives the reason.
-var ErrPairing = errors.New("not a pairing string")
-
-// Pairing is what a relay needs to connect to an executor.
-type Pairing struct {
-	URL    string
-	Secret Secret
-}
-
-type pairingJSON struct {
-	V      int    `json:"v"`
-	URL    string `json:"url"`
-	Secret string `json:"secret"`
-}
-
-// String is the pairing string, which includes the secret: "colab-relay:" and unpadded
-// base64url of {v,url,secret}. Use it only for the line that the executor prints for a
-// person to paste. Logs contain LogValue instead.
-func (p Pairing) String() string {
-	text, err := json.Marshal(pairingJSON{pairingVersion, p.URL, p.Secret.Reveal()})
-	if err != nil {
-		panic(err) // strings and a number always marshal
-	}
-	return pairingPrefix + base64.RawURLEncoding.EncodeToString(text)
-}
-
-// LogValue is the pairing without the secret.
-func (p Pairing) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("url", p.URL), slog.String("key_id", p.Secret.KeyID()))
-}
-
-// ParsePairing reads a pasted pairing string. It accepts spaces and line breaks anywhere,
-// quotes around it, the command "relay pair" before it and padding after it. It fails with
-// ErrPairing and the reason, but does not quote the text, which contains a secret.
-func ParsePairing(text string) (Pairing, error) {
-	if len(text) > maxPairingBytes {
-		return Pairing{}, fmt.Errorf("%w: it is longer than %d bytes", ErrPairing, maxPairingBytes)
-	}
-	text = strings.Map(dropPasteMarks, text)
-	_, encoded, found := strings.Cut(text, pairingPrefix)
-	if !found {
-		return Pairing{}, fmt.Errorf("%w: it does not begin with %q", ErrPairing, pairingPrefix)
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
-	if err != nil {
-		return Pairing{}, fmt.Errorf("%w: part of it is missing or was changed; copy the whole line again", ErrPairing)
-	}
-	var p pairingJSON
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return Pairing{}, fmt.Errorf("%w: part of it is missing or was changed; copy the whole line again", ErrPairing)
-	}
-	return p.check()
-}
-
-func (p pairingJSON) check() (Pairing, error) {
-	if p.V != pairingVersion {
-		return Pairing{}, fmt.Errorf("%w: its version is %d and this program supports version %d; use a relay and an executor of the same release", ErrPairing, p.V, pairingVersion)
-	}
-	if err := CheckURL(p.URL); err != nil {
-		return Pairing{}, fmt.Errorf("%w: %w", ErrPairing, err)
-	}
-	secret, err := NewSecret(p.Secret)
-	if err != nil {
-		return Pairing{}, fmt.Errorf("%w: its %w", ErrPairing, err)
-	}
-	return Pairing{URL: p.URL, Secret: secret}, nil
-}
-
-// CheckURL checks the base URL of an executor: http or https, a host, no user name or
-// password, and nothing after the path. Its errors do not quote the URL.
-func CheckURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return errors.New("the URL cannot be read")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("the URL must begin with http:// or https://")
-	case u.Hostname() == "":
-		return errors.New("the URL has no host")
-	case strings.HasSuffix(u.Host, ":"):
-		return errors.New("the URL has no port after the last colon: add the port, or remove the colon")
-	case u.User != nil:
-		return errors.New("the URL contains a user name")
-	case u.RawQuery != "" || strings.Contains(text, "#"):
-		return errors.New("the URL contains a query or a fragment")
-	}
-	return nil
-}
-
-// dropPasteMarks removes characters that terminals, chat programs and shells add to a pasted
-// line.
-func dropPasteMarks(r rune) rune {
-	if unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune("\"'`“”‘’", r) {
-		return -1
-	}
-	return r
-}
-
-// The profile. A GET carries
-//
-//	Signature-Input: sig1=("@method" "@path" "@query");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
-//	Signature: sig1=:…:
-//
-// a request of any other method also names the executor that it is intended for
-//
-//	Executor-Instance: <instance id>/<start id>
-//	Signature-Input: sig1=("@method" "@path" "@query" "executor-instance");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
-//	Signature: sig1=:…:
-//
-// and the answer to either carries
-//
-//	Executor-Instance: <instance id>/<start id>
-//	Signature-Input: sig1=("@status" "executor-instance" "signature";req;key="sig1");created=…;keyid="…";alg="hmac-sha256";tag="colab-relay"
-//	Signature: sig1=:…:
-//
-// exactly, in this order. A message with a body also carries
-//
-//	Content-Encoding: aes128gcm
-//
-// and covers "content-encoding" after the components above, in an answer before
-// "signature". There is no Content-Digest, because the records of a sealed body authenticate
-// it. A reader refuses whatever a writer of this package would write in another way, so that
-// nothing can be added, omitted or written in two ways. Method and Content-Encoding
-// determine the form of a request; a request in another form is unauthorized. The lists of
-// requests and answers start differently, so a signature of one direction is never valid in
-// the other, although both use the same key. Host is not covered, because tunnels rewrite it.
-//
-// A GET changes nothing, so it does not name an executor. A captured GET is limited by its
-// time and nonce, and after a restart, when the nonces are lost, by its time alone. All
-// other requests are bound to one process by the start id.
-const (
-	label  = "sig1"
-	suffix = `;alg="hmac-sha256";tag="colab-relay"`
-
-	nameInstance = ` "executor-instance"`
-	nameEncoding = ` "content-encoding"`
-)
-
-// Header names of RFC 9421 and of RFC 9110, in Go's canonical form, and the coding of RFC 8188.
-const (
-	HeaderSignatureInput  = "Signature-Input"
-	HeaderSignature       = "Signature"
-	HeaderContentEncoding = "Content-Encoding"
-	Encoding              = "aes128gcm"
-)
-
-// Limits of the headers, checked before anything else. The headers of the profile are
-// about 230, 53 and 63 bytes long.
-const (
-	maxInputBytes    = 512
-	maxInstanceBytes = 2*contract.MaxInstancePart + len("/")
-)
-
-// macBytes is the size of a MAC.
-const macBytes = 32
-
-// errForm is a signature that is not written exactly as the profile requires. Callers get
-// ErrUnauthorized or ErrBadSignature instead.
-var errForm = errors.New("signature does not have the form of the profile")
-
-// parameters are the variable values in Signature-Input.
-type parameters struct {
-	created int64  // unix seconds
-	nonce   string // requests only
-	keyID   string
-}
-
-// signature is the content of a message's two signature headers.
-type signature struct {
-	parameters
-	mac []byte
-}
-
-// encoded reports whether h announces a sealed body. It returns false for ok unless
-// Content-Encoding is absent or exactly that of the profile.
-func encoded(h http.Header) (sealed, ok bool) {
-	values := h[HeaderContentEncoding]
-	return len(values) > 0, len(values) == 0 || len(values) == 1 && values[0] == Encoding
-}
-
-// requestComponents is the list of the components that a request covers.
-func requestComponents(method string, sealed bool) string {
-	list := `("@method" "@path" "@query"`
-	if method != http.MethodGet {
-		list += nameInstance
-	}
-	if sealed {
-		list += nameEncoding
-	}
-	return list + ")"
-}
-
-// answerComponents is the list of the components that an answer covers.
-func answerComponents(sealed bool) string {
-	if sealed {
-		return `("@status"` + nameInstance + nameEncoding + ` "signature";req;key="sig1")`
-	}
-	return `("@status"` + nameInstance + ` "signature";req;key="sig1")`
-}
-
-// write is the list with its parameters, as in Signature-Input and as the last line of the
-// signature base.
-func (p parameters) write(components string) string {
-	text := components + ";created=" + strconv.FormatInt(p.created, 10)
-	if p.nonce != "" {
-		text += `;nonce="` + p.nonce + `"`
-	}
-	return text + `;keyid="` + p.keyID + `"` + suffix
-}
-
-// readSignature reads the two signature headers of a message that covers components. It
-// fails with errForm unless they are written exactly as this package writes them.
-func readSignature(h http.Header, components string, withNonce bool) (signature, error) {
-	input, ok := single(h, HeaderSignatureInput, maxInputBytes)
-	if !ok {
-		return signature{}, errForm
-	}
-	p, ok := readParameters(strings.TrimPrefix(input, label+"="+components), withNonce)
-	if !ok || label+"="+p.write(components) != input {
-		return signature{}, errForm
-	}
-	mac, err := readMAC(h)
-	return signature{p, mac}, err
-}
-
-// readParameters reads the values of the parameters. It reads some forms that are not
-// exact; the caller writes the parameters again and compares.
-func readParameters(text string, withNonce bool) (p parameters, ok bool) {
-	created, rest, _ := strings.Cut(strings.TrimPrefix(text, ";created="), ";")
-	p.created, _ = strconv.ParseInt(created, 10, 64)
-	if withNonce {
-		p.nonce, rest, _ = strings.Cut(strings.TrimPrefix(rest, `nonce="`), `";`)
-	}
-	p.keyID, _, _ = strings.Cut(strings.TrimPrefix(rest, `keyid="`), `"`)
-	return p, plainString(p.nonce) && plainString(p.keyID) && withNonce == (p.nonce != "")
-}
-
-// plainString reports whether text can be a nonce or a key_id, which need no escaping in a
-// string of RFC 8941.
-func plainString(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
-}
-
-const (
-	macPrefix = label + "=:"
-	macSuffix = ":"
-)
-
-// readMAC reads the value of Signature: exactly one MAC.
-func readMAC(h http.Header) ([]byte, error) {
-	size := len(macPrefix) + base64.StdEncoding.EncodedLen(macBytes) + len(macSuffix)
-	field, ok := single(h, HeaderSignature, size)
-	if !ok || len(field) != size || !strings.HasPrefix(field, macPrefix) || !strings.HasSuffix(field, macSuffix) {
-		return nil, errForm
-	}
-	mac, err := base64.StdEncoding.Strict().DecodeString(field[len(macPrefix) : size-len(macSuffix)])
-	if err != nil || len(mac) != macBytes {
-		return nil, errForm
-	}
-	return mac, nil
-}
-
-func writeMAC(mac []byte) string {
-	return macPrefix + base64.StdEncoding.EncodeToString(mac) + macSuffix
-}
-
-// single is the value of a header that must occur exactly once, with at most max bytes.
-func single(h http.Header, name string, max int) (string, bool) {
-	values := h[name]
-	if len(values) != 1 || len(values[0]) > max {
-		return "", false
-	}
-	return values[0], true
 }
