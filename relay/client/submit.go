@@ -220,7 +220,7 @@ func (c *Client) Jobs(ctx context.Context, limit int) (contract.JobList, error) 
 }
 
 // PatchJob replaces what has not begun of a job, on one instance only. It may be repeated,
-// because of its PatchID.
+// because a patch is for one revision.
 func (c *Client) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
