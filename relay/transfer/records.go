@@ -10,7 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -97,7 +97,9 @@ func oldest(root *os.Root, suffix string, most int) []string {
 			all = append(all, file{e.Name(), info.ModTime()})
 		}
 	}
-	slices.SortFunc(all, func(a, b file) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(all[i].at.Compare(all[j].at), cmp.Compare(all[i].name, all[j].name)) < 0
+	})
 	var names []string
 	for _, f := range all[:max(0, len(all)-most)] {
 		names = append(names, f.name)
