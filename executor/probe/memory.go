@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/shirou/gopsutil/v3/cpu"
@@ -23,6 +25,10 @@ import (
 	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
 )
+
+// limitsAge is how long the control groups that have a limit are remembered. Looking for
+// them takes five system calls for each level.
+const limitsAge = time.Second
 
 // Mem is the memory that executor and kernel share, in bytes.
 type Mem struct {
@@ -38,14 +44,76 @@ func (m Mem) UsedPct() float64 {
 }
 
 // Memory is the memory of the machine, or of the control group of this process if it has a
-// limit. Page cache that can be reclaimed counts as available.
-func Memory() (Mem, error) {
-	machine, err := mem.VirtualMemory()
+// limit. Page cache that can be reclaimed counts as available. Each run is measured, so
+// that on Linux without such limits this takes one system call.
+func Memory() (Mem, error) { return ownMeter().memory(time.Now()) }
+
+var ownMeter = sync.OnceValue(func() *meter { return &meter{root: os.DirFS("/"), meminfo: openMeminfo()} })
+
+// meter measures memory again and again.
+type meter struct {
+	root    fs.FS
+	meminfo int // file descriptor of /proc/meminfo; -1 if there is none
+
+	mu      sync.Mutex
+	limited levels
+	checked time.Time // when limited was determined
+}
+
+// openMeminfo opens Linux's figures of the machine. Not by os.Open, which would register
+// the file with the runtime's poller: a thread would wake up for nothing.
+func openMeminfo() int {
+	fd, err := syscall.Open("/proc/meminfo", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+func (m *meter) memory(now time.Time) (Mem, error) {
+	total, available, err := m.machine()
 	if err != nil {
 		return Mem{}, fmt.Errorf("reading the machine's memory: %w", err)
 	}
-	m := Mem{Total: machine.Total, Used: machine.Total - min(machine.Total, machine.Available), Available: machine.Available}
-	return m.within(limits(os.DirFS("/"))), nil
+	machine := Mem{Total: total, Used: total - min(total, available), Available: available}
+	return machine.within(m.levels(now).read(m.root)), nil
+}
+
+// machine is the memory of the machine, without regard to control groups.
+func (m *meter) machine() (total, available uint64, err error) {
+	text := make([]byte, 4<<10)
+	if n, err := syscall.Pread(m.meminfo, text, 0); err == nil {
+		total, available = kilobytes(text[:n], "MemTotal:"), kilobytes(text[:n], "MemAvailable:")
+	}
+	if total > 0 && available > 0 {
+		return total, available, nil
+	}
+	v, err := mem.VirtualMemory()
+	if err != nil {
+		return 0, 0, err
+	}
+	return v.Total, v.Available, nil
+}
+
+// kilobytes is a field of /proc/meminfo in bytes, or 0 if there is none.
+func kilobytes(meminfo []byte, field string) uint64 {
+	_, rest, _ := bytes.Cut(meminfo, []byte(field))
+	line, _, _ := bytes.Cut(rest, []byte(" kB"))
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 10, 54)
+	if err != nil {
+		return 0
+	}
+	return n << 10
+}
+
+// levels are the control groups with a limit, determined at most limitsAge ago.
+func (m *meter) levels(now time.Time) levels {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Sub(m.checked) > limitsAge {
+		m.limited, m.checked = limitedLevels(m.root), now
+	}
+	return m.limited
 }
 
 // within applies the limits of groups to m. The tightest one counts.
@@ -77,18 +145,38 @@ var (
 	v2 = version{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
 )
 
-// limits are the control groups of this process that have a limit, the innermost first.
+// levels are control groups of one version, the innermost first.
+type levels struct {
+	version
+	dirs []string
+}
+
+// read reads the groups that still exist and have a limit.
+func (l levels) read(root fs.FS) (found []cgroup) {
+	for _, dir := range l.dirs {
+		if g, ok := l.version.read(root, dir); ok {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// limitedLevels are the control groups of this process that have a limit.
 //
 // In a container, /proc/self/cgroup may contain a path of the host that does not exist
 // here. Then the mounted directory is the container's own group.
-func limits(root fs.FS) (found []cgroup) {
-	for v, dir := ownCgroup(root); ; dir = path.Dir(dir) {
-		if g, ok := v.read(root, path.Join(v.mount, dir)); ok {
-			found = append(found, g)
+func limitedLevels(root fs.FS) levels {
+	v, dir := ownCgroup(root)
+	found := levels{version: v}
+	for {
+		level := path.Join(v.mount, dir)
+		if _, ok := v.read(root, level); ok {
+			found.dirs = append(found.dirs, level)
 		}
-		if dir == "." || dir == "/" {
+		if dir == "." || dir == "/" || dir == "" {
 			return found
 		}
+		dir = path.Dir(dir)
 	}
 }
 

@@ -196,7 +196,7 @@ func TestCgroupsAreThoseWithALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := tree(test.files)
-			got := limits(root)
+			got := limitedLevels(root).read(root)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(cgroup{})); diff != "" {
 				t.Errorf("cgroups (-want +got):\n%s", diff)
 			}
