@@ -31,7 +31,7 @@ var (
 	ErrBadOffset = errors.New("offset is past the end of the log")
 )
 
-// Limits bound what the journal keeps. The zero value of a field means its default.
+// Limits bound what the journal keeps. Nothing is deleted because of its age. The zero value of a field means its default.
 type Limits struct {
 	LogBytes   int64 // events of one execution, and as many bytes of blobs; 256 MiB
 	StateSize  int64 // all executions together; 4 GiB, the oldest finished output is deleted first

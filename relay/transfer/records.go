@@ -19,6 +19,7 @@ import (
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
+	"colabrelay/shared/partfile"
 	"colabrelay/shared/ranges"
 )
 
@@ -250,7 +251,7 @@ func (a *arrivals) close(done bool) {
 
 const (
 	// partSuffix ends the names of unfinished files, which nothing else has.
-	partSuffix    = ".colab-part"
+	partSuffix    = partfile.Suffix
 	journalSuffix = ".json"                  // after partSuffix
 	journalFormat = "colab-relay download 1" // marks a file as a journal
 	maxJournal    = 1 << 20                  // bytes; a larger file is not a journal

@@ -15,6 +15,9 @@ import (
 	"sync/atomic"
 )
 
+// Suffix ends the names of unfinished files. Nothing else has it.
+const Suffix = ".colab-part"
+
 // ErrChanged means that a file is not what it was when it was opened.
 var ErrChanged = errors.New("the file changed")
 
