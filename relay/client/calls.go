@@ -3,7 +3,9 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -195,4 +198,240 @@ func (c *Client) fitWait(ctx context.Context, wait time.Duration) time.Duration 
 		wait = min(wait, left-min(left/5, time.Second))
 	}
 	return max(wait, 0).Truncate(time.Millisecond)
+}
+
+// Submit runs code and waits for its end, an input request, or WaitSeconds. It retries until
+// ctx ends, always with one RequestID (created here if empty), so the code runs at most once.
+//
+// Each attempt is signed for one executor: when a new VM has taken over the address, code that
+// may have run on the old one must not run again unnoticed. A submit that certainly reached no
+// executor before goes to the new one, which InstanceID then names. Otherwise Submit returns
+// the refusal, new_instance, and later submits go to the new one.
+func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
+	return c.submit(ctx, s, &attempts{client: c, moves: true})
+}
+
+// SubmitTo is Submit for one instance only. Every other instance refuses with new_instance.
+func (c *Client) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
+	return c.submit(ctx, s, &attempts{client: c, pinned: instanceID})
+}
+
+func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (contract.Execution, error) {
+	if s.RequestID == "" {
+		s.RequestID = rand.Text()
+	}
+	if _, err := json.Marshal(s); err != nil {
+		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
+	}
+	a.build = func() request { return c.submitRequest(ctx, s) }
+	e, err := call[contract.Execution](ctx, a, a.whileFull(ctx))
+	if errors.Is(err, bounded.ErrTooLong) {
+		err = problemWithHint(KindBadAnswer, fmt.Sprintf("the executor's answer to this run %s, so it was not read; the code has run or is still running", excess(err, c.maxAnswer)),
+			fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", s.RequestID), err)
+	}
+	if err != nil {
+		return e, a.unsettled(ctx, err)
+	}
+	if c.recorder != nil {
+		c.recorder.Submitted(a.answered.ID, s, e)
+	}
+	return e, nil
+}
+
+func (c *Client) submitRequest(ctx context.Context, s contract.Submit) request {
+	seconds := min(s.WaitSeconds, contract.MaxWait.Seconds())
+	wait := c.fitWait(ctx, time.Duration(seconds*float64(time.Second)))
+	s.WaitSeconds = wait.Seconds()
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // submit has encoded it before
+	}
+	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
+}
+
+// SubmitJob submits a job, by the rules of Submit: it retries until ctx ends, always with the
+// job's own JobID, so nothing of it runs twice. MayRun says of an error whether the job may run
+// nevertheless.
+func (c *Client) SubmitJob(ctx context.Context, s contract.JobSubmit) (contract.Job, error) {
+	return c.submitJob(ctx, s, &attempts{client: c, moves: true})
+}
+
+// SubmitJobTo is SubmitJob for one instance only. Every other instance refuses with
+// new_instance.
+func (c *Client) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
+	return c.submitJob(ctx, s, &attempts{client: c, pinned: instanceID})
+}
+
+func (c *Client) submitJob(ctx context.Context, s contract.JobSubmit, a *attempts) (contract.Job, error) {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return contract.Job{}, fmt.Errorf("writing a job: %w", err)
+	}
+	a.build = c.post(contract.PathJobs, body)
+	j, err := call[contract.Job](ctx, a, a.whileFull(ctx))
+	if err != nil {
+		return j, a.unsettled(ctx, err)
+	}
+	return j, nil
+}
+
+type queueFullKey struct{}
+
+// WithQueueFull makes submits end with queue_full if the executor's queue is full, instead of
+// trying again until there is a place. A submit with an unanswered attempt is tried again
+// nevertheless, until its outcome is known.
+func WithQueueFull(ctx context.Context) context.Context {
+	return context.WithValue(ctx, queueFullKey{}, true)
+}
+
+// whileFull is the policy of a submit.
+func (a *attempts) whileFull(ctx context.Context) policy {
+	return func(err error, bad int) bool {
+		refused := refusal(err)
+		full := refused != nil && refused.Code == contract.CodeQueueFull
+		return idempotent(err, bad) && !(full && ctx.Value(queueFullKey{}) != nil && !a.arrived)
+	}
+}
+
+// unsettled returns err, with which a submit ended, so that MayRun knows whether its code may run:
+// an attempt was sent, and no signed answer says what became of it.
+func (a *attempts) unsettled(ctx context.Context, err error) error {
+	refused := refusal(err)
+	switch {
+	case !a.arrived:
+		return err
+	case refused != nil && refused.Code == contract.CodeNewInstance:
+		return replacedError{err}
+	case refused != nil && isFinal(refused):
+		return err
+	case refused != nil:
+		return uncertain(ctx, refused)
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		e = problem(KindBadAnswer, err.Error(), err)
+	}
+	fresh := *e
+	fresh.sent, fresh.mayRun = true, true
+	return &fresh
+}
+
+// isFinal reports whether the executor refuses this submit whenever it arrives. Other refusals
+// depend on the moment: an attempt that is still on its way may be accepted.
+func isFinal(refused *contract.Error) bool {
+	switch refused.Code {
+	case contract.CodeBadRequest, contract.CodeConflict, contract.CodeTooLarge, contract.CodeNotSupported,
+		contract.CodeUnauthorized:
+		return true
+	}
+	return false
+}
+
+// uncertain is the error of a submit of which one attempt was refused and another one was not
+// answered: that one may still be accepted.
+func uncertain(ctx context.Context, refused *contract.Error) error {
+	e := problem(KindTimeout, fmt.Sprintf("one attempt to submit the code got no answer, and another one was refused (%s: %s), so the code may still run", refused.Code, refused.Message), context.Cause(ctx))
+	e.sent, e.mayRun = true, true
+	return e
+}
+
+// MayRun reports whether the code of a submit that ended with err may run nevertheless. The code
+// of one that ended with another error certainly does not.
+func MayRun(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	_, replaced := errors.AsType[replacedError](err)
+	return replaced || ok && e.mayRun
+}
+
+// replacedError is the refusal of a new VM after an attempt that the old one may have accepted.
+type replacedError struct{ error }
+
+func (e replacedError) Unwrap() error { return e.error }
+
+// ErrInputUnknown is in the error of Input if an attempt got no answer and a later one was refused.
+var ErrInputUnknown = errors.New("an attempt got no answer")
+
+// Input answers a waiting input() and returns the run as it is then, without events.
+//
+// Without in.Offset a repeated request could answer the next prompt, so the call is retried
+// only after attempts that certainly were not sent. With in.Offset the executor accepts a repeated
+// one without effect, as long as no other text was accepted, so the call is retried until ctx
+// ends. After a conflict, an earlier attempt without an answer may have been accepted
+// nevertheless: the error is a KindTimeout of which MayHaveArrived is true.
+func (c *Client) Input(ctx context.Context, id string, in contract.Input) (contract.Execution, error) {
+	path, err := executionPath(contract.PathInput, id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	if in.Offset == nil {
+		return c.execution(ctx, ifUnsent, c.post(path, encode(in)))
+	}
+	in.InputID = rand.Text()
+	arrived := false
+	x, err := c.execution(ctx, func(err error, bad int) bool {
+		arrived = arrived || MayHaveArrived(err)
+		return idempotent(err, bad)
+	}, c.post(path, encode(in)))
+	if refused := refusal(err); arrived && refused != nil && refused.Code == contract.CodeConflict {
+		lost := problemWithHint(KindTimeout, "it is not known whether the text was accepted: the answer was lost, and the run no longer waits at that prompt", "Read the run's output to see whether the text was used.", ErrInputUnknown)
+		lost.sent = true
+		return contract.Execution{}, lost
+	}
+	return x, err
+}
+
+// Job reads a job's entries from index from on. It waits up to wait (at most contract.MaxWait,
+// less if ctx ends before) until that entry has begun, or the job has ended or waits.
+func (c *Client) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
+	path, err := jobPath(id)
+	if err != nil {
+		return contract.Job{}, err
+	}
+	return ask[contract.Job](ctx, c, func() request {
+		wait := c.fitWait(ctx, wait)
+		query := url.Values{"from": {strconv.Itoa(from)}, "wait_seconds": {decimal(wait)}}
+		return request{method: http.MethodGet, path: path, query: query, wait: wait}
+	})
+}
+
+// Jobs lists at most limit jobs, newest first, without entries. A limit of 0 means the
+// executor's own limit.
+func (c *Client) Jobs(ctx context.Context, limit int) (contract.JobList, error) {
+	query := url.Values{}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	return ask[contract.JobList](ctx, c, get(contract.PathJobs, query))
+}
+
+// PatchJob replaces what has not begun of a job, on one instance only. It may be repeated,
+// because a patch is for one revision.
+func (c *Client) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return contract.Job{}, fmt.Errorf("writing a patch: %w", err)
+	}
+	return c.changeJob(ctx, instanceID, id, request{method: http.MethodPatch, body: body, wait: slowAction})
+}
+
+// DeleteJob has nothing further of a job begin, on one instance only. What runs goes on to its
+// end, or is interrupted.
+func (c *Client) DeleteJob(ctx context.Context, instanceID, id string, interrupt bool) (contract.Job, error) {
+	query := url.Values{"interrupt": {strconv.FormatBool(interrupt)}}
+	return c.changeJob(ctx, instanceID, id, request{method: http.MethodDelete, query: query, wait: slowAction})
+}
+
+func (c *Client) changeJob(ctx context.Context, instanceID, id string, r request) (contract.Job, error) {
+	path, err := jobPath(id)
+	if err != nil {
+		return contract.Job{}, err
+	}
+	r.path = path
+	a := &attempts{client: c, pinned: instanceID, build: func() request { return r }}
+	return call[contract.Job](ctx, a, idempotent)
+}
+
+// jobPath inserts a job's id into the route.
+func jobPath(id string) (string, error) {
+	return idPath(contract.PathJob, id, "job", "List the jobs to see their ids.")
 }
