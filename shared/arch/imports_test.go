@@ -89,7 +89,7 @@ var allowed = map[string][]string{
 	"relay/toolsets":                 {},
 	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded", "shared/keep", "shared/lazy"},
 	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "relay/vm/vmtest", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
-	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/keep", "shared/auth", "shared/bounded", "shared/lazy"},
+	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/keep", "shared/auth", "shared/bounded", "shared/contract", "shared/lazy"},
 	"relay/vm/colabcli":              {"relay/environ", "relay/plain", "relay/vm", "shared/keep", "shared/bounded", "shared/lazy"},
 	"relay/vm/colabcli/colabclitest": {"shared/stacks"},
 	"relay/vm/vmtest":                {"relay/vm", "shared/e2e/harness", "shared/stacks", "shared/within"},
