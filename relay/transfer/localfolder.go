@@ -14,10 +14,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gofrs/flock"
-
 	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/partfile"
 )
 
@@ -84,54 +83,25 @@ func hiddenName(name, suffix string) string {
 
 const hiddenPrefix = ".colab-relay-"
 
-const (
-	// lockWait is how long lockFile waits for another transfer. A killed relay holds its locks
-	// until the system has ended all its threads, which takes a moment on a busy computer.
-	lockWait  = 2 * time.Second
-	lockPause = 10 * time.Millisecond
-)
+// lockWait is how long lockFile waits for another transfer. A killed relay holds its locks until the
+// system has ended all its threads, which takes a moment on a busy computer.
+const lockWait = 2 * time.Second
 
 const lockSuffix = ".lock"
 
-// lockFile locks a file, which it creates. shown is what is reserved, for people.
+// lockFile locks a file, which it creates, and which unlock removes. shown is what is reserved, for
+// people.
 func lockFile(file, shown string) (unlock func(), err error) {
 	waiting, done := context.WithTimeout(context.Background(), lockWait)
 	defer done()
-	for {
-		l := flock.New(file, flock.SetPermissions(0o600))
-		ok, err := l.TryLock()
-		if err != nil {
-			return nil, fmt.Errorf("locking %q: %w", shown, markDiskFull(err))
-		}
-		if !ok { // opened anew each time, because the owner removes the file
-			_ = l.Close()
-			select {
-			case <-waiting.Done():
-				return nil, fmt.Errorf("%q: %w", shown, ErrBusy)
-			case <-time.After(lockPause):
-			}
-			continue
-		}
-		// The previous owner may have removed the file between our open and our lock.
-		locked, lockedErr := l.Stat()
-		named, namedErr := os.Lstat(file)
-		if lockedErr == nil && namedErr == nil && os.SameFile(locked, named) {
-			return func() { release(l) }, nil
-		}
-		_ = l.Close()
+	unlock, err = keep.LockAndRemove(waiting, file)
+	switch {
+	case errors.Is(err, keep.ErrLocked):
+		return nil, fmt.Errorf("%q: %w", shown, ErrBusy)
+	case err != nil:
+		return nil, fmt.Errorf("locking %q: %w", shown, markDiskFull(err))
 	}
-}
-
-// release unlocks and removes the lock's file. It removes the file first where the system
-// can, so that no other process locks it in between.
-func release(l *flock.Flock) {
-	if !onWindows {
-		_ = os.Remove(l.Path())
-	}
-	_ = l.Close()
-	if onWindows {
-		_ = os.Remove(l.Path()) // fails while another process has it open
-	}
+	return unlock, nil
 }
 
 // place renames the file part to name or, if that is taken, to the first free numbered

@@ -165,7 +165,7 @@ var homes = map[string][]string{
 	// Small modules may be used where they are needed.
 	"github.com/aymanbagabas/go-udiff":   {"relay/notebook"},
 	"github.com/cenkalti/backoff/v5":     {"executor/jupyter", "executor/tunnel", "relay/client", "relay/vm/colabapi"},
-	"github.com/gofrs/flock":             {"relay/transfer", "shared/keep"},
+	"github.com/gofrs/flock":             {"shared/keep"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files"},
 	"github.com/natefinch/atomic":        {"shared/keep"},
