@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"colabrelay/executor/account"
 	"colabrelay/executor/audit"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
@@ -48,17 +44,15 @@ func (r *report) say(v verdict, what, format string, args ...any) {
 
 // doctor reports what this machine has and lacks, for the settings that the executor
 // itself would run with. It starts nothing. It returns the exit code.
-func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout io.Writer) int {
+func doctor(ctx context.Context, cfg config, stdout io.Writer) int {
 	r := &report{w: stdout}
-	if cfg.userFault != nil && cfg.user == nil {
-		r.say(warn, "python", "not checked, because it runs as the kernel's user")
-	} else {
-		r.kernelSide(ctx, cfg, getenv)
-	}
+	r.kernelSide(ctx, cfg)
 	r.workdir(cfg.workDir)
 	r.stateDir(cfg.stateDir)
-	r.audit(cfg.audit, cfg.auditFault)
-	r.user(cfg.user, cfg.userFault)
+	r.audit(cfg.audit)
+	if cfg.user != nil { // the settings have checked the rest
+		r.say(ok, "user", "the kernel runs as %s and can't read the executor's memory and files", cfg.user)
+	}
 	r.listen(ctx, cfg.listen)
 	r.tunnel(ctx, cfg.tunnel)
 	if r.failed {
@@ -68,15 +62,15 @@ func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout 
 }
 
 // kernelSide reports what the kernel's Python finds, which runs as the kernel's user.
-func (r *report) kernelSide(ctx context.Context, cfg config, getenv func(string) string) {
-	python, err := kernel.Find(ctx, cfg.user, cfg.python, kernel.Environ(cfg.user.Environ(os.Environ(), cfg.workDir), cfg.workDir))
+func (r *report) kernelSide(ctx context.Context, cfg config) {
+	environ := kernel.Environ(cfg.user.Environ(os.Environ(), cfg.workDir), cfg.workDir)
+	python, err := kernel.Find(ctx, cfg.user, cfg.python, environ)
 	if err != nil {
 		r.say(fail, "python", "%v", err)
 	} else {
 		r.say(ok, "python", "%s %s, ipykernel %s, IPython %s", python.Path, python.Version, python.IPyKernel, python.IPython)
 	}
-	r.ipythonConfig(getenv("HOME"))
-	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, User: cfg.user, Started: time.Now(), Getenv: getenv}).Probe(ctx)
+	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, User: cfg.user, Started: time.Now(), Environ: environ}).Probe(ctx)
 	if err != nil {
 		r.say(warn, "machine", "%v", err)
 		return
@@ -85,27 +79,6 @@ func (r *report) kernelSide(ctx context.Context, cfg config, getenv func(string)
 	r.memory(found.Compute)
 	r.gpu(found)
 	r.disks(found.Storage)
-}
-
-// ipythonConfig reports IPython configuration that replaces the kernel's class, as
-// Colab's does. The executor overrides it, but a person who starts a kernel by hand
-// should know.
-func (r *report) ipythonConfig(home string) {
-	dirs := []string{"/etc/ipython", "/usr/local/etc/ipython", filepath.Join(home, ".ipython", "profile_default")}
-	found := false
-	for _, dir := range dirs {
-		for _, name := range []string{"ipython_config.py", "ipython_kernel_config.py", "ipython_config.json", "ipython_kernel_config.json"} {
-			file := filepath.Join(dir, name)
-			raw, err := os.ReadFile(file)
-			if err == nil && (bytes.Contains(raw, []byte("kernel_class")) || bytes.Contains(raw, []byte("google.colab"))) {
-				found = true
-				r.say(ok, "ipython", "%s sets a kernel class or extension; the executor overrides it", file)
-			}
-		}
-	}
-	if !found {
-		r.say(ok, "ipython", "no IPython configuration overrides the kernel class")
-	}
 }
 
 func (r *report) memory(c contract.Compute) {
@@ -167,17 +140,8 @@ func (r *report) stateDir(dir string) {
 	r.say(ok, "state", "%s", dir)
 }
 
-// fault reports the faults of a setting in one line.
-func (r *report) fault(what string, faults error) {
-	r.say(fail, what, "%s", strings.ReplaceAll(faults.Error(), "\n", "; "))
-}
-
-// audit reports whether the audit log could be written. fault is that of its settings.
-func (r *report) audit(c auditConfig, fault error) {
-	if fault != nil {
-		r.fault("audit", fault)
-		return
-	}
+// audit reports whether the audit log could be written.
+func (r *report) audit(c auditConfig) {
 	if c.path == "" {
 		return
 	}
@@ -190,16 +154,6 @@ func (r *report) audit(c auditConfig, fault error) {
 		what += " with their code"
 	}
 	r.say(ok, "audit", "%s in %s", what, c.path)
-}
-
-// user reports who runs the kernel. The settings have checked the rest: fault is theirs.
-func (r *report) user(u *account.User, fault error) {
-	switch {
-	case fault != nil:
-		r.fault("user", fault)
-	case u != nil:
-		r.say(ok, "user", "the kernel runs as %s and can't read the executor's memory and files", u)
-	}
 }
 
 // listen reports whether the address is free.
@@ -231,14 +185,6 @@ func (r *report) tunnel(ctx context.Context, c tunnelConfig) {
 	}
 	r.say(ok, "tunnel", "%s", found)
 	if len(c.allow) > 0 {
-		r.say(ok, "visitors", "only from %s", joined(c.allow))
+		r.say(ok, "visitors", "only from %v", c.allow)
 	}
-}
-
-func joined(allowed []netip.Prefix) string {
-	var texts []string
-	for _, prefix := range allowed {
-		texts = append(texts, prefix.String())
-	}
-	return strings.Join(texts, ", ")
 }

@@ -14,11 +14,16 @@ import (
 
 	"colabrelay/executor/enrolldir"
 	"colabrelay/executor/statedir"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/enrollment"
 )
 
-// maxTokenBytes bounds an ngrok token from stdin.
-const maxTokenBytes = 1 << 10
+const (
+	// maxTokenBytes bounds an ngrok token from stdin.
+	maxTokenBytes = 1 << 10
+	// maxLastLine bounds the line of stderr that a relay is told.
+	maxLastLine = 1 << 10
+)
 
 // enrollLimits bound the time until the executor is reachable, and then the time until the
 // relay uses it. Only tests change them.
@@ -57,7 +62,7 @@ type enroller struct {
 // enroll is the command. It returns the exit code.
 func enroll(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	e := &enroller{
-		getenv: getenv, stdin: stdin, stdout: stdout, stderr: &lastLine{w: stderr},
+		getenv: getenv, stdin: stdin, stdout: stdout, stderr: &lastLine{w: stderr, end: bounded.Tail{Max: maxLastLine}},
 		answered: make(chan struct{}), used: make(chan struct{}),
 	}
 	err := e.parse(args)

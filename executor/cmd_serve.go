@@ -126,13 +126,13 @@ func openLog(path string) (file *logfile.File, damage, err error) {
 		Path: path, MaxBytes: 4 << 20, Old: 1, Omitted: omittedLines,
 		Open: func() (logfile.Disk, error) { return bounded.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR) },
 	}
-	if file, _, err = logfile.Open(cfg); errors.Is(err, bounded.ErrNotFile) {
+	if file, err = logfile.Open(cfg); errors.Is(err, bounded.ErrNotFile) {
 		kept, moveErr := keep.Aside(path)
 		if moveErr != nil {
 			return nil, nil, moveErr
 		}
 		damage = fmt.Errorf("open the log: %w; it is kept as %q, and a new log was started", err, kept)
-		file, _, err = logfile.Open(cfg)
+		file, err = logfile.Open(cfg)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the log: %w", err)

@@ -50,11 +50,6 @@ type config struct {
 	userName  string // empty: the kernel runs as the executor's own user
 	user      *account.User
 
-	// doctor: faults of --audit and --user are no errors. The doctor reports them beside its
-	// other checks.
-	doctor                bool
-	auditFault, userFault error
-
 	secret     auth.Secret
 	secretFile string // empty: the secret is not from a file
 	generated  bool   // the executor made the secret, so the console must show it
@@ -75,11 +70,7 @@ var twoDashes = strings.NewReplacer("for flag -", "for flag --", "defined: -", "
 
 // parseConfig reads flags and environment and reports all faults together.
 // flag.ErrHelp means that help was requested and written to w.
-func parseConfig(args []string, getenv func(string) string, w io.Writer) (config, error) {
-	return config{}.parse(args, getenv, w)
-}
-
-func (c config) parse(args []string, getenv func(string) string, w io.Writer) (config, error) {
+func parseConfig(args []string, getenv func(string) string, w io.Writer) (c config, err error) {
 	flags := c.flagSet()
 	if err := parseFlags(flags, args, w); err != nil {
 		return c, err
@@ -134,7 +125,7 @@ func (c *config) finish(flags *flag.FlagSet, getenv func(string) string) error {
 	if err := c.replaceHome(getenv); err != nil {
 		return err
 	}
-	return errors.Join(unknownArgument(flags), c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders(), c.keep(&c.auditFault, c.audit.finish(getenv, c)))
+	return errors.Join(unknownArgument(flags), c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders(), c.audit.finish(getenv, c))
 }
 
 // replaceHome replaces a leading ~ of all paths: a shell does not in --workdir=~/x, nor where the
@@ -157,15 +148,6 @@ func (c *config) replaceHome(getenv func(string) string) error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// keep returns err or, for the doctor, stores it.
-func (c *config) keep(fault *error, err error) error {
-	if !c.doctor {
-		return err
-	}
-	*fault = errors.Join(*fault, err)
-	return nil
 }
 
 func unknownArgument(flags *flag.FlagSet) error {
@@ -214,7 +196,7 @@ var workDirs = []string{"/content", "/kaggle/working", "."}
 // readFolders sets and checks the folders, and the user who must be able to use some of
 // them and none of the others.
 func (c *config) readFolders() error {
-	faults := []error{c.keep(&c.userFault, c.findUser())}
+	faults := []error{c.findUser()}
 	if c.workDir == "" {
 		for _, c.workDir = range workDirs {
 			if isDir(c.workDir) {
@@ -250,7 +232,7 @@ func (c *config) readFolders() error {
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	return c.keep(&c.userFault, c.checkUser())
+	return c.checkUser()
 }
 
 func isDir(path string) bool {

@@ -121,7 +121,7 @@ func (c *tunnelConfig) check() error {
 	if err != nil {
 		return err
 	}
-	if t != nil && len(c.allow) > 0 && !t.Traits().ReportsVisitor {
+	if t != nil && len(c.allow) > 0 && !t.ReportsVisitor() {
 		return errors.New("--allow-cidr: behind the proxy of --ssh-url every visitor has the proxy's address; restrict visitors in the proxy itself")
 	}
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"colabrelay/executor/statedir"
 	"colabrelay/executor/tunnel"
 	"colabrelay/executor/uploads"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 )
@@ -182,7 +182,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Place: x.state.Place(), Environ: x.environ, User: x.cfg.user, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
-			WorkDir: x.cfg.workDir, Python: python.Path, User: x.cfg.user, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,
+			WorkDir: x.cfg.workDir, Python: python.Path, User: x.cfg.user, Started: x.started, Environ: kernel.Environ(x.environ, x.cfg.workDir), Limits: limits,
 		}),
 	}
 	var err error
@@ -197,11 +197,11 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})
-	b.Jobs, err = job.Open(job.Config{
-		Dir: x.state.Path("jobs"), Queue: b.Queue, Journal: b.Journal, Log: x.log, Refused: x.audit.Refused,
+	b.Jobs = job.Open(job.Config{
+		Queue: b.Queue, Journal: b.Journal, Log: x.log, Refused: x.audit.Refused,
 		Starting: func(caller string, s contract.Submit) { x.audit.Submitted(audit.Source{Caller: caller}, s) },
 	})
-	return b, err
+	return b, nil
 }
 
 func memory() (used, available uint64, err error) {
@@ -224,37 +224,17 @@ func (x *executor) endHTTP(endRequests func()) {
 	x.server.Close()
 }
 
-// lookup is os.Getenv over an environment that was read once.
-func lookup(environ []string) func(string) string {
-	return func(name string) string {
-		for _, entry := range environ {
-			if key, value, _ := strings.Cut(entry, "="); key == name {
-				return value
-			}
-		}
-		return ""
-	}
-}
-
-// maxLastLine bounds the line that lastLine remembers, in bytes.
-const maxLastLine = 1 << 10
-
-// lastLine passes on what is written, and remembers the last line of it. Each write holds
-// whole lines, as those of slog and complain do.
+// lastLine passes on what is written, and remembers the end of it.
 type lastLine struct {
 	w io.Writer
 
-	mu   sync.Mutex
-	line []byte
+	mu  sync.Mutex
+	end bounded.Tail
 }
 
 func (l *lastLine) Write(p []byte) (int, error) {
-	text := bytes.TrimSpace(p)
-	text = text[bytes.LastIndexByte(text, '\n')+1:]
 	l.mu.Lock()
-	if len(text) > 0 {
-		l.line = bytes.Clone(text[:min(len(text), maxLastLine)])
-	}
+	l.end.Write(p)
 	l.mu.Unlock()
 	return l.w.Write(p)
 }
@@ -263,7 +243,8 @@ func (l *lastLine) Write(p []byte) (int, error) {
 func (l *lastLine) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return string(l.line)
+	text := strings.TrimSpace(l.end.String())
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // readyInfo is the content of --ready-file. Pairing holds the secret.
@@ -343,9 +324,7 @@ func (x *executor) restoreState(ctx context.Context, b api.Backend) error {
 		missing := 0
 		err := x.state.Restore(func() (err error) {
 			missing, err = b.Journal.Restore()
-			jobs, jobsErr := b.Jobs.Restore()
-			missing += jobs
-			return errors.Join(err, jobsErr)
+			return err
 		})
 		if deleted && err == nil {
 			err = b.Kernel.Record()

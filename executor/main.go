@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	if command == "enroll" {
 		return enroll(ctx, args, getenv, stdin, stdout, stderr)
 	}
-	cfg, err := config{doctor: command == "doctor"}.parse(args, getenv, stdout)
+	cfg, err := parseConfig(args, getenv, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 		return 2
 	}
 	if command == "doctor" {
-		return doctor(ctx, cfg, getenv, stdout)
+		return doctor(ctx, cfg, stdout)
 	}
 	if serve(ctx, cfg, os.Environ(), stdout, stderr) != nil {
 		return 1

@@ -8,7 +8,7 @@
 package account
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -16,12 +16,13 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+	"time"
+
+	"colabrelay/shared/bounded"
 )
 
 // User is a user other than root.
@@ -160,17 +161,18 @@ func firstMark(random uint32) int {
 	return lowestMark + 2*int(random%markPairs)
 }
 
-// maxOutput bounds what Output returns: packages may run code in a script of the executor,
-// and must not fill its memory.
-const maxOutput = 16 << 20
-
-// ErrOutput means that a program wrote more than Output returns.
-var ErrOutput = fmt.Errorf("it wrote more than %d bytes", maxOutput)
+const (
+	// maxOutput bounds what Output returns: packages may run code in a script of the executor,
+	// and must not fill its memory.
+	maxOutput = 16 << 20
+	// maxErrors bounds what is kept of stderr.
+	maxErrors = 64 << 10
+)
 
 // Output runs a program with the rights of u, as Start does, and returns what it wrote to
-// stdout. What it wrote to stderr is in the *exec.ExitError, up to 64 KiB.
+// stdout. Of what it wrote to stderr, the end is in the *exec.ExitError.
 func (u *User) Output(cmd *exec.Cmd) ([]byte, error) {
-	out, errs := &limited{left: maxOutput}, &limited{left: 64 << 10}
+	out, errs := &bounded.Buffer{Max: maxOutput}, &bounded.Tail{Max: maxErrors}
 	cmd.Stdout, cmd.Stderr = out, errs
 	started := make(chan error)
 	go func() {
@@ -181,96 +183,30 @@ func (u *User) Output(cmd *exec.Cmd) ([]byte, error) {
 	}()
 	err := <-started
 	if err == nil {
-		err = cmd.Wait()
+		err = cmd.Wait() // fails also if it wrote more than maxOutput
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		exit.Stderr = errs.kept.Bytes()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		exit.Stderr = []byte(errs.String())
 	}
-	if err == nil && out.over {
-		err = ErrOutput
-	}
-	return out.kept.Bytes(), err
+	return out.Bytes(), err
 }
 
-// limited keeps the first bytes that are written to it.
-type limited struct {
-	kept bytes.Buffer
-	left int
-	over bool
-}
+// removeLimit bounds RemoveAll: code of u may have filled the folder so that its removal takes
+// for ever.
+const removeLimit = 10 * time.Second
 
-func (l *limited) Write(p []byte) (int, error) {
-	kept := p[:min(len(p), l.left)]
-	l.left -= len(kept)
-	l.over = l.over || len(kept) < len(p)
-	l.kept.Write(kept)
-	return len(p), nil
-}
-
-const (
-	maxRemoved = 100_000 // entries that RemoveAll removes
-	maxDepth   = 32      // folders in each other that it enters
-)
-
-// ErrTooMuch means that a folder holds more than the executor removes.
-var ErrTooMuch = errors.New("it holds too many or too deeply nested files; remove it by hand")
-
-// RemoveAll is os.RemoveAll with the rights of u. It is bounded, because code of u may have
-// filled the folder so that its removal never ends, or needs all memory.
-func (u *User) RemoveAll(path string) (err error) {
+// RemoveAll is os.RemoveAll with the rights of u. It takes a process of its own, whose memory is
+// not the executor's.
+func (u *User) RemoveAll(path string) error {
 	if u == nil {
 		return os.RemoveAll(path)
 	}
-	u.Do(func() {
-		left := maxRemoved
-		err = remove(path, maxDepth, &left)
-	})
-	if err != nil {
-		return &os.PathError{Op: "remove", Path: path, Err: err}
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	rm := exec.CommandContext(ctx, "rm", "-rf", "--", path)
+	rm.Env = []string{} // nothing of the executor's
+	if _, err := u.Output(rm); err != nil {
+		return fmt.Errorf("remove %q, which user %q may have filled: %w; remove it by hand", path, u.Name, err)
 	}
 	return nil
-}
-
-// remove removes what is at path, of at most left entries.
-func remove(path string, depth int, left *int) error {
-	err := os.Remove(path)
-	if err == nil || errors.Is(err, os.ErrNotExist) {
-		*left--
-		return nil
-	}
-	if !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
-		return err
-	}
-	if depth == 0 {
-		return ErrTooMuch
-	}
-	for {
-		names, err := firstNames(path)
-		if err != nil {
-			return err
-		}
-		if len(names) == 0 {
-			return os.Remove(path)
-		}
-		for _, name := range names {
-			if *left <= 0 {
-				return ErrTooMuch
-			}
-			if err := remove(filepath.Join(path, name), depth-1, left); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// firstNames reads some names in a folder.
-func firstNames(path string) ([]string, error) {
-	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close()
-	names, _ := folder.Readdirnames(256) // without names, the error shows when the folder is removed
-	return names, nil
 }

@@ -3,7 +3,7 @@
 //
 // It must not keep state of executions, kernel or files, and must not parse or store any
 // part of a request before the MAC is verified. Start reading at New, which builds the
-// chain of middlewares: each has its own file, and so has each group of endpoints.
+// chain of middlewares, and at routes: each group of endpoints has its own file.
 // Only errors.go turns errors into answers.
 package api
 
@@ -13,8 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -306,52 +304,58 @@ func (a *API) wait(r *http.Request) (done func(), err error) {
 	return done, nil
 }
 
-// handle is an endpoint. The value it returns is sent as JSON; its error is translated by
-// errors.go.
-type handle func(r *http.Request) (any, error)
+// handle is an endpoint. It reads what is asked from p. What it returns does that, unless a
+// parameter is wrong.
+type handle func(p *parameters) action
+
+// action does what was asked. What it returns is sent: bytes and a part of a file as they are,
+// anything else as JSON. errors.go translates its error.
+type action func(ctx context.Context) (any, error)
 
 // routes are the endpoints for authenticated requests.
 func (a *API) routes() http.Handler {
 	mux := chi.NewRouter()
-	get := func(path string, h handle) { mux.Get(path, a.json(h)) }
-	post := func(path string, h handle) { mux.Post(path, a.json(h)) }
-
-	get(contract.PathHealth, a.health)
-	get(contract.PathProbe, a.probe)
-	post(contract.PathExecutions, a.submit)
-	get(contract.PathExecutions, a.listExecutions)
-	get(contract.PathExecution, a.readExecution)
-	post(contract.PathInterrupt, a.interruptExecution)
-	post(contract.PathInput, a.giveInput)
-	mux.Get(contract.PathBlob, a.bytes(a.blob))
-	post(contract.PathJobs, a.submitJob)
-	get(contract.PathJobs, a.listJobs)
-	get(contract.PathJob, a.readJob)
-	mux.Patch(contract.PathJob, a.json(a.patchJob))
-	mux.Delete(contract.PathJob, a.json(a.deleteJob))
-	get(contract.PathKernel, a.kernelStatus)
-	post(contract.PathKernelRestart, a.restartKernel)
-	get(contract.PathVariables, a.variables)
-	get(contract.PathInspect, a.inspect)
-	post(contract.PathCleanup, a.cleanup)
-	get(contract.PathFiles, a.listFiles)
-	get(contract.PathStat, a.stat)
-	mux.Get(contract.PathContent, a.part(a.content))
-	post(contract.PathCompare, a.compare)
-	mux.Post(contract.PathContents, a.bytes(a.readFiles))
-	post(contract.PathUploadBatch, a.putBatch)
-	post(contract.PathUploads, a.startUpload)
-	mux.Put(contract.PathUpload, a.json(a.putPart))
-	get(contract.PathUpload, a.upload)
-	post(contract.PathUploadCommit, a.commitUpload)
-	mux.Delete(contract.PathUpload, a.json(a.dropUpload))
-	post(contract.PathShutdown, a.shutdown)
-
+	for _, route := range []struct {
+		method, path string
+		handle       handle
+	}{
+		{http.MethodGet, contract.PathHealth, a.health},
+		{http.MethodGet, contract.PathProbe, a.probe},
+		{http.MethodPost, contract.PathExecutions, a.submit},
+		{http.MethodGet, contract.PathExecutions, a.listExecutions},
+		{http.MethodGet, contract.PathExecution, a.readExecution},
+		{http.MethodPost, contract.PathInterrupt, a.interruptExecution},
+		{http.MethodPost, contract.PathInput, a.giveInput},
+		{http.MethodGet, contract.PathBlob, a.blob},
+		{http.MethodPost, contract.PathJobs, a.submitJob},
+		{http.MethodGet, contract.PathJobs, a.listJobs},
+		{http.MethodGet, contract.PathJob, a.readJob},
+		{http.MethodPatch, contract.PathJob, a.patchJob},
+		{http.MethodDelete, contract.PathJob, a.deleteJob},
+		{http.MethodGet, contract.PathKernel, a.kernelStatus},
+		{http.MethodPost, contract.PathKernelRestart, a.restartKernel},
+		{http.MethodGet, contract.PathVariables, a.variables},
+		{http.MethodGet, contract.PathInspect, a.inspect},
+		{http.MethodPost, contract.PathCleanup, a.cleanup},
+		{http.MethodGet, contract.PathFiles, a.listFiles},
+		{http.MethodGet, contract.PathStat, a.stat},
+		{http.MethodGet, contract.PathContent, a.content},
+		{http.MethodPost, contract.PathCompare, a.compare},
+		{http.MethodPost, contract.PathContents, a.readFiles},
+		{http.MethodPost, contract.PathUploadBatch, a.putBatch},
+		{http.MethodPost, contract.PathUploads, a.startUpload},
+		{http.MethodPut, contract.PathUpload, a.putPart},
+		{http.MethodGet, contract.PathUpload, a.upload},
+		{http.MethodPost, contract.PathUploadCommit, a.commitUpload},
+		{http.MethodDelete, contract.PathUpload, a.dropUpload},
+		{http.MethodPost, contract.PathShutdown, a.shutdown},
+	} {
+		mux.Method(route.method, route.path, a.answer(route.handle))
+	}
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, &refusal{Code: contract.CodeNotFound, Message: "no such path", Hint: "Use a relay and an executor of the same release."})
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.EscapedPath()), ", "))
 		a.fail(w, r, &refusal{
 			Code: contract.CodeNotSupported, Status: http.StatusMethodNotAllowed,
 			Message: fmt.Sprintf("method %q is not allowed here", r.Method),
@@ -361,47 +365,33 @@ func (a *API) routes() http.Handler {
 	return recordRoute(mux)
 }
 
-// allowed are the methods that the path supports.
-func allowed(mux chi.Router, path string) []string {
-	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
-	return slices.DeleteFunc(methods, func(m string) bool {
-		return !mux.Match(chi.NewRouteContext(), m, path)
-	})
-}
-
-// json turns a handle into an http.Handler.
-func (a *API) json(h handle) http.HandlerFunc {
+// answer turns a handle into an http.Handler. A long poll takes a slot.
+func (a *API) answer(h handle) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := h(r)
+		p := &parameters{r: r}
+		do := h(p)
+		v, err := any(nil), p.err
+		if err == nil && p.waits {
+			var done func()
+			if done, err = a.wait(r); err == nil {
+				defer done()
+			}
+		}
+		if err == nil {
+			v, err = do(r.Context())
+		}
 		if err != nil {
 			a.fail(w, r, err)
 			return
 		}
-		a.write(w, r, http.StatusOK, v)
-	}
-}
-
-// part turns a function that opens a part of a file into an http.Handler.
-func (a *API) part(h func(r *http.Request) (filePart, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		part, err := h(r)
-		if err != nil {
-			a.fail(w, r, err)
-			return
+		switch v := v.(type) {
+		case []byte:
+			w.Write(v) // into memory
+		case filePart:
+			answerPart(w, v)
+		default:
+			a.write(w, r, http.StatusOK, v)
 		}
-		answerPart(w, part)
-	}
-}
-
-// bytes turns a function that returns raw bytes into an http.Handler.
-func (a *API) bytes(h func(r *http.Request) ([]byte, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := h(r)
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		w.Write(body) // into memory
 	}
 }
 

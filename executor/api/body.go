@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -88,15 +87,14 @@ func (a *API) openRequest(next http.Handler) http.Handler {
 func openBody(r *http.Request, body *requestBody) (err error) {
 	c := callOf(r)
 	if r.Method != http.MethodPut {
-		c.body, err = line.OpenBody(c.exchange, r, body)
+		c.body, err = bounded.ReadAll(line.RequestBody(c.exchange, r, body, contract.MaxBodyBytes), contract.MaxBodyBytes)
 		return body.explain(err)
 	}
-	if r.ContentLength > seal.PartSize(contract.MaxFilePart) {
+	if r.ContentLength > seal.Size(contract.MaxFilePart) {
 		return errPartTooLarge
 	}
-	part, err := line.RequestPart(c.exchange, r, body)
-	c.part = explained{part, body}
-	return body.explain(err)
+	c.part = explained{line.RequestBody(c.exchange, r, body, contract.MaxFilePart), body}
+	return nil
 }
 
 // requestBody is the body of a request as it arrives, sealed. Each piece of it has its own
@@ -123,9 +121,9 @@ func (a *API) readable(w http.ResponseWriter, r *http.Request) (body *requestBod
 	if r.ContentLength == 0 {
 		return &requestBody{Reader: http.NoBody, call: callOf(r), tooLarge: errBodyTooLarge}, func() {}
 	}
-	most, tooLarge := line.MaxSealedBody, errBodyTooLarge
+	most, tooLarge := seal.Size(contract.MaxBodyBytes), errBodyTooLarge
 	if r.Method == http.MethodPut {
-		most, tooLarge = seal.PartSize(contract.MaxFilePart), errPartTooLarge
+		most, tooLarge = seal.Size(contract.MaxFilePart), errPartTooLarge
 	}
 	conn := http.NewResponseController(w)
 	body = &requestBody{call: callOf(r), tooLarge: tooLarge, Reader: &stallReader{
@@ -182,16 +180,6 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	w.Write(body.Bytes()) // an error means that the caller has disconnected
 }
 
-// decode reads the request's body as one JSON object into v. Unknown fields are ignored,
-// because a newer relay may send them. It releases the body, which would stay in memory while
-// the handler waits.
-func decode(r *http.Request, v any) error {
-	c := callOf(r)
-	body := c.body
-	c.body = nil
-	return decodeBytes(body, v)
-}
-
 // maxValues bounds the values in a body. A job whose every step names many others has half as many.
 // Without it, 8 MiB of "{}," would become half a gigabyte.
 const maxValues = 400_000
@@ -204,24 +192,17 @@ var errTooManyValues = &refusal{
 
 // values is about how many values JSON has: how many arrays and objects begin in it, and commas.
 func values(body []byte) (n int) {
-	if len(body) <= maxValues {
-		return 0
-	}
-	inText := false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case c == '"':
-			inText = !inText
-		case inText && c == '\\':
-			i++
-		case !inText && (c == ',' || c == '{' || c == '['):
+	for b := range bounded.Structure(body) {
+		if b != ']' && b != '}' {
 			n++
 		}
 	}
 	return n
 }
 
-func decodeBytes(body []byte, v any) error {
+// decode reads one JSON object into v. Unknown fields are ignored, because a newer relay may
+// send them.
+func decode(body []byte, v any) error {
 	if !utf8.Valid(body) {
 		return badRequest("request body is not valid UTF-8") // encoding/json would silently replace the invalid bytes
 	}
@@ -245,15 +226,23 @@ func decodeBytes(body []byte, v any) error {
 	return nil
 }
 
-// parameters reads the parameters of a request. err is the first error; check it after
-// the last parameter.
+// parameters reads what a request asks. err is the first error.
 type parameters struct {
 	r     *http.Request
-	query url.Values
+	waits bool // it is a long poll, which takes a slot
 	err   error
 }
 
-func parametersOf(r *http.Request) *parameters { return &parameters{r: r, query: r.URL.Query()} }
+// body reads the request's body as JSON. It releases the body, which would stay in memory while
+// the action waits.
+func (p *parameters) body(v any) {
+	c := callOf(p.r)
+	body := c.body
+	c.body = nil
+	p.fail(decode(body, v))
+}
+
+func (p *parameters) text(name string) string { return p.r.URL.Query().Get(name) }
 
 // id is the {id} in the path. If it can't be the id of anything, the error is unknown.
 func (p *parameters) id(unknown error) string {
@@ -266,7 +255,7 @@ func (p *parameters) id(unknown error) string {
 
 // number is a whole number from low to high, or fallback if it is absent.
 func (p *parameters) number(name string, fallback, low, high int64) int64 {
-	text := p.query.Get(name)
+	text := p.text(name)
 	if text == "" {
 		return fallback
 	}
@@ -280,7 +269,7 @@ func (p *parameters) number(name string, fallback, low, high int64) int64 {
 
 // wait is wait_seconds: how long a long poll may wait. The default is 0.
 func (p *parameters) wait() time.Duration {
-	text := p.query.Get("wait_seconds")
+	text := p.text("wait_seconds")
 	if text == "" {
 		return 0
 	}
@@ -288,14 +277,19 @@ func (p *parameters) wait() time.Duration {
 	if err != nil {
 		s = -1 // refused below
 	}
-	wait, err := seconds("wait_seconds", s, contract.MaxWait)
-	p.fail(err)
+	return p.waitFor(s)
+}
+
+// waitFor is a long poll of s seconds.
+func (p *parameters) waitFor(s float64) time.Duration {
+	wait := p.seconds("wait_seconds", s, contract.MaxWait)
+	p.waits = p.waits || wait > 0
 	return wait
 }
 
 // flag is true or false. The default is false.
 func (p *parameters) flag(name string) bool {
-	switch p.query.Get(name) {
+	switch p.text(name) {
 	case "true":
 		return true
 	case "", "false":
@@ -307,10 +301,11 @@ func (p *parameters) flag(name string) bool {
 
 func (p *parameters) fail(err error) { p.err = cmp.Or(p.err, err) }
 
-// seconds converts s to a duration. It fails unless s is from 0 to most.
-func seconds(name string, s float64, most time.Duration) (time.Duration, error) {
+// seconds converts s to a duration, which is from 0 to most.
+func (p *parameters) seconds(name string, s float64, most time.Duration) time.Duration {
 	if !(s >= 0 && s <= most.Seconds()) { // also false for NaN
-		return 0, badRequest("%s: must be a number from 0 to %g", name, most.Seconds())
+		p.fail(badRequest("%s: must be a number from 0 to %g", name, most.Seconds()))
+		return 0
 	}
-	return time.Duration(s * float64(time.Second)), nil
+	return time.Duration(s * float64(time.Second))
 }

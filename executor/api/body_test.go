@@ -21,7 +21,7 @@ func setBody(req *http.Request, body []byte) {
 }
 
 func TestTheSizeOfABodyIsChecked(t *testing.T) {
-	s := standWith(t, func(w http.ResponseWriter, r *http.Request) { w.Write(bodyOf(r)[:0]) })
+	s := standWith(t, func(w http.ResponseWriter, r *http.Request) { w.Write(callOf(r).body[:0]) })
 	for name, tc := range map[string]struct {
 		body   []byte
 		status int
@@ -91,7 +91,7 @@ func TestAQueryOrBodyThatDoesNotOpenGetsASealedRefusal(t *testing.T) {
 func TestTheValuesOfABodyAreBounded(t *testing.T) {
 	for n, refused := range map[int]bool{maxValues - 2: false, maxValues - 1: true, 2_700_000: true} {
 		body := `{"job_id":"a,b{[\\\"","steps":[` + strings.Repeat("1,", n-1) + `1]}` // two arrays and objects, n commas
-		err := decodeBytes([]byte(body), &struct{}{})
+		err := decode([]byte(body), &struct{}{})
 		if errors.Is(err, errTooManyValues) != refused || !refused && err != nil {
 			t.Errorf("%d values: %v", n, err)
 		}
@@ -210,8 +210,8 @@ func TestACommitWithTheDigestOfAnotherFileIsRefused(t *testing.T) {
 	s.put(u.UploadID, 0, content)
 	s.call("POST", contract.PathUploads+"/"+u.UploadID+"/commit?wait_seconds=10", contract.UploadCommit{SHA256: sum(nil)}).
 		want(t, http.StatusPreconditionFailed, contract.CodeChanged)
-	if again := s.start("a", content); again.UploadID != u.UploadID || again.ReceivedBytes != 0 {
-		t.Errorf("started again it is %+v", again)
+	if u = s.start("a", content); u.ReceivedBytes != 0 {
+		t.Errorf("started again it is %+v", u)
 	}
 	s.put(u.UploadID, 0, content)
 	s.wantFile(s.commit(u.UploadID, content), content)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-chi/chi/v5/middleware"
@@ -15,7 +17,6 @@ import (
 
 	"colabrelay/executor/audit"
 	"colabrelay/executor/files"
-	"colabrelay/executor/journal"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line"
@@ -66,9 +67,6 @@ func callerOf(r *http.Request) auth.Caller {
 	}
 	return auth.Caller{}
 }
-
-// bodyOf is the text of the request's body.
-func bodyOf(r *http.Request) []byte { return callOf(r).body }
 
 // partOf is the part of a file in the request's body. It yields only authentic bytes, and
 // io.EOF only after the last one; other errors are refusals.
@@ -229,73 +227,23 @@ func (a *API) sourceOf(r *http.Request) audit.Source {
 	return audit.Source{RequestID: requestIDOf(r), Caller: callerOf(r).String(), Address: a.clientAddr(r)}
 }
 
-// compare reports which of many files the VM has.
-func (a *API) compare(r *http.Request) (any, error) {
-	var m contract.Manifest
-	if err := decode(r, &m); err != nil {
-		return nil, err
-	}
-	done, err := a.wait(r)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return a.Digests.Compare(r.Context(), m)
-}
+var errPanic = errors.New("handler panicked")
 
-// putBatch stores many small files. Each has its own answer.
-func (a *API) putBatch(r *http.Request) (any, error) {
-	bytes, index, err := contract.SplitBatch(bodyOf(r))
-	if err != nil {
-		return nil, badRequest("request body is not a batch of files")
-	}
-	var m contract.Manifest
-	if err := decodeBytes(index, &m); err != nil {
-		return nil, err
-	}
-	batched, err := a.Uploads.Batch(r.Context(), m, bytes)
-	if err != nil {
-		return nil, err
-	}
-	out := contract.BatchAnswer{Files: make([]contract.BatchedFile, len(batched))}
-	for i, one := range batched {
-		out.Files[i] = contract.BatchedFile{Path: one.Path, ETag: one.ETag, Error: a.fileError(r, one.Err)}
-	}
-	return out, nil
-}
-
-// readFiles reads many small files in one request. Each has its own answer.
-func (a *API) readFiles(r *http.Request) ([]byte, error) {
-	var request contract.ReadBatch
-	if err := decode(r, &request); err != nil {
-		return nil, err
-	}
-	done, err := a.wait(r)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	bytes, read, err := a.Files.ReadMany(r.Context(), request.Paths)
-	if err != nil {
-		return nil, err
-	}
-	index := contract.Contents{Files: make([]contract.Content, len(read))}
-	for i, one := range read {
-		index.Files[i] = contract.Content{SizeBytes: one.Size, ETag: one.ETag, Modified: one.Modified.UTC(), Error: a.fileError(r, one.Err)}
-	}
-	return contract.AppendIndex(bytes, index)
-}
-
-// maxFileError is how many bytes the error message about one of many files may have. With
-// a thousand quoted paths of 4 KiB, the answer would exceed what a relay reads.
-const maxFileError = 500
-
-// fileError converts err to the error of one file in an answer about many.
-func (a *API) fileError(r *http.Request, err error) *contract.Error {
-	if err == nil {
-		return nil
-	}
-	_, e := a.explain(r, err)
-	e.Message = journal.Shorten(e.Message, maxFileError)
-	return &e
+// recovery turns a panic into an internal error. It is in the chain twice: inside seal, so
+// that the relay gets a sealed answer, and outside everything else.
+func (a *API) recovery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler {
+				panic(v) // net/http closes the connection
+			}
+			a.Log.Error("panic", "component", "api", "request_id", requestIDOf(r), "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+			a.fail(w, r, errPanic)
+		}()
+		next.ServeHTTP(w, r)
+	})
 }

@@ -42,7 +42,7 @@ func fuzzBackend(f *testing.F) Backend {
 	must(f, os.WriteFile(filepath.Join(base, "secret"), []byte(outside), 0o600))
 	log := slog.New(slog.DiscardHandler)
 	b.Kernel = kernel.New(kernel.Config{WorkDir: work, StateDir: state, Log: log})
-	b.Prober = probe.New(probe.Config{WorkDir: work, Started: time.Now(), Getenv: func(string) string { return "" }})
+	b.Prober = probe.New(probe.Config{WorkDir: work, Started: time.Now()})
 	stopped, stop := context.WithCancel(f.Context())
 	stop()
 	must(f, b.Kernel.Run(stopped))
@@ -52,8 +52,7 @@ func fuzzBackend(f *testing.F) Backend {
 	b.Queue = execution.New(execution.Config{
 		Kernel: b.Kernel, Journal: b.Journal, Log: log, Memory: func() (uint64, uint64, error) { return 0, 1 << 40, nil },
 	})
-	b.Jobs, err = job.Open(job.Config{Dir: filepath.Join(state, "jobs"), Queue: b.Queue, Journal: b.Journal, Log: log})
-	must(f, err)
+	b.Jobs = job.Open(job.Config{Queue: b.Queue, Journal: b.Journal, Log: log})
 	return b
 }
 

@@ -85,8 +85,9 @@ func TestTheNumbersOfASubmitAreBounded(t *testing.T) {
 	s := contract.Submit{
 		RequestID: strings.Repeat("a", 128), Code: "1", TimeoutSeconds: contract.MaxTimeout.Seconds(), WaitSeconds: 50, OutputAfterSeconds: 50,
 	}
-	if wait, err := checkSubmit(s); err != nil || wait != contract.MaxWait {
-		t.Errorf("at every bound: wait %v, %v", wait, err)
+	p := &parameters{}
+	if wait, _ := p.checkSubmit(s); p.err != nil || wait != contract.MaxWait || !p.waits {
+		t.Errorf("at every bound: wait %v, %v", wait, p.err)
 	}
 	for name, over := range map[string]func(s *contract.Submit){
 		"request_id":           func(s *contract.Submit) { s.RequestID += "a" },
@@ -96,8 +97,9 @@ func TestTheNumbersOfASubmitAreBounded(t *testing.T) {
 	} {
 		past := s
 		over(&past)
-		if _, err := checkSubmit(past); err == nil || !strings.HasPrefix(err.Error(), name+":") {
-			t.Errorf("%s past its bound: %v", name, err)
+		p := &parameters{}
+		if p.checkSubmit(past); p.err == nil || !strings.HasPrefix(p.err.Error(), name+":") {
+			t.Errorf("%s past its bound: %v", name, p.err)
 		}
 	}
 }
@@ -169,7 +171,7 @@ func newLiveStand(t *testing.T) *stand {
 	log := slog.New(slog.DiscardHandler)
 	b := Backend{
 		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Place: t.Name(), Log: log}),
-		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Getenv: os.Getenv}),
+		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Environ: os.Environ()}),
 	}
 	b.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(state, "executions"), Log: log})
 	must(t, err)

@@ -211,7 +211,7 @@ func (r reply) want(t testing.TB, status int, code contract.Code) contract.Error
 }
 
 // echo answers with the decoded body.
-func echo(w http.ResponseWriter, r *http.Request) { w.Write(bodyOf(r)) }
+func echo(w http.ResponseWriter, r *http.Request) { w.Write(callOf(r).body) }
 
 func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }
 

@@ -8,6 +8,7 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
 	"colabrelay/executor/variables"
+	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
@@ -15,8 +16,8 @@ import (
 // shorter than writeTimeout.
 const restartTimeout = 2 * time.Minute
 
-func (a *API) kernelStatus(*http.Request) (any, error) {
-	return a.kernelNow(), nil
+func (a *API) kernelStatus(*parameters) action {
+	return func(context.Context) (any, error) { return a.kernelNow(), nil }
 }
 
 // kernelNow is the kernel's status. Only the queue knows whether the kernel runs code.
@@ -31,44 +32,44 @@ func (a *API) kernelNow() contract.Kernel {
 // restartKernel continues if the caller disconnects, because half a restart is useless. If
 // the request names an earlier kernel, that one has been replaced already, or is being
 // replaced: the answer is then its successor.
-func (a *API) restartKernel(r *http.Request) (any, error) {
+func (a *API) restartKernel(p *parameters) action {
 	var intended contract.KernelRef
-	if err := decode(r, &intended); err != nil {
-		return nil, err
+	p.body(&intended)
+	return func(ctx context.Context) (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restartTimeout)
+		defer cancel()
+		if err := a.Kernel.Restart(ctx, intended.KernelID); err != nil {
+			return nil, err
+		}
+		return a.kernelNow(), nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restartTimeout)
-	defer cancel()
-	if err := a.Kernel.Restart(ctx, intended.KernelID); err != nil {
-		return nil, err
-	}
-	return a.kernelNow(), nil
 }
 
 // probe describes the machine, and the variables of the kernel. loaded_variables is null
 // while code runs or there is no kernel.
-func (a *API) probe(r *http.Request) (any, error) {
-	out, err := a.Prober.Probe(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	if k := a.Kernel.Status(); k.Python != "" {
-		out.Python.Version, out.Python.IPyKernel = k.Python, k.IPyKernel
-	}
-	names := []string{}
-	err = a.onIdleKernel(r.Context(), func(ctx context.Context, k *kernel.Kernel) error {
-		found, err := variables.Variables(ctx, k.Client)
-		for _, v := range found.Variables {
-			names = append(names, v.Name)
+func (a *API) probe(*parameters) action {
+	return func(ctx context.Context) (any, error) {
+		out, err := a.Prober.Probe(ctx)
+		if err != nil {
+			return nil, err
 		}
-		out.LoadedVariablesCount = &found.Count
-		return err
-	})
-	if err != nil {
-		out.LoadedVariables, out.LoadedVariablesCount = nil, nil
+		if k := a.Kernel.Status(); k.Python != "" {
+			out.Python.Version, out.Python.IPyKernel = k.Python, k.IPyKernel
+		}
+		var found contract.Variables
+		err = a.onIdleKernel(ctx, func(ctx context.Context, k *kernel.Kernel) (err error) {
+			found, err = variables.Variables(ctx, k.Client)
+			return err
+		})
+		if err != nil {
+			return out, nil
+		}
+		out.LoadedVariables, out.LoadedVariablesCount = []string{}, &found.Count
+		for _, v := range found.Variables {
+			out.LoadedVariables = append(out.LoadedVariables, v.Name)
+		}
 		return out, nil
 	}
-	out.LoadedVariables = names
-	return out, nil
 }
 
 const (
@@ -86,28 +87,32 @@ func (a *API) onIdleKernel(ctx context.Context, f func(ctx context.Context, k *k
 	return a.Queue.WithIdleKernel(ctx, f)
 }
 
-func (a *API) variables(r *http.Request) (any, error) {
-	var out contract.Variables
-	err := a.onIdleKernel(r.Context(), func(ctx context.Context, k *kernel.Kernel) (err error) {
-		out, err = variables.Variables(ctx, k.Client)
-		out.KernelID = k.ID
-		return err
-	})
-	return out, err
+func (a *API) variables(*parameters) action {
+	return func(ctx context.Context) (any, error) {
+		var out contract.Variables
+		err := a.onIdleKernel(ctx, func(ctx context.Context, k *kernel.Kernel) (err error) {
+			out, err = variables.Variables(ctx, k.Client)
+			out.KernelID = k.ID
+			return err
+		})
+		return out, err
+	}
 }
 
-func (a *API) inspect(r *http.Request) (any, error) {
-	name := r.URL.Query().Get("name")
+func (a *API) inspect(p *parameters) action {
+	name := p.text("name")
 	if name == "" || len(name) > maxNameLen {
-		return nil, badRequest("name: must be 1 to %d bytes long", maxNameLen)
+		p.fail(badRequest("name: must be 1 to %d bytes long", maxNameLen))
 	}
-	var out contract.Inspection
-	err := a.onIdleKernel(r.Context(), func(ctx context.Context, k *kernel.Kernel) (err error) {
-		out, err = variables.Inspect(ctx, k.Client, name)
-		out.KernelID = k.ID
-		return err
-	})
-	return out, err
+	return func(ctx context.Context) (any, error) {
+		var out contract.Inspection
+		err := a.onIdleKernel(ctx, func(ctx context.Context, k *kernel.Kernel) (err error) {
+			out, err = variables.Inspect(ctx, k.Client, name)
+			out.KernelID = k.ID
+			return err
+		})
+		return out, err
+	}
 }
 
 var errOtherKernel = &refusal{
@@ -117,27 +122,74 @@ var errOtherKernel = &refusal{
 
 // cleanup continues if the caller disconnects, so that the next run does not get the
 // kernel while variables are still being deleted.
-func (a *API) cleanup(r *http.Request) (any, error) {
+func (a *API) cleanup(p *parameters) action {
 	var intended contract.KernelRef
-	if err := decode(r, &intended); err != nil {
-		return nil, err
+	p.body(&intended)
+	return func(ctx context.Context) (any, error) {
+		var out contract.Cleanup
+		err := a.onIdleKernel(context.WithoutCancel(ctx), func(ctx context.Context, k *kernel.Kernel) error {
+			if k.ID != intended.KernelID {
+				return errOtherKernel
+			}
+			before, err := probe.Memory()
+			if err != nil {
+				return err
+			}
+			if out, err = variables.Cleanup(ctx, k.Client); err != nil {
+				return err
+			}
+			after, err := probe.Memory()
+			out.KernelID = k.ID
+			out.MemoryBeforeBytes, out.MemoryAfterBytes, out.MemoryFreeBytes = before.Used, after.Used, after.Available
+			return err
+		})
+		return out, err
 	}
-	var out contract.Cleanup
-	err := a.onIdleKernel(context.WithoutCancel(r.Context()), func(ctx context.Context, k *kernel.Kernel) error {
-		if k.ID != intended.KernelID {
-			return errOtherKernel
+}
+
+// openHealth answers unsigned GET and HEAD requests of the health path, the only ones open
+// to everybody. It passes all others to next, including signed ones, whose answers must be
+// sealed.
+func (a *API) openHealth(next http.Handler) http.Handler {
+	health := a.answer(a.health)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		signed := len(r.Header[auth.HeaderSignature]) > 0
+		if r.URL.Path != contract.PathHealth || (r.Method != http.MethodGet && r.Method != http.MethodHead) || signed {
+			next.ServeHTTP(w, r)
+			return
 		}
-		before, err := probe.Memory()
-		if err != nil {
-			return err
+		if a.withinUnsigned(w, r) {
+			closeUnverified(w, r)
+			w.Header().Set("Cache-Control", "no-store")
+			health(w, r)
 		}
-		if out, err = variables.Cleanup(ctx, k.Client); err != nil {
-			return err
-		}
-		after, err := probe.Memory()
-		out.KernelID = k.ID
-		out.MemoryBeforeBytes, out.MemoryAfterBytes, out.MemoryFreeBytes = before.Used, after.Used, after.Available
-		return err
 	})
-	return out, err
+}
+
+// health answers with a few figures, the version and the protocol. Anybody may read them,
+// so nothing else belongs here.
+func (a *API) health(*parameters) action {
+	return func(context.Context) (any, error) {
+		mem, err := probe.Memory()
+		if err != nil {
+			return nil, err
+		}
+		return contract.Health{
+			Status:            "ok",
+			UptimeMinutes:     probe.Round(time.Since(a.Started).Minutes(), 1),
+			MemoryAvailableGB: probe.InGB(mem.Available),
+			MemoryUsedPct:     mem.UsedPct(),
+			Version:           a.Version,
+			Protocol:          contract.Protocol,
+		}, nil
+	}
+}
+
+// shutdown shuts the executor down after the answer was written: that is when the request's
+// context ends. The server then waits for the connection.
+func (a *API) shutdown(*parameters) action {
+	return func(ctx context.Context) (any, error) {
+		context.AfterFunc(ctx, a.Shutdown)
+		return contract.Shutdown{Status: "shutting_down"}, nil
+	}
 }

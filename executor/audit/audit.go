@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,9 +45,6 @@ const (
 
 var errTurnedAway = errors.New("too many signed requests that were turned away: repeated, outdated or over the rate limit")
 
-// stopped matches the end of a log whose executor recorded its end.
-var stopped = regexp.MustCompile(`"event":"executor_stopped","key_id":"[^"]*"}\n$`)
-
 // Config says what is recorded and where.
 type Config struct {
 	Path       string // of the file
@@ -63,8 +59,6 @@ type Config struct {
 type Log struct {
 	cfg  Config
 	file *logfile.File
-	// unclean: the executor before did not record its end, and no start of this one says so.
-	unclean bool
 
 	mu         sync.Mutex
 	open       map[string]Source // by submit id: unfinished executions
@@ -74,24 +68,16 @@ type Log struct {
 
 // Open opens or creates the file; its folder must exist. It fails for anything but a regular
 // file of this user that no other executor uses.
-func Open(cfg Config) (*Log, error) {
-	return open(cfg, func() (logfile.Disk, error) { return openFile(cfg.Path) })
-}
-
-func open(cfg Config, disk func() (logfile.Disk, error)) (*Log, error) {
-	l := &Log{cfg: cfg, open: map[string]Source{}}
-	_, err := os.Lstat(cfg.Path)
-	exists := err == nil // also an empty file is one to which an executor could write nothing
-	file, tail, err := logfile.Open(logfile.Config{Path: cfg.Path, MaxBytes: fileBytes, Old: oldFiles, Open: disk, Omitted: l.omitted})
+func Open(cfg Config) (l *Log, err error) {
+	l = &Log{cfg: cfg, open: map[string]Source{}}
+	l.file, err = logfile.Open(logfile.Config{
+		Path: cfg.Path, MaxBytes: fileBytes, Old: oldFiles, Omitted: l.omitted,
+		Open: func() (logfile.Disk, error) { return openFile(cfg.Path) },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("audit log %q: %w", cfg.Path, err)
 	}
-	l.file = file
-	r := record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid(), AfterUncleanEnd: exists && !stopped.Match(tail)}
-	if r.AfterUncleanEnd {
-		r.Cause = "the executor before recorded no end: what it could not write is missing, and the last omitted records may not be counted"
-	}
-	l.unclean = l.put(r) != nil && r.AfterUncleanEnd
+	l.put(record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid()})
 	return l, nil
 }
 
@@ -140,21 +126,17 @@ func (l *Log) Request(r Request) {
 }
 
 // tellsTurnedAway reports whether a request that was turned away has a line. Whoever carries the
-// traffic can repeat captured requests as fast as they like. The others are told each second, and
-// when their number has doubled, so that a kill costs less than half of it.
+// traffic can repeat captured requests as fast as they like. The others are counted, and their
+// number is told each second.
 func (l *Log) tellsTurnedAway() bool {
 	l.mu.Lock()
 	l.turnedAway++
-	beyond := l.turnedAway - maxTurnedAway
+	tells := l.turnedAway <= maxTurnedAway
 	l.mu.Unlock()
-	if beyond <= 0 {
-		return true
+	if !tells {
+		l.file.Omit(errTurnedAway)
 	}
-	l.file.Omit(errTurnedAway)
-	if beyond&(beyond-1) == 0 {
-		l.file.Write(nil)
-	}
-	return false
+	return tells
 }
 
 // Submitted records that s is about to be submitted. The record is in the file before the code
@@ -202,14 +184,12 @@ func (l *Log) forget(submitID string) Source {
 	return from
 }
 
-func (l *Log) put(r record) error {
-	_, err := l.file.Write(l.line(r))
-	return err
-}
+// put writes a line. An error is told by Run, and counted in the file.
+func (l *Log) put(r record) { l.file.Write(l.line(r)) }
 
 // omitted is the line for records that are not in the log.
 func (l *Log) omitted(count int, since time.Time, cause error) []byte {
-	return l.line(record{Event: eventOmitted, Count: count, Since: &since, Cause: cause.Error(), AfterUncleanEnd: l.unclean})
+	return l.line(record{Event: eventOmitted, Count: count, Since: &since, Cause: cause.Error()})
 }
 
 func (l *Log) line(r record) []byte {
@@ -342,9 +322,6 @@ type record struct {
 	Version    string `json:"version,omitempty"`
 	InstanceID string `json:"instance_id,omitempty"`
 	PID        int    `json:"pid,omitempty"`
-	// AfterUncleanEnd: the executor before did not record its end, because it was killed or the
-	// disk was full. What it had not written yet is missing.
-	AfterUncleanEnd bool `json:"after_unclean_end,omitempty"`
 
 	Count int        `json:"count,omitempty"`
 	Since *time.Time `json:"since,omitempty"`

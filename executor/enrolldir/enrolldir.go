@@ -20,7 +20,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,6 +27,7 @@ import (
 	"syscall"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/keep"
 )
 
@@ -101,9 +101,9 @@ func (d *Dir) AwaitGrant(ctx context.Context, limit int64) (string, error) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		text, err := readFile(filepath.Join(d.path, grantFile), limit)
+		text, err := bounded.ReadFile(filepath.Join(d.path, grantFile), limit)
 		if !errors.Is(err, fs.ErrNotExist) {
-			return text, err
+			return string(text), err
 		}
 		select {
 		case <-tick.C:
@@ -111,23 +111,6 @@ func (d *Dir) AwaitGrant(ctx context.Context, limit int64) (string, error) {
 			return "", context.Cause(ctx)
 		}
 	}
-}
-
-func readFile(path string, limit int64) (string, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return "", fmt.Errorf("%q: not a file of at most %d bytes", path, limit)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, limit))
-	return string(text), err
 }
 
 // Close unlocks the folder and removes it. If there is a reason why no executor was
@@ -192,8 +175,8 @@ func held(folder string) bool { return keep.IsLocked(filepath.Join(folder, lockF
 
 // holder returns the process that has locked the folder, or 0.
 func holder(folder string) (pid int) {
-	text, err := readFile(filepath.Join(folder, pidFile), 32)
-	if err != nil || json.Unmarshal([]byte(text), &pid) != nil {
+	text, err := bounded.ReadFile(filepath.Join(folder, pidFile), 32)
+	if err != nil || json.Unmarshal(text, &pid) != nil {
 		return 0
 	}
 	return pid

@@ -237,7 +237,6 @@ func (q *Queue) close() {
 	q.mu.Lock()
 	q.closing = true
 	q.mu.Unlock()
-	q.journal.RemoveSpare()
 	q.loseAll("the executor shut down before this started")
 }
 
@@ -270,16 +269,6 @@ func (q *Queue) yield() {
 	q.guests.first = len(q.guests.waiting)
 	q.lendLocked()
 	q.orderLocked()
-}
-
-// makeSpare prepares the journal's next folder while the kernel is idle.
-func (q *Queue) makeSpare() {
-	q.mu.Lock()
-	idle := !q.closing && q.current == nil && !q.readyLocked()
-	q.mu.Unlock()
-	if idle {
-		q.journal.MakeSpare()
-	}
 }
 
 // maxQueuedCode bounds the code of all that waits, executions and sources, in bytes, because it is

@@ -26,23 +26,20 @@ func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	running := q.submit("input()", 0)
 	wantStatus(t, q.settle(running), contract.StatusWaitingForInput)
 	queued := q.submit("n += 1", 0)
-	for _, id := range []string{running, queued} { // replace the folder by a file
-		must(t, os.RemoveAll(filepath.Join(dir, id)))
-		must(t, os.WriteFile(filepath.Join(dir, id), nil, 0o600))
-	}
+	states := filepath.Join(dir, "states.log")
+	must(t, os.Remove(states))
+	must(t, os.MkdirAll(filepath.Join(states, "in the way"), 0o700))
 	must(t, q.Input(t.Context(), running, contract.Input{}))
 	wantStatus(t, q.settle(running), contract.StatusSucceeded)
 	x := q.settle(queued)
 	if x.Status != contract.StatusFailed || !strings.Contains(x.Reason, "did not run") {
 		t.Errorf("the queued one: %s, %q", x.Status, x.Reason)
 	}
+	must(t, os.RemoveAll(states))
+	within.Until(t, "the journal is flushed", func() bool { return !q.journal.NeedsFlush() })
 	if got := text(q.run("print(n)"), contract.Stdout); got != "0\n" {
 		t.Errorf("n = %s", got)
 	}
-	for _, id := range []string{running, queued} {
-		must(t, os.Remove(filepath.Join(dir, id)))
-	}
-	within.Until(t, "the journal is flushed", func() bool { return !q.journal.NeedsFlush() })
 	q.stop()
 	again := reopened(t, dir)
 	got := map[string]contract.Status{running: read(t, again, running).Status, queued: read(t, again, queued).Status}

@@ -121,7 +121,6 @@ func (r *runner) tidy() {
 		runtime.Gosched()
 		r.q.journal.Trim()
 	}
-	r.q.makeSpare()
 	if r.q.journal.NeedsFlush() && time.Since(r.flushed) >= flushPause {
 		r.q.journal.Flush()
 		r.flushed = time.Now()
@@ -160,7 +159,7 @@ func (r *runner) begin(ctx context.Context) {
 	r.tellKernel(ctx)
 	// Saved before it is sent: what a kernel has received is never "queued".
 	id, err := r.send(ctx, turn)
-	r.measureBefore(turn.Record)
+	r.prepare(turn.Record)
 	r.current = &run{record: turn.Record, source: w, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log, widgets: &r.widgets}
 	r.remember(r.current)
 	switch {
@@ -199,9 +198,10 @@ func (r *runner) send(ctx context.Context, turn Turn) (id string, err error) {
 	})
 }
 
-// measureBefore measures memory while the kernel still reads the request. The next
-// update saves it.
-func (r *runner) measureBefore(record *journal.Record) {
+// prepare measures memory, which the next update saves, and makes the run's folder, while the kernel
+// still reads the request: before the first output it would take a tenth of a quick run.
+func (r *runner) prepare(record *journal.Record) {
+	record.OpenLog()
 	used := r.q.memory.inUse()
 	record.UpdateInMemory(func(x *contract.Execution) { x.MemoryBeforeBytes = used })
 }

@@ -87,13 +87,12 @@ func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f con
 	if f.ETag != "" && f.ETag == ETagOf(info) {
 		return same
 	}
-	if f.SHA256 == "" {
-		return contract.Compared{State: contract.StateUnknown}
-	}
 	sum, tag, err := d.sumIfReady(ctx, name)
 	switch {
 	case err != nil:
 		return contract.Compared{State: contract.StateUnknown}
+	case f.SHA256 == "":
+		return contract.Compared{State: contract.StateUnknown, SHA256: sum}
 	case sum != f.SHA256:
 		return contract.Compared{State: contract.StateAbsent}
 	}

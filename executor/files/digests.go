@@ -2,26 +2,22 @@ package files
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
-	"os"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/partfile"
 )
 
 const (
 	maxDigests   = 1000    // finished digests in the cache; the least recently used one is evicted
-	maxPending   = 256     // files that wait to be hashed; one more is refused with ErrBusy
+	maxPending   = 256     // files that are hashed in the background; one more is refused with ErrBusy
 	hashedAtOnce = 4 << 20 // a file of at most so many bytes is hashed within its request, in some milliseconds
 	// settledAfter is the age from which a file's times distinguish a new change from the
 	// last one. Without it, a write within the same clock tick as the one before would
@@ -30,7 +26,7 @@ const (
 	// hashingTurn is how long a file is hashed while others wait. Its turn over, it waits
 	// again behind them, so that no file keeps the others waiting, however large it is.
 	hashingTurn = 5 * time.Second
-	// unwantedAfter is how long a waiting file is kept after the last request for its digest.
+	// unwantedAfter is how long a file is hashed on after the last request for its digest.
 	// It is longer than the wait of a request, after which a relay asks again.
 	unwantedAfter = 2 * contract.MaxWait
 )
@@ -41,11 +37,9 @@ type Digests struct {
 	roots        *Roots
 	pending      chan *digest
 	settledAfter time.Duration
-	turn         time.Duration // hashingTurn
-	unwanted     time.Duration // unwantedAfter
 
 	mu        sync.Mutex
-	computing map[source]*digest // waiting to be hashed, or being hashed, in the background
+	computing map[source]*digest // in the background: at most maxPending, so that pending has room for each
 	finished  *simplelru.LRU[source, *digest]
 }
 
@@ -69,7 +63,7 @@ func (s source) check(v Version) error {
 type digest struct {
 	of      source
 	path    string // as requested
-	hash    *Hash
+	hash    *partfile.Hash
 	asked   time.Time // of the last request for it; Digests.mu guards it
 	started time.Time // of its first turn
 	ended   chan struct{}
@@ -85,7 +79,6 @@ func NewDigests(roots *Roots) *Digests {
 	}
 	return &Digests{
 		roots: roots, pending: make(chan *digest, maxPending), settledAfter: settledAfter,
-		turn: hashingTurn, unwanted: unwantedAfter,
 		computing: map[source]*digest{}, finished: finished,
 	}
 }
@@ -93,8 +86,8 @@ func NewDigests(roots *Roots) *Digests {
 // Run hashes large files until ctx ends. Files take turns.
 func (d *Digests) Run(ctx context.Context) error {
 	HashEach(ctx, d.pending, func(ctx context.Context, one *digest) {
-		for one != nil {
-			one = d.take(ctx, one)
+		if !d.take(ctx, one) {
+			d.pending <- one
 		}
 	})
 	return nil
@@ -129,7 +122,7 @@ func (d *Digests) complete(ctx context.Context, path string, o *opened, of sourc
 	one, err := d.of(ctx, path, o, of)
 	o.Close()
 	if err == nil && !Await(ctx, one.ended, wait) {
-		out.Hashing = one.hash.Progress()
+		out.Hashing = &contract.Hashing{HashedBytes: one.hash.Done(), TotalBytes: one.of.size}
 		return out, nil
 	}
 	if err == nil {
@@ -146,7 +139,7 @@ func (d *Digests) of(ctx context.Context, path string, o *opened, of source) (*d
 	if err := of.check(o.Version); err != nil {
 		return nil, err
 	}
-	one := &digest{of: of, path: path, hash: NewHash(of.size), ended: make(chan struct{})}
+	one := &digest{of: of, path: path, hash: partfile.NewHash(), ended: make(chan struct{})}
 	if of.size > hashedAtOnce {
 		return d.queue(one)
 	}
@@ -178,14 +171,13 @@ func (d *Digests) queue(one *digest) (*digest, error) {
 		known.asked = time.Now()
 		return known, nil
 	}
-	one.asked = time.Now()
-	select {
-	case d.pending <- one:
-		d.computing[one.of] = one
-		return one, nil
-	default:
+	if len(d.computing) == maxPending {
 		return nil, ErrBusy
 	}
+	one.asked = time.Now()
+	d.computing[one.of] = one
+	d.pending <- one
+	return one, nil
 }
 
 // finish caches one if it was computed without an error, and if the file o that it was
@@ -201,13 +193,9 @@ func (d *Digests) finish(one *digest, o *opened) {
 	}
 }
 
-// take hashes one for a turn. It returns the file whose turn is next: one again if no other
-// waits, nil if one has ended and the next comes from the queue.
-func (d *Digests) take(ctx context.Context, one *digest) *digest {
-	if d.drop(one) {
-		return nil
-	}
-	turn, cancel := context.WithTimeout(ctx, d.turn)
+// take hashes one for a turn and reports whether it has ended.
+func (d *Digests) take(ctx context.Context, one *digest) bool {
+	turn, cancel := context.WithTimeout(ctx, hashingTurn)
 	defer cancel()
 	o, err := d.reopen(one)
 	if err == nil {
@@ -215,36 +203,21 @@ func (d *Digests) take(ctx context.Context, one *digest) *digest {
 		err = one.read(turn, o)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return d.next(one)
+		if d.wanted(one) {
+			return false
+		}
+		err = ErrBusy
 	}
 	one.end(err)
 	d.finish(one, o)
-	return nil
-}
-
-// drop ends one with ErrBusy if others wait and nobody asked for one lately.
-func (d *Digests) drop(one *digest) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.pending) == 0 || time.Since(one.asked) < d.unwanted {
-		return false
-	}
-	delete(d.computing, one.of)
-	one.end(ErrBusy)
 	return true
 }
 
-// next is the file whose turn follows that of one, which then waits behind all others.
-func (d *Digests) next(one *digest) *digest {
+// wanted reports whether somebody asked for one lately.
+func (d *Digests) wanted(one *digest) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	select {
-	case other := <-d.pending:
-		d.pending <- one // has room: every sender holds mu
-		return other
-	default:
-		return one
-	}
+	return time.Since(one.asked) < unwantedAfter
 }
 
 // reopen opens the file of one again. It fails with ErrChanged if the file is another now.
@@ -266,7 +239,7 @@ func (one *digest) read(ctx context.Context, o *opened) error {
 	if one.started.IsZero() {
 		one.started = time.Now()
 	}
-	if err := one.hash.ReadTo(ctx, o, one.of.size); err != nil {
+	if err := one.hash.ReadTo(ctx, o, one.of.size, nil); err != nil {
 		return err
 	}
 	now, err := VersionOf(o.File)
@@ -284,72 +257,7 @@ func (one *digest) end(err error) {
 	close(one.ended)
 }
 
-const (
-	maxHashing = 2         // files hashed at the same time: Colab's VM has two cores
-	hashBuffer = 256 << 10 // bytes of one read: more would leave the CPU's cache before they are hashed
-)
-
-var hashBuffers = sync.Pool{New: func() any { return new([hashBuffer]byte) }}
-
-// Hash is the computation of a file's SHA-256, and its progress. One goroutine at a time may
-// use it; any may call Progress.
-type Hash struct {
-	total int64 // bytes to read
-	sum   hash.Hash
-	done  atomic.Int64
-}
-
-// NewHash is a hash of total bytes, of which none is read yet.
-func NewHash(total int64) *Hash { return &Hash{total: total, sum: sha256.New()} }
-
-// ReadTo reads on, from where the last call ended, up to the offset to. ErrChanged means that
-// from is shorter. After another error, the next call continues.
-func (h *Hash) ReadTo(ctx context.Context, from io.ReaderAt, to int64) error {
-	buf := hashBuffers.Get().(*[hashBuffer]byte)
-	defer hashBuffers.Put(buf)
-	for at := h.done.Load(); at < to; at = h.done.Load() {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		n, err := from.ReadAt(buf[:min(hashBuffer, to-at)], at)
-		h.sum.Write(buf[:n])
-		h.done.Add(int64(n))
-		switch {
-		case at+int64(n) == to:
-		case errors.Is(err, io.EOF):
-			return ErrChanged
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
-
-// Reset makes h a hash of which nothing is read.
-func (h *Hash) Reset() {
-	h.sum.Reset()
-	h.done.Store(0)
-}
-
-// Sum is the digest of the bytes read so far, in lower-case hex.
-func (h *Hash) Sum() string { return hex.EncodeToString(h.sum.Sum(nil)) }
-
-// SumOf is the digest of a file. It fails with ErrChanged if the file changes while it is read.
-func (h *Hash) SumOf(ctx context.Context, f *os.File) (string, error) {
-	v, err := VersionOf(f)
-	if err != nil {
-		return "", err
-	}
-	if err := h.ReadTo(ctx, f, v.Size); err != nil {
-		return "", err
-	}
-	return h.Sum(), v.Unchanged(f)
-}
-
-// Progress is how much of the total has been hashed.
-func (h *Hash) Progress() *contract.Hashing {
-	return &contract.Hashing{HashedBytes: h.done.Load(), TotalBytes: h.total}
-}
+const maxHashing = 2 // files hashed at the same time: Colab's VM has two cores
 
 // HashEach calls hash for every value that arrives in queue until ctx ends. It works on
 // as many values at the same time as may be hashed at the same time.
@@ -390,16 +298,17 @@ func Await(ctx context.Context, ended <-chan struct{}, wait time.Duration) bool 
 }
 
 const (
-	// maxSnapshots is how many bytes all snapshots together may take: some 300,000 names. A
-	// larger folder is read again for every page. Expired snapshots stay in memory until
-	// the next listing.
-	maxSnapshots = 32 << 20
+	keptSnapshots = 2
+	// maxSnapshot is how many bytes one may take: some 150,000 names. A larger folder is read
+	// again for every page.
+	maxSnapshot = 16 << 20
 	// keepSnapshot is how long pages may come from the same snapshot.
 	keepSnapshot = 30 * time.Second
 )
 
 // snapshot is the entries of a folder when it was read.
 type snapshot struct {
+	key         string // see snapshotKey
 	made        time.Time
 	entries     []entry // sorted
 	files, dirs int
@@ -415,16 +324,12 @@ func (e entry) bytes() int64 {
 	return int64(n)
 }
 
-// snapshots are kept of folders that are being listed page by page, because otherwise every
-// page reads the whole folder. A first page always reads the folder, so a listing shows
+// snapshots are kept of the last folders that are being listed page by page, because otherwise
+// every page reads the whole folder. A first page always reads the folder, so a listing shows
 // everything that existed when it began.
 type snapshots struct {
-	most  int64        // bytes; maxSnapshots
-	reads atomic.Int64 // folders read so far, for tests
-
-	mu    sync.Mutex
-	kept  map[string]snapshot
-	bytes int64
+	mu   sync.Mutex
+	kept []snapshot // the newest last
 }
 
 // snapshotKey identifies a folder and the path by which it was requested, on which its
@@ -437,56 +342,22 @@ func snapshotKey(at location, shown string) string {
 	return fmt.Sprintf("%d %q %q", inode, at.path(), shown)
 }
 
-// get returns the snapshot of a folder if there is one that has not expired.
-func (s *snapshots) get(key string) (snapshot, bool) {
+// take returns the snapshot of a folder, and keeps it no longer.
+func (s *snapshots) take(key string) (one snapshot, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expireLocked()
-	one, ok := s.kept[key]
+	s.kept = slices.DeleteFunc(s.kept, func(kept snapshot) bool {
+		if kept.key == key {
+			one, ok = kept, time.Since(kept.made) < keepSnapshot
+		}
+		return kept.key == key
+	})
 	return one, ok
 }
 
-// keep stores a snapshot. It removes the oldest ones if there is not enough space.
-func (s *snapshots) keep(key string, one snapshot) {
+func (s *snapshots) keep(one snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expireLocked()
-	s.removeLocked(key)
-	for s.bytes+one.bytes > s.most && len(s.kept) > 0 {
-		oldest := ""
-		for k, other := range s.kept {
-			if oldest == "" || other.made.Before(s.kept[oldest].made) {
-				oldest = k
-			}
-		}
-		s.removeLocked(oldest)
-	}
-	if s.kept == nil {
-		s.kept = map[string]snapshot{}
-	}
-	s.kept[key] = one
-	s.bytes += one.bytes
-}
-
-func (s *snapshots) drop(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.removeLocked(key)
-}
-
-// expireLocked removes the snapshots that are too old.
-func (s *snapshots) expireLocked() {
-	for key, one := range s.kept {
-		if time.Since(one.made) > keepSnapshot {
-			s.removeLocked(key)
-		}
-	}
-}
-
-// removeLocked removes one snapshot.
-func (s *snapshots) removeLocked(key string) {
-	if one, ok := s.kept[key]; ok {
-		s.bytes -= one.bytes
-		delete(s.kept, key)
-	}
+	s.kept = append(s.kept, one)
+	s.kept = slices.Delete(s.kept, 0, max(0, len(s.kept)-keptSnapshots))
 }

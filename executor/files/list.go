@@ -73,26 +73,24 @@ func (l *listing) run(ctx context.Context) (contract.Files, error) {
 		return contract.Files{}, err
 	}
 	defer l.dir.Close()
-	key, known := snapshotKey(l.at, l.shown), false
-	if l.after != "" {
-		l.snapshot, known = l.roots.snapshots.get(key)
-	}
-	if !known {
+	key := snapshotKey(l.at, l.shown)
+	one, known := l.roots.snapshots.take(key)
+	if known && l.after != "" {
+		l.snapshot = one
+	} else {
+		l.key = key
 		if err := l.read(ctx); err != nil {
 			return contract.Files{}, Classify(err)
 		}
 	}
 	page := l.page()
 	if l.rest > len(page) && !l.partial {
-		l.roots.snapshots.keep(key, l.snapshot)
-	} else {
-		l.roots.snapshots.drop(key)
+		l.roots.snapshots.keep(l.snapshot)
 	}
 	return l.answer(page), nil
 }
 
 func (l *listing) read(ctx context.Context) error {
-	l.roots.snapshots.reads.Add(1)
 	f, err := l.dir.Open(".")
 	if err != nil {
 		return err
@@ -138,7 +136,7 @@ func (l *listing) add(d fs.DirEntry) {
 	}
 	l.entries = append(l.entries, e)
 	l.bytes += e.bytes()
-	if !l.partial && l.bytes > l.roots.snapshots.most {
+	if !l.partial && l.bytes > maxSnapshot {
 		l.partial = true
 		l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return e.shown <= l.after })
 	}

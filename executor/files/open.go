@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"colabrelay/executor/account"
+	"colabrelay/shared/partfile"
 )
 
 // openDir opens the folder at p. It goes down folder by folder and follows no link: a link
@@ -156,31 +157,25 @@ type Version struct {
 
 // VersionOf is the version of an open file.
 func VersionOf(f *os.File) (Version, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	info, err := f.Stat()
+	if err != nil {
 		return Version{}, fmt.Errorf("reading the file's status: %w", err)
 	}
-	return Version{
-		ETag:     etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()}),
-		Size:     st.Size,
-		Modified: time.Unix(st.Mtim.Unix()),
-		Changed:  time.Unix(st.Ctim.Unix()),
-		mode:     fs.FileMode(st.Mode) & fs.ModePerm,
-	}, nil
+	v := Version{ETag: ETagOf(info), Size: info.Size(), Modified: info.ModTime(), mode: info.Mode().Perm()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		v.Changed = time.Unix(0, times(st)[1])
+	}
+	return v, nil
 }
 
-// etag identifies the content of a file by its inode, its size and both of its times.
-func etag(device, inode uint64, size int64, times [2]int64) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", device, inode, size, times[0], times[1])
-}
-
-// ETagOf is the etag of a file that is not open.
+// ETagOf identifies the content of a file by its inode, its size and both of its times.
 func ETagOf(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ""
 	}
-	return etag(uint64(st.Dev), st.Ino, st.Size, times(st))
+	at := times(st)
+	return fmt.Sprintf("%x-%x-%x-%x-%x", uint64(st.Dev), st.Ino, info.Size(), at[0], at[1])
 }
 
 // lengthAt is how many bytes the file had when its etag was etag. It fails with ErrChanged unless
@@ -317,7 +312,7 @@ var (
 	// ErrNotRegular is a device, FIFO or socket, because opening one may hang or have side
 	// effects. It is also a file of /proc or /sys, whose reported size is wrong.
 	ErrNotRegular = errors.New("neither a file nor a folder")
-	ErrChanged    = errors.New("the file changed")
+	ErrChanged    = partfile.ErrChanged
 	ErrBadRange   = errors.New("range outside the file")
 	// ErrTooLarge is a file that is too large for a batch.
 	ErrTooLarge = errors.New("too large to be read in a batch")

@@ -328,7 +328,7 @@ func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 	}{
 		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: hello}, "same", "a.txt"},
 		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, SHA256: sha([]byte("other"))}, "absent", ""},
-		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5}, "unknown", ""},
+		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5}, "unknown", ""}, // with its digest
 		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: tag("a.txt")}, "same", "a.txt"},
 		{contract.ManifestFile{Name: "a.txt", SizeBytes: 5, ETag: "old", SHA256: hello}, "same", "a.txt"},
 		{contract.ManifestFile{Name: "data/large", SizeBytes: hashedAtOnce + 1, SHA256: sha(body(hashedAtOnce + 1)), ETag: tag("data/large")}, "same", "data/large"},
@@ -349,7 +349,7 @@ func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 		if want == contract.StateSame {
 			path = filepath.Join(tr.Workdir, cases[i].path)
 		}
-		if one.State != want || one.Path != path || (one.ETag != "") != (want == contract.StateSame) {
+		if one.State != want || one.Path != path || (one.ETag != "") != (want == contract.StateSame) || (one.SHA256 == hello) != (want == contract.StateUnknown) {
 			t.Errorf("%+v: %+v, want %q at %q", cases[i].file, one, want, path)
 		}
 	}

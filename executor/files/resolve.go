@@ -21,6 +21,7 @@ import (
 	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/partfile"
 )
 
 const (
@@ -288,7 +289,7 @@ func Open(workdir string, extra []string, stateDir string, user *account.User) (
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	r := &Roots{user: user, state: state.real, snapshots: snapshots{most: maxSnapshots}}
+	r := &Roots{user: user, state: state.real}
 	for _, dir := range append([]string{workdir}, extra...) {
 		if err := mustBeDir(dir); err != nil {
 			return nil, err
@@ -518,7 +519,7 @@ func (t Target) OpenFolder() (*Dir, error) { return t.folder.openDir() }
 func (t Target) Folder() string { return t.folder.path() }
 
 // PartSuffix ends the names of the hidden files that uploads are received in.
-const PartSuffix = ".colab-part"
+const PartSuffix = partfile.Suffix
 
 // IsPart reports whether a name is reserved for files that are being uploaded. They are
 // neither listed nor served, because a copy of one would have holes.

@@ -44,7 +44,8 @@ func (js *Jobs) Patch(id string, p contract.JobPatch) (contract.Job, error) {
 	if err := j.writeHeadLocked(); err != nil {
 		j.setSteps(before)
 		j.Revision--
-		return contract.Job{}, unsaved(err)
+		j.unsaved = append(j.unsaved, j.headLine()) // in place of the one that is refused
+		return contract.Job{}, err
 	}
 	j.wakeLocked()
 	return j.snapshotLocked(0), nil

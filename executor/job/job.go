@@ -8,12 +8,9 @@
 package job
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,7 +43,6 @@ const (
 
 // Config says what jobs run on and where they are recorded.
 type Config struct {
-	Dir     string // holds a file for each job
 	Queue   *execution.Queue
 	Journal *journal.Journal
 	Log     *slog.Logger
@@ -85,9 +81,9 @@ type Job struct {
 	running *journal.Record // the execution that has the kernel
 	changed chan struct{}   // closed at the next change; nil while nobody waits for it
 
-	path  string // of its record on disk
-	stale bool   // the record lacks something
-	heads int    // bytes of heads in the record since it was written as a whole
+	recorded bool   // the journal has its record
+	unsaved  []line // of its record
+	heads    int    // step ids in the heads since the record was written as a whole
 }
 
 // step is what a step runs. Of a job that was read from disk, it is only its id.
@@ -113,24 +109,23 @@ func (js *Jobs) Submit(caller string, s contract.JobSubmit) (contract.Job, error
 	if err := js.fullLocked(caller); err != nil {
 		return contract.Job{}, err
 	}
-	j := js.newJob(filepath.Join(js.cfg.Dir, rand.Text()+fileSuffix))
+	j := js.newJob()
 	j.JobID, j.KernelID, j.CreatedAt = s.JobID, s.KernelID, time.Now().UTC()
 	j.sha256, j.caller, j.loop, j.hasLoop = sum, caller, s.Loop, s.Loop != nil
 	j.setSteps(steps)
-	if err := j.rewriteLocked(); err != nil {
-		return contract.Job{}, unsaved(err)
-	}
 	if err := js.cfg.Queue.Join(caller, j); err != nil {
-		os.Remove(j.path)
+		return contract.Job{}, err
+	}
+	if err := j.writeHeadLocked(); err != nil { // Begin waits until then
+		j.State, j.unsaved = contract.JobCancelled, nil
+		js.cfg.Queue.Leave(j)
 		return contract.Job{}, err
 	}
 	js.addLocked(j)
 	return j.snapshotLocked(0), nil
 }
 
-func (js *Jobs) newJob(path string) *Job {
-	return &Job{jobs: js, path: path, Job: contract.Job{State: contract.JobQueued}}
-}
+func (js *Jobs) newJob() *Job { return &Job{jobs: js, Job: contract.Job{State: contract.JobQueued}} }
 
 // setSteps replaces the steps. The entries of those that have begun stay.
 func (j *Job) setSteps(steps []step) {
@@ -226,7 +221,6 @@ func (js *Jobs) trimLocked() {
 		}
 		kept, entries = kept-1, entries-len(j.entries)
 		delete(js.byID, j.JobID)
-		os.Remove(j.path)
 		return true
 	})
 }
@@ -234,9 +228,7 @@ func (js *Jobs) trimLocked() {
 // flushLocked writes what a full disk kept from being written.
 func (js *Jobs) flushLocked() {
 	for _, j := range js.order {
-		if j.stale {
-			_ = j.rewriteLocked() // which was reported, and is tried again
-		}
+		_ = j.flushLocked() // which was reported, and is tried again
 	}
 }
 
@@ -245,22 +237,6 @@ func (j *Job) past() journal.PastJob {
 		ID: j.JobID, SHA256: j.sha256, State: j.State, Cause: j.Cause, Reason: j.Reason,
 		KernelID: j.KernelID, Entries: len(j.entries), Created: j.CreatedAt, Finished: j.FinishedAt,
 	}
-}
-
-// Restore writes again the files of jobs that were deleted with the state folder.
-func (js *Jobs) Restore() (missing int, err error) {
-	js.mu.Lock()
-	defer js.mu.Unlock()
-	for _, j := range js.order {
-		if _, gone := os.Stat(j.path); gone == nil {
-			continue
-		}
-		missing++
-		if failed := j.rewriteLocked(); failed != nil {
-			err = fmt.Errorf("writing the deleted record of a job again: %w", failed)
-		}
-	}
-	return missing, err
 }
 
 // verdict is what follows from the end of an entry. The zero value means that the job goes on.

@@ -49,8 +49,7 @@ func newBench(t *testing.T, set settings) *bench {
 	b.journal, err = journal.Open(journal.Config{Dir: filepath.Join(b.dir, "executions"), Limits: set.keep, Log: log})
 	must(t, err)
 	b.queue = execution.New(execution.Config{Kernel: b.kernel.Supervisor, Journal: b.journal, Memory: memory, Log: log})
-	b.Jobs, err = Open(Config{Dir: filepath.Join(b.dir, "jobs"), Queue: b.queue, Journal: b.journal, Log: log})
-	must(t, err)
+	b.Jobs = Open(Config{Queue: b.queue, Journal: b.journal, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.queue.Run(ctx) }()
@@ -87,9 +86,7 @@ func openedLogging(t testing.TB, dir string, out io.Writer) *Jobs {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(out, nil))
 	j := journalLogging(t, dir, log)
-	js, err := Open(Config{Dir: filepath.Join(dir, "jobs"), Queue: execution.New(execution.Config{Journal: j, Log: log}), Journal: j, Log: log})
-	must(t, err)
-	return js
+	return Open(Config{Queue: execution.New(execution.Config{Journal: j, Log: log}), Journal: j, Log: log})
 }
 
 func (b *bench) submit(s contract.JobSubmit) contract.Job { return b.submitAs("caller", s) }

@@ -1,16 +1,11 @@
 package job
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,35 +13,18 @@ import (
 	"time"
 
 	"colabrelay/executor/journal"
-	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/keep"
 	"colabrelay/shared/kernelpy"
 )
 
-// Open reads what earlier executors left in cfg.Dir. Their unfinished jobs ended with them.
-func Open(cfg Config) (*Jobs, error) {
+// Open reads what earlier executors recorded in the journal. Their unfinished jobs ended with them.
+func Open(cfg Config) *Jobs {
 	js := &Jobs{cfg: cfg, log: cfg.Log.With("component", "job"), byID: map[string]*Job{}}
-	if found, err := os.Lstat(cfg.Dir); err == nil && !found.IsDir() {
-		kept, err := keep.Aside(cfg.Dir)
-		js.log.Warn("what stood in the place of the folder of jobs is kept under another name; earlier jobs are lost", "kept", kept, "err", err)
-	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the jobs: %w", err)
-	}
-	names, err := os.ReadDir(cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("reading the folder of the jobs: %w", err)
-	}
 	executions := cfg.Journal.OfJobs()
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	for _, name := range names {
-		if filepath.Ext(name.Name()) == fileSuffix {
-			js.recoverLocked(filepath.Join(cfg.Dir, name.Name()), executions)
-		} else if strings.HasSuffix(name.Name(), fileSuffix+".new") {
-			os.Remove(filepath.Join(cfg.Dir, name.Name())) // of a rewrite that a kill cut off
-		}
+	for _, id := range cfg.Journal.JobIDs() {
+		js.recoverLocked(id, executions[id])
 	}
 	for id, of := range executions {
 		js.rememberLocked(id, of)
@@ -54,40 +32,43 @@ func Open(cfg Config) (*Jobs, error) {
 	slices.SortFunc(js.order, func(a, b *Job) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	js.opened = true
 	js.trimLocked()
-	return js, nil
+	return js
 }
 
-// recoverLocked reads a job's file. One that is damaged is kept under another name, and a new one gets
-// what can be read.
-func (js *Jobs) recoverLocked(path string, executions map[string][]contract.Execution) {
-	j := js.newJob(path)
-	damaged, err := j.load()
-	twice := js.byID[j.JobID] != nil
-	aside := err != nil || damaged > 0 || twice
-	if aside {
-		kept, moved := keep.Aside(path)
-		js.log.Warn("the record of a job is damaged, or a second one of the same job, and kept under another name; what can't be read of it is not known any more",
-			"path", path, "kept", kept, "lines", damaged, "err", errors.Join(err, moved))
-		j.stale = true
-	}
-	// Without a line, the submit was never answered. With a tombstone, a kill came before the deletion.
-	if j.JobID == "" || twice || js.forgotten(j.JobID) {
-		if !aside {
-			os.Remove(path)
+// recoverLocked reads a job's record. Lines may be missing if the journal was damaged.
+func (js *Jobs) recoverLocked(id string, executions []contract.Execution) {
+	j := js.newJob()
+	j.recorded = true
+	record, err := js.cfg.Journal.JobRecord(id)
+	for _, text := range record {
+		var lines []line
+		err = errors.Join(err, json.Unmarshal(text, &lines))
+		for _, l := range lines {
+			if !j.apply(l) {
+				err = errors.Join(err, errDamaged)
+			}
 		}
+	}
+	if err != nil {
+		js.log.Warn("the record of a job is damaged; what can't be read of it is not known any more", "job_id", id, "err", err)
+	}
+	if j.JobID != id {
 		return
 	}
-	added := j.complete(executions[j.JobID])
+	for _, i := range j.complete(executions) {
+		j.unsaved = append(j.unsaved, j.entryLine(i))
+	}
 	js.addLocked(j)
 	if !j.State.Ended() {
 		j.endAfterKill()
 	}
-	if j.stale || added {
-		if failed := j.rewriteLocked(); failed != nil {
-			js.log.Error("writing what is known of a job after a kill", "path", path, "err", failed)
-		}
+	if err := j.flushLocked(); err != nil {
+		js.log.Error("writing what is known of a job after a kill", "job_id", id, "err", err)
 	}
 }
+
+// errDamaged means that a record has a line that does not follow from those before it.
+var errDamaged = errors.New("a line is not from an executor, or follows a missing one")
 
 // rememberLocked notes that there was a job with the id, if no record says so but executions do: code
 // in the kernel can delete records. A repeated submit must not run them again.
@@ -113,35 +94,9 @@ func (js *Jobs) forgotten(id string) bool {
 	return ok
 }
 
-// load reads the file, and counts the lines that are not from an executor. A last line that a kill has
-// torn is none.
-func (j *Job) load() (damaged int, err error) {
-	f, err := bounded.Open(j.path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for lines := bufio.NewReader(f); ; {
-		text, size, err := bounded.ReadLine(lines, maxLine)
-		switch {
-		case errors.Is(err, io.EOF):
-			j.stale = size > 0
-			return damaged, nil
-		case err != nil:
-			return damaged, err
-		case !j.apply(text):
-			damaged++
-		}
-	}
-}
-
 // apply takes in a line, and reports whether it makes sense.
-func (j *Job) apply(text []byte) bool {
-	var l line
-	switch {
-	case json.Unmarshal(text, &l) != nil:
-		return false
-	case l.Head != nil:
+func (j *Job) apply(l line) bool {
+	if l.Head != nil {
 		return j.applyHead(l.Head)
 	}
 	return l.Entry != nil && j.JobID != "" && j.applyEntry(l.Index, *l.Entry)
@@ -175,15 +130,15 @@ func (j *Job) applyEntry(index int, e contract.JobEntry) bool {
 }
 
 // complete adds what the journal knows of the job's executions, the oldest first: the job's
-// last lines may be missing, because a kill or a full disk came between. It reports whether there
-// was something to add.
-func (j *Job) complete(executions []contract.Execution) (added bool) {
+// last lines may be missing, because a kill or a full disk came between. It returns the entries to
+// which there was something to add.
+func (j *Job) complete(executions []contract.Execution) (added []int) {
 	status := map[string]contract.Status{}
 	for _, x := range executions {
 		status[x.ExecutionID] = x.Status
 		if i := x.Job.Index; i >= 0 && i < len(j.steps)+contract.MaxJobRounds && !j.names(i, x.ExecutionID) && !j.State.Ended() {
 			j.beginEntry(i, x.ExecutionID)
-			j.KernelID, j.Next, added = cmp.Or(j.KernelID, x.KernelID), max(j.Next, i+1), true
+			j.KernelID, j.Next = cmp.Or(j.KernelID, x.KernelID), max(j.Next, i+1)
 		}
 	}
 	for i := range j.entries[:j.Next] {
@@ -191,7 +146,7 @@ func (j *Job) complete(executions []contract.Execution) (added bool) {
 		if contract.Status(e.Status).Finished() || e.Status == contract.StepSkipped {
 			continue
 		}
-		e.Status, added = contract.StepStatus(contract.StatusLost), true
+		e.Status, added = contract.StepStatus(contract.StatusLost), append(added, i)
 		if known, ok := status[e.ExecutionID]; ok {
 			e.Status = contract.StepStatus(known)
 		}

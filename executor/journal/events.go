@@ -1,21 +1,35 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 	"sync"
 	"syscall"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
-// segmentsPerLog is how many segments fill a log up to its limit.
-const segmentsPerLog = 16
+const (
+	// maxSegment bounds a segment with more than one event, in bytes: a reader decodes at most so
+	// much of what comes before the offset that it asks for.
+	maxSegment = 256 << 10
+	// minSegments is how many segments fill a log up to its limit, at least.
+	minSegments = 16
+	// maxUnwritten bounds the events of one execution that wait in memory while the disk
+	// is full, in bytes. Later output is lost, and the execution's reason says so.
+	maxUnwritten = 4 << 20
+)
 
 // eventLog is the events of one execution: NDJSON in segment files that are only
 // appended to. Past its limit, segments from the middle are deleted: the beginning
@@ -23,6 +37,7 @@ const segmentsPerLog = 16
 type eventLog struct {
 	dir   string
 	limit int64
+	late  *late // bounds what is in memory
 
 	mu        sync.Mutex
 	loaded    bool
@@ -31,71 +46,86 @@ type eventLog struct {
 	written   int64    // bytes of all events so far
 	kept      int64    // bytes of them that are still kept
 	file      *os.File // of the last segment; nil while it is not open
-	reserve   *reserve // nil for a log that is only read
 	unwritten int64    // bytes in memory, because the disk is full
-	recent    *recent  // nil if the log is long, closed or that of an earlier executor
 	retired   bool     // nothing is written any more
 }
 
-// newEventLog makes an empty log, whose first segment is open if the folder exists.
-func newEventLog(f *folder, limit int64, r *reserve) *eventLog {
-	l := &eventLog{dir: f.dir, limit: limit, loaded: true, reserve: r, recent: &recent{}}
-	if f.events != nil {
-		first := newSegment(f.dir, 0, 0)
-		first.file, l.file = f.events, f.events
-		l.segments = append(l.segments, first)
-	}
-	return l
+// segment is one file of an event log. Its name says where it belongs even when others were
+// deleted.
+type segment struct {
+	path      string
+	first     int64  // offset of its first event
+	start     int64  // bytes of events that precede it
+	size      int64  // bytes
+	unwritten []byte // the content while it is in memory only, else nil
 }
 
-// openEventLog opens the log that an earlier executor kept in dir. next is its end
-// according to the last saved state, in case all segments were deleted.
-func openEventLog(dir string, limit, next int64, r *reserve) *eventLog {
-	l := &eventLog{dir: dir, limit: limit, next: next, reserve: r}
-	for _, s := range listSegments(dir) {
-		l.kept += s.size
-		l.segments = append(l.segments, s)
-		l.written = max(l.written, s.start+s.size)
-		l.next = max(l.next, s.first)
-	}
-	return l
+const segmentName = "events-%d-%d.ndjson"
+
+// nextSegmentLocked makes the segment of the next event.
+func (l *eventLog) nextSegmentLocked() *segment {
+	s := &segment{path: filepath.Join(l.dir, fmt.Sprintf(segmentName, l.next, l.written)), first: l.next, start: l.written}
+	l.segments = append(l.segments, s)
+	return s
 }
 
-// loadLocked reads the last segment: output may have followed the last saved state.
+// listSegments returns the segments in dir in their order.
+func listSegments(dir string) (all []*segment) {
+	paths, _ := filepath.Glob(filepath.Join(dir, "events-*.ndjson"))
+	for _, path := range paths {
+		s := &segment{path: path}
+		if _, err := fmt.Sscanf(filepath.Base(path), segmentName, &s.first, &s.start); err != nil {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // a reader gets a gap
+		}
+		s.size = info.Size()
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *segment) int { return cmp.Compare(a.first, b.first) })
+	return all
+}
+
+// load reads what an earlier executor left, if it has not been read yet: output may have followed
+// the last saved state.
+func (l *eventLog) load() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loadLocked()
+}
+
 func (l *eventLog) loadLocked() error {
 	if l.loaded {
 		return nil
 	}
-	l.dropMissingLocked()
+	l.segments, l.kept = listSegments(l.dir), 0
+	for _, s := range l.segments {
+		l.kept += s.size
+	}
 	if last := l.lastLocked(); last != nil {
-		if err := last.index(); err != nil {
+		l.written = max(l.written, last.start+last.size)
+		l.next = max(l.next, last.first)
+		err := l.eachLocked(last, maxOffset, func(e contract.Event, _, _ int64) bool {
+			l.next = max(l.next, e.Offset+offsets(e))
+			return true
+		})
+		if err != nil {
 			return err
 		}
-		l.next = max(l.next, last.end)
 	}
 	l.loaded = true
 	return nil
 }
 
-// repair removes a last line that a kill has torn.
-func (l *eventLog) repair() error {
+// open makes the log's folder and its first file. If that fails, the first event tries it again.
+func (l *eventLog) open() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last := l.lastLocked(); last != nil {
-		if _, err := cutTornLine(last.path, eventBegins); err != nil {
-			return err
-		}
-		info, err := os.Stat(last.path)
-		if err != nil {
-			return err
-		}
-		cut := last.size - info.Size()
-		l.kept -= cut
-		l.written -= cut
-		last.size -= cut
+	if l.loaded && len(l.segments) == 0 && l.openLocked(l.nextSegmentLocked()) != nil {
+		l.segments = nil
 	}
-	l.loaded = false
-	return l.loadLocked()
 }
 
 // append gives the event its offset and writes it. A gap gets as many offsets as it
@@ -119,13 +149,10 @@ func (l *eventLog) append(event contract.Event) (size int64, inMemory bool, err 
 		return 0, false, err
 	}
 	size = int64(len(line))
+	l.lastLocked().size += size
 	l.next += offsets(event)
-	l.lastLocked().grow(event.Offset, size, l.next)
 	l.kept += size
 	l.written += size
-	if l.recent != nil && !l.recent.add(event, size) {
-		l.recent = nil
-	}
 	return size, l.unwritten > 0, nil
 }
 
@@ -164,48 +191,42 @@ func (l *eventLog) writeLocked(line []byte) error {
 }
 
 func (l *eventLog) writeToFileLocked(line []byte) error {
-	seg, err := l.segmentForLocked(int64(len(line)))
-	if err != nil {
-		return err
-	}
-	if n, err := l.file.Write(line); err != nil {
-		if n > 0 { // a partial line must not precede the next one
-			_ = l.file.Truncate(seg.size)
-		}
-		return err
-	}
-	return nil
-}
-
-// segmentForLocked returns the open segment that takes n more bytes: a new one when
-// the last is full.
-func (l *eventLog) segmentForLocked(n int64) (*segment, error) {
-	last := l.lastLocked()
-	if last == nil || last.size > 0 && last.size+n > l.limit/segmentsPerLog {
+	last, most := l.lastLocked(), min(maxSegment, l.limit/minSegments)
+	if last == nil || last.size > 0 && last.size+int64(len(line)) > most {
 		l.closeFileLocked()
-		l.dropMiddleLocked()
-		last = newSegment(l.dir, l.next, l.written)
-		l.segments = append(l.segments, last)
+		l.dropMiddleLocked(most)
+		last = l.nextSegmentLocked()
 	}
-	if l.file != nil && !deleted(l.file) {
-		return last, nil
+	if l.file == nil || gone(l.file, last.path) {
+		if err := l.openLocked(last); err != nil {
+			return err
+		}
 	}
-	return last, l.openLocked(last)
+	n, err := l.file.Write(line)
+	if err != nil && n > 0 { // a partial line must not precede the next one
+		_ = l.file.Truncate(last.size)
+	}
+	return err
 }
 
-// openLocked opens the file of the last segment. If the file was deleted while it
-// was open, it is made again with its content.
-func (l *eventLog) openLocked(last *segment) (err error) {
+// openLocked opens the file of the last segment. If the file was deleted while it was open, it is made
+// again with its content.
+func (l *eventLog) openLocked(last *segment) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
-	if l.file == nil {
-		l.file, err = openAppend(last.path)
-	} else {
-		l.file, err = recreate(last.path, l.file, last.size, os.O_APPEND)
+	file, err := os.OpenFile(last.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
 	}
-	last.file = l.file
-	return err
+	if l.file != nil {
+		if _, err := io.Copy(file, io.NewSectionReader(l.file, 0, last.size)); err != nil {
+			return errors.Join(err, file.Close(), os.Remove(last.path))
+		}
+		l.file.Close()
+	}
+	l.file = file
+	return nil
 }
 
 // lastLocked is the segment that is written to, nil if there is none.
@@ -216,134 +237,23 @@ func (l *eventLog) lastLocked() *segment {
 	return l.segments[len(l.segments)-1]
 }
 
-// dropMiddleLocked makes room for one more segment.
-func (l *eventLog) dropMiddleLocked() {
-	const head = segmentsPerLog / 2
-	for len(l.segments) > head && l.kept+l.limit/segmentsPerLog > l.limit {
-		old := l.segments[head]
+// dropMiddleLocked makes room for so many bytes. The first half of the limit stays.
+func (l *eventLog) dropMiddleLocked(bytes int64) {
+	middle := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].start >= l.limit/2 })
+	for middle < len(l.segments) && l.kept+bytes > l.limit {
+		old := l.segments[middle]
 		if err := os.Remove(old.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 		l.kept -= old.size
-		l.recent = nil
-		l.segments = slices.Delete(l.segments, head, head+1)
+		l.segments = slices.Delete(l.segments, middle, middle+1)
 	}
 }
-
-// dropMissingLocked forgets segments whose files were deleted: readers get a gap.
-func (l *eventLog) dropMissingLocked() {
-	l.segments = slices.DeleteFunc(l.segments, func(s *segment) bool {
-		if s.unwritten != nil || s.file != nil {
-			return false
-		}
-		if _, err := os.Stat(s.path); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-		l.kept -= s.size
-		return true
-	})
-}
-
-// end is the offset of the next event. For a log that is not loaded yet it is the
-// last saved one; reading finds output that followed.
-func (l *eventLog) end() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.next
-}
-
-// everWritten is the size of all events so far, in bytes.
-func (l *eventLog) everWritten() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.written
-}
-
-// size is what the log occupies, in bytes.
-func (l *eventLog) size() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.kept
-}
-
-// close closes the file; a late event opens it again.
-func (l *eventLog) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closeFileLocked()
-	l.recent = nil
-}
-
-func (l *eventLog) closeFileLocked() {
-	if l.file != nil {
-		l.file.Close()
-		l.file, l.lastLocked().file = nil, nil
-	}
-}
-
-// drop deletes all events. A reader gets one gap.
-func (l *eventLog) drop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_ = l.loadLocked()
-	l.closeFileLocked()
-	for _, s := range l.segments {
-		os.Remove(s.path)
-	}
-	l.releaseMemoryLocked()
-	l.segments, l.kept, l.recent = nil, 0, nil
-}
-
-// retire ends all writing, because the execution is forgotten.
-func (l *eventLog) retire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closeFileLocked()
-	l.releaseMemoryLocked()
-	l.retired, l.recent = true, nil
-}
-
-const (
-	// maxRecent bounds a log that is in memory too, in bytes of its lines and eventOverhead
-	// for each event. Only open logs are, of which there are about 20.
-	maxRecent     = 64 << 10
-	eventOverhead = 512
-)
-
-// recent is a complete log in memory, so that the answer to a quick run reads no file.
-type recent struct {
-	events []contract.Event
-	sizes  []int64 // of their lines
-	cost   int64
-}
-
-// add reports whether there was room for the event, whose line has size bytes.
-func (r *recent) add(event contract.Event, size int64) bool {
-	r.events, r.sizes = append(r.events, event), append(r.sizes, size)
-	r.cost += size + eventOverhead
-	return r.cost <= maxRecent
-}
-
-// read returns what logReader reads from the files.
-func (r *recent) read(offset, maxBytes int64) ([]contract.Event, int64) {
-	end := func(i int) int64 { return r.events[i].Offset + offsets(r.events[i]) }
-	from := sort.Search(len(r.events), func(i int) bool { return end(i) > offset })
-	to := from
-	for ; to < len(r.events) && maxBytes > 0; to++ {
-		maxBytes -= r.sizes[to]
-		offset = end(to)
-	}
-	return append([]contract.Event{}, r.events[from:to]...), offset
-}
-
-// maxUnwritten bounds the events of one execution that wait in memory while the disk
-// is full, in bytes. Later output is lost, and the execution's reason says so.
-const maxUnwritten = 4 << 20
 
 // writeToMemoryLocked keeps a line in memory, in a separate segment.
 func (l *eventLog) writeToMemoryLocked(line []byte) error {
 	n := int64(len(line))
-	if l.unwritten+n > maxUnwritten || l.reserve == nil || !l.reserve.allocateMemory(n) {
+	if l.unwritten+n > maxUnwritten || !l.late.allocate(n) {
 		return syscall.ENOSPC
 	}
 	last := l.lastLocked()
@@ -352,20 +262,12 @@ func (l *eventLog) writeToMemoryLocked(line []byte) error {
 		if last != nil && last.size == 0 { // the file could be made, but nothing written to it
 			l.segments = l.segments[:len(l.segments)-1]
 		}
-		last = newSegment(l.dir, l.next, l.written)
+		last = l.nextSegmentLocked()
 		last.unwritten = []byte{}
-		l.segments = append(l.segments, last)
 	}
 	last.unwritten = append(last.unwritten, line...)
 	l.unwritten += n
 	return nil
-}
-
-// inMemory reports whether some events are in memory only.
-func (l *eventLog) inMemory() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.unwritten > 0
 }
 
 // flush writes the events that wait in memory.
@@ -389,8 +291,156 @@ func (l *eventLog) flush() error {
 }
 
 func (l *eventLog) releaseMemoryLocked() {
-	if l.unwritten > 0 {
-		l.reserve.releaseMemory(l.unwritten)
-		l.unwritten = 0
+	l.late.allocate(-l.unwritten)
+	l.unwritten = 0
+}
+
+// inMemory reports whether some events are in memory only.
+func (l *eventLog) inMemory() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unwritten > 0
+}
+
+// end is the offset of the next event. For a log that is not loaded yet it is the
+// last saved one; reading finds output that followed.
+func (l *eventLog) end() int64 {
+	next, _, _ := l.sizes()
+	return next
+}
+
+// sizes returns the offset of the next event, and how many bytes of events there were and are kept.
+func (l *eventLog) sizes() (next, written, kept int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next, l.written, l.kept
+}
+
+// close closes the file; a late event opens it again.
+func (l *eventLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeFileLocked()
+}
+
+func (l *eventLog) closeFileLocked() {
+	if l.file != nil {
+		l.file.Close()
+		l.file = nil
 	}
+}
+
+// drop deletes all events. A reader gets one gap.
+func (l *eventLog) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.loadLocked()
+	l.closeFileLocked()
+	for _, s := range l.segments {
+		os.Remove(s.path)
+	}
+	l.releaseMemoryLocked()
+	l.segments, l.kept = nil, 0
+}
+
+// retire ends all writing, because the execution is forgotten.
+func (l *eventLog) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeFileLocked()
+	l.releaseMemoryLocked()
+	l.retired = true
+}
+
+// read returns complete events from offset on, about maxBytes of them but at least
+// one, and the offset after them. A gap stands for events that are missing or damaged.
+func (l *eventLog) read(offset, maxBytes int64) (events []contract.Event, next int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.loadLocked(); err != nil {
+		return nil, 0, err
+	}
+	events, next = []contract.Event{}, offset
+	passed := int64(0) // bytes of the log before the next event
+	skipTo := func(offset, position int64) {
+		if next < offset {
+			events = append(events, contract.Event{Offset: next, Type: contract.EventGap, Bytes: position - passed, Events: offset - next})
+			next = offset
+		}
+	}
+	from := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].first > offset })
+	for i := max(0, from-1); i < len(l.segments) && maxBytes > 0; i++ {
+		s, end := l.segments[i], l.next
+		if i+1 < len(l.segments) {
+			end = l.segments[i+1].first
+		}
+		err := l.eachLocked(s, end, func(e contract.Event, position, size int64) (more bool) {
+			after := e.Offset + offsets(e)
+			if after > next {
+				skipTo(e.Offset, position)
+				events, next = append(events, e), after
+				maxBytes -= size
+			}
+			passed = position + size
+			return maxBytes > 0
+		})
+		if err != nil {
+			return nil, 0, fmt.Errorf("segment of offset %d: %w", s.first, err)
+		}
+	}
+	if maxBytes > 0 {
+		skipTo(l.next, l.written)
+	}
+	return events, next, nil
+}
+
+// maxOffset is far above the offset of any event, so that sums do not overflow.
+const maxOffset = 1 << 53
+
+// eachLocked calls f with every event of a segment, its place in the log and its size in bytes, until f
+// returns false. Lines that are no events, or whose offsets are not between those before them and end,
+// were not written by an executor, or were torn by a kill.
+func (l *eventLog) eachLocked(s *segment, end int64, f func(e contract.Event, position, size int64) (more bool)) error {
+	content, closeContent, err := l.contentLocked(s)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, bounded.ErrNotFile) {
+		return nil // a reader gets a gap
+	}
+	if err != nil {
+		return err
+	}
+	defer closeContent()
+	buffer := min(64<<10, max(4<<10, s.size)) // most logs are short
+	lines := bufio.NewReaderSize(io.NewSectionReader(content, 0, s.size), int(buffer))
+	for position, next := s.start, s.first; ; {
+		line, size, err := bounded.ReadLine(lines, maxLine)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var e contract.Event
+		if json.Unmarshal(line, &e) == nil && e.Type != "" && e.Offset >= next && e.Offset < end && e.Events >= 0 && e.Events <= end-e.Offset {
+			next = e.Offset + offsets(e)
+			if !f(e, position, size) {
+				return nil
+			}
+		}
+		position += size
+	}
+}
+
+// contentLocked opens a segment. The last one can be read while it is open, even if it was deleted.
+func (l *eventLog) contentLocked(s *segment) (content io.ReaderAt, closeContent func(), err error) {
+	switch {
+	case s.unwritten != nil:
+		return bytes.NewReader(s.unwritten), func() {}, nil
+	case s == l.lastLocked() && l.file != nil:
+		return l.file, func() {}, nil
+	}
+	file, err := bounded.Open(s.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, func() { file.Close() }, nil
 }

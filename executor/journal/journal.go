@@ -1,31 +1,23 @@
 // Package journal keeps on disk what every execution produced: its states, its
 // events and its big payloads. They can be read from any offset, also by the
-// executor that is started next.
+// executor that is started next. It keeps the records of jobs too.
 //
 // It knows nothing of kernels, queues or HTTP. All that it keeps is bounded: the
 // output of old executions is deleted first, then the executions themselves, of
 // which tombstones remain. A full disk or a deleted folder does not stop it.
 //
-// Start reading at Journal.Create and Record.Append, then go on to events.go for
-// the files and reserve.go for what happens on a full disk.
+// Start reading at Journal.Create and Record.Append, then go on to states.go and events.go for
+// the files and late.go for what happens on a full disk.
 package journal
 
 import (
 	"cmp"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
-
-	"github.com/google/uuid"
 
 	"colabrelay/shared/contract"
 )
@@ -39,7 +31,7 @@ var (
 	ErrBadOffset = errors.New("offset is past the end of the log")
 )
 
-// Limits bound what the journal keeps. The zero value of a field means its default.
+// Limits bound what the journal keeps. Nothing is deleted because of its age. The zero value of a field means its default.
 type Limits struct {
 	LogBytes   int64 // events of one execution, and as many bytes of blobs; 256 MiB
 	StateSize  int64 // all executions together; 4 GiB, the oldest finished output is deleted first
@@ -63,7 +55,7 @@ func (l Limits) withDefaults() Limits {
 
 // Config says where the journal is kept.
 type Config struct {
-	Dir    string // holds one folder for each execution
+	Dir    string // holds states.log and one folder for each execution
 	Limits Limits
 	Log    *slog.Logger
 	// Finished is called once for each execution that finishes, also one that a killed
@@ -73,27 +65,28 @@ type Config struct {
 
 // Journal holds the executions of one state directory.
 type Journal struct {
-	cfg        Config
-	log        *slog.Logger
-	reserve    *reserve
-	tombstones *tombstones
-	output     atomic.Int64 // bytes of output at most: not all that was deleted is subtracted
+	cfg    Config
+	log    *slog.Logger
+	states *states
+	late   *late
+	output atomic.Int64 // bytes of output at most: not all that was deleted is subtracted
 
 	mu        sync.Mutex
 	byID      map[string]*Record
 	byRequest map[string]*Record
 	order     []*Record    // oldest first
 	kept      map[bool]int // how many of them are unstored, and how many are not
-	spare     *folder      // for the next execution; nil while none is prepared
 }
 
 // Open reads what earlier executors left in cfg.Dir. Executions that were running
 // when their executor was killed become lost, those that were waiting cancelled.
 func Open(cfg Config) (*Journal, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
+	log := cfg.Log.With("component", "journal")
 	j := &Journal{
 		cfg:       cfg,
-		log:       cfg.Log.With("component", "journal"),
+		log:       log,
+		late:      &late{log: log, records: map[*Record]bool{}},
 		byID:      map[string]*Record{},
 		byRequest: map[string]*Record{},
 		kept:      map[bool]int{},
@@ -101,29 +94,24 @@ func Open(cfg Config) (*Journal, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the execution log's folder: %w", err)
 	}
-	var err error
-	if j.tombstones, err = openTombstones(cfg.Dir, cfg.Limits.Tombstones, j.log); err != nil {
-		return nil, err
-	}
 	if err := j.recover(); err != nil {
-		j.tombstones.close()
 		return nil, fmt.Errorf("reading the execution log: %w", err)
 	}
 	j.Trim()
-	j.Flush()
 	return j, nil
 }
 
-// Create adds a queued execution of s. When it returns, the execution is on disk:
-// in its own folder or, when the disk is full, in the reserve. The error is
-// ErrDiskFull when neither has room.
+// Create adds a queued execution of s. When it returns, the execution is on disk, in the
+// reserve if the disk is full. The error is ErrDiskFull when neither has room.
 func (j *Journal) Create(s contract.Submit) (*Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	f, err := j.nextFolderLocked()
-	var r *Record
+	r, err := j.newRecord(s)
 	if err == nil {
-		r, err = createRecord(f, s, j.cfg.Limits.LogBytes, j.reserve)
+		err = r.saveLocked() // no other goroutine has it yet
+	}
+	if err != nil && r != nil {
+		j.late.remove(r)
 	}
 	if isFull(err) {
 		return nil, ErrDiskFull
@@ -131,13 +119,11 @@ func (j *Journal) Create(s contract.Submit) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the execution log: %w", err)
 	}
-	r.finished = j.cfg.Finished
 	j.addLocked(r)
 	return r, nil
 }
 
 func (j *Journal) addLocked(r *Record) {
-	r.output = &j.output
 	j.output.Add(r.bytes())
 	j.kept[r.Unstored]++
 	j.byID[r.ID] = r
@@ -168,8 +154,8 @@ func (j *Journal) ByRequest(requestID string) *Record {
 	if ok {
 		return r
 	}
-	if old, ok := j.tombstones.byRequest(requestID); ok {
-		return old.record(j.cfg.Dir)
+	if past, ok := j.states.pastRequest(requestID); ok {
+		return j.recordOf(past)
 	}
 	return nil
 }
@@ -182,8 +168,8 @@ func (j *Journal) Find(id string) (*Record, error) {
 	if r, ok := j.byID[id]; ok {
 		return r, nil
 	}
-	if old, ok := j.tombstones.byID(id); ok {
-		return old.record(j.cfg.Dir), nil
+	if past, ok := j.states.pastID(id); ok {
+		return j.recordOf(past), nil
 	}
 	return nil, ErrNotFound
 }
@@ -221,186 +207,8 @@ func (j *Journal) Blob(id string, number int) (*os.File, error) {
 	return r.blobs.open(number)
 }
 
-// NeedsFlush reports whether something has not been written to its folder yet.
-func (j *Journal) NeedsFlush() bool { return j.reserve.needsFlush() }
+// NeedsFlush reports whether something has not been written yet.
+func (j *Journal) NeedsFlush() bool { return j.late.needsFlush() }
 
 // Flush tries to write what could not be written before.
-func (j *Journal) Flush() { j.reserve.flush() }
-
-// folder is where the next execution is kept, with its files open. A spare one is
-// made while the kernel is idle, because making it takes a tenth of a quick run.
-type folder struct {
-	dir    string
-	state  *os.File
-	events *os.File // the log's first segment
-}
-
-func newFolder(parent string) (*folder, error) {
-	f, err := unmadeFolder(parent)
-	if err != nil {
-		return nil, err
-	}
-	if err = os.Mkdir(f.dir, 0o700); errors.Is(err, fs.ErrNotExist) {
-		err = os.MkdirAll(f.dir, 0o700)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if f.state, err = openAppend(filepath.Join(f.dir, stateFileName)); err == nil {
-		f.events, err = openAppend(newSegment(f.dir, 0, 0).path)
-	}
-	if err != nil {
-		f.remove()
-		return nil, err
-	}
-	return f, nil
-}
-
-// unmadeFolder names a folder that is made once the disk has room for it.
-func unmadeFolder(parent string) (*folder, error) {
-	id, err := uuid.NewRandom()
-	return &folder{dir: filepath.Join(parent, id.String())}, err
-}
-
-// openAppend opens a file for appending, with one system call: os.OpenFile takes six, to
-// find that a file on a disk needs no poller.
-func openAppend(path string) (*os.File, error) {
-	for {
-		fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_APPEND|syscall.O_CLOEXEC, 0o600)
-		switch err {
-		case nil:
-			return os.NewFile(uintptr(fd), path), nil
-		case syscall.EINTR: // on some network file systems
-		default:
-			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-		}
-	}
-}
-
-func (f *folder) remove() {
-	if f.state != nil {
-		f.state.Close()
-	}
-	if f.events != nil {
-		f.events.Close()
-	}
-	os.RemoveAll(f.dir)
-}
-
-// isSpare reports whether dir is a spare folder that was never used: it has only the two
-// files, which are empty.
-func isSpare(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		info, infoErr := e.Info()
-		own := e.Name() == stateFileName || e.Name() == filepath.Base(newSegment(dir, 0, 0).path)
-		if infoErr != nil || !own || !info.Mode().IsRegular() || info.Size() > 0 {
-			return false
-		}
-	}
-	return err == nil
-}
-
-// nextFolderLocked returns the spare folder, or a new one.
-func (j *Journal) nextFolderLocked() (*folder, error) {
-	f := j.spare
-	j.spare = nil
-	if j.reserve.missing() {
-		if _, err := j.restoreLocked(); err != nil {
-			j.log.Error("restoring the deleted execution log", "err", err)
-		}
-	}
-	if f != nil {
-		return f, nil
-	}
-	f, err := newFolder(j.cfg.Dir)
-	if isFull(err) {
-		return unmadeFolder(j.cfg.Dir)
-	}
-	return f, err
-}
-
-// MakeSpare prepares a folder for the next execution, unless there is one already. Only
-// one goroutine may call it. If it can't be made, Create tries again and reports why.
-func (j *Journal) MakeSpare() {
-	j.mu.Lock()
-	exists := j.spare != nil
-	j.mu.Unlock()
-	if exists {
-		return
-	}
-	f, err := newFolder(j.cfg.Dir) // without the lock: a submit need not wait for it
-	if err != nil {
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.spare = f
-}
-
-// RemoveSpare undoes MakeSpare.
-func (j *Journal) RemoveSpare() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.spare != nil {
-		j.spare.remove()
-		j.spare = nil
-	}
-}
-
-// PastJob is what is known of a job whose own record is deleted. It is among the tombstones
-// of executions, so that its id is known as long as theirs.
-type PastJob struct {
-	ID       string
-	SHA256   string // of its content; empty if it is not known
-	State    contract.JobState
-	Cause    contract.JobCause
-	Reason   string
-	KernelID string
-	Entries  int
-	Created  time.Time
-	Finished *time.Time
-}
-
-// jobKey names the tombstone of a job. No execution and no request has such an id.
-func jobKey(id string) string { return "job:" + id }
-
-// RememberJob adds a job to the tombstones.
-func (j *Journal) RememberJob(p PastJob) error {
-	sum, err := hex.DecodeString(p.SHA256)
-	if err != nil {
-		return err
-	}
-	return j.tombstones.add(tombstone{
-		ID: jobKey(p.ID), RequestID: jobKey(p.ID), Code: base64.RawStdEncoding.EncodeToString(sum),
-		Status: contract.Status(p.State), EName: string(p.Cause), Reason: Shorten(p.Reason, maxTombstoneText),
-		KernelID: p.KernelID, Count: p.Entries, Created: p.Created, Finished: p.Finished,
-	})
-}
-
-// PastJob returns what RememberJob added.
-func (j *Journal) PastJob(id string) (p PastJob, ok bool) {
-	t, ok := j.tombstones.byRequest(jobKey(id))
-	if !ok {
-		return p, false
-	}
-	sum, _ := base64.RawStdEncoding.DecodeString(t.Code)
-	return PastJob{
-		ID: id, SHA256: hex.EncodeToString(sum), State: contract.JobState(t.Status), Cause: contract.JobCause(t.EName),
-		Reason: t.Reason, KernelID: t.KernelID, Entries: t.Count, Created: t.Created, Finished: t.Finished,
-	}, true
-}
-
-// OfJobs returns the executions that belong to jobs, by the job's id, the oldest first, without
-// events.
-func (j *Journal) OfJobs() map[string][]contract.Execution {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	found := map[string][]contract.Execution{}
-	for _, r := range j.order {
-		if x := r.Snapshot(); x.Job != nil {
-			found[x.Job.JobID] = append(found[x.Job.JobID], x)
-		}
-	}
-	return found
-}
+func (j *Journal) Flush() { j.late.flush() }

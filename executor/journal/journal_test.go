@@ -94,16 +94,16 @@ func TestEventOverTheBoundBecomesAGap(t *testing.T) {
 	}
 }
 
-// A state whose last line is cut says only what was before that line.
+// A run that was queued when a line was cut may have begun.
 func TestARunWhoseRecordIsCutIsNotCalledOneThatNeverRan(t *testing.T) {
 	for name, cut := range map[string]int64{"within a line": 5, "at its end": 0} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			r := create(t, openIn(t, dir, Limits{}), contract.Submit{RequestID: "1", Code: "1"})
-			queued, err := os.Stat(r.file.path)
-			must(t, err)
+			j := openIn(t, dir, Limits{})
+			r := create(t, j, contract.Submit{RequestID: "1", Code: "1"})
+			queued := j.states.used
 			must(t, r.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning }))
-			must(t, os.Truncate(r.file.path, queued.Size()+cut))
+			must(t, os.Truncate(j.states.path, queued+cut))
 			again, err := openIn(t, dir, Limits{}).Find(r.ID)
 			must(t, err)
 			x, want := again.Snapshot(), contract.StatusLost
@@ -198,9 +198,7 @@ func TestNoNumberIsUsedTwice(t *testing.T) {
 	numbers = append(numbers, putBlob(t, r, "a").Number)
 	r.dropOutput()
 	numbers = append(numbers, putBlob(t, r, "a").Number)
-	r.blobs = openBlobs(r.dir, 100)
-	numbers = append(numbers, putBlob(t, r, "a").Number)
-	if got := fmt.Sprint(numbers); got != "[1 2 3 4 5]" {
+	if got := fmt.Sprint(numbers); got != "[1 2 3 4]" {
 		t.Errorf("numbers %s", got)
 	}
 }
@@ -218,30 +216,78 @@ func TestTheEndComesWithTheLastPart(t *testing.T) {
 	}
 }
 
-// A log that grows over the bound leaves memory in the middle of a run, and reads on.
-func TestLogOverTheBoundOfMemoryIsReadFromDisk(t *testing.T) {
-	r := create(t, openIn(t, t.TempDir(), Limits{}), contract.Submit{RequestID: "r", Code: "1"})
-	var all strings.Builder
-	crossed := false
-	for n := range 150 {
-		text := strings.Repeat(fmt.Sprint(n%10), 300)
-		all.WriteString(text)
-		must(t, r.Append(stdout(text)))
-		if cost := int64(n+1) * (300 + eventOverhead); r.events.recent != nil && cost > maxRecent {
-			t.Fatalf("%d events are still in memory", n+1)
-		}
-		crossed = crossed || r.events.recent == nil
-		var read strings.Builder
-		x, err := r.read(ReadRequest{MaxBytes: contract.MaxReadBytes})
-		must(t, err)
-		for _, e := range x.Events {
-			read.WriteString(e.Text)
-		}
-		if read.String() != all.String() || x.NextOffset != int64(n+1) {
-			t.Fatalf("after %d events, %d bytes are read up to offset %d", n+1, read.Len(), x.NextOffset)
+// However often a log has changed its file, it is read from every offset, and to the end.
+func TestALogOfManySegmentsIsReadFromEveryOffset(t *testing.T) {
+	dir := t.TempDir()
+	j := openIn(t, dir, Limits{LogBytes: minSegments * 500})
+	r := create(t, j, contract.Submit{RequestID: "r", Code: "1"})
+	const all = 40
+	for n := range all {
+		must(t, r.Append(stdout(fmt.Sprint(n, strings.Repeat("x", 10*(n%7))))))
+	}
+	r.Finish(contract.StatusSucceeded, "", 0)
+	if n := len(r.events.segments); n < 5 {
+		t.Fatalf("%d segments", n)
+	}
+	for when, j := range map[string]*Journal{"immediately": j, "after a restart": openIn(t, dir, Limits{})} {
+		for from := range int64(all) {
+			for _, most := range []int64{1, 300, 1 << 20} {
+				next := from
+				for end := false; !end; {
+					x, err := j.Read(t.Context(), r.ID, ReadRequest{Offset: next, MaxBytes: most})
+					must(t, err)
+					for _, e := range x.Events {
+						if e.Offset != next || !strings.HasPrefix(e.Text, fmt.Sprint(next)) {
+							t.Fatalf("%s, from %d: event %d is %+v", when, from, next, e)
+						}
+						next++
+					}
+					end = x.End
+				}
+				if next != all {
+					t.Errorf("%s, from %d: read to %d", when, from, next)
+				}
+			}
 		}
 	}
-	if !crossed {
-		t.Error("the log never left memory")
+}
+
+// Of a log over its limit, the beginning and the end are kept, and one gap counts what is between.
+func TestTheMiddleOfALogOverItsLimitIsAGap(t *testing.T) {
+	dir := t.TempDir()
+	const limit, all = minSegments * 500, 300
+	j := openIn(t, dir, Limits{LogBytes: limit})
+	r := create(t, j, contract.Submit{RequestID: "r", Code: "1"})
+	sizes := map[int64]int64{}
+	for n := range int64(all) {
+		before := r.events.written
+		must(t, r.Append(stdout(fmt.Sprint(n))))
+		sizes[n] = r.events.written - before
+	}
+	r.Finish(contract.StatusSucceeded, "", 0)
+	for when, j := range map[string]*Journal{"immediately": j, "after a restart": openIn(t, dir, Limits{})} {
+		x := read(t, j, r.ID)
+		next, kept, gaps := int64(0), int64(0), 0
+		for _, e := range x.Events {
+			if e.Offset != next {
+				t.Fatalf("%s, event %d has offset %d", when, next, e.Offset)
+			}
+			next += offsets(e)
+			if e.Type != contract.EventGap {
+				kept += sizes[e.Offset]
+				continue
+			}
+			gaps++
+			var missing int64
+			for n := e.Offset; n < next; n++ {
+				missing += sizes[n]
+			}
+			if e.Bytes != missing || e.Offset < 30 || next > all-30 {
+				t.Errorf("%s, the gap is %+v, want %d bytes", when, e, missing)
+			}
+		}
+		if next != all || gaps != 1 || kept > limit || !x.End {
+			t.Errorf("%s, %d events with %d gaps, %d bytes", when, next, gaps, kept)
+		}
 	}
 }

@@ -148,20 +148,17 @@ type blobStore struct {
 	known map[string]contract.Blob // by SHA-256, so that a repeated payload has one file; at most contract.MaxBlobs
 }
 
-// openBlobs opens the store that an earlier executor left in dir. Files of releases that
-// named them by SHA-256 only count: no number refers to them.
-func openBlobs(dir string, limit int64) *blobStore {
-	b := &blobStore{dir: dir, limit: limit}
+// measure finds the size of what an earlier executor left.
+func (b *blobStore) measure() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used = 0
 	names, _ := os.ReadDir(b.folder())
 	for _, name := range names {
 		if info, err := name.Info(); err == nil {
 			b.used += info.Size()
 		}
-		if n, err := strconv.Atoi(name.Name()); err == nil {
-			b.last = max(b.last, n)
-		}
 	}
-	return b
 }
 
 func (b *blobStore) folder() string { return filepath.Join(b.dir, "blobs") }

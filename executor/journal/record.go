@@ -1,15 +1,10 @@
 package journal
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,12 +12,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"colabrelay/shared/bounded"
+	"github.com/google/uuid"
+
 	"colabrelay/shared/contract"
 )
 
-// Record is one execution. Its folder holds what must outlive the executor: the
-// state file, the event log and the blobs.
+// Record is one execution. Its states are lines of states.log; its folder, which comes when it
+// begins, holds the event log and the blobs.
 type Record struct {
 	ID       string
 	Unstored bool // leaves no trace in the kernel's history
@@ -32,24 +28,26 @@ type Record struct {
 	dir       string
 	events    *eventLog
 	blobs     *blobStore
-	reserve   *reserve
-	output    *atomic.Int64                                 // of the journal: counts the bytes of events and blobs
-	finished  func(x contract.Execution, codeSHA256 string) // see Config
-	fetched   atomic.Int64                                  // the offset up to which a caller has read all events
+	journal   *Journal
+	fetched   atomic.Int64 // the offset up to which a caller has read all events
 
 	mu      sync.Mutex
 	state   contract.Execution
-	file    stateFile
+	unsaved bool          // the newest state is not on disk
+	saved   int64         // NextOffset of the newest state on disk
 	changed chan struct{} // closed at the next change; nil while nobody waits for it
 	settled chan struct{} // as changed, but for the end or an input request
 }
 
-// createRecord makes an execution of s in a prepared folder, which it then owns.
-// On a full disk its first line goes to the reserve.
-func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve) (*Record, error) {
-	line := stateLine{
+// newRecord makes an execution of s, which is on disk nowhere.
+func (j *Journal) newRecord(s contract.Submit) (*Record, error) {
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return nil, err
+	}
+	r := j.recordOf(stateLine{
 		Execution: contract.Execution{
-			ExecutionID:    filepath.Base(f.dir),
+			ExecutionID:    id.String(),
 			RequestID:      s.RequestID,
 			Job:            s.Job,
 			Status:         contract.StatusQueued,
@@ -60,32 +58,32 @@ func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve
 		},
 		CodeSHA256: digest(s.Code),
 		Unstored:   s.Unstored,
-	}
-	r := newRecord(f.dir, line, newEventLog(f, logBytes, reserve), &blobStore{dir: f.dir, limit: logBytes})
-	r.file.file, r.reserve = f.state, reserve
-	if err := r.saveLocked(); err != nil { // no other goroutine has it yet
-		reserve.remove(r)
-		f.remove()
-		return nil, err
-	}
-	if r.file.unsaved {
-		r.state.Reason = InMemoryReason
-	}
+	})
+	r.events.loaded = true
 	return r, nil
 }
 
-func newRecord(dir string, line stateLine, events *eventLog, blobs *blobStore) *Record {
-	return &Record{
+// recordOf returns the execution that a line describes. Nothing of its folder is read.
+func (j *Journal) recordOf(line stateLine) *Record {
+	dir, limit := filepath.Join(j.cfg.Dir, line.ExecutionID), j.cfg.Limits.LogBytes
+	r := &Record{
 		ID:        line.ExecutionID,
 		Unstored:  line.Unstored,
 		requestID: line.RequestID,
 		digest:    line.CodeSHA256,
 		dir:       dir,
-		events:    events,
-		blobs:     blobs,
+		events:    &eventLog{dir: dir, limit: limit, next: line.NextOffset, written: line.LogBytes, kept: line.KeptBytes, late: j.late},
+		blobs:     &blobStore{dir: dir, limit: limit, used: line.BlobBytes},
+		journal:   j,
 		state:     line.Execution,
-		file:      stateFile{path: filepath.Join(dir, stateFileName)},
+		saved:     line.NextOffset,
 	}
+	if line.Past { // all its events are one gap
+		const replaced = "its output is no longer kept, because newer executions replaced it"
+		r.state.Reason = strings.TrimPrefix(line.Reason+"; "+replaced, "; ")
+		r.events.loaded, r.events.retired = true, true
+	}
+	return r
 }
 
 // isOf reports whether a submit that differs from s in no way that matters created r.
@@ -117,19 +115,13 @@ func preview(code string) string {
 // Update changes the state, saves it and wakes its readers. A state that can't be
 // saved is kept in memory and saved later. The error means that it is nowhere on
 // disk, so that the next executor would not know of it.
-func (r *Record) Update(change func(x *contract.Execution)) error {
+func (r *Record) Update(change func(x *contract.Execution)) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ended := r.state.Status.Finished()
 	change(&r.state)
-	var err error
-	if !r.file.ended {
+	if !ended {
 		err = r.saveLocked()
-	}
-	if r.state.Status.Finished() {
-		r.file.ended = true
-		if !r.file.unsaved {
-			r.file.close()
-		}
 	}
 	r.broadcastLocked()
 	return err
@@ -149,8 +141,8 @@ func (r *Record) Finish(status contract.Status, reason string, memoryAfter uint6
 		x.Status, x.FinishedAt, x.QueuePosition, x.Behind = status, &now, 0, nil
 		x.MemoryAfterBytes, x.Reason = memoryAfter, reason
 	})
-	if r.finished != nil {
-		r.finished(r.Snapshot(), r.digest)
+	if finished := r.journal.cfg.Finished; finished != nil {
+		finished(r.Snapshot(), r.digest)
 	}
 }
 
@@ -186,9 +178,9 @@ func (r *Record) Append(event contract.Event) error {
 	if err != nil {
 		return err
 	}
-	r.output.Add(size)
+	r.journal.output.Add(size)
 	if inMemory {
-		r.reserve.add(r, ErrDiskFull)
+		r.journal.late.add(r, ErrDiskFull)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,16 +193,24 @@ func (r *Record) Append(event contract.Event) error {
 func (r *Record) PutBlob(size int64, write func(io.Writer) error) (contract.Blob, error) {
 	blob, err := r.blobs.put(size, write)
 	if err == nil {
-		r.output.Add(blob.Bytes)
+		r.journal.output.Add(blob.Bytes)
 	}
 	return blob, err
 }
 
-// CloseLog closes the event log's file and forgets which payloads are kept. A later event
-// opens the file again.
+// OpenLog makes the execution's folder before its first event needs it.
+func (r *Record) OpenLog() { r.events.open() }
+
+// CloseLog closes the event log's file, forgets which payloads are kept, and saves what came after
+// the end. A later event opens the file again.
 func (r *Record) CloseLog() {
 	r.events.close()
 	r.blobs.forget()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.Status.Finished() && r.events.end() != r.saved {
+		_ = r.saveLocked()
+	}
 }
 
 // broadcastLocked wakes the readers. Those that wait for the end sleep on until then: to
@@ -275,32 +275,40 @@ func (r *Record) InMemory() bool {
 	_ = r.flush()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.file.unsaved || r.events.inMemory()
+	return r.unsaved || r.events.inMemory()
 }
 
-// saveLocked appends the state to its file or, on a full disk, to the reserve. After
-// any error it is to be saved again later.
+// saveLocked appends the state to states.log. After an error it is saved again later.
 func (r *Record) saveLocked() error {
-	line, err := r.writeStateLocked()
-	if err == nil {
-		return nil
-	}
-	r.reserve.add(r, err)
-	if !isFull(err) {
+	line := r.lineLocked()
+	err := r.journal.states.append(line.head(), line)
+	if r.unsaved = err != nil; r.unsaved {
+		r.journal.late.add(r, err)
 		return err
 	}
-	return r.reserve.put(line)
+	r.saved = line.NextOffset
+	return nil
 }
 
-func (r *Record) writeStateLocked() (line []byte, err error) {
-	state := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored}
-	state.NextOffset, state.Behind = r.events.end(), nil
-	if line, err = json.Marshal(state); err == nil {
-		line = append(line, '\n')
-		err = r.file.append(line)
+// lineLocked is the newest state, without what is for readers only.
+func (r *Record) lineLocked() stateLine {
+	line := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored, BlobBytes: r.blobs.size()}
+	line.QueuePosition, line.Behind = 0, nil
+	line.NextOffset, line.LogBytes, line.KeptBytes = r.events.sizes()
+	return line
+}
+
+// tombstone is what is kept of an execution whose folder is deleted.
+func (r *Record) tombstone() stateLine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	line := r.lineLocked()
+	line.Past, line.KeptBytes, line.BlobBytes, line.CodePreview, line.SourceName = true, 0, 0, "", ""
+	line.Reason = Shorten(line.Reason, maxPastText)
+	if e := line.Error; e != nil {
+		line.Error = &contract.ExecutionError{EName: Shorten(e.EName, maxPastText), EValue: Shorten(e.EValue, maxPastText)}
 	}
-	r.file.unsaved = err != nil
-	return line, err
+	return line
 }
 
 // flush writes what could not be written before.
@@ -310,28 +318,16 @@ func (r *Record) flush() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.file.unsaved {
+	if !r.unsaved {
 		return nil
 	}
-	_, err := r.writeStateLocked()
-	if err == nil && r.file.ended {
-		r.file.close()
-	}
-	return err
+	return r.saveLocked()
 }
 
-// checkFile reports whether the state file is missing, and marks it as unsaved then.
-func (r *Record) checkFile() (missing bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, err := os.Stat(r.file.path); err == nil {
-		return false
-	}
-	r.file.unsaved = true
-	return true
+func (r *Record) bytes() int64 {
+	_, _, kept := r.events.sizes()
+	return kept + r.blobs.size()
 }
-
-func (r *Record) bytes() int64 { return r.events.size() + r.blobs.size() }
 
 // awaited reports whether some output of a job's execution was not fetched. Nobody waits for a
 // job's next execution: its relay may be away for hours, and fetches all of them later.
@@ -351,9 +347,8 @@ func (r *Record) dropOutput() (freed int64) {
 	defer r.mu.Unlock()
 	if unread {
 		r.state.Reason = strings.TrimPrefix(r.state.Reason+"; "+unreadReason, "; ")
-		r.file.unsaved = true
-		r.reserve.add(r, nil)
 	}
+	_ = r.saveLocked()
 	r.broadcastLocked()
 	return freed
 }
@@ -373,94 +368,4 @@ func Shorten(s string, n int) string {
 		n--
 	}
 	return s[:n] + mark
-}
-
-const stateFileName = "state.ndjson"
-
-// stateLine is one line of a state file: a complete snapshot of an execution. The
-// last line counts.
-type stateLine struct {
-	contract.Execution
-	CodeSHA256 string `json:"code_sha256"`
-	Unstored   bool   `json:"unstored,omitempty"`
-}
-
-// stateFile is the file of an execution's states. Its Record's lock guards it.
-type stateFile struct {
-	path    string
-	file    *os.File // nil while it is not open
-	ended   bool     // the execution has finished: no more lines follow
-	unsaved bool     // the newest state is not in the file
-}
-
-// append writes a line. If the file or its folder was deleted, it is made again.
-func (s *stateFile) append(line []byte) error {
-	if s.file != nil && gone(s.file, s.path) {
-		s.close()
-	}
-	if s.file == nil {
-		if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-			return err
-		}
-		f, err := openAppend(s.path)
-		if err != nil {
-			return err
-		}
-		s.file = f
-	}
-	n, err := s.file.Write(line)
-	if err == nil || n == 0 {
-		return err
-	}
-	end, seekErr := s.file.Seek(0, io.SeekEnd) // a partial line must not precede the next one
-	return errors.Join(err, seekErr, s.file.Truncate(end-int64(n)))
-}
-
-func (s *stateFile) close() {
-	if s.file != nil {
-		s.file.Close()
-		s.file = nil
-	}
-}
-
-// readState returns the last complete line of the state file in dir. With the error
-// errDamaged it is the last one that can be read, or empty.
-func readState(dir string) (last stateLine, err error) {
-	f, err := bounded.Open(filepath.Join(dir, stateFileName))
-	if err != nil {
-		return last, err
-	}
-	defer f.Close()
-	damaged := 0
-	lines := bufio.NewReader(f)
-	for {
-		data, size, err := bounded.ReadLine(lines, maxLine)
-		if err != nil && err != io.EOF {
-			return last, err
-		}
-		if err == io.EOF { // what a torn last line says was never answered with
-			if size > maxLine || !isTorn(data, stateBegins) {
-				damaged++
-			}
-			break
-		}
-		if line, ok := parseState(data); ok && line.ExecutionID == filepath.Base(dir) {
-			last = line
-		} else {
-			damaged++
-		}
-	}
-	switch {
-	case damaged > 0:
-		return last, fmt.Errorf("%w: %q has %d lines that are not states of this execution", errDamaged, f.Name(), damaged)
-	case last.ExecutionID == "":
-		return last, fmt.Errorf("%w: %q has no complete line", errDamaged, f.Name())
-	}
-	return last, nil
-}
-
-// parseState reads one line.
-func parseState(data []byte) (line stateLine, ok bool) {
-	err := json.Unmarshal(data, &line)
-	return line, err == nil && line.ExecutionID != "" && line.RequestID != ""
 }

@@ -2,205 +2,131 @@ package journal
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/google/uuid"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/keep"
 )
 
-// recover reads all executions in the journal's folder, and those in the reserve that
-// are not in folders of their own.
+// mayHaveGrown is how many logs may have grown since their last state was saved: those of the last
+// runs, which threads can print to. An executor keeps about 20 logs open.
+const mayHaveGrown = 64
+
+// recover reads the states of all executions. The folders of those that have ended are read later,
+// when somebody asks for their output.
 func (j *Journal) recover() error {
-	var reserved map[string]stateLine
-	j.reserve, reserved = openReserve(j.cfg.Dir, j.log)
-	found, err := j.readFolders(reserved)
+	folders, err := j.folders()
 	if err != nil {
 		return err
 	}
-	for id, line := range reserved {
-		if _, forgotten := j.tombstones.byID(id); forgotten {
+	damaged := false
+	if j.states, damaged, err = openStates(j.cfg.Dir, j.cfg.Limits.Tombstones, len(folders) > 0, j.log); err != nil {
+		return err
+	}
+	var all, unfinished, open []*Record
+	ids := slices.DeleteFunc(j.states.idsLocked(), isJob) // no other goroutine has it yet
+	for i, id := range ids {
+		var line stateLine
+		if err := j.states.read(j.states.live[id][0], &line); err != nil {
+			j.log.Warn("reading the state of an execution", "execution_id", id, "err", err)
 			continue
 		}
-		r := j.recoverRecord(filepath.Join(j.cfg.Dir, id), line)
-		if line.Status.Finished() { // its folder does not say so yet
-			r.file.unsaved = true
-			j.reserve.add(r, ErrDiskFull)
+		r := j.recordOf(line)
+		all = append(all, r)
+		switch {
+		case !line.Status.Finished():
+			unfinished = append(unfinished, r)
+		case i >= len(ids)-mayHaveGrown:
+			open = append(open, r)
 		}
-		found = append(found, r)
 	}
-	// Not by id, which is random.
-	slices.SortFunc(found, func(a, b *Record) int { return a.state.CreatedAt.Compare(b.state.CreatedAt) })
-	for _, r := range found {
-		j.addLocked(r) // no other goroutine has the journal yet
+	// Not by their last lines, nor by id, which is random.
+	slices.SortFunc(all, func(a, b *Record) int { return a.state.CreatedAt.Compare(b.state.CreatedAt) })
+	for _, r := range unfinished {
+		r.endAfterKill(damaged)
 	}
+	for _, r := range open {
+		r.measure()
+		r.CloseLog()
+	}
+	for _, r := range all {
+		j.addLocked(r)
+	}
+	j.adopt(folders)
 	return nil
 }
 
-// readFolders reads the executions that have folders, and removes from reserved those
-// whose folder says more.
-func (j *Journal) readFolders(reserved map[string]stateLine) ([]*Record, error) {
-	folders, err := os.ReadDir(j.cfg.Dir)
-	if err != nil {
-		return nil, err
+// folders returns the names of the folders of executions.
+func (j *Journal) folders() (names []string, err error) {
+	entries, err := os.ReadDir(j.cfg.Dir)
+	for _, e := range entries {
+		if e.IsDir() && uuid.Validate(e.Name()) == nil { // else set aside, or of a user
+			names = append(names, e.Name())
+		}
 	}
-	var found []*Record
-	for _, folder := range folders {
-		if !folder.IsDir() || uuid.Validate(folder.Name()) != nil { // set aside, or of a user
+	return names, err
+}
+
+// adopt deletes the folders of forgotten executions, whose deletion a kill has cut off. Those of
+// which no line tells stay: a damaged states.log may have had one.
+func (j *Journal) adopt(folders []string) {
+	unknown := 0
+	for _, id := range folders {
+		if j.byID[id] != nil {
 			continue
 		}
-		dir := filepath.Join(j.cfg.Dir, folder.Name())
-		line, ok := j.readFolder(dir)
-		if _, newer := reserved[line.ExecutionID]; !ok || newer && !line.Status.Finished() {
-			continue
+		if _, past := j.states.pastID(id); past {
+			os.RemoveAll(filepath.Join(j.cfg.Dir, id))
+		} else {
+			unknown++
 		}
-		delete(reserved, line.ExecutionID)
-		found = append(found, j.recoverRecord(dir, line))
 	}
-	return found, nil
+	if unknown > 0 {
+		j.log.Warn("the states of executions lack some that have folders; the folders are left as they are", "path", j.states.path, "count", unknown)
+	}
 }
 
-// readFolder returns the last state of a folder. A spare folder, and one whose deletion
-// was interrupted, are deleted. One without a state is renamed: its request_id is unknown,
-// unless a kill has torn it before its submit was answered.
-func (j *Journal) readFolder(dir string) (line stateLine, ok bool) {
-	if isSpare(dir) {
-		os.RemoveAll(dir)
-		return line, false
+// measure finds out what is in the folder.
+func (r *Record) measure() {
+	if err := r.events.load(); err != nil {
+		r.journal.log.Warn("reading the log of an execution", "execution_id", r.ID, "err", err)
 	}
-	line, err := readState(dir)
-	if err == nil {
-		return line, true
-	}
-	if _, forgotten := j.tombstones.byID(filepath.Base(dir)); forgotten {
-		os.RemoveAll(dir)
-		return line, false
-	}
-	if line.ExecutionID == "" {
-		j.setAside(dir, err)
-		return line, false
-	}
-	return line, j.setAside(filepath.Join(dir, stateFileName), err)
+	r.blobs.measure()
 }
 
-// setAside renames something damaged and logs that.
-func (j *Journal) setAside(path string, why error) bool {
-	kept, err := keep.Aside(path)
-	j.log.Warn("a damaged file of the execution log is kept under another name", "err", errors.Join(why, err), "path", path, "kept", kept)
-	return err == nil
-}
-
-// recoverRecord returns an execution as an earlier executor left it, and ends it if it
-// had not finished.
-func (j *Journal) recoverRecord(dir string, line stateLine) *Record {
-	limit := j.cfg.Limits.LogBytes
-	r := newRecord(dir, line, openEventLog(dir, limit, line.NextOffset, j.reserve), openBlobs(dir, limit))
-	r.reserve, r.finished = j.reserve, j.cfg.Finished
-	if line.Status.Finished() {
-		r.file.ended = true
-		if r.checkFile() { // it was damaged
-			j.reserve.add(r, nil)
-		}
-		return r
-	}
-	if err := r.endAfterKill(); err != nil {
-		j.log.Warn("closing an unfinished execution", "execution_id", r.ID, "err", err)
-	}
-	return r
-}
-
-// endAfterKill ends what a killed executor left unfinished. Its events remain readable.
-func (r *Record) endAfterKill() error {
-	err := r.events.repair()
-	cut, torn := cutTornLine(r.file.path, stateBegins)
-	if !errors.Is(torn, fs.ErrNotExist) {
-		err = errors.Join(err, torn)
-	}
+// endAfterKill ends what a killed executor left unfinished. Its events remain readable. With doubt, a
+// line is missing that may have said that it began.
+func (r *Record) endAfterKill(doubt bool) {
+	r.measure()
 	status, reason := contract.StatusLost, "the executor was killed while this was running; the output up to then is kept, the variables are gone"
-	switch {
-	case cut:
+	switch queued := r.state.Status == contract.StatusQueued && r.events.end() == 0; {
+	case queued && doubt:
 		reason = "the end of its record is missing: it may have run, and may have finished; the variables are gone"
-	case r.state.Status == contract.StatusQueued && r.events.end() == 0:
+	case queued:
 		status, reason = contract.StatusCancelled, "the executor was killed before this started; it never ran"
 	}
 	r.Finish(status, reason, 0)
-	return err
 }
 
-// Restore writes again what the state directory held before it was deleted: the states
-// of all executions and the tombstones. Output is lost, except that of logs that are
-// still open. It returns how many states were missing. Without an error, all are on disk.
+// Restore writes again what the state directory held before it was deleted: the states of all
+// executions. Output is lost, except that of logs that are still open. It returns how many states
+// were missing. Without an error, all are on disk.
 func (j *Journal) Restore() (missing int, err error) {
-	j.mu.Lock()
-	missing, err = j.restoreLocked()
-	j.mu.Unlock()
+	restored, err := j.states.restore()
+	if restored {
+		j.mu.Lock()
+		missing = len(j.order)
+		j.mu.Unlock()
+		j.log.Warn("the states of executions were deleted; they are saved again", "count", missing, "err", err)
+	}
 	j.Flush()
 	if err == nil && j.NeedsFlush() {
 		err = errors.New("some states of executions can't be written yet")
 	}
 	return missing, err
-}
-
-// restoreLocked has the next flush write what is missing.
-func (j *Journal) restoreLocked() (missing int, err error) {
-	if err := os.MkdirAll(j.cfg.Dir, 0o700); err != nil {
-		return 0, fmt.Errorf("making the deleted execution log's folder again: %w", err)
-	}
-	j.reserve.restore()
-	for _, r := range j.order {
-		if r.checkFile() {
-			j.reserve.add(r, nil)
-			missing++
-		}
-	}
-	if missing > 0 {
-		j.log.Warn("folders of executions were deleted; their states are saved again", "count", missing)
-	}
-	if err := j.tombstones.restore(); err != nil {
-		return missing, fmt.Errorf("writing the deleted tombstones again: %w", err)
-	}
-	return missing, nil
-}
-
-// deleted reports whether an open file has been deleted: `git clean -fdx` in the
-// workdir removes the state directory of a running executor. What is written to such
-// a file is lost when it is closed.
-func deleted(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && stat.Nlink == 0
-}
-
-// gone reports whether an open file has been deleted, or moved away with its folder.
-func gone(f *os.File, path string) bool {
-	info, err := f.Stat()
-	named, nameErr := os.Lstat(path)
-	return err == nil && (nameErr != nil || !os.SameFile(info, named))
-}
-
-// recreate makes a deleted file again with its content, and returns it instead of old,
-// which is still open. After an error it returns old.
-func recreate(path string, old *os.File, size int64, flag int) (*os.File, error) {
-	fresh, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flag, 0o600)
-	if err != nil {
-		return old, err
-	}
-	if _, err := io.Copy(fresh, io.NewSectionReader(old, 0, size)); err != nil {
-		fresh.Close()
-		return old, errors.Join(err, os.Remove(path))
-	}
-	old.Close()
-	return fresh, nil
 }
 
 // Trim deletes what exceeds the limits: first the output of the oldest finished
@@ -212,6 +138,7 @@ func (j *Journal) Trim() {
 	for _, r := range j.trim() {
 		os.RemoveAll(r.dir) // without the lock: a submit need not wait for it
 	}
+	j.states.compactIfDue()
 }
 
 // trim returns the executions whose folders are to be deleted.
@@ -288,7 +215,8 @@ func (j *Journal) forgetOldestLocked(unstored bool, excess int, allowed func(*Re
 		if excess <= 0 || r.Unstored != unstored || !allowed(r) || !r.Status().Finished() {
 			return false
 		}
-		if err := j.tombstones.add(tombstoneOf(r)); err != nil {
+		line := r.tombstone()
+		if err := j.states.append(line.head(), line); err != nil {
 			j.log.Error("writing a tombstone; the execution is kept until that succeeds", "execution_id", r.ID, "err", err)
 			excess = 0
 			return false
@@ -307,5 +235,5 @@ func (j *Journal) removeLocked(r *Record) {
 	delete(j.byID, r.ID)
 	delete(j.byRequest, r.requestID)
 	r.events.retire()
-	j.reserve.remove(r)
+	j.late.remove(r)
 }

@@ -115,7 +115,7 @@ func TestWhatRanIsOnDiskWhenRestoreReturns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "executions")
-			j := openIn(t, dir, Limits{Kept: 2, Tombstones: 1})
+			j := openIn(t, dir, Limits{Kept: 2, Tombstones: 2})
 			submits, ids := map[string]contract.Submit{}, map[string]string{}
 			for n := range 4 { // the first two become tombstones
 				s := contract.Submit{RequestID: fmt.Sprint("past-", n), Code: "1"}
@@ -164,46 +164,78 @@ func wantKnown(t *testing.T, j *Journal, when string, s contract.Submit, id stri
 	}
 }
 
-// A request_id with other content is a conflict, also for the next executor and after the run's
-// folder was deleted.
-func TestWhatARunIsBelongsToItsRequest(t *testing.T) {
-	const kept = 4
-	dir := t.TempDir()
-	j := openIn(t, dir, Limits{Kept: kept, Tombstones: 1})
-	submits := []contract.Submit{
-		{RequestID: "plain", Code: "1"},
-		{RequestID: "unstored", Code: "1", Unstored: true},
-	}
-	ids := map[string]string{}
-	check := func(when string, j *Journal) {
-		t.Helper()
-		for _, s := range submits {
-			wantKnown(t, j, when, s, ids[s.RequestID])
-		}
-	}
-	for _, s := range submits {
-		ids[s.RequestID] = finished(t, j, s, "").ID
-	}
-	check("immediately", j)
-	check("after a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 1}))
-	for n := range 2 * kept {
-		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "pass", Unstored: n%2 == 0}, "")
-	}
-	if _, err := os.Stat(filepath.Join(dir, ids["unstored"])); err == nil {
-		t.Fatal("the folder is still there")
-	}
-	check("after its folder was deleted", j)
-	check("after that and a kill", openIn(t, dir, Limits{Kept: kept, Tombstones: 1}))
+// block puts something in the place of states.log that it cannot replace, until free is called.
+func block(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, statesFile)
+	must(t, os.Remove(path))
+	must(t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700))
+	return func() { must(t, os.RemoveAll(path)) }
 }
 
 // An execution without a tombstone is kept, though there are too many: it would run again.
 func TestAnExecutionIsKeptUntilItsTombstoneIsWritten(t *testing.T) {
 	dir := t.TempDir()
-	j := openIn(t, dir, Limits{Kept: 1, Tombstones: 1})
-	must(t, os.MkdirAll(filepath.Join(dir, olderFile, "in the way"), 0o700)) // of a second tombstone
+	limits := Limits{Kept: 1, Tombstones: 10}
+	j := openIn(t, dir, limits)
+	var submits []contract.Submit
+	var runs []*Record
 	for n := range 3 {
-		s := contract.Submit{RequestID: fmt.Sprint(n), Code: "1"}
-		id := finished(t, j, s, "").ID
-		defer func() { wantKnown(t, j, "at the end", s, id) }()
+		submits = append(submits, contract.Submit{RequestID: fmt.Sprint(n), Code: "1"})
+		runs = append(runs, create(t, j, submits[n]))
+	}
+	check := func(when string, j *Journal, kept int) {
+		t.Helper()
+		for n, s := range submits {
+			wantKnown(t, j, when, s, runs[n].ID)
+		}
+		if got := len(j.List(10)); got != kept {
+			t.Errorf("%s, %d are kept, want %d", when, got, kept)
+		}
+	}
+	free := block(t, dir)
+	for _, r := range runs {
+		r.Finish(contract.StatusSucceeded, "", 0)
+	}
+	j.Trim()
+	check("without a file", j, 3)
+	free()
+	j.Flush()
+	j.Trim()
+	check("with one", j, 1)
+	again := openIn(t, dir, limits)
+	check("at the next executor", again, 1)
+	if x := read(t, again, runs[0].ID); x.Status != contract.StatusSucceeded {
+		t.Errorf("the first one is %s", x.Status)
+	}
+}
+
+// Threads print after the end of a run. The next executor knows how much there is, whether the log was
+// closed long ago or was open when the executor was killed.
+func TestWhatCameAfterTheEndCountsForTheNextExecutor(t *testing.T) {
+	dir := t.TempDir()
+	j := openIn(t, dir, Limits{})
+	late := func(id string) *Record {
+		r := finished(t, j, contract.Submit{RequestID: id, Code: "1"}, "text")
+		must(t, r.Append(stdout("late")))
+		putBlob(t, r, "a picture")
+		return r
+	}
+	closed := late("closed")
+	closed.CloseLog()
+	for n := range mayHaveGrown {
+		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "1"}, "text").CloseLog()
+	}
+	open := late("open")
+	again := openIn(t, dir, Limits{})
+	for _, r := range []*Record{closed, open} {
+		found, err := again.Find(r.ID)
+		must(t, err)
+		if found.Snapshot().NextOffset != 2 || found.bytes() != r.bytes() {
+			t.Errorf("up to offset %d, %d bytes; want 2, %d", found.Snapshot().NextOffset, found.bytes(), r.bytes())
+		}
+	}
+	if again.output.Load() != j.output.Load() {
+		t.Errorf("all have %d bytes, want %d", again.output.Load(), j.output.Load())
 	}
 }

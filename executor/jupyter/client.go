@@ -21,6 +21,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -83,9 +85,6 @@ type Client struct {
 // broadcasts arrive, so that no effect of a later request is missed. While the kernel
 // is starting, Dial retries until ctx ends.
 func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, error) {
-	if err := conn.validate(); err != nil {
-		return nil, err
-	}
 	c := newClient(conn, options.withDefaults())
 	if err := c.awaitReady(ctx); err != nil {
 		c.Close()
@@ -97,7 +96,7 @@ func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, e
 // newClient starts a Client, which connects in the background.
 func newClient(conn ConnectionInfo, options Options) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
-	pool := &framePool{share: newShare(options.MaxFrame+options.QueueBytes, ctx.Done())}
+	pool := &framePool{share: newShare(ctx, options.MaxFrame+options.QueueBytes)}
 	c := &Client{
 		log:     options.Log,
 		session: rand.Text(),
@@ -479,46 +478,40 @@ type Payloads struct {
 // UnmarshalJSON decodes the first maxPayloads and counts the rest.
 func (p *Payloads) UnmarshalJSON(raw []byte) error {
 	*p = Payloads{}
-	var failed error
-	err := items(raw, func(item json.RawMessage) {
-		if len(p.Items) >= maxPayloads {
-			p.Omitted++
-			p.OmittedBytes += int64(len(item))
-			return
-		}
+	all := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := all.Token(); err != nil || open == nil { // null has none
+		return err
+	}
+	for all.More() {
 		var one Payload
-		failed = cmp.Or(failed, one.UnmarshalJSON(item))
-		p.Items = append(p.Items, one)
-	})
-	return cmp.Or(err, failed)
+		var omitted json.RawMessage
+		if len(p.Items) < maxPayloads {
+			if err := all.Decode(&one); err != nil {
+				return err
+			}
+			p.Items = append(p.Items, one)
+			continue
+		}
+		if err := all.Decode(&omitted); err != nil {
+			return err
+		}
+		p.Omitted++
+		p.OmittedBytes += int64(len(omitted))
+	}
+	return nil
 }
 
 // Traceback is the frames of a traceback as texts.
 type Traceback []string
 
-// UnmarshalJSON replaces a traceback over maxTraceback by one line that states its size, and
-// the middle of one over maxTracebackItems by one that states how many frames it had.
+// UnmarshalJSON replaces a traceback over the bounds by one line that states its size.
 func (t *Traceback) UnmarshalJSON(raw []byte) error {
-	if len(raw) > maxTraceback {
+	if len(raw) > maxTraceback || bounded.Items(raw) > maxTracebackItems {
 		*t = Traceback{fmt.Sprintf("[… a traceback of %d bytes is omitted …]", len(raw))}
 		return nil
 	}
-	*t = nil
-	total := 0
-	if err := items(raw, func(json.RawMessage) { total++ }); err != nil {
-		return err
-	}
-	omitted, n := max(total-maxTracebackItems, 0), 0
-	var failed error
-	_ = items(raw, func(item json.RawMessage) {
-		if first := maxTracebackItems / 2; n < first || n >= first+omitted {
-			var frame string
-			failed = cmp.Or(failed, json.Unmarshal(item, &frame))
-			*t = append(*t, frame)
-		} else if n == first {
-			*t = append(*t, fmt.Sprintf("[… %d frames of the traceback are omitted …]", omitted))
-		}
-		n++
-	})
-	return failed
+	var frames []string
+	err := json.Unmarshal(raw, &frames)
+	*t = frames
+	return err
 }

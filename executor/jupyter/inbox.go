@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"hash"
 	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -38,7 +40,8 @@ const (
 //
 // Output over the bound is dropped and counted. Other messages are kept up to twice the
 // bound; then their reader waits, and the kernel's own queue fills. A message that exceeds the
-// bound alone does not count for small ones, so that what follows it is not dropped.
+// bound alone is let in when there is no other, and does not count, so that what follows it is not
+// dropped.
 type inbox struct {
 	bound int64
 	pool  *framePool
@@ -47,7 +50,7 @@ type inbox struct {
 	mu       sync.Mutex
 	room     *sync.Cond
 	queue    []*Message
-	used     int64    // bytes of queue and received
+	used     int64    // bytes of queue and received, as counted
 	received *Message // what Receive returned last, until it is released
 	dropped  map[string]Dropped
 	stalled  bool // a big message has waited in vain since the last Receive
@@ -84,7 +87,7 @@ func (q *inbox) put(m *Message) {
 	delete(q.dropped, parent)
 	m.inbox = q
 	q.queue = append(q.queue, m)
-	q.used += m.cost()
+	q.used += q.counted(m)
 	offer(q.ready)
 }
 
@@ -103,27 +106,19 @@ func (q *inbox) fitsLocked(m *Message, bound int64) bool {
 	return len(q.queue) == 0 && q.received == nil || q.used+m.cost() <= bound
 }
 
-// oversizedLocked returns the cost of the message that exceeds the bound alone; 0 if there is none.
-// It came when there was no other, so it is the first.
-func (q *inbox) oversizedLocked() int64 {
-	first := q.received
-	if first == nil && len(q.queue) > 0 {
-		first = q.queue[0]
-	}
-	if first == nil || first.cost() <= q.bound {
+// counted is what m takes of the bound.
+func (q *inbox) counted(m *Message) int64 {
+	if m.cost() > q.bound {
 		return 0
 	}
-	return first.cost()
+	return m.cost()
 }
 
 // awaitOutputRoomLocked reports whether there is room for m. Only a big message waits for
 // room, and not if the last one waited in vain.
 func (q *inbox) awaitOutputRoomLocked(m *Message) bool {
-	if m.size < bigMessage {
-		return q.fitsLocked(m, q.bound+q.oversizedLocked())
-	}
-	if q.stalled || q.fitsLocked(m, q.bound) {
-		return q.fitsLocked(m, q.bound)
+	if fits := q.fitsLocked(m, q.bound); fits || q.stalled || m.size < bigMessage {
+		return fits
 	}
 	expired := false
 	timer := time.AfterFunc(roomTimeout, func() {
@@ -210,7 +205,7 @@ func (q *inbox) releaseLocked() {
 	if q.received == nil {
 		return
 	}
-	q.used -= q.received.cost()
+	q.used -= q.counted(q.received)
 	q.received = nil
 	q.room.Broadcast()
 }
@@ -227,7 +222,7 @@ func (q *inbox) close() {
 func (m *Message) cost() int64 { return m.size + m.extra + messageOverhead }
 
 const (
-	// bigFrame is the size from which frames are reused. A kernel sends prints at full
+	// bigFrame is the size from which a frame is reused. A kernel sends prints at full
 	// speed in messages of about 16 MB; with a new frame for each, the garbage collector
 	// lets the heap grow to twice what is in use.
 	bigFrame = 1 << 20
@@ -236,17 +231,16 @@ const (
 	// addresses but no memory.
 	frameStep = 9 << 20
 	stepFrom  = frameStep / 2
-	// pooledFrames and pooledBytes bound what is kept for reuse.
-	pooledFrames = 1
-	pooledBytes  = 20 << 20
+	// pooledBytes bounds the frame that is kept for reuse.
+	pooledBytes = 20 << 20
 )
 
-// framePool keeps big frames for reuse.
+// framePool keeps the last big frame for reuse.
 type framePool struct {
 	share *share // of all messages whose frames are in use; nil: they have no bound together
 
 	mu   sync.Mutex
-	free [][]byte
+	free []byte
 }
 
 // get returns a frame of size bytes with arbitrary content.
@@ -256,16 +250,12 @@ func (p *framePool) get(size int) []byte {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, frame := range p.free {
-		if cap(frame) >= size && cap(frame) <= 4*size {
-			p.remove(i)
-			return frame[:size]
-		}
-	}
-	if len(p.free) > 0 {
-		p.remove(0) // a frame that does not fit now is not worth its memory
-	}
-	if size < stepFrom {
+	frame := p.free
+	p.free = nil // if it does not fit now, it is not worth its memory
+	switch {
+	case cap(frame) >= size && cap(frame) <= 4*size:
+		return frame[:size]
+	case size < stepFrom:
 		return make([]byte, size)
 	}
 	return make([]byte, size, (size+frameStep-1)/frameStep*frameStep)
@@ -276,30 +266,16 @@ func (p *framePool) take(n int64) bool { return p.share == nil || p.share.take(n
 
 // put takes back the frames of a message that are no longer used, and what it took.
 func (p *framePool) put(frames [][]byte, taken int64) {
-	if p.share != nil {
+	if taken > 0 {
 		p.share.give(taken)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, frame := range frames {
-		if cap(frame) < bigFrame || cap(frame) > pooledBytes {
-			continue
-		}
-		p.free = append(p.free, frame)
-		for len(p.free) > pooledFrames || p.bytes() > pooledBytes {
-			p.remove(0) // the oldest: its size is least likely to fit
+		if cap(frame) >= bigFrame && cap(frame) <= pooledBytes {
+			p.free = frame
 		}
 	}
-}
-
-func (p *framePool) remove(i int) { p.free = slices.Delete(p.free, i, i+1) }
-
-func (p *framePool) bytes() int {
-	total := 0
-	for _, frame := range p.free {
-		total += cap(frame)
-	}
-	return total
 }
 
 const (
@@ -315,69 +291,38 @@ const (
 // they are released: four sockets that each held one of the largest, and others that waited,
 // took gigabytes. A message that gets no share is treated as one over the bound.
 type share struct {
-	bound int64
-	ended <-chan struct{} // nobody waits afterwards
-
-	mu      sync.Mutex
-	used    int64
-	stalled bool          // a message has waited in vain since bytes were given back
-	given   chan struct{} // closed when bytes are given back, then replaced
+	ctx     context.Context // nobody waits after its end
+	free    *semaphore.Weighted
+	given   atomic.Int64 // how often bytes were given back
+	stalled atomic.Bool  // a message has waited in vain since then
 }
 
-func newShare(bound int64, ended <-chan struct{}) *share {
-	return &share{bound: bound, ended: ended, given: make(chan struct{})}
+func newShare(ctx context.Context, bound int64) *share {
+	return &share{ctx: ctx, free: semaphore.NewWeighted(bound)}
 }
 
 // take reports whether it took n bytes. It waits for them while bytes are given back, however
 // slowly, but not if the last message waited in vain: whatever holds the memory, the other sockets
 // go on.
 func (s *share) take(n int64) bool {
-	timer := time.NewTimer(shareTimeout)
-	defer timer.Stop()
-	for {
-		taken, given := s.try(n)
-		if taken || given == nil {
-			return taken
+	for !s.stalled.Load() {
+		given := s.given.Load()
+		ctx, cancel := context.WithTimeout(s.ctx, shareTimeout)
+		err := s.free.Acquire(ctx, n)
+		cancel()
+		if err == nil || s.ctx.Err() != nil {
+			return err == nil
 		}
-		select {
-		case <-given:
-			timer.Reset(shareTimeout)
-		case <-timer.C:
-			s.mu.Lock()
-			s.stalled = true
-			s.mu.Unlock()
-		case <-s.ended:
-			return false
-		}
+		s.stalled.Store(s.given.Load() == given)
 	}
-}
-
-// try takes n bytes if they are free. If not, given is closed when that may have changed, and
-// nil if waiting is of no use.
-func (s *share) try(n int64) (taken bool, given <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used+n <= s.bound {
-		s.used += n
-		return true, nil
-	}
-	if s.stalled || n > s.bound {
-		return false, nil
-	}
-	return false, s.given
+	return s.free.TryAcquire(n)
 }
 
 // give returns what take took.
 func (s *share) give(n int64) {
-	if n == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used -= n
-	s.stalled = false
-	close(s.given)
-	s.given = make(chan struct{})
+	s.given.Add(1)
+	s.stalled.Store(false)
+	s.free.Release(n)
 }
 
 // tornBytes is how much of a stream message over the bound is kept at its beginning, and

@@ -182,7 +182,7 @@ func TestEndOfATornStreamIsAnEndOfItsText(t *testing.T) {
 // does.
 func TestAShareIsAwaitedWhileMemoryComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShare(10, nil)
+		s := newShare(t.Context(), 10)
 		s.take(10)
 		waiting := make(chan bool)
 		go func() { waiting <- s.take(10) }()
@@ -254,9 +254,7 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 	c := p.open(t, Options{MaxFrame: frame, QueueBytes: queue})
 	s := c.pool.share
 	within.Until(t, "the first message is there", func() bool { return len(c.Arrived()) > 0 })
-	s.mu.Lock()
-	s.stalled = true // as if one had waited already
-	s.mu.Unlock()
+	s.stalled.Store(true) // as if one had waited already
 	close(goOn)
 	done := make(chan struct{})
 	go func() { written.Wait(); close(done) }()
@@ -273,9 +271,7 @@ func TestFloodsOnAllSocketsTogetherTakeBoundedMemory(t *testing.T) {
 		m.Release()
 	}
 	c.Close() // the frames that are announced may have got a share meanwhile
-	within.Until(t, "no share is taken", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.used == 0
-	})
+	if !s.free.TryAcquire(frame + queue) {
+		t.Error("a part of the share is still taken")
+	}
 }

@@ -267,19 +267,9 @@ type ExecuteRequest struct {
 	Code            string            `json:"code"`
 	Silent          bool              `json:"silent"`
 	StoreHistory    bool              `json:"store_history"`
-	UserExpressions map[string]string `json:"user_expressions"`
+	UserExpressions map[string]string `json:"user_expressions,omitempty"` // IPython iterates over them: never null
 	AllowStdin      bool              `json:"allow_stdin"`
 	StopOnError     bool              `json:"stop_on_error"`
-}
-
-// MarshalJSON writes an empty object if there are no user expressions: IPython iterates
-// over them, and null would end the request with a traceback.
-func (r ExecuteRequest) MarshalJSON() ([]byte, error) {
-	type plain ExecuteRequest
-	if r.UserExpressions == nil {
-		r.UserExpressions = map[string]string{}
-	}
-	return json.Marshal(plain(r))
 }
 
 // ExecuteReply is the content of execute_reply.
@@ -392,10 +382,7 @@ func (d *DisplayData) add(mime string, payload json.RawMessage) {
 	d.Data[mime] = payload
 }
 
-var (
-	errSyntax = errors.New("not a JSON object")
-	errArray  = errors.New("not a JSON array")
-)
+var errSyntax = errors.New("not a JSON object")
 
 // fields calls each with the members of a JSON object. A value is a part of raw. It checks
 // only as much syntax as it needs to find the ends of values; decoding a value checks the
@@ -422,29 +409,6 @@ func fields(raw []byte, each func(key string, value json.RawMessage)) error {
 	s.space()
 	if len(s.rest) > 0 {
 		return errSyntax
-	}
-	return nil
-}
-
-// items calls each with the items of a JSON array, as fields does with an object's members.
-// Null has none.
-func items(raw []byte, each func(item json.RawMessage)) error {
-	if string(raw) == "null" {
-		return nil
-	}
-	s := scanner{rest: raw}
-	if !s.take('[') {
-		return errArray
-	}
-	for more := !s.take(']'); more; {
-		item, ok := s.value()
-		if !ok {
-			return errArray
-		}
-		each(item)
-		if more = s.take(','); !more && !s.take(']') {
-			return errArray
-		}
 	}
 	return nil
 }

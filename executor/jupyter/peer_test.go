@@ -168,7 +168,7 @@ func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 }
 
 func TestConnectionInfoPrintsNoKey(t *testing.T) {
-	info, err := NewTCP()
+	info, err := NewIPC(shortDir(t))
 	must(t, err)
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "info", info)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // socket is one ZeroMQ socket: a connection that is made again, under the same identity,
@@ -44,20 +45,39 @@ type socket struct {
 	closed  bool
 }
 
+const (
+	firstRetry = 5 * time.Millisecond
+	// startingRetry is the longest delay before the first connection. It adds to the
+	// time that a kernel takes to start.
+	startingRetry = 40 * time.Millisecond
+	// lostRetry is the longest delay after a connection was lost.
+	lostRetry = time.Second
+	// stableAfter is how long a connection must have existed to reset the delay.
+	// Otherwise a peer that hangs up after each handshake would be dialled in a loop.
+	stableAfter = 2 * time.Second
+)
+
 // run keeps the socket connected until ctx ends.
 func (s *socket) run(ctx context.Context) {
 	defer s.set(nil, ErrClosed)
-	var retry backoff
+	delays := backoff.NewExponentialBackOff()
+	delays.InitialInterval, delays.MaxInterval = firstRetry, startingRetry
 	for ctx.Err() == nil {
 		existed, err := s.connect(ctx)
 		if existed > 0 {
-			retry.lost(existed)
+			delays.MaxInterval = lostRetry
 			if ctx.Err() == nil {
 				s.log.Info("connection to the kernel lost", "channel", s.channel, "err", err)
 			}
 		}
+		if existed >= stableAfter {
+			delays.Reset()
+		}
 		s.set(nil, err)
-		retry.wait(ctx)
+		select {
+		case <-time.After(delays.NextBackOff()):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -193,8 +213,7 @@ const (
 )
 
 // peers are the types that a socket can be connected to (ZMTP 3.0, "The Socket-Type
-// Property"). The check also detects a loopback port that got connected to itself. That
-// can happen while no process listens there, and would keep the kernel from binding the port.
+// Property").
 var peers = map[socketType][]string{
 	dealer: {"ROUTER", "REP"},
 	sub:    {"PUB", "XPUB"},
@@ -510,44 +529,4 @@ func appendMessage(dst []byte, frames ...[]byte) []byte {
 		dst = appendFrame(dst, flags, frame)
 	}
 	return dst
-}
-
-const (
-	firstRetry = 5 * time.Millisecond
-	// startingRetry is the longest delay before the first connection. It adds to the
-	// time that a kernel takes to start.
-	startingRetry = 40 * time.Millisecond
-	// lostRetry is the longest delay after a connection was lost.
-	lostRetry = time.Second
-	// stableAfter is how long a connection must have existed to reset the delay.
-	// Otherwise a peer that hangs up after each handshake would be dialled in a loop.
-	stableAfter = 2 * time.Second
-)
-
-// backoff waits between attempts to connect: the delay grows exponentially, with jitter.
-type backoff struct {
-	next    time.Duration
-	longest time.Duration
-}
-
-// wait returns after the next delay, or when ctx ends.
-func (b *backoff) wait(ctx context.Context) {
-	if b.longest == 0 {
-		b.longest = startingRetry
-	}
-	b.next = min(max(firstRetry, b.next*2), b.longest)
-	timer := time.NewTimer(b.next/2 + rand.N(b.next/2))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// lost adjusts the delays to how long the lost connection existed.
-func (b *backoff) lost(existed time.Duration) {
-	b.longest = lostRetry
-	if existed >= stableAfter {
-		b.next = 0
-	}
 }

@@ -99,7 +99,7 @@ func explain(as *account.User, err error) error {
 	if !errors.As(err, &exit) {
 		return err
 	}
-	last := &tail{}
+	last := newTail()
 	last.add(exit.Stderr)
 	if line := last.lastLine(); line != "" {
 		return errors.New(line)

@@ -75,13 +75,13 @@ func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 }
 
 // runtimeFolder makes a folder with what the kernel needs to start. It is not in the work
-// directory, because the path of a socket has at most 107 bytes. If the temp folder's disk is full,
-// it is in memory: only code of a kernel may be able to delete files there.
+// directory, because the path of a socket has at most 107 bytes. If the temp folder's own path is
+// too long or its disk full, it is in memory: only code of a kernel may be able to delete files there.
 func runtimeFolder(owner string) (dir string, conn jupyter.ConnectionInfo, err error) {
 	dir, conn, err = runtimeFolderIn(os.TempDir(), owner)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		inMemory, itsConn, err := runtimeFolderIn(contract.MemoryFolder, owner)
-		if err == nil {
+	if err != nil {
+		inMemory, itsConn, memoryErr := runtimeFolderIn(contract.MemoryFolder, owner)
+		if memoryErr == nil {
 			return inMemory, itsConn, nil
 		}
 	}
@@ -108,15 +108,11 @@ func startScript(dir string) string { return filepath.Join(dir, "start.py") }
 func connectionFile(dir string) string { return filepath.Join(dir, "kernel.json") }
 
 // connection prepares ipc sockets: they need no free port, and no other user of the
-// machine can reach them. If the temp folder's path is too long, it prepares TCP sockets
-// on loopback.
+// machine can reach them.
 func connection(dir string) (jupyter.ConnectionInfo, error) {
 	conn, err := jupyter.NewIPC(dir)
-	if errors.Is(err, jupyter.ErrPathTooLong) {
-		conn, err = jupyter.NewTCP()
-	}
 	if err != nil {
-		return conn, fmt.Errorf("choosing the kernel's sockets: %w", err)
+		return conn, err
 	}
 	return conn, keep.WriteJSON(connectionFile(dir), conn)
 }

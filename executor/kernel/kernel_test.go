@@ -187,7 +187,7 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	<-leftover.done
 	waitGone(t, leftover.pid)
 
-	other := strings.Replace(string(record), `"start_time":`, `"start_time":1`, 1)
+	other := strings.Replace(string(record), `"start_time": `, `"start_time": 1`, 1)
 	bystander, err := startProcess(Config{Python: python, WorkDir: state, StateDir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, scripts)
 	must(t, err)
 	other = strings.Replace(other, fmt.Sprint(leftover.pid), fmt.Sprint(bystander.pid), 1)

@@ -40,14 +40,7 @@ func writeRecord(path string, pid int) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(record{PID: pid, StartTime: start, BootID: bootID()})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return errors.Join(err, os.Remove(path)) // a part of it is no record
-	}
-	return nil
+	return keep.WriteJSON(path, record{PID: pid, StartTime: start, BootID: bootID()})
 }
 
 // readRecord reads the record of a killed executor's kernel. A damaged file is renamed: what

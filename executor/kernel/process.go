@@ -17,6 +17,7 @@ import (
 
 	"colabrelay/executor/account"
 	"colabrelay/executor/interpreter"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -57,7 +58,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 	p := &process{
 		record: recordPath(cfg.StateDir),
 		done:   make(chan struct{}),
-		output: &tail{},
+		output: newTail(),
 		oom:    newOOMCounter(),
 		user:   cfg.User,
 	}
@@ -209,9 +210,11 @@ const (
 // tail keeps the end of what is written to it.
 type tail struct {
 	mu   sync.Mutex
-	data []byte
+	data bounded.Tail
 	at   time.Time // of the last piece
 }
+
+func newTail() *tail { return &tail{data: bounded.Tail{Max: tailBytes}} }
 
 // follow reads r until its end or, because a child that outlives the kernel may keep the
 // pipe open, until its deadline.
@@ -233,10 +236,7 @@ func (t *tail) add(b []byte) {
 	if len(b) > 0 {
 		t.at = time.Now()
 	}
-	t.data = append(t.data, b...)
-	if over := len(t.data) - tailBytes; over > 0 {
-		t.data = append(t.data[:0], t.data[over:]...)
-	}
+	t.data.Write(b)
 }
 
 // forget drops everything: what a kernel printed while it started, such as warnings, does not
@@ -244,7 +244,7 @@ func (t *tail) add(b []byte) {
 func (t *tail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.data = nil
+	t.data = bounded.Tail{Max: tailBytes}
 }
 
 func (t *tail) recent() bool {
@@ -257,7 +257,7 @@ func (t *tail) recent() bool {
 func (t *tail) lastLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := strings.TrimSpace(string(t.data))
+	text := strings.TrimSpace(t.data.String())
 	line := []rune(strings.ToValidUTF8(text[strings.LastIndexByte(text, '\n')+1:], "�"))
 	return string(line[:min(len(line), maxLine)])
 }

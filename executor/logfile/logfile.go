@@ -57,11 +57,10 @@ type File struct {
 	torn bool // its last line has no end
 }
 
-// Open opens or creates the file. tail is how it ends, at most 256 bytes.
-func Open(cfg Config) (l *File, tail []byte, err error) {
-	l = &File{cfg: cfg, turn: make(chan struct{}, 1)}
-	tail, err = l.open()
-	return l, tail, err
+// Open opens or creates the file.
+func Open(cfg Config) (*File, error) {
+	l := &File{cfg: cfg, turn: make(chan struct{}, 1)}
+	return l, l.open()
 }
 
 // Write adds a line, and takes a second at most: a write that lasts longer is left behind. Until
@@ -154,7 +153,7 @@ func (l *File) put(text []byte) error {
 		l.close()
 	}
 	if l.disk == nil {
-		if _, err := l.open(); err != nil {
+		if err := l.open(); err != nil {
 			return err
 		}
 	}
@@ -175,22 +174,21 @@ func (l *File) put(text []byte) error {
 }
 
 // open opens the file. A kill may have left a part of a line at its end.
-func (l *File) open() (tail []byte, err error) {
+func (l *File) open() error {
 	disk, err := l.cfg.Open()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	info, err := disk.Stat()
-	if err == nil {
-		tail = make([]byte, min(info.Size(), 256))
-		_, err = disk.ReadAt(tail, info.Size()-int64(len(tail)))
+	last := []byte{'\n'}
+	if err == nil && info.Size() > 0 {
+		_, err = disk.ReadAt(last, info.Size()-1)
 	}
 	if err != nil {
-		return nil, errors.Join(err, disk.Close())
+		return errors.Join(err, disk.Close())
 	}
-	l.disk, l.is, l.size = disk, info, info.Size()
-	l.torn = l.size > 0 && !bytes.HasSuffix(tail, []byte{'\n'})
-	return tail, nil
+	l.disk, l.is, l.size, l.torn = disk, info, info.Size(), last[0] != '\n'
+	return nil
 }
 
 // rotate renames the full files and starts a new one.
@@ -201,8 +199,7 @@ func (l *File) rotate() error {
 		}
 	}
 	l.close()
-	_, err := l.open()
-	return err
+	return l.open()
 }
 
 // old is the path of the n-th full file.

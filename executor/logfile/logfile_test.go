@@ -41,7 +41,7 @@ func (d *disk) Write(p []byte) (int, error) {
 func open(t *testing.T, path string, maxBytes int64) (*File, *disk) {
 	t.Helper()
 	d := &disk{}
-	l, _, err := Open(Config{
+	l, err := Open(Config{
 		Path: path, MaxBytes: maxBytes, Old: 2,
 		Open: func() (_ Disk, err error) {
 			d.File, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)

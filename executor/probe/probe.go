@@ -14,6 +14,8 @@ import (
 	"maps"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,10 +32,10 @@ import (
 // Config selects what a Prober inspects.
 type Config struct {
 	WorkDir string
-	Python  string        // the kernel's interpreter
-	User    *account.User // runs the kernel's code; nil means this process's user
-	Started time.Time     // of the executor
-	Getenv  func(string) string
+	Python  string          // the kernel's interpreter
+	User    *account.User   // runs the kernel's code; nil means this process's user
+	Started time.Time       // of the executor
+	Environ []string        // of the kernel, without secrets
 	Limits  contract.Limits // reported unchanged, with SessionMinutesLeft added
 }
 
@@ -53,6 +55,16 @@ func New(cfg Config) *Prober {
 	return p
 }
 
+// getenv is os.Getenv of the kernel.
+func (p *Prober) getenv(name string) string {
+	for _, entry := range p.cfg.Environ {
+		if key, value, _ := strings.Cut(entry, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}
+
 // Probe inspects everything. Parts that can't be determined are empty; it fails only if ctx
 // ends. The caller sets LoadedVariables.
 func (p *Prober) Probe(ctx context.Context) (contract.Probe, error) {
@@ -60,7 +72,7 @@ func (p *Prober) Probe(ctx context.Context) (contract.Probe, error) {
 		Platform: p.platform(ctx),
 		Compute:  compute(ctx),
 		GPU:      gpu(ctx, p.cfg.User, p.root),
-		TPU:      tpu(p.cfg.Getenv, p.root),
+		TPU:      tpu(p.getenv, p.root),
 		Storage:  p.storage(ctx),
 		Limits:   p.cfg.Limits,
 	}
@@ -125,7 +137,7 @@ func Platform(getenv func(string) string, root fs.FS) contract.Platform {
 }
 
 func (p *Prober) platform(ctx context.Context) contract.Platform {
-	out := Platform(p.cfg.Getenv, p.root)
+	out := Platform(p.getenv, p.root)
 	if info, err := host.InfoWithContext(ctx); err == nil {
 		out.Hostname, out.Kernel, out.Architecture = info.Hostname, info.KernelVersion, info.KernelArch
 		out.OS = info.OS
@@ -172,7 +184,7 @@ func (p *Prober) SessionMinutesLeft() *float64 {
 // inspectSession detects a GPU by its device files, because nvidia-smi takes a second, or
 // longer if the driver is broken.
 func (p *Prober) inspectSession() session {
-	seen := contract.Probe{Platform: Platform(p.cfg.Getenv, p.root), TPU: tpu(p.cfg.Getenv, p.root)}
+	seen := contract.Probe{Platform: Platform(p.getenv, p.root), TPU: tpu(p.getenv, p.root)}
 	devices, _ := fs.Glob(p.root, "dev/nvidia[0-9]*")
 	seen.GPU.Available = len(devices) > 0
 	return session{start: sessionStart(context.Background(), p.cfg.Started), limit: publishedLimit(seen)}
@@ -282,7 +294,7 @@ func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[st
 func (p *Prober) queryPython(ctx context.Context) (pythonAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pythonLimit)
 	defer cancel()
-	out, err := interpreter.Run(ctx, p.cfg.User, p.cfg.Python, kernelpy.Script("packages"), pythonEnvironment(p.cfg.Getenv))
+	out, err := interpreter.Run(ctx, p.cfg.User, p.cfg.Python, kernelpy.Script("packages"), append(slices.Clone(p.cfg.Environ), "PYTHONIOENCODING=utf-8"))
 	if err != nil {
 		return pythonAnswer{}, fmt.Errorf("listing the packages of %q: %w", p.cfg.Python, err)
 	}
@@ -291,18 +303,6 @@ func (p *Prober) queryPython(ctx context.Context) (pythonAnswer, error) {
 		return pythonAnswer{}, fmt.Errorf("reading the packages of %q: %w", p.cfg.Python, err)
 	}
 	return answer, nil
-}
-
-// pythonEnvironment is the variables by which the kernel finds its packages. It must contain
-// no secret, because installed packages may run code when the interpreter starts.
-func pythonEnvironment(getenv func(string) string) []string {
-	env := []string{"PYTHONIOENCODING=utf-8"}
-	for _, name := range []string{"PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE"} {
-		if value := getenv(name); value != "" {
-			env = append(env, name+"="+value)
-		}
-	}
-	return env
 }
 
 func changeTimes(paths []string) map[string]time.Time {

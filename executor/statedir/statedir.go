@@ -5,10 +5,8 @@ package statedir
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -67,29 +65,36 @@ func Open(path string) (*Dir, error) {
 	if d.unlock, d.locked, err = lock(path); err != nil {
 		return nil, err
 	}
-	d.instance, err = readInstance(d.Path(instanceFile))
-	if errors.Is(err, errDamaged) {
-		d.damage, d.instance, err = replaceInstance(d.Path(instanceFile), err)
-	}
-	if err == nil {
-		err = d.refuseCopy()
-	}
-	if err != nil {
+	if err := d.identify(); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// refuseCopy makes a new id if the directory is a copy of another one, such as a backup or
-// another VM's. Executors with one id would both run a request that a relay repeats.
-func (d *Dir) refuseCopy() (err error) {
-	born, recorded := birth(d.path), d.instance.Born
-	if born.IsZero() || recorded.IsZero() || born.Equal(recorded) {
+// identify reads the id. It makes a new one if there is none, if it is damaged, or if the
+// directory is a copy of another one, such as a backup or another VM's: executors with one id would
+// both run a request that a relay repeats.
+func (d *Dir) identify() error {
+	file := keep.File[instance]{
+		Path: d.Path(instanceFile), What: "the executor's instance_id", Max: maxInstance,
+		Check: func(i *instance) error { return uuid.Validate(i.InstanceID) },
+	}
+	known, err := file.Read()
+	if err != nil && !errors.Is(err, keep.ErrDamaged) {
+		return err
+	}
+	born := birth(d.path)
+	d.copied = !born.IsZero() && !known.Born.IsZero() && !born.Equal(known.Born)
+	if known.InstanceID != "" && !d.copied {
+		d.instance = known
 		return nil
 	}
-	d.copied = true
-	d.instance, err = newInstance(d.Path(instanceFile))
+	d.instance = instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC(), Born: born}
+	d.damage, err = file.Change(func(i *instance) error { *i = d.instance; return nil })
+	if d.damage != nil {
+		d.damage = fmt.Errorf("%w: relays treat this executor as a new VM", d.damage)
+	}
 	return err
 }
 
@@ -194,43 +199,4 @@ func lock(path string) (unlock func(), locked os.FileInfo, err error) {
 		return nil, nil, fmt.Errorf("lock the state folder: %w", err)
 	}
 	return unlock, locked, nil
-}
-
-var errDamaged = errors.New("the file is damaged")
-
-// readInstance reads the id, or makes one. The error is errDamaged if the file has none.
-func readInstance(file string) (found instance, err error) {
-	raw, err := bounded.ReadFile(file, maxInstance)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return newInstance(file)
-	case errors.Is(err, bounded.ErrNotFile), errors.Is(err, bounded.ErrTooLong):
-		return found, fmt.Errorf("%w: %v", errDamaged, err)
-	case err != nil:
-		return found, fmt.Errorf("read %q: %w", file, err)
-	}
-	if err := json.Unmarshal(raw, &found); err != nil {
-		return found, fmt.Errorf("%w: %q: %v", errDamaged, file, err)
-	}
-	if uuid.Validate(found.InstanceID) != nil {
-		return found, fmt.Errorf("%w: %q contains no instance_id", errDamaged, file)
-	}
-	return found, nil
-}
-
-func newInstance(file string) (instance, error) {
-	made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC(), Born: birth(filepath.Dir(file))}
-	return made, keep.WriteJSON(file, made)
-}
-
-// replaceInstance keeps a damaged file under another name and makes a new id. Relays then
-// take this for another VM: they report what they had submitted before as lost, and never
-// submit it again.
-func replaceInstance(file string, why error) (damage error, made instance, err error) {
-	kept, err := keep.Aside(file)
-	if err != nil {
-		return nil, made, errors.Join(why, err)
-	}
-	made, err = newInstance(file)
-	return fmt.Errorf("%w; it is kept as %q. This executor has a new instance_id: relays treat it as a new VM", why, kept), made, err
 }

@@ -53,12 +53,9 @@ type Tunnel interface {
 	// says what to do.
 	Check(ctx context.Context) (found string, err error)
 
-	Traits() Traits
-}
-
-// Traits declare what not every tunnel does. The conformance suite tests it.
-type Traits struct {
-	ReportsVisitor bool // it reports each visitor's address, so that Restrict and rate limits apply to visitors
+	// ReportsVisitor says whether it reports each visitor's address, so that Restrict and rate
+	// limits apply to visitors.
+	ReportsVisitor() bool
 }
 
 // Refused is the error of a tunnel that its operator does not grant. Its text is
@@ -128,8 +125,8 @@ type Local struct{ address string }
 // NewLocal returns the listener on host:port. Port 0 picks a free port.
 func NewLocal(address string) *Local { return &Local{address: address} }
 
-// Traits implements Tunnel.
-func (*Local) Traits() Traits { return Traits{ReportsVisitor: true} }
+// ReportsVisitor implements Tunnel.
+func (*Local) ReportsVisitor() bool { return true }
 
 // Check implements Tunnel.
 func (l *Local) Check(ctx context.Context) (string, error) {

@@ -2,12 +2,16 @@ package uploads
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"colabrelay/executor/files"
@@ -36,8 +40,12 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	b := &batch{roots: s.roots, leftovers: leftovers{path: filepath.Join(s.dir, leftoversFile)}, part: newBatchPartName()}
-	defer b.close()
+	b := &batch{roots: s.roots, part: "." + strings.ToLower(rand.Text()) + files.PartSuffix}
+	left := leftover{Part: b.part, Folders: foldersOf(m)}
+	if len(left.Folders) > 0 && writeJSON(s.batchFile(), left) == nil { // else a hidden file may stay after a kill
+		defer os.Remove(s.batchFile())
+	}
+	defer b.closeFolder()
 	out := make([]BatchResult, len(m.Files))
 	for i, f := range m.Files {
 		if err := ctx.Err(); err != nil {
@@ -50,7 +58,7 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 			out[i].Path, out[i].ETag, out[i].Err = s.roots.MakeExecutable(start.Path)
 			continue
 		}
-		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, record{UploadStart: start, SHA256: f.SHA256}, body)
+		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, start, f.SHA256, body)
 	}
 	return out, nil
 }
@@ -87,19 +95,67 @@ func checkBatch(m contract.Manifest, bytes int64) error {
 	return nil
 }
 
+// leftover says where a killed executor may have left the part file of a batch. Otherwise such
+// hidden files would stay in the user's folders.
+type leftover struct {
+	Part    string   `json:"part"`
+	Folders []string `json:"folders"` // as requested
+}
+
+// maxLeftover bounds its file in bytes: a path of 4 KiB for each file, escaped.
+const maxLeftover = 32 << 20
+
+func (s *Store) batchFile() string { return filepath.Join(s.dir, "batch"+recordSuffix) }
+
+// foldersOf returns the folders that get files of a batch, each once.
+func foldersOf(m contract.Manifest) (folders []string) {
+	for _, f := range m.Files {
+		if strings.HasSuffix(f.Name, "/") || isMode(f) {
+			continue
+		}
+		if folder := path.Dir(m.Path + "/" + f.Name); !slices.Contains(folders[max(0, len(folders)-1):], folder) {
+			folders = append(folders, folder)
+		}
+	}
+	return folders
+}
+
+// removeLeftover deletes the part file of a batch whose executor was killed. If its folder can't be
+// opened now, it is kept. An error means that the record is damaged.
+func (s *Store) removeLeftover() error {
+	var left leftover
+	if err := readJSON(s.batchFile(), maxLeftover, &left); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("part files named .*%s may stay in your folders: %w", files.PartSuffix, err)
+	}
+	if files.IsPart(left.Part) && !strings.Contains(left.Part, "/") {
+		for _, folder := range left.Folders {
+			s.removeFrom(folder, left.Part)
+		}
+	}
+	return os.Remove(s.batchFile())
+}
+
+func (s *Store) removeFrom(folder, part string) {
+	t, err := s.roots.Target(folder + "/any name")
+	if err != nil {
+		return
+	}
+	if dir, err := t.OpenFolder(); err == nil {
+		_ = dir.Remove(part)
+		dir.Close()
+	}
+}
+
 // batch is a batch in work. Its files are written one at a time, to part files of one name.
 type batch struct {
-	roots     *files.Roots
-	leftovers leftovers
-	part      string
+	roots *files.Roots
+	part  string
 
 	folder string     // real path of the last file's folder
 	dir    *files.Dir // the open folder, or nil
-}
-
-func (b *batch) close() {
-	b.closeFolder()
-	b.leftovers.clear()
 }
 
 func (b *batch) closeFolder() {
@@ -110,37 +166,34 @@ func (b *batch) closeFolder() {
 }
 
 // store stores one file, or creates a folder, and returns its path.
-func (b *batch) store(ctx context.Context, rec record, body []byte) (path, etag string, err error) {
-	if strings.HasSuffix(rec.Path, "/") {
-		path, err = b.roots.MakeFolder(rec.Path)
+func (b *batch) store(ctx context.Context, start contract.UploadStart, sum string, body []byte) (path, etag string, err error) {
+	if strings.HasSuffix(start.Path, "/") {
+		path, err = b.roots.MakeFolder(start.Path)
 		return path, "", err
 	}
-	abs, err := b.roots.Absolute(rec.Path)
+	abs, err := b.roots.Absolute(start.Path)
 	if err != nil {
 		return "", "", err
 	}
-	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != rec.SHA256 {
+	if got := sha256.Sum256(body); hex.EncodeToString(got[:]) != sum {
 		return "", "", ErrDigest
 	}
-	t, err := b.roots.Target(rec.Path)
+	t, err := b.roots.Target(start.Path)
 	if err == nil {
 		err = b.openFolder(t)
 	}
 	if err != nil {
 		return "", "", err
 	}
-	rec.Folder, rec.Name, rec.Linked = []byte(t.Folder()), []byte(t.Name), t.Linked
 	p := placement{
-		part: b.part, dir: b.dir, record: rec,
-		save: func(record) error { return nil }, // no journal: if the batch is sent again, the file is recognised by its content
+		record: record{UploadStart: start, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked},
+		part:   b.part, dir: b.dir, sum: sum,
 	}
-	if err := p.store(ctx, body); err != nil {
-		return "", "", err
-	}
-	return contract.EscapeName(abs), p.record.ETag, nil
+	etag, err = p.store(ctx, body)
+	return contract.EscapeName(abs), etag, err
 }
 
-// openFolder opens the folder of t, and records that a part file may be left in it.
+// openFolder opens the folder of t.
 func (b *batch) openFolder(t files.Target) error {
 	if b.dir != nil && b.folder == t.Folder() {
 		return nil
@@ -150,19 +203,16 @@ func (b *batch) openFolder(t files.Target) error {
 	if err != nil {
 		return err
 	}
-	b.leftovers.add(t.Folder(), b.part)
 	b.folder, b.dir = t.Folder(), dir
 	return nil
 }
 
-// store writes body to a part file and gives it its name. It does nothing if the file to be
-// replaced has the same content, as in a batch that is sent again.
-func (p *placement) store(ctx context.Context, body []byte) error {
-	name := string(p.record.Name)
-	if existing, err := p.dir.Lstat(name); err == nil {
-		if same, err := p.same(ctx, name, existing); same || err != nil {
-			p.record.Placing = p.record.Name
-			return err
+// store writes body to a part file and gives it its name. It does nothing if a file with the same
+// content has the name, as in a batch that is sent again.
+func (p *placement) store(ctx context.Context, body []byte) (etag string, err error) {
+	if existing, err := p.dir.Lstat(string(p.Name)); err == nil && existing.Size() == p.SizeBytes {
+		if sum, etag, err := p.inspect(ctx, string(p.Name), existing); err != nil || sum == p.sum {
+			return etag, err
 		}
 	}
 	write := func(f *os.File) error {
@@ -170,19 +220,19 @@ func (p *placement) store(ctx context.Context, body []byte) error {
 		return err
 	}
 	if err := newPart(p.dir, p.part, write); err != nil {
-		return err
+		return "", err
 	}
-	f, err := openPart(p.dir, p.part, p.record.SizeBytes, os.O_RDONLY)
-	if errors.Is(err, files.ErrNotFound) {
-		return files.ErrChanged
+	f, _, err := openPart(p.dir, p.part, p.SizeBytes, os.O_RDONLY)
+	if errors.Is(err, ErrNoUpload) {
+		return "", files.ErrChanged
 	}
 	if err == nil {
 		p.file = f
-		p.record, err = p.run(ctx)
+		etag, err = p.run(ctx)
 		f.Close()
 	}
 	if err != nil {
 		_ = p.dir.Remove(p.part)
 	}
-	return err
+	return etag, err
 }

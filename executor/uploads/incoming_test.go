@@ -10,7 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -101,23 +100,15 @@ func TestAStragglerChangesNothing(t *testing.T) {
 		must(t, err)
 		must(t, s.finish(wrong[10:]))
 		in.holds("x", data)
-		in.reopen()
-		if out := in.start("x", data, true); out.Status != contract.UploadCommitted {
-			t.Errorf("after a restart: %+v", out)
-		}
-		in.holds("x", data)
 	})
-	t.Run("restarted", func(t *testing.T) {
+	t.Run("refused", func(t *testing.T) {
 		in, id, s := begin(t)
 		in.put(id, 0, data)
 		if _, err := in.commit(id, wrong); !errors.Is(err, ErrDigest) {
 			t.Fatalf("commit: %v", err)
 		}
-		if err := s.finish(wrong[10:]); !errors.Is(err, files.ErrChanged) {
-			t.Errorf("error is %v, want %v", err, files.ErrChanged)
-		}
-		if out, err := in.Get(t.Context(), id, 0); !errors.Is(err, ErrDigest) {
-			t.Errorf("upload is %+v, %v", out, err)
+		if err := s.finish(wrong[10:]); !errors.Is(err, ErrNoUpload) {
+			t.Errorf("error is %v, want %v", err, ErrNoUpload)
 		}
 		if out := in.start("x", data, true); out.ReceivedBytes != 0 {
 			t.Errorf("%d bytes are received", out.ReceivedBytes)
@@ -158,33 +149,34 @@ func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
 	if err != nil || !slices.Equal(data, old) {
 		t.Errorf("the committed file changed: %v", err)
 	}
-	in.put(up.UploadID, 0, fresh)
-	_, err = in.commit(up.UploadID, fresh)
+	in.put(again.UploadID, 0, fresh)
+	_, err = in.commit(again.UploadID, fresh)
 	must(t, err)
 	in.holds("x", fresh)
 }
 
-func TestUploadsWhoseFolderIsDamagedAreDropped(t *testing.T) {
-	for name, damage := range map[string]func(dir string) error{
-		"no upload.json":     func(dir string) error { return os.Remove(filepath.Join(dir, recordFile)) },
-		"a torn upload.json": func(dir string) error { return os.Truncate(filepath.Join(dir, recordFile), 20) },
-		"a folder for a file": func(dir string) error {
-			return errors.Join(os.Remove(filepath.Join(dir, rangesFile)), os.Mkdir(filepath.Join(dir, rangesFile), 0o700))
+func TestUploadsWhoseRecordIsDamagedAreDropped(t *testing.T) {
+	for name, damage := range map[string]func(file string) error{
+		"none": os.Remove,
+		"torn": func(file string) error { return os.Truncate(file, 20) },
+		"false": func(file string) error {
+			return os.WriteFile(file, []byte(`{"path":"x","size_bytes":1,"version":"v","received":[{"offset":0,"length":2}]}`), 0o600)
 		},
+		"folder": func(file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := newInbox(t)
-			in.send("whole", body(10), true)
-			up := in.start("x", body(100), true)
+			whole, up := in.start("whole", body(10), true), in.start("x", body(100), true)
+			in.put(whole.UploadID, 0, body(10))
 			in.put(up.UploadID, 0, body(50))
 			in.stop()
-			must(t, damage(filepath.Join(in.State, "uploads", up.UploadID)))
+			must(t, damage(filepath.Join(in.State, "uploads", up.UploadID+recordSuffix)))
 			in.open()
 			if _, err := in.Get(t.Context(), up.UploadID, 0); !errors.Is(err, ErrNoUpload) {
 				t.Errorf("a damaged upload: %v, want %v", err, ErrNoUpload)
 			}
-			if out := in.start("whole", body(10), true); out.Status != contract.UploadCommitted {
-				t.Errorf("another upload became %+v", out)
+			if _, err := in.commit(whole.UploadID, body(10)); err != nil {
+				t.Errorf("another upload: %v", err)
 			}
 			in.send("x", body(100), true)
 			in.holds("x", body(100))
@@ -192,34 +184,32 @@ func TestUploadsWhoseFolderIsDamagedAreDropped(t *testing.T) {
 	}
 }
 
-// The executor is killed just before or just after the file gets its name.
-func TestAKillAroundTheRenameIsRecognised(t *testing.T) {
-	for _, overwrite := range []bool{false, true} {
-		for _, name := range []string{"free", "taken"}[:map[bool]int{false: 1, true: 2}[overwrite]] {
-			for _, linked := range []bool{false, true} {
-				t.Run(fmt.Sprint(name, ", overwrite ", overwrite, ", linked ", linked), func(t *testing.T) {
-					in := newInbox(t)
-					must(t, os.WriteFile(filepath.Join(in.Workdir, "taken"), []byte("old"), 0o600))
-					up := in.start(name, body(100), overwrite)
-					in.put(up.UploadID, 0, body(100))
-					in.stop()
-					one, err := in.get(up.UploadID)
-					must(t, err)
-					part := in.parts(in.Workdir)[0]
-					one.sum = sha(body(100))
-					placed, err := one.place(t.Context()) // the commit is never recorded
-					must(t, err)
-					if linked {
-						must(t, os.Link(filepath.Join(in.Workdir, string(placed.Placing)), part))
-					}
-					in.open()
-					out := in.start(name, body(100), overwrite)
-					if out.Status != contract.UploadCommitted || out.Path != filepath.Join(in.Workdir, string(placed.Placing)) {
-						t.Fatalf("after the kill it is %+v", out)
-					}
-					in.holds(string(placed.Placing), body(100))
-				})
-			}
+// The executor is killed just before, amid or just after the file gets its name: the sender
+// commits again, or finds the file.
+func TestAKillAroundTheRenameLosesNothing(t *testing.T) {
+	for _, linked := range []bool{false, true} {
+		for _, overwrite := range []bool{false, true} {
+			t.Run(fmt.Sprint("linked ", linked, ", overwrite ", overwrite), func(t *testing.T) {
+				in := newInbox(t)
+				up := in.start("x", body(100), overwrite)
+				in.put(up.UploadID, 0, body(100))
+				in.stop()
+				file, part := filepath.Join(in.Workdir, "x"), in.parts(in.Workdir)[0]
+				must(t, os.Link(part, file))
+				if !linked {
+					must(t, os.Remove(part))
+				}
+				in.open()
+				out, err := in.commit(up.UploadID, body(100))
+				switch {
+				case linked && (err != nil || out.Status != contract.UploadCommitted):
+					t.Errorf("%+v, %v", out, err)
+				case !linked && !errors.Is(err, ErrNoUpload):
+					t.Errorf("%+v, %v", out, err)
+				}
+				in.holds("x", body(100))
+				in.folders(0)
+			})
 		}
 	}
 }

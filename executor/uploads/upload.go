@@ -5,38 +5,72 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"colabrelay/executor/files"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/partfile"
 	"colabrelay/shared/ranges"
 )
 
-// upload is a file that is being received. Its part file and its journal are on disk; the
-// fields mirror them.
+const (
+	pieceBytes = 64 << 10 // bytes of one read and write
+	// saveBytes is how many bytes may arrive before the record lists them. A killed executor
+	// loses at most these, and a piece of each part.
+	saveBytes = 4 << 20
+	hashBytes = 1 << 20 // bytes in order that are worth a turn of hashing
+	maxRecord = 1 << 20 // bytes of a record: contract.MaxUploadRanges ranges, and a path of 4 KiB, written three times
+
+	recordSuffix = ".json"
+	freshSuffix  = ".new" // of a file until it replaces the old one
+)
+
+// record is what the state folder has of an upload.
+type record struct {
+	contract.UploadStart
+	// Folder and Name are the target, with links resolved. They are bytes because JSON
+	// can't represent every name.
+	Folder []byte `json:"folder"`
+	Name   []byte `json:"name"`
+	// Linked means that a link is in the requested path. The file that the sender put at that
+	// path earlier may then be another one, so none is replaced without Overwrite.
+	Linked   bool       `json:"linked,omitempty"`
+	Received ranges.Set `json:"received"`
+}
+
+// upload is a file that is being received. Its part file and its record are on disk; the
+// fields mirror them. It exists as long as its part file does.
 type upload struct {
-	id      string // random
-	spec    contract.UploadStart
-	part    string // the part file's name
-	roots   *files.Roots
-	journal *journal
-	work    chan<- *upload // of the store: uploads to be hashed
+	id    string // random
+	spec  contract.UploadStart
+	part  string // the part file's name
+	roots *files.Roots
+	path  string         // of the record
+	work  chan<- *upload // of the store: uploads to be hashed
+	used  time.Time      // Store.mu guards it
 
 	mu      sync.Mutex
 	record  record
-	got     ranges.Set
-	prefix  *prefixHash // of the part file; a new part file gets a new one
+	unsaved int64          // bytes that the record on disk does not list
+	file    fs.FileInfo    // of the part file, once it was opened
+	hash    *partfile.Hash // of the part file's first bytes; one goroutine at a time uses it
 	status  contract.UploadStatus
 	dropped bool
 	queued  bool          // it is in work, or being hashed
-	sum     string        // the digest of the commit, while hashing
+	sum     string        // the digest of the commit
+	etag    string        // of the committed file
 	ended   chan struct{} // closed when hashing has ended
 	failure error         // error of the last commit, until more bytes arrive
 }
@@ -53,142 +87,70 @@ func hiddenPart(key string) string { return "." + key[:16] + files.PartSuffix }
 
 // answerLocked is the state of the upload for an answer.
 func (o *upload) answerLocked() contract.Upload {
-	missing := o.got.Missing(contract.Range{Length: o.spec.SizeBytes})
-	out := contract.Upload{
-		UploadID:      o.id,
-		Status:        o.status,
-		Path:          o.shownLocked(),
-		SizeBytes:     o.spec.SizeBytes,
-		ReceivedBytes: o.got.Total(),
-		Missing:       missing[:min(len(missing), contract.MaxUploadRanges)],
+	out := contract.Upload{UploadID: o.id, Status: o.status, Path: o.spec.Path, SizeBytes: o.spec.SizeBytes, Missing: []contract.Range{}}
+	if abs, err := o.roots.Absolute(o.spec.Path); err == nil { // checked when the upload was started
+		out.Path = contract.EscapeName(abs)
 	}
-	switch o.status {
-	case contract.UploadHashing:
-		out.Hashing = o.prefix.Progress()
-	case contract.UploadCommitted:
-		out.ReceivedBytes, out.Missing = out.SizeBytes, []contract.Range{}
-		out.SHA256, out.ETag = o.record.SHA256, o.record.ETag
+	if o.status == contract.UploadCommitted {
+		out.ReceivedBytes, out.SHA256, out.ETag = out.SizeBytes, o.sum, o.etag
+		return out
 	}
+	if o.status == contract.UploadHashing {
+		out.Hashing = &contract.Hashing{HashedBytes: o.hash.Done(), TotalBytes: o.spec.SizeBytes}
+	}
+	out.ReceivedBytes, out.Missing = o.record.Received.Total(), o.record.Received.Missing(contract.Range{Length: o.spec.SizeBytes})
 	return out
 }
 
-// shownLocked is the requested path, made absolute.
-func (o *upload) shownLocked() string {
-	abs, err := o.roots.Absolute(o.spec.Path)
-	if err != nil {
-		return o.spec.Path // checked when the upload was started
-	}
-	return contract.EscapeName(abs)
-}
-
-// target is the target in the record. It fails if it is no longer in a root.
-func (o *upload) target() (files.Target, error) {
-	return o.roots.TargetIn(string(o.record.Folder), string(o.record.Name))
-}
-
-// start prepares the upload to receive bytes. Bytes received before are kept if the part
-// file still exists.
-func (o *upload) start() (contract.Upload, error) {
-	o.mu.Lock()
+// create creates the part file, whose folders are created too, and the record. The upload is
+// locked already.
+func (o *upload) create() (contract.Upload, error) {
 	defer o.mu.Unlock()
-	if o.dropped {
-		return contract.Upload{}, ErrNoUpload
+	t, err := o.roots.Target(o.spec.Path)
+	if err != nil {
+		return contract.Upload{}, err
 	}
-	if o.status == contract.UploadCommitted && !o.unchangedLocked() {
-		if err := o.restartLocked(); err != nil {
-			return contract.Upload{}, err
-		}
-	}
-	o.journal.touch()
-	if o.status != contract.UploadReceiving {
-		return o.answerLocked(), nil
-	}
-	o.failure = nil
-	dir, f, err := o.openLocked(os.O_WRONLY)
+	dir, err := t.OpenOrMake()
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	defer dir.Close()
-	defer f.Close()
-	if err := checkSpace(dir, o.spec.SizeBytes-o.got.Total()); err != nil {
+	if err := checkSpace(dir, o.spec.SizeBytes); err != nil {
+		return contract.Upload{}, err
+	}
+	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked}
+	if err := o.saveLocked(); err != nil {
+		return contract.Upload{}, err
+	}
+	if err := newPart(dir, o.part, func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) }); err != nil {
 		return contract.Upload{}, err
 	}
 	return o.answerLocked(), nil
 }
 
-// unchangedLocked reports whether the committed file still exists and is unchanged.
-func (o *upload) unchangedLocked() bool {
-	f, err := o.openPlaced()
+// resume prepares an upload that an equal start made to receive the missing bytes.
+func (o *upload) resume() (contract.Upload, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.dropped, o.status == contract.UploadCommitted:
+		return contract.Upload{}, ErrNoUpload
+	case o.status == contract.UploadHashing:
+		return o.answerLocked(), nil
+	}
+	dir, f, err := o.openPart(os.O_WRONLY)
 	if err != nil {
-		return false
-	}
-	defer f.Close()
-	v, err := files.VersionOf(f)
-	return err == nil && v.ETag == o.record.ETag
-}
-
-// openLocked opens the part file and its folder. If they were deleted, the upload starts
-// again from nothing.
-func (o *upload) openLocked(flag int) (*files.Dir, *os.File, error) {
-	for range 2 {
-		dir, f, err := o.openPart(flag)
-		if !errors.Is(err, files.ErrNotFound) {
-			return dir, f, err
-		}
-		if err := o.restartLocked(); err != nil {
-			return nil, nil, err
-		}
-	}
-	return nil, nil, files.ErrChanged
-}
-
-func (o *upload) openPart(flag int) (*files.Dir, *os.File, error) {
-	if o.record.Folder == nil {
-		return nil, nil, files.ErrNotFound
-	}
-	t, err := o.target()
-	if err != nil {
-		return nil, nil, err
-	}
-	dir, err := t.OpenFolder()
-	if errors.Is(err, files.ErrChanged) {
-		return nil, nil, files.ErrNotFound // it is a link now, and the path leads to another folder
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := openPart(dir, o.part, o.spec.SizeBytes, flag)
-	if err != nil {
-		dir.Close()
-		return nil, nil, err
-	}
-	return dir, f, nil
-}
-
-// restartLocked creates the part file, with nothing received. It clears the journal first,
-// so that the journal never lists bytes that a new part file does not contain.
-func (o *upload) restartLocked() error {
-	t, err := o.roots.Target(o.spec.Path)
-	if err != nil {
-		return err
-	}
-	dir, err := t.OpenOrMake()
-	if err != nil {
-		return err
+		return contract.Upload{}, err
 	}
 	defer dir.Close()
-	if err := checkSpace(dir, o.spec.SizeBytes); err != nil {
-		return err
+	defer f.Close()
+	o.failure = nil
+	if err := checkSpace(dir, o.spec.SizeBytes-o.record.Received.Total()); err != nil {
+		return contract.Upload{}, err
 	}
-	if err := o.journal.clear(); err != nil {
-		return files.WriteError(err)
-	}
-	o.got, o.prefix, o.status = nil, newPrefixHash(o.spec.SizeBytes), contract.UploadReceiving
-	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked}
-	if err := o.journal.save(o.record); err != nil {
-		return files.WriteError(err)
-	}
-	return newPart(dir, o.part, func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) })
+	now := time.Now()
+	_ = os.Chtimes(o.path, now, now) // otherwise the upload is only dropped earlier
+	return o.answerLocked(), nil
 }
 
 // wrap adds the path of the upload to err.
@@ -209,59 +171,114 @@ func (o *upload) state() (done, busy bool) {
 	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
 }
 
-func (o *upload) statusNow() contract.UploadStatus {
+func (o *upload) hashing() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.status
+	return o.status == contract.UploadHashing
 }
 
-// drop deletes the journal and the part file. A committed file is kept.
+// drop deletes the record and the part file. A committed upload has neither.
 func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dropped = true
-	o.removePart()
-	o.journal.remove()
-}
-
-// removePart deletes the part file if it can be opened. If its folder is missing, as on an
-// unmounted Drive, the part file is kept there.
-func (o *upload) removePart() {
-	if dir, f, err := o.openPart(os.O_RDONLY); err == nil {
-		f.Close()
-		dir.Remove(o.part)
+	if o.status == contract.UploadCommitted {
+		return
+	}
+	if dir, err := o.openFolder(); err == nil { // else its folder is missing, as on an unmounted Drive
+		_ = dir.Remove(o.part)
 		dir.Close()
 	}
+	_ = os.Remove(o.path)
+}
+
+// saveLocked replaces the record. A kill leaves either the old or the new one.
+func (o *upload) saveLocked() error {
+	o.unsaved = 0
+	return files.WriteError(writeJSON(o.path, &o.record))
+}
+
+// writeJSON replaces a file in the state folder, which need not outlive the VM.
+func writeJSON(path string, v any) error {
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path+freshSuffix, text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+freshSuffix, path)
+	}
+	return err
+}
+
+func readJSON(path string, limit int64, v any) error {
+	text, err := bounded.ReadFile(path, limit)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	return err
 }
 
 // A part file is the hidden file beside the target that an upload is received in. It is on
 // the target's file system, so that one rename gives it its name. It has its full size from
 // the start, with holes for missing bytes.
 
-// openPart opens the part file of an upload of size bytes. ErrNotFound means that it was
-// deleted or replaced, and that the upload has to start again.
-func openPart(dir *files.Dir, name string, size int64, flag int) (*os.File, error) {
-	f, err := files.OpenRegular(dir, name, flag)
-	if errors.Is(err, files.ErrNotRegular) || errors.Is(err, files.ErrIsDir) || errors.Is(err, files.ErrChanged) {
-		return nil, files.ErrNotFound
-	}
+// openFolder opens the folder of the record. ErrNoUpload means that it is a link now, so that the
+// path leads to another folder.
+func (o *upload) openFolder() (*files.Dir, error) {
+	t, err := o.roots.TargetIn(string(o.record.Folder), string(o.record.Name))
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(int(f.Fd()), &st)
-	if err == nil && st.Size != size {
-		err = files.ErrNotFound
+	dir, err := t.OpenFolder()
+	if errors.Is(err, files.ErrChanged) {
+		err = ErrNoUpload
 	}
-	// A file with a second name is not ours: never write to it.
-	if err == nil && flag != os.O_RDONLY && st.Nlink != 1 {
-		err = files.ErrNotFound
+	return dir, err
+}
+
+// openPart opens the part file and its folder. ErrNoUpload means that the file was deleted or
+// replaced.
+func (o *upload) openPart(flag int) (*files.Dir, *os.File, error) {
+	dir, err := o.openFolder()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, info, err := openPart(dir, o.part, o.spec.SizeBytes, flag)
+	if err == nil && o.file != nil && !os.SameFile(o.file, info) {
+		f.Close()
+		err = ErrNoUpload
+	}
+	if err != nil {
+		dir.Close()
+		return nil, nil, err
+	}
+	o.file = info
+	return dir, f, nil
+}
+
+func openPart(dir *files.Dir, name string, size int64, flag int) (*os.File, fs.FileInfo, error) {
+	f, err := files.OpenRegular(dir, name, flag)
+	switch {
+	case errors.Is(err, files.ErrNotFound), errors.Is(err, files.ErrNotRegular), errors.Is(err, files.ErrIsDir), errors.Is(err, files.ErrChanged):
+		return nil, nil, ErrNoUpload
+	case err != nil:
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		// A file with a second name is not ours: never write to it.
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || info.Size() != size || flag != os.O_RDONLY && st.Nlink != 1 {
+			err = ErrNoUpload
+		}
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
 	}
-	return f, nil
+	return f, info, err
 }
 
 // newPart creates a part file, in place of an old one, and has fill write it. If fill
@@ -298,39 +315,157 @@ func checkSpace(dir *files.Dir, need int64) error {
 	return nil
 }
 
-// identity identifies a file under any name. Unlike the etag, it is not changed by a rename
-// or a link, which change the ctime.
-func identity(info fs.FileInfo) string {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("%x-%x-%x", st.Ino, info.Size(), info.ModTime().UnixNano())
-}
+var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
-// prefixHash is the SHA-256 of the first bytes of a part file. It follows the bytes that
-// arrive, so that little is left to hash at the commit. It reads them back from the part
-// file: parts arrive side by side, so most bytes can't be hashed when they arrive. They are
-// still in the system's memory.
-type prefixHash struct {
-	*files.Hash
-	of fs.FileInfo // the part file, once it was read
-}
-
-func newPrefixHash(size int64) *prefixHash { return &prefixHash{Hash: files.NewHash(size)} }
-
-// read hashes f up to the offset to. It starts again if f is not the file that it read
-// before. ErrChanged means that f is shorter.
-func (h *prefixHash) read(ctx context.Context, f *os.File, to int64) error {
-	info, err := f.Stat()
+// put receives the bytes of r from body. The upload is locked only while a piece is written, so
+// that parts arrive side by side. Meanwhile it may be dropped or committed, by a sender that sent
+// these bytes twice: each piece checks that first, and never writes into a file that is complete.
+func (o *upload) put(r contract.Range, body io.Reader) (contract.Upload, error) {
+	f, err := o.openFor(r)
 	if err != nil {
+		return contract.Upload{}, err
+	}
+	err = o.receive(f, r, body)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if f != nil {
+		// Some file systems report only here that they are full, and not which bytes they lost.
+		if closeErr := f.Close(); closeErr != nil && o.status == contract.UploadReceiving {
+			o.record.Received = nil
+			err = errors.Join(files.WriteError(closeErr), ErrNoUpload)
+		}
+	}
+	if o.unsaved > 0 && !o.dropped && o.status != contract.UploadCommitted {
+		err = cmp.Or(err, o.saveLocked())
+	}
+	if err == nil && o.dropped {
+		err = ErrNoUpload
+	}
+	if err != nil {
+		return contract.Upload{}, err
+	}
+	return o.answerLocked(), nil
+}
+
+// openFor opens the part file for the bytes of r; nil if all bytes of the upload have arrived.
+func (o *upload) openFor(r contract.Range) (*os.File, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.dropped:
+		return nil, ErrNoUpload
+	case r.Offset < 0 || r.Length < 0 || r.Length > o.spec.SizeBytes || r.Offset > o.spec.SizeBytes-r.Length:
+		return nil, fmt.Errorf("%w: offset %d, length %d, size %d", files.ErrBadRange, r.Offset, r.Length, o.spec.SizeBytes)
+	case o.status != contract.UploadReceiving:
+		return nil, nil
+	}
+	dir, f, err := o.openPart(os.O_WRONLY)
+	if err != nil {
+		return nil, err
+	}
+	dir.Close()
+	o.failure = nil
+	return f, nil
+}
+
+// receive reads and writes the part r. It keeps what arrived before an error.
+func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
+	buf := pieces.Get().(*[pieceBytes]byte)
+	defer pieces.Put(buf)
+	for r.Length > 0 {
+		n, err := io.ReadFull(body, buf[:min(pieceBytes, r.Length)])
+		if err := o.write(f, r.Offset, buf[:n]); err != nil {
+			return err
+		}
+		r = r.After(int64(n))
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("%w: %d bytes of the part did not arrive", files.ErrBadRange, r.Length)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch _, err := io.ReadFull(body, buf[:1]); {
+	case err == nil:
+		return fmt.Errorf("%w: the part is longer than announced", files.ErrBadRange)
+	case !errors.Is(err, io.EOF):
 		return err
 	}
-	if h.of != nil && !os.SameFile(h.of, info) {
-		h.Reset()
+	return nil
+}
+
+// write writes the bytes of data that have not arrived before, and records them.
+func (o *upload) write(f *os.File, offset int64, data []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.dropped:
+		return ErrNoUpload
+	case o.status != contract.UploadReceiving:
+		return nil // all bytes have arrived
 	}
-	h.of = info
-	return h.ReadTo(ctx, f, to)
+	r := contract.Range{Offset: offset, Length: int64(len(data))}
+	if len(o.record.Received.Add(r)) >= contract.MaxUploadRanges { // so that an answer lists all that is missing
+		return fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, contract.MaxUploadRanges-1)
+	}
+	for _, w := range o.record.Received.Missing(r) {
+		n, err := f.WriteAt(data[w.Offset-offset:w.End()-offset], w.Offset)
+		w.Length = int64(n)
+		o.record.Received = o.record.Received.Add(w)
+		o.unsaved += w.Length
+		if err != nil {
+			return files.WriteError(err)
+		}
+	}
+	if o.record.Received.Prefix()-o.hash.Done() >= hashBytes {
+		o.enqueueLocked()
+	}
+	if o.unsaved < saveBytes {
+		return nil
+	}
+	return o.saveLocked()
+}
+
+// commit has the upload verified and placed if all its bytes have arrived. The error of the
+// last commit is returned until more bytes arrive.
+func (o *upload) commit(sum string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.dropped:
+		return ErrNoUpload
+	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
+		return ErrDigest
+	case o.status == contract.UploadHashing && o.sum != sum:
+		return files.ErrBusy // another sender has the same version of another file
+	case o.status != contract.UploadReceiving:
+		return nil
+	case o.record.Received.Total() < o.spec.SizeBytes:
+		return o.failure
+	}
+	if !o.enqueueLocked() {
+		return files.ErrBusy
+	}
+	o.failure, o.status, o.sum, o.ended = nil, contract.UploadHashing, sum, make(chan struct{})
+	return nil
+}
+
+// await waits until the upload is not being hashed, at most for wait, and returns its state.
+func (o *upload) await(ctx context.Context, wait time.Duration) (contract.Upload, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ended := o.ended; ended != nil {
+		o.mu.Unlock()
+		files.Await(ctx, ended, wait)
+		o.mu.Lock()
+	}
+	if o.failure != nil {
+		return contract.Upload{}, o.failure
+	}
+	if o.dropped {
+		return contract.Upload{}, ErrNoUpload
+	}
+	return o.answerLocked(), nil
 }
 
 // enqueueLocked has the upload hashed soon. It reports whether that will happen.
@@ -347,10 +482,12 @@ func (o *upload) enqueueLocked() bool {
 }
 
 // follow hashes what has arrived in order since the last time, and commits the upload if
-// that was requested. It is called by one goroutine at a time.
+// that was requested. It is called by one goroutine at a time. It reads the bytes back from the
+// part file: parts arrive side by side, so most bytes can't be hashed when they arrive. They are
+// still in the system's memory.
 func (o *upload) follow(ctx context.Context) {
-	if f, prefix, to := o.unhashed(); f != nil {
-		_ = prefix.read(ctx, f, to) // the commit reads on from there, and reports an error
+	if f, to := o.unhashed(); f != nil {
+		_ = o.hash.ReadTo(ctx, f, to, nil) // the commit reads on from there, and reports an error
 		f.Close()
 	}
 	o.mu.Lock()
@@ -363,16 +500,52 @@ func (o *upload) follow(ctx context.Context) {
 }
 
 // unhashed opens the part file for follow. The file is nil if there is nothing to do.
-func (o *upload) unhashed() (*os.File, *prefixHash, int64) {
+func (o *upload) unhashed() (*os.File, int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dropped || o.status != contract.UploadReceiving {
-		return nil, nil, 0
+		return nil, 0
 	}
 	dir, f, err := o.openPart(os.O_RDONLY)
 	if err != nil {
-		return nil, nil, 0
+		return nil, 0
 	}
 	dir.Close()
-	return f, o.prefix, o.got.Prefix()
+	return f, o.record.Received.Prefix()
+}
+
+// finish verifies the file and gives it its name. While the status is hashing, nothing else
+// uses the part file and the record. The record is removed last: of an upload that a kill leaves
+// without its part file, the next executor knows nothing, and the sender finds the file.
+func (o *upload) finish(ctx context.Context) {
+	etag, err := o.place(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer close(o.ended)
+	o.queued = false
+	if err != nil {
+		o.status, o.failure = contract.UploadReceiving, err
+		return
+	}
+	o.status, o.etag = contract.UploadCommitted, etag
+	_ = os.Remove(o.path)
+}
+
+// place verifies the part file and gives it its name. It returns the etag of the file.
+func (o *upload) place(ctx context.Context) (etag string, err error) {
+	o.mu.Lock()
+	dir, f, err := o.openPart(os.O_RDONLY)
+	o.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	defer f.Close()
+	if err := o.hash.ReadTo(ctx, f, o.spec.SizeBytes, nil); err != nil {
+		return "", err
+	}
+	if o.hash.Sum() != o.sum {
+		return "", ErrDigest
+	}
+	return (&placement{record: o.record, part: o.part, dir: dir, file: f, sum: o.sum}).run(ctx)
 }

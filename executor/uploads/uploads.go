@@ -4,8 +4,8 @@
 // It must not show a file under its name before the file is complete, replace a file
 // unless asked to, or write outside the roots of executor/files. Uploads survive a restart
 // of the executor. Start reading at Store, then at upload: one file that is being received.
-// A part file receives the bytes, a journal records which ones have arrived, a prefixHash follows
-// them, and a placement gives the complete file its name.
+// A part file beside the target receives the bytes, a record in the state folder lists which
+// ones have arrived, a hash follows them, and a placement gives the complete file its name.
 package uploads
 
 import (
@@ -16,7 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,22 +25,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
+	"colabrelay/shared/partfile"
 )
 
 const (
-	maxCommitted = 256                // committed uploads kept; the least recently used one is dropped
-	keepUploads  = 7 * 24 * time.Hour // an upload that is unused for longer is dropped
-	sweepEvery   = time.Hour
+	keepUploads = 7 * 24 * time.Hour // an upload that is unused for longer is dropped
+	sweepEvery  = time.Hour
 )
 
 // Store holds the uploads of one executor. The parts of a file arrive in any order, in a
 // hidden file beside the target. The file gets its name once its digest is correct.
-// Received bytes survive a restart of the executor.
+// Received bytes survive a restart of the executor. A committed upload is kept in memory only,
+// in case its answer was lost: a sender that asks a later executor for it finds the file itself.
 type Store struct {
 	roots   *files.Roots
 	dir     string
@@ -48,79 +47,69 @@ type Store struct {
 	work    chan *upload  // uploads to be hashed, each at most once
 	batches chan struct{} // holds one value while a batch is processed
 
-	mu     sync.Mutex
-	used   *simplelru.LRU[string, *usedUpload] // all uploads by id; trimLocked and sweep bound them
-	starts map[contract.UploadStart]*upload    // the same uploads
+	mu  sync.Mutex
+	all map[string]*upload // by id; trimLocked bounds it
 }
 
-// usedUpload is an upload, and when it was last used.
-type usedUpload struct {
-	*upload
-	at time.Time
-}
-
-// Open resumes the uploads in dir, which is created if it does not exist. The folders of
+// Open resumes the uploads in dir, which is created if it does not exist. The records of
 // uploads that can't be read are renamed: their senders start again.
 func Open(roots *files.Roots, dir string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of uploads: %w", err)
 	}
-	log = log.With("component", "uploads")
-	if err := removeLeftovers(roots, filepath.Join(dir, leftoversFile)); err != nil {
-		setAside(log, filepath.Join(dir, leftoversFile), err)
-	}
 	s := &Store{
-		roots: roots, dir: dir, log: log, work: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1),
-		starts: map[contract.UploadStart]*upload{},
+		roots: roots, dir: dir, log: log.With("component", "uploads"),
+		work: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1), all: map[string]*upload{},
 	}
-	if err := s.recoverAll(); err != nil {
-		return nil, err
+	s.setAside(s.batchFile(), s.removeLeftover())
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the folder of uploads: %w", err)
 	}
-	s.sweep(time.Now().Add(-keepUploads))
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		id, isRecord := strings.CutSuffix(entry.Name(), recordSuffix)
+		switch {
+		case strings.HasSuffix(path, freshSuffix):
+			_ = os.Remove(path) // a kill left it
+		case isRecord && isUploadID.MatchString(id):
+			s.setAside(path, s.recover(id))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trimLocked(contract.MaxUploads)
 	return s, nil
 }
 
-// recoverAll reads the uploads of earlier executors, the least recently used one first.
-func (s *Store) recoverAll() error {
-	folders, err := os.ReadDir(s.dir)
+// recover adds the upload of an earlier executor.
+func (s *Store) recover(id string) error {
+	one := s.newUpload(id, contract.UploadStart{})
+	if err := readJSON(one.path, maxRecord, &one.record); err != nil {
+		return err
+	}
+	if err := checkStart(one.record.UploadStart); err != nil {
+		return err
+	}
+	if !one.record.Received.Valid(one.record.SizeBytes) {
+		return errors.New("it lists bytes that the file does not have")
+	}
+	info, err := os.Stat(one.path)
 	if err != nil {
-		return fmt.Errorf("reading the folder of uploads: %w", err)
+		return err
 	}
-	var all []*usedUpload
-	for _, folder := range folders {
-		if !isUploadID.MatchString(folder.Name()) {
-			continue // renamed, or not ours
-		}
-		one, err := s.recover(folder.Name())
-		if err != nil {
-			setAside(s.log, filepath.Join(s.dir, folder.Name()), err)
-			continue
-		}
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b *usedUpload) int { return a.at.Compare(b.at) })
-	s.used, err = simplelru.NewLRU(math.MaxInt, func(_ string, one *usedUpload) {
-		delete(s.starts, one.spec)
-		one.drop()
-	})
-	for _, one := range all {
-		s.addLocked(one)
-	}
-	return err
-}
-
-func (s *Store) addLocked(one *usedUpload) {
-	s.used.Add(one.id, one)
-	s.starts[one.spec] = one.upload
+	one.spec, one.part, one.used = one.record.UploadStart, partName(one.record.UploadStart), info.ModTime()
+	s.all[id] = one
+	return nil
 }
 
 // setAside renames what is damaged and logs that.
-func setAside(log *slog.Logger, path string, why error) {
+func (s *Store) setAside(path string, why error) {
+	if why == nil {
+		return
+	}
 	kept, err := keep.Aside(path)
-	log.Warn("a damaged record of uploads is kept under another name; its file is sent again", "err", errors.Join(why, err), "kept", kept)
+	s.log.Warn("a damaged record of uploads is kept under another name; its file is sent again", "err", errors.Join(why, err), "kept", kept)
 }
 
 var isUploadID = regexp.MustCompile(`^[0-9a-f]{32}$`)
@@ -132,31 +121,10 @@ func newUploadID() string {
 	return hex.EncodeToString(id)
 }
 
-// recover reads the folder of one upload.
-func (s *Store) recover(id string) (*usedUpload, error) {
-	j, rec, got, err := openJournal(filepath.Join(s.dir, id))
-	if err != nil {
-		return nil, err
-	}
-	if err := checkStart(rec.UploadStart); err != nil {
-		j.close()
-		return nil, err
-	}
-	one := s.newUpload(id, rec.UploadStart)
-	one.journal, one.record, one.got = j, rec, got
-	at, err := j.lastUsed()
-	if rec.ETag != "" {
-		one.markCommittedLocked(rec)
-	} else if one.wasPlaced() {
-		one.recordCommitLocked(one.record)
-	}
-	return &usedUpload{one, at}, err
-}
-
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	return &upload{
-		id: id, spec: start, part: partName(start), roots: s.roots, journal: &journal{dir: filepath.Join(s.dir, id)}, work: s.work,
-		record: record{UploadStart: start}, prefix: newPrefixHash(start.SizeBytes), status: contract.UploadReceiving,
+		id: id, spec: start, part: partName(start), roots: s.roots, path: filepath.Join(s.dir, id+recordSuffix), work: s.work,
+		used: time.Now(), hash: partfile.NewHash(), status: contract.UploadReceiving,
 	}
 }
 
@@ -175,7 +143,9 @@ func (s *Store) sweepUntil(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			s.sweep(time.Now().Add(-keepUploads))
+			s.mu.Lock()
+			s.trimLocked(contract.MaxUploads)
+			s.mu.Unlock()
 		case <-ctx.Done():
 			return
 		}
@@ -196,12 +166,19 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	if err := checkStart(start); err != nil {
 		return contract.Upload{}, err
 	}
-	one, added, err := s.findOrAdd(start)
+	if one := s.find(start); one != nil {
+		out, err := one.resume()
+		if !errors.Is(err, ErrNoUpload) {
+			return out, one.wrap(err)
+		}
+		s.remove(one)
+	}
+	one, err := s.add(start)
 	if err != nil {
 		return contract.Upload{}, err
 	}
-	out, err := one.start()
-	if err != nil && added {
+	out, err := one.create()
+	if err != nil {
 		s.remove(one)
 	}
 	return out, one.wrap(err)
@@ -255,7 +232,7 @@ func (s *Store) Get(ctx context.Context, id string, wait time.Duration) (contrac
 
 // Commit compares the received bytes with the SHA-256 sum, gives the file its name, and
 // waits for that, at most for wait. The status is receiving if bytes are missing. ErrDigest
-// means that the file changed while it was sent: the upload starts again from nothing.
+// means that the file changed while it was sent: the upload is dropped.
 func (s *Store) Commit(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
 	return s.with(id, func(one *upload) (contract.Upload, error) {
 		if !contract.SHA256Pattern().MatchString(sum) {
@@ -275,103 +252,114 @@ func (s *Store) Drop(id string) error {
 	if err != nil {
 		return err
 	}
-	if one.statusNow() == contract.UploadHashing {
+	if one.hashing() {
 		return fmt.Errorf("upload %q: %w: it is being committed", id, files.ErrBusy)
 	}
 	s.remove(one)
 	return nil
 }
 
-// with calls f with an upload, and adds the upload's path to its error.
+// with calls f with an upload, and adds the upload's path to its error. An upload whose part
+// file is lost or has other bytes than the sender's file ends.
 func (s *Store) with(id string, f func(*upload) (contract.Upload, error)) (contract.Upload, error) {
 	one, err := s.get(id)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	out, err := f(one)
+	if errors.Is(err, ErrNoUpload) || errors.Is(err, ErrDigest) {
+		s.remove(one)
+	}
 	return out, one.wrap(err)
 }
 
+// get is the upload with this id, which counts as used now.
 func (s *Store) get(id string) (*upload, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.getLocked(id)
-}
-
-// getLocked is the upload with this id, which counts as used now.
-func (s *Store) getLocked(id string) (*upload, error) {
-	one, ok := s.used.Get(id)
+	one, ok := s.all[id]
 	if !ok {
 		return nil, fmt.Errorf("upload %q: %w", id, ErrNoUpload)
 	}
-	one.at = time.Now()
-	return one.upload, nil
+	one.used = time.Now()
+	return one, nil
 }
 
-// findOrAdd is the upload that an equal start made, or a new one.
-func (s *Store) findOrAdd(start contract.UploadStart) (one *upload, added bool, err error) {
+// find is the upload that an equal start made, or nil.
+func (s *Store) find(start contract.UploadStart) *upload {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one, ok := s.starts[start]; ok {
-		one, err = s.getLocked(one.id)
-		return one, false, err
+	for _, one := range s.all {
+		if one.spec == start {
+			one.used = time.Now()
+			return one
+		}
 	}
-	for _, other := range s.used.Values() {
+	return nil
+}
+
+// add is a new upload, locked until it is created. It ends an earlier one of the same source,
+// which nobody can resume.
+func (s *Store) add(start contract.UploadStart) (*upload, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.all {
 		earlier := other.spec.Path == start.Path && other.spec.Source == start.Source && start.Source != "" && other.spec.Version != start.Version
-		if earlier && other.statusNow() == contract.UploadReceiving {
-			s.used.Remove(other.id)
+		if done, busy := other.state(); earlier && !done && !busy {
+			s.removeLocked(other)
 		}
 	}
 	if !s.trimLocked(contract.MaxUploads - 1) {
-		return nil, false, fmt.Errorf("upload to %q: %w: %d uploads are being committed", start.Path, files.ErrBusy, contract.MaxUploads)
+		return nil, fmt.Errorf("upload to %q: %w: %d uploads are being committed", start.Path, files.ErrBusy, contract.MaxUploads)
 	}
-	one = s.newUpload(newUploadID(), start)
-	s.addLocked(&usedUpload{one, time.Now()})
-	return one, true, nil
+	one := s.newUpload(newUploadID(), start)
+	one.mu.Lock()
+	s.all[one.id] = one
+	return one, nil
 }
 
-// remove drops an upload. Dropping happens under the lock, so
-// that a new upload does not get the same part file before it is gone.
 func (s *Store) remove(one *upload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.used.Remove(one.id)
+	s.removeLocked(one)
 }
 
-// sweep drops the uploads that were last used before the given time.
-func (s *Store) sweep(before time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.used.Values() { // the least recently used one first
-		if !one.at.Before(before) {
-			return // the others were used later
-		}
-		if _, busy := one.state(); !busy {
-			s.used.Remove(one.id)
-		}
+// removeLocked drops an upload. Dropping happens under the lock, so that a new upload does not
+// get the same part file before it is gone.
+func (s *Store) removeLocked(one *upload) {
+	if s.all[one.id] == one {
+		delete(s.all, one.id)
+		one.drop()
 	}
 }
 
-// trimLocked drops the least recently used uploads over the bounds and reports whether at
-// most maxReceiving are left that are not committed. Uploads in work are not dropped.
-func (s *Store) trimLocked(maxReceiving int) bool {
-	var receiving, committed []*usedUpload
-	working := 0
-	for _, one := range s.used.Values() { // the least recently used one first
-		switch done, busy := one.state(); {
-		case busy:
-			working++
-		case done:
-			committed = append(committed, one)
-		default:
-			receiving = append(receiving, one)
+// trimLocked drops the uploads that were not used for keepUploads, and the least recently used
+// ones beyond the bounds: mostReceiving that are not committed, and contract.MaxUploads that are.
+// Uploads in work are not dropped. It reports whether the first bound is kept.
+func (s *Store) trimLocked(mostReceiving int) bool {
+	newestFirst := slices.SortedFunc(maps.Values(s.all), func(a, b *upload) int { return b.used.Compare(a.used) })
+	receiving, committed := 0, 0
+	var idle []*upload
+	for _, one := range newestFirst {
+		if _, busy := one.state(); busy {
+			receiving++
+		} else {
+			idle = append(idle, one)
 		}
 	}
-	surplus := min(len(receiving), max(0, working+len(receiving)-maxReceiving))
-	for _, one := range slices.Concat(receiving[:surplus], committed[:max(0, len(committed)-maxCommitted)]) {
-		s.used.Remove(one.id)
+	for _, one := range idle {
+		done, _ := one.state()
+		count, most := &receiving, mostReceiving
+		if done {
+			count, most = &committed, contract.MaxUploads
+		}
+		if *count >= most || time.Since(one.used) > keepUploads {
+			s.removeLocked(one)
+		} else {
+			*count++
+		}
 	}
-	return working+len(receiving)-surplus <= maxReceiving
+	return receiving <= mostReceiving
 }
 
 // Errors of this package. Those of executor/files are passed on.

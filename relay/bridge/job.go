@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -105,9 +106,7 @@ func (b *Bridge) lookForEarlier(ctx context.Context, asked string) *look {
 	ctx, l.cancel = context.WithTimeout(ctx, lookLimit)
 	stored, _ := b.cfg.Store.List() // what is wrong with the list is reported when it is written
 	stored = slices.DeleteFunc(stored, func(r pairing.Runtime) bool { return !r.FromPage || r.URL == "" })
-	slices.SortStableFunc(stored, func(x, y pairing.Runtime) int {
-		return rank(x.Name, asked) - rank(y.Name, asked)
-	})
+	sort.SliceStable(stored, func(i, j int) bool { return rank(stored[i].Name, asked) < rank(stored[j].Name, asked) })
 	for _, r := range stored[:min(len(stored), maxLooked)] {
 		l.all.Go(func() {
 			if instance, err := b.cfg.Reach(ctx, r); err == nil && instance != "" {

@@ -138,7 +138,7 @@ func withVM(ctx context.Context, set *config.Settings, choose func(*history.Stor
 	vms := NewVMs(*set, cfg, "", nil)
 	defer vms.Close()
 	alive := NewKeepAlive(vms, false)
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: attempt, Record: alive.Record(kept), Transport: vms.Transport})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: attempt, Record: alive.Record(kept.Record), Transport: vms.Transport})
 	defer pool.Close()
 	alive.Start(ctx, pool)
 	defer alive.Close()
@@ -251,17 +251,17 @@ func VMTransport(set config.Settings, cfg config.Config) func(pairing.Runtime) h
 
 // KeepAlive keeps the VMs that this computer started alive while executions run on them.
 type KeepAlive struct {
-	keeper *vm.Keeper
-	pool   *runtimes.Pool // set before Start
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
+	*vm.Keeper
+	pool  *runtimes.Pool // set before Start
+	stop  context.CancelFunc
+	ended sync.WaitGroup
 }
 
 // NewKeepAlive returns one that starts nothing. resume asks all VMs at the start for runs of
 // an earlier relay.
 func NewKeepAlive(vms *vm.Manager, resume bool) *KeepAlive {
 	k := &KeepAlive{stop: func() {}}
-	k.keeper = vms.Keeper(k.work, resume)
+	k.Keeper = vms.Keeper(k.work, resume)
 	return k
 }
 
@@ -269,7 +269,7 @@ func NewKeepAlive(vms *vm.Manager, resume bool) *KeepAlive {
 func (k *KeepAlive) Start(ctx context.Context, pool *runtimes.Pool) {
 	ctx, k.stop = context.WithCancel(ctx)
 	k.pool = pool
-	k.ended.Go(func() { k.keeper.Run(ctx) })
+	k.ended.Go(func() { k.Keeper.Run(ctx) })
 }
 
 // Close ends what Start began.
@@ -303,38 +303,4 @@ func (k *KeepAlive) work(ctx context.Context, runtime string) (vm.Work, error) {
 		}
 	}
 	return work, nil
-}
-
-// Record is runtimes.Config.Record: it reports executions to the Keeper and to the history.
-func (k *KeepAlive) Record(kept *history.Store) func(runtime string) client.Recorder {
-	return func(runtime string) client.Recorder {
-		return reporter{keeper: k.keeper, runtime: runtime, next: kept.Record(runtime)}
-	}
-}
-
-// reporter is a client.Recorder of one runtime's executions.
-type reporter struct {
-	keeper  *vm.Keeper
-	runtime string
-	next    client.Recorder // nil for none
-}
-
-func (r reporter) Submitted(instanceID string, s contract.Submit, e contract.Execution) {
-	r.keeper.Report(r.runtime, e.ExecutionID, e.Status.Finished())
-	if r.next != nil {
-		r.next.Submitted(instanceID, s, e)
-	}
-}
-
-func (r reporter) Answered(instanceID string, e contract.Execution) {
-	r.keeper.Report(r.runtime, e.ExecutionID, e.Status.Finished())
-	if r.next != nil {
-		r.next.Answered(instanceID, e)
-	}
-}
-
-func (r reporter) Fetched(instanceID, executionID string, blob contract.Blob, content []byte) {
-	if r.next != nil {
-		r.next.Fetched(instanceID, executionID, blob, content)
-	}
 }

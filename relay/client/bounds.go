@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,21 +18,16 @@ import (
 	"colabrelay/shared/memory"
 )
 
-// maxItems bounds every array and object of an answer, whatever its name and depth. It is the
-// largest number of events that fit into an answer, as each takes at least 64 bytes.
-const maxItems = contract.MaxReadBytes / leastEvent
-
-// An answer has at most one event for each leastEvent bytes of its text, and fewEvents more:
-// 256 KiB of {} would decode into 87,000 events.
 const (
-	leastEvent = 64
-	fewEvents  = 1000
-)
-
-const (
-	// maxDecoded bounds what the items of an answer take when they are decoded, in bytes: 15 MiB
+	// maxItems bounds every array and object of an answer, whatever its name and depth. It is the
+	// largest number of events that fit into an answer, as each takes at least 64 bytes.
+	maxItems = contract.MaxReadBytes / 64
+	// maxDecoded bounds what all items of an answer take when they are decoded, in bytes: 15 MiB
 	// of {} would become 3 GB of events, because an item of two bytes becomes a struct of hundreds.
+	// perByte bounds the same for each byte of the text, beside freeDecoded, because callers hold
+	// what becomes of a small answer without a turn. An honest item takes a tenth of it or half.
 	maxDecoded = 48 << 20
+	perByte    = 16
 	// freeDecoded is up to what an answer takes no turn for that.
 	freeDecoded = 1 << 20
 )
@@ -58,9 +54,9 @@ func excess(err error, maxBytes int64) string {
 }
 
 // CheckItems refuses JSON in which an array or object has more items than maxItems, or than
-// most allows for its field, in whatever case; "" is for those of all other fields, and of none.
-// It reads the text once without storing any of it, so it can run before decoding. Text that is
-// not JSON is left to the decoder.
+// most allows for its field, in whatever case; "" is for those of all other fields, and of none. It reads the text once
+// without storing any of it, so it can run before decoding. Text that is not JSON is left to the
+// decoder.
 func CheckItems(text []byte, most map[string]int) error {
 	folded := make(map[string]int, len(most))
 	for name, n := range most {
@@ -91,7 +87,7 @@ func decode(ctx context.Context, text []byte, into any) error {
 // itemScan is one reading of a JSON text.
 type itemScan struct {
 	text  []byte
-	most  map[string]int // by folded name
+	most  map[string]int // by folded name; none in an answer
 	root  *shape
 	bytes int64 // that the items take, as far as their shape says
 	open  []container
@@ -102,8 +98,8 @@ type itemScan struct {
 type container struct {
 	*shape        // nil: it stays text
 	name   []byte // of its field; nil for the item of an array
-	limit  int
-	items  int // commas so far
+	limit  int    // of items; 0 for none
+	items  int    // commas so far
 }
 
 // maxNesting bounds the memory of a scan; encoding/json refuses deeper text itself.
@@ -149,7 +145,7 @@ func (s *itemScan) begin(object bool) error {
 	if of != nil && of.object != object {
 		of = nil // the decoder refuses it
 	}
-	s.open = append(s.open, container{shape: of, name: s.name, limit: s.limit(of)})
+	s.open = append(s.open, container{shape: of, name: s.name, limit: s.limit()})
 	s.name = nil
 	if of != nil {
 		return s.take(of.start + of.bytes)
@@ -159,29 +155,21 @@ func (s *itemScan) begin(object bool) error {
 
 // take counts bytes of memory.
 func (s *itemScan) take(bytes int64) error {
-	if s.bytes += bytes; s.bytes > maxDecoded {
-		return fmt.Errorf("%w: they take over %d MiB", errTooMany, maxDecoded>>20)
+	if s.bytes += bytes; s.bytes > min(maxDecoded, freeDecoded+perByte*int64(len(s.text))) {
+		return fmt.Errorf("%w: they take over %d MiB", errTooMany, s.bytes>>20)
 	}
 	return nil
 }
 
 // limit returns how many items the container that begins now may have.
-func (s *itemScan) limit(of *shape) int {
-	switch {
-	case of != nil && of.limit > 0:
-		return of.limit
-	case of != nil && of.events:
-		return min(maxItems, len(s.text)/leastEvent+fewEvents)
-	case s.most == nil:
+func (s *itemScan) limit() int {
+	if len(s.most) == 0 {
 		return maxItems
 	}
 	if n, ok := s.most[fold(unquoted(s.name))]; ok {
 		return n
 	}
-	if n, ok := s.most[""]; ok {
-		return n
-	}
-	return maxItems
+	return cmp.Or(s.most[""], maxItems)
 }
 
 func (s *itemScan) comma() error {
@@ -275,22 +263,6 @@ type shape struct {
 	item   *shape            // of an array or a map; nil if its items are neither arrays nor objects
 	bytes  int64             // of one item
 	start  int64             // bytes of an empty one
-	limit  int               // of items; 0 for the usual one
-	events bool
-}
-
-// listLimits are bounds that the contract sets for the number of items, by the struct and the
-// field's name.
-var listLimits = map[string]int{
-	"ExecutionList.executions": contract.MaxListExecutions,
-	"JobList.jobs":             contract.MaxListJobs,
-	"Job.steps":                contract.MaxJobEntries,
-	"JobEntry.earlier":         contract.MaxJobAttempts,
-	"Upload.missing":           contract.MaxUploadRanges,
-	"Files.files":              contract.MaxListFiles,
-	"Comparison.files":         contract.MaxManifestFiles,
-	"BatchAnswer.files":        contract.MaxBatchFiles,
-	"Contents.files":           contract.MaxBatchFiles,
 }
 
 const (
@@ -325,7 +297,7 @@ func newShape(t reflect.Type) *shape {
 	case reflect.Pointer:
 		return newShape(t.Elem())
 	case reflect.Slice, reflect.Array:
-		return &shape{item: shapeOf(t.Elem()), bytes: slack * sizeOf(t.Elem()), events: t.Elem() == reflect.TypeFor[contract.Event]()}
+		return &shape{item: shapeOf(t.Elem()), bytes: slack * sizeOf(t.Elem())}
 	case reflect.Map:
 		return &shape{object: true, item: shapeOf(t.Elem()), bytes: mapItem + sizeOf(t.Key()) + sizeOf(t.Elem()), start: mapStart}
 	case reflect.Struct:
@@ -348,16 +320,9 @@ func (s *shape) addFields(t reflect.Type) {
 		case name == "":
 			name = f.Name
 		}
-		of := shapeOf(f.Type)
-		if of == nil {
-			continue
+		if of := shapeOf(f.Type); of != nil {
+			s.fields[fold(name)] = of
 		}
-		if n := listLimits[t.Name()+"."+name]; n > 0 {
-			limited := *of
-			limited.limit = n
-			of = &limited
-		}
-		s.fields[fold(name)] = of
 	}
 }
 
@@ -467,4 +432,17 @@ func release(version string) string {
 		return version
 	}
 	return "of unknown version"
+}
+
+// promptLine is a prompt as one plain line. An executor may send more than the contract allows.
+func promptLine(s string) string {
+	if len(s) > contract.MaxBehindPrompt {
+		s = strings.ToValidUTF8(s[:contract.MaxBehindPrompt], "") + "…"
+	}
+	return plain.Line(s)
+}
+
+// validID reports whether an executor may have created the id.
+func validID(id string) bool {
+	return contract.RequestIDPattern().MatchString(id) && strings.Trim(id, ".") != ""
 }

@@ -20,10 +20,10 @@ import (
 
 // Every call returns a *contract.Error if the executor refused it, and an *Error if no
 // executor answered. Calls that only read, Interrupt, RestartKernel and Input with an offset
-// are retried until ctx ends; others that change something only after attempts that certainly were not sent. Calls
-// that change something are intended for the executor that answered last when they started.
-// Another executor refuses them with new_instance, which they return; only submits and the
-// starts of uploads continue there automatically.
+// are retried until ctx ends; others that change something only after attempts that certainly
+// were not sent. Calls that change something are intended for the executor that answered last
+// when they started. Another executor refuses them with new_instance, which they return; only
+// submits and the starts of uploads continue there automatically.
 
 // Health requests the executor's health once, neither signed nor sealed. Unlike a signed call,
 // it proves nothing about the secret.
@@ -55,19 +55,19 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 // SignedHealth requests the executor's health by a sealed call. Use it for
 // everything that is shown, because anybody in between can forge what Health reads.
 func (c *Client) SignedHealth(ctx context.Context) (contract.Health, error) {
-	health, err := held[contract.Health](ctx, c, idempotent, get(contract.PathHealth, nil))
+	health, err := ask[contract.Health](ctx, c, get(contract.PathHealth, nil))
 	health.Version = release(health.Version)
 	return health, err
 }
 
 // Probe describes the machine.
 func (c *Client) Probe(ctx context.Context) (contract.Probe, error) {
-	return held[contract.Probe](ctx, c, idempotent, get(contract.PathProbe, nil))
+	return ask[contract.Probe](ctx, c, get(contract.PathProbe, nil))
 }
 
 // Kernel returns the state of the kernel.
 func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
-	return held[contract.Kernel](ctx, c, idempotent, get(contract.PathKernel, nil))
+	return ask[contract.Kernel](ctx, c, get(contract.PathKernel, nil))
 }
 
 // startTime is how long CurrentKernel waits for a kernel that is starting. On a busy VM a start
@@ -77,56 +77,46 @@ const startTime = 20 * time.Second
 // CurrentKernel is like Kernel, but waits for a kernel that is starting, and fails with
 // kernel_dead if there is none.
 func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
+	pause := NewBackOff()
 	for until := time.Now().Add(startTime); ; {
-		k, err := c.kernelOrStart(ctx)
-		refused, ok := errors.AsType[*contract.Error](err)
-		if !ok || refused.Code != contract.CodeKernelStarting || time.Now().After(until) || ctx.Err() != nil {
-			return k, err
-		}
-	}
-}
-
-// kernelOrStart is CurrentKernel for as long as a request is repeated.
-func (c *Client) kernelOrStart(ctx context.Context) (contract.Kernel, error) {
-	a := &attempts{client: c, build: get(contract.PathKernel, nil)}
-	var k contract.Kernel
-	_, err := c.retry(ctx, idempotent, func() (answer, error) {
-		got, err := a.attempt(ctx)
-		if err == nil {
-			err = read(ctx, got.body, &k)
-		}
+		k, err := c.Kernel(ctx)
 		switch {
 		case err != nil || k.KernelID != "":
-			return got, err
+			return k, err
 		case k.Status == contract.KernelDead:
-			return got, &contract.Error{Code: contract.CodeKernelDead, Message: "the kernel is dead", Hint: "Restart the kernel."}
+			return k, &contract.Error{Code: contract.CodeKernelDead, Message: "the kernel is dead", Hint: "Restart the kernel."}
 		}
-		return got, &contract.Error{Code: contract.CodeKernelStarting, Message: "the kernel is starting", Hint: "Try again in a few seconds."}
-	})
-	return k, err
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil || time.Now().After(until) {
+			return k, &contract.Error{Code: contract.CodeKernelStarting, Message: "the kernel is starting", Hint: "Try again in a few seconds."}
+		}
+	}
 }
 
 // RestartKernel ends the kernel kernelID, as returned by Kernel, and waits until a new one is
 // ready. If another kernel is current, as after an earlier attempt, it does nothing and
 // returns that one, so a kernel is not restarted twice.
 func (c *Client) RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error) {
-	return held[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, encode(contract.KernelRef{KernelID: kernelID})))
+	return ask[contract.Kernel](ctx, c, c.post(contract.PathKernelRestart, encode(contract.KernelRef{KernelID: kernelID})))
 }
 
 // Variables lists the user's variables.
 func (c *Client) Variables(ctx context.Context) (contract.Variables, error) {
-	return held[contract.Variables](ctx, c, idempotent, get(contract.PathVariables, nil))
+	return ask[contract.Variables](ctx, c, get(contract.PathVariables, nil))
 }
 
 // Inspect describes one variable.
 func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection, error) {
-	return held[contract.Inspection](ctx, c, idempotent, get(contract.PathInspect, url.Values{"name": {name}}))
+	return ask[contract.Inspection](ctx, c, get(contract.PathInspect, url.Values{"name": {name}}))
 }
 
 // Cleanup deletes the user's variables in the kernel kernelID and frees memory. If another
 // kernel is current, it does nothing and fails with conflict.
 func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup, error) {
-	return held[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID})))
+	return call[contract.Cleanup](ctx, &attempts{client: c, build: c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID}))}, ifUnsent)
 }
 
 // encode returns the JSON of a body that consists of strings, whole numbers and booleans,
@@ -146,19 +136,7 @@ func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, e
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	return held[contract.ExecutionList](ctx, c, idempotent, get(contract.PathExecutions, query))
-}
-
-// Execution reads an execution's events from offset on. It waits up to wait (at most
-// contract.MaxWait, less if ctx ends before) for an event. If maxBytes is 0 the executor chooses
-// the size of the answer. An event that is too long is skipped: a gap stands for it, whose
-// Cut says so.
-func (c *Client) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
-	path, err := executionPath(contract.PathExecution, id)
-	if err != nil {
-		return contract.Execution{}, err
-	}
-	return c.events(ctx, eventQuery{path: path, offset: offset, wait: wait, maxBytes: maxBytes})
+	return ask[contract.ExecutionList](ctx, c, get(contract.PathExecutions, query))
 }
 
 // decimal returns d in seconds, as the contract writes waits.
@@ -175,7 +153,7 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 
 // Shutdown ends kernel, tunnel and executor.
 func (c *Client) Shutdown(ctx context.Context) (contract.Shutdown, error) {
-	return held[contract.Shutdown](ctx, c, ifUnsent, c.post(contract.PathShutdown, nil))
+	return call[contract.Shutdown](ctx, &attempts{client: c, build: c.post(contract.PathShutdown, nil)}, ifUnsent)
 }
 
 func get(path string, query url.Values) func() request {
@@ -210,6 +188,18 @@ func idPath(route, id, thing, hint string) (string, error) {
 	return strings.Replace(route, "{id}", id, 1), nil
 }
 
+// fitWait limits wait to contract.MaxWait, to what proxies wait for, and to the time that ctx
+// leaves, minus time for the answer to arrive: an answer after the end of ctx would lose the
+// execution's id.
+func (c *Client) fitWait(ctx context.Context, wait time.Duration) time.Duration {
+	wait = min(wait, contract.MaxWait, cmp.Or(time.Duration(c.limits.wait.Load()), contract.MaxWait))
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		wait = min(wait, left-min(left/5, time.Second))
+	}
+	return max(wait, 0).Truncate(time.Millisecond)
+}
+
 // Submit runs code and waits for its end, an input request, or WaitSeconds. It retries until
 // ctx ends, always with one RequestID (created here if empty), so the code runs at most once.
 //
@@ -234,10 +224,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
 	a.build = func() request { return c.submitRequest(ctx, s) }
-	e, err := finishHeld[contract.Execution](ctx, a, func(err error, bad int) bool {
-		atOnce := ctx.Value(queueFullKey{}) != nil && isFull(err) && !a.arrived
-		return !atOnce && idempotent(err, bad)
-	})
+	e, err := call[contract.Execution](ctx, a, a.whileFull(ctx))
 	if errors.Is(err, bounded.ErrTooLong) {
 		err = problemWithHint(KindBadAnswer, fmt.Sprintf("the executor's answer to this run %s, so it was not read; the code has run or is still running", excess(err, c.maxAnswer)),
 			fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", s.RequestID), err)
@@ -249,6 +236,61 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		c.recorder.Submitted(a.answered.ID, s, e)
 	}
 	return e, nil
+}
+
+func (c *Client) submitRequest(ctx context.Context, s contract.Submit) request {
+	seconds := min(s.WaitSeconds, contract.MaxWait.Seconds())
+	wait := c.fitWait(ctx, time.Duration(seconds*float64(time.Second)))
+	s.WaitSeconds = wait.Seconds()
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // submit has encoded it before
+	}
+	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
+}
+
+// SubmitJob submits a job, by the rules of Submit: it retries until ctx ends, always with the
+// job's own JobID, so nothing of it runs twice. MayRun says of an error whether the job may run
+// nevertheless.
+func (c *Client) SubmitJob(ctx context.Context, s contract.JobSubmit) (contract.Job, error) {
+	return c.submitJob(ctx, s, &attempts{client: c, moves: true})
+}
+
+// SubmitJobTo is SubmitJob for one instance only. Every other instance refuses with
+// new_instance.
+func (c *Client) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
+	return c.submitJob(ctx, s, &attempts{client: c, pinned: instanceID})
+}
+
+func (c *Client) submitJob(ctx context.Context, s contract.JobSubmit, a *attempts) (contract.Job, error) {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return contract.Job{}, fmt.Errorf("writing a job: %w", err)
+	}
+	a.build = c.post(contract.PathJobs, body)
+	j, err := call[contract.Job](ctx, a, a.whileFull(ctx))
+	if err != nil {
+		return j, a.unsettled(ctx, err)
+	}
+	return j, nil
+}
+
+type queueFullKey struct{}
+
+// WithQueueFull makes submits end with queue_full if the executor's queue is full, instead of
+// trying again until there is a place. A submit with an unanswered attempt is tried again
+// nevertheless, until its outcome is known.
+func WithQueueFull(ctx context.Context) context.Context {
+	return context.WithValue(ctx, queueFullKey{}, true)
+}
+
+// whileFull is the policy of a submit.
+func (a *attempts) whileFull(ctx context.Context) policy {
+	return func(err error, bad int) bool {
+		refused := refusal(err)
+		full := refused != nil && refused.Code == contract.CodeQueueFull
+		return idempotent(err, bad) && !(full && ctx.Value(queueFullKey{}) != nil && !a.arrived)
+	}
 }
 
 // unsettled returns err, with which a submit ended, so that MayRun knows whether its code may run:
@@ -293,20 +335,6 @@ func uncertain(ctx context.Context, refused *contract.Error) error {
 	return e
 }
 
-type queueFullKey struct{}
-
-// WithQueueFull makes submits end with queue_full if the executor's queue is full, instead of
-// trying again until there is a place. A submit with an unanswered attempt is tried again
-// nevertheless, until its outcome is known.
-func WithQueueFull(ctx context.Context) context.Context {
-	return context.WithValue(ctx, queueFullKey{}, true)
-}
-
-func isFull(err error) bool {
-	refused := refusal(err)
-	return refused != nil && refused.Code == contract.CodeQueueFull
-}
-
 // MayRun reports whether the code of a submit that ended with err may run nevertheless. The code
 // of one that ended with another error certainly does not.
 func MayRun(err error) bool {
@@ -319,29 +347,6 @@ func MayRun(err error) bool {
 type replacedError struct{ error }
 
 func (e replacedError) Unwrap() error { return e.error }
-
-func (c *Client) submitRequest(ctx context.Context, s contract.Submit) request {
-	seconds := min(s.WaitSeconds, contract.MaxWait.Seconds())
-	wait := c.fitWait(ctx, time.Duration(seconds*float64(time.Second)))
-	s.WaitSeconds = wait.Seconds()
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // submit has encoded it before
-	}
-	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
-}
-
-// fitWait limits wait to contract.MaxWait, to what proxies wait for, and to the time that ctx
-// leaves, minus time for the answer to arrive: an answer after the end of ctx would lose the
-// execution's id.
-func (c *Client) fitWait(ctx context.Context, wait time.Duration) time.Duration {
-	wait = min(wait, contract.MaxWait, cmp.Or(time.Duration(c.limits.wait.Load()), contract.MaxWait))
-	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline)
-		wait = min(wait, left-min(left/5, time.Second))
-	}
-	return max(wait, 0).Truncate(time.Millisecond)
-}
 
 // ErrInputUnknown is in the error of Input if an attempt got no answer and a later one was refused.
 var ErrInputUnknown = errors.New("an attempt got no answer")
@@ -375,35 +380,6 @@ func (c *Client) Input(ctx context.Context, id string, in contract.Input) (contr
 	return x, err
 }
 
-// SubmitJob submits a job, by the rules of Submit: it retries until ctx ends, always with the
-// job's own JobID, so nothing of it runs twice. MayRun says of an error whether the job may run
-// nevertheless.
-func (c *Client) SubmitJob(ctx context.Context, s contract.JobSubmit) (contract.Job, error) {
-	return c.submitJob(ctx, s, &attempts{client: c, moves: true})
-}
-
-// SubmitJobTo is SubmitJob for one instance only. Every other instance refuses with
-// new_instance.
-func (c *Client) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
-	return c.submitJob(ctx, s, &attempts{client: c, pinned: instanceID})
-}
-
-func (c *Client) submitJob(ctx context.Context, s contract.JobSubmit, a *attempts) (contract.Job, error) {
-	body, err := json.Marshal(s)
-	if err != nil {
-		return contract.Job{}, fmt.Errorf("writing a job: %w", err)
-	}
-	a.build = c.post(contract.PathJobs, body)
-	j, err := finishHeld[contract.Job](ctx, a, func(err error, bad int) bool {
-		atOnce := ctx.Value(queueFullKey{}) != nil && isFull(err) && !a.arrived
-		return !atOnce && idempotent(err, bad)
-	})
-	if err != nil {
-		return j, a.unsettled(ctx, err)
-	}
-	return j, nil
-}
-
 // Job reads a job's entries from index from on. It waits up to wait (at most contract.MaxWait,
 // less if ctx ends before) until that entry has begun, or the job has ended or waits.
 func (c *Client) Job(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {
@@ -411,7 +387,7 @@ func (c *Client) Job(ctx context.Context, id string, from int, wait time.Duratio
 	if err != nil {
 		return contract.Job{}, err
 	}
-	return held[contract.Job](ctx, c, idempotent, func() request {
+	return ask[contract.Job](ctx, c, func() request {
 		wait := c.fitWait(ctx, wait)
 		query := url.Values{"from": {strconv.Itoa(from)}, "wait_seconds": {decimal(wait)}}
 		return request{method: http.MethodGet, path: path, query: query, wait: wait}
@@ -425,11 +401,11 @@ func (c *Client) Jobs(ctx context.Context, limit int) (contract.JobList, error) 
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	return held[contract.JobList](ctx, c, idempotent, get(contract.PathJobs, query))
+	return ask[contract.JobList](ctx, c, get(contract.PathJobs, query))
 }
 
-// PatchJob replaces what has not begun of a job, on one instance only. It may be repeated: a patch is for
-// one revision.
+// PatchJob replaces what has not begun of a job, on one instance only. It may be repeated,
+// because a patch is for one revision.
 func (c *Client) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -452,7 +428,7 @@ func (c *Client) changeJob(ctx context.Context, instanceID, id string, r request
 	}
 	r.path = path
 	a := &attempts{client: c, pinned: instanceID, build: func() request { return r }}
-	return finishHeld[contract.Job](ctx, a, idempotent)
+	return call[contract.Job](ctx, a, idempotent)
 }
 
 // jobPath inserts a job's id into the route.

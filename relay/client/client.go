@@ -7,12 +7,13 @@
 // keys, must not parse what an executor has not signed (except /health), and must not follow
 // redirects of an executor.
 //
-// Start reading at calls.go (what can be called, and why code never runs twice), then
-// exchange.go (one attempt, and which calls are retried) and follow.go (how an execution is read
-// to its end). errors.go says what answers that no executor signed mean.
+// Start reading at calls.go (why code never runs twice), then retry.go (which calls are repeated)
+// and exchange.go (one attempt). follow.go reads executions; errors.go says what
+// answers that no executor signed mean.
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,18 +22,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
-	"colabrelay/relay/plain"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/memory"
 )
 
 // Config configures a Client.
@@ -72,13 +67,14 @@ type Client struct {
 type timeouts struct {
 	answer time.Duration // until the first byte of an answer, in addition to the requested wait
 	stall  time.Duration // between two pieces of a body, in either direction
-	// reach is ReachLimit, less in tests.
-	reach time.Duration
 }
 
 // New returns a Client. It opens no connection.
 func New(cfg Config) (*Client, error) {
-	base, err := parseBase(cfg.BaseURL)
+	if err := auth.CheckURL(cfg.BaseURL); err != nil {
+		return nil, fmt.Errorf("the executor's address: %w", err)
+	}
+	base, err := url.Parse(cfg.BaseURL)
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +82,13 @@ func New(cfg Config) (*Client, error) {
 		return nil, errors.New("no secret for the executor")
 	}
 	c := &Client{
-		base:      base,
+		base:      url.URL{Scheme: base.Scheme, Host: base.Host},
 		signer:    auth.NewSigner(cfg.Secret),
 		log:       cfg.Log,
 		onAttempt: cfg.OnAttempt,
 		comeback:  cfg.Comeback,
 		recorder:  cfg.Recorder,
-		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second, reach: ReachLimit},
+		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second},
 		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),
 	}
@@ -105,25 +101,6 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.log = c.log.With("component", "client")
 	return c, nil
-}
-
-// parseBase parses an executor's address. It refuses a path, because the executor would
-// receive another path than the one that was signed.
-func parseBase(text string) (url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return url.URL{}, errors.New("the executor's URL cannot be read")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return url.URL{}, fmt.Errorf("the executor's URL must begin with http:// or https://, not %q", u.Scheme)
-	case u.Hostname() == "":
-		return url.URL{}, errors.New("the executor's URL has no host")
-	case u.User != nil:
-		return url.URL{}, errors.New("the executor's URL must not contain a user name")
-	case u.Path != "" && u.Path != "/", u.RawQuery != "", u.Fragment != "":
-		return url.URL{}, errors.New("the executor's URL must end after the host")
-	}
-	return url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
 // Close closes idle connections. It does not affect calls in progress.
@@ -149,80 +126,6 @@ func (c *Client) ClockOffset() time.Duration { return time.Duration(c.offset.Loa
 func (c *Client) now() time.Time { return time.Now().Add(c.ClockOffset()) }
 
 func (c *Client) setClock(server time.Time) { c.offset.Store(int64(time.Until(server))) }
-
-// releaseTime bounds the download of a release's file of at most limit bytes: 30 seconds, and
-// what the bytes take at 2 Mbit/s.
-func releaseTime(limit int64) time.Duration {
-	return 30*time.Second + time.Duration(limit/(256<<10))*time.Second
-}
-
-// maxRedirects bounds the redirects of a release's host: GitHub redirects to a separate store.
-const maxRedirects = 5
-
-// ReleaseFile fetches a file of a release, at most limit bytes. The server is not an
-// executor: nothing is signed and no secret is involved, so it follows redirects, but never
-// from https to http.
-func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, releaseTime(limit))
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, fmt.Errorf("fetch %q: the URL cannot be parsed", url)
-	}
-	req.Header.Set("User-Agent", "colab-relay")
-	transport := NewTransport()
-	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Transport: EndingWithContext(transport), CheckRedirect: onward}).Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("fetch: %w", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("fetch %q: HTTP %s", url, res.Status)
-	}
-	text, err := bounded.ReadAll(res.Body, limit)
-	if err != nil {
-		return nil, fmt.Errorf("fetch %q: %w", url, err)
-	}
-	return text, nil
-}
-
-func onward(req *http.Request, via []*http.Request) error {
-	switch {
-	case len(via) > maxRedirects:
-		return errors.New("too many redirects")
-	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
-		return errors.New("a redirect leads from https to http")
-	}
-	return nil
-}
-
-// Recorder is told of the executions that a Client submits or reads, after the executor's
-// answer was verified, cleaned and bounded. It is told nothing of answers that failed.
-//
-// Its methods may be called concurrently. They must return at once, because a caller waits for
-// the answer, and must not change what they get. instanceID is the executor that answered.
-// Everything but a Submit comes from the executor: names and numbers may be invented.
-type Recorder interface {
-	// Submitted reports that the executor accepted s. The answer e has the events from 0 on,
-	// as far as they exist. A repeated submit is reported again.
-	Submitted(instanceID string, s contract.Submit, e contract.Execution)
-	// Answered reports an answer about one execution, with events or without. The answer to
-	// a List is not reported.
-	Answered(instanceID string, e contract.Execution)
-	// Fetched reports the verified bytes of a blob of at most contract.MaxBlobPart.
-	Fetched(instanceID, executionID string, blob contract.Blob, content []byte)
-}
-
-// execution makes a call that answers with one execution, and reports the answer.
-func (c *Client) execution(ctx context.Context, again policy, build func() request) (contract.Execution, error) {
-	a := &attempts{client: c, build: build}
-	e, err := finishHeld[contract.Execution](ctx, a, again)
-	if err == nil && c.recorder != nil {
-		c.recorder.Answered(a.answered.ID, e)
-	}
-	return e, err
-}
 
 // protocolTime bounds the request for the executor's protocol, which follows a call that has
 // failed.
@@ -261,199 +164,8 @@ func otherProtocol(theirs int) *Error {
 	return problemWithHint(KindWrongProtocol, message, hint, nil)
 }
 
-type behindInputKey struct{}
-
-// WithBehindInput makes reads of executions return as soon as the execution is queued behind
-// one that waits for input, as Submit.BehindInput does for a submit. A caller that goes on
-// reading then must use another context, or its reads follow each other without a pause.
-func WithBehindInput(ctx context.Context) context.Context {
-	return context.WithValue(ctx, behindInputKey{}, true)
-}
-
-// BehindInput returns the run that waits for input while e is queued behind it; nil for none.
-func BehindInput(e contract.Execution) *contract.Behind {
-	return WaitsForInput(Behind(e))
-}
-
-// Behind returns the run that has the kernel while e is queued; nil for none.
-func Behind(e contract.Execution) *contract.Behind {
-	if e.Status != contract.StatusQueued || e.Behind == nil || !validID(e.Behind.ExecutionID) {
-		return nil
-	}
-	return e.Behind
-}
-
-// WaitsForInput returns b if that run waits for input and its id is one that an executor may
-// have created, so that it can stand in a command; otherwise nil.
-func WaitsForInput(b *contract.Behind) *contract.Behind {
-	if b == nil || b.Status != contract.StatusWaitingForInput || !validID(b.ExecutionID) {
-		return nil
-	}
-	return b
-}
-
-// validID reports whether an executor may have created the id.
-func validID(id string) bool {
-	return contract.RequestIDPattern().MatchString(id) && strings.Trim(id, ".") != ""
-}
-
-// promptLine is a prompt as one plain line. An executor may send more than the contract allows.
-func promptLine(s string) string {
-	if len(s) > contract.MaxBehindPrompt {
-		s = strings.ToValidUTF8(s[:contract.MaxBehindPrompt], "") + "…"
-	}
-	return plain.Line(s)
-}
-
-// ReachLimit is how long to wait for an executor that has not answered yet. It bounds how
-// long the calls under one WithReachLimit retry while none of them has reached an executor.
-// Without it a caller waited 45 s and more for an executor that was not running. After a
-// connection has worked once, calls retry as long as the caller allows.
-const ReachLimit = 10 * time.Second
-
-type reachKey struct{}
-
-// reach is what the calls under one ctx have reached so far.
-type reach struct {
-	began   time.Time
-	tries   atomic.Int32
-	reached atomic.Bool // something answered, or a request may have arrived
-}
-
-// WithReachLimit returns a ctx whose calls stop retrying after ReachLimit, counted for all of
-// them together, if none of them has reached an executor.
-func WithReachLimit(ctx context.Context) context.Context {
-	return context.WithValue(ctx, reachKey{}, &reach{began: time.Now()})
-}
-
-// Patience is how long a transfer that has begun goes on without a byte. It bridges a tunnel that
-// reconnects and an executor that is started again. Without it a download from a connection that
-// broke each time never ended.
-const Patience = time.Minute
-
-type patienceKey struct{}
-
-// WithPatience returns a ctx each of whose calls stops retrying once all its attempts have failed
-// for so long. A refusal is no failure: the executor is there.
-func WithPatience(ctx context.Context, limit time.Duration) context.Context {
-	return context.WithValue(ctx, patienceKey{}, limit)
-}
-
-// Silence measures for how long attempts have failed in a row. Its zero value is ready.
-type Silence struct {
-	mu    sync.Mutex
-	since time.Time // of the first failure in the row; zero for none
-}
-
-// Failed notes an attempt that failed, and returns how long they have.
-func (s *Silence) Failed() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since.IsZero() {
-		s.since = time.Now()
-	}
-	return time.Since(s.since)
-}
-
-// End notes that something arrived.
-func (s *Silence) End() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.since = time.Time{}
-}
-
-// recordAttempt records the result of an attempt.
-func recordAttempt(ctx context.Context, method string, err error) {
-	if seen, found := ctx.Value(reachKey{}).(*reach); found {
-		seen.tries.Add(1)
-		if page := method == http.MethodGet && kindOf(err) == KindIntercepted; !page && !absent(err) {
-			seen.reached.Store(true)
-		}
-	}
-}
-
-// absent reports whether an attempt found no executor: no connection could be made, or the
-// tunnel's service said that no executor is online. It is false if the request may have
-// arrived, because then the caller must retry until it knows.
-func absent(err error) bool {
-	return neverSent(err) || refusal(err) == nil && kindOf(err) == KindTunnelOffline
-}
-
-// answerTime is how much of a call's time is kept for the answer to its last attempt, at most.
-const answerTime = 3 * time.Second
-
-// retryDelays are the delays between the attempts of one call. They end in time for
-// ReachLimit while no executor was reached, assuming that the next attempt takes as long as
-// the last one. After a refusal that is the outcome of its attempt they end when the answer to
-// another one might arrive too late: then the outcome stays known.
-type retryDelays struct {
-	backoff.BackOff
-	seen    *reach // nil if the call retries as long as its ctx lasts
-	limit   time.Duration
-	began   time.Time
-	end     time.Time     // of the call's time; zero for none
-	took    time.Duration // by the last attempt
-	refused bool          // the last attempt, which did nothing
-	over    bool
-
-	patience time.Duration // see WithPatience; zero for none
-	failing  Silence       // of the call's attempts
-	silent   time.Duration // how long they have failed; zero after a refusal
-}
-
-// note notes the outcome of an attempt, which took so long.
-func (d *retryDelays) note(took time.Duration, err error) {
-	d.took, d.refused = took, refusal(err) != nil && !MayHaveArrived(err)
-	if d.silent = 0; refusal(err) != nil {
-		d.failing.End()
-	} else if err != nil {
-		d.silent = max(d.failing.Failed(), 1)
-	}
-}
-
-func (d *retryDelays) NextBackOff() time.Duration {
-	next := d.BackOff.NextBackOff()
-	if d.refused && !d.end.IsZero() && time.Until(d.end)-next < min(answerTime, time.Since(d.began)/10) {
-		return backoff.Stop
-	}
-	if d.patience > 0 && d.silent > 0 {
-		if d.silent >= d.patience {
-			return backoff.Stop
-		}
-		next = min(next, d.patience-d.silent)
-	}
-	if d.seen == nil || d.seen.reached.Load() {
-		return next
-	}
-	left := d.limit - time.Since(d.seen.began) - d.took
-	if d.over = left <= 0; d.over {
-		return backoff.Stop
-	}
-	return min(next, left)
-}
-
-// unreachable is the last error of a call that reached no executor, with what was tried.
-func (d *retryDelays) unreachable(last error) error {
-	e, ok := errors.AsType[*Error](last)
-	if !ok {
-		return last
-	}
-	fresh := *e
-	fresh.Message = fmt.Sprintf("%s; no executor answered in %d attempts and %.0f s", e.Message, d.seen.tries.Load(), time.Since(d.seen.began).Seconds())
-	fresh.Err = last
-	return &fresh
-}
-
-// neverSent reports whether none of the attempts of a call that ended with err can have reached
-// an executor.
-func neverSent(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && refusal(err) == nil && !e.sent && (e.Kind == KindUnreachable || e.Kind == KindNoSuchHost)
-}
-
 // NewTransport returns the default transport. It keeps connections open, so that a call minutes
-// after the last one costs one
-// round trip. The comment of each setting names the failure seen without it.
+// after the last one costs one round trip. The comment of each setting names the failure seen without it.
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{
 		// A laptop that moved to another network hung in connect for minutes.
@@ -484,6 +196,21 @@ func NewTransport() *http.Transport {
 	}
 }
 
+// proxyRefusal is the error of a connection that a proxy in this computer's settings does not make.
+type proxyRefusal struct {
+	proxy  string
+	status int
+}
+
+func (e *proxyRefusal) Error() string {
+	return fmt.Sprintf("the proxy %s answers CONNECT with HTTP %d", e.proxy, e.status)
+}
+
+// proxyAddress is a proxy's address without user name and password.
+func proxyAddress(proxy *url.URL) string {
+	return (&url.URL{Scheme: proxy.Scheme, Host: proxy.Host}).String()
+}
+
 // Proxy returns the address of the proxy that calls to base use; empty for none.
 func Proxy(base string) string {
 	req, err := http.NewRequest(http.MethodGet, base, nil)
@@ -491,6 +218,19 @@ func Proxy(base string) string {
 		return ""
 	}
 	proxy, err := http.ProxyFromEnvironment(req)
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxyAddress(proxy)
+}
+
+// proxy returns the address of the proxy that calls to this executor use; empty for none.
+func (c *Client) proxy() string {
+	t, ok := c.transport.RoundTripper.(*http.Transport)
+	if !ok || t.Proxy == nil {
+		return ""
+	}
+	proxy, err := t.Proxy(&http.Request{URL: &c.base})
 	if err != nil || proxy == nil {
 		return ""
 	}
@@ -542,23 +282,6 @@ func (b endingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Large answers wait for their turns (package memory). These functions keep the turns until the
-// answer is decoded, which takes several times the memory of its text.
-
-// held is call that keeps the turns.
-func held[T any](ctx context.Context, c *Client, again policy, build func() request) (T, error) {
-	ctx, done := memory.Hold(ctx)
-	defer done()
-	return call[T](ctx, c, again, build)
-}
-
-// finishHeld is finish that keeps the turns.
-func finishHeld[T any](ctx context.Context, a *attempts, again policy) (T, error) {
-	ctx, done := memory.Hold(ctx)
-	defer done()
-	return finish[T](ctx, a, again)
-}
-
 // errStalled is the cause of an attempt that the stall timer ended.
 var errStalled = errors.New("no progress")
 
@@ -596,4 +319,107 @@ func (r progressReader) Read(p []byte) (int, error) {
 		r.timer.progress(r.span)
 	}
 	return n, err
+}
+
+// leastBody is the size below which requests are not made smaller: any proxy accepts it.
+const leastBody = 256 << 10
+
+// limits are those of proxies in front of an executor, as far as its client has met them.
+type limits struct {
+	body  atomic.Int64 // bytes of a request; 0 for none known
+	wait  atomic.Int64 // nanoseconds until an answer; 0 for none known
+	ended atomic.Int64 // nanoseconds after which the last attempt was cut off
+}
+
+// lower sets a limit unless a lower one is known.
+func lower(limit *atomic.Int64, to int64) {
+	for known := limit.Load(); known == 0 || to < known; known = limit.Load() {
+		if limit.CompareAndSwap(known, to) {
+			return
+		}
+	}
+}
+
+// MostBody is how many bytes the body of a request to this executor should have at most: half of
+// what a proxy has refused.
+func (c *Client) MostBody() int64 { return cmp.Or(c.limits.body.Load(), contract.MaxBodyBytes) }
+
+// tooLarge returns the error for a request of which a proxy refused the size, and remembers that.
+func (c *Client) tooLarge(size int64) *Error {
+	e := problem(KindTooLarge, fmt.Sprintf("a proxy at %s refuses a request of %d bytes as too large (HTTP %d)", c.base.Host, size, http.StatusRequestEntityTooLarge), nil)
+	if e.shrinks = size > leastBody+leastBody/8; e.shrinks { // a sealed body is a little longer than its text
+		lower(&c.limits.body, max(size/2, leastBody))
+	}
+	return e
+}
+
+// Shrinks reports whether a call ended with err because a proxy refused the size of its request,
+// and one of at most MostBody may pass.
+func Shrinks(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.shrinks
+}
+
+// leastPoll is the shortest wait that a proxy's patience reduces long polls to. An attempt that was
+// cut off sooner says nothing about that.
+const leastPoll = 5 * time.Second
+
+// noteWait shortens the waits for answers if a proxy has given up waiting for one, or has cut the
+// connection twice after the same time, within a tenth.
+func (c *Client) noteWait(r request, took time.Duration, err error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || !e.sent || took < leastPoll || r.part != nil || r.into != nil || e.Kind != KindUnreachable && !e.gaveUp {
+		return
+	}
+	before := time.Duration(c.limits.ended.Swap(int64(took)))
+	if e.gaveUp || (took-before).Abs() <= took/10 {
+		lower(&c.limits.wait, int64(max(took/2, leastPoll)))
+	}
+}
+
+// releaseTime bounds the download of a release's file of at most limit bytes: 30 seconds, and
+// what the bytes take at 2 Mbit/s.
+func releaseTime(limit int64) time.Duration {
+	return 30*time.Second + time.Duration(limit/(256<<10))*time.Second
+}
+
+// maxRedirects bounds the redirects of a release's host: GitHub redirects to a separate store.
+const maxRedirects = 5
+
+// ReleaseFile fetches a file of a release, at most limit bytes. The server is not an
+// executor: nothing is signed and no secret is involved, so it follows redirects, but never
+// from https to http.
+func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTime(limit))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %q: the URL cannot be parsed", url)
+	}
+	req.Header.Set("User-Agent", "colab-relay")
+	transport := NewTransport()
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: EndingWithContext(transport), CheckRedirect: onward}).Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("fetch %q: HTTP %s", url, res.Status)
+	}
+	text, err := bounded.ReadAll(res.Body, limit)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %q: %w", url, err)
+	}
+	return text, nil
+}
+
+func onward(req *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return errors.New("too many redirects")
+	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
+		return errors.New("a redirect leads from https to http")
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -14,8 +13,6 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
@@ -59,20 +56,16 @@ func (c *Client) send(ctx context.Context, r request) (answer, error) {
 	}
 	recordAttempt(ctx, r.method, err)
 	if c.log.Enabled(ctx, slog.LevelDebug) {
-		c.logAttempt(ctx, r, requestID, len(got.body), time.Since(started), err)
+		attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
+		if err != nil {
+			attrs = append(attrs, "err", err.Error())
+		}
+		c.log.DebugContext(ctx, "sent a request to the executor", attrs...)
 	}
 	if c.onAttempt != nil && ctx.Err() == nil {
 		c.onAttempt(err)
 	}
 	return got, err
-}
-
-func (c *Client) logAttempt(ctx context.Context, r request, requestID string, bytes int, dur time.Duration, err error) {
-	attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", bytes, "dur", dur}
-	if err != nil {
-		attrs = append(attrs, "err", err.Error())
-	}
-	c.log.DebugContext(ctx, "sent a request to the executor", attrs...)
 }
 
 func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID string, err error) {
@@ -234,260 +227,6 @@ func unknownForm(message string, err error) *Error {
 	e := problem(KindWrongProtocol, message, err)
 	e.sent = true
 	return e
-}
-
-// attempts is one call in progress, which makes one attempt or several. It is used for one
-// call, by one goroutine.
-//
-// Every request except GET names the executor that it is intended for. That is the executor
-// of the call's first attempt, because an answer that the client gets in another call may come
-// from another VM. A signed refusal that names the executor's current start or time proves
-// that this attempt did nothing and says what was wrong with it; the call then signs once more
-// immediately.
-type attempts struct {
-	client *Client
-	build  func() request // the request of one attempt, without the instance
-	// moves allows the call to continue with another instance, but only while no attempt may
-	// have been accepted, because the old VM may have executed it.
-	moves bool
-	// pinned, unless empty, is the only instance that the call is intended for.
-	pinned string
-
-	instance contract.Instance // that a call other than GET is intended for
-	arrived  bool              // an attempt was accepted, or may have been
-	answered contract.Instance // that sent the last signed answer; zero before
-}
-
-// attempt makes one attempt, and one more for each error that a refusal corrects.
-func (a *attempts) attempt(ctx context.Context) (answer, error) {
-	corrected := map[contract.Code]bool{}
-	for {
-		got, err := a.once(ctx)
-		if !got.instance.IsZero() {
-			a.answered = got.instance
-		}
-		refused := refusal(err)
-		if refused == nil || !a.correct(got, refused) || corrected[refused.Code] {
-			a.arrived = a.arrived || err == nil || MayHaveArrived(err)
-			return got, err
-		}
-		corrected[refused.Code] = true
-	}
-}
-
-func (a *attempts) once(ctx context.Context) (answer, error) {
-	r := a.build()
-	if r.method != http.MethodGet {
-		r.instance = a.instance
-	}
-	return a.client.send(ctx, r)
-}
-
-// address determines, before the first attempt, the executor that the call is intended for. If
-// none is known yet it requests one, unless the call is a GET. The start of a pinned instance
-// may be unknown; the refusal contains it.
-func (a *attempts) address(ctx context.Context) (err error) {
-	a.instance = a.client.current()
-	if a.instance.IsZero() && a.build().method != http.MethodGet {
-		if a.instance, err = a.client.firstInstance(ctx); err != nil {
-			return err
-		}
-	}
-	if a.pinned != "" {
-		a.instance.ID = a.pinned
-	}
-	return nil
-}
-
-// correct applies what a signed refusal says about the executor's time, start and instance,
-// and reports whether the call may be retried immediately.
-//
-// Every call may follow a new start, including those that must not be executed twice: they are
-// not retried after an attempt that may have been accepted, so no earlier attempt was. If
-// something in between sent one attempt twice, and the first copy reached the earlier start,
-// then the kernel and the execution that input, interrupt, restart and cleanup name ended with
-// that start; and the new start recognises a submit by its request_id and an upload by its
-// file.
-func (a *attempts) correct(got answer, refused *contract.Error) bool {
-	if refused.ServerTime > 0 {
-		a.client.setClock(time.Unix(refused.ServerTime, 0))
-	}
-	newStart := got.instance.ID == a.instance.ID && got.instance.Start != a.instance.Start
-	if newStart { // rate_limited contains it too, when the executor states no other cause
-		a.instance = got.instance
-	}
-	switch refused.Code {
-	case contract.CodeClockSkew:
-		return refused.ServerTime > 0
-	case contract.CodeNewStart:
-		return newStart
-	case contract.CodeNewInstance:
-		if !a.moves || a.arrived || a.pinned != "" {
-			return false
-		}
-		a.instance = got.instance
-		return true
-	}
-	return false
-}
-
-// firstInstance returns the executor that answered last; before the first answer, it sends a
-// request. Only one caller does so at a time.
-func (c *Client) firstInstance(ctx context.Context) (contract.Instance, error) {
-	if known := c.current(); !known.IsZero() {
-		return known, nil
-	}
-	select {
-	case c.asking <- struct{}{}:
-		defer func() { <-c.asking }()
-	case <-ctx.Done():
-		return contract.Instance{}, ended(ctx, nil)
-	}
-	if known := c.current(); !known.IsZero() {
-		return known, nil
-	}
-	_, err := c.Kernel(ctx)
-	if known := c.current(); !known.IsZero() { // a refusal contains it too
-		return known, nil
-	}
-	return contract.Instance{}, err
-}
-
-// maxBadAnswers is how many changed answers a call accepts before it stops retrying: one may
-// be chance, three are a proxy.
-const maxBadAnswers = 3
-
-// policy decides whether a call is retried after an attempt that ended with err; bad counts
-// the call's answers that were changed in transit.
-type policy func(err error, bad int) bool
-
-// idempotent is the policy for calls that may be executed twice.
-func idempotent(err error, bad int) bool {
-	if refused := refusal(err); refused != nil {
-		return passing(refused)
-	}
-	switch kindOf(err) {
-	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindIntercepted, KindTimeout:
-		return true
-	case KindBadAnswer:
-		return bad < maxBadAnswers && !errors.Is(err, bounded.ErrTooLong) // the next answer would be as long
-	}
-	return false
-}
-
-// Transient reports whether a call that makes one attempt may succeed if it is repeated after
-// err: the connection broke, or the executor asked to wait. An answer that was changed in
-// transit is not transient, because the next one would be changed too. The caller must check
-// itself whether its ctx has ended.
-func Transient(err error) bool { return idempotent(err, maxBadAnswers) }
-
-// ifUnsent is the policy for calls that must not be executed twice: they are retried only
-// after an attempt that certainly did nothing.
-func ifUnsent(err error, bad int) bool {
-	return idempotent(err, bad) && !MayHaveArrived(err)
-}
-
-// passing reports whether a refusal usually ends within moments. The caller must wait for
-// other retryable ones (kernel_busy, low_memory).
-func passing(refused *contract.Error) bool {
-	switch refused.Code {
-	case contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull,
-		contract.CodeReplayed: // the transport or a proxy sent a GET twice, with the same nonce
-		return true
-	}
-	return false
-}
-
-// retry calls attempt until it succeeds, the policy again says no, or ctx ends, with jittered
-// exponential delays (retryDelays) in between. WithReachLimit may end it earlier. There is no number
-// of attempts.
-func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer, error)) (answer, error) {
-	var last error
-	bad, sent := 0, false
-	seen, _ := ctx.Value(reachKey{}).(*reach)
-	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, limit: c.timeouts.reach, began: time.Now()}
-	delays.end, _ = ctx.Deadline()
-	delays.patience, _ = ctx.Value(patienceKey{}).(time.Duration)
-	got, err := backoff.Retry(ctx, func() (answer, error) {
-		began := time.Now()
-		got, err := attempt()
-		delays.note(time.Since(began), err)
-		sent = sent || MayHaveArrived(err)
-		if kindOf(err) == KindBadAnswer {
-			bad++
-		}
-		switch {
-		case err == nil:
-			return got, nil
-		case ctx.Err() != nil && refusal(err) == nil:
-			return got, backoff.Permanent(ended(ctx, cmp.Or(last, err)))
-		case !again(err, bad):
-			return got, backoff.Permanent(err)
-		}
-		last = err
-		return got, err
-	}, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0))
-	switch {
-	case err == nil:
-		return got, nil
-	case err == context.Cause(ctx): // it ended during a delay
-		err = ended(ctx, last)
-	case delays.over:
-		err = delays.unreachable(err)
-	}
-	return got, everSent(err, sent)
-}
-
-// everSent returns err with sent set if any attempt of the call may have arrived.
-func everSent(err error, sent bool) error {
-	e, ok := errors.AsType[*Error](err)
-	if !sent || refusal(err) != nil || !ok {
-		return err
-	}
-	fresh := *e
-	fresh.sent = true
-	return &fresh
-}
-
-// NewBackOff returns the delays after interruptions: they grow until Reset.
-func NewBackOff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval = 200 * time.Millisecond
-	b.Multiplier = 2
-	b.MaxInterval = 5 * time.Second
-	return b
-}
-
-// once makes a single attempt at a call of the contract.
-func (c *Client) once(ctx context.Context, build func() request) (answer, error) {
-	a := &attempts{client: c, build: build}
-	if err := a.address(ctx); err != nil {
-		return answer{}, err
-	}
-	return a.attempt(ctx)
-}
-
-// call makes a call of the contract and reads its answer as T.
-func call[T any](ctx context.Context, c *Client, again policy, build func() request) (T, error) {
-	return finish[T](ctx, &attempts{client: c, build: build}, again)
-}
-
-// finish makes attempts until the policy says no, and reads the answer as T.
-func finish[T any](ctx context.Context, a *attempts, again policy) (T, error) {
-	var result T
-	got, err := a.finish(ctx, again)
-	if err != nil {
-		return result, err
-	}
-	return result, read(ctx, got.body, &result)
-}
-
-// finish makes attempts until the policy says no.
-func (a *attempts) finish(ctx context.Context, again policy) (answer, error) {
-	if err := a.address(ctx); err != nil {
-		return answer{}, err
-	}
-	return a.client.retry(ctx, again, func() (answer, error) { return a.attempt(ctx) })
 }
 
 // read decodes a signed answer, unless it has more items than an executor may send.

@@ -27,7 +27,7 @@ func (c *Client) FilesAfter(ctx context.Context, path, after string) (contract.F
 	if after != "" {
 		query.Set("after", after)
 	}
-	got, err := held[contract.Files](ctx, c, idempotent, get(contract.PathFiles, query))
+	got, err := ask[contract.Files](ctx, c, get(contract.PathFiles, query))
 	if err != nil {
 		return got, err
 	}
@@ -62,7 +62,7 @@ func checkNames(f *contract.Files) error {
 func (c *Client) Stat(ctx context.Context, path string, digest bool, wait time.Duration) (contract.FileStat, error) {
 	query := url.Values{"path": {path}}
 	if !digest {
-		return held[contract.FileStat](ctx, c, idempotent, get(contract.PathStat, query))
+		return ask[contract.FileStat](ctx, c, get(contract.PathStat, query))
 	}
 	return c.statDigest(ctx, query, wait)
 }
@@ -74,7 +74,7 @@ func (c *Client) Prefix(ctx context.Context, path, etag string, size int64, wait
 }
 
 func (c *Client) statDigest(ctx context.Context, query url.Values, wait time.Duration) (contract.FileStat, error) {
-	return held[contract.FileStat](ctx, c, idempotent, func() request {
+	return ask[contract.FileStat](ctx, c, func() request {
 		wait := c.fitWait(ctx, wait)
 		query.Set("digest", "1")
 		query.Set("wait_seconds", decimal(wait))
@@ -121,7 +121,7 @@ const (
 // StartUpload starts an upload. The same call resumes it and returns what is missing. It
 // continues on a new VM automatically if no attempt may have been accepted before.
 func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contract.Upload, error) {
-	return finishHeld[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, encode(u)), moves: true}, idempotent)
+	return call[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, encode(u)), moves: true}, idempotent)
 }
 
 // PutPart sends the bytes r of file (at most contract.MaxFilePart), which are read and sealed
@@ -167,7 +167,7 @@ func (c *Client) askUpload(ctx context.Context, r request, id string, wait time.
 	if r.path, err = uploadPath(r.path, id); err != nil {
 		return contract.Upload{}, err
 	}
-	return held[contract.Upload](ctx, c, idempotent, func() request {
+	return ask[contract.Upload](ctx, c, func() request {
 		r.wait = c.fitWait(ctx, wait)
 		r.query = url.Values{"wait_seconds": {decimal(r.wait)}}
 		return r
@@ -182,7 +182,7 @@ func uploadPath(route, id string) (string, error) {
 // least one: the caller calls again with the rest.
 func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.Compared, error) {
 	a := &attempts{client: c, build: c.post(contract.PathCompare, encode(m)), moves: true} // it changes nothing
-	got, err := finishHeld[contract.Comparison](ctx, a, idempotent)
+	got, err := call[contract.Comparison](ctx, a, idempotent)
 	if n := len(m.Files) / 2; n > 0 && Shrinks(err) {
 		m.Files = m.Files[:n]
 		return c.Compare(ctx, m)
@@ -199,7 +199,7 @@ func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.C
 // PutBatch sends a batch that AppendIndex made of n files. It may be sent again: files that are
 // at their targets already stay there.
 func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.BatchedFile, error) {
-	got, err := held[contract.BatchAnswer](ctx, c, idempotent, func() request {
+	got, err := ask[contract.BatchAnswer](ctx, c, func() request {
 		return request{method: http.MethodPost, path: contract.PathUploadBatch, body: batch, wait: slowAction}
 	})
 	if err != nil {
@@ -270,10 +270,7 @@ type incomingPart struct {
 // receive writes the part in an answer whose head is verified. What it writes before an error
 // is authentic. An error of the destination is in p.failed.
 func (p *incomingPart) receive(x *auth.Exchange, res *http.Response, body io.Reader) error {
-	part, err := line.AnswerPart(x, res, body)
-	if err == nil {
-		_, err = io.Copy(p, part)
-	}
+	_, err := io.Copy(p, line.AnswerBody(x, res, body, contract.MaxFilePart))
 	return err
 }
 

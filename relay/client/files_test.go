@@ -87,7 +87,7 @@ func TestTheRecordsOfACutAnswerAreKept(t *testing.T) {
 			return cutAfter(recordEnd(2))(w, a)
 		}, 0, KindNotExecutor},
 		"a bit of the third record": {flipped(recordEnd(2) + 100), firstRecord + nextRecord, KindBadAnswer},
-		"a bit of the last record":  {flipped(int(seal.PartSize(1<<20)) - 1), firstRecord + 15*nextRecord, KindBadAnswer},
+		"a bit of the last record":  {flipped(int(seal.Size(1<<20)) - 1), firstRecord + 15*nextRecord, KindBadAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newFile(t, content)

@@ -261,6 +261,98 @@ func (f *follower) replaced(err error) error {
 	return &contract.Error{Code: contract.CodeNewInstance, Message: "the VM behind this address is a new one; the run ended with the old VM", Hint: "run the setup code again"}
 }
 
+// Execution reads an execution's events from offset on. It waits up to wait (at most
+// contract.MaxWait, less if ctx ends before) for an event. If maxBytes is 0 the executor chooses
+// the size of the answer. An answer that is too long, which no executor sends, is not read: the
+// error says where to read on.
+func (c *Client) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
+	path, err := executionPath(contract.PathExecution, id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	e, err := c.execution(ctx, idempotent, func() request {
+		wait := c.fitWait(ctx, wait)
+		query := url.Values{"offset": {strconv.FormatInt(offset, 10)}, "wait_seconds": {decimal(wait)}}
+		if ctx.Value(behindInputKey{}) != nil {
+			query.Set(contract.QueryBehindInput, "true")
+		}
+		if maxBytes > 0 {
+			query.Set("max_bytes", strconv.FormatInt(maxBytes, 10))
+		}
+		return request{method: http.MethodGet, path: path, query: query, wait: wait}
+	})
+	if err == nil {
+		err = checkAsked(&e, cmp.Or(maxBytes, contract.DefaultReadBytes))
+	}
+	if errors.Is(err, bounded.ErrTooLong) {
+		err = problemWithHint(KindBadAnswer,
+			fmt.Sprintf("the executor's answer from offset %d on %s; this does not affect the execution", offset, excess(err, c.maxAnswer)),
+			fmt.Sprintf("Do not run the code again: read on with get_execution from offset %d, and update the executor.", offset+1), err)
+	}
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	return e, nil
+}
+
+// execution makes a call that answers with one execution, and reports the answer.
+func (c *Client) execution(ctx context.Context, again policy, build func() request) (contract.Execution, error) {
+	a := &attempts{client: c, build: build}
+	e, err := call[contract.Execution](ctx, a, again)
+	if err == nil && c.recorder != nil {
+		c.recorder.Answered(a.answered.ID, e)
+	}
+	return e, err
+}
+
+// Recorder is told of the executions that a Client submits or reads, after the executor's
+// answer was verified, cleaned and bounded. It is told nothing of answers that failed.
+//
+// Its methods may be called concurrently. They must return at once, because a caller waits for
+// the answer, and must not change what they get. instanceID is the executor that answered.
+// Everything but a Submit comes from the executor: names and numbers may be invented.
+type Recorder interface {
+	// Submitted reports that the executor accepted s. The answer e has the events from 0 on,
+	// as far as they exist. A repeated submit is reported again.
+	Submitted(instanceID string, s contract.Submit, e contract.Execution)
+	// Answered reports an answer about one execution, with events or without. The answer to
+	// a List is not reported.
+	Answered(instanceID string, e contract.Execution)
+	// Fetched reports the verified bytes of a blob of at most contract.MaxBlobPart.
+	Fetched(instanceID, executionID string, blob contract.Blob, content []byte)
+}
+
+type behindInputKey struct{}
+
+// WithBehindInput makes reads of executions return as soon as the execution is queued behind
+// one that waits for input, as Submit.BehindInput does for a submit. A caller that goes on
+// reading then must use another context, or its reads follow each other without a pause.
+func WithBehindInput(ctx context.Context) context.Context {
+	return context.WithValue(ctx, behindInputKey{}, true)
+}
+
+// BehindInput returns the run that waits for input while e is queued behind it; nil for none.
+func BehindInput(e contract.Execution) *contract.Behind {
+	return WaitsForInput(Behind(e))
+}
+
+// Behind returns the run that has the kernel while e is queued; nil for none.
+func Behind(e contract.Execution) *contract.Behind {
+	if e.Status != contract.StatusQueued || e.Behind == nil || !validID(e.Behind.ExecutionID) {
+		return nil
+	}
+	return e.Behind
+}
+
+// WaitsForInput returns b if that run waits for input and its id is one that an executor may
+// have created, so that it can stand in a command; otherwise nil.
+func WaitsForInput(b *contract.Behind) *contract.Behind {
+	if b == nil || b.Status != contract.StatusWaitingForInput || !validID(b.ExecutionID) {
+		return nil
+	}
+	return b
+}
+
 // maxBlobBytes bounds a blob. An executor keeps no longer ones, because the log of an
 // execution and its blobs are bounded to 256 MiB.
 const maxBlobBytes = 256 << 20
@@ -281,13 +373,13 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	}
 	path = strings.Replace(path, "{number}", strconv.Itoa(blob.Number), 1)
 	whole := sha256.New()
-	var only blobPart // the last one, which is all of a blob that has one part
+	var only answer // the last one, which is all of a blob that has one part
 	for offset := int64(0); ; {
-		part, err := c.writePart(ctx, path, contract.Range{Offset: offset, Length: blob.Bytes - offset}, io.MultiWriter(whole, w))
+		part, err := c.blobPart(ctx, path, contract.Range{Offset: offset, Length: blob.Bytes - offset}, io.MultiWriter(whole, w))
 		if err != nil {
 			return err
 		}
-		offset += int64(len(part.content))
+		offset += int64(len(part.body))
 		if offset == blob.Bytes {
 			only = part
 			break
@@ -296,8 +388,8 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	if hex.EncodeToString(whole.Sum(nil)) != blob.SHA256 {
 		return problem(KindBadAnswer, "the blob's SHA-256 is not the one that its event states", nil)
 	}
-	if c.recorder != nil && int64(len(only.content)) == blob.Bytes {
-		c.recorder.Fetched(only.instance.ID, id, blob, only.content)
+	if c.recorder != nil && int64(len(only.body)) == blob.Bytes {
+		c.recorder.Fetched(only.instance.ID, id, blob, only.body)
 	}
 	return nil
 }
@@ -305,6 +397,28 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 // Blobs returns Blob for the execution id.
 func (c *Client) Blobs(id string) func(ctx context.Context, blob contract.Blob, w io.Writer) error {
 	return func(ctx context.Context, blob contract.Blob, w io.Writer) error { return c.Blob(ctx, id, blob, w) }
+}
+
+// blobPart requests the next part of a blob, of which left is missing, and writes it to w. It
+// keeps the turns of a large part (package memory) until it is written.
+func (c *Client) blobPart(ctx context.Context, path string, left contract.Range, w io.Writer) (answer, error) {
+	ctx, done := memory.Hold(ctx)
+	defer done()
+	query := url.Values{"offset": {strconv.FormatInt(left.Offset, 10)}}
+	query.Set("length", strconv.FormatInt(min(max(left.Length, 1), contract.MaxBlobPart), 10))
+	a := &attempts{client: c, build: get(path, query)}
+	part, err := a.finish(ctx, idempotent)
+	if err != nil {
+		return part, err
+	}
+	n := int64(len(part.body))
+	if n > left.Length || n == 0 && left.Length > 0 {
+		return part, breaksBounds(fmt.Sprintf("the blob does not have the %d bytes that the executor stated", left.End()), nil)
+	}
+	if _, err := w.Write(part.body); err != nil {
+		return part, fmt.Errorf("writing a blob: %w", err)
+	}
+	return part, nil
 }
 
 // ErrReportTooLong: a report's blob is over its bound.
@@ -343,74 +457,3 @@ func ReadReport(ctx context.Context, vm BlobReader, id string, payload json.RawM
 // MaxInline is the length of a report that stands in its event. An executor makes a longer one a
 // blob, so that a caller holds little while it waits.
 const MaxInline = 2 * contract.InlineMIMEBytes
-
-// writePart requests the next part of a blob, of which left is missing, and writes it to w. It
-// keeps the turns of a large part (package memory) until it is written.
-func (c *Client) writePart(ctx context.Context, path string, left contract.Range, w io.Writer) (blobPart, error) {
-	ctx, done := memory.Hold(ctx)
-	defer done()
-	part, err := c.blobPart(ctx, path, left.Offset, left.Length)
-	if err != nil {
-		return part, err
-	}
-	n := int64(len(part.content))
-	if n > left.Length || n == 0 && left.Length > 0 {
-		return part, breaksBounds(fmt.Sprintf("the blob does not have the %d bytes that the executor stated", left.End()), nil)
-	}
-	if _, err := w.Write(part.content); err != nil {
-		return part, fmt.Errorf("writing a blob: %w", err)
-	}
-	return part, nil
-}
-
-// blobPart is a part of a blob, and the executor that sent it.
-type blobPart struct {
-	content  []byte
-	instance contract.Instance
-}
-
-func (c *Client) blobPart(ctx context.Context, path string, offset, left int64) (blobPart, error) {
-	query := url.Values{}
-	query.Set("offset", strconv.FormatInt(offset, 10))
-	query.Set("length", strconv.FormatInt(min(max(left, 1), contract.MaxBlobPart), 10))
-	a := &attempts{client: c, build: get(path, query)}
-	got, err := c.retry(ctx, idempotent, func() (answer, error) { return a.attempt(ctx) })
-	return blobPart{got.body, got.instance}, err
-}
-
-// eventQuery is a request for an execution's events.
-type eventQuery struct {
-	path     string
-	offset   int64
-	wait     time.Duration
-	maxBytes int64 // 0 leaves it to the executor
-}
-
-// events reads events. An answer that is too long, which no executor sends, is not read: the error
-// says where to read on.
-func (c *Client) events(ctx context.Context, r eventQuery) (contract.Execution, error) {
-	e, err := c.execution(ctx, idempotent, func() request {
-		wait := c.fitWait(ctx, r.wait)
-		query := url.Values{"offset": {strconv.FormatInt(r.offset, 10)}}
-		query.Set("wait_seconds", decimal(wait))
-		if ctx.Value(behindInputKey{}) != nil {
-			query.Set(contract.QueryBehindInput, "true")
-		}
-		if r.maxBytes > 0 {
-			query.Set("max_bytes", strconv.FormatInt(r.maxBytes, 10))
-		}
-		return request{method: http.MethodGet, path: r.path, query: query, wait: wait}
-	})
-	if err == nil {
-		err = checkAsked(&e, cmp.Or(r.maxBytes, contract.DefaultReadBytes))
-	}
-	switch {
-	case errors.Is(err, bounded.ErrTooLong):
-		return contract.Execution{}, problemWithHint(KindBadAnswer,
-			fmt.Sprintf("the executor's answer from offset %d on %s; this does not affect the execution", r.offset, excess(err, c.maxAnswer)),
-			fmt.Sprintf("Do not run the code again: read on with get_execution from offset %d, and update the executor.", r.offset+1), err)
-	case err != nil:
-		return contract.Execution{}, err
-	}
-	return e, nil
-}

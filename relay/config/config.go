@@ -285,7 +285,7 @@ var All = []Setting{
 	{"NGROK_DOMAIN", "", "static domain of your ngrok account, for those tunnels"},
 	{"COLAB_RELAY_RELEASE_URL", "", "folder with the release's files, from which VMs fetch the executor (default: this relay's own release)"},
 	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
-	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints, kernel states and unfinished transfers in this `FOLDER`"},
+	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints and kernel states in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
 	{"RELAY_LONG_WAIT", "", "longest wait_seconds of get_execution in Claude Code, which works on meanwhile and tells the model when the answer comes, 1s to 24h (default 10m)"},
 	{"RELAY_STRUCTURED", "", "set to on to add JSON to every answer, for programs; most hosts then show the model the JSON instead of the text (default off)"},

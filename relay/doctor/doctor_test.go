@@ -79,7 +79,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 			`fail .*ERR_NGROK_3200: no executor is online`, `next step: The VM has ended .* start the executor again`,
 		}},
 		"quota":          {func(e *fakeExecutor) { e.page = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
-		"newer protocol": {func(e *fakeExecutor) { e.protocol, e.secret = contract.Protocol+1, auth.GenerateSecret() }, true, []string{`fail .*wrong_protocol: the executor uses protocol 5 and this relay protocol 4: the relay on this computer is older`, `next step: Update the relay on this computer`}},
+		"newer protocol": {func(e *fakeExecutor) { e.protocol, e.secret = contract.Protocol+1, auth.GenerateSecret() }, true, []string{`fail .*wrong_protocol: the executor uses protocol \d+ and this relay protocol \d+: the relay on this computer is older`, `next step: Update the relay on this computer`}},
 		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`fail .*wrong_secret`, `next step: .*relay pair`}},
 		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: \S+ from the executor's`, `next step: set the clock of this computer`, `ok .*VM`}},
 		"kernel dead": {func(e *fakeExecutor) {

@@ -160,18 +160,15 @@ func ForPrompt(b *contract.Behind) Hint {
 		Person: fmt.Sprintf("Answer it with `colab-relay input %s`, or end it with `colab-relay interrupt %s`.", b.ExecutionID, b.ExecutionID),
 	}
 	if b.Password {
-		h.Model = passwordStep(b.ExecutionID) + " Or end that run with interrupt_execution."
+		h.Model = ForPassword(b.ExecutionID) + " Or end that run with interrupt_execution."
 	}
 	return h
 }
 
-// passwordStep is what a model does about a run that asks for a password.
-func passwordStep(id string) string {
+// ForPassword returns what a model does about the run id, which asks for a password.
+func ForPassword(id string) string {
 	return fmt.Sprintf("Ask the user to run `colab-relay input %s` in a terminal on this computer and to type the password there; never ask the user to tell it to you.", id)
 }
-
-// ForPassword returns what a model does about the run id, which asks for a password.
-func ForPassword(id string) string { return passwordStep(id) }
 
 // refusals are the hints for an executor's refusals.
 var refusals = map[contract.Code]string{

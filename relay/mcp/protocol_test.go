@@ -149,7 +149,7 @@ func TestTheListOfToolsIsShort(t *testing.T) {
 		l := serveLines(t, New(op.New(op.Config{Toolsets: served}), "", "1.2"), maxHeld)
 		l.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		if n := utf8.RuneCount(l.next().Result); n > most {
-			t.Errorf("the list of %d sets has %d characters", len(served), n)
+			t.Errorf("tools/list with the sets %v beside core has %d characters, and at most %d are allowed: shorten other texts", served, n, most)
 		}
 	}
 }

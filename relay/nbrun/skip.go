@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -285,7 +286,7 @@ func (a *advance) adaptPlan() {
 			run.plan(c)
 		}
 	}
-	slices.SortStableFunc(run.Plan, func(a, b CellRecord) int { return cmp.Compare(a.Index, b.Index) })
+	sort.SliceStable(run.Plan, func(i, j int) bool { return run.Plan[i].Index < run.Plan[j].Index })
 }
 
 // maxEdits is how often a call edits the job again: each time, another step may have begun meanwhile.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/natefinch/atomic"
+	"colabrelay/shared/keep"
 )
 
 // replace writes a document in place of the file that was read before, or as a new file if there
@@ -141,7 +141,7 @@ func (f *File) exchange(temp string, ours fs.FileInfo, before snapshot) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return errOvertaken
 	case err != nil:
-		return unchanged(atomic.ReplaceFile(temp, f.path))
+		return unchanged(keep.Replace(temp, f.path))
 	}
 	if (&File{path: temp}).isStill(before) {
 		return nil

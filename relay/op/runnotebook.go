@@ -206,7 +206,7 @@ func (c *call) runNotebook(ctx context.Context, args RunNotebookArgs, run *nbrun
 	c.sending = func() { _ = run.Delivered() } // without it, the same call repeats this answer
 	out.flush(ctx)
 	c.warnOfEnd(outcome.Execution.SessionMinutesLeft)
-	c.kernels.record(c.target.Name, run.Record().KernelID)           // notes mention a new one
+	c.kernels.record(c.target.Name, run.Record().KernelID)                  // notes mention a new one
 	if err != nil && len(run.Record().Run.Plan) == 0 && !unreachable(err) { // nothing is known of a run
 		return nil, err
 	}

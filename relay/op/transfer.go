@@ -55,7 +55,7 @@ var errHold = errors.New("the call's time is over")
 // failed: what was transferred is kept, and the same call resumes it. A person waits, and sees the
 // progress.
 func (c *call) move(ctx context.Context, name string, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, error) {
-	o := transfer.Options{Overwrite: overwrite, RecordDir: c.cfg.TransferDir, ResumeDir: transfer.ResumeDir(c.cfg.CheckpointDir)}
+	o := transfer.Options{Overwrite: overwrite, RecordDir: c.cfg.TransferDir}
 	held, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var r transfer.Result
@@ -199,7 +199,7 @@ func downloadFromColab() tool {
 		title:       "Download from the VM",
 		summary:     "copies a file or folder to the laptop; resumes, verifies the SHA-256, and overwrites a different file only if asked",
 		description: "Copies a file or folder of the VM to this computer, below LOCAL_SAVE_DIR or into a folder that the user allowed: the VM's disk is deleted with the VM. If it is not done, call again with the same arguments. For many small files, download their folder.",
-		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
+		command: Command{Group: "files",
 			Short: "Download a file or folder from the VM; run it again to resume",
 			Long: "Download a file or folder from the VM and check it by SHA-256. If the download is stopped or the connection breaks, run the same command again to resume it.\n" +
 				"Without LOCAL, the download goes into the current folder under the last part of REMOTE (for /content: under the runtime's name). If LOCAL is a folder or ends in a slash, the download goes into it.\n" +

@@ -201,7 +201,7 @@ func Unshown(s string) []rune {
 }
 
 // Count returns a number and what it counts, in the plural unless n is 1: "1 file",
-// "2 files".
+// "2 files". The noun forms its plural with s.
 func Count[N ~int | ~int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -2,7 +2,7 @@
 // passes input on, and interrupts the code when the person stops waiting.
 //
 // It must not leave code running that no person waits for, without saying so and how to come
-// back. Start reading at Run; printer.go prints events, ending.go makes the exit code.
+// back. Start reading at Run; printer.go prints events and makes the exit code.
 package remoterun
 
 import (

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/diskspace"
+	"colabrelay/shared/partfile"
 	"colabrelay/shared/ranges"
 )
 
@@ -22,7 +22,6 @@ import (
 type requestedFile struct {
 	remote   string
 	name     string             // with slashes
-	part     string             // the part file to try first
 	lastStat *contract.FileStat // the executor's current description; nil to query it
 	// content is the complete file that lastStat describes; nil to fetch it.
 	content []byte
@@ -39,14 +38,12 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 		return fileResult{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
-	part := ""
 	got, err := j.untilStable(ctx, "downloading "+plain.QuoteName(w.remote), w.name, func() (fileResult, error) {
 		defer func() { w.lastStat, w.content = nil, nil }()
-		got, err := j.downloadOnce(ctx, root, w)
-		part = cmp.Or(got.part, part)
-		return got, err
+		return j.downloadOnce(ctx, root, w)
 	})
-	if part != "" && (errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected)) { // nobody can resume it
+	if errors.Is(err, ErrChanged) || errors.Is(err, ErrUnexpected) { // nobody can resume it
+		part := partName(w.name)
 		_, _ = root.Remove(part), root.Remove(part+journalSuffix)
 	}
 	if err == nil {
@@ -130,14 +127,14 @@ func (d *download) digest(ctx context.Context) (string, error) {
 
 // run fetches the missing bytes, verifies the file and gives it its final name.
 func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err error) {
-	p, err := openPart(d.root, d.requestedFile.part, d.remote, d.stat, func(etag string) bool {
+	p, err := openPart(d.root, partName(d.name), d.remote, d.stat, func(etag string) bool {
 		_, err := d.client.Prefix(ctx, d.remote, etag, 0, 0)
 		return err == nil
 	})
 	if err != nil {
 		return got, err
 	}
-	d.part, got.part = p, p.name
+	d.part = p
 	defer func() { err = errors.Join(err, p.close()) }()
 	got.resumed = p.received()
 	d.meter.add(d.name, StageMoving, got.resumed)
@@ -164,7 +161,7 @@ func (d *download) fetchVerified(ctx context.Context) error {
 	if err := d.checkSpace(); err != nil {
 		return err
 	}
-	sum := newDigest()
+	sum := partfile.NewHash()
 	if err := d.fetchAll(ctx, sum); err != nil {
 		return err
 	}
@@ -178,7 +175,7 @@ func (d *download) fetchVerified(ctx context.Context) error {
 
 // fetchAll fetches the missing bytes. At the same time it waits for the executor's digest, which
 // it does without if the file changes, and hashes the received bytes from the beginning of the file.
-func (d *download) fetchAll(ctx context.Context, sum *digest) error {
+func (d *download) fetchAll(ctx context.Context, sum *partfile.Hash) error {
 	g, inner := errgroup.WithContext(ctx)
 	fetched := make(chan struct{})
 	g.Go(func() error {
@@ -214,9 +211,9 @@ func isStale(err error) bool {
 
 // hashReceived hashes bytes as they arrive, so that little of a large file is left to
 // hash when its last byte is there.
-func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan struct{}) error {
+func (d *download) hashReceived(ctx context.Context, sum *partfile.Hash, fetched <-chan struct{}) error {
 	for {
-		if err := sum.read(ctx, d.part.file, d.part.contiguous(), nil); err != nil {
+		if err := sum.ReadTo(ctx, d.part.file, d.part.contiguous(), nil); err != nil {
 			return err
 		}
 		select {
@@ -263,9 +260,9 @@ func (w *pieceWriter) Write(b []byte) (int, error) {
 // verify hashes the rest of the file on disk and compares the digest of the whole file. If the
 // file grew, the executor computes that of its beginning now, after the last byte was read there:
 // bytes that were equal then and now did not change in between, so they are one state of the file.
-func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
+func (d *download) verify(ctx context.Context, sum *partfile.Hash) (bool, error) {
 	d.meter.add(d.name, StageChecking, 0)
-	err := sum.read(ctx, d.part.file, d.stat.SizeBytes, d.meter.checker(d.name, StageChecking))
+	err := sum.ReadTo(ctx, d.part.file, d.stat.SizeBytes, d.meter.checker(d.name, StageChecking))
 	length := d.stat.SizeBytes
 	switch {
 	case err != nil:
@@ -282,7 +279,7 @@ func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
 	if length > d.stat.SizeBytes {
 		d.note = grownNote(plain.QuoteName(d.remote), "download", d.stat.SizeBytes)
 	}
-	return sum.String() == d.stat.SHA256, err
+	return sum.Sum() == d.stat.SHA256, err
 }
 
 // stillWritten is how old a file's last change must be at least so that nobody asks whether it grew

@@ -14,56 +14,31 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// Bounds of a page of a download, which takes memory until its files are here, however slowly a VM
-// sends them: files, and bytes of their names.
-const (
-	downloadPage  = 2 * contract.MaxBatchFiles
-	downloadNames = 512 << 10
-)
-
 // folderDownload is the download of one folder.
 type folderDownload struct {
 	*job
-	root      *os.Root
-	top       string // the folder in root
-	completed *completedFiles
-	tally     *tally
+	root  *os.Root
+	top   string // the folder in root
+	done  *arrivals
+	tally *tally
 }
 
 // fetchAll downloads the files of a tree in pages. In each page, files that look the same as local
 // ones are compared first, then the others are fetched.
 func (f *folderDownload) fetchAll(ctx context.Context, tree *remoteTree) error {
-	var page []remoteEntry
-	names := 0
-	for e := range tree.files() {
-		size := len(e.Path) + len(e.name) + len(e.part)
-		if names += size; len(page) == downloadPage || names > downloadNames && len(page) > 0 {
-			if err := f.fetchPage(ctx, page); err != nil {
-				return err
-			}
-			page, names = page[:0], size
+	for page := range tree.pages() {
+		if err := f.fetchPage(ctx, page); err != nil {
+			return err
 		}
-		page = append(page, e)
 	}
-	if len(page) == 0 {
-		return nil
-	}
-	return f.fetchPage(ctx, page)
+	return nil
 }
 
 func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) error {
 	var todo []remoteEntry
 	for _, e := range files {
-		has, ok := f.completed.find(f.root, e, func(file completedFile) bool {
-			_, err := f.client.Prefix(ctx, e.Path, file.ETag, 0, 0)
-			return err == nil
-		})
-		if ok {
-			note := ""
-			if has.Size < e.SizeBytes {
-				note = grownNote(plain.QuoteName(e.Path), "download", has.Size)
-			}
-			f.skip(e, has.Local, note)
+		if local, ok := f.arrived(e); ok {
+			f.skip(e, local)
 		} else {
 			todo = append(todo, e)
 		}
@@ -79,7 +54,7 @@ func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) err
 		if e.SizeBytes <= contract.MaxBatchFile {
 			small = append(small, e)
 		} else if inner.Err() == nil {
-			g.Go(func() error { return f.fetchFile(inner, requestedFile{remote: e.Path, name: e.name, part: e.part}, e) })
+			g.Go(func() error { return f.fetchFile(inner, requestedFile{remote: e.Path, name: e.name}, e) })
 		}
 	}
 	for batch := range groups(small, contract.MaxBatchFiles, contract.MaxBatchRead, func(e remoteEntry) int64 { return e.SizeBytes }) {
@@ -90,46 +65,61 @@ func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) err
 	return g.Wait()
 }
 
+// arrived returns the local name of a file that an earlier call downloaded, if neither copy changed
+// since.
+func (f *folderDownload) arrived(e remoteEntry) (local string, ok bool) {
+	one, ok := f.done.find(e.Path, e.SizeBytes, e.Modified)
+	if !ok {
+		return "", false
+	}
+	local = contract.UnescapeName(one.Local)
+	info, err := f.root.Lstat(local)
+	return local, err == nil && info.Mode().IsRegular() && info.Size() == one.Size && info.ModTime().Equal(one.LocalModified)
+}
+
+// recordArrived records that a remote file is complete as local.
+func (f *folderDownload) recordArrived(remote contract.File, local string) {
+	if info, err := f.root.Lstat(local); err == nil {
+		f.done.add(arrival{Key: remote.Path, Size: remote.SizeBytes, Modified: remote.Modified, Local: contract.EscapeName(local), LocalModified: info.ModTime()})
+	}
+}
+
 // compare returns the files that must be fetched. The laptop has the others already,
 // under the same name or, if it may not be overwritten, under a numbered one.
-func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]remoteEntry, error) {
-	m := contract.Manifest{Path: "/"}
-	type local struct {
-		entry int
-		name  string
-	}
-	var queried []local
-	for i, e := range files {
-		for _, name := range f.sameSize(e) {
-			sha, err := f.localDigest(ctx, f.root, name, e.SizeBytes)
-			if err != nil && ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			if err == nil {
-				queried = append(queried, local{i, name})
-				m.Files = append(m.Files, contract.ManifestFile{Name: strings.TrimPrefix(e.Path, "/"), SizeBytes: e.SizeBytes, SHA256: sha})
-			}
-		}
-	}
-	same := make([]bool, len(files))
-	_, err := f.compareAll(ctx, m, func(k int, remote contract.Compared) {
-		i := queried[k].entry
-		if remote.State == contract.StateSame && !same[i] {
-			same[i] = true
-			f.completed.add(f.root, contract.FileStat{File: files[i].File, ETag: remote.ETag}, queried[k].name)
-			f.skip(files[i], queried[k].name, "")
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	var left []remoteEntry
-	for i, e := range files {
-		if !same[i] {
+func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) (left []remoteEntry, err error) {
+	candidates := map[int][]string{}
+	var alike []remoteEntry
+	for _, e := range files {
+		if names := f.sameSize(e); len(names) > 0 {
+			candidates[len(alike)] = names
+			alike = append(alike, e)
+		} else {
 			left = append(left, e)
 		}
 	}
-	return left, nil
+	err = f.compareAll(ctx, manifestOf(alike), func(i int, remote contract.Compared) {
+		for _, name := range candidates[i] {
+			if sha, err := f.localDigest(ctx, f.root, name, alike[i].SizeBytes); err == nil && sha == remote.SHA256 {
+				f.recordArrived(alike[i].File, name)
+				f.skip(alike[i], name)
+				return
+			}
+		}
+		left = append(left, alike[i])
+	})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return left, err
+}
+
+// manifestOf asks for the digests of files. The VM learns nothing about local ones.
+func manifestOf(files []remoteEntry) contract.Manifest {
+	m := contract.Manifest{Path: "/"}
+	for _, e := range files {
+		m.Files = append(m.Files, contract.ManifestFile{Name: strings.TrimPrefix(e.Path, "/"), SizeBytes: e.SizeBytes})
+	}
+	return m
 }
 
 // maxSame bounds how many numbered names are compared to find the same file.
@@ -156,20 +146,21 @@ func (f *folderDownload) sameSize(e remoteEntry) []string {
 }
 
 // skip counts a file that already exists as local.
-func (f *folderDownload) skip(e remoteEntry, local, note string) {
+func (f *folderDownload) skip(e remoteEntry, local string) {
 	keepExecutable(f.root, local, e.File)
 	f.meter.add(e.name, StageMoving, e.SizeBytes)
 	f.meter.finish(e.name)
 	f.tally.addRenamed(e.File, f.top, local)
-	_ = f.tally.add(context.Background(), plain.QuoteName(e.Path), fileResult{skipped: true, done: e.SizeBytes, note: note}, nil)
+	_ = f.tally.add(context.Background(), plain.QuoteName(e.Path), fileResult{skipped: true, done: e.SizeBytes}, nil)
 }
 
 // fetchFile downloads one file and counts it.
 func (f *folderDownload) fetchFile(ctx context.Context, w requestedFile, e remoteEntry) error {
 	got, err := f.downloadFile(ctx, f.root, w)
 	if err == nil {
-		got.remote.Path = e.Path
-		f.completed.add(f.root, got.remote, got.local)
+		remote := got.remote.File
+		remote.Path = e.Path
+		f.recordArrived(remote, got.local)
 		f.tally.addRenamed(e.File, f.top, got.local)
 	}
 	return f.tally.add(ctx, plain.QuoteName(e.Path), got, err)
@@ -203,7 +194,7 @@ func (f *folderDownload) fetchBatch(ctx context.Context, files []remoteEntry) er
 // storeFile stores a file of a batch. Its bytes are complete and covered by the answer's
 // signature.
 func (f *folderDownload) storeFile(ctx context.Context, e remoteEntry, c contract.Content, bytes []byte) error {
-	w := requestedFile{remote: e.Path, name: e.name, part: e.part}
+	w := requestedFile{remote: e.Path, name: e.name}
 	switch {
 	case c.Error == nil && c.ETag != "":
 		st := contract.FileStat{File: e.File, ETag: c.ETag, SHA256: fmt.Sprintf("%x", sha256.Sum256(bytes))}
@@ -229,7 +220,7 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	doing := "downloading " + plain.QuoteName(remote.path)
 	var tree remoteTree
 	defer tree.free()
-	if err := j.listTree(ctx, &tree, remote.path, newNamer(root).name); err != nil {
+	if err := j.listTree(ctx, &tree, remote.path, func(name string) string { return localName(name, onWindows) }); err != nil {
 		return r, j.annotate(ctx, doing, err)
 	}
 	at, err := j.claimFolder(root, name, remote.from, func(name string) (bool, error) { return j.isSameTree(ctx, root, name, &tree) })
@@ -254,15 +245,16 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	if err := makeTree(root, tree.folders()); err != nil {
 		return r, err
 	}
-	completed, err := openCompletedFiles(j.records, at.name, remote.path)
+	done, err := openArrivals(j.records, root, at.name, remote.path)
 	if err != nil {
 		return r, err
 	}
 	j.meter.plan(tree.count, tree.bytes)
-	f := &folderDownload{job: j, root: root, top: at.name, completed: completed, tally: &tally{r: &r, renamed: tree.renamed}}
+	f := &folderDownload{job: j, root: root, top: at.name, done: done, tally: &tally{r: &r, renamed: tree.renamed}}
 	err = f.tally.outcome(ctx, f.fetchAll(ctx, &tree))
 	r.MovedBytes = j.meter.moved.Load()
-	return r, j.annotate(ctx, doing, completed.close(j.records, err))
+	done.close(err == nil)
+	return r, j.annotate(ctx, doing, err)
 }
 
 // addNote appends line, up to maxNotes lines in all.

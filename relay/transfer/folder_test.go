@@ -228,7 +228,7 @@ func TestAnUploadEndsWhenTheVMIsReplaced(t *testing.T) {
 			v.start()
 		}
 	})
-	o := Options{ResumeDir: t.TempDir()} // its record of the lost files must not count either
+	o := Options{RecordDir: t.TempDir()} // its record of the lost files must not count either
 	r, err := Upload(t.Context(), v.client, local, v.path("data"), o)
 	if refusalCode(err) != contract.CodeNewInstance {
 		t.Errorf("%+v, %v", r, err)
@@ -244,51 +244,67 @@ func TestAnUploadEndsWhenTheVMIsReplaced(t *testing.T) {
 // later records can be read.
 func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 	when := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
-	entry := func(name string) remoteEntry {
-		return remoteEntry{File: contract.File{Path: "/content/" + name, SizeBytes: 1, Modified: when}}
-	}
 	root, err := openLocal(t.TempDir())
 	must(t, err)
 	defer root.Close()
-	for _, file := range []string{"a", "b"} {
-		must(t, root.WriteFile(file, []byte("x"), 0o600))
-	}
-	m, err := openCompletedFiles(besides(root), "folder", "/content")
+	r, err := openRecords("", root)
 	must(t, err)
-	held := func(file string) bool {
-		has, ok := m.find(root, entry(file), nil)
-		return ok && has.Local == file
+	defer r.close()
+	open := func() *arrivals {
+		t.Helper()
+		a, err := openArrivals(r, root, "folder", "/content")
+		must(t, err)
+		return a
 	}
-	m.add(root, contract.FileStat{File: entry("a").File, ETag: "e"}, "a")
-	_ = m.close(besides(root), errEnough)
-	text, err := root.ReadFile(m.name)
+	held := func(a *arrivals, key string) bool {
+		_, ok := a.find(key, 1, when)
+		return ok
+	}
+	a := open()
+	a.add(arrival{Key: "a", Size: 1, Modified: when})
+	a.close(false)
+	text, err := root.ReadFile(a.name)
 	must(t, err)
-	must(t, root.WriteFile(m.name, append(text, text[:len(text)/2]...), 0o600))
+	must(t, root.WriteFile(a.name, append(text, text[:len(text)/2]...), 0o600))
+	a = open()
+	if !held(a, "a") || held(a, "b") {
+		t.Errorf("the record is %+v", a.files)
+	}
+	a.add(arrival{Key: "b", Size: 1, Modified: when})
+	a.close(false)
+	a = open()
+	if _, changed := a.find("a", 2, when); !held(a, "a") || !held(a, "b") || changed {
+		t.Errorf("after the damage the record is %+v", a.files)
+	}
+	a.close(true)
+	wantNames(t, root.Name())
+}
 
-	m, err = openCompletedFiles(besides(root), "folder", "/content")
+// A file that was changed after it was downloaded does not count as downloaded.
+func TestOnlyUnchangedFilesCountAsDownloaded(t *testing.T) {
+	root, err := openLocal(t.TempDir())
 	must(t, err)
-	if a, b := held("a"), held("b"); !a || b {
-		t.Errorf("a is held: %v, b: %v", a, b)
-	}
-	m.add(root, contract.FileStat{File: entry("b").File}, "b")
-	_ = m.close(besides(root), errEnough)
-	m, err = openCompletedFiles(besides(root), "folder", "/content")
+	defer root.Close()
+	must(t, root.WriteFile("a", []byte("x"), 0o600))
+	r, err := openRecords("", root)
 	must(t, err)
-	if !held("a") || !held("b") {
-		t.Error("a record written after the damage is lost")
+	defer r.close()
+	e := remoteEntry{File: contract.File{Path: "/content/a", SizeBytes: 1, Modified: time.Unix(1e9, 0)}, name: "a"}
+	f := &folderDownload{root: root}
+	f.done, err = openArrivals(r, root, "folder", "/content")
+	must(t, err)
+	f.recordArrived(e.File, "a")
+	f.done.close(false)
+	f.done, err = openArrivals(r, root, "folder", "/content")
+	must(t, err)
+	defer f.done.close(true)
+	if local, ok := f.arrived(e); !ok || local != "a" {
+		t.Errorf("%q, %v", local, ok)
 	}
-	for grew, e := range map[bool]remoteEntry{true: entry("a"), false: entry("a")} {
-		e.SizeBytes++
-		if has, ok := m.find(root, e, func(file completedFile) bool { return grew && file.ETag == "e" }); ok != grew || has.Size != 1 {
-			t.Errorf("a longer file, grown %v: %+v, %v", grew, has, ok)
-		}
+	must(t, os.Chtimes(root.Name()+"/a", e.Modified, e.Modified))
+	if _, ok := f.arrived(e); ok {
+		t.Error("a file that was touched counts")
 	}
-	must(t, os.Chtimes(root.Name()+"/a", when, when))
-	if held("a") {
-		t.Error("a file that was touched counts as done")
-	}
-	_ = m.close(besides(root), nil)
-	wantNames(t, root.Name(), "a", "b")
 }
 
 // A folder in the destination's path is exchanged for a link while the download runs.
@@ -315,37 +331,6 @@ func TestAFolderExchangedForALinkDuringADownloadIsNotLeft(t *testing.T) {
 	wantNames(t, outside)
 }
 
-// A part without a valid journal is a user's file and is not touched.
-func TestPartsOfOthersAreNotTouched(t *testing.T) {
-	st := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e"}
-	for name, files := range map[string]map[string]string{
-		"a part alone":      {"a.part": "mine"},
-		"a strange journal": {"a.part": "mine", "a.part.json": `{"model": 1}`},
-		"a journal alone":   {"a.part.json": "[]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root, err := openLocal(t.TempDir())
-			must(t, err)
-			defer root.Close()
-			for file, text := range files {
-				must(t, root.WriteFile(file, []byte(text), 0o600))
-			}
-			p, err := openPart(root, "a.part", "/content/a", st, nil)
-			must(t, err)
-			must(t, p.write(0, []byte("0123456789")))
-			must(t, p.close())
-			if p.name != "a (1).part" {
-				t.Errorf("the part is %q", p.name)
-			}
-			for file, text := range files {
-				if got, err := os.ReadFile(root.Name() + "/" + file); err != nil || string(got) != text {
-					t.Errorf("%q contains %q, %v", file, got, err)
-				}
-			}
-		})
-	}
-}
-
 func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
 	base := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e", SHA256: strings.Repeat("a", 64)}
 	for name, c := range map[string]struct {
@@ -366,17 +351,17 @@ func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
 			root, err := openLocal(t.TempDir())
 			must(t, err)
 			defer root.Close()
-			p, err := openPart(root, "a.part", "/content/a", base, nil)
+			p, err := openPart(root, partName("a"), "/content/a", base, nil)
 			must(t, err)
 			must(t, p.write(0, []byte("0123")))
 			must(t, p.close())
 			st := base
 			c.change(&st)
-			again, err := openPart(root, "a.part", c.remote, st, func(etag string) bool { return etag == "e" })
+			again, err := openPart(root, partName("a"), c.remote, st, func(etag string) bool { return etag == "e" })
 			must(t, err)
 			defer again.close()
-			if again.name != "a.part" || again.received() != c.want {
-				t.Errorf("%q has %d bytes, want %d", again.name, again.received(), c.want)
+			if again.received() != c.want {
+				t.Errorf("it has %d bytes, want %d", again.received(), c.want)
 			}
 		})
 	}

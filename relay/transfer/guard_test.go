@@ -15,6 +15,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 )
 
@@ -247,7 +248,7 @@ func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
 		{"/", "_", "_"},
 		{"/content/..", "__", "_"},
 		{`\xe2\x80\xaegnp.exe`, "_gnp.exe", "_gnp.exe"},
-		{`/content/bad\xff\xfe/`, "bad\xff\xfe", "bad_xff_xfe"},
+		{`/content/bad\xff\xfe/`, `bad\xff\xfe`, "bad_xff_xfe"},
 		{`\x5cxff`, `\xff`, "_xff"},
 	} {
 		if got := localName(c.remote, false); got != c.unix {
@@ -265,7 +266,7 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 	entries := func(names ...string) []treeFile {
 		var out []treeFile
 		for _, n := range names {
-			out = append(out, treeFile{name: n})
+			out = append(out, treeFile{File: contract.File{Name: n}})
 		}
 		return out
 	}
@@ -279,18 +280,18 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 		"a kept name wins":   {[]string{"a\x00", "a_", "a_ (1)"}, false, []string{"a_ (2)", "a_", "a_ (1)"}},
 		"case":               {[]string{"Read.me", "read.me", "READ.ME"}, true, []string{"Read.me", "read (1).me", "READ (2).ME"}},
 		"two that are long":  {[]string{strings.Repeat("a", 300), strings.Repeat("a", 301)}, false, []string{strings.Repeat("a", 255), strings.Repeat("a", 251) + " (1)"}},
-		"like a part's name": {[]string{"a", "a.part", "a.part.json"}, false, []string{"a", "a.part", "a.part.json"}},
+		"like a part's name": {[]string{"a", "a.colab-part", "a.COLAB-part.json"}, false, []string{"a", "a.colab-part_", "a.COLAB-part.json_"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := entries(c.in...)
 			localNames(got, ownName, c.fold)
 			used := map[string]bool{}
 			for i := range got {
-				n := got[i].names()
-				if n.name != c.want[i] {
-					t.Errorf("%q becomes %q, want %q", c.in[i], n.name, c.want[i])
+				name := got[i].localName()
+				if name != c.want[i] {
+					t.Errorf("%q becomes %q, want %q", c.in[i], name, c.want[i])
 				}
-				for _, file := range []string{n.name, n.part, n.part + journalSuffix} {
+				for _, file := range []string{name, partName(name), partName(name) + journalSuffix} {
 					if used[file] {
 						t.Errorf("%q has two uses", file)
 					}

@@ -3,12 +3,9 @@ package transfer
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -20,6 +17,7 @@ import (
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/partfile"
 )
 
 // localFile is a file that is being uploaded, and its state when it was opened.
@@ -29,39 +27,32 @@ type localFile struct {
 	statAgain func() (fs.FileInfo, error) // stats its name again
 }
 
-// sinceOpened reports whether the file's bytes may have changed since it was opened, or its
-// name may belong to another file. grew says that it became longer: then a digest tells whether
-// its first bytes changed too.
-func (f localFile) sinceOpened() (changed, grew bool) {
-	open, openErr := f.Stat()
-	named, namedErr := f.statAgain()
-	switch {
-	case openErr != nil || namedErr != nil || !os.SameFile(f.info, named):
-		return true, false
-	case sameState(f.info, open) && sameState(f.info, named):
-		return false, false
+// altered reports whether the file may have other bytes, or more, than when it was opened: a digest
+// tells. The error is errStale if its name belongs to another file.
+func (f localFile) altered() (bool, error) {
+	named, err := f.statAgain()
+	if err != nil || !os.SameFile(f.info, named) {
+		return true, errStale
 	}
-	grew = named.Size() > f.info.Size()
-	return !grew, grew
+	return !sameState(f.info, named), nil
 }
 
 // errSizeMismatch means that a file contains more or less than its size, although it did
 // not change.
 var errSizeMismatch = fmt.Errorf("%w: its size differs from its content, as in /proc and /sys", ErrNotRegular)
 
-// check returns errStale if the file changed since it was opened, other than by growing, and
-// errSizeMismatch if it did not and its last byte is not where its size says.
+// check returns errSizeMismatch if the file's last byte is not where its size says, although the
+// file was not altered.
 func (f localFile) check() error {
 	last := max(0, f.info.Size()-1)
 	n, _ := f.ReadAt(make([]byte, 2), last)
-	changed, grew := f.sinceOpened() // after the read, which may have met a longer file
-	switch {
-	case changed:
-		return errStale
-	case !grew && int64(n) != f.info.Size()-last:
-		return errSizeMismatch
+	if int64(n) == f.info.Size()-last {
+		return nil
 	}
-	return nil
+	if altered, err := f.altered(); altered { // after the read, which may have met a longer file
+		return err
+	}
+	return errSizeMismatch
 }
 
 // tooShort is why a file has fewer bytes than when it was opened.
@@ -257,11 +248,11 @@ func newOrigin(runtime, remote string) origin {
 // ownName returns the local name of a download for which the caller chose none. It depends
 // on the path that the caller typed, never on an answer. A download of /, /content or ~ gets
 // the runtime's name.
-func (o origin) ownName(root *os.Root) string {
+func (o origin) ownName() string {
 	if o.Remote == "/" || o.Remote == contentDir || o.Remote == contentDir+"/~" {
-		return newNamer(root).name(o.Runtime)
+		return localName(o.Runtime, onWindows)
 	}
-	return newNamer(root).name(o.Remote)
+	return localName(o.Remote, onWindows)
 }
 
 // isOf reports whether this download created the folder called name in root.
@@ -370,51 +361,9 @@ func saveOwn(root *os.Root, name string, v any) error {
 	return nil
 }
 
-// digest computes the SHA-256 of a file that may still grow.
-type digest struct {
-	sum hash.Hash
-	at  int64 // bytes read so far
-	buf []byte
-}
-
-// digestBuffer is how many bytes are read at once: a larger buffer leaves the CPU's cache
-// before it is hashed.
-const digestBuffer = 256 << 10
-
-func newDigest() *digest { return &digest{sum: sha256.New()} }
-
-// read continues up to the offset to. It reads in pieces, so that it returns soon after
-// ctx ends, and calls step for each if step is not nil. A shorter file is errStale.
-func (d *digest) read(ctx context.Context, r io.ReaderAt, to int64, step func(n int64)) error {
-	if want := min(digestBuffer, to-d.at); int64(len(d.buf)) < want {
-		d.buf = make([]byte, want)
-	}
-	for d.at < to {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, err := r.ReadAt(d.buf[:min(int64(len(d.buf)), to-d.at)], d.at)
-		d.sum.Write(d.buf[:n])
-		d.at += int64(n)
-		if step != nil {
-			step(int64(n))
-		}
-		switch {
-		case err == nil || d.at == to:
-		case errors.Is(err, io.EOF):
-			return errStale
-		default:
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *digest) String() string { return hex.EncodeToString(d.sum.Sum(nil)) }
-
-// readDigest returns the SHA-256 of the first size bytes of r.
+// readDigest returns the SHA-256 of the first size bytes of r. A shorter file is errStale.
 func readDigest(ctx context.Context, r io.ReaderAt, size int64, step func(n int64)) (string, error) {
-	d := newDigest()
-	err := d.read(ctx, r, size, step)
-	return d.String(), err
+	h := partfile.NewHash()
+	err := h.ReadTo(ctx, r, size, step)
+	return h.Sum(), err
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gofrs/flock"
-
 	"colabrelay/relay/plain"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/keep"
+	"colabrelay/shared/partfile"
 )
 
 // openLocal opens the destination folder of a download, and creates it when missing.
@@ -43,14 +43,6 @@ func openLocal(dir string) (*os.Root, error) {
 // absolute returns the path of name in root, for people.
 func absolute(root *os.Root, name string) string {
 	return filepath.Join(root.Name(), filepath.FromSlash(name))
-}
-
-// markDiskFull adds ErrLocalDisk to an error that means a full disk.
-func markDiskFull(err error) error {
-	if DiskFull(err) {
-		return fmt.Errorf("%w: %w", ErrLocalDisk, err)
-	}
-	return err
 }
 
 // makeFolder creates a folder in root and those above it. If one of them is a link that
@@ -91,60 +83,25 @@ func hiddenName(name, suffix string) string {
 
 const hiddenPrefix = ".colab-relay-"
 
-const (
-	// lockWait is how long lockFile waits for another transfer. A killed relay holds its locks
-	// until the system has ended all its threads, which takes a moment on a busy computer.
-	lockWait  = 2 * time.Second
-	lockPause = 10 * time.Millisecond
-)
-
-// lockName reserves name in root for one transfer, across processes. It returns ErrBusy if
-// another one has reserved it for longer than lockWait.
-func lockName(root *os.Root, name string) (unlock func(), err error) {
-	return lockFile(filepath.Join(root.Name(), hiddenName(name, lockSuffix)), absolute(root, name))
-}
+// lockWait is how long lockFile waits for another transfer. A killed relay holds its locks until the
+// system has ended all its threads, which takes a moment on a busy computer.
+const lockWait = 2 * time.Second
 
 const lockSuffix = ".lock"
 
-// lockFile locks a file, which it creates. shown is what is reserved, for people.
+// lockFile locks a file, which it creates, and which unlock removes. shown is what is reserved, for
+// people.
 func lockFile(file, shown string) (unlock func(), err error) {
 	waiting, done := context.WithTimeout(context.Background(), lockWait)
 	defer done()
-	for {
-		l := flock.New(file, flock.SetPermissions(0o600))
-		ok, err := l.TryLock()
-		if err != nil {
-			return nil, fmt.Errorf("locking %q: %w", shown, markDiskFull(err))
-		}
-		if !ok { // opened anew each time, because the owner removes the file
-			_ = l.Close()
-			select {
-			case <-waiting.Done():
-				return nil, fmt.Errorf("%q: %w", shown, ErrBusy)
-			case <-time.After(lockPause):
-			}
-			continue
-		}
-		// The previous owner may have removed the file between our open and our lock.
-		locked, lockedErr := l.Stat()
-		named, namedErr := os.Lstat(file)
-		if lockedErr == nil && namedErr == nil && os.SameFile(locked, named) {
-			return func() { release(l) }, nil
-		}
-		_ = l.Close()
+	unlock, err = keep.LockAndRemove(waiting, file)
+	switch {
+	case errors.Is(err, keep.ErrLocked):
+		return nil, fmt.Errorf("%q: %w", shown, ErrBusy)
+	case err != nil:
+		return nil, fmt.Errorf("locking %q: %w", shown, markDiskFull(err))
 	}
-}
-
-// release unlocks and removes the lock's file. It removes the file first where the system
-// can, so that no other process locks it in between.
-func release(l *flock.Flock) {
-	if !onWindows {
-		_ = os.Remove(l.Path())
-	}
-	_ = l.Close()
-	if onWindows {
-		_ = os.Remove(l.Path()) // fails while another process has it open
-	}
+	return unlock, nil
 }
 
 // place renames the file part to name or, if that is taken, to the first free numbered
@@ -155,33 +112,11 @@ func place(root *os.Root, part, name string, overwrite bool) (string, error) {
 	}
 	for i := 0; ; i++ {
 		to := filename.Numbered(name, i)
-		err := placeAt(root, part, to)
+		err := partfile.Place(root, part, to)
 		if err == nil || !errors.Is(err, fs.ErrExist) || i > maxEntries {
 			return to, err
 		}
 	}
-}
-
-// placeAt renames part to to, and fails with fs.ErrExist if to exists. A hard link does
-// that. On a file system without hard links an empty file reserves the name first.
-func placeAt(root *os.Root, part, to string) error {
-	err := root.Link(part, to)
-	if err == nil {
-		return root.Remove(part)
-	}
-	if _, statErr := root.Lstat(to); statErr == nil {
-		return fs.ErrExist
-	}
-	f, err := root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_ = f.Close()
-	if err := root.Rename(part, to); err != nil {
-		_ = root.Remove(to)
-		return err
-	}
-	return nil
 }
 
 // findSame looks for a local file that equals the remote one: name or, unless Overwrite is

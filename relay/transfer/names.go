@@ -18,21 +18,25 @@ import (
 const onWindows = runtime.GOOS == "windows"
 
 // localName returns the last part of a remote path, which is escaped as in the contract,
-// as a safe name for a local file. Two remote names can become the same one.
+// as a safe name for a local file. Two remote names can become the same one. A name that is not
+// UTF-8 stays escaped, because many file systems refuse it; none is that of a part file.
 func localName(remote string, windows bool) string {
 	name := strings.TrimRight(remote, "/")
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	if raw := contract.UnescapeName(name); !windows || utf8.ValidString(raw) {
+	if raw := contract.UnescapeName(name); utf8.ValidString(raw) {
 		name = raw
 	}
-	return filename.Clean(name, windows)
+	name = filename.Clean(name, windows)
+	if folded := strings.ToLower(name); strings.HasSuffix(folded, partSuffix) || strings.HasSuffix(folded, partSuffix+journalSuffix) {
+		name += "_"
+	}
+	return name
 }
 
-// partName returns the name of the part file of name. It leaves room for a number and the
-// journal's suffix. A shortened name contains a hash, because two long names may begin
-// alike.
+// partName returns the name of the part file of name. It leaves room for the journal's suffix. A
+// shortened name contains a hash, because two long names may begin alike.
 func partName(name string) string {
-	const room = filename.MaxBytes - len(partSuffix) - len(journalSuffix) - len(" (99)")
+	const room = filename.MaxBytes - len(partSuffix) - len(journalSuffix)
 	dir, base := path.Split(name)
 	if len(base) > room {
 		tag := fmt.Sprintf("~%.6x", sha256.Sum256([]byte(base)))
@@ -48,7 +52,7 @@ func (to Local) nameFor(root *os.Root, r records, from origin, isDir bool) (stri
 	if onWindows {
 		name = filepath.ToSlash(name)
 	}
-	own := from.ownName(root)
+	own := from.ownName()
 	if name == "" || strings.HasSuffix(name, "/") {
 		name += own
 	} else if info, err := root.Stat(name); err == nil && info.IsDir() && !(isDir && from.isOf(r, root, path.Clean(name))) {
@@ -100,37 +104,4 @@ func existingPath(root *os.Root, name string) string {
 		}
 		return filepath.ToSlash(rel)
 	}
-}
-
-// namer makes local names for the file system of root.
-type namer struct {
-	root  *os.Root
-	bytes *bool // whether names may contain any bytes; nil until that was tried
-}
-
-func newNamer(root *os.Root) *namer { return &namer{root: root} }
-
-// name returns the localName of remote, escaped if the file system accepts only UTF-8.
-func (n *namer) name(remote string) string {
-	name := localName(remote, onWindows)
-	if utf8.ValidString(name) || n.takesBytes() {
-		return name
-	}
-	return filename.Clean(contract.EscapeName(name), onWindows)
-}
-
-// takesBytes reports whether a name may be invalid UTF-8. It tries once, because the answer
-// depends on the file system: macOS, and exFAT and CIFS on Linux, refuse such names.
-func (n *namer) takesBytes() bool {
-	if n.bytes == nil {
-		probe := hiddenName("a name of bytes", ".\xff")
-		f, err := n.root.OpenFile(probe, os.O_CREATE|os.O_WRONLY, 0o600)
-		taken := err == nil
-		if taken {
-			_ = f.Close()
-			_ = n.root.Remove(probe)
-		}
-		n.bytes = &taken
-	}
-	return *n.bytes
 }

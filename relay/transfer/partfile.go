@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 	"colabrelay/shared/ranges"
 )
 
@@ -41,29 +37,26 @@ const (
 	saveAfter = time.Second
 )
 
-// maxTakenNames bounds how many part names may belong to other files.
-const maxTakenNames = 20
-
-// openPart opens the part file called name or, if another file has that name, the first
-// numbered name that is free. It keeps the bytes in it that are of the same remote file, also if
-// that grew since it had the ETag that grew is called with.
+// openPart opens the part file called name. It keeps the bytes in it that are of the same remote
+// file, also if that grew since it had the ETag that grew is called with.
 func openPart(root *os.Root, name, remote string, st contract.FileStat, grew func(etag string) bool) (*part, error) {
-	for i := range maxTakenNames + 1 {
-		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1)}
-		if ours, err := p.claim(); err != nil {
-			return nil, err
-		} else if !ours {
-			continue
-		}
-		if p.journal.mayBeOf(remote, st) && grew(p.journal.ETag) {
-			p.journal.ETag, p.journal.SizeBytes = st.ETag, st.SizeBytes
-		}
-		if err := p.open(remote, st); err != nil {
-			return nil, err
-		}
-		return p, nil
+	p := &part{root: root, name: name, grown: make(chan struct{}, 1)}
+	found, err := readJournal(root, p.journalName())
+	if err == nil {
+		p.journal = found
+	} else if !errors.Is(err, errNotOurs) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading %q: %w", absolute(root, p.journalName()), err)
 	}
-	return nil, fmt.Errorf("%q and its numbered names belong to other files: move these away", absolute(root, name))
+	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
+		p.journal.Received = nil
+	}
+	if p.journal.mayBeOf(remote, st) && grew(p.journal.ETag) {
+		p.journal.ETag, p.journal.SizeBytes = st.ETag, st.SizeBytes
+	}
+	if err := p.open(remote, st); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (p *part) journalName() string { return p.name + journalSuffix }
@@ -71,29 +64,6 @@ func (p *part) journalName() string { return p.name + journalSuffix }
 func (p *part) saveLocked() error {
 	p.unsaved, p.saved = 0, time.Now()
 	return saveOwn(p.root, p.journalName(), &p.journal)
-}
-
-// claim reports whether p may use its name: no file has it, or an earlier download left
-// the file. The journal is always created first, so a part without one is a user's file.
-func (p *part) claim() (bool, error) {
-	found, err := readJournal(p.root, p.journalName())
-	switch {
-	case err == nil:
-		p.journal = found
-	case errors.Is(err, errNotOurs):
-		return false, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("reading %q: %w", absolute(p.root, p.journalName()), err)
-	}
-	info, statErr := p.root.Lstat(p.name)
-	switch {
-	case errors.Is(statErr, fs.ErrNotExist):
-		p.journal.Received = nil
-		return true, nil
-	case statErr != nil:
-		return false, fmt.Errorf("inspecting %q: %w", absolute(p.root, p.name), statErr)
-	}
-	return err == nil && info.Mode().IsRegular(), nil
 }
 
 // open opens the file. Its bytes count only if the journal matches the remote file.
@@ -308,10 +278,4 @@ func (q *queue) next() (contract.Range, bool) {
 	var piece contract.Range
 	piece, q.left = q.left.Front(size)
 	return piece, true
-}
-
-// says reports whether the text of err ends with that of one of the others. The package that
-// replaces files atomically passes on only the text of its errors, at the end of its own.
-func says(err error, others ...syscall.Errno) bool {
-	return err != nil && slices.ContainsFunc(others, func(e syscall.Errno) bool { return strings.HasSuffix(err.Error(), e.Error()) })
 }

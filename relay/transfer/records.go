@@ -10,40 +10,38 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memory"
+	"colabrelay/shared/partfile"
 	"colabrelay/shared/ranges"
 )
 
-// Bounds of the records in the relay's own folder. Records beside destinations have none: they
-// are few in each folder.
+// Bounds of the records in a folder.
 const (
 	maxOrigins = 1000 // downloaded folders that later calls may continue; the oldest are forgotten
-	maxDone    = 16   // records of unfinished folder downloads
+	maxDone    = 32   // records of unfinished folders
 	maxLocks   = 100  // lock files that killed downloads left
 )
 
-// records is where a download keeps its locks, and its records about folders: in the relay's
-// own folder or, without one, beside the destination. In a person's folder they would be
-// uploaded, committed and copied with the person's files.
+// records is where a transfer keeps its locks, and its records about folders: in the relay's
+// own folder or, without one, beside the destination of a download. In a person's folder they
+// would be uploaded, committed and copied with the person's files.
 type records struct {
 	root   *os.Root
-	prefix string // of names in root; empty beside the destination
-	shared bool   // root is the destination
+	prefix string // of what the records are about
 }
 
-// openRecords returns the records about destinations in root. dir is the relay's own folder,
-// or "". It must be closed.
+// openRecords returns the records about files in the local folder root. dir is the relay's own
+// folder, or "". It must be closed.
 func openRecords(dir string, root *os.Root) (records, error) {
-	if dir == "" {
-		return besides(root), nil
-	}
-	own, err := openLocal(dir)
+	own, err := openLocal(cmp.Or(dir, root.Name()))
 	if err != nil {
 		return records{}, err
 	}
@@ -54,29 +52,19 @@ func openRecords(dir string, root *os.Root) (records, error) {
 	return records{root: own, prefix: real + "\x00"}, nil
 }
 
-// besides returns records in the destination itself.
-func besides(root *os.Root) records { return records{root: root, shared: true} }
-
-func (r records) close() {
-	if !r.shared {
-		_ = r.root.Close()
-	}
-}
+func (r records) close() { _ = r.root.Close() }
 
 // name returns the name in r.root of the record about name in the destination.
 func (r records) name(name, suffix string) string { return hiddenName(r.prefix+name, suffix) }
 
-// lock reserves name in the destination for one download, across processes. It returns
-// ErrBusy if another download has reserved it.
-func (r records) lock(destination *os.Root, name string) (unlock func(), err error) {
-	return lockFile(filepath.Join(r.root.Name(), r.name(name, lockSuffix)), absolute(destination, name))
+// lock reserves name in the local folder for one transfer, across processes. It returns ErrBusy if
+// another one has reserved it.
+func (r records) lock(local *os.Root, name string) (unlock func(), err error) {
+	return lockFile(filepath.Join(r.root.Name(), r.name(name, lockSuffix)), absolute(local, name))
 }
 
 // prune removes the oldest records beyond the bounds, and locks that nobody holds.
 func (r records) prune() {
-	if r.shared {
-		return
-	}
 	for suffix, most := range map[string]int{originSuffix: maxOrigins, doneSuffix: maxDone} {
 		for _, old := range oldest(r.root, suffix, most) {
 			_ = r.root.Remove(old)
@@ -110,7 +98,9 @@ func oldest(root *os.Root, suffix string, most int) []string {
 			all = append(all, file{e.Name(), info.ModTime()})
 		}
 	}
-	slices.SortFunc(all, func(a, b file) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(all[i].at.Compare(all[j].at), cmp.Compare(all[i].name, all[j].name)) < 0
+	})
 	var names []string
 	for _, f := range all[:max(0, len(all)-most)] {
 		names = append(names, f.name)
@@ -157,8 +147,111 @@ func readLines(f io.Reader, accept func(line []byte) bool) (valid int64) {
 	}
 }
 
+const doneSuffix = ".done"
+
+// arrivals records the files of an unfinished folder that are at their destination and, of an
+// upload, the digests of the others that were read. Without it a repeated call would first query or
+// read each of them, and calls of limited time would never finish a folder of many files. It proves
+// nothing of an upload, because a comparison with the VM covers every file. It is removed once the
+// folder is complete. A nil one records nothing.
+type arrivals struct {
+	records records
+	name    string
+	files   map[string]arrival
+	taken   int64 // of memory.Trees
+	unlock  func()
+
+	mu   sync.Mutex
+	file *os.File
+	room int64 // bytes until maxRecordBytes
+}
+
+// arrival is one file: its state where it comes from, and what is known of it.
+type arrival struct {
+	Key      string    `json:"name"` // on the VM: escaped, because JSON cannot carry every name
+	Size     int64     `json:"size_bytes"`
+	Modified time.Time `json:"modified"`
+	// Of an upload: the file's digest, and the ETag of the same file on the VM.
+	SHA256 string `json:"sha256,omitempty"`
+	ETag   string `json:"etag,omitempty"`
+	// Of a download: the file's local name, escaped, and its time, which a file system may round.
+	Local         string    `json:"local,omitempty"`
+	LocalModified time.Time `json:"local_modified,omitzero"`
+
+	// unsettled: a later change of the file need not alter Modified, so it is not recorded.
+	unsettled bool
+}
+
+// openArrivals reads the record of earlier calls for the same folder and remote path.
+func openArrivals(r records, local *os.Root, folder, remote string) (*arrivals, error) {
+	r.prune()
+	name := folder + "\x00" + remote
+	unlock, err := r.lock(local, name)
+	if err != nil {
+		return nil, err
+	}
+	a := &arrivals{records: r, name: r.name(name, doneSuffix), files: map[string]arrival{}, unlock: unlock, room: maxRecordBytes}
+	if a.file, err = openLines(r.root, a.name, a.accept); err != nil {
+		unlock()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *arrivals) accept(text []byte) bool {
+	var one arrival
+	if json.Unmarshal(text, &one) != nil {
+		return false
+	}
+	a.room -= int64(len(text)) + 1
+	size := int64(len(text) + dirBytes)
+	if !memory.Trees.Take(size) { // it costs a comparison of the file
+		return true
+	}
+	a.files[one.Key], a.taken = one, a.taken+size
+	return true
+}
+
+// find returns what is recorded of a file that has this size and time.
+func (a *arrivals) find(key string, size int64, modified time.Time) (arrival, bool) {
+	if a == nil {
+		return arrival{}, false
+	}
+	one, ok := a.files[key]
+	return one, ok && one.Size == size && one.Modified.Equal(modified)
+}
+
+// add records a file. A record that cannot be written only costs a comparison later.
+func (a *arrivals) add(one arrival) {
+	if a == nil || one.unsettled {
+		return
+	}
+	text, err := json.Marshal(one)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil || int64(len(text)) >= a.room {
+		return
+	}
+	n, _ := a.file.Write(append(text, '\n'))
+	a.room -= int64(n)
+}
+
+// close ends the record, and removes it if the folder is done.
+func (a *arrivals) close(done bool) {
+	if a == nil {
+		return
+	}
+	_ = a.file.Close()
+	memory.Trees.Return(a.taken)
+	if done {
+		_ = a.records.root.Remove(a.name)
+	}
+	a.unlock()
+}
+
 const (
-	partSuffix    = ".part"
+	// partSuffix ends the names of unfinished files, which nothing else has.
+	partSuffix    = partfile.Suffix
 	journalSuffix = ".json"                  // after partSuffix
 	journalFormat = "colab-relay download 1" // marks a file as a journal
 	maxJournal    = 1 << 20                  // bytes; a larger file is not a journal

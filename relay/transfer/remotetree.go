@@ -3,14 +3,12 @@ package transfer
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
@@ -39,25 +37,24 @@ type remoteDir struct {
 	files []treeFile
 }
 
-// treeFile is a file of a remote folder; while that is listed, any entry of it.
+// treeFile is a file of a remote folder, without its path; while that is listed, any entry of it.
 type treeFile struct {
-	name                 string     // on the VM
-	own                  *entryName // nil: the local name is name, and the part has its usual one
-	size                 int64
-	modified             time.Time
-	isDir, loop, special bool
-	executable           bool
+	contract.File
+	local string // name; empty if it is the same
 }
 
 // remoteEntry is a file of a remote tree and its local name.
 type remoteEntry struct {
 	contract.File
 	name string // in the root, with slashes
-	part string
 }
 
-// entryName holds the local names of an entry and its part file.
-type entryName struct{ name, part string }
+// Bounds of a page of a tree, which takes memory until its files are here, however slowly a VM
+// sends them: files, and bytes of their names.
+const (
+	downloadPage  = 2 * contract.MaxBatchFiles
+	downloadNames = 512 << 10
+)
 
 // What a folder and a file take of memory.Trees besides their names, with slack for lists that grow.
 const (
@@ -105,21 +102,34 @@ func (t *remoteTree) files() iter.Seq[remoteEntry] {
 	}
 }
 
-func (t *remoteTree) entry(d *remoteDir, f *treeFile) remoteEntry {
-	own := f.names()
-	return remoteEntry{
-		File: contract.File{Name: f.name, Path: contract.PathIn(d.path, f.name), SizeBytes: f.size, Modified: f.modified, Executable: f.executable},
-		name: path.Join(t.top, d.name, own.name), part: path.Join(t.top, d.name, own.part),
+// pages returns all files, in pages. A page is valid until the next one.
+func (t *remoteTree) pages() iter.Seq[[]remoteEntry] {
+	return func(yield func([]remoteEntry) bool) {
+		var page []remoteEntry
+		names := 0
+		for e := range t.files() {
+			size := len(e.Path) + len(e.name)
+			if names += size; len(page) == downloadPage || names > downloadNames && len(page) > 0 {
+				if !yield(page) {
+					return
+				}
+				page, names = page[:0], size
+			}
+			page = append(page, e)
+		}
+		if len(page) > 0 {
+			yield(page)
+		}
 	}
 }
 
-// names returns the local names of a file.
-func (f *treeFile) names() entryName {
-	if f.own != nil {
-		return *f.own
-	}
-	return entryName{f.name, partName(f.name)}
+func (t *remoteTree) entry(d *remoteDir, f *treeFile) remoteEntry {
+	e := remoteEntry{File: f.File, name: path.Join(t.top, d.name, f.localName())}
+	e.Path = contract.PathIn(d.path, f.Name)
+	return e
 }
+
+func (f *treeFile) localName() string { return cmp.Or(f.local, f.Name) }
 
 // listTree lists a remote folder and all its subfolders. local returns the local name for a remote
 // one.
@@ -140,26 +150,26 @@ func (j *job) listTree(ctx context.Context, t *remoteTree, remote string, local 
 		}
 		kept := at.files[:0]
 		for _, f := range at.files {
-			remote, name := contract.PathIn(at.path, f.name), f.names().name
+			remote, name := contract.PathIn(at.path, f.Name), f.localName()
 			switch {
-			case j.leavesOut(name, f.isDir):
+			case j.leavesOut(name, f.IsDir):
 				t.leftOut.add(remote)
-			case f.loop:
+			case f.Loop:
 				t.notes = addNote(t.notes, plain.QuoteName(remote)+": skipped, because it links to a folder that contains it")
-			case f.special:
+			case f.Special:
 				t.notes = addNote(t.notes, plain.QuoteName(remote)+": skipped, because it is neither a file nor a folder")
-			case f.isDir && at.depth == maxDepth:
+			case f.IsDir && at.depth == maxDepth:
 				t.notes = addNote(t.notes, fmt.Sprintf("%s: skipped, because it is %d folders deep", plain.QuoteName(remote), maxDepth))
-			case f.isDir:
+			case f.IsDir:
 				sub := &remoteDir{path: remote, name: path.Join(at.name, name)}
 				if err := t.take(dirBytes + len(sub.path) + len(sub.name)); err != nil {
 					return err
 				}
 				todo = append(todo, folder{sub, at.depth + 1})
-				t.renamed.add(contract.File{Name: f.name, Path: remote}, ".", sub.name)
+				t.renamed.add(contract.File{Name: f.Name, Path: remote}, ".", sub.name)
 			default:
 				kept = append(kept, f)
-				t.count, t.bytes = t.count+1, t.bytes+f.size
+				t.count, t.bytes = t.count+1, t.bytes+f.SizeBytes
 			}
 		}
 		at.files = kept
@@ -182,9 +192,7 @@ func (j *job) listFolder(ctx context.Context, t *remoteTree, limit int) error {
 			if err := t.take(fileBytes + len(f.Name)); err != nil {
 				return err
 			}
-			d.files = append(d.files, treeFile{
-				name: f.Name, size: f.SizeBytes, modified: f.Modified, isDir: f.IsDir, loop: f.Loop, special: f.Special, executable: f.Executable,
-			})
+			d.files = append(d.files, treeFile{File: f})
 		}
 		if len(d.files) > limit {
 			return fmt.Errorf("%w: a folder and its subfolders have more than %d entries", ErrTooMany, maxEntries)
@@ -211,18 +219,16 @@ func nameFiles(ctx context.Context, t *remoteTree, files []treeFile, local func(
 	}
 	localNames(files, local, foldsCase)
 	for i := range files {
-		if own := files[i].own; own != nil {
-			if err := t.take(2*len(own.name) + 2*len(own.part)); err != nil {
-				return err
-			}
+		if err := t.take(len(files[i].local)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// localNames gives each entry of a folder a name and a part name that no other entry has.
-// A name that can be kept is kept. local returns the name that an entry gets unless
-// another one has it. fold says that the local folder ignores case in names.
+// localNames gives each entry of a folder a name that no other entry has. A name that can be kept is
+// kept. local returns the name that an entry gets unless another one has it. fold says that the
+// local folder ignores case in names.
 func localNames(entries []treeFile, local func(string) string, fold bool) {
 	key := func(name string) string {
 		if fold {
@@ -234,48 +240,30 @@ func localNames(entries []treeFile, local func(string) string, fold bool) {
 	// The next number to try: counting from 1 each time would take an hour for 100,000
 	// entries whose local names are equal.
 	next := map[string]int{}
+	var others []*treeFile
 	for i := range entries {
 		e := &entries[i]
-		if safe := local(e.name); contract.EscapeName(safe) != e.name || used[key(safe)] {
-			e.own = &entryName{}
-		} else {
-			used[key(safe)] = true
-			if safe != e.name {
-				e.own = &entryName{name: safe}
-			}
-		}
-	}
-	for i := range entries {
-		e := &entries[i]
-		if e.own == nil {
+		safe := local(e.Name)
+		if contract.EscapeName(safe) != e.Name || used[key(safe)] {
+			others = append(others, e)
 			continue
 		}
-		for safe := local(e.name); e.own.name == ""; next[key(safe)]++ {
-			if name := filename.Numbered(safe, next[key(safe)]); !used[key(name)] {
-				e.own.name, used[key(name)] = name, true
-			}
+		if used[key(safe)] = true; safe != e.Name {
+			e.local = safe
 		}
 	}
-	for i := range entries {
-		e := &entries[i]
-		now := e.names()
-		usual := partName(now.name)
-		part := usual
-		for n := 1; used[key(part)] || used[key(part+journalSuffix)]; n++ {
-			part = filename.Numbered(usual, n)
-		}
-		if used[key(part)], used[key(part+journalSuffix)] = true, true; e.own != nil || part != usual {
-			e.own = &entryName{now.name, part}
+	for _, e := range others {
+		for safe := local(e.Name); e.local == ""; next[key(safe)]++ {
+			if name := filename.Numbered(safe, next[key(safe)]); !used[key(name)] {
+				e.local, used[key(name)] = name, true
+			}
 		}
 	}
 }
 
-// Bounds of a tree that is compared with a local folder, in bytes. A larger one is downloaded
+// maxSameTree bounds a tree that is compared with a local folder, in bytes. A larger one is downloaded
 // under a numbered name, because a comparison that outlasts a call starts again.
-const (
-	maxSameTree  = 1 << 30
-	maxSameSmall = 32 << 20 // of files that fit a batch, whose bytes are fetched
-)
+const maxSameTree = 1 << 30
 
 // isSameTree reports whether a local folder that this download did not create has exactly
 // the files and folders of a remote tree. The VM learns nothing about the folder: digests
@@ -290,44 +278,27 @@ func (j *job) isSameTree(ctx context.Context, root *os.Root, name string, remote
 	if err != nil || len(local.notes) > 0 || !sameShape(local, remote) {
 		return false, contextError(ctx)
 	}
-	var small int64
-	for e := range remote.files() {
-		if e.SizeBytes <= contract.MaxBatchFile {
-			small += e.SizeBytes
-		}
-	}
-	if remote.bytes > maxSameTree || small > maxSameSmall {
-		return false, nil
-	}
-	same, err := j.sameSmallOnes(ctx, folder, remote)
-	for e := range remote.files() {
+	same := remote.bytes <= maxSameTree
+	for page := range remote.pages() {
 		if !same || err != nil {
-			return false, err
+			break
 		}
-		if e.SizeBytes > contract.MaxBatchFile {
-			same, err = j.sameLarge(ctx, folder, e)
-		}
-	}
-	return same, err
-}
-
-// sameSmallOnes fetches all small files, batch by batch, and compares them with local ones.
-func (j *job) sameSmallOnes(ctx context.Context, folder *os.Root, remote *remoteTree) (bool, error) {
-	var batch []remoteEntry
-	var bytes int64
-	for e := range remote.files() {
-		if e.SizeBytes > contract.MaxBatchFile {
-			continue
-		}
-		if bytes += e.SizeBytes; len(batch) == contract.MaxBatchFiles || bytes > contract.MaxBatchRead {
-			if same, err := j.sameSmall(ctx, folder, batch); !same || err != nil {
-				return false, err
+		var large []remoteEntry
+		err = j.compareAll(ctx, manifestOf(page), func(i int, answer contract.Compared) {
+			if answer.SHA256 == "" && answer.State == contract.StateUnknown {
+				large = append(large, page[i])
+				return
 			}
-			batch, bytes = batch[:0], e.SizeBytes
+			sha, err := j.localDigest(ctx, folder, page[i].name, page[i].SizeBytes)
+			same = same && err == nil && sha == answer.SHA256
+		})
+		for _, e := range large {
+			if same && err == nil {
+				same, err = j.sameLarge(ctx, folder, e)
+			}
 		}
-		batch = append(batch, e)
 	}
-	return j.sameSmall(ctx, folder, batch)
+	return same && err == nil, cmp.Or(err, contextError(ctx))
 }
 
 // sameShape reports whether both trees have the same folders, and files of the same sizes. A
@@ -357,29 +328,6 @@ func sameShape(local localTree, remote *remoteTree) bool {
 		}
 	}
 	return true
-}
-
-// sameSmall fetches small files and compares them with local ones.
-func (j *job) sameSmall(ctx context.Context, folder *os.Root, files []remoteEntry) (bool, error) {
-	for len(files) > 0 {
-		paths := make([]string, len(files))
-		for i, e := range files {
-			paths[i] = e.Path
-		}
-		contents, bytes, err := j.client.Contents(ctx, paths)
-		if err != nil {
-			return false, err
-		}
-		for i, c := range contents {
-			j.meter.moved.Add(int64(len(bytes[i])))
-			sha, err := j.localDigest(ctx, folder, files[i].name, files[i].SizeBytes)
-			if err != nil || c.Error != nil || c.SizeBytes != files[i].SizeBytes || sha != fmt.Sprintf("%x", sha256.Sum256(bytes[i])) {
-				return false, contextError(ctx)
-			}
-		}
-		files = files[len(contents):]
-	}
-	return true, nil
 }
 
 // sameLarge compares the digest of a large file with that of a local one.

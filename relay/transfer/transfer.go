@@ -20,6 +20,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/partfile"
 )
 
 // Bounds of a transfer.
@@ -75,13 +76,10 @@ type Options struct {
 	// that file there and it did not change since.
 	Overwrite bool
 	// RecordDir is one of the relay's own folders, for its records about transfers: which
-	// files uploads put on VMs, and which folders downloads created. When it is empty,
-	// nothing is recorded about uploads, and records about downloads are next to them.
+	// files uploads put on VMs, which folders downloads created, and which files of unfinished
+	// folders have arrived. When it is empty, nothing is recorded about uploads, and records about
+	// downloads are next to them.
 	RecordDir string
-	// ResumeDir is one of the relay's own folders. An unfinished upload of a folder
-	// records there which files it has sent, so that the same call can resume it. When it
-	// is empty, nothing is recorded.
-	ResumeDir string
 	// Guard decides which files an upload may read; nil permits all of them.
 	Guard *Guard
 	// Expect, if not nil, is the file that a download must be. A file of another size or
@@ -199,7 +197,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 		return j.downloadFolder(ctx, root, remoteFolder{remote, from}, name)
 	}
 	j.meter.plan(1, st.SizeBytes)
-	got, err := j.downloadFile(ctx, root, requestedFile{remote: remote, name: name, part: partName(name), lastStat: &st})
+	got, err := j.downloadFile(ctx, root, requestedFile{remote: remote, name: name, lastStat: &st})
 	return j.resultOf(ctx, got, err)
 }
 
@@ -268,7 +266,6 @@ func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, 
 // fileResult is the outcome of the transfer of one file.
 type fileResult struct {
 	path    string            // for people
-	part    string            // of a download: its part file in the root
 	local   string            // of a download: its path in the root
 	remote  contract.FileStat // of a download: the file that was copied
 	size    int64
@@ -308,7 +305,7 @@ const firstDigestWait = time.Second
 
 // errStale means that a file changed after the attempt to transfer it started. The
 // transfer restarts, at most maxTries times in all. It does not leave this package.
-var errStale = errors.New("the file changed")
+var errStale = partfile.ErrChanged
 
 // job is what the files of one call of Download or Upload share.
 type job struct {

@@ -24,8 +24,8 @@ import (
 	"colabrelay/shared/ranges"
 )
 
-// maxRounds bounds how often the executor may report missing bytes although all were sent: it
-// lost its part file, or more ranges were missing than fit one answer.
+// maxRounds bounds how often the executor may report missing bytes although all were sent: it was
+// killed before it recorded them.
 const maxRounds = 10
 
 // sourceFile is one local file and its target on the VM.
@@ -36,9 +36,9 @@ type sourceFile struct {
 	absent bool // no query about the target is needed: it does not exist, or is the file in replaces
 	// replaces is the digest of the file at the target that an earlier upload put there, or "".
 	replaces string
-	// sent, if not nil, has the digests of files that did not change since.
-	sent *sentFiles
-	key  string // of the file in sent
+	// done, if not nil, has the digests of files that did not change since.
+	done *arrivals
+	key  string // of the file in done
 }
 
 // uploadFile uploads one file, and restarts when the file changes.
@@ -56,7 +56,7 @@ type upload struct {
 	sourceFile
 	file   localFile
 	size   int64
-	record sentFile // for sent; without a digest until the file was read
+	record arrival // for done; without a digest until the file was read
 	id     string
 	found  bool   // another file at the target
 	hashed int64  // bytes of the file that were hashed while others were sent
@@ -72,7 +72,7 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	u := &upload{job: j, sourceFile: o, file: f, size: f.info.Size()}
-	u.record, _ = o.sent.find(o.key, f.info)
+	u.record, _ = o.done.find(o.key, u.size, f.info.ModTime())
 	got := fileResult{path: o.target, size: u.size}
 	if err := f.check(); err != nil {
 		return got, err
@@ -101,8 +101,8 @@ func (u *upload) digest(ctx context.Context, step func(n int64)) (string, error)
 	started := time.Now()
 	sha, err := u.hash(ctx, step)
 	if err == nil {
-		u.record = newSentFile(u.key, u.file.info, started, sha)
-		u.sent.add(u.record)
+		u.record = newArrival(u.key, u.file.info, started, sha)
+		u.done.add(u.record)
 	}
 	return sha, err
 }
@@ -110,19 +110,26 @@ func (u *upload) digest(ctx context.Context, step func(n int64)) (string, error)
 // recordRemote records that the file is on the VM at path with this ETag.
 func (u *upload) recordRemote(path, etag string) {
 	u.record.ETag = etag
-	u.sent.add(u.record)
+	u.done.add(u.record)
 	u.last.add(u.client.InstanceID(), path, u.record.SHA256, u.name)
 }
 
-// hash returns the file's SHA-256 up to its length when it was opened, or errStale if the file
-// changed while it was read, other than by growing.
+// settleTime is how old a modification time must be so that a later change is certain to
+// alter it: FAT stores it in steps of two seconds.
+const settleTime = 2 * time.Second
+
+// newArrival returns the record of a file whose hashing started at started.
+func newArrival(key string, info fs.FileInfo, started time.Time, sha string) arrival {
+	at := info.ModTime()
+	return arrival{Key: key, Size: info.Size(), Modified: at, SHA256: sha, unsettled: started.Sub(at) < settleTime}
+}
+
+// hash returns the file's SHA-256 up to its length when it was opened. It is that of one state of
+// the file only if checkUnchanged agrees.
 func (u *upload) hash(ctx context.Context, step func(n int64)) (string, error) {
 	sha, err := readDigest(ctx, u.file, u.size, step)
-	switch {
-	case errors.Is(err, errStale):
+	if errors.Is(err, errStale) {
 		err = u.file.tooShort()
-	case err == nil:
-		err = u.file.check()
 	}
 	return sha, err
 }
@@ -272,21 +279,20 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 }
 
 // checkUnchanged returns errStale if the file, of which sum is the digest, changed while it was
-// sent. Of a file that grew, it reads the bytes that were sent again: those that are the same then
-// and now did not change in between.
+// sent. Of a file that was altered, such as one that grew, it reads the bytes that were sent again:
+// those that are the same then and now did not change in between.
 func (u *upload) checkUnchanged(ctx context.Context, sum string) error {
-	changed, grew := u.file.sinceOpened()
-	if !grew {
-		if changed {
-			return errStale
-		}
-		return nil
+	altered, err := u.file.altered()
+	if err != nil || !altered {
+		return err
 	}
 	again, err := u.hash(ctx, u.meter.checker(u.name, StageHashing))
 	if err == nil && again != sum {
 		err = errStale
 	}
-	u.note = grownNote(strconv.Quote(u.name), "upload", u.size)
+	if now, statErr := u.file.Stat(); statErr == nil && now.Size() > u.size {
+		u.note = grownNote(strconv.Quote(u.name), "upload", u.size)
+	}
 	return err
 }
 
@@ -364,19 +370,13 @@ func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// notReceived returns the bytes of piece that the executor does not have. Bytes beyond the
-// last range of a full answer count as missing.
+// notReceived returns the bytes of piece that the executor does not have.
 func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges.Set, error) {
 	up, err := u.client.Upload(ctx, u.id, 0)
 	if err != nil {
 		return nil, err
 	}
-	missing := ranges.Set(up.Missing)
-	if len(missing) >= contract.MaxUploadRanges {
-		last := missing.End()
-		missing = missing.Add(contract.Range{Offset: last, Length: max(0, u.size-last)})
-	}
-	return missing.Within(piece), nil
+	return ranges.Set(up.Missing).Within(piece), nil
 }
 
 // addSent counts bytes that this call sent and the executor received.

@@ -54,9 +54,15 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	r.Path = made.Path
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	s := &folderUpload{job: j, root: root, local: local, target: target, sent: openSentFiles(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID(), base: made.Path}
+	s := &folderUpload{job: j, root: root, local: local, target: target, tally: &tally{r: &r}, instance: j.client.InstanceID(), base: made.Path}
+	if j.options.RecordDir != "" {
+		if j.records, err = openRecords(j.options.RecordDir, root); err == nil {
+			defer j.records.close()
+			s.done, _ = openArrivals(j.records, root, ".", target) // without one, a repeated call takes longer
+		}
+	}
 	err = s.tally.outcome(ctx, s.sendAll(ctx, &tree))
-	s.sent.close(err == nil)
+	s.done.close(err == nil)
 	r.Notes = j.recordUploads(r.Notes)
 	r.MovedBytes = j.meter.moved.Load()
 	return r, j.annotate(ctx, doing, err)

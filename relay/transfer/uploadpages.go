@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,7 +33,7 @@ type folderUpload struct {
 	root   *os.Root
 	local  string
 	target string
-	sent   *sentFiles
+	done   *arrivals
 	tally  *tally
 	// instance is the executor at the start of the upload, and base the folder's path there.
 	instance, base string
@@ -51,8 +50,8 @@ var errNewVM = &contract.Error{
 // candidate is a file of the folder, with its record.
 type candidate struct {
 	localEntry
-	key    string   // its name on the VM, below the folder
-	record sentFile // without a digest if the file was not read yet
+	key    string  // its name on the VM, below the folder
+	record arrival // without a digest if the file was not read yet
 	// replaces is the digest of the file that an earlier upload put there, or "".
 	replaces string
 	earlier  bool // an earlier upload put a file there
@@ -181,7 +180,7 @@ func refuseTaken(page []candidate, remote []contract.Compared) error {
 // reports the error.
 func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 	c := candidate{localEntry: e, key: contract.EscapeName(e.name)}
-	if record, ok := s.sent.find(c.key, e.info); ok {
+	if record, ok := s.done.find(c.key, e.size(), e.info.ModTime()); ok && contract.SHA256Pattern().MatchString(record.SHA256) {
 		c.record = record
 		return c
 	}
@@ -196,7 +195,7 @@ func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 	started := time.Now()
 	u := &upload{job: s.job, sourceFile: s.source(c), file: f, size: f.info.Size()}
 	if sha, err := u.hash(ctx, s.meter.checker(u.name, StageHashing)); err == nil && sameState(e.info, f.info) {
-		c.record = newSentFile(c.key, f.info, started, sha)
+		c.record = newArrival(c.key, f.info, started, sha)
 	}
 	return c
 }
@@ -208,31 +207,34 @@ func (s *folderUpload) compare(ctx context.Context, page []candidate) ([]contrac
 	for _, c := range page {
 		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag, Replaces: s.options.replaces(c.replaces)})
 	}
-	return s.compareAll(ctx, m, func(i int, remote contract.Compared) {
+	all := make([]contract.Compared, 0, len(page))
+	err := s.compareAll(ctx, m, func(i int, remote contract.Compared) {
+		all = append(all, remote)
 		if file := page[i].record; remote.State == contract.StateSame && file.SHA256 != "" {
-			file.ETag = remote.ETag
-			s.sent.add(file)
+			if file.ETag != remote.ETag {
+				file.ETag = remote.ETag
+				s.done.add(file)
+			}
 			s.last.add(s.instance, remote.Path, file.SHA256, s.source(page[i]).name)
 		}
 	})
+	return all, err
 }
 
 // compareAll sends requests until the executor has compared all files. It passes each
-// result to record as it arrives.
-func (j *job) compareAll(ctx context.Context, m contract.Manifest, record func(i int, remote contract.Compared)) ([]contract.Compared, error) {
-	all := make([]contract.Compared, 0, len(m.Files))
-	for len(m.Files) > 0 {
-		some, err := j.client.Compare(ctx, m)
+// result, in order, to record as it arrives.
+func (j *job) compareAll(ctx context.Context, m contract.Manifest, record func(i int, remote contract.Compared)) error {
+	for n := 0; n < len(m.Files); {
+		some, err := j.client.Compare(ctx, contract.Manifest{Path: m.Path, Files: m.Files[n:]})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for i, one := range some {
-			record(len(all)+i, one)
+		for _, one := range some {
+			record(n, one)
+			n++
 		}
-		all = append(all, some...)
-		m.Files = m.Files[len(some):]
 	}
-	return all, nil
+	return nil
 }
 
 // skip counts a file that is on the VM already.
@@ -254,7 +256,7 @@ func (s *folderUpload) sendFile(ctx context.Context, c candidate, fresh bool) er
 func (s *folderUpload) source(c candidate) sourceFile {
 	return sourceFile{
 		name: filepath.Join(s.local, filepath.FromSlash(c.name)), target: s.target + "/" + c.key,
-		sent: s.sent, key: c.key, replaces: c.replaces,
+		done: s.done, key: c.key, replaces: c.replaces,
 		open: func() (localFile, error) { return s.inRoot(s.root).open(c.name) },
 	}
 }
@@ -347,7 +349,8 @@ func (j *job) putBatch(ctx context.Context, files []byte, m contract.Manifest) (
 	return j.client.PutBatch(ctx, body, len(m.Files))
 }
 
-// read appends a file's bytes to body if they still have its digest.
+// read appends a file's bytes to body. If they are others than those that were hashed, the executor
+// tells.
 func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 	f, err := s.inRoot(s.root).open(c.name)
 	if err != nil {
@@ -362,14 +365,14 @@ func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 	if _, err := io.ReadFull(f, longer[at:]); err != nil {
 		return body, false
 	}
-	return longer, fmt.Sprintf("%x", sha256.Sum256(longer[at:])) == c.record.SHA256
+	return longer, true
 }
 
 // recordArrived counts and records a file of a batch that is on the VM.
 func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote contract.BatchedFile) error {
 	file := c.record
 	file.ETag = remote.ETag
-	s.sent.add(file)
+	s.done.add(file)
 	s.last.add(s.instance, remote.Path, file.SHA256, s.source(c).name)
 	s.meter.moved.Add(c.size())
 	s.meter.add(c.name, StageMoving, c.size())

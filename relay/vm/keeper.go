@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
 )
 
 // When VMs are kept alive.
@@ -202,4 +205,43 @@ func (m *Manager) touch(ctx context.Context, v Kept) error {
 		return err
 	}
 	return b.Touch(ctx, v.ID)
+}
+
+// Record is runtimes.Config.Record: it reports executions to the Keeper, and to next if that is not
+// nil.
+func (k *Keeper) Record(next func(runtime string) client.Recorder) func(runtime string) client.Recorder {
+	return func(runtime string) client.Recorder {
+		r := reporter{keeper: k, runtime: runtime}
+		if next != nil {
+			r.next = next(runtime)
+		}
+		return r
+	}
+}
+
+// reporter is a client.Recorder of one runtime's executions.
+type reporter struct {
+	keeper  *Keeper
+	runtime string
+	next    client.Recorder // nil for none
+}
+
+func (r reporter) Submitted(instanceID string, s contract.Submit, e contract.Execution) {
+	r.keeper.Report(r.runtime, e.ExecutionID, e.Status.Finished())
+	if r.next != nil {
+		r.next.Submitted(instanceID, s, e)
+	}
+}
+
+func (r reporter) Answered(instanceID string, e contract.Execution) {
+	r.keeper.Report(r.runtime, e.ExecutionID, e.Status.Finished())
+	if r.next != nil {
+		r.next.Answered(instanceID, e)
+	}
+}
+
+func (r reporter) Fetched(instanceID, executionID string, blob contract.Blob, content []byte) {
+	if r.next != nil {
+		r.next.Fetched(instanceID, executionID, blob, content)
+	}
 }

@@ -1,12 +1,12 @@
 package vm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"colabrelay/relay/pairing"
@@ -91,7 +91,7 @@ func (m *Manager) List(ctx context.Context) (Listing, error) {
 		seen, found := machineWith(backends[r.Backend], r.ID)
 		l.VMs = append(l.VMs, m.statusOf(r, seen, found, failures[r.Backend]))
 	}
-	slices.SortStableFunc(l.VMs, func(a, b VM) int { return a.Asked.Compare(b.Asked) })
+	sort.SliceStable(l.VMs, func(i, j int) bool { return l.VMs[i].Asked.Before(l.VMs[j].Asked) })
 	for _, name := range slices.Sorted(maps.Keys(backends)) {
 		l.addForeign(name, backends[name], records)
 	}
@@ -115,7 +115,7 @@ func (m *Manager) backendsOf(records []Record) (names []string) {
 }
 
 func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
-	slices.SortFunc(all, func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
+	sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
 	n := 0
 	for _, machine := range all {
 		if slices.ContainsFunc(records, func(r Record) bool { return r.ID == machine.ID }) {

@@ -7,20 +7,17 @@
 // It must not log, print a secret, or read a body: shared/seal authenticates bodies. It does
 // not deal with status codes and error bodies; its callers translate the errors below.
 //
-// Start reading at secret.go, which shows the complete signature headers, then at Exchange. Other implementations can test themselves with testdata/vectors.json.
+// Start reading at signature.go, which shows the complete signature headers, then at Exchange. Other
+// implementations can test themselves with testdata/vectors.json.
 package auth
 
 import (
-	"cmp"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -51,55 +48,6 @@ var (
 	// ErrBadSignature is an answer whose signature is not valid for this request.
 	ErrBadSignature = errors.New("answer has an invalid signature")
 )
-
-// A signature base (RFC 9421 section 2.5) has one line for each covered component, then the
-// list of components with its parameters. Callers have checked that the covered headers
-// occur once, so their values need no joining.
-
-// requestBase is the signature base of a request. It is the same for a request to be sent
-// and for the received request.
-func requestBase(r *http.Request, instance string, sealed bool, params string) string {
-	var b strings.Builder
-	b.Grow(512 + len(r.URL.RawQuery))
-	b.WriteString(`"@method": `)
-	b.WriteString(methodOf(r))
-	b.WriteString("\n\"@path\": ")
-	b.WriteString(pathOf(r))
-	b.WriteString("\n\"@query\": ?")
-	b.WriteString(r.URL.RawQuery)
-	if methodOf(r) != http.MethodGet {
-		b.WriteString("\n\"executor-instance\": ")
-		b.WriteString(strings.Trim(instance, " \t"))
-	}
-	writeTail(&b, sealed, "", params)
-	return b.String()
-}
-
-// answerBase is the signature base of the answer to the request with the MAC asked.
-func answerBase(status int, instance string, sealed bool, asked []byte, params string) string {
-	var b strings.Builder
-	b.Grow(512)
-	b.WriteString(`"@status": `)
-	b.WriteString(strconv.Itoa(status))
-	b.WriteString("\n\"executor-instance\": ")
-	b.WriteString(strings.Trim(instance, " \t"))
-	writeTail(&b, sealed, "\n\"signature\";req;key=\"sig1\": "+strings.TrimPrefix(writeMAC(asked), label+"="), params)
-	return b.String()
-}
-
-func writeTail(b *strings.Builder, sealed bool, asked, params string) {
-	if sealed {
-		b.WriteString("\n\"content-encoding\": " + Encoding)
-	}
-	b.WriteString(asked)
-	b.WriteString("\n\"@signature-params\": ")
-	b.WriteString(params)
-}
-
-func methodOf(r *http.Request) string { return cmp.Or(r.Method, http.MethodGet) }
-
-// pathOf is the path as on the wire, escaped.
-func pathOf(r *http.Request) string { return cmp.Or(r.URL.EscapedPath(), "/") }
 
 // Exchange is one request and its answer. Both sides have one: a relay makes it with
 // Signer.NewExchange, an executor gets it from Verifier.Verify. Its keys open only this
@@ -176,11 +124,6 @@ func (x *Exchange) SignAnswer(h http.Header, status int, created time.Time) erro
 	return nil
 }
 
-func setSignature(h http.Header, params string, mac []byte) {
-	h[HeaderSignatureInput] = []string{label + "=" + params}
-	h[HeaderSignature] = []string{writeMAC(mac)}
-}
-
 // VerifyAnswer checks that res, without its body, is the executor's answer to the request
 // of this exchange. The MAC of that request counts, not one that the answer contains. The
 // time of the answer is not checked, because the answer is bound to a request with a new
@@ -208,15 +151,6 @@ func (x *Exchange) VerifyAnswer(res *http.Response) error {
 	}
 	x.answer = claim.mac
 	return nil
-}
-
-// verifies reports whether claim is the signature of base with this key. It computes the MAC
-// and compares it in constant time whatever the key_id is, so that the time does not reveal
-// the cause of a failure.
-func (s Secret) verifies(claim signature, base string) bool {
-	rightKey := hmac.Equal([]byte(claim.keyID), []byte(s.KeyID()))
-	rightMAC := hmac.Equal(claim.mac, s.mac(base))
-	return rightKey && rightMAC
 }
 
 // A nonce is unpadded base64url of at least 16 bytes. A Signer's nonces are its Caller
@@ -350,15 +284,6 @@ func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
 	r.exchange = &Exchange{secret: v.secret, caller: caller, nonce: claim.nonce, mac: claim.mac}
 	r.created = claim.created
 	return r, nil
-}
-
-// instanceOf reads Executor-Instance, which must occur once in h.
-func instanceOf(h http.Header) (contract.Instance, error) {
-	text, ok := single(h, contract.HeaderInstance, maxInstanceBytes)
-	if !ok {
-		return contract.Instance{}, fmt.Errorf("the message must have one %s of at most %d bytes", contract.HeaderInstance, maxInstanceBytes)
-	}
-	return contract.ParseInstance(text)
 }
 
 // maxNonces limits the window to the 6,000 requests a minute that the rate limit allows,

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"colabrelay/shared/bounded"
 )
 
 func TestASecretIsReadFromARegularFileOnly(t *testing.T) {
@@ -35,9 +37,9 @@ func TestASecretIsReadFromARegularFileOnly(t *testing.T) {
 		"one byte past the bound":     {path: make("c", key+strings.Repeat("\n", maxSecretFile-len(key)+1)), says: "too long: over"},
 		"too long a secret":           {path: make("d", key+"k"), want: ErrLongSecret},
 		"too short a secret":          {path: make("e", "short"), want: ErrShortSecret},
-		"a pipe without a writer":     {path: pipe, want: ErrNotFile},
-		"a device":                    {path: "/dev/zero", want: ErrNotFile},
-		"a folder":                    {path: dir, want: ErrNotFile},
+		"a pipe without a writer":     {path: pipe, want: bounded.ErrNotFile},
+		"a device":                    {path: "/dev/zero", want: bounded.ErrNotFile},
+		"a folder":                    {path: dir, want: bounded.ErrNotFile},
 		"nothing":                     {path: filepath.Join(dir, "none"), want: fs.ErrNotExist},
 		"bytes that are not in UTF-8": {path: make("f", strings.Repeat("\xff", 40)), want: ErrBinarySecret},
 	} {

@@ -71,7 +71,7 @@ type signed struct {
 	Signature      string `json:"signature"`
 }
 
-const how = "Keys and signatures of colab-relay, protocol 4. prk = HKDF-Extract(SHA-256, salt \"colab-relay v4\", UTF-8 text of secret). " +
+const how = "Keys and signatures of colab-relay, protocol 5. prk = HKDF-Extract(SHA-256, salt \"colab-relay v5\", UTF-8 text of secret). " +
 	"key(label, fields) = HKDF-Expand(prk, label, a zero byte, then each field after its length as 4 bytes big-endian; 32 bytes). " +
 	"sign_key = key(\"sign\"); query_key = key(\"query\", method, path, nonce); body_key of a request = key(\"request\", nonce), of an answer = key(\"answer\", raw MAC of the answer). " +
 	"key_id is the first 16 hex digits of the SHA-256 of secret. signature (RFC 9421, hmac-sha256) is base64 of HMAC-SHA256 with sign_key over signature_base. " +
@@ -178,7 +178,7 @@ func TestVectorsFollowTheRFCs(t *testing.T) {
 	if want := fmt.Sprintf("%x", sum[:8]); file.KeyID != want {
 		t.Errorf("key_id %s, want %s", file.KeyID, want)
 	}
-	prk := macOf([]byte("colab-relay v4"), file.Secret) // RFC 5869 section 2.2
+	prk := macOf([]byte("colab-relay v5"), file.Secret) // RFC 5869 section 2.2
 	equalHex(t, "prk", file.PRK, prk)
 	sign := expand(prk, "sign\x00")
 	equalHex(t, "sign key", file.Sign, sign)

@@ -79,8 +79,6 @@ const (
 	// maxRepeats is how many records with the same message a console gets in each sparsePeriod.
 	maxRepeats   = 5
 	sparsePeriod = time.Minute
-	// maxMessages is how many different messages are counted. Further ones share a count.
-	maxMessages = 200
 )
 
 // Sparse returns a handler that leaves out repetitions: on a full disk, each request may log
@@ -121,7 +119,7 @@ func (s *sparse) WithGroup(name string) slog.Handler {
 	return &sparse{s.next.WithGroup(name), s.repeats}
 }
 
-// repeats counts records by message.
+// repeats counts records by message, of which a program has only so many.
 type repeats struct {
 	mu sync.Mutex
 	of map[string]*repeat
@@ -140,10 +138,6 @@ func (c *repeats) count(message string, now time.Time) (shown bool, leftOut int)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.of[message]
-	if m == nil && len(c.of) >= maxMessages {
-		message = ""
-		m = c.of[message]
-	}
 	if m == nil {
 		m = &repeat{}
 		c.of[message] = m

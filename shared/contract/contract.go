@@ -1,4 +1,4 @@
-// Package contract defines protocol 4 between relay and executor: paths, headers, bodies,
+// Package contract defines protocol 5 between relay and executor: paths, headers, bodies,
 // event types, statuses, error codes and limits.
 //
 // It contains only behaviour that must be identical on both sides, and imports nothing of
@@ -22,7 +22,7 @@ import (
 // Protocol is the version of the protocol that this build supports. It is part of the key
 // schedule of shared/auth, so that programs of two versions understand nothing of each other: a
 // field that one of them does not know would be ignored. The relay then says which one is older.
-const Protocol = 4
+const Protocol = 5
 
 // Routes. A tunnel's operator can read a path, so an {id} is random and a {number} only
 // counts. Anything that depends on content, or that a user typed, is in the query or the body.

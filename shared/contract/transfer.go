@@ -12,7 +12,7 @@ import (
 const (
 	MaxFilePart     = 8 << 20 // bytes of one part, in either direction
 	MaxUploads      = 64      // uncommitted uploads at the same time; the least recently used one is dropped
-	MaxUploadRanges = 1000    // in Upload.Missing; later answers have the rest
+	MaxUploadRanges = 1000    // in Upload.Missing
 	// MaxUploadVersion bounds UploadStart.Version, in bytes.
 	MaxUploadVersion = 64
 )
@@ -83,7 +83,7 @@ type Upload struct {
 	SizeBytes     int64        `json:"size_bytes"`
 	SHA256        string       `json:"sha256,omitempty"` // of the file, once committed
 	ReceivedBytes int64        `json:"received_bytes"`
-	Missing       []Range      `json:"missing"` // bytes that have not arrived, in order, at most MaxUploadRanges ranges
+	Missing       []Range      `json:"missing"` // bytes that have not arrived, in order
 	Hashing       *Hashing     `json:"hashing,omitempty"`
 	ETag          string       `json:"etag,omitempty"` // of the file, once committed
 }
@@ -124,7 +124,8 @@ type Manifest struct {
 type ManifestFile struct {
 	Name      string `json:"name"` // path below the manifest's Path, with slashes
 	SizeBytes int64  `json:"size_bytes"`
-	// SHA256 is optional in a comparison. Without it, a file of this size is StateUnknown.
+	// SHA256 is optional in a comparison. Without it, a file of this size is StateUnknown, and its
+	// digest is in the answer.
 	SHA256     string `json:"sha256,omitempty"`
 	Executable bool   `json:"executable,omitempty"`
 	// ETag is the etag of these bytes in an earlier answer. If it is unchanged, the file is
@@ -146,6 +147,8 @@ type Compared struct {
 	State CompareState `json:"state"`
 	Path  string       `json:"path,omitempty"` // where the file is, if it is the same
 	ETag  string       `json:"etag,omitempty"` // of the file, if it is the same
+	// SHA256 is the digest of a file that is StateUnknown, if it is known already.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // CompareState is whether the VM has a file.
@@ -156,7 +159,7 @@ const (
 	StateSame    CompareState = "same"    // the VM has the same bytes
 	StateAbsent  CompareState = "absent"  // the VM does not have them
 	StateTaken   CompareState = "taken"   // the VM has other bytes there than those in Replaces
-	StateUnknown CompareState = "unknown" // the file is too large to be hashed in the request, or has no SHA256: use PathStat
+	StateUnknown CompareState = "unknown" // the file is too large to be hashed in the request, or the manifest has no SHA256
 )
 
 // BatchAnswer is the answer of PathUploadBatch: one entry for each file of the manifest, in

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -222,6 +223,44 @@ func RLock(ctx context.Context, path string) (unlock func(), err error) {
 
 // TryLock is Lock without waiting.
 func TryLock(path string) (unlock func(), err error) { return take(path, (*flock.Flock).TryLock) }
+
+// LockAndRemove is Lock of a file that unlock removes. Its folder must exist.
+func LockAndRemove(ctx context.Context, path string) (unlock func(), err error) {
+	for {
+		l := flock.New(path, flock.SetPermissions(0o600))
+		got, err := l.TryLock()
+		if err != nil {
+			return nil, err
+		}
+		locked, lockedErr := l.Stat()
+		named, namedErr := os.Lstat(path)
+		switch { // the owner before may have removed the file between our open and our lock
+		case got && lockedErr == nil && namedErr == nil && os.SameFile(locked, named):
+			return func() { unlockAndRemove(l) }, nil
+		case !got:
+			select {
+			case <-ctx.Done():
+				err = fmt.Errorf("lock %q: %w", path, ErrLocked)
+			case <-time.After(lockRetry): // then it is opened anew, because the owner removes it
+			}
+		}
+		if _ = l.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// unlockAndRemove removes the file first where the system can, so that no other process locks it in
+// between.
+func unlockAndRemove(l *flock.Flock) {
+	if runtime.GOOS != "windows" {
+		_ = os.Remove(l.Path())
+	}
+	_ = l.Close()
+	if runtime.GOOS == "windows" {
+		_ = os.Remove(l.Path()) // fails while another process has it open
+	}
+}
 
 // IsLocked reports whether somebody has the lock of the file at path, which it does not create.
 func IsLocked(path string) bool {

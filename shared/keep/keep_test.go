@@ -165,3 +165,22 @@ func hasOneOwner(t *testing.T) {
 	}
 	unlock()
 }
+
+func TestALockThatIsRemovedExcludesOthersAndLeavesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "l")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 2 {
+		unlock, err := LockAndRemove(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LockAndRemove(ended, path); !errors.Is(err, ErrLocked) {
+			t.Errorf("a second lock: %v", err)
+		}
+		unlock()
+		if _, err := os.Lstat(path); err == nil {
+			t.Error("its file is left")
+		}
+	}
+}

@@ -2,9 +2,8 @@
 // query and bodies with the keys of an exchange (shared/auth) in the form of shared/seal, and
 // opens them on the other side. It defines where sealed bytes are in HTTP messages.
 //
-// A query is one parameter, ?s=<unpadded base64url of a sealed message>. A body with
-// Content-Encoding: aes128gcm is a sealed message or a sealed part of a file; the endpoint
-// determines which. A message without that header has no body.
+// A query is one parameter, ?s=<unpadded base64url of its sealed text>. A body with
+// Content-Encoding: aes128gcm is sealed. A message without that header has no body.
 //
 // It must not decide who may do what, retry, or wait.
 package line
@@ -44,17 +43,39 @@ func announceBody(h http.Header) {
 	h["Content-Type"] = []string{mediaType}
 }
 
-// checkEmpty returns ErrUnexpectedBody if body has a byte.
-func checkEmpty(body io.Reader) error {
-	var b [1]byte
-	switch n, err := io.ReadFull(body, b[:]); {
-	case n > 0:
-		return ErrUnexpectedBody
-	case err == io.EOF:
-		return nil
-	default:
-		return err
+// opened returns a reader of the text of a body, sealed with key if sealed is set: at most
+// seal.Size(most) bytes of it, or bounded.ErrTooLong. What it yields before an error is authentic.
+func opened(sealed bool, key func() seal.Key, body io.Reader, most int64) io.Reader {
+	if !sealed {
+		return noBody{body}
 	}
+	return seal.NewOpener(key(), &atMost{body, seal.Size(most)})
+}
+
+// noBody is the body of a message that has none.
+type noBody struct{ io.Reader }
+
+func (b noBody) Read([]byte) (int, error) {
+	var one [1]byte
+	n, err := io.ReadFull(b.Reader, one[:])
+	if n > 0 {
+		err = ErrUnexpectedBody
+	}
+	return 0, err
+}
+
+// atMost is a reader of at most left bytes.
+type atMost struct {
+	io.Reader
+	left int64
+}
+
+func (r *atMost) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.left -= int64(n); r.left < 0 {
+		return 0, bounded.ErrTooLong
+	}
+	return n, err
 }
 
 // Unopened reports whether err means that sealed bytes did not open: they were changed or cut,
@@ -66,10 +87,6 @@ func Unopened(err error) bool {
 // contentLength is the header's value of n.
 func contentLength(n int64) []string { return []string{strconv.FormatInt(n, 10)} }
 
-// MaxSealedBody is how many bytes the body of a request has at most on the wire: a message of
-// contract.MaxBodyBytes that does not get shorter by compression.
-var MaxSealedBody = seal.Size(contract.MaxBodyBytes + 512)
-
 // OpenQuery replaces the query of r, whose signature is verified, by its text.
 func OpenQuery(x *auth.Exchange, r *http.Request) error {
 	if r.URL.RawQuery == "" {
@@ -80,7 +97,8 @@ func OpenQuery(x *auth.Exchange, r *http.Request) error {
 	if !found || err != nil {
 		return seal.ErrInvalid
 	}
-	text, err := seal.OpenMessage(x.QueryKey(r.Method, r.URL.EscapedPath()), sealed, maxQuery)
+	key := x.QueryKey(r.Method, r.URL.EscapedPath())
+	text, err := bounded.ReadAll(seal.NewOpener(key, bytes.NewReader(sealed)), maxQuery)
 	if err != nil {
 		return err
 	}
@@ -88,27 +106,15 @@ func OpenQuery(x *auth.Exchange, r *http.Request) error {
 	return nil
 }
 
-// OpenBody reads the body of r, whose signature is verified, and returns its text: at most
-// contract.MaxBodyBytes, or bounded.ErrTooLong. Nothing of a body that was cut or changed is
-// returned.
-func OpenBody(x *auth.Exchange, r *http.Request, body io.Reader) ([]byte, error) {
-	if !hasBody(r.Header) {
-		return nil, checkEmpty(body)
-	}
-	sealed, err := readAll(body, r.ContentLength, MaxSealedBody)
-	if err != nil {
-		return nil, err
-	}
-	return seal.OpenMessage(x.BodyKey(), sealed, contract.MaxBodyBytes)
+// RequestBody returns a reader of the text of the body of r, whose signature is verified: at
+// most seal.Size(most) bytes of it are read, sealed. What it yields before an error is authentic.
+func RequestBody(x *auth.Exchange, r *http.Request, body io.Reader, most int64) io.Reader {
+	return opened(hasBody(r.Header), x.BodyKey, body, most)
 }
 
-// RequestPart returns a reader of the part of a file in the body of r, whose signature is
-// verified. What it yields before an error is authentic.
-func RequestPart(x *auth.Exchange, r *http.Request, body io.Reader) (io.Reader, error) {
-	if !hasBody(r.Header) {
-		return http.NoBody, checkEmpty(body)
-	}
-	return seal.NewPartOpener(x.BodyKey(), body), nil
+// AnswerBody is RequestBody for an answer whose head is verified.
+func AnswerBody(x *auth.Exchange, res *http.Response, body io.Reader, most int64) io.Reader {
+	return opened(hasBody(res.Header), x.AnswerKey, body, most)
 }
 
 // SealAnswer signs h, the head of an answer, and returns text sealed as its body. It sets the
@@ -122,7 +128,7 @@ func SealAnswer(x *auth.Exchange, h http.Header, status int, created time.Time, 
 	if err := x.SignAnswer(h, status, created); err != nil {
 		return nil, err
 	}
-	sealed := seal.SealMessage(x.AnswerKey(), text)
+	sealed := seal.Seal(x.AnswerKey(), text)
 	h["Content-Length"] = contentLength(int64(len(sealed)))
 	return sealed, nil
 }
@@ -131,11 +137,11 @@ func SealAnswer(x *auth.Exchange, h http.Header, status int, created time.Time, 
 // sealed while the reader is read.
 func SealPart(x *auth.Exchange, h http.Header, status int, created time.Time, src io.Reader, length int64) (io.Reader, error) {
 	announceBody(h)
-	h["Content-Length"] = contentLength(seal.PartSize(length))
+	h["Content-Length"] = contentLength(seal.Size(length))
 	if err := x.SignAnswer(h, status, created); err != nil {
 		return nil, err
 	}
-	return seal.NewPartSealer(x.AnswerKey(), src), nil
+	return seal.NewSealer(x.AnswerKey(), src), nil
 }
 
 // SetQuery seals query, without its "?", into req, whose method and path must be set.
@@ -143,7 +149,7 @@ func SetQuery(x *auth.Exchange, req *http.Request, query string) {
 	if query == "" {
 		return
 	}
-	sealed := seal.SealMessage(x.QueryKey(req.Method, req.URL.EscapedPath()), []byte(query))
+	sealed := seal.Seal(x.QueryKey(req.Method, req.URL.EscapedPath()), []byte(query))
 	req.URL.RawQuery = queryPrefix + base64.RawURLEncoding.EncodeToString(sealed)
 }
 
@@ -152,7 +158,7 @@ const queryPrefix = "s="
 
 // SetMessage seals text as the body of req.
 func SetMessage(x *auth.Exchange, req *http.Request, text []byte) {
-	sealed := seal.SealMessage(x.BodyKey(), text)
+	sealed := seal.Seal(x.BodyKey(), text)
 	setBody(req, int64(len(sealed)), func() io.Reader { return bytes.NewReader(sealed) })
 }
 
@@ -161,7 +167,7 @@ func SetMessage(x *auth.Exchange, req *http.Request, text []byte) {
 // it is sent. If it has fewer bytes, the body ends early and the transport fails.
 func SetPart(x *auth.Exchange, req *http.Request, length int64, open func() io.Reader) {
 	key := x.BodyKey()
-	setBody(req, seal.PartSize(length), func() io.Reader { return seal.NewPartSealer(key, open()) })
+	setBody(req, seal.Size(length), func() io.Reader { return seal.NewSealer(key, open()) })
 }
 
 func setBody(req *http.Request, size int64, open func() io.Reader) {
@@ -172,13 +178,10 @@ func setBody(req *http.Request, size int64, open func() io.Reader) {
 }
 
 // OpenAnswer reads the body of an answer whose head is verified and returns its text: at most
-// max bytes, sealed and opened, or bounded.ErrTooLong. Nothing of a body that was cut or
-// changed is returned. A large one waits for its turns (package memory), which the Holding of
-// the request's context keeps if there is one.
+// max bytes, or bounded.ErrTooLong. Nothing of a body that was cut or changed is returned. A
+// large one waits for its turns (package memory), which the Holding of the request's context
+// keeps if there is one.
 func OpenAnswer(x *auth.Exchange, res *http.Response, body io.Reader, max int64) (text []byte, err error) {
-	if !hasBody(res.Header) {
-		return nil, checkEmpty(body)
-	}
 	ctx := context.Background()
 	if res.Request != nil {
 		ctx = res.Request.Context()
@@ -190,32 +193,14 @@ func OpenAnswer(x *auth.Exchange, res *http.Response, body io.Reader, max int64)
 			held.Done()
 		}
 	}()
-	announced := res.ContentLength
-	if announced > memory.Small && announced <= max {
-		announced = -1 // it takes memory as it arrives
+	text, err = bounded.ReadAll(&arriving{AnswerBody(x, res, body, max), memory.Small, ctx, held}, max)
+	if err == nil && len(text) > memory.Small {
+		err = held.Take(ctx, memory.Decoding)
 	}
-	sealed, err := readAll(&arriving{body, memory.Small, ctx, held}, announced, max)
-	if err != nil {
-		return nil, err
-	}
-	return seal.OpenMessageIn(x.AnswerKey(), sealed, max, func(bytes int64) error {
-		if bytes <= memory.Small {
-			return nil
-		}
-		return held.Take(ctx, memory.Decoding)
-	})
+	return text, err
 }
 
-// AnswerPart returns a reader of the part of a file in an answer whose head is verified. What
-// it yields before an error is authentic.
-func AnswerPart(x *auth.Exchange, res *http.Response, body io.Reader) (io.Reader, error) {
-	if !hasBody(res.Header) {
-		return nil, seal.ErrInvalid
-	}
-	return seal.NewPartOpener(x.AnswerKey(), body), nil
-}
-
-// arriving is a body that takes a turn before more than left bytes of it are read.
+// arriving is a text that takes a turn before more than left bytes of it are read.
 type arriving struct {
 	io.Reader
 	left int64
@@ -234,25 +219,3 @@ func (a *arriving) Read(p []byte) (int, error) {
 	a.left -= int64(n)
 	return n, err
 }
-
-// readAll reads body up to its end, which is at most max bytes away. It takes memory for the
-// announced length at once, and for more only as it arrives.
-func readAll(body io.Reader, announced, max int64) ([]byte, error) {
-	if announced > max {
-		return nil, bounded.ErrTooLong
-	}
-	if announced < 0 || announced > maxAtOnce {
-		return bounded.ReadAll(body, max)
-	}
-	into := bytes.NewBuffer(make([]byte, 0, announced+bytes.MinRead))
-	if _, err := into.ReadFrom(io.LimitReader(body, max+1)); err != nil {
-		return nil, err
-	}
-	if int64(into.Len()) > max {
-		return nil, bounded.ErrTooLong
-	}
-	return into.Bytes(), nil
-}
-
-// maxAtOnce is up to which size an announced body gets its memory before it arrives.
-const maxAtOnce = 1 << 20

@@ -180,19 +180,13 @@ func TestBytesAfterAMessageWithoutABodyAreRefused(t *testing.T) {
 
 func TestBodiesAreBounded(t *testing.T) {
 	secret := auth.GenerateSecret()
-	for _, announced := range []int64{-1, line.MaxSealedBody + 1} {
-		s := send(t, secret, "POST", "/v1/x", []byte("x"))
-		s.req.Body, s.req.ContentLength = io.NopCloser(endless{}), announced
-		if _, _, err := executor(secret).Open(s.req); !errors.Is(err, bounded.ErrTooLong) {
-			t.Errorf("an endless body of %d bytes: %v", announced, err)
+	for _, method := range []string{"POST", "PUT"} {
+		s := send(t, secret, method, "/v1/x", make([]byte, contract.MaxBodyBytes+1))
+		if _, got, err := executor(secret).Open(s.req); !errors.Is(err, bounded.ErrTooLong) || len(got) > contract.MaxBodyBytes {
+			t.Errorf("%s: %d bytes, %v", method, len(got), err)
 		}
 	}
 }
-
-// endless is a body without an end.
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // bubble returns test with the clock of synctest.
 func bubble(test func(t *testing.T)) func(t *testing.T) {
@@ -244,6 +238,7 @@ func TestOnlyLargeAnswersWaitForATurn(t *testing.T) {
 		"a large answer that is decoded":      {memory.Decoding, large, true},
 		"one that was compressed":             {memory.Decoding, strings.Repeat("a", memory.Small+1), true},
 		"one at the bound that is compressed": {memory.Decoding, strings.Repeat("a", memory.Small), false},
+		"one that was compressed, arriving":   {memory.Arriving, strings.Repeat("a", memory.Small+1), true},
 		"a small one, while others arrive":    {memory.Arriving, large[:memory.Small/4], false},
 	} {
 		t.Run(name, bubble(func(t *testing.T) {

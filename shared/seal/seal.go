@@ -2,9 +2,10 @@
 // with records of 64 KiB, random salts and no key id. It knows neither the runtime's secret
 // nor HTTP: the caller derives a Key for one direction of one request.
 //
-// A text is sealed whole (Seal), as a stream (NewSealer), as a message that is compressed
-// and padded (SealMessage) or as a part of a file (NewPartSealer). Start reading at
-// records, which all four share.
+// There is one form. The records hold a byte that tells the compression, then the text. The last
+// record is padded, so that the length tells less of the text. NewSealer and NewOpener are
+// readers of the two sides of it, and Seal is for a text in memory, which it compresses if that
+// pays. Start reading at NewSealer.
 package seal
 
 import (
@@ -20,8 +21,6 @@ import (
 	"io"
 	"math"
 	"sync"
-
-	"colabrelay/shared/bounded"
 )
 
 // Key is the input keying material of RFC 8188.
@@ -34,85 +33,226 @@ var ErrInvalid = errors.New("not sealed with this key, or changed on the way")
 // Bytes cut within a record do not open: their error is ErrInvalid.
 var ErrCut = errors.New("sealed bytes end before their last record")
 
+// The leading byte.
 const (
-	saltSize   = 16
-	headerSize = saltSize + 4 + 1 // salt, record size, length of the key id
-	recordSize = 1 << 16          // sealed; the last record may be shorter
+	uncompressed = 0
+	gzipped      = 1
 )
 
-// Size returns how many bytes Seal and NewSealer make of n bytes, n being at most 1<<62.
+const (
+	// compressAbove is the length in bytes above which compression is tried: shorter texts
+	// travel in one packet anyway.
+	compressAbove = 1 << 10
+	// sampleBytes is how much of a longer text is compressed to learn whether the rest is
+	// worth the time.
+	sampleBytes = 64 << 10
+	// padTo is what the length is rounded up to, so that it tells less of the content.
+	padTo = 256
+	// keptBytes is the longest buffer that is kept for the next text.
+	keptBytes = 1 << 20
+)
+
+// Size returns how many bytes NewSealer makes of n bytes, n being at most 1<<62.
 func Size(n int64) int64 {
+	n++ // the leading byte
 	const most = recordSize - overhead
-	return headerSize + n + overhead*max(1, (n+most-1)/most)
+	return headerSize + n + padding(n) + overhead*((n+most-1)/most)
 }
 
-// Seal returns text sealed.
-func Seal(key Key, text []byte) []byte { return sealWhole(newSalt(), key, nil, text, 0) }
-
-// sealWhole seals lead and text as one text, with pad zeros in the last record.
-func sealWhole(salt [saltSize]byte, key Key, lead, text []byte, pad int) []byte {
-	n := len(lead) + len(text)
-	out := make([]byte, Size(int64(n))+int64(pad))
-	putHeader(out, salt)
-	r := newRecords(key[:], salt[:], recordSize)
-	for rest := out[headerSize:]; ; {
-		m := copy(rest, lead)
-		m += copy(rest[m:min(r.most(), len(rest))], text)
-		lead, text = nil, text[m-len(lead):]
-		if len(text) == 0 {
-			r.seal(rest, m, pad, true)
-			return out
-		}
-		rest = rest[r.seal(rest, m, 0, false):]
-	}
+// padding returns how many zeros the last record gets of a text of n bytes, at least one: they
+// make n a multiple of padTo, unless the record is full before.
+func padding(n int64) int64 {
+	const most = recordSize - overhead
+	last := (n-1)%most + 1
+	return min((padTo-n%padTo)%padTo, most-last)
 }
 
-// Open returns the text that Seal sealed. It decrypts in place: sealed is overwritten, also
-// by a text that fails, and the text is a part of it. The error is ErrInvalid or ErrCut.
-func Open(key Key, sealed []byte) ([]byte, error) {
-	if len(sealed) < headerSize {
-		return nil, ErrCut
+// Seal returns text sealed, compressed by gzip if it is longer than 1 KiB and gets shorter by a
+// fifth.
+func Seal(key Key, text []byte) []byte { return sealWith(newSalt(), key, text) }
+
+func sealWith(salt [saltSize]byte, key Key, text []byte) []byte {
+	lead := byte(uncompressed)
+	if z := compress(text); z != nil {
+		defer z.free()
+		lead, text = gzipped, z.out.Bytes()
 	}
-	if err := checkHeader(sealed); err != nil {
-		return nil, err
-	}
-	r := newRecords(key[:], sealed[:saltSize], recordSize)
-	rest := sealed[headerSize:]
-	whole := rest[:0]
-	for {
-		record := rest[:min(len(rest), r.size)]
-		text, last, err := r.open(record)
-		if err != nil {
-			return nil, err
-		}
-		whole = append(whole, text...)
-		rest = rest[len(record):]
-		if !last {
-			continue
-		}
-		if len(rest) > 0 {
-			return nil, errAfterLast
-		}
-		return whole, nil
-	}
+	out := bytes.NewBuffer(make([]byte, 0, Size(int64(len(text)))+bytes.MinRead))
+	_, _ = out.ReadFrom(newSealer(salt, key, lead, bytes.NewReader(text))) // neither fails
+	return out.Bytes()
 }
 
-var errAfterLast = fmt.Errorf("%w: bytes follow the last record", ErrInvalid)
+// NewSealer returns a reader of what src yields, sealed without compression: Size(n) bytes for n
+// bytes of src. It holds one record of 64 KiB at most. An error of src ends it with that error,
+// and without a last record.
+func NewSealer(key Key, src io.Reader) io.Reader { return newSealer(newSalt(), key, uncompressed, src) }
 
 func newSalt() (salt [saltSize]byte) {
 	_, _ = rand.Read(salt[:]) // never fails
 	return salt
 }
 
+func newSealer(salt [saltSize]byte, key Key, lead byte, src io.Reader) io.Reader {
+	s := &sealer{
+		salt: salt, records: newRecords(key[:], salt[:], recordSize),
+		src: source{r: src}, ahead: []byte{lead},
+	}
+	return &stream{next: s.seal}
+}
+
+type sealer struct {
+	salt    [saltSize]byte
+	records *records
+	src     source
+	ahead   []byte // read already: one byte after a full record tells that it is not the last one
+	total   int64  // bytes of text sealed
+	done    bool
+}
+
+// seal makes the next record in buf, the first one after the header.
+func (s *sealer) seal(buf []byte) ([]byte, error) {
+	if s.done {
+		return nil, io.EOF
+	}
+	from := 0
+	if s.total == 0 {
+		from = putHeader(buf, s.salt)
+	}
+	text, most := buf[from:], s.records.most()
+	n := copy(text, s.ahead)
+	n += s.src.fill(text[n : most+1])
+	pad := 0
+	switch {
+	case n > most:
+		s.ahead = append(s.ahead[:0], text[most])
+		n = most
+	case s.src.err != io.EOF:
+		return nil, s.src.err
+	default:
+		s.done = true
+		pad = int(padding(s.total + int64(n)))
+	}
+	s.total += int64(n)
+	return buf[:from+s.records.seal(text, n, pad, s.done)], nil
+}
+
+// NewOpener returns a reader of the text that src holds sealed. What it yields is authentic, and
+// io.EOF comes only after the last record and the end of src. Other errors are ErrInvalid,
+// ErrCut, and those of src as they are. It holds one record of 64 KiB, and gzip's window, at
+// most; the caller bounds the text, which may be much longer than src.
+func NewOpener(key Key, src io.Reader) io.Reader {
+	r := &recordReader{key: key, src: source{r: src}}
+	return &opener{records: &stream{next: r.open}}
+}
+
+type opener struct {
+	records *stream   // the text of the records
+	text    io.Reader // nil until the leading byte was read
+	err     error
+}
+
+// Read implements io.Reader.
+func (o *opener) Read(p []byte) (n int, err error) {
+	if o.text == nil && o.err == nil {
+		o.text, o.err = o.begin()
+	}
+	if o.err == nil {
+		n, err = o.text.Read(p)
+		o.err = o.cause(err)
+	}
+	return n, o.err
+}
+
+// begin reads the leading byte.
+func (o *opener) begin() (io.Reader, error) {
+	var lead [1]byte
+	if _, err := io.ReadFull(o.records, lead[:]); err == io.EOF {
+		return nil, fmt.Errorf("%w: the leading byte is missing", ErrInvalid)
+	} else if err != nil {
+		return nil, err
+	}
+	switch lead[0] {
+	case uncompressed:
+		return o.records, nil
+	case gzipped:
+		z, err := gzip.NewReader(o.records)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // of gzip, not of the text
+		}
+		return z, o.cause(err)
+	}
+	return nil, fmt.Errorf("%w: unknown compression %d", ErrInvalid, lead[0])
+}
+
+// cause returns the error of the records if they have one: gzip's own only follows from it.
+func (o *opener) cause(err error) error {
+	switch of := o.records.err; {
+	case err == nil, err == of:
+		return err
+	case of != nil && of != io.EOF:
+		return of
+	}
+	return fmt.Errorf("%w: not a text compressed by gzip: %w", ErrInvalid, err)
+}
+
+// compressor is a gzip writer with its buffer. A new one takes about 800 KB, so they are
+// used again.
+type compressor struct {
+	gz  *gzip.Writer
+	out bytes.Buffer
+}
+
+// Level 1 compresses a tenth less than level 6 and is four times as fast.
+var compressors = sync.Pool{New: func() any {
+	gz, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	must(err)
+	return &compressor{gz: gz}
+}}
+
+func (z *compressor) free() {
+	if z.out.Cap() > keptBytes {
+		z.out = bytes.Buffer{}
+	}
+	compressors.Put(z)
+}
+
+// compress returns text compressed, or nil if that does not pay. The caller frees it.
+func compress(text []byte) *compressor {
+	if len(text) <= compressAbove {
+		return nil
+	}
+	z := compressors.Get().(*compressor)
+	if len(text) > sampleBytes && !z.saves(text[:sampleBytes]) || !z.saves(text) {
+		z.free()
+		return nil
+	}
+	return z
+}
+
+// saves compresses text and reports whether that makes it shorter by a fifth.
+func (z *compressor) saves(text []byte) bool {
+	z.out.Reset()
+	z.gz.Reset(&z.out)
+	_, _ = z.gz.Write(text) // a bytes.Buffer does not fail
+	_ = z.gz.Close()
+	return 5*z.out.Len() <= 4*len(text)
+}
+
+const (
+	saltSize   = 16
+	headerSize = saltSize + 4 + 1 // salt, record size, length of the key id
+	recordSize = 1 << 16          // sealed; the last record may be shorter
+)
+
 // headerAfterSalt is the record size and the length of the key id, which is empty.
 var headerAfterSalt = append(binary.BigEndian.AppendUint32(nil, recordSize), 0)
 
-func putHeader(p []byte, salt [saltSize]byte) {
-	copy(p, salt[:])
-	copy(p[saltSize:], headerAfterSalt)
+// putHeader writes the header to p and returns its length.
+func putHeader(p []byte, salt [saltSize]byte) int {
+	return copy(p, append(salt[:], headerAfterSalt...))
 }
 
-// checkHeader refuses every header but the one that Seal writes: no other size of records
+// checkHeader refuses every header but the one that putHeader writes: no other size of records
 // costs memory, and no key id is looked up.
 func checkHeader(p []byte) error {
 	if !bytes.Equal(p[saltSize:headerSize], headerAfterSalt) {
@@ -244,318 +384,102 @@ func (r *records) advance() {
 	r.number++
 }
 
-// The leading byte of messages and parts.
-const (
-	uncompressed = 0
-	gzipped      = 1
-)
-
-const (
-	// compressAbove is the length in bytes above which compression is tried: shorter
-	// messages travel in one packet anyway.
-	compressAbove = 1 << 10
-	// sampleBytes is how much of a longer message is compressed to learn whether the rest
-	// is worth the time.
-	sampleBytes = 64 << 10
-	// padTo is what the length of a message is rounded up to, so that it tells less of the
-	// content.
-	padTo = 256
-	// keptBytes is the longest buffer that is kept for the next message.
-	keptBytes = 1 << 20
-)
-
-// SealMessage seals text after a byte that says how it is compressed: by gzip, if text is
-// longer than 1 KiB and gets shorter by a fifth. The last record is padded so that the
-// length is the next multiple of 256 bytes, unless the record is full before.
-func SealMessage(key Key, text []byte) []byte {
-	if z := compress(text); z != nil {
-		defer z.free()
-		return sealPadded(newSalt(), key, gzipped, z.out.Bytes())
-	}
-	return sealPadded(newSalt(), key, uncompressed, text)
-}
-
-func sealPadded(salt [saltSize]byte, key Key, lead byte, text []byte) []byte {
-	const most = recordSize - overhead
-	n := 1 + len(text)
-	last := (n-1)%most + 1 // bytes in the last record
-	pad := min((padTo-n%padTo)%padTo, most-last)
-	return sealWhole(salt, key, []byte{lead}, text, pad)
-}
-
-// OpenMessage returns the text that SealMessage sealed. It works in place, as Open does,
-// unless the text is compressed. The error is ErrInvalid, ErrCut, or bounded.ErrTooLong if
-// the text has more than max bytes; it takes memory for max bytes at most.
-func OpenMessage(key Key, sealed []byte, max int64) ([]byte, error) {
-	return OpenMessageIn(key, sealed, max, func(int64) error { return nil })
-}
-
-// OpenMessageIn is OpenMessage that calls room with the length of the text before it takes
-// memory for it, and ends with its error.
-func OpenMessageIn(key Key, sealed []byte, max int64, room func(bytes int64) error) ([]byte, error) {
-	text, err := Open(key, sealed)
-	if err != nil {
-		return nil, err
-	}
-	if len(text) == 0 {
-		return nil, errNoLeadingByte
-	}
-	lead, text := text[0], text[1:]
-	switch lead {
-	case uncompressed:
-		if int64(len(text)) > max {
-			return nil, bounded.TooLong(max)
-		}
-		return text, room(int64(len(text)))
-	case gzipped:
-		return decompress(text, max, room)
-	}
-	return nil, fmt.Errorf("%w: unknown compression %d", ErrInvalid, lead)
-}
-
-// compressor is a gzip writer with its buffer. A new one takes about 800 KB, so they are
-// used again.
-type compressor struct {
-	gz  *gzip.Writer
-	out bytes.Buffer
-}
-
-// Level 1 compresses a tenth less than level 6 and is four times as fast.
-var compressors = sync.Pool{New: func() any {
-	gz, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-	must(err)
-	return &compressor{gz: gz}
-}}
-
-func (z *compressor) free() {
-	if z.out.Cap() > keptBytes {
-		z.out = bytes.Buffer{}
-	}
-	compressors.Put(z)
-}
-
-// compress returns text compressed, or nil if that does not pay. The caller frees it.
-func compress(text []byte) *compressor {
-	if len(text) <= compressAbove {
-		return nil
-	}
-	z := compressors.Get().(*compressor)
-	if len(text) > sampleBytes && !z.saves(text[:sampleBytes]) || !z.saves(text) {
-		z.free()
-		return nil
-	}
-	return z
-}
-
-// saves compresses text and reports whether that makes it shorter by a fifth.
-func (z *compressor) saves(text []byte) bool {
-	z.out.Reset()
-	z.gz.Reset(&z.out)
-	_, _ = z.gz.Write(text) // a bytes.Buffer does not fail
-	_ = z.gz.Close()
-	return 5*z.out.Len() <= 4*len(text)
-}
-
-type decompressor struct {
-	gz gzip.Reader
-	in bytes.Reader
-}
-
-var decompressors = sync.Pool{New: func() any { return new(decompressor) }}
-
-// maxRatio is more than deflate can compress anything.
-const maxRatio = 1033
-
-// decompress returns the text of one gzip member. The length that stands at the member's
-// end tells how much memory to take, and gzip checks it.
-func decompress(member []byte, max int64, room func(bytes int64) error) ([]byte, error) {
-	if len(member) < 4 {
-		return nil, errGzip
-	}
-	length := int64(binary.LittleEndian.Uint32(member[len(member)-4:]))
-	switch {
-	case length > max:
-		return nil, bounded.TooLong(max)
-	case length > maxRatio*int64(len(member)):
-		return nil, errGzip
-	}
-	if err := room(length); err != nil {
-		return nil, err
-	}
-	z := decompressors.Get().(*decompressor)
-	defer decompressors.Put(z)
-	defer z.in.Reset(nil) // the message is not kept
-	z.in.Reset(member)
-	if err := z.gz.Reset(&z.in); err != nil {
-		return nil, errGzip
-	}
-	z.gz.Multistream(false)
-	text := make([]byte, length)
-	if _, err := io.ReadFull(&z.gz, text); err != nil {
-		return nil, errGzip
-	}
-	var more [1]byte
-	if n, err := z.gz.Read(more[:]); n > 0 || err != io.EOF || z.in.Len() > 0 {
-		return nil, errGzip
-	}
-	return text, nil
-}
-
-var errGzip = fmt.Errorf("%w: not a text compressed by gzip", ErrInvalid)
-
-// NewSealer returns a reader of what src yields, sealed: Size(n) bytes for n bytes of src.
-// It reads src straight into its records and holds one of 64 KiB at most. An error of src
-// ends it with that error, and without a last record.
-func NewSealer(key Key, src io.Reader) io.Reader {
-	return newSealer(newSalt(), key, src)
-}
-
-func newSealer(salt [saltSize]byte, key Key, src io.Reader) *sealer {
-	s := &sealer{salt: salt, records: newRecords(key[:], salt[:], recordSize), src: source{r: src}}
-	s.next = s.seal
-	return s
-}
-
-type sealer struct {
-	stream
-	salt    [saltSize]byte
-	started bool // the header was made
-	records *records
-	src     source
-
-	// held is the byte that was read after the last full record, to learn whether that is
-	// the last one.
-	held    byte
-	holding bool
-}
-
-func (s *sealer) seal(buf []byte) ([]byte, error) {
-	from := 0
-	if !s.started {
-		s.started = true
-		putHeader(buf, s.salt)
-		if len(buf) < bufferSize {
-			return buf[:headerSize], nil
-		}
-		from = headerSize
-	}
-	n, last, err := s.text(buf[from:])
-	if err != nil {
-		return nil, err
-	}
-	return buf[:from+s.records.seal(buf[from:], n, 0, last)], nil
-}
-
-// text reads the text of a record, and whether it is the last one.
-func (s *sealer) text(buf []byte) (n int, last bool, err error) {
-	if s.src.err == io.EOF && !s.holding && s.records.number > 0 {
-		return 0, false, io.EOF
-	}
-	most := s.records.most()
-	if s.holding {
-		buf[0], s.holding, n = s.held, false, 1
-	}
-	n += s.src.fill(buf[n : most+1])
-	if n > most {
-		s.held, s.holding = buf[most], true
-		return most, false, nil
-	}
-	if s.src.err != io.EOF {
-		return 0, false, s.src.err
-	}
-	return n, true, nil
-}
-
-// NewOpener returns a reader of the text that src holds sealed. It yields whole records
-// only, each after it was authenticated, and io.EOF only after the last one and the end of
-// src. Other errors are ErrInvalid, ErrCut, and those of src as they are. It holds one
-// record of 64 KiB at most.
-func NewOpener(key Key, src io.Reader) io.Reader { return newOpener(key, src) }
-
-func newOpener(key Key, src io.Reader) *opener {
-	o := &opener{key: key, src: source{r: src}}
-	o.next = o.open
-	return o
-}
-
-type opener struct {
-	stream
+// recordReader opens the records that src holds.
+type recordReader struct {
 	key     Key
 	src     source
 	records *records // nil until the header was read
 	last    bool     // the last record was opened
-
-	// led says that the text begins with the leading byte of a part, until it was read.
-	led bool
 }
 
-func (o *opener) open(buf []byte) ([]byte, error) {
-	if o.records == nil {
-		if err := o.header(buf); err != nil {
+// open opens the next record that has text in buf. It returns io.EOF if nothing follows the last
+// record.
+func (r *recordReader) open(buf []byte) ([]byte, error) {
+	if r.records == nil {
+		if n := r.src.fill(buf[:headerSize]); n < headerSize {
+			return nil, r.cut()
+		}
+		if err := checkHeader(buf); err != nil {
 			return nil, err
 		}
+		r.records = newRecords(r.key[:], buf[:saltSize], recordSize)
 	}
-	for !o.last {
-		text, err := o.record(buf)
-		if err != nil || len(text) > 0 {
+	for !r.last {
+		n := r.src.fill(buf[:r.records.size])
+		if n < r.records.size && r.src.err != io.EOF {
+			return nil, r.src.err
+		}
+		text, last, err := r.records.open(buf[:n])
+		if r.last = last; err != nil || len(text) > 0 {
 			return text, err
 		}
 	}
-	return nil, o.end(buf)
-}
-
-func (o *opener) header(buf []byte) error {
-	if n := o.src.fill(buf[:headerSize]); n < headerSize {
-		return o.cut()
+	if r.src.fill(buf[:1]) > 0 {
+		return nil, fmt.Errorf("%w: bytes follow the last record", ErrInvalid)
 	}
-	if err := checkHeader(buf); err != nil {
-		return err
-	}
-	o.records = newRecords(o.key[:], buf[:saltSize], recordSize)
-	return nil
-}
-
-// record opens the next record. Its text may be empty.
-func (o *opener) record(buf []byte) ([]byte, error) {
-	n := o.src.fill(buf[:o.records.size])
-	if n < o.records.size && o.src.err != io.EOF {
-		return nil, o.src.err
-	}
-	text, last, err := o.records.open(buf[:n])
-	if err != nil {
-		return nil, err
-	}
-	o.last = last
-	if !o.led || len(text) == 0 {
-		return text, nil
-	}
-	o.led = false
-	if text[0] != uncompressed {
-		return nil, errCompressedPart
-	}
-	return text[:copy(text, text[1:])], nil
-}
-
-// end returns io.EOF if nothing follows the last record.
-func (o *opener) end(buf []byte) error {
-	if o.src.fill(buf[:1]) > 0 {
-		return errAfterLast
-	}
-	if o.src.err == io.EOF && o.led {
-		return errNoLeadingByte
-	}
-	return o.src.err
+	return nil, r.src.err
 }
 
 // cut returns the error of a source that ended too early.
-func (o *opener) cut() error {
-	if o.src.err == io.EOF {
+func (r *recordReader) cut() error {
+	if r.src.err == io.EOF {
 		return ErrCut
 	}
-	return o.src.err
+	return r.src.err
 }
 
-var (
-	errCompressedPart = fmt.Errorf("%w: a part of a file is compressed", ErrInvalid)
-	errNoLeadingByte  = fmt.Errorf("%w: the leading byte is missing", ErrInvalid)
-)
+// bufferSize is room for the header and one record.
+const bufferSize = headerSize + recordSize
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// stream is a reader of what next makes, one record at a time.
+type stream struct {
+	// next makes the next bytes, at least one, in buf. It is not called again after an error,
+	// and returns bytes or an error, never both.
+	next func(buf []byte) ([]byte, error)
+
+	buf  *[bufferSize]byte // from the pool, while rest lies in it
+	rest []byte            // made, but not read yet
+	err  error
+}
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if len(s.rest) == 0 && s.err == nil {
+		if s.buf == nil {
+			s.buf = buffers.Get().(*[bufferSize]byte)
+		}
+		s.rest, s.err = s.next(s.buf[:])
+	}
+	n := copy(p, s.rest)
+	if s.rest = s.rest[n:]; n == 0 && s.buf != nil {
+		buffers.Put(s.buf)
+		s.buf = nil
+	}
+	if n == 0 {
+		return 0, s.err
+	}
+	return n, nil
+}
+
+// source fills whole buffers from a reader, and keeps the reader's error as it is. (Of
+// io.ReadFull, a caller cannot tell the end of the bytes from a cut connection: both are
+// io.ErrUnexpectedEOF.)
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) fill(p []byte) int {
+	n := 0
+	for n < len(p) && s.err == nil {
+		var m int
+		m, s.err = s.r.Read(p[n:])
+		n += m
+	}
+	return n
+}

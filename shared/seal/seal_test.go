@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"colabrelay/shared/bounded"
 )
 
 const most = recordSize - overhead
@@ -41,34 +39,8 @@ func readAll(t *testing.T, r io.Reader) []byte {
 	return all
 }
 
-func writeTo(t *testing.T, r io.Reader) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	n, err := r.(io.WriterTo).WriteTo(&out)
-	if err != nil || n != int64(out.Len()) {
-		t.Fatalf("%d of %d bytes, %v", n, out.Len(), err)
-	}
-	return out.Bytes()
-}
-
-// large reads r with a p that has room for records.
-func large(t *testing.T, r io.Reader) []byte {
-	t.Helper()
-	var all []byte
-	for p := make([]byte, 3*recordSize); ; {
-		n, err := r.Read(p)
-		all = append(all, p[:n]...)
-		if err == io.EOF {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 var readings = map[string]func(*testing.T, io.Reader) []byte{
-	"ReadAll": readAll, "WriteTo": writeTo, "large buffer": large,
+	"whole":     readAll,
 	"in pieces": func(t *testing.T, r io.Reader) []byte { return readAll(t, iotest.HalfReader(r)) },
 }
 
@@ -77,44 +49,30 @@ var sources = map[string]func(io.Reader) io.Reader{
 	"end with the data": iotest.DataErrReader,
 }
 
+func open(sealed []byte) ([]byte, error) {
+	return io.ReadAll(NewOpener(testKey, bytes.NewReader(sealed)))
+}
+
 func TestWhatIsSealedOpensInEveryWay(t *testing.T) {
 	for _, n := range lengths {
 		text := randomText(n)
-		sealed := map[string][]byte{"Seal": Seal(testKey, text)}
+		sealed := map[string][]byte{"Seal": Seal(testKey, text), "Seal, compressed": Seal(testKey, make([]byte, n))}
 		for how, read := range readings {
 			sealed[how] = read(t, NewSealer(testKey, iotest.HalfReader(bytes.NewReader(text))))
 		}
 		for by, s := range sealed {
-			if int64(len(s)) != Size(int64(n)) {
+			want := text
+			if by == "Seal, compressed" {
+				want = make([]byte, n)
+			} else if int64(len(s)) != Size(int64(n)) {
 				t.Errorf("%d by %s: %d bytes, Size says %d", n, by, len(s), Size(int64(n)))
 			}
-			if got, err := Open(testKey, bytes.Clone(s)); err != nil || !bytes.Equal(got, text) {
-				t.Errorf("%d by %s: another text from Open, %v", n, by, err)
-			}
-		}
-		for how, read := range readings {
-			for from, source := range sources {
-				if !bytes.Equal(read(t, NewOpener(testKey, source(bytes.NewReader(sealed[how])))), text) {
-					t.Errorf("%d: another text from a stream by %s, source %s", n, how, from)
+			for how, read := range readings {
+				for from, source := range sources {
+					if !bytes.Equal(read(t, NewOpener(testKey, source(bytes.NewReader(s)))), want) {
+						t.Errorf("%d by %s: another text, read %s from %s", n, by, how, from)
+					}
 				}
-			}
-		}
-	}
-}
-
-func TestPartsOpenAndAnnounceTheirSize(t *testing.T) {
-	for _, n := range lengths {
-		text := randomText(n)
-		for how, read := range readings {
-			sealed := read(t, NewPartSealer(testKey, bytes.NewReader(text)))
-			if int64(len(sealed)) != PartSize(int64(n)) {
-				t.Errorf("%d: %d bytes, PartSize says %d", n, len(sealed), PartSize(int64(n)))
-			}
-			if got := read(t, NewPartOpener(testKey, bytes.NewReader(sealed))); !bytes.Equal(got, text) {
-				t.Errorf("%d: another text by %s", n, how)
-			}
-			if got, err := OpenMessage(testKey, sealed, int64(n)); err != nil || !bytes.Equal(got, text) {
-				t.Errorf("%d: another text by OpenMessage, %v", n, err)
 			}
 		}
 	}
@@ -132,63 +90,60 @@ var errSource = errors.New("the connection broke")
 
 func TestErrorsOfTheSourceAreKept(t *testing.T) {
 	text := randomText(3 * most)
-	sealed := Seal(testKey, text)
+	compressed := bytes.Repeat(text[:most/8], 24) // longer than gzip's window, in one record
 	for _, want := range []error{errSource, io.ErrUnexpectedEOF} {
-		for _, at := range []int{0, headerSize, headerSize + recordSize, len(sealed) - 1, len(sealed)} {
-			src := func() io.Reader { return io.MultiReader(bytes.NewReader(sealed[:at]), iotest.ErrReader(want)) }
-			whole := max(0, at-headerSize) / recordSize * most
-			for name, r := range map[string]io.Reader{"small": iotest.OneByteReader(NewOpener(testKey, src())), "WriteTo": NewOpener(testKey, src())} {
-				var got bytes.Buffer
-				if _, err := io.Copy(&got, r); err != want || !bytes.Equal(got.Bytes(), text[:whole]) {
-					t.Errorf("%s: cut at %d: %d bytes, want %d; %v", name, at, got.Len(), whole, err)
+		for _, text := range [][]byte{text, compressed} {
+			sealed := Seal(testKey, text)
+			for _, at := range []int{0, headerSize, headerSize + overhead, headerSize + recordSize, len(sealed) - 1, len(sealed)} {
+				at = min(at, len(sealed))
+				src := io.MultiReader(bytes.NewReader(sealed[:at]), iotest.ErrReader(want))
+				if got, err := io.ReadAll(NewOpener(testKey, src)); err != want || !bytes.HasPrefix(text, got) {
+					t.Errorf("cut at %d: %d bytes, %v", at, len(got), err)
 				}
 			}
 		}
-		for _, at := range []int{0, most, most + 1, len(text)} {
+		for _, at := range []int{0, most - 1, most, len(text)} {
 			src := io.MultiReader(bytes.NewReader(text[:at]), iotest.ErrReader(want))
 			got, err := io.ReadAll(NewSealer(testKey, src))
 			if err != want {
 				t.Errorf("sealer, cut at %d: %v", at, err)
 			}
-			if _, err := Open(testKey, got); !errors.Is(err, ErrCut) {
+			if _, err := open(got); !errors.Is(err, ErrCut) {
 				t.Errorf("sealed until the error at %d: %v", at, err)
 			}
 		}
 	}
 }
 
-func TestMessagesOpen(t *testing.T) {
-	for _, n := range lengths {
-		for what, text := range map[string][]byte{"random": randomText(n), "same": bytes.Repeat([]byte("a"), n)} {
-			sealed := SealMessage(testKey, text)
-			if got, err := OpenMessage(testKey, sealed, int64(n)); err != nil || !bytes.Equal(got, text) {
-				t.Errorf("%d %s bytes: another text, %v", n, what, err)
-			}
-			if n == 0 {
-				continue
-			}
-			if _, err := OpenMessage(testKey, SealMessage(testKey, text), int64(n-1)); !errors.Is(err, bounded.ErrTooLong) {
-				t.Errorf("%d %s bytes, one more than allowed: %v", n, what, err)
-			}
-		}
-	}
-}
-
-func TestLengthsOfMessagesAreRoundedUp(t *testing.T) {
-	for n, want := range map[int]int64{
+func TestLengthsAreRoundedUp(t *testing.T) {
+	for n, want := range map[int]int{ // of text in the records, with the leading byte and padding
 		0: 256, 1: 256, 255: 256, 256: 512, 1024: 1280, 40_000: 40_192,
 		most - 1: most, most - 2: most, // a full record takes no padding
 		most: 1 << 16, 2*most - 1: 2 * most,
 	} {
-		sealed := SealMessage(testKey, randomText(n))
-		if int64(len(sealed)) != Size(want) {
-			t.Errorf("%d bytes: %d sealed, want those of %d", n, len(sealed), want)
+		records := (want + most - 1) / most
+		if got := len(Seal(testKey, randomText(n))); got != headerSize+want+records*overhead {
+			t.Errorf("%d bytes: %d sealed, want those of %d", n, got, want)
 		}
 	}
 }
 
-// Messages of a peer that has the key and breaks the rules.
-func TestMessagesThatBreakTheRulesAreRefused(t *testing.T) {
+// made seals records whose texts include the delimiter and the padding, as only a holder of the
+// key can.
+func made(plain ...string) []byte {
+	salt := newSalt()
+	out := make([]byte, headerSize)
+	putHeader(out, salt)
+	r := newRecords(testKey[:], salt[:], recordSize)
+	for _, p := range plain {
+		r.advance()
+		out = r.aead.Seal(out, r.nonce[:], []byte(p), nil)
+	}
+	return out
+}
+
+// Texts of a peer that has the key and breaks the rules.
+func TestTextsThatBreakTheRulesAreRefused(t *testing.T) {
 	member := func(text string) []byte {
 		var out bytes.Buffer
 		z := gzip.NewWriter(&out)
@@ -204,66 +159,42 @@ func TestMessagesThatBreakTheRulesAreRefused(t *testing.T) {
 		return b
 	}
 	bomb := member(strings.Repeat("\x00", 1<<20))
-	for name, c := range map[string]struct {
-		text []byte
-		want error
-	}{
-		"no leading byte":           {nil, ErrInvalid},
-		"unknown compression":       {[]byte("\x02text"), ErrInvalid},
-		"not gzip":                  {[]byte("\x01this is no gzip\x00\x00\x00\x00"), ErrInvalid},
-		"shorter than gzip":         {[]byte("\x01gz"), ErrInvalid},
-		"gzip, wrong length":        {append([]byte{1}, changed(member("text"), -4, 1)...), ErrInvalid},
-		"gzip, length says more":    {append([]byte{1}, changed(member("text"), -4, 64)...), ErrInvalid},
-		"gzip, length out of reach": {append([]byte{1}, changed(member("text"), -2, 1)...), ErrInvalid},
-		"gzip, wrong checksum":      {append([]byte{1}, changed(member("text"), -5, 1)...), ErrInvalid},
-		"gzip, cut":                 {append(append([]byte{1}, member(string(randomText(300)))[:200]...), "\x2c\x01\x00\x00"...), ErrInvalid},
-		"two members":               {append(append([]byte{1}, member("te")...), member("xt")...), ErrInvalid},
-		"bytes after gzip":          {append(append([]byte{1}, member("text")...), "\x04\x00\x00\x00"...), ErrInvalid},
-		"bomb":                      {append([]byte{1}, bomb...), bounded.ErrTooLong},
-		"bomb, length says 0":       {append([]byte{1}, changed(bytes.Clone(bomb), -2, 0x10)...), ErrInvalid},
+	for name, text := range map[string][]byte{
+		"no leading byte":        nil,
+		"unknown compression":    []byte("\x02text"),
+		"not gzip":               []byte("\x01this is no gzip\x00\x00\x00\x00"),
+		"shorter than gzip":      []byte("\x01gz"),
+		"gzip, wrong length":     append([]byte{1}, changed(member("text"), -4, 1)...),
+		"gzip, length says more": append([]byte{1}, changed(member("text"), -4, 64)...),
+		"gzip, wrong checksum":   append([]byte{1}, changed(member("text"), -5, 1)...),
+		"gzip, cut":              append(append([]byte{1}, member(string(randomText(300)))[:200]...), "\x2c\x01\x00\x00"...),
+		"bytes after gzip":       append(append([]byte{1}, member("text")...), "\x04\x00\x00\x00"...),
+		"gzip, length says 0":    append([]byte{1}, changed(bytes.Clone(bomb), -2, 0x10)...),
 	} {
-		if _, err := OpenMessage(testKey, Seal(testKey, c.text), 1<<20-1); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+		if _, err := open(made(string(text) + "\x02")); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// allocated returns the bytes and the count of allocations of one call of f, the least of
-// some calls: pools are emptied at times.
-func allocated(f func()) (size, count uint64) {
-	size, count = 1<<62, 1<<62
-	for range 10 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		f()
-		runtime.ReadMemStats(&after)
-		size, count = min(size, after.TotalAlloc-before.TotalAlloc), min(count, after.Mallocs-before.Mallocs)
-	}
-	return size, count
-}
-
-// A header that asks for records of 4 GiB, or a length of 4 GiB in gzip, costs nothing.
-func TestRefusedLengthsTakeNoMemory(t *testing.T) {
+// A header that asks for records of 4 GiB costs nothing, and a bomb no more than is read of it.
+func TestForeignLengthsTakeNoMemory(t *testing.T) {
 	header := append(make([]byte, saltSize), 0xff, 0xff, 0xff, 0xff, 0)
-	bomb := append([]byte{gzipped}, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff\xff"...)
-	sealed := Seal(testKey, bomb)
-	again := make([]byte, len(sealed))
-	for name, f := range map[string]func() error{
-		"Open":      func() error { _, err := Open(testKey, header); return err },
-		"NewOpener": func() error { _, err := io.Copy(io.Discard, NewOpener(testKey, bytes.NewReader(header))); return err },
-		"OpenMessage, over max": func() error {
-			_, err := OpenMessage(testKey, again[:copy(again, sealed)], 1<<20)
-			return err
-		},
-		"OpenMessage, out of reach": func() error {
-			_, err := OpenMessage(testKey, again[:copy(again, sealed)], 1<<40)
-			return err
-		},
-	} {
-		var err error
-		size, _ := allocated(func() { err = f() })
-		if err == nil || size > 4<<10 {
-			t.Errorf("%s: %d bytes allocated, %v", name, size, err)
+	bomb := Seal(testKey, make([]byte, 8<<20))
+	for name, test := range map[string]struct {
+		sealed []byte
+		most   uint64
+	}{"header": {header, 4 << 10}, "bomb": {bomb, 1 << 20}} {
+		size := uint64(1 << 62)
+		for range 10 { // pools are emptied at times
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, _ = io.CopyN(io.Discard, NewOpener(testKey, bytes.NewReader(test.sealed)), 4<<20)
+			runtime.ReadMemStats(&after)
+			size = min(size, after.TotalAlloc-before.TotalAlloc)
+		}
+		if size > test.most {
+			t.Errorf("%s: %d bytes allocated", name, size)
 		}
 	}
 }
@@ -282,7 +213,7 @@ func TestBuffersAreGivenBackOnce(t *testing.T) {
 					src = sealed[:len(sealed)-round-1]
 				}
 				h := sha256.New()
-				_, err := io.Copy(h, struct{ io.Reader }{NewOpener(testKey, bytes.NewReader(src))})
+				_, err := io.Copy(h, NewOpener(testKey, bytes.NewReader(src)))
 				if whole := len(src) == len(sealed); whole != (err == nil) || whole && [32]byte(h.Sum(nil)) != sum {
 					done <- io.ErrNoProgress
 					return
@@ -298,75 +229,36 @@ func TestBuffersAreGivenBackOnce(t *testing.T) {
 	}
 }
 
-// FuzzOpen opens foreign bytes in every way. All agree, and none takes more than a few
-// times the memory of its input: the streams none but their buffers.
+// FuzzOpen opens foreign bytes, and foreign texts sealed by a holder of the key. However they are
+// read, all of it is the same.
 func FuzzOpen(f *testing.F) {
-	f.Add([]byte{}, byte(0))
-	f.Add(Seal(testKey, nil), byte(0))
-	f.Add(Seal(testKey, []byte("\x00text")), byte(1))
-	f.Add(Seal(testKey, randomText(2*most)), byte(2))
-	f.Add(Seal(otherKey, []byte("text")), byte(0))
-	f.Add(SealMessage(testKey, bytes.Repeat([]byte("text"), 1000)), byte(0))
-	f.Fuzz(func(t *testing.T, sealed []byte, how byte) {
-		agree(t, sealed, sources[[]string{"whole", "half", "end with the data"}[how%3]])
-	})
-}
-
-// FuzzOpenMessage opens foreign texts, sealed by a holder of the key.
-func FuzzOpenMessage(f *testing.F) {
-	for _, n := range []int{0, 10, 2000} {
-		text, err := Open(testKey, SealMessage(testKey, bytes.Repeat([]byte("text"), n)))
-		if err != nil {
-			f.Fatal(err)
+	f.Add([]byte{}, false)
+	f.Add([]byte("\x00text\x02"), true)
+	f.Add([]byte("\x01text\x02"), true)
+	f.Add(Seal(testKey, nil), false)
+	f.Add(Seal(testKey, randomText(2*most)), false)
+	f.Add(Seal(otherKey, []byte("text")), false)
+	f.Add(Seal(testKey, bytes.Repeat([]byte("text"), 1000)), false)
+	f.Fuzz(func(t *testing.T, sealed []byte, plain bool) {
+		if plain {
+			sealed = made(string(sealed))
 		}
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		const max = 1 << 16
-		got, err := OpenMessage(testKey, Seal(testKey, text), max)
-		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, bounded.ErrTooLong) {
+		const max = 1 << 20
+		read := func(src io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(NewOpener(testKey, src), max)) }
+		text, err := read(bytes.NewReader(sealed))
+		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrCut) {
 			t.Errorf("error %v", err)
 		}
-		if len(got) > max || len(got) > maxRatio*len(text) {
-			t.Errorf("%d bytes of %d", len(got), len(text))
+		for how, source := range sources {
+			got, again := read(source(bytes.NewReader(sealed)))
+			if !bytes.Equal(got, text) || (err == nil) != (again == nil) {
+				t.Errorf("%s: %d bytes and %v, before %d and %v", how, len(got), again, len(text), err)
+			}
 		}
-		if err != nil {
-			return
-		}
-		if again, err := OpenMessage(testKey, SealMessage(testKey, got), max); err != nil || !bytes.Equal(again, got) {
-			t.Errorf("sealed again: %d bytes of %d, %v", len(again), len(got), err)
+		if err == nil && len(text) < max {
+			if again, err := open(Seal(testKey, text)); err != nil || !bytes.Equal(again, text) {
+				t.Errorf("sealed again: %d bytes of %d, %v", len(again), len(text), err)
+			}
 		}
 	})
-}
-
-func agree(t *testing.T, sealed []byte, source func(io.Reader) io.Reader) {
-	t.Helper()
-	whole, wholeErr := Open(testKey, bytes.Clone(sealed))
-	for _, size := range []int{100, recordSize, bufferSize} {
-		r := NewOpener(testKey, source(bytes.NewReader(sealed)))
-		got, err := readWith(r, size)
-		if wholeErr == nil && (err != io.EOF || !bytes.Equal(got, whole)) {
-			t.Errorf("buffer of %d bytes: %d bytes and %v, Open says %d", size, len(got), err, len(whole))
-		}
-		if wholeErr != nil && err.Error() != wholeErr.Error() {
-			t.Errorf("buffer of %d bytes: %v, Open says %v", size, err, wholeErr)
-		}
-		if n, again := r.Read(make([]byte, size)); n > 0 || again != err {
-			t.Errorf("read after the end: %d bytes, %v; before: %v", n, again, err)
-		}
-	}
-	message, err := OpenMessage(testKey, bytes.Clone(sealed), 1<<20)
-	if wholeErr != nil && (err == nil || err.Error() != wholeErr.Error()) {
-		t.Errorf("OpenMessage: %v, Open says %v", err, wholeErr)
-	}
-	if wholeErr != nil || len(whole) == 0 || whole[0] != uncompressed {
-		return
-	}
-	if err != nil || !bytes.Equal(message, whole[1:]) {
-		t.Errorf("OpenMessage: %d bytes, %v, want %d", len(message), err, len(whole)-1)
-	}
-	part := NewPartOpener(testKey, source(bytes.NewReader(sealed)))
-	if err := iotest.TestReader(part, whole[1:]); err != nil {
-		t.Error("part:", err)
-	}
 }

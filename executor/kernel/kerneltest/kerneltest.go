@@ -51,9 +51,10 @@ func Take(t testing.TB, s stacks.Stack) *Life {
 	idle.Lock()
 	all := idle.kernels[s.Name]
 	if n := len(all); n > 0 {
+		k := all[n-1] // before another test puts one in its place
 		idle.kernels[s.Name] = all[:n-1]
 		idle.Unlock()
-		return all[n-1]
+		return k
 	}
 	idle.Unlock()
 	return Start(t, s)

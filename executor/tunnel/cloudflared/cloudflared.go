@@ -86,10 +86,8 @@ func find() (string, error) {
 	return program, nil
 }
 
-// Traits implements tunnel.Tunnel.
-func (*Tunnel) Traits() tunnel.Traits {
-	return tunnel.Traits{ReportsVisitor: true}
-}
+// ReportsVisitor implements tunnel.Tunnel.
+func (*Tunnel) ReportsVisitor() bool { return true }
 
 // Check implements tunnel.Tunnel. It asks the program for its version, which also
 // shows that the program is built for this machine.

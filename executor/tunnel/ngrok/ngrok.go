@@ -154,10 +154,8 @@ func (t *Tunnel) addCAs(file string) error {
 	return nil
 }
 
-// Traits implements tunnel.Tunnel.
-func (*Tunnel) Traits() tunnel.Traits {
-	return tunnel.Traits{ReportsVisitor: true}
-}
+// ReportsVisitor implements tunnel.Tunnel.
+func (*Tunnel) ReportsVisitor() bool { return true }
 
 // Check implements tunnel.Tunnel. It connects to ngrok without logging in.
 func (t *Tunnel) Check(ctx context.Context) (string, error) {

@@ -242,42 +242,24 @@ func (l *link) close() {
 }
 
 // keepAlive closes a connection whose server no longer responds: a NAT that
-// dropped it, or a server that has disappeared, sends nothing at all.
+// dropped it, or a server that has disappeared, sends nothing at all. A refusal is
+// a response, too.
 func (l *link) keepAlive(ctx context.Context) {
 	tick := time.NewTicker(l.interval)
 	defer tick.Stop()
-	var response chan struct{} // of the request that waits for one
-	missed := 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-response:
-			response, missed = nil, 0
-			continue
 		case <-tick.C:
 		}
-		if response == nil {
-			response = l.ping()
-			continue
-		}
-		if missed++; missed >= maxMissed {
-			l.client.Close()
+		silent := time.AfterFunc(silentIntervals*l.interval, func() { l.client.Close() })
+		_, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil)
+		silent.Stop()
+		if err != nil {
 			return
 		}
 	}
-}
-
-// ping sends a keepalive. The channel is closed when the server responds, also
-// with a refusal.
-func (l *link) ping() chan struct{} {
-	response := make(chan struct{})
-	l.work.Go(func() {
-		if _, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil); err == nil {
-			close(response)
-		}
-	})
-	return response
 }
 
 // maxLine bounds a line that a server prints. The rest of a longer line is read

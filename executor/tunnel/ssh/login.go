@@ -23,6 +23,7 @@ import (
 // loginAttempt is what one login found out in addition to its error.
 type loginAttempt struct {
 	keys    int    // how many could be offered
+	locked  error  // why a default key could not; nil if none has a passphrase
 	hostKey error  // why the server's key was not accepted
 	host    []byte // the server's key, once accepted
 }
@@ -30,12 +31,12 @@ type loginAttempt struct {
 // login connects, checks the server's key and logs in. It returns a
 // *tunnel.Refused if another attempt would not help.
 func (t *Tunnel) login(ctx context.Context) (*link, error) {
-	signers, done, err := t.keys.open()
+	attempt := &loginAttempt{}
+	signers, done, err := t.keys.open(attempt)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	attempt := &loginAttempt{keys: len(signers)}
 	config, err := t.clientConfig(attempt, signers)
 	if err != nil {
 		return nil, err
@@ -95,9 +96,13 @@ func (t *Tunnel) notLoggedIn(err error, attempt *loginAttempt) error {
 	if !strings.Contains(err.Error(), "unable to authenticate") && !strings.Contains(err.Error(), "authentication failures") {
 		return err
 	}
-	explanation := t.keys.missing()
-	if attempt.keys > 0 {
-		explanation = fmt.Sprintf("it accepted no key for %q (keys offered: %d): add the public key to that user's authorized_keys on the server", t.user, attempt.keys)
+	explanation := fmt.Sprintf("it accepted no key for %q (keys offered: %d): add the public key to that user's authorized_keys on the server", t.user, attempt.keys)
+	switch {
+	case attempt.keys > 0:
+	case attempt.locked != nil:
+		explanation = attempt.locked.Error()
+	default:
+		explanation = fmt.Sprintf("there is no key in %q, and no agent holds one: name a key file with --ssh-key", t.keys.folder)
 	}
 	return &tunnel.Refused{By: t.name(), Explanation: explanation}
 }
@@ -126,8 +131,9 @@ func (k keys) check() error {
 
 // open collects the signers. Call done after the login: it closes the connection
 // to the agent, which signs over it.
-func (k keys) open() (signers []ssh.Signer, done func(), err error) {
+func (k keys) open(attempt *loginAttempt) (signers []ssh.Signer, done func(), err error) {
 	done = func() {}
+	defer func() { attempt.keys = len(signers) }()
 	if k.file != "" {
 		signer, err := readKey(k.file)
 		if err != nil {
@@ -143,31 +149,19 @@ func (k keys) open() (signers []ssh.Signer, done func(), err error) {
 		}
 	}
 	for _, name := range defaultKeys {
-		if signer, err := readKey(filepath.Join(k.folder, name)); err == nil {
+		signer, err := readKey(filepath.Join(k.folder, name))
+		switch {
+		case err == nil:
 			signers = append(signers, signer)
+		case errors.Is(err, errLocked):
+			attempt.locked = err
 		}
 	}
 	return signers, done, nil
 }
 
-// missing says why there is no usable key.
-func (k keys) missing() string {
-	for _, name := range defaultKeys {
-		_, err := readKey(filepath.Join(k.folder, name))
-		if errors.As(err, new(*lockedKey)) {
-			return err.Error()
-		}
-	}
-	return fmt.Sprintf("there is no key in %q, and no agent holds one: name a key file with --ssh-key", k.folder)
-}
-
-// lockedKey is the error of a private key with a passphrase, which no user can
-// type here.
-type lockedKey struct{ file string }
-
-func (l *lockedKey) Error() string {
-	return fmt.Sprintf("the key %q has a passphrase: load it into ssh-agent (ssh-add %s), or use a key without a passphrase", l.file, l.file)
-}
+// errLocked: nobody can type a passphrase here.
+var errLocked = errors.New("has a passphrase")
 
 func readKey(file string) (ssh.Signer, error) {
 	info, err := os.Stat(file)
@@ -183,7 +177,7 @@ func readKey(file string) (ssh.Signer, error) {
 	}
 	signer, err := ssh.ParsePrivateKey(pem)
 	if errors.As(err, new(*ssh.PassphraseMissingError)) {
-		return nil, &lockedKey{file}
+		return nil, fmt.Errorf("the key %q %w: load it into ssh-agent (ssh-add %s), or use a key without a passphrase", file, errLocked, file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read ssh key: %q is not a private key: %v", file, err)
@@ -250,26 +244,14 @@ func (k knownHosts) add(line string) error {
 	if err := os.MkdirAll(filepath.Dir(k.file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(k.file, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
+	before, err := os.ReadFile(k.file)
+	if err == nil && len(before) > 0 && before[len(before)-1] != '\n' { // it was edited by hand
+		line = "\n" + line
+	}
+	f, err := os.OpenFile(k.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if !endsWithNewline(f) {
-		line = "\n" + line
-	}
 	_, err = f.WriteString(line + "\n")
-	return err
-}
-
-// endsWithNewline says whether an appended line starts a new line: the last line
-// of a file edited by hand may lack its end.
-func endsWithNewline(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return true
-	}
-	last := make([]byte, 1)
-	_, err = f.ReadAt(last, info.Size()-1)
-	return err != nil || last[0] == '\n'
+	return errors.Join(err, f.Close())
 }

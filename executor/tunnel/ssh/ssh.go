@@ -30,7 +30,7 @@ const (
 	dialTimeout       = 15 * time.Second // for the TCP connection
 	loginTimeout      = 30 * time.Second // for key exchange and login: a mute server would block them forever
 	keepAliveInterval = 15 * time.Second
-	maxMissed         = 3                // so many unanswered keepalives end the connection
+	silentIntervals   = 3                // so long a keepalive may stay unanswered
 	urlTimeout        = 30 * time.Second // for a service to print its URL
 )
 
@@ -143,11 +143,9 @@ func (t *Tunnel) checkURL() error {
 	return nil
 }
 
-// Traits implements tunnel.Tunnel. Behind a proxy, every visitor has the proxy's
+// ReportsVisitor implements tunnel.Tunnel. Behind a proxy, every visitor has the proxy's
 // address.
-func (t *Tunnel) Traits() tunnel.Traits {
-	return tunnel.Traits{ReportsVisitor: t.url == ""}
-}
+func (t *Tunnel) ReportsVisitor() bool { return t.url == "" }
 
 // Check implements tunnel.Tunnel. It logs in, requests the port and gives it
 // back, so it also finds a fixed port that another executor uses.

@@ -35,7 +35,7 @@ type Rig struct {
 // Run runs the suite. newRig makes a rig for each conformance.
 func Run(t *testing.T, newRig func(*testing.T) Rig) {
 	rig := newRig(t)
-	visitors := rig.Tunnel.Traits().ReportsVisitor
+	visitors := rig.Tunnel.ReportsVisitor()
 	for _, c := range []struct {
 		name string
 		is   bool // so of this kind

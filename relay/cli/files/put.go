@@ -58,7 +58,6 @@ func PutCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		},
 	}
 	cli.AddRuntimeFlag(cmd, &p.runtime)
-	set.AddFlags(cmd.Flags(), "CHECKPOINT_DIR")
 	cli.AddJSONFlag(cmd, &p.asJSON)
 	cmd.Flags().BoolVar(&p.overwrite, "overwrite", false, "replace a different file of the same name on the VM")
 	cmd.Flags().BoolVar(&p.force, "force", false, "upload files that usually contain keys or passwords without asking")

@@ -355,10 +355,6 @@ func (o *runOptions) companions(ctx context.Context, file string) (companions, e
 		return c, err
 	}
 	c.options = transfer.Options{Guard: cfg.Guard, RecordDir: cfg.TransferDir}
-	if len(o.with) == 0 {
-		return c, nil
-	}
-	c.options.ResumeDir = transfer.ResumeDir(cfg.CheckpointDir)
 	from := map[string]string{}
 	for _, local := range o.with {
 		if local == "" {

@@ -61,7 +61,7 @@ func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	vms := cli.NewVMs(set, cfg, "", log)
 	defer vms.Close()
 	alive := cli.NewKeepAlive(vms, true)
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: alive.Record(kept), Transport: vms.Transport})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: alive.Record(kept.Record), Transport: vms.Transport})
 	defer pool.Close()
 	if len(cfg.Problems) == 0 {
 		alive.Start(ctx, pool)

@@ -327,7 +327,7 @@ func noRemains(root string) error {
 		}
 		name := entry.Name()
 		temporary := strings.HasPrefix(name, "colab-relay-") && (strings.Contains(path, "/tmp/") || strings.Contains(path, "/temp/"))
-		part := strings.HasSuffix(name, ".part") && !strings.HasPrefix(name, ".std") || strings.HasSuffix(name, ".part.json") || strings.HasSuffix(name, ".colab-part")
+		part := strings.HasSuffix(name, ".colab-part") || strings.HasSuffix(name, ".colab-part.json")
 		if temporary || part {
 			return fmt.Errorf("%q is left", path)
 		}

@@ -50,7 +50,7 @@ func (w *world) holdings() (h holdings, err error) {
 		h.temporary = append(h.temporary, e.Name())
 	}
 	err = filepath.WalkDir(w.dir, func(path string, e fs.DirEntry, err error) error {
-		partial := strings.Contains(path, ".colab-part") || strings.HasSuffix(path, ".part")
+		partial := strings.Contains(path, ".colab-part")
 		if err == nil && partial {
 			h.unfinished = append(h.unfinished, path)
 		}

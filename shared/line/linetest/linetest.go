@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line"
 )
@@ -46,13 +47,13 @@ func (e *Executor) Open(r *http.Request) (x *auth.Exchange, body []byte, err err
 	if err := line.OpenQuery(x, r); err != nil {
 		return x, nil, err
 	}
-	if r.Method != http.MethodPut {
-		body, err = line.OpenBody(x, r, r.Body)
-		return x, body, cmp.Or(refused, err)
+	most := int64(contract.MaxBodyBytes)
+	if r.Method == http.MethodPut {
+		most = contract.MaxFilePart
 	}
-	part, err := line.RequestPart(x, r, r.Body)
-	if err == nil {
-		body, err = io.ReadAll(part)
+	opened := line.RequestBody(x, r, r.Body, most)
+	if body, err = io.ReadAll(io.LimitReader(opened, most+1)); int64(len(body)) > most {
+		body, err = nil, bounded.ErrTooLong
 	}
 	return x, body, cmp.Or(refused, err)
 }
@@ -160,9 +161,5 @@ func Open(x *auth.Exchange, res *http.Response, body io.Reader, part bool) ([]by
 	if !part || res.StatusCode != http.StatusOK {
 		return line.OpenAnswer(x, res, body, 64<<20)
 	}
-	opened, err := line.AnswerPart(x, res, body)
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(opened)
+	return io.ReadAll(line.AnswerBody(x, res, body, 64<<20))
 }

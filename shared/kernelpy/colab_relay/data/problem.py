@@ -12,7 +12,7 @@ MAX_SEARCHED = 1000  # names among which the nearest ones are searched
 
 
 class Problem(Exception):
-    """A call that cannot be answered. code is one of relay/op, such as not_found."""
+    """A call that cannot be answered. code is one of frameCodes in relay/op/data.go."""
 
     def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(message)

@@ -6,23 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"syscall"
 
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 )
 
 const (
-	fileSuffix = ".ndjson"
-	// maxLine bounds a line, in bytes: 2,000 steps with ids of 64.
-	maxLine = 1 << 20
-	// maxHeads bounds the heads that patches add to a record, in bytes.
-	maxHeads = 4 << 20
+	// maxHeads bounds the step ids in the heads that patches add to a record.
+	maxHeads = 50_000
+	// maxLines bounds the lines that are saved together, as a line of the journal.
+	maxLines = 1_000
 )
 
-// line is a line of a job's file: what the job is, or one of its entries. The last one of each counts.
+// line is a line of a job's record: what the job is, or one of its entries. The last one of each counts.
 type line struct {
 	Head  *head              `json:"job,omitempty"`
 	Index int                `json:"i,omitempty"`
@@ -37,81 +34,66 @@ type head struct {
 	Loop    bool     `json:"loop"`
 }
 
-func (j *Job) headLine() []byte {
+func (j *Job) headLine() line {
 	h := head{Job: j.Job, SHA256: j.sha256, Loop: j.hasLoop}
 	for i := range j.steps {
 		h.StepIDs = append(h.StepIDs, j.steps[i].StepID)
 	}
-	return marshal(line{Head: &h})
+	return line{Head: &h}
 }
 
-func (j *Job) entryLine(index int) []byte {
-	return marshal(line{Index: index, Entry: &j.entries[index]})
-}
-
-func marshal(l line) []byte {
-	raw, _ := json.Marshal(l) // has only texts, numbers and times
-	return append(raw, '\n')
+func (j *Job) entryLine(index int) line {
+	e := j.entries[index]
+	return line{Index: index, Entry: &e}
 }
 
 // writeEntryLocked adds an entry to the record. If that fails, the executions name their job too, so
 // that an executor which is started after a kill finds what ran.
 func (j *Job) writeEntryLocked(index int) { _ = j.writeLocked(j.entryLine(index)) }
 
-// writeHeadLocked adds the head to the record.
+// writeHeadLocked adds the head to the record, or writes that anew.
 func (j *Job) writeHeadLocked() error {
-	l := j.headLine()
-	if j.heads += len(l); j.heads > maxHeads {
-		return j.rewriteLocked()
+	if j.heads += len(j.steps); j.heads > maxHeads && j.rounds() == 0 {
+		j.recorded, j.heads, j.unsaved = false, 0, nil
+		for i := range j.Next {
+			j.unsaved = append(j.unsaved, j.entryLine(i))
+		}
+		j.unsaved = append([]line{j.headLine()}, j.unsaved...)
+		return j.flushLocked()
 	}
-	return j.writeLocked(l)
+	return j.writeLocked(j.headLine())
 }
 
-// writeLocked adds a line. A record that lacks one is written anew as soon as there is room.
-func (j *Job) writeLocked(l []byte) error {
-	if j.stale {
-		return j.rewriteLocked()
-	}
-	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0)
-	if err == nil {
-		_, err = f.Write(l)
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		j.stale = true
-		j.jobs.log.Error("the record of a job could not be saved; saving is retried", "path", j.path, "err", err)
+// writeLocked adds a line to the record, now or as soon as the disk can take it.
+func (j *Job) writeLocked(l line) error {
+	late := len(j.unsaved) > 0
+	j.unsaved = append(j.unsaved, l)
+	err := j.flushLocked()
+	if err != nil && !late {
+		j.jobs.log.Error("the record of a job could not be saved; saving is retried", "job_id", j.JobID, "err", err)
 	}
 	return err
 }
 
-// rewriteLocked writes the whole record, by a rename, so that a kill leaves the old one or the new one.
-func (j *Job) rewriteLocked() error {
-	content := j.headLine()
-	for i := range min(j.Next, len(j.entries)) {
-		content = append(content, j.entryLine(i)...)
+// flushLocked saves the lines that wait in memory. They are few: without room for them there is none
+// for the state of another execution. The error is journal.ErrDiskFull if there is no room.
+func (j *Job) flushLocked() error {
+	for len(j.unsaved) > 0 {
+		n := min(len(j.unsaved), maxLines)
+		if !j.recorded { // what replaces the record before it is one line
+			n = len(j.unsaved)
+		}
+		err := j.jobs.cfg.Journal.RecordJob(j.JobID, !j.recorded, j.unsaved[:n])
+		switch {
+		case errors.Is(err, journal.ErrDiskFull):
+			return err
+		case err != nil:
+			return fmt.Errorf("writing the record of a job: %w", err)
+		}
+		j.recorded, j.unsaved = true, j.unsaved[n:]
 	}
-	err := os.MkdirAll(j.jobs.cfg.Dir, 0o700)
-	if err == nil {
-		err = os.WriteFile(j.path+".new", content, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(j.path+".new", j.path)
-	}
-	if err != nil {
-		j.stale = true
-		os.Remove(j.path + ".new")
-		return err
-	}
-	j.stale, j.heads = false, 0
+	j.unsaved = nil
 	return nil
-}
-
-// unsaved is the error of a request that could not be recorded.
-func unsaved(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return journal.ErrDiskFull
-	}
-	return fmt.Errorf("writing the record of a job: %w", err)
 }
 
 // digest identifies the content of a job or a patch.
