@@ -318,12 +318,22 @@ func awaitLogs(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func cutRuns(ts *testscript.TestScript, _ bool, args []string) {
-	paths, err := filepath.Glob(filepath.Join(ts.Getenv("HOME"), ".local", "share", "colab-relay", "history", "*.ndjson"))
+	dir := filepath.Join(ts.Getenv("HOME"), ".local", "share", "colab-relay", "history")
+	paths, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
 	ts.Check(err)
 	cut := 0
 	for _, path := range paths {
 		text := ts.ReadFile(path)
-		if head, _, _ := strings.Cut(text, "\n"); strings.Contains(head, args[0]) {
+		if filepath.Base(path) == "index.ndjson" {
+			var index strings.Builder
+			for line := range strings.Lines(text) {
+				if head, _, _ := strings.Cut(line, `,"state":`); strings.Contains(head, args[0]) {
+					line = head + `,"state":{"status":"queued"}}` + "\n"
+				}
+				index.WriteString(line)
+			}
+			ts.Check(os.WriteFile(path, []byte(index.String()), 0o600))
+		} else if head, _, _ := strings.Cut(text, "\n"); strings.Contains(head, args[0]) {
 			ts.Check(os.WriteFile(path, []byte(head+"\n{\"event\":{\"off"), 0o600))
 			cut++
 		}

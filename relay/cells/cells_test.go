@@ -481,7 +481,7 @@ func FuzzOutputs(f *testing.F) {
 		if len(v.Outputs) > previewOutputs.outputs || n > 60_000 {
 			t.Errorf("%d outputs of %d characters are shown", len(v.Outputs), n)
 		}
-		if v := View(t.Context(), render.New(render.Options{New: true}), list); len(v.Outputs) > 100 {
+		if v := View(t.Context(), render.New(render.Options{}), list); len(v.Outputs) > 100 {
 			t.Errorf("%d outputs are shown", len(v.Outputs))
 		}
 	})

@@ -108,7 +108,7 @@ func completeRuns(set *config.Settings, first int, several bool) cobra.Completio
 			}
 			all, _ := history.New(history.Config{Dir: dir}).List()
 			for _, r := range all[:min(len(all), maxCompletions)] {
-				ids = append(ids, cobra.CompletionWithDesc(plain.Line(r.ExecutionID), plain.Line(fmt.Sprintf("%s, %s: %.40s", r.Runtime, r.Status, cmp.Or(r.Name, r.CodePreview)))))
+				ids = append(ids, cobra.CompletionWithDesc(plain.Line(r.ExecutionID), plain.Line(fmt.Sprintf("%s, %s: %.40s", r.Runtime, r.Status, cmp.Or(r.Name, r.Code)))))
 			}
 			return ids
 		}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

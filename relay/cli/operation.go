@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/bridge"
 	"colabrelay/relay/client"
 	"colabrelay/relay/config"
+	"colabrelay/relay/history"
 	"colabrelay/relay/op"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
@@ -208,7 +209,7 @@ func (c *operationCommand) run(cmd *cobra.Command, args []string) error {
 
 // WithPerson calls use with what a person has for an operation: a VM that answers, unless the
 // operation is local.
-func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams, choose func(RunHistory) string, o op.Operation, use func(context.Context, op.Person) error) error {
+func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams, choose func(*history.Store) string, o op.Operation, use func(context.Context, op.Person) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err

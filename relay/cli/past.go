@@ -21,7 +21,7 @@ import (
 // PastRuns is what the commands about past runs use: the history, and the VMs, which may be
 // gone.
 type PastRuns struct {
-	History RunHistory
+	History *history.Store
 	pool    *runtimes.Pool
 	store   *pairing.Store
 	getenv  func(string) string
@@ -36,20 +36,20 @@ func OpenPastRuns(set *config.Settings, std terminal.Streams) (*PastRuns, error)
 		return nil, err
 	}
 	kept := OpenHistory(cfg, nil)
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Record: kept.Recorder(), Transport: VMTransport(*set, cfg)})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Record: kept.Record, Transport: VMTransport(*set, cfg)})
 	return &PastRuns{History: kept, pool: pool, store: cfg.Pairings, getenv: set.Get, std: std, reached: map[string]*client.Client{}}, nil
 }
 
 // Close waits for what is recorded.
 func (p *PastRuns) Close() {
-	p.History.Finish(p.std.Err)
+	FinishHistory(p.History, p.std.Err)
 	p.pool.Close()
 }
 
 // entries returns the runs of a runtime, of all if it is empty, and records the end of those that
 // ended while nobody followed them.
 func (p *PastRuns) entries(ctx context.Context, runtime string) ([]runlist.Entry, error) {
-	kept, err := p.History.Runs()
+	kept, err := p.History.List()
 	if err != nil {
 		return nil, err
 	}

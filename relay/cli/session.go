@@ -41,14 +41,14 @@ type RunsCommand struct {
 type RunSession struct {
 	remoterun.VM
 	Console remoterun.Console
-	History RunHistory
+	History *history.Store
 }
 
 // OfRun chooses the named runtime, or else that of the run that args name, if the history knows it.
-func OfRun(runtime string, args []string) func(RunHistory) string {
-	return func(kept RunHistory) string {
+func OfRun(runtime string, args []string) func(*history.Store) string {
+	return func(kept *history.Store) string {
 		if runtime == "" && len(args) > 0 {
-			if run, err := kept.Find(args, ""); err == nil {
+			if run, err := runlist.Kept(kept, args[0], ""); err == nil {
 				return run.Runtime
 			}
 		}
@@ -81,12 +81,12 @@ func (c *RunsCommand) Console(cfg config.Config) remoterun.Console {
 
 // whereIs returns in place of an error about a run that the VM of a runtime does not have what the
 // history knows of it.
-func (h RunHistory) whereIs(runtime string, unknown error) error {
+func whereIs(h *history.Store, runtime string, unknown error) error {
 	missing, ok := errors.AsType[*runlist.NoSuchRunError](unknown)
 	if !ok {
 		return unknown
 	}
-	kept, err := h.Find([]string{missing.ID}, "")
+	kept, err := runlist.Kept(h, missing.ID, "")
 	switch {
 	case err != nil:
 		return unknown
@@ -96,78 +96,20 @@ func (h RunHistory) whereIs(runtime string, unknown error) error {
 	return fmt.Errorf("the VM no longer has the run %s; `colab-relay logs %[1]s` prints what this computer kept of it", kept.ExecutionID)
 }
 
-// RunHistory is the history of runs, or none if the settings switch it off.
-type RunHistory struct{ *history.Store }
-
-// OpenHistory returns the history that the settings name. A caller must close it after its
-// last request to a VM.
-func OpenHistory(cfg config.Config, log *slog.Logger) RunHistory {
+// OpenHistory returns the history that the settings name, nil if they switch it off. A caller must
+// finish it after its last request to a VM.
+func OpenHistory(cfg config.Config, log *slog.Logger) *history.Store {
 	if cfg.HistoryDir == "" {
-		return RunHistory{}
-	}
-	return RunHistory{history.New(history.Config{Dir: cfg.HistoryDir, MaxBytes: cfg.HistoryBytes, Log: log})}
-}
-
-// Recorder is runtimes.Config.Record.
-func (h RunHistory) Recorder() func(runtime string) client.Recorder {
-	if h.Store == nil {
 		return nil
 	}
-	return h.Record
+	return history.New(history.Config{Dir: cfg.HistoryDir, MaxBytes: cfg.HistoryBytes, Log: log})
 }
 
-// Fill is remoterun.LogOptions.Fill for a run.
-func (h RunHistory) Fill(id string) func(events []contract.Event) []contract.Event {
-	if h.Store == nil {
-		return nil
-	}
-	return h.Filler(id)
-}
-
-// Finish ends the recording, and tells the person if something is not kept.
-func (h RunHistory) Finish(w io.Writer) {
-	if h.Store == nil {
-		return
-	}
-	if err := h.Close(); err != nil {
+// FinishHistory ends the recording, and tells the person if something is not kept.
+func FinishHistory(kept *history.Store, w io.Writer) {
+	if err := kept.Close(); err != nil {
 		fmt.Fprintf(w, "colab-relay: a run, or part of one, could not be saved in the history on this computer: %v\n", err)
 	}
-}
-
-// Runs returns all runs of the history, none if it is off.
-func (h RunHistory) Runs() ([]history.Run, error) {
-	if h.Store == nil {
-		return nil, nil
-	}
-	return h.List()
-}
-
-// Find returns the run of a runtime, of any if that is empty, whose id begins with the first
-// of args, or else the newest.
-func (h RunHistory) Find(args []string, runtime string) (history.Run, error) {
-	if h.Store == nil {
-		return history.Run{}, history.ErrNotFound
-	}
-	runs, err := h.List()
-	if err != nil {
-		return history.Run{}, err
-	}
-	runs = runlist.OfRuntime(runs, runtime)
-	executions := make([]contract.Execution, 0, len(runs))
-	for _, run := range runs {
-		if len(args) == 0 && !run.Internal {
-			return run, nil
-		}
-		executions = append(executions, run.Execution)
-	}
-	if len(args) == 0 {
-		return history.Run{}, history.ErrNotFound
-	}
-	e, err := runlist.Find(executions, args[0])
-	if err != nil {
-		return history.Run{}, err
-	}
-	return h.Get(e.ExecutionID)
 }
 
 // liveVM is a VM that answers, and what a command needs beside it.
@@ -175,28 +117,28 @@ type liveVM struct {
 	runtimes.Runtime
 	cfg     config.Config
 	pool    *runtimes.Pool
-	history RunHistory
+	history *history.Store
 }
 
 // Named chooses the runtime of that name, the default one if name is empty.
-func Named(name string) func(RunHistory) string {
-	return func(RunHistory) string { return name }
+func Named(name string) func(*history.Store) string {
+	return func(*history.Store) string { return name }
 }
 
 // withVM calls use with the runtime that choose names, after its executor has answered. If it
 // does not answer at the beginning, withVM returns that error at once. attempt gets the outcome of
 // each attempt to reach the VM.
-func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) string, std terminal.Streams, attempt func(error), use func(liveVM) error) error {
+func withVM(ctx context.Context, set *config.Settings, choose func(*history.Store) string, std terminal.Streams, attempt func(error), use func(liveVM) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err
 	}
 	kept := OpenHistory(cfg, nil)
-	defer kept.Finish(std.Err)
+	defer FinishHistory(kept, std.Err)
 	vms := NewVMs(*set, cfg, "", nil)
 	defer vms.Close()
 	alive := NewKeepAlive(vms, false)
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: attempt, Record: alive.Record(kept.Recorder()), Transport: vms.Transport})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: attempt, Record: alive.Record(kept.Record), Transport: vms.Transport})
 	defer pool.Close()
 	alive.Start(ctx, pool)
 	defer alive.Close()
@@ -207,7 +149,7 @@ func withVM(ctx context.Context, set *config.Settings, choose func(RunHistory) s
 	if err := Reach(ctx, target.Client); err != nil {
 		return err
 	}
-	return kept.whereIs(target.Name, use(liveVM{target, cfg, pool, kept}))
+	return whereIs(kept, target.Name, use(liveVM{target, cfg, pool, kept}))
 }
 
 // Reach sends one request, so that a command with a wrong address ends instead of

@@ -26,6 +26,7 @@ import (
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 )
 
 // Run is a run to be written.
@@ -84,11 +85,11 @@ func Write(ctx context.Context, path string, runs []Run, force bool) error {
 		}
 	}
 	for name, content := range d.files { // first, so that the text refers to no missing picture
-		if err := save(filepath.Join(dir, name), content); err != nil {
+		if err := keep.WriteFile(filepath.Join(dir, name), content); err != nil {
 			return err
 		}
 	}
-	return save(path, d.text)
+	return keep.WriteFile(path, d.text)
 }
 
 // free returns an error if a file must not be written.
@@ -101,15 +102,6 @@ func free(path string, force bool) error {
 		return err
 	}
 	return nil
-}
-
-// save writes a file completely or not at all.
-func save(path string, content []byte) error {
-	_, err := render.SaveFile(filepath.Dir(path), filepath.Base(path), func(w io.Writer) error {
-		_, err := w.Write(content)
-		return err
-	})
-	return err
 }
 
 // source returns a run's code, and says if it is not all of it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -60,12 +61,12 @@ func answer(id string, status contract.Status, events ...contract.Event) contrac
 
 func submit(code string) contract.Submit { return contract.Submit{RequestID: "r", Code: code} }
 
-// texts returns the texts of events, and "gap FROM-TO" for gaps.
+// texts returns the texts of events, and "gap FROM+EVENTS BYTES" for gaps.
 func texts(events []contract.Event) []string {
 	var all []string
 	for _, ev := range events {
 		if ev.Type == contract.EventGap {
-			all = append(all, fmt.Sprintf("gap %d-%d %t", ev.Offset, ev.Offset+ev.Events, ev.Cut == notKept))
+			all = append(all, fmt.Sprintf("gap %d+%d %d%s", ev.Offset, ev.Events, ev.Bytes, map[bool]string{true: " not kept"}[ev.Cut == notKept.Cut]))
 			continue
 		}
 		all = append(all, ev.Text)
@@ -73,13 +74,23 @@ func texts(events []contract.Event) []string {
 	return all
 }
 
-func wantTexts(t testing.TB, s *Store, id string, want ...string) Run {
+// whole returns a run as it can be read.
+func whole(t testing.TB, s *Store, id string) Whole {
 	t.Helper()
 	run, err := s.Get(id)
 	must(t, err)
-	events, err := s.Events(run)
+	all, err := s.Read(run)
 	must(t, err)
-	if got := texts(events); !reflect.DeepEqual(got, want) {
+	if all.Status != run.Status {
+		t.Errorf("the status of %s is %q, listed %q", id, all.Status, run.Status)
+	}
+	return all
+}
+
+func wantTexts(t testing.TB, s *Store, id string, want ...string) Whole {
+	t.Helper()
+	run := whole(t, s, id)
+	if got := texts(run.Events); !reflect.DeepEqual(got, want) {
 		t.Errorf("%s has %q, want %q", id, got, want)
 	}
 	return run
@@ -99,7 +110,7 @@ func TestARunIsKeptWithItsCodeAndOutput(t *testing.T) {
 
 	other := newStore(t, dir, DefaultBytes) // another program
 	run := wantTexts(t, other, "e1", "a", "b", "c", "e")
-	if run.Runtime != "work" || run.InstanceID != "vm" || run.Code != "print('ü')\nx" || run.Status != contract.StatusFailed || run.RequestID != "r" || run.Error.EName != "E" || run.Error.Traceback != nil {
+	if run.Runtime != "work" || run.InstanceID != "vm" || run.Code != "print('ü')\nx" || run.Status != contract.StatusFailed || run.RequestID != "r" || !run.Complete || run.Error.EName != "E" || run.Error.Traceback != nil {
 		t.Errorf("%+v", run)
 	}
 	runs, err := other.List()
@@ -109,7 +120,7 @@ func TestARunIsKeptWithItsCodeAndOutput(t *testing.T) {
 	if _, err := other.Get("e3"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, keyOf("vm", "e1")+headSuffix): 0o600} {
+	for path, mode := range map[string]os.FileMode{dir: 0o700, runPath(dir, keyOf("vm", "e1")): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
@@ -126,7 +137,21 @@ func TestMissingEventsAreMarkedAsGaps(t *testing.T) {
 	last.NextOffset = 9
 	r.Answered("vm", last)
 	written(t, s)
-	wantTexts(t, s, "e1", "gap 0-2 true", "c", "gap 3-5 false", "f", "g", "gap 7-9 true")
+	if whole(t, s, "e1").Complete {
+		t.Error("nothing is missing")
+	}
+	wantTexts(t, s, "e1", "gap 0+2 0 not kept", "c", "gap 3+2 0", "f", "g", "gap 7+2 0 not kept")
+}
+
+func TestAHistoryThatIsOffHasNothing(t *testing.T) {
+	var s *Store
+	runs, err := s.List()
+	if _, missing := s.Get("e1"); s.Record("work") != nil || len(runs) > 0 || errors.Join(err, s.Close()) != nil || !errors.Is(missing, ErrNotFound) {
+		t.Errorf("%v, %v, %v", runs, err, missing)
+	}
+	if gap := []contract.Event{{Type: contract.EventGap, Events: 2}}; !reflect.DeepEqual(s.Filler("e1")(gap), gap) {
+		t.Error("a gap was filled")
+	}
 }
 
 func TestRunsOfOthersAreNotRecorded(t *testing.T) {
@@ -142,23 +167,24 @@ func TestRunsOfOthersAreNotRecorded(t *testing.T) {
 	}
 }
 
-func TestTheRelaysOwnRunsAreMarked(t *testing.T) {
-	s := newStore(t, t.TempDir(), DefaultBytes)
-	own := contract.Submit{RequestID: "r", Code: "# colab-relay: batch\n" + strings.Repeat("package", 1e5), Unstored: true}
-	s.Record("work").Submitted("vm", own, answer("e1", contract.StatusSucceeded, stream(0, "a")))
-	written(t, s)
-	if run := wantTexts(t, s, "e1", "a"); !run.Internal || run.Code != "# colab-relay: batch" {
-		t.Errorf("%+v", run)
-	}
-}
-
-func TestAPersonsSourceIsKeptInPlaceOfTheCodeThatWrapsIt(t *testing.T) {
-	s := newStore(t, t.TempDir(), DefaultBytes)
-	wrapped := contract.Submit{RequestID: "r", Code: "exec(…)", Source: "print(1)", SourceName: "train.py", Unstored: true}
-	s.Record("work").Submitted("vm", wrapped, answer("e1", contract.StatusSucceeded, stream(0, "1")))
-	written(t, s)
-	if run := wantTexts(t, s, "e1", "1"); run.Internal || run.Code != "print(1)" || run.Name != "train.py" {
-		t.Errorf("%+v", run)
+// Of the relay's own code the first line is kept; a person's source in place of the code that wraps it.
+func TestCodeIsKeptAsItsAuthorKnowsIt(t *testing.T) {
+	for want, code := range map[string]contract.Submit{
+		"# colab-relay: batch":          {RequestID: "r", Code: "# colab-relay: batch\n" + strings.Repeat("package", 1e5), Unstored: true},
+		"print(1) by train.py":          {RequestID: "r", Code: "exec(…)", Source: "print(1)", SourceName: "train.py", Unstored: true},
+		"\n\nprint('ü')\nx by a person": {RequestID: "r", Code: "\n\nprint('ü')\nx", SourceName: "a person"},
+	} {
+		s := newStore(t, t.TempDir(), DefaultBytes)
+		s.Record("work").Submitted("vm", code, answer("e1", contract.StatusSucceeded, stream(0, "a")))
+		written(t, s)
+		run := wantTexts(t, s, "e1", "a")
+		got := run.Code
+		if run.Name != "" {
+			got += " by " + run.Name
+		}
+		if got != want || run.Internal != (run.Name == "") {
+			t.Errorf("got %q, want %q: %+v", got, want, run)
+		}
 	}
 }
 
@@ -170,12 +196,20 @@ func TestPicturesThatWereFetchedAreKept(t *testing.T) {
 	blob := contract.Blob{Number: 1, SHA256: hex.EncodeToString(sum[:]), Bytes: 3}
 	r := s.Record("work")
 	r.Fetched("vm", "e0", blob, content)
-	r.Submitted("vm", submit("1"), answer("e1", contract.StatusSucceeded))
+	ref, err := json.Marshal(contract.BlobRef{Blob: blob})
+	must(t, err)
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusSucceeded, contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": ref}}))
+	written(t, s)
+	if whole(t, s, "e1").Complete {
+		t.Error("the picture is missing")
+	}
 	r.Fetched("vm", "e1", blob, content)
 	written(t, s)
-	run, err := s.Get("e1")
-	must(t, err)
-	fetch := s.Fetch(run)
+	run := whole(t, s, "e1")
+	if !run.Complete {
+		t.Errorf("%+v", run)
+	}
+	fetch := s.Fetch(run.Run)
 	var got bytes.Buffer
 	if err := fetch(t.Context(), blob, &got); err != nil || got.String() != "png" {
 		t.Errorf("%q, %v", got.String(), err)
@@ -185,7 +219,7 @@ func TestPicturesThatWereFetchedAreKept(t *testing.T) {
 			t.Errorf("%q: %v", sum, err)
 		}
 	}
-	must(t, os.WriteFile(blobPath(dir, run.key, blob.SHA256), []byte("pn"), 0o600)) // a kill cut it
+	must(t, os.WriteFile(blobPath(dir, run.key(), blob.SHA256), []byte("pn"), 0o600)) // a kill cut it
 	if err := fetch(t.Context(), blob, &got); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
@@ -223,32 +257,34 @@ func TestManyProgramsRecordAtOnce(t *testing.T) {
 	wantTexts(t, s, "shared", want...)
 }
 
-// Another program creates the file of a run that both follow, and writes its first line later, or is
-// killed before.
-func TestAFileWithoutItsFirstLineGetsOne(t *testing.T) {
-	for _, begun := range []string{"", `{"run":{"version":1,"runt`} {
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, keyOf("vm", "e1")+headSuffix), []byte(begun), 0o600))
-		s := newStore(t, dir, DefaultBytes)
-		s.Record("work").Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "a")))
-		written(t, s)
-		wantTexts(t, s, "e1", "a")
-	}
-}
-
-func TestAProgramThatIsKilledWhileItWritesCostsOthersNothing(t *testing.T) {
+// A program that is killed at any byte of what it writes leaves a history that can be read, and to
+// which others append. Nothing that was recorded before is lost.
+func TestAKillAtAnyByteCostsOthersNothing(t *testing.T) {
 	dir := t.TempDir()
-	s := newStore(t, dir, DefaultBytes)
-	r := s.Record("work")
-	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning))
-	written(t, s)
-	killed, err := os.OpenFile(filepath.Join(dir, keyOf("vm", "e1")+headSuffix), os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
-	_, err = killed.WriteString(`{"event":{"offset":7,"te`)
-	must(t, errors.Join(err, killed.Close()))
-	r.Answered("vm", answer("e1", contract.StatusRunning, stream(0, "a")))
-	written(t, s)
-	wantTexts(t, s, "e1", "a")
+	first := newStore(t, dir, DefaultBytes)
+	first.Record("work").Submitted("vm", submit("1"), answer("e0", contract.StatusSucceeded, stream(0, "x")))
+	written(t, first)
+	before := files(t, dir)
+	first.Record("work").Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "a")))
+	written(t, first)
+	after := files(t, dir)
+	for name, text := range after {
+		for cut := len(before[name]); cut < len(text); cut++ {
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text[:cut]), 0o600))
+			s := New(Config{Dir: dir, MaxBytes: DefaultBytes})
+			r := s.Record("work")
+			r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "a")))
+			r.Answered("vm", answer("e1", contract.StatusSucceeded, stream(1, "b")))
+			must(t, s.Close())
+			wantTexts(t, s, "e0", "x")
+			if run := wantTexts(t, s, "e1", "a", "b"); !run.Complete || t.Failed() {
+				t.Fatalf("%s cut at %d: %+v", name, cut, run)
+			}
+			for name, text := range after {
+				must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+			}
+		}
+	}
 }
 
 func TestGapsOfTheVMAreFilledFromTheHistory(t *testing.T) {
@@ -260,15 +296,6 @@ func TestGapsOfTheVMAreFilledFromTheHistory(t *testing.T) {
 	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "0"), stream(1, "1")))
 	r.Answered("vm", answer("e1", contract.StatusRunning, stream(3, "3"), gap(4, 3, 0)))
 	written(t, s)
-	texts := func(events []contract.Event) (all []string) {
-		for _, ev := range events {
-			if ev.Type == contract.EventGap {
-				ev.Text = fmt.Sprintf("gap %d+%d %d", ev.Offset, ev.Events, ev.Bytes)
-			}
-			all = append(all, ev.Text)
-		}
-		return all
-	}
 	for _, test := range []struct {
 		id     string
 		events []contract.Event
@@ -317,8 +344,8 @@ func TestCompleteFetchesWhatIsMissing(t *testing.T) {
 	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "0")))
 	r.Answered("vm", answer("e1", contract.StatusRunning, stream(3, "3")))
 	written(t, s)
-	run := wantTexts(t, s, "e1", "0", "gap 1-3 true", "3")
-	if !s.Lacks(run) {
+	run := wantTexts(t, s, "e1", "0", "gap 1+2 0 not kept", "3")
+	if !run.Lacks() {
 		t.Error("nothing is missing")
 	}
 	run, err := s.Complete(t.Context(), v, run)
@@ -329,7 +356,7 @@ func TestCompleteFetchesWhatIsMissing(t *testing.T) {
 
 	v.status, v.events = contract.StatusSucceeded, 8
 	run, err = s.Complete(t.Context(), v, run)
-	if err != nil || run.Status != contract.StatusSucceeded || s.Lacks(run) {
+	if err != nil || run.Status != contract.StatusSucceeded || run.Lacks() || !run.Complete {
 		t.Errorf("%+v, %v", run, err)
 	}
 	wantTexts(t, s, "e1", "0", "1", "2", "3", "4", "5", "6", "7")

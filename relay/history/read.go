@@ -2,12 +2,10 @@ package history
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,11 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
-	"strings"
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/output"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
@@ -31,45 +28,88 @@ var ErrNotFound = errors.New("no such run in the history")
 // Run is one run in the history. Every text in it comes from an executor or from the run's
 // code: plain cleans it for a terminal.
 type Run struct {
-	// Execution is the run as last answered, without events and traceback. Its code preview
-	// is that of the executor.
-	contract.Execution
-	Runtime    string    // the name of the pairing
-	InstanceID string    // of the VM
-	Recorded   time.Time // when it was submitted, by this laptop's clock
+	contract.Execution           // as last answered, without traceback; List leaves out Events
+	Runtime            string    // the name of the pairing
+	InstanceID         string    // of the VM
+	Recorded           time.Time // when it was submitted, by this laptop's clock
 	// Internal marks a run of the relay's own code, such as a round of a chunked run. Its Code
 	// is only the first line.
 	Internal bool
 	Name     string // of the code, such as its file's; may be empty
-	Code     string
-	CodeCut  bool // the code was too long for the history: Code is its beginning
+	Code     string // of List, the first line that is not blank
+	CodeCut  bool   // the code was too long for the history: Code is its beginning
 
-	key string
+	head head
 }
 
-// List returns all runs, newest first. It skips files that cannot be read, and logs the first.
+func newRun(h head, state contract.Execution) Run {
+	state.ExecutionID, state.RequestID, state.CodePreview = h.ExecutionID, h.RequestID, h.Preview
+	state.Status = cmp.Or(state.Status, contract.StatusQueued) // a program was killed before it wrote more
+	return Run{
+		Execution: state, Runtime: h.Runtime, InstanceID: h.InstanceID, Recorded: h.Recorded,
+		Internal: h.Internal, Name: h.Name, Code: h.Preview, CodeCut: h.CodeCut, head: h,
+	}
+}
+
+func (r *Run) key() string { return keyOf(r.InstanceID, r.ExecutionID) }
+
+// List returns all runs, newest first.
 func (s *Store) List() ([]Run, error) {
-	entries, err := os.ReadDir(s.cfg.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if s == nil {
+		return nil, nil
+	}
+	runs, err := readIndex(s.dir)
+	if err != nil {
 		return nil, fmt.Errorf("list the history: %w", err)
 	}
-	runs := []Run{}
-	for _, e := range entries {
-		key, ok := strings.CutSuffix(e.Name(), headSuffix)
-		if !ok || !keyPattern().MatchString(key) {
-			continue
-		}
-		run, err := summary(s.cfg.Dir, key)
-		if err != nil {
-			s.unreadable.do(func() {
-				s.cfg.Log.Warn("a run of the history cannot be read; its files stay as they are", "file", e.Name(), "err", err)
-			})
-			continue
-		}
-		runs = append(runs, run)
-	}
-	sort.SliceStable(runs, func(i, j int) bool { return runs[i].Recorded.After(runs[j].Recorded) })
+	slices.SortStableFunc(runs, func(a, b Run) int { return b.Recorded.Compare(a.Recorded) })
 	return runs, nil
+}
+
+// readIndex returns all runs, in the order in which they were submitted.
+func readIndex(dir string) (runs []Run, err error) {
+	f, err := bounded.Open(filepath.Join(dir, indexName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	at := map[[2]string]int{}
+	err = eachLine(f, maxIndexLine, func(l line) {
+		if l.Head == nil || l.State == nil {
+			return
+		}
+		id := [2]string{l.Head.InstanceID, l.Head.ExecutionID}
+		i, known := at[id]
+		if !known {
+			at[id] = len(runs)
+			runs = append(runs, newRun(*l.Head, *l.State))
+			return
+		}
+		if next, ok := follows(runs[i].Execution, *l.State); ok {
+			runs[i] = newRun(runs[i].head, next)
+		}
+	})
+	return runs, err
+}
+
+// eachLine calls use with each line that is complete.
+func eachLine(r io.Reader, most int, use func(line)) error {
+	lines := bufio.NewReaderSize(r, edgeBytes)
+	for {
+		text, _, err := bounded.ReadLine(lines, most)
+		if l, ok := decode(text); ok {
+			use(l)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // Get returns the run with that execution id, or ErrNotFound. Of several, which only a false
@@ -79,22 +119,162 @@ func (s *Store) Get(id string) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	for _, run := range runs {
-		if run.ExecutionID == id {
-			return run, nil
-		}
+	at := slices.IndexFunc(runs, func(r Run) bool { return r.ExecutionID == id })
+	if at < 0 {
+		return Run{}, fmt.Errorf("%w: %.80q", ErrNotFound, id)
 	}
-	return Run{}, fmt.Errorf("%w: %.80q", ErrNotFound, id)
+	return runs[at], nil
 }
 
-// Events returns the kept events of a run in order. A gap with a Cut stands for events that
-// are missing from the history.
-func (s *Store) Events(run Run) ([]contract.Event, error) {
-	found, err := read(s.cfg.Dir, run.key)
+// Whole is a run with its code and the events that are kept, in order.
+type Whole struct {
+	Run
+	// Complete: it has ended, and nothing of its output is missing, payloads included.
+	Complete bool
+	missing  ranges.Set // of the events, those that the VM may have and for which there is room
+}
+
+// Read returns a run with all that is kept of it. A gap with a Cut stands for events that are
+// missing from the history.
+func (s *Store) Read(run Run) (Whole, error) {
+	all, err := s.read(run)
 	if err != nil {
-		return nil, fmt.Errorf("read the run %q in the history: %w", run.ExecutionID, err)
+		return Whole{Run: run}, fmt.Errorf("read the run %q in the history: %w", run.ExecutionID, err)
 	}
-	return found.ordered(), nil
+	w := Whole{Run: run}
+	if next, newer := follows(all.mark.State, run.Execution); newer { // the file's state has longer texts
+		all.mark.State = next
+	}
+	w.Run = newRun(run.head, all.mark.State)
+	w.Code = cmp.Or(all.code, w.Code)
+	have, end := all.have(), int64(maxOffset)
+	known := have.End()
+	if ended(w.Execution) {
+		end, known = w.NextOffset, max(known, w.NextOffset)
+	}
+	w.Events = inOrder(all.events, all.gaps, 0, known)
+	missing := have.Missing(contract.Range{Length: end})
+	w.Complete = ended(w.Execution) && len(missing) == 0 && len(all.gaps) == 0 && s.hasPayloads(w)
+	if !all.mark.Full {
+		w.missing = missing
+	}
+	return w, nil
+}
+
+// contents is what a run's file has.
+type contents struct {
+	head   head
+	code   string
+	mark   mark             // the last one
+	events []contract.Event // by offset
+	gaps   []contract.Event // of the VM, by offset
+}
+
+func (s *Store) read(run Run) (contents, error) {
+	f, err := bounded.Open(runPath(s.dir, run.key()))
+	if errors.Is(err, fs.ErrNotExist) { // the rest was pruned
+		return contents{}, nil
+	}
+	if err != nil {
+		return contents{}, err
+	}
+	defer f.Close()
+	return readAll(f)
+}
+
+// readAll reads a run's file. Its size is bounded by what a writer appends.
+func readAll(r io.Reader) (c contents, err error) {
+	err = eachLine(io.LimitReader(r, 2*maxRunBytes), maxLine, func(l line) {
+		switch {
+		case l.Head != nil && c.head.ExecutionID == "":
+			c.head = *l.Head
+		case l.Code != nil && c.code == "":
+			c.code = *l.Code
+		case l.Mark != nil:
+			c.mark = *l.Mark
+		case l.Event != nil:
+			if _, ok := rangeOf(l.Event); !ok {
+				break
+			}
+			if l.Event.Type == contract.EventGap {
+				c.gaps = append(c.gaps, *l.Event)
+			} else {
+				c.events = append(c.events, *l.Event)
+			}
+		}
+	})
+	byOffset := func(a, b contract.Event) int { return cmp.Compare(a.Offset, b.Offset) }
+	slices.SortStableFunc(c.events, byOffset)
+	slices.SortStableFunc(c.gaps, byOffset)
+	return c, err
+}
+
+// have returns the offsets of the events and gaps.
+func (c *contents) have() (have ranges.Set) {
+	for _, all := range [][]contract.Event{c.events, c.gaps} {
+		for i := range all {
+			at, _ := rangeOf(&all[i])
+			have = have.Add(at)
+		}
+	}
+	return have
+}
+
+// notKept is the gap that stands for events missing from the history.
+var notKept = contract.Event{Offset: -1, Type: contract.EventGap, Cut: "this laptop's history does not have this output"}
+
+// inOrder returns the events with offsets from from up to to, each once. What is missing between
+// them has the gap that stands for it, or notKept.
+func inOrder(events, gaps []contract.Event, from, to int64) (all []contract.Event) {
+	next := from
+	gap := func(end int64, ev contract.Event) {
+		if end <= next {
+			return
+		}
+		if ev.Offset != next || ev.Events != end-next {
+			ev.Offset, ev.Events, ev.Bytes = next, end-next, 0
+		}
+		all, next = append(all, ev), end
+	}
+	until := func(end int64) {
+		for ; len(gaps) > 0 && gaps[0].Offset < end; gaps = gaps[1:] {
+			at, _ := rangeOf(&gaps[0])
+			gap(at.Offset, notKept)
+			gap(min(end, at.End()), gaps[0])
+			if at.End() > end {
+				return
+			}
+		}
+		gap(end, notKept)
+	}
+	for _, ev := range events {
+		if ev.Offset >= next {
+			until(ev.Offset)
+			all, next = append(all, ev), ev.Offset+1
+		}
+	}
+	until(to)
+	return all
+}
+
+// hasPayloads reports whether all payloads that a run's events name are kept.
+func (s *Store) hasPayloads(w Whole) bool {
+	for _, ev := range w.Events {
+		for _, raw := range ev.Data {
+			blob, named := output.BlobOf(raw)
+			if !named {
+				continue
+			}
+			if !contract.SHA256Pattern().MatchString(blob.SHA256) {
+				return false
+			}
+			info, err := os.Lstat(blobPath(s.dir, w.key(), blob.SHA256))
+			if err != nil || info.Size() != blob.Bytes {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Fetch returns a function that writes a payload of the run that was kept. It returns
@@ -104,7 +284,7 @@ func (s *Store) Fetch(run Run) func(ctx context.Context, blob contract.Blob, w i
 		if !contract.SHA256Pattern().MatchString(blob.SHA256) {
 			return ErrNotFound
 		}
-		content, err := bounded.ReadFile(blobPath(s.cfg.Dir, run.key, blob.SHA256), contract.MaxBlobPart)
+		content, err := bounded.ReadFile(blobPath(s.dir, run.key(), blob.SHA256), contract.MaxBlobPart)
 		sum := sha256.Sum256(content)
 		if err != nil || hex.EncodeToString(sum[:]) != blob.SHA256 { // a kill may have cut the file
 			return ErrNotFound
@@ -114,224 +294,34 @@ func (s *Store) Fetch(run Run) func(ctx context.Context, blob contract.Blob, w i
 	}
 }
 
-func blobPath(dir, key, sum string) string { return filepath.Join(dir, key+"."+sum+blobSuffix) }
-
-// contents is all that is kept of a run.
-type contents struct {
-	head   head
-	state  contract.Execution // the last one
-	events []contract.Event   // as they are in the files
-	have   ranges.Set         // their offsets
-	total  int64              // offset after the last event; 0 while it is unknown
-	sizes  map[string]int64   // of the files, by suffix
-}
-
-// read reads a run's files. Their size is bounded by what a writer appends.
-func read(dir, key string) (*contents, error) {
-	c := &contents{sizes: map[string]int64{}}
-	for _, suffix := range suffixes {
-		err := c.readFile(filepath.Join(dir, key+suffix), suffix)
-		if err != nil && (suffix == headSuffix || !errors.Is(err, fs.ErrNotExist)) {
-			return nil, err
-		}
-	}
-	switch c.head.Version {
-	case version:
-		return c, nil
-	case 0:
-		return nil, fmt.Errorf("the file %q %w", key+headSuffix, errNoHead)
-	}
-	return nil, fmt.Errorf("the file %q is not one of this release", key+headSuffix)
-}
-
-// errNoHead means that another program has created the file and not yet written the first line, or
-// was killed while it did.
-var errNoHead = errors.New("has no first line yet")
-
-func (c *contents) readFile(path, suffix string) error {
-	f, err := bounded.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	lines := bufio.NewReaderSize(io.LimitReader(f, 2*maxRunBytes), 64<<10)
-	for {
-		text, size, err := bounded.ReadLine(lines, maxLine)
-		c.sizes[suffix] += size
-		var l line
-		if decode(text, &l) == nil {
-			c.add(l)
-		}
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-}
-
-// decode reads a complete line.
-func decode(text []byte, l *line) error {
-	if !bytes.HasSuffix(text, []byte("\n")) {
-		return io.ErrUnexpectedEOF
-	}
-	return json.Unmarshal(text, l)
-}
-
-func (c *contents) add(l line) {
-	switch {
-	case l.Head != nil && c.head.Version == 0:
-		c.head = *l.Head
-	case l.State != nil:
-		next, ok := follows(c.state, *l.State)
-		if !ok { // another relay wrote it, which did not know the end
-			return
-		}
-		if c.state = next; ended(next) {
-			c.total = next.NextOffset
-		}
-	case l.Event != nil:
-		if at, ok := rangeOf(l.Event); ok && (!ended(c.state) || at.End() <= c.total) {
-			c.have = extend(c.have, at)
-			c.events = append(c.events, *l.Event)
-		}
-	}
-}
-
-// ended reports whether a state says that the run has no more events than those before its
-// NextOffset.
-func ended(state contract.Execution) bool {
-	return state.End && state.Status != "" && state.Status.Finished()
-}
-
-// follows returns the state of a run after the last one and a later answer's. The first outcome
-// stands: an answer after it may only say where the events end, and none is accepted after that.
-func follows(last, later contract.Execution) (state contract.Execution, ok bool) {
-	switch {
-	case last.Status == "":
-		return later, true
-	case ended(last):
-		return last, false
-	case last.Status.Finished() && later.Status == last.Status:
-		last.End, last.NextOffset = later.End, max(last.NextOffset, later.NextOffset)
-		return last, true
-	case last.Status.Finished():
-		return last, false
-	}
-	return later, true
-}
-
-// notKept is the Cut of a gap that stands for events missing from the history.
-const notKept = "this laptop's history does not have this output"
-
-// ordered returns the events by offset, each once, with gaps for those that are missing.
-func (c *contents) ordered() []contract.Event {
-	sort.SliceStable(c.events, func(i, j int) bool {
-		a, b := c.events[i], c.events[j]
-		if a.Offset == b.Offset {
-			return a.Type != contract.EventGap && b.Type == contract.EventGap
-		}
-		return a.Offset < b.Offset
-	})
-	var all []contract.Event
-	next := int64(0)
-	fill := func(to int64) {
-		if to > next {
-			all = append(all, contract.Event{Offset: next, Type: contract.EventGap, Events: to - next, Cut: notKept})
-			next = to
-		}
-	}
-	known := c.nextKnown()
-	for i, ev := range c.events {
-		at, _ := rangeOf(&ev)
-		if at.End() <= next {
-			continue
-		}
-		fill(at.Offset)
-		if ev.Type == contract.EventGap { // other events may be known within it
-			ev.Offset = next
-			ev.Events = min(at.End(), known[i]) - next
-			if ev.Events <= 0 {
-				continue
-			}
-			at.Length = ev.Events + next - at.Offset
-		}
-		all = append(all, ev)
-		next = at.End()
-	}
-	fill(c.total)
-	return all
-}
-
-// nextKnown returns, for each of the sorted events, the offset of the first from it on that is
-// no gap.
-func (c *contents) nextKnown() []int64 {
-	known := make([]int64, len(c.events))
-	offset := int64(maxOffset)
-	for i, ev := range slices.Backward(c.events) {
-		if ev.Type != contract.EventGap {
-			offset = ev.Offset
-		}
-		known[i] = offset
-	}
-	return known
-}
-
-// missing returns the offsets of the events that are not in the history. Those of a run whose
-// end is unknown include everything after the last one.
-func (c *contents) missing() ranges.Set {
-	end := c.total
-	if end == 0 {
-		end = maxOffset
-	}
-	return c.have.Missing(contract.Range{Length: end})
-}
-
-func (c *contents) run(key string) Run {
-	e := c.state
-	e.ExecutionID, e.RequestID = c.head.ExecutionID, c.head.RequestID
-	e.Status = cmp.Or(e.Status, contract.StatusQueued) // a program was killed before it wrote more
-	return Run{
-		Execution: e, Runtime: c.head.Runtime, InstanceID: c.head.InstanceID, Recorded: c.head.Recorded,
-		Internal: c.head.Internal, Name: c.head.Name, Code: c.head.Code, CodeCut: c.head.CodeCut, key: key,
-	}
-}
+// Lacks reports whether the VM may know more of a run that the history takes: the run had not
+// ended, or events are missing.
+func (w *Whole) Lacks() bool { return len(w.missing) > 0 || !w.Status.Finished() }
 
 // Complete fetches the events of a run that the history lacks and the VM still has, and the
 // run's present state, and returns it. vm must report to this Store. It does not wait for a run
 // that is still under way. The error is that of the VM: the history is readable after it too.
-func (s *Store) Complete(ctx context.Context, vm client.ExecutionReader, run Run) (Run, error) {
-	if err := s.Flush(ctx); err != nil {
-		return run, err
+func (s *Store) Complete(ctx context.Context, vm client.ExecutionReader, w Whole) (Whole, error) {
+	err := s.Flush(ctx)
+	holes := w.missing
+	if len(holes) == 0 { // only the state is asked for
+		holes = ranges.Set{{Offset: w.NextOffset}}
 	}
-	found, err := read(s.cfg.Dir, run.key)
-	if err != nil {
-		return run, fmt.Errorf("read the run %q in the history: %w", run.ExecutionID, err)
-	}
-	for _, hole := range found.missing() {
-		_, err = client.Follow(ctx, vm, contract.Execution{ExecutionID: run.ExecutionID}, client.FollowOptions{
-			From: hole.Offset, Available: true, Instance: run.InstanceID, MaxBytes: contract.MaxReadBytes,
-			Visit: func(e contract.Execution) bool { return e.NextOffset < hole.End() },
-		})
+	for _, hole := range holes {
 		if err != nil {
 			break
 		}
+		_, err = client.Follow(ctx, vm, contract.Execution{ExecutionID: w.ExecutionID}, client.FollowOptions{
+			From: hole.Offset, Available: true, Instance: w.InstanceID, MaxBytes: contract.MaxReadBytes,
+			Visit: func(e contract.Execution) bool { return e.NextOffset < hole.End() },
+		})
 	}
-	if flushed := s.Flush(ctx); err == nil {
-		err = flushed
+	err = cmp.Or(err, s.Flush(ctx))
+	now, lost := s.Read(w.Run)
+	if lost != nil {
+		return w, cmp.Or(err, lost)
 	}
-	if now, lost := summary(s.cfg.Dir, run.key); lost == nil {
-		run = now
-	}
-	return run, err
-}
-
-// Lacks reports whether the VM may know more of a run than the history: the run had not ended,
-// or events are missing.
-func (s *Store) Lacks(run Run) bool {
-	found, err := read(s.cfg.Dir, run.key)
-	return err == nil && (!run.Status.Finished() || len(found.missing()) > 0)
+	return now, err
 }
 
 // Filler returns a function that puts the history's events of a run in place of the gaps in
@@ -339,59 +329,28 @@ func (s *Store) Lacks(run Run) bool {
 // this computer was sent. A gap of which the history has nothing stays. The function reads the
 // run once, at the first gap.
 func (s *Store) Filler(executionID string) func(events []contract.Event) []contract.Event {
-	var kept []contract.Event
+	var kept contents
 	read := false
 	return func(events []contract.Event) []contract.Event {
 		filled := make([]contract.Event, 0, len(events))
 		for _, ev := range events {
-			gap, ok := rangeOf(&ev)
-			if ev.Type != contract.EventGap || !ok {
+			at, ok := rangeOf(&ev)
+			if s == nil || ev.Type != contract.EventGap || !ok {
 				filled = append(filled, ev)
 				continue
 			}
 			if !read {
-				kept, read = s.keptEvents(executionID), true
+				read = true
+				if run, err := s.Get(executionID); err == nil {
+					kept, _ = s.read(run) // what cannot be read is not kept
+				}
 			}
-			filled = append(filled, pieces(kept, ev, gap.End())...)
+			within := func(offset int64) int {
+				i, _ := slices.BinarySearchFunc(kept.events, offset, func(ev contract.Event, to int64) int { return cmp.Compare(ev.Offset, to) })
+				return i
+			}
+			filled = append(filled, inOrder(kept.events[within(at.Offset):within(at.End())], []contract.Event{ev}, at.Offset, at.End())...)
 		}
 		return filled
 	}
-}
-
-// keptEvents returns a run's events by offset, without gaps; none if the history can't be read.
-func (s *Store) keptEvents(executionID string) []contract.Event {
-	run, err := s.Get(executionID)
-	if err != nil {
-		return nil
-	}
-	events, err := s.Events(run)
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(events, func(ev contract.Event) bool { return ev.Type == contract.EventGap })
-}
-
-// pieces returns the kept events in place of a gap, and gaps for those that are not kept.
-func pieces(kept []contract.Event, gap contract.Event, end int64) []contract.Event {
-	next := gap.Offset
-	first, _ := slices.BinarySearchFunc(kept, next, func(ev contract.Event, offset int64) int { return cmp.Compare(ev.Offset, offset) })
-	var found []contract.Event
-	hole := func(to int64) {
-		if to > next {
-			found = append(found, contract.Event{Offset: next, Time: gap.Time, Type: contract.EventGap, Events: to - next})
-		}
-	}
-	for _, ev := range kept[first:] {
-		if ev.Offset >= end {
-			break
-		}
-		hole(ev.Offset)
-		found = append(found, ev)
-		next = ev.Offset + 1
-	}
-	if len(found) == 0 {
-		return []contract.Event{gap}
-	}
-	hole(end)
-	return found
 }

@@ -1,331 +1,35 @@
 package history
 
 import (
+	"bufio"
 	"bytes"
-	"cmp"
+	"context"
 	"errors"
-	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/memory"
-	"colabrelay/shared/ranges"
 )
 
-// Bounds of what the writer remembers of runs that are under way. Beyond the first, it reads
-// the file of the least recent one again; beyond the second, it drops events.
-const (
-	maxOpen   = 64
-	maxRanges = 1000
-)
-
-// flushBytes is how many bytes of lines are appended at a time; less in a small history.
-const flushBytes = 256 << 10
-
-// writer appends reports to the files of their runs. It is used by one goroutine at a time.
-// Other programs may append to the same files: each append is one write of whole lines.
-type writer struct {
-	dir      string
-	maxBytes int64
-	log      *slog.Logger
-	open     map[string]*openRun // by key
-	uses     int64
-	faulty   bool                  // the last fault was logged
-	first    atomic.Pointer[error] // the first fault because of which something is missing
-
-	written, nextBytes int64 // since the last prune, and when the next is due
-	created, nextRuns  int
-}
-
-// openRun is what the writer remembers of a run.
-type openRun struct {
-	key     string
-	have    ranges.Set         // offsets of the events in the files
-	state   []byte             // the last state line
-	last    contract.Execution // the last state
-	end     int64              // offset after the last event; -1 while the run goes on
-	head    int64              // bytes of the files
-	tail    int64
-	blobs   int64        // of the payloads; -1 while it is unknown
-	pending bytes.Buffer // lines to append
-	used    int64
-	exists  bool // the head file exists
-	full    bool // the head file is full
-}
-
-// runBytes returns the bound of one run's events.
-func (w *writer) runBytes() int64 { return min(maxRunBytes, w.maxBytes/8) }
-
-func (w *writer) write(all []report) {
-	touched := map[string]*openRun{}
-	for i := range all {
-		r := &all[i]
-		if r.instance == "" || !contract.RequestIDPattern().MatchString(r.e.ExecutionID) {
-			continue
-		}
-		key := keyOf(r.instance, r.e.ExecutionID)
-		run, err := w.run(key, r)
-		if err == nil && run != nil {
-			touched[key] = run
-			err = w.add(run, r)
-		}
-		w.report(key, err)
-	}
-	for key, run := range touched {
-		w.report(key, w.flush(run))
-		if run.complete() {
-			delete(w.open, key)
-		}
-	}
-	w.close()
-	w.prune()
-}
-
-// report logs the first of several faults, and forgets what it remembered of the run.
-func (w *writer) report(key string, err error) {
-	switch {
-	case err == nil:
-		return
-	case errors.Is(err, fs.ErrNotExist): // another program pruned it
-	case !w.faulty:
-		w.log.Warn("runs are missing from the history", "err", err)
-		w.faulty = true
-		w.first.CompareAndSwap(nil, &err)
-	}
-	delete(w.open, key)
-}
-
-// run returns the run of a report; nil for one that is not in the history: it was submitted
-// elsewhere, or has been pruned.
-func (w *writer) run(key string, r *report) (*openRun, error) {
-	w.uses++
-	if run := w.open[key]; run != nil && w.alone(run) {
-		run.used = w.uses
-		return run, nil
-	}
-	run := &openRun{key: key, used: w.uses, end: -1}
-	found, err := read(w.dir, key)
-	run.exists = !errors.Is(err, fs.ErrNotExist)
-	switch isNew := !run.exists || errors.Is(err, errNoHead); {
-	case isNew && r.submit == nil:
-		return nil, nil
-	case isNew:
-		w.begin(run, r)
-	case err != nil:
-		return nil, fmt.Errorf("read a run of the history: %w", err)
-	default:
-		run.have, run.blobs = found.have, -1
-		if run.last = found.state; ended(run.last) {
-			run.end = run.last.NextOffset
-		}
-		run.head, run.tail, run.full = found.sizes[headSuffix], found.sizes[tailSuffix], found.sizes[tailSuffix]+found.sizes[oldSuffix] > 0
-	}
-	w.open[key] = run
-	return run, nil
-}
-
-// alone reports whether no other program has appended to the files of a run since this one last
-// did: it may have recorded the end.
-func (w *writer) alone(run *openRun) bool {
-	for suffix, known := range map[string]int64{headSuffix: run.head, tailSuffix: run.tail} {
-		info, err := os.Stat(filepath.Join(w.dir, run.key+suffix))
-		if err == nil && info.Size() != known {
-			return false
-		}
-	}
-	return true
-}
-
-// close forgets the least recent runs.
-func (w *writer) close() {
-	if excess := len(w.open) - maxOpen; excess > 0 {
-		byUse := slices.SortedFunc(maps.Values(w.open), func(a, b *openRun) int { return cmp.Compare(a.used, b.used) })
-		for _, run := range byUse[:excess] {
-			delete(w.open, run.key)
-		}
-	}
-}
-
-func (w *writer) begin(run *openRun, r *report) {
-	h := headOf(r)
-	if most := int(w.runBytes() / 4); len(h.Code) > most {
-		h.Code, h.CodeCut = shorten(h.Code, most), true
-	}
-	run.pending.Write(encode(line{Head: &h}))
-	w.created++
-}
-
-// add adds the lines of a report. Of a run whose end is known, only what is missing is accepted:
-// an answer that comes later changes neither its outcome nor its output.
-func (w *writer) add(run *openRun, r *report) error {
-	if r.blob != nil {
-		return w.keep(run, r)
-	}
-	if run.complete() {
-		return nil
-	}
-	for i := range r.e.Events {
-		ev := &r.e.Events[i]
-		at, ok := rangeOf(ev)
-		if !ok || eventSize(ev) > maxEventLine || len(run.have.Missing(at)) == 0 || run.end >= 0 && at.End() > run.end {
-			continue
-		}
-		text := encode(line{Event: ev})
-		if text == nil || int64(len(text)) > min(maxEventLine, w.runBytes()/4) {
-			continue
-		}
-		have := extend(run.have, at)
-		if len(have) > maxRanges {
-			continue
-		}
-		run.have = have
-		run.pending.Write(text)
-		if int64(run.pending.Len()) >= min(flushBytes, w.runBytes()/8) {
-			if err := w.flush(run); err != nil {
-				return err
-			}
-		}
-	}
-	w.addState(run, stateOf(r.e))
-	return nil
-}
-
-// addState adds the line of a state, if it may follow the last one.
-func (w *writer) addState(run *openRun, state contract.Execution) {
-	next, ok := follows(run.last, state)
-	if !ok {
-		return
-	}
-	if run.last = next; ended(next) {
-		run.end = next.NextOffset
-	}
-	if text := encode(line{State: &next}); !bytes.Equal(text, run.state) || run.pending.Len() > 0 {
-		run.state = text
-		run.pending.Write(text)
-	}
-}
-
-// complete reports whether nothing of the run is missing, so that nothing more is accepted.
-func (run *openRun) complete() bool { return run.end >= 0 && run.have.Prefix() >= run.end }
-
-// staleAfter is how long after its last line a run is taken for finished. No run takes longer
-// than contract.MaxTimeout, unless it waits for input.
-const staleAfter = contract.MaxTimeout + time.Hour
-
-// flush appends the pending lines.
-func (w *writer) flush(run *openRun) error {
-	if run.pending.Len() == 0 {
-		return nil
-	}
-	text := run.pending.Bytes()
-	if run.exists { // another program may have been killed while it wrote a line
-		text = append([]byte("\n"), text...)
-	}
-	defer run.pending.Reset()
-	size := int64(len(text))
-	if run.full = run.full || run.head > 0 && run.head+size > w.runBytes()/2; run.full {
-		return w.appendTail(run, text)
-	}
-	flags := os.O_WRONLY | os.O_APPEND
-	if !run.exists {
-		flags |= os.O_CREATE
-	}
-	if err := w.append(run.key+headSuffix, flags, text); err != nil {
-		return err
-	}
-	run.exists = true
-	run.head += size
-	return nil
-}
-
-// appendTail appends to the tail, and replaces the older tail when this one is full.
-func (w *writer) appendTail(run *openRun, text []byte) error {
-	if _, err := os.Stat(filepath.Join(w.dir, run.key+headSuffix)); err != nil {
-		return err // another program pruned it
-	}
-	if run.tail > 0 && run.tail+int64(len(text)) > w.runBytes()/4 {
-		if err := os.Rename(filepath.Join(w.dir, run.key+tailSuffix), filepath.Join(w.dir, run.key+oldSuffix)); err != nil {
-			return err
-		}
-		run.tail = 0
-	}
-	if err := w.append(run.key+tailSuffix, os.O_WRONLY|os.O_APPEND|os.O_CREATE, text); err != nil {
-		return err
-	}
-	run.tail += int64(len(text))
-	return nil
-}
-
-// append appends text to a file by one write.
-func (w *writer) append(name string, flags int, text []byte) error {
-	path := filepath.Join(w.dir, name)
-	f, err := bounded.OpenFile(path, flags)
-	if errors.Is(err, fs.ErrNotExist) && flags&os.O_CREATE != 0 {
-		if err := os.MkdirAll(w.dir, 0o700); err != nil {
-			return err
-		}
-		f, err = bounded.OpenFile(path, flags)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	w.written += int64(len(text))
-	w.faulty = false
-	return nil
-}
-
-// keep keeps a payload that was fetched, as far as the run's bound allows.
-func (w *writer) keep(run *openRun, r *report) error {
-	if err := w.flush(run); err != nil {
-		return err
-	}
-	size := int64(len(r.content))
-	if run.blobs < 0 {
-		run.blobs = blobBytes(w.dir, run.key)
-	}
-	if run.blobs+size > w.runBytes() {
-		return nil
-	}
-	path := blobPath(w.dir, run.key, r.blob.SHA256)
-	if info, err := os.Stat(path); err == nil && info.Size() == size {
-		return nil
-	}
-	run.blobs += size
-	w.written += size
-	return os.WriteFile(path, r.content, 0o600)
-}
-
-// blobBytes returns how many bytes of payloads are kept of a run.
-func blobBytes(dir, key string) (sum int64) {
-	entries, _ := os.ReadDir(dir) // a folder that cannot be read has none
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), key) && strings.HasSuffix(e.Name(), blobSuffix) {
-			sum += info.Size()
-		}
-	}
-	return sum
-}
+// writeDelay is how long a report waits before it is written: the answer leaves first,
+// and several reports of one run are written together.
+const writeDelay = 50 * time.Millisecond
 
 // Bounds of the reports that wait to be written, of all runtimes together. Beyond them, a
 // report is dropped, and its events are missing from the history.
 const (
-	maxQueued      = 10_000
 	maxQueuedBytes = memory.History // also of those that are being written
-	// forLarge is the part of both bounds that is for large reports: what a VM floods the relay
+	// forLarge is the part of the bound that is for large reports: what a VM floods the relay
 	// with leaves room for the usual runs of others.
 	forLarge    = 0.75
 	largeReport = 64 << 10
@@ -340,6 +44,27 @@ type report struct {
 	e        contract.Execution
 	blob     *contract.Blob // fetched, with its content; e has the id alone
 	content  []byte
+}
+
+// recorder implements client.Recorder for one runtime.
+type recorder struct {
+	store   *Store
+	runtime string
+}
+
+func (r *recorder) Submitted(instanceID string, s contract.Submit, e contract.Execution) {
+	r.store.report(report{runtime: r.runtime, instance: instanceID, submit: &s, e: e})
+}
+
+func (r *recorder) Answered(instanceID string, e contract.Execution) {
+	r.store.report(report{runtime: r.runtime, instance: instanceID, e: e})
+}
+
+func (r *recorder) Fetched(instanceID, executionID string, blob contract.Blob, content []byte) {
+	r.store.report(report{
+		runtime: r.runtime, instance: instanceID, e: contract.Execution{ExecutionID: executionID},
+		blob: &blob, content: slices.Clip(content),
+	})
 }
 
 // size returns about how much memory r keeps from being freed.
@@ -375,94 +100,54 @@ func textSize(lines []string) (n int) {
 	return n
 }
 
-// queue holds reports until a goroutine writes them. That goroutine exists only while there
-// are reports.
+// queue holds reports until they are written. Nothing waits or runs while there are none.
 type queue struct {
 	mu      sync.Mutex
 	reports []report
-	bytes   int64
-	done    chan struct{} // closed when the goroutine ends; nil while there is none
+	bytes   int64         // of them, and of those that are being written
+	timer   *time.Timer   // calls write
+	idle    chan struct{} // closed when everything is written; nil if it is
 	closed  bool
-	waiting int           // callers of Flush: the goroutine does not delay
-	hurry   chan struct{} // ends its delay
-
-	full once
+	dropped bool
 }
 
-// add appends a report, and reports whether the caller must start the goroutine.
-func (q *queue) add(r report) (start, added bool) {
-	size := r.size()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	part := 1.0
+// add appends a report, and has write called after a delay unless it is under way. It reports
+// whether the report is the first one that found no room.
+func (q *queue) add(r report, delay time.Duration, write func()) (firstDropped bool) {
+	size, part := r.size(), 1.0
 	if size > largeReport {
 		part = forLarge
 	}
-	if q.closed || len(q.reports) >= maxQueued || q.bytes+size > int64(part*maxQueuedBytes) {
-		return false, q.closed
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return false
+	case q.bytes+size > int64(part*maxQueuedBytes):
+		firstDropped, q.dropped = !q.dropped, true
+		return firstDropped
 	}
 	q.reports = append(q.reports, r)
 	q.bytes += size
-	if q.done != nil {
-		return false, true
+	if q.idle == nil {
+		q.idle = make(chan struct{})
+		q.timer = time.AfterFunc(delay, write)
 	}
-	q.done = make(chan struct{})
-	return true, true
+	return false
 }
 
-// take returns all reports. They count until wrote is called with their size.
-func (q *queue) take() (all []report, size int64) {
+// take returns all reports, after those of so many bytes have been written. It returns none if
+// there are none, and the next report has write called again.
+func (q *queue) take(written int64) (all []report, size int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.bytes -= written
 	all, q.reports = q.reports, nil
-	for i := range all {
-		size += all[i].size()
+	if len(all) == 0 {
+		close(q.idle)
+		q.idle = nil
 	}
-	return all, size
-}
-
-func (q *queue) wrote(size int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.bytes -= size
-}
-
-// ended reports whether there are no reports, so that the goroutine must end.
-func (q *queue) ended() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.reports) > 0 {
-		return false
-	}
-	close(q.done)
-	q.done = nil
-	return true
-}
-
-// wait begins or ends the wait of a caller of Flush. It returns a channel that is closed when
-// all reports are written, or nil if they are.
-func (q *queue) wait(change int) <-chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.waiting += change; q.waiting > 0 {
-		select {
-		case q.hurry <- struct{}{}:
-		default:
-		}
-		return q.done
-	}
-	select {
-	case <-q.hurry: // the next reports may be delayed again
-	default:
-	}
-	return q.done
-}
-
-// mayDelay reports whether nobody waits for the goroutine.
-func (q *queue) mayDelay() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting == 0
+	return all, q.bytes
 }
 
 func (q *queue) close() {
@@ -472,59 +157,287 @@ func (q *queue) close() {
 }
 
 func (s *Store) report(r report) {
-	start, added := s.queue.add(r)
-	if !added {
-		s.queue.full.do(func() {
-			s.cfg.Log.Warn("some output is missing from the history, because it arrived faster than the disk could store it")
-		})
-	}
-	if start {
-		go s.write()
+	if s.queue.add(r, s.delay, s.write) {
+		s.log.Warn("some output is missing from the history, because it arrived faster than the disk could store it")
 	}
 }
 
 // write writes reports until there are none.
 func (s *Store) write() {
-	for {
-		s.pause()
-		all, size := s.queue.take()
+	for all, size := s.queue.take(0); len(all) > 0; all, size = s.queue.take(size) {
 		s.writer.write(all)
-		s.queue.wrote(size)
-		if s.queue.ended() {
-			return
-		}
 	}
 }
 
-func (s *Store) pause() {
-	if !s.queue.mayDelay() {
+// Flush waits until everything that was reported is written, or ctx ends. It begins at once.
+func (s *Store) Flush(ctx context.Context) error {
+	s.queue.mu.Lock()
+	idle := s.queue.idle
+	if idle != nil && s.queue.timer.Stop() {
+		go s.write()
+	}
+	s.queue.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// lockName is the file of the lock that a program holds while it changes the history, and
+// lockLimit how long another one waits for it before its reports count as lost.
+const (
+	lockName  = "history.lock"
+	lockLimit = 10 * time.Second
+)
+
+// Bounds of a run, of whose file an append reads the edges alone.
+const (
+	maxRunBytes = 16 << 20 // of its file, and of its payloads; a smaller history allows an eighth of its bytes
+	maxRanges   = 200      // of the offsets in the file
+	edgeBytes   = 64 << 10
+)
+
+// writer appends reports to the files of their runs. It is used by one goroutine at a time.
+type writer struct {
+	dir      string
+	maxBytes int64
+	log      *slog.Logger
+	faulty   bool                  // the last fault was logged
+	first    atomic.Pointer[error] // the first fault because of which something is missing
+
+	looked bool  // since the start, at what the folder takes
+	grown  int64 // bytes since that look
+	begun  int   // runs since that look
+}
+
+// runBytes returns the bound of one run's file.
+func (w *writer) runBytes() int64 { return min(maxRunBytes, w.maxBytes/8) }
+
+func (w *writer) write(all []report) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
+	defer cancel()
+	unlock, err := keep.Lock(ctx, filepath.Join(w.dir, lockName))
+	if err != nil {
+		w.lost(err)
 		return
 	}
-	delay := time.NewTimer(s.delay)
-	defer delay.Stop()
-	select {
-	case <-delay.C:
-	case <-s.queue.hurry:
+	defer unlock()
+	byRun, order := map[string][]report{}, []string(nil)
+	for _, r := range all {
+		if r.instance == "" || !contract.RequestIDPattern().MatchString(r.e.ExecutionID) {
+			continue
+		}
+		key := keyOf(r.instance, r.e.ExecutionID)
+		if byRun[key] == nil {
+			order = append(order, key)
+		}
+		byRun[key] = append(byRun[key], r)
+	}
+	for _, key := range order {
+		if err := w.record(key, byRun[key]); err != nil {
+			w.lost(err)
+		}
+	}
+	if err := w.prune(); err != nil {
+		w.fault("old runs of the history cannot be deleted", err)
 	}
 }
 
-// recorder implements client.Recorder for one runtime.
-type recorder struct {
-	store   *Store
-	runtime string
+func (w *writer) lost(err error) {
+	w.fault("runs are missing from the history", err)
+	w.first.CompareAndSwap(nil, &err)
 }
 
-func (r *recorder) Submitted(instanceID string, s contract.Submit, e contract.Execution) {
-	r.store.report(report{runtime: r.runtime, instance: instanceID, submit: &s, e: e})
+// fault logs the first of several faults.
+func (w *writer) fault(what string, err error) {
+	if !w.faulty {
+		w.log.Warn(what, "err", err)
+	}
+	w.faulty = true
 }
 
-func (r *recorder) Answered(instanceID string, e contract.Execution) {
-	r.store.report(report{runtime: r.runtime, instance: instanceID, e: e})
+// record appends what was reported of one run. Of a run whose end is known, only what is missing
+// is accepted: an answer that comes later changes neither its outcome nor its output. The index
+// precedes the events: whoever is killed in between leaves a run whose output is known to be missing.
+func (w *writer) record(key string, reports []report) error {
+	f, err := w.open(key, reports)
+	if f == nil || err != nil {
+		return err
+	}
+	defer f.Close()
+	before, marked := f.mark.State, encode(line{Mark: &f.mark})
+	for _, r := range reports {
+		if next, ok := follows(f.mark.State, stateOf(r.e, maxStateText)); ok && r.blob == nil && encode(line{State: &next}) != nil {
+			f.mark.State = next
+		}
+	}
+	f.mark.Full = f.mark.Full || f.size > f.most
+	if f.mark.Full && !f.mark.State.Status.Finished() {
+		f.mark.State = before // an executor may invent a status as often as it is asked
+	}
+	if f.mark.State.Status != before.Status || f.mark.State.End != before.End {
+		if err := w.list(f); err != nil {
+			return err
+		}
+	}
+	for _, r := range reports {
+		f.add(r.e.Events)
+		if err := w.keep(key, f, r); err != nil {
+			return err
+		}
+	}
+	if mark := encode(line{Mark: &f.mark}); !bytes.Equal(mark, marked) {
+		f.append(mark)
+	}
+	w.grown += f.size - f.was
+	w.faulty = false
+	return f.out.Flush()
 }
 
-func (r *recorder) Fetched(instanceID, executionID string, blob contract.Blob, content []byte) {
-	r.store.report(report{
-		runtime: r.runtime, instance: instanceID, e: contract.Execution{ExecutionID: executionID},
-		blob: &blob, content: slices.Clip(content),
-	})
+// list appends a line about a run to the index.
+func (w *writer) list(f *runFile) error {
+	index, err := bounded.OpenFile(filepath.Join(w.dir, indexName), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	text := append([]byte("\n"), indexLine(f.head, f.mark.State)...) // a killed program may have left half a line
+	w.grown += int64(len(text))
+	_, err = index.Write(text)
+	return errors.Join(err, index.Close())
+}
+
+func indexLine(h head, state contract.Execution) []byte {
+	state = stateOf(state, maxTitle)
+	return encode(line{Head: &h, State: &state})
+}
+
+// keep keeps a payload that was fetched, as far as the run's bound allows.
+func (w *writer) keep(key string, f *runFile, r report) error {
+	size := int64(len(r.content))
+	if r.blob == nil || !contract.SHA256Pattern().MatchString(r.blob.SHA256) || f.mark.Blobs+size > f.most {
+		return nil
+	}
+	path := blobPath(w.dir, key, r.blob.SHA256)
+	if info, err := os.Stat(path); err == nil && info.Size() == size {
+		return nil
+	}
+	f.mark.Blobs += size
+	w.grown += size
+	return os.WriteFile(path, r.content, 0o600)
+}
+
+// runFile is a run's file to which its owner, who has the lock, appends.
+type runFile struct {
+	*os.File
+	head      head
+	mark      mark
+	most      int64 // its bound
+	was, size int64 // its bytes at the beginning, and with what is appended
+	out       *bufio.Writer
+}
+
+// open opens the file of a run; nil for one that is not in the history: it was submitted
+// elsewhere, or has been pruned.
+func (w *writer) open(key string, reports []report) (*runFile, error) {
+	flags, begin := os.O_RDWR|os.O_APPEND, slices.IndexFunc(reports, func(r report) bool { return r.submit != nil })
+	if begin >= 0 {
+		flags |= os.O_CREATE
+	}
+	file, err := bounded.OpenFile(runPath(w.dir, key), flags)
+	if errors.Is(err, fs.ErrNotExist) && begin < 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &runFile{File: file, most: w.runBytes(), out: bufio.NewWriterSize(file, edgeBytes)}
+	err = f.load()
+	if err == nil && f.head.ExecutionID == "" { // new, or whoever created it was killed
+		if begin < 0 {
+			return nil, file.Close()
+		}
+		var code string
+		f.head, code = headOf(&reports[begin], int(f.most/4))
+		f.append(encode(line{Head: &f.head}))
+		f.append(encode(line{Code: &code}))
+		w.begun++
+		err = f.out.Flush()
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// load reads the head and the last mark. If a program was killed while it appended, it reads all.
+func (f *runFile) load() error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	f.was, f.size = info.Size(), info.Size()
+	if f.size == 0 {
+		return nil
+	}
+	first, err := io.ReadAll(io.NewSectionReader(f, 0, edgeBytes))
+	if err != nil {
+		return err
+	}
+	last := first
+	if f.was > edgeBytes {
+		if last, err = io.ReadAll(io.NewSectionReader(f, f.was-edgeBytes, edgeBytes)); err != nil {
+			return err
+		}
+	}
+	beginning, _, _ := bytes.Cut(bytes.TrimLeft(first, "\n"), []byte("\n"))
+	if l, ok := decode(append(slices.Clip(beginning), '\n')); ok && l.Head != nil {
+		f.head = *l.Head
+		from := bytes.LastIndexByte(bytes.TrimSuffix(last, []byte("\n")), '\n') + 1
+		if l, ok := decode(last[from:]); ok && l.Mark != nil {
+			f.mark = *l.Mark
+			return nil
+		}
+	}
+	all, err := readAll(io.NewSectionReader(f, 0, f.was))
+	f.head, f.mark = all.head, all.mark
+	f.mark.Have = all.have()
+	return err
+}
+
+// append appends a line. The error of a write is that of the next Flush.
+func (f *runFile) append(text []byte) {
+	if f.size == f.was && f.was > 0 { // whoever wrote last may have been killed in a line
+		_ = f.out.WriteByte('\n')
+		f.size++
+	}
+	_, _ = f.out.Write(text)
+	f.size += int64(len(text))
+}
+
+// add appends those of the events that are missing, until one finds no room.
+func (f *runFile) add(events []contract.Event) {
+	for i := range events {
+		ev := &events[i]
+		at, ok := rangeOf(ev)
+		if f.mark.Full || !ok || eventSize(ev) > maxEventLine || len(f.mark.Have.Missing(at)) == 0 || ended(f.mark.State) && at.End() > f.mark.State.NextOffset {
+			continue
+		}
+		text := encode(line{Event: ev})
+		if len(text) == 0 || int64(len(text)) > min(maxEventLine, f.most/4) {
+			continue
+		}
+		if f.mark.Full = f.size+int64(len(text)) > f.most; f.mark.Full {
+			return
+		}
+		if have := f.mark.Have.Add(at); len(have) <= maxRanges {
+			f.mark.Have = have
+			f.append(text)
+		}
+	}
 }

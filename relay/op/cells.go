@@ -353,7 +353,7 @@ func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
 		return
 	}
 	if r.reading == nil {
-		r.reading = r.c.read(id, render.Options{From: events[0].Offset, New: events[0].Offset == 0})
+		r.reading = r.c.read(id, render.Options{From: events[0].Offset})
 	}
 	for _, ev := range events {
 		if ev.Offset >= r.reading.col.Next() { // after a form, the cell is read again from its start
@@ -421,7 +421,7 @@ func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, error) {
 	if !ran.Running {
 		now := time.Now()
 		exec.Status, exec.FinishedAt = contract.StatusSucceeded, &now
-		col := render.New(render.Options{Dir: c.outputDir("tab", "tab-"+rand.Text()), Holding: &c.held, New: true, Unpaged: true, Limit: viewLimit(c.cfg.TextLimit)})
+		col := render.New(render.Options{Dir: c.outputDir("tab", "tab-"+rand.Text()), Holding: &c.held, Unpaged: true, Limit: viewLimit(c.cfg.TextLimit)})
 		view = cells.View(ctx, col, ran.Outputs)
 	}
 	if view.Error != nil {

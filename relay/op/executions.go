@@ -41,17 +41,13 @@ func getExecution() tool {
 		if err != nil {
 			return nil, err
 		}
-		r, page := c.readAs(e, args)
+		r := c.read(args.ID, render.Options{From: args.Offset, Page: args.Wait == 0})
 		defer r.col.Close()
 		o := client.FollowOptions{MaxBytes: contract.MaxReadBytes}
-		switch {
-		case page:
+		var installing installWatch
+		if r.page { // it shows everything
 			o = client.FollowOptions{Available: true, FirstBytes: firstBytes, MaxBytes: pageBytes}
-		case r.col.HasSaved(): // only the head: what follows it is saved already
-			o.FirstBytes = firstBytes
-		}
-		var installing installWatch // a page shows everything
-		if !page {
+		} else {
 			r.watch = installing.see
 		}
 		followed := r.follow(ctx, e, time.Until(until), o)
@@ -73,20 +69,6 @@ const (
 	firstBytes = 16 << 10
 	pageBytes  = 128 << 10
 )
-
-// readAs starts reading the execution of the answer e. It reads a page if the caller wants
-// one, or if the run has finished and its text from the offset on is saved: then an earlier
-// answer showed the tail and named the file.
-func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool) {
-	if args.Wait > 0 {
-		r = c.read(args.ID, render.Options{From: args.Offset})
-		if args.Offset == 0 || !e.Status.Finished() || !r.col.HasSaved() {
-			return r, false
-		}
-		r.col.Close()
-	}
-	return c.read(args.ID, render.Options{From: args.Offset, Page: true}), true
-}
 
 type listArgs struct {
 	Limit    int64  `json:"limit" default:"-1" max:"1000" doc:"Most runs to list; 20 by default." flag:"number,n" usage:"list at most 'NUMBER' runs (default 20, or all with --all)"`
@@ -405,10 +387,10 @@ type reading struct {
 	watch func(contract.Event) // gets every event that is read; may be nil
 }
 
-// read starts reading the execution id with the options o, whose Dir and Instance it sets.
+// read starts reading the execution id with the options o, whose Dir it sets.
 func (c *call) read(id string, o render.Options) *reading {
-	o.Instance, o.Limit, o.Holding = c.target.Client.InstanceID(), viewLimit(c.cfg.TextLimit), &c.held
-	o.Dir = c.outputDir(o.Instance, id)
+	o.Limit, o.Holding = viewLimit(c.cfg.TextLimit), &c.held
+	o.Dir = c.outputDir(c.target.Client.InstanceID(), id)
 	return &reading{c: c, col: render.New(o), page: o.Page}
 }
 

@@ -135,7 +135,7 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	case earlier.requestID != "":
 		c.warn("An earlier call with the same code got no answer. This is its run: the code was not run a second time. To run it once more, call again.")
 	}
-	r := c.read(e.ExecutionID, render.Options{New: earlier.requestID == ""})
+	r := c.read(e.ExecutionID, render.Options{})
 	r.watch = watch
 	defer r.col.Close()
 	followed := r.follow(ctx, e, time.Until(until), client.FollowOptions{MaxBytes: contract.MaxReadBytes})

@@ -39,10 +39,6 @@ type Options struct {
 	Dir string
 	// From is the offset of the first event to be added.
 	From int64
-	// Instance is the executor's instance_id. Saved text of another instance is replaced.
-	Instance string
-	// New means that no call has read the execution before, so none has saved anything.
-	New bool
 	// Page makes the view one page of complete events instead of head and tail: add events
 	// while there is Room. A page exceeds the limit if its first event alone does.
 	Page bool
@@ -79,8 +75,8 @@ type Collector struct {
 	widgetLine     string // the last line of a widget's text, if that is newer than what was printed
 	clearNext      bool   // clear_output with wait: clear before the next output
 
-	ended   bool   // the events are all that there will ever be
-	saved   *saved // as last read; nil if nothing was saved
+	ended   bool  // the events are all that there will ever be
+	saved   saved // as last read
 	unsaved unsaved
 }
 
@@ -89,15 +85,10 @@ func New(opt Options) *Collector {
 	if opt.Limit == 0 {
 		opt.Limit = defaultLimit
 	}
-	c := &Collector{opt: opt, next: opt.From, unsaved: unsaved{from: opt.From}}
-	if !opt.New {
-		c.saved = loadSaved(opt.Dir, opt.Instance)
-	}
-	if c.saved != nil {
-		c.unsaved.from = c.saved.To
-	}
+	c := &Collector{opt: opt, next: opt.From, saved: loadSaved(opt.Dir)}
+	c.unsaved.from = c.saved.To
 	// A page omits nothing. If the events between are missing, the saved text cannot be extended.
-	c.unsaved.off = opt.Dir == "" || opt.Page || c.unsaved.from < opt.From || c.saved != nil && c.saved.Ended
+	c.unsaved.off = opt.Dir == "" || opt.Page || c.saved.To < opt.From || c.saved.Ended
 	c.stdout.start(opt.Limit)
 	c.stderr.start(opt.Limit)
 	c.last = &c.stdout

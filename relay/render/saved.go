@@ -27,15 +27,13 @@ import (
 	"colabrelay/shared/lazy"
 )
 
-// saved describes the text in an execution's folder: one contiguous part of the log, which
+// saved describes the text in an execution's folder: that of the events from the first one on, which
 // later calls extend. Thus each byte is fetched and saved once, even if many calls read the
 // execution at various offsets and at the same time.
 type saved struct {
-	Instance string           `json:"instance_id"`
-	From     int64            `json:"from"`  // offset of the first event
-	To       int64            `json:"to"`    // offset after the last one
-	Bytes    map[string]int64 `json:"bytes"` // valid bytes of each stream's file
-	Ended    bool             `json:"ended"` // the execution has no events after To
+	To    int64            `json:"to"`    // offset after the last event; 0 if nothing is saved
+	Bytes map[string]int64 `json:"bytes"` // valid bytes of each stream's file
+	Ended bool             `json:"ended"` // the execution has no events after To
 }
 
 const (
@@ -51,24 +49,17 @@ const (
 	lastEvents = 16
 )
 
-// loadSaved returns the description in dir, or nil if there is none of that instance.
-func loadSaved(dir, instance string) *saved {
+// loadSaved returns the description in dir.
+func loadSaved(dir string) (s saved) {
+	none := saved{Bytes: map[string]int64{}}
 	if dir == "" {
-		return nil
+		return none
 	}
 	b, err := bounded.ReadFile(filepath.Join(dir, savedFile), maxSavedFile)
-	var s saved
-	if err != nil || json.Unmarshal(b, &s) != nil || s.Instance != instance || s.Bytes == nil {
-		return nil
+	if err != nil || json.Unmarshal(b, &s) != nil || s.Bytes == nil {
+		return none
 	}
-	return &s
-}
-
-func (s *saved) file(stream string) string {
-	if s.From > 0 {
-		return fmt.Sprintf("%s-from-%d.txt", stream, s.From)
-	}
-	return stream + ".txt"
+	return s
 }
 
 // unsaved is the text of the events from an offset on that may be saved.
@@ -114,11 +105,8 @@ func (c *Collector) append() error {
 		return err
 	}
 	defer unlock()
-	now := loadSaved(c.opt.Dir, c.opt.Instance)
-	if now == nil {
-		now = &saved{Instance: c.opt.Instance, From: c.unsaved.from, To: c.unsaved.from, Bytes: map[string]int64{}}
-	}
-	c.saved = now
+	now := &c.saved
+	*now = loadSaved(c.opt.Dir)
 	if c.unsaved.off = now.Ended || now.To != c.unsaved.from; c.unsaved.off || c.next <= now.To && !c.ended {
 		return nil
 	}
@@ -130,26 +118,24 @@ func (c *Collector) append() error {
 		case int64(len(text)) > left:
 			text = append(text[:left:left], "\n[… the rest was not saved …]\n"...)
 		}
-		if err := output.SaveAt(c.opt.Dir, now.file(stream), now.Bytes[stream], text); err != nil {
+		if err := output.SaveAt(c.opt.Dir, stream+".txt", now.Bytes[stream], text); err != nil {
 			return err
 		}
 		now.Bytes[stream] += int64(len(text))
 	}
 	now.To, now.Ended = max(now.To, c.next), c.ended
 	c.unsaved.from = now.To
-	_, err = SaveFile(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
+	file, err := createIn(c.opt.Dir, savedFile)
+	if err == nil {
+		_, err = filled(file, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) }, func() string { return filepath.Join(c.opt.Dir, savedFile) })
+	}
 	return err
-}
-
-// HasSaved reports whether the text is saved already, from the first event on.
-func (c *Collector) HasSaved() bool {
-	return c.saved != nil && c.saved.From <= c.opt.From && c.opt.From < c.saved.To
 }
 
 // Skip skips events that are saved already and would not be shown: those between the head,
 // once it is complete, and the newest ones. The next event to add is at Next.
 func (c *Collector) Skip() {
-	if c.opt.Page || !c.complete || c.saved == nil || c.saved.From > c.next || c.saved.To-lastEvents <= c.next {
+	if c.opt.Page || !c.complete || c.saved.To-lastEvents <= c.next {
 		return
 	}
 	c.next = c.saved.To - lastEvents
@@ -160,35 +146,23 @@ func (c *Collector) Skip() {
 	}
 }
 
-// viewSaved names the files of the streams whose texts are not shown as a whole; of a page those
-// that it is a part of.
+// viewSaved names the files of the streams whose texts are not shown as a whole, if they have all
+// events up to the view's last one. A page names the call for what follows it.
 func (c *Collector) viewSaved(v *View, cut []string) {
-	switch {
-	case c.opt.Page && c.HasSaved():
-		for _, kind := range []string{contract.Stdout, contract.Stderr} {
-			if c.saved.Bytes[kind] > 0 {
-				cut = append(cut, kind)
-			}
-		}
-	case c.opt.Page || len(cut) == 0 && c.saved == nil:
+	if c.opt.Page || len(cut) == 0 && c.saved.To == 0 {
 		return
 	}
-	err := cmp.Or(c.extend(), c.noSaved())
+	err := c.extend()
+	if c.saved = loadSaved(c.opt.Dir); err == nil && c.saved.To < c.next { // another call may have saved more
+		err = errNoFolder
+	}
 	for _, kind := range cut {
 		path := ""
 		if err == nil {
-			path = filepath.Join(c.opt.Dir, c.saved.file(kind))
+			path = filepath.Join(c.opt.Dir, kind+".txt")
 		}
 		v.saved(kind, path, err)
 	}
-}
-
-// noSaved is the error of a run of which nothing is saved.
-func (c *Collector) noSaved() error {
-	if c.saved == nil {
-		return errNoFolder
-	}
-	return nil
 }
 
 // Bounds of what is kept below the folder for saved output, which has a folder for each
@@ -217,17 +191,8 @@ type keeping struct {
 
 var usual = &keeping{folder: maxFolder, all: maxKept, space: diskspace.Of}
 
-// Room makes room for a file of so many bytes in the folder of an execution: it removes outputs
-// that the relay saved there or for other executions, first the oldest. It keeps the files that
-// used names. It fails if the disk is nearly full.
-func Room(dir string, bytes int64, used ...string) error {
-	if err := usual.room(dir, bytes); err != nil {
-		return err
-	}
-	return usual.trim(dir, bytes, used)
-}
-
-// room is Room but for the bound of one execution.
+// room makes room for a file of so many bytes in the folder of an execution: it removes what was
+// saved longest ago for other executions. It fails if the disk is nearly full.
 func (k *keeping) room(dir string, bytes int64) error {
 	if dir == "" {
 		return errNoFolder
@@ -273,7 +238,7 @@ func dropOldest(all []kept, total, most int64, remove func(path string) bool) in
 	return total
 }
 
-// trim removes the oldest outputs of an execution until one more fits.
+// trim removes the oldest outputs of an execution but those that used names until one more fits.
 func (k *keeping) trim(dir string, bytes int64, used []string) error {
 	files := slices.DeleteFunc(keptIn(dir), func(f kept) bool { return !strings.HasPrefix(filepath.Base(f.path), payloadKind+"-") })
 	total := max(bytes, fileCost)
@@ -340,7 +305,7 @@ func empty(dir string) bool {
 const payloadKind = "output"
 
 // ours matches the names of the files that the relay saves for an execution.
-var ours = lazy.Regexp(`^((output|result|traceback)-.*|(stdout|stderr)(-from-\d+)?\.txt|saved\.(json|lock)|\..*\.part)$`)
+var ours = lazy.Regexp(`^((output|result|traceback)-.*|(stdout|stderr)\.txt|saved\.(json|lock)|\..*\.part)$`)
 
 // keptIn returns the relay's files in the folder of an execution.
 func keptIn(dir string) (files []kept) {
@@ -392,15 +357,6 @@ func filled(file *os.File, fill func(io.Writer) error, name func() string) (path
 	return path, nil
 }
 
-// SaveFile creates dir/name with what fill writes, completely or not at all.
-func SaveFile(dir, name string, fill func(io.Writer) error) (string, error) {
-	file, err := createIn(dir, name)
-	if err != nil {
-		return "", err
-	}
-	return filled(file, fill, func() string { return filepath.Join(dir, name) })
-}
-
 // nameOf returns the name of a file with output of the event at offset, by its digest.
 func nameOf(kind string, offset int64, sum, extension string) string {
 	return fmt.Sprintf("%s-%d-%.16s%s", kind, offset, sum, extension)
@@ -409,7 +365,10 @@ func nameOf(kind string, offset int64, sum, extension string) string {
 // store saves what fill writes, of about so many bytes, in a file that is named after its content,
 // so it replaces no other one.
 func store(dir, kind string, offset int64, extension string, bytes int64, fill func(io.Writer) error, used ...string) (string, error) {
-	if err := Room(dir, bytes, used...); err != nil {
+	if err := usual.room(dir, bytes); err != nil {
+		return "", err
+	}
+	if err := usual.trim(dir, bytes, used); err != nil {
 		return "", err
 	}
 	file, err := createIn(dir, kind)

@@ -59,7 +59,7 @@ func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
 	dir, all := t.TempDir(), lines(1000)
 	for call, until := range []int{200, 200, 201, 600, 1000, 1000} {
 		from := int64(10 * call)
-		v, fetched := read(t, all, until, Options{Dir: dir, From: from, Instance: "vm"})
+		v, fetched := read(t, all, until, Options{Dir: dir, From: from})
 		if !v.Truncated || len(v.Files) != 1 || !strings.Contains(v.Stdout, fmt.Sprintf("%07d", until-1)) || v.NextOffset >= from+10 {
 			t.Errorf("call %d: next %d, files %v, shown %.100q", call, v.NextOffset, v.Files, v.Stdout)
 		}
@@ -98,14 +98,14 @@ func TestTextIsSavedOnceByCallsAtOnce(t *testing.T) {
 // Text that a killed relay wrote but did not record is overwritten.
 func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
-	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
+	read(t, all, 100, Options{Dir: dir})
 	f, err := os.OpenFile(filepath.Join(dir, "stdout.txt"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(f, "torn")
 	f.Close()
-	read(t, all, len(all), Options{Dir: dir, Instance: "vm"})
+	read(t, all, len(all), Options{Dir: dir})
 	checkSaved(t, dir, all)
 }
 
@@ -114,7 +114,7 @@ func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 	dir, all := t.TempDir(), lines(400)
 	end := func(events []contract.Event) View {
-		c := New(Options{Dir: dir, Instance: "vm", Limit: 20_000})
+		c := New(Options{Dir: dir, Limit: 20_000})
 		for c.Next() < int64(len(events)) {
 			c.Skip()
 			c.Add(events[c.Next()])
@@ -122,20 +122,32 @@ func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 		c.End()
 		return c.View(t.Context(), noBlobs)
 	}
-	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
+	read(t, all, 100, Options{Dir: dir})
 	end(all[:200])
 	checkSaved(t, dir, all[:200])
 	before := states(t, dir)
 	for _, later := range [][]contract.Event{all, lines(300), all[:200]} {
-		if v := end(later); len(v.Files) != 1 {
+		if v := end(later); (len(v.Files) == 1) != (len(later) == 200) { // the file has 200 events
 			t.Errorf("files %v, notes %q", v.Files, v.Notes)
 		}
 	}
-	read(t, all, 400, Options{Dir: dir, Instance: "vm"})
+	read(t, all, 400, Options{Dir: dir})
 	checkSaved(t, dir, all[:200])
 	if after := states(t, dir); !maps.Equal(before, after) {
 		t.Errorf("it wrote\n%v\nover\n%v", after, before)
 	}
+}
+
+// A call that begins after what is saved names no file, which would lack what the answer omits.
+func TestAFileIsNamedOnlyIfItHasWhatIsOmitted(t *testing.T) {
+	dir, all := t.TempDir(), lines(400)
+	for _, saved := range []int{0, 100} {
+		read(t, all, saved, Options{Dir: dir})
+		if v, _ := read(t, all, 400, Options{Dir: dir, From: 250}); len(v.Files)+len(v.Notes) > 0 || !v.Truncated || v.NextOffset < 250 {
+			t.Errorf("after %d: files %v, notes %q, next %d", saved, v.Files, v.Notes, v.NextOffset)
+		}
+	}
+	checkSaved(t, dir, all[:100])
 }
 
 // The folder of another instance's execution is another one, also if it has the same id.

@@ -231,6 +231,31 @@ func Find(runs []contract.Execution, prefix string) (contract.Execution, error) 
 	return contract.Execution{}, fmt.Errorf("%w, %.60q:%s", ErrAmbiguous, prefix, b.String())
 }
 
+// Kept returns the run of the history whose id begins with prefix, or the newest that is not the
+// relay's own without one, of a runtime or of any if that is empty.
+func Kept(store *history.Store, prefix, runtime string) (history.Run, error) {
+	runs, err := store.List()
+	if err != nil {
+		return history.Run{}, err
+	}
+	runs = OfRuntime(runs, runtime)
+	if prefix == "" {
+		if at := slices.IndexFunc(runs, func(r history.Run) bool { return !r.Internal }); at >= 0 {
+			return runs[at], nil
+		}
+		return history.Run{}, history.ErrNotFound
+	}
+	executions := make([]contract.Execution, len(runs))
+	for i, run := range runs {
+		executions[i] = run.Execution
+	}
+	e, err := Find(executions, prefix)
+	if err != nil {
+		return history.Run{}, err
+	}
+	return runs[slices.IndexFunc(runs, func(r history.Run) bool { return r.ExecutionID == e.ExecutionID })], nil
+}
+
 const (
 	// WholeID is how long the id of an execution is, a UUID.
 	WholeID = 36

@@ -101,10 +101,10 @@ func (o exportOptions) export(ctx context.Context, set *config.Settings, path st
 		return err
 	}
 	defer p.Close()
-	if p.History.Store == nil {
+	if p.History == nil {
 		return errors.New("no runs are kept, because RELAY_HISTORY is off: unset it, and run the code again")
 	}
-	kept, err := p.History.Runs()
+	kept, err := p.History.List()
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (o exportOptions) export(ctx context.Context, set *config.Settings, path st
 		return errors.New("no runs yet: run code with `colab-relay run FILE`, or let an agent use the tools")
 	}
 	for i, beginning := range o.choice.IDs {
-		run, err := p.History.Find([]string{beginning}, "")
+		run, err := runlist.Kept(p.History, beginning, "")
 		if errors.Is(err, runlist.ErrNoSuchRun) {
 			return fmt.Errorf("%w in this computer's history: %.80q; export writes only runs that were submitted from here", runlist.ErrNoSuchRun, beginning)
 		}
@@ -163,17 +163,17 @@ type exported struct {
 }
 
 // whole returns a run with its output, after it has fetched what is missing if the VM answers.
-func whole(ctx context.Context, p *cli.PastRuns, r history.Run) (export.Run, error) {
-	if p.History.Lacks(r) {
-		r = complete(ctx, p, r)
+func whole(ctx context.Context, p *cli.PastRuns, run history.Run) (export.Run, error) {
+	r, err := p.History.Read(run)
+	if err == nil && r.Lacks() {
+		r, err = complete(ctx, p, r)
 	}
-	events, err := p.History.Events(r)
 	if err != nil {
 		return export.Run{}, err
 	}
-	kept := p.History.Fetch(r)
+	kept := p.History.Fetch(r.Run)
 	return export.Run{
-		Execution: r.Execution, Runtime: r.Runtime, Name: r.Name, Code: r.Code, CodeCut: r.CodeCut, Events: events,
+		Execution: r.Execution, Runtime: r.Runtime, Name: r.Name, Code: r.Code, CodeCut: r.CodeCut, Events: r.Events,
 		Fetch: func(ctx context.Context, blob contract.Blob, w io.Writer) error {
 			if err := kept(ctx, blob, w); !errors.Is(err, history.ErrNotFound) {
 				return err
@@ -191,10 +191,10 @@ func whole(ctx context.Context, p *cli.PastRuns, r history.Run) (export.Run, err
 const completeTime = 5 * time.Minute
 
 // complete returns a run after it has fetched what the history lacks and the VM has.
-func complete(ctx context.Context, p *cli.PastRuns, r history.Run) history.Run {
+func complete(ctx context.Context, p *cli.PastRuns, r history.Whole) (history.Whole, error) {
 	vm := p.Reach(ctx, r.Runtime)
 	if vm == nil || vm.InstanceID() != r.InstanceID {
-		return r
+		return r, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTime)
 	defer cancel()
@@ -202,5 +202,5 @@ func complete(ctx context.Context, p *cli.PastRuns, r history.Run) history.Run {
 	if err != nil {
 		p.Note("the output of run %s may be incomplete: %v", r.ExecutionID, err)
 	}
-	return now
+	return now, nil
 }

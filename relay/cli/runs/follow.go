@@ -60,7 +60,7 @@ func LogsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Short: "Print a run's output",
 		Long: "Print the output of a run so far, without changing anything. To answer its input() or to interrupt it, use `colab-relay attach`.\n" +
 			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, it is the newest run, and not a round of a loop or a call of the relay itself.\n" +
-			"The output comes from the VM. If the VM does not answer or no longer has the run, the output comes from this computer's history; so do parts that the VM has lost.",
+			"The output of a run that has ended comes from this computer's history if that has all of it, without asking the VM. Otherwise it comes from the VM, with the parts that the VM has lost from the history; if the VM does not answer or no longer has the run, it comes from the history.",
 		Example: "  colab-relay logs\n  colab-relay logs -f 3f2a\n  colab-relay logs -f --tail 20\n  colab-relay logs --json 3f2a | jq -r 'select(.type==\"stream\").text'",
 		Args:    cli.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +88,15 @@ type logsOptions struct {
 	tail    int // of --tail
 }
 
+// errNotWhole means that the VM is to be asked for a run.
+var errNotWhole = errors.New("the history does not have all of the run")
+
 func (c *logsOptions) run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] != "" {
+		if err := c.printKept(ctx, args, nil); !errors.Is(err, errNotWhole) {
+			return err
+		}
+	}
 	var missing error // why the VM does not have the run
 	reading := false
 	if !c.options.Follow {
@@ -106,7 +114,7 @@ func (c *logsOptions) run(ctx context.Context, args []string) error {
 		}
 		reading = true
 		o := c.options
-		o.Fill = s.History.Fill(e.ExecutionID)
+		o.Fill = s.History.Filler(e.ExecutionID)
 		return remoterun.Logs(ctx, s.VM, e, o, s.Console)
 	})
 	if reading || ctx.Err() != nil || errors.Is(err, runlist.ErrAmbiguous) || missing == nil && !isAway(err) {
@@ -125,25 +133,28 @@ func isAway(err error) bool {
 	return code == contract.CodeNotFound || code == contract.CodeNewInstance || errors.Is(err, pairing.ErrNotPaired) || errors.Is(err, pairing.ErrNoAddress)
 }
 
-// printKept prints the run from the history. missing is why the VM does not answer for it.
+// printKept prints the run from the history. missing is why the VM does not answer for it; without
+// that, it prints only a run that the history has whole, and otherwise returns errNotWhole.
 func (c *logsOptions) printKept(ctx context.Context, args []string, missing error) error {
 	cfg := config.Load(*c.Set)
 	if err := cfg.Err(); err != nil {
 		return err
 	}
 	kept := cli.OpenHistory(cfg, nil)
-	defer kept.Finish(c.Std.Err)
-	run, err := kept.Find(args, c.Runtime)
+	run, err := runlist.Kept(kept, strings.Join(args, ""), c.Runtime)
 	if err != nil {
-		return missing
+		return cmp.Or(missing, errNotWhole)
 	}
-	events, err := kept.Events(run)
-	if err != nil {
+	whole, err := kept.Read(run)
+	switch {
+	case missing != nil && err != nil:
 		return err
+	case missing != nil:
+		fmt.Fprintf(c.Std.Err, "note: this is from the history on this computer: %s\n", plain.Line(missing.Error()))
+	case !whole.Complete:
+		return errNotWhole
 	}
-	fmt.Fprintf(c.Std.Err, "note: this is from the history on this computer: %s\n", plain.Line(missing.Error()))
-	run.Execution.Events = events
-	return remoterun.PrintKept(ctx, remoterun.Kept{Execution: run.Execution, Blobs: kept.Fetch(run)}, c.options, c.Console(cfg))
+	return remoterun.PrintKept(ctx, remoterun.Kept{Execution: whole.Execution, Blobs: kept.Fetch(run)}, c.options, c.Console(cfg))
 }
 
 const (

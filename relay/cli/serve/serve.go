@@ -57,11 +57,11 @@ func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 		log.Error("a setting is wrong", "err", err)
 	}
 	kept := cli.OpenHistory(cfg, log)
-	defer kept.Finish(io.Discard) // its log has it
+	defer cli.FinishHistory(kept, io.Discard) // its log has it
 	vms := cli.NewVMs(set, cfg, "", log)
 	defer vms.Close()
 	alive := cli.NewKeepAlive(vms, true)
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: alive.Record(kept.Recorder()), Transport: vms.Transport})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: alive.Record(kept.Record), Transport: vms.Transport})
 	defer pool.Close()
 	if len(cfg.Problems) == 0 {
 		alive.Start(ctx, pool)
