@@ -104,14 +104,19 @@ func (w *worker) transfer(ctx context.Context, tool string, args map[string]any)
 var executionID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // look calls a tool that needs a moment of the idle kernel. Another relay's run may occupy the
-// kernel for seconds; then it waits for the end of that run and calls again, as the answer says.
+// kernel for seconds; then it waits for the end of that run, or until its owner has answered it, and
+// calls again, as the answer says.
 func (w *worker) look(ctx context.Context, tool string, args map[string]any) (a harness.Answer, err error) {
-	for range 50 {
+	for ctx.Err() == nil {
 		if a, err = w.ask(ctx, tool, args); err != nil || a.Error() != string(contract.CodeKernelBusy) {
 			break
 		}
 		if run := executionID.FindString(a.Text); run != "" {
 			_, err = w.ask(ctx, "get_execution", map[string]any{"execution_id": run, "wait_seconds": 40})
+		}
+		select { // that answers at once while the run waits for input
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
 		}
 	}
 	if err == nil && a.Fields["success"] != true {
@@ -152,8 +157,8 @@ func (w *worker) finish(ctx context.Context, id string, a harness.Answer) (harne
 		a, stdout = next, stdout+next.String("stdout")
 	}
 	a.Fields["stdout"] = stdout
-	if a.Fields["truncated"] != true {
-		w.last = ran{execution, stdout}
+	if w.last = (ran{execution, stdout}); a.Fields["truncated"] == true {
+		w.last = ran{}
 	}
 	switch a.String("status") {
 	case "succeeded", "failed":
