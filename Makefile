@@ -111,7 +111,7 @@ soak: build python ## break programs, kernel, network, disks and chunked runs at
 		$(PROGRAMS) go run ./shared/e2e/faults -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)); faults=$$?; \
 		wait $$oracle && exit $$faults
 
-load: build python ## drive one executor with 100 relays for two minutes
+load: build python ## drive one executor with 100 relays, two minutes or more, until each operation was done
 	@$(PROGRAMS) go run ./shared/e2e/load
 
 test-busy: build $(if $(ONLY),python) ## run the short tests beside four busy loops; ONLY=./relay/jobs all tests of that package, ten times

@@ -66,9 +66,9 @@ func pruneTo(dir string, most int64, runs int, now time.Time) error {
 		most, runs = most-most/pruneShare, runs-runs/pruneShare
 	}
 	left := len(listed)
-	for _, any := range []bool{false, true} {
+	for _, unfinished := range []bool{false, true} {
 		listed = slices.DeleteFunc(listed, func(r Run) bool {
-			if total <= most && left <= runs || !any && !r.Status.Finished() && now.Sub(r.Recorded) < staleAfter {
+			if total <= most && left <= runs || !unfinished && !r.Status.Finished() && now.Sub(r.Recorded) < staleAfter {
 				return false
 			}
 			total, left = total-cost(r), left-1

@@ -21,7 +21,7 @@ const (
 	maxQueued = 16
 )
 
-var errPending = fmt.Errorf("%d calls wait for an answer of Colab's page: wait for those first, or close the tab", maxPending)
+var errPending = fmt.Errorf("%d calls are waiting for an answer from Colab's page: wait for those first, or close the tab", maxPending)
 
 // wire exchanges JSON-RPC messages with one tab.
 type wire struct {
