@@ -438,7 +438,7 @@ func (s *stdio) serve(ctx context.Context) error {
 	defer cancel()
 	s.out.w = console.Until(ctx, s.out.w)
 	ended := make(chan error, 1)
-	go func() { ended <- s.read(ctx) }()
+	go s.read(ctx, ended)
 	var err error
 	select {
 	case err = <-ended:
@@ -457,24 +457,23 @@ func (s *stdio) serve(ctx context.Context) error {
 	return err
 }
 
-// read reads until stdin or ctx ends, and answers each request in its own goroutine.
-func (s *stdio) read(ctx context.Context) error {
-	for {
-		q, err := s.next(ctx)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
+// read reads a request and answers it, while another goroutine reads the next ones: a call goes on
+// where it was read and waits for no other thread. The last of them sends how reading ended.
+func (s *stdio) read(ctx context.Context, ended chan<- error) {
+	q, err := s.next(ctx)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = nil
 		}
-		work, stop := context.WithCancel(ctx)
-		q.stop = stop
-		s.inFlight.add(q)
-		go func() {
-			defer s.held.Release(q.cost)
-			s.answer(work, q)
-		}()
+		ended <- err
+		return
 	}
+	defer s.held.Release(q.cost)
+	work, stop := context.WithCancel(ctx)
+	q.stop = stop
+	s.inFlight.add(q)
+	go s.read(ctx, ended)
+	s.answer(work, q)
 }
 
 // next reads up to the next request.
