@@ -355,7 +355,7 @@ func (w *writer) open(key string, reports []report) (*runFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &runFile{File: file, most: w.runBytes(), out: bufio.NewWriterSize(file, edgeBytes)}
+	f := &runFile{File: file, most: w.runBytes(), out: bufio.NewWriter(file)}
 	err = f.load()
 	if err == nil && f.head.ExecutionID == "" { // new, or whoever created it was killed
 		if begin < 0 {

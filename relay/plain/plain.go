@@ -90,7 +90,7 @@ func isBlank(r rune) bool {
 // Quote returns Line of a text from outside between curly quotation marks, which it cannot
 // contain itself: what looks like the end of the quotation is its end.
 func Quote(s string) string {
-	return "“" + strings.NewReplacer("“", `"`, "”", `"`).Replace(Line(s)) + "”"
+	return "“" + strings.ReplaceAll(strings.ReplaceAll(Line(s), "“", `"`), "”", `"`) + "”"
 }
 
 // Word returns Line of a name or a short text from outside for a sentence of the relay's. One that
