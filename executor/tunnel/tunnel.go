@@ -1,7 +1,7 @@
 // Package tunnel holds what every way to reach the executor has in common: the
 // Tunnel interface, the retry loop, the visitor's address and the filter by
 // address. It also holds Local, the listener on this machine. The other kinds
-// are packages below this one: ngrok, ssh and cloudflared.
+// are packages below this one: ngrok, and child for ssh and cloudflared.
 //
 // It must not know what is served over a tunnel, and must not trust anything
 // that a visitor can write, such as a header.
