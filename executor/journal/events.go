@@ -45,12 +45,13 @@ type eventLog struct {
 	mu        sync.Mutex
 	loaded    bool
 	segments  []*segment
-	next      int64    // offset of the next event
-	written   int64    // bytes of all events so far
-	kept      int64    // bytes of them that are still kept
-	file      *os.File // of the last segment; nil while it is not open
-	unwritten int64    // bytes in memory, because the disk is full
-	retired   bool     // nothing is written any more
+	next      int64       // offset of the next event
+	written   int64       // bytes of all events so far
+	kept      int64       // bytes of them that are still kept
+	file      *os.File    // of the last segment; nil while it is not open
+	is        fs.FileInfo // the file, when it was opened
+	unwritten int64       // bytes in memory, because the disk is full
+	retired   bool        // nothing is written any more
 }
 
 // segment is one file of an event log. Its name says where it belongs even when others were
@@ -200,7 +201,7 @@ func (l *eventLog) writeToFileLocked(line []byte) error {
 		l.dropMiddleLocked(most)
 		last = l.nextSegmentLocked()
 	}
-	if l.file == nil || gone(l.file, last.path) {
+	if l.file == nil || gone(l.is, last.path) {
 		if err := l.openLocked(last); err != nil {
 			return err
 		}
@@ -215,12 +216,18 @@ func (l *eventLog) writeToFileLocked(line []byte) error {
 // openLocked opens the file of the last segment. If the file was deleted while it was open, it is made
 // again with its content.
 func (l *eventLog) openLocked(last *segment) error {
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return err
+	if err := os.Mkdir(l.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // mostly the log's first file
+		if err := os.MkdirAll(l.dir, 0o700); err != nil {
+			return err
+		}
 	}
-	file, err := os.OpenFile(last.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	file, err := openAppend(last.path)
 	if err != nil {
 		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(err, file.Close())
 	}
 	if l.file != nil {
 		if _, err := io.Copy(file, io.NewSectionReader(l.file, 0, last.size)); err != nil {
@@ -228,8 +235,18 @@ func (l *eventLog) openLocked(last *segment) error {
 		}
 		l.file.Close()
 	}
-	l.file = file
+	l.file, l.is = file, info
 	return nil
+}
+
+// openAppend opens a file to append to it. Not by os.OpenFile, which tries in five system calls
+// whether the runtime's poller can have it.
+func openAppend(path string) (*os.File, error) {
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CREAT|syscall.O_APPEND|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // lastLocked is the segment that is written to, nil if there is none.
