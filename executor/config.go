@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -381,16 +382,27 @@ func (c *config) protectProgram() error {
 func (c *config) protectTunnel() error {
 	switch c.tunnel.kind {
 	case tunnelSSH:
-		folder, hosts := filepath.Join(c.tunnel.ssh.Home, ".ssh"), c.tunnel.ssh.KnownHosts
+		self, err := user.Current()
+		if err != nil {
+			return err
+		}
+		folder, hosts := filepath.Join(self.HomeDir, ".ssh"), c.tunnel.ssh.KnownHosts // ssh ignores HOME
 		return errors.Join(
+			c.protectOnPath("ssh"),
 			c.protectSecretFile("--ssh-key", c.tunnel.ssh.KeyFile),
 			c.protect("the folder of SSH keys and known hosts", &folder),
 			c.protect("--ssh-known-hosts", &hosts),
 		)
 	case tunnelCloudflared:
-		if program, err := exec.LookPath("cloudflared"); err == nil { // otherwise the tunnel reports it
-			return c.protect("the program", &program)
-		}
+		return c.protectOnPath("cloudflared")
 	}
 	return nil
+}
+
+func (c *config) protectOnPath(name string) error {
+	program, err := exec.LookPath(name)
+	if err != nil {
+		return nil // the tunnel reports it
+	}
+	return c.protect("the program", &program)
 }

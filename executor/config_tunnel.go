@@ -7,13 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"os/user"
 	"strings"
 
 	"colabrelay/executor/tunnel"
-	"colabrelay/executor/tunnel/cloudflared"
+	"colabrelay/executor/tunnel/child"
 	"colabrelay/executor/tunnel/ngrok"
-	"colabrelay/executor/tunnel/ssh"
 )
 
 // Environment variables that say how a tunnel is opened.
@@ -21,7 +19,6 @@ const (
 	envNgrokToken  = "NGROK_AUTHTOKEN"
 	envNgrokServer = "COLAB_RELAY_NGROK_SERVER"
 	envNgrokCA     = "COLAB_RELAY_NGROK_CA"
-	envSSHAgent    = "SSH_AUTH_SOCK"
 )
 
 // maxAllowed bounds --allow-cidr: each request is compared with every range, and
@@ -47,12 +44,12 @@ var tunnelFlags = map[string]tunnelKind{
 
 // tunnelConfig says which tunnel to open. The fields of other kinds are ignored.
 type tunnelConfig struct {
-	kind        tunnelKind
-	asked       bool           // by --tunnel
-	allow       []netip.Prefix // visitors outside these ranges are refused; empty allows all
-	ngrok       ngrok.Config
-	ssh         ssh.Config
-	cloudflared cloudflared.Config
+	kind   tunnelKind
+	asked  bool           // by --tunnel
+	allow  []netip.Prefix // visitors outside these ranges are refused; empty allows all
+	ngrok  ngrok.Config
+	ssh    child.SSH
+	getenv func(string) string
 }
 
 // newTunnel makes the tunnel, which is nil for the kind none. It opens nothing.
@@ -62,11 +59,10 @@ func (c tunnelConfig) newTunnel(log *slog.Logger) (tunnel.Tunnel, error) {
 		c.ngrok.Allow, c.ngrok.Log = c.allow, log
 		return ngrok.New(c.ngrok)
 	case tunnelSSH:
-		c.ssh.Log = log
-		return ssh.New(c.ssh)
+		c.ssh.Getenv, c.ssh.Log = c.getenv, log
+		return child.NewSSH(c.ssh)
 	case tunnelCloudflared:
-		c.cloudflared.Log = log
-		return cloudflared.New(c.cloudflared), nil
+		return child.NewCloudflared(c.getenv, log), nil
 	}
 	return nil, nil
 }
@@ -94,8 +90,7 @@ func (c *tunnelConfig) finish(flags *flag.FlagSet, getenv func(string) string) e
 	c.ngrok.Token = strings.TrimSpace(getenv(envNgrokToken))
 	c.ngrok.Server = getenv(envNgrokServer)
 	c.ngrok.Proxy = http.ProxyFromEnvironment
-	c.cloudflared.Getenv = getenv
-	c.ssh.Home, c.ssh.AgentSocket, c.ssh.User = getenv("HOME"), getenv(envSSHAgent), userName()
+	c.getenv = getenv
 	c.asked = c.kind != ""
 	if err := c.chooseKind(); err != nil {
 		return err
@@ -122,7 +117,7 @@ func (c *tunnelConfig) check() error {
 		return err
 	}
 	if t != nil && len(c.allow) > 0 && !t.ReportsVisitor() {
-		return errors.New("--allow-cidr: behind the proxy of --ssh-url every visitor has the proxy's address; restrict visitors in the proxy itself")
+		return errors.New("--allow-cidr: ssh does not report the addresses of visitors; restrict them on the server itself")
 	}
 	return nil
 }
@@ -158,13 +153,4 @@ func (c *tunnelConfig) misplaced(flags *flag.FlagSet) error {
 		faults = append(faults, fmt.Errorf("--%s %s: applies to the tunnel %s only; %s", f.Name, f.Value, kind, hint))
 	})
 	return errors.Join(faults...)
-}
-
-// userName is the login name for an SSH server if --ssh names none.
-func userName() string {
-	who, err := user.Current()
-	if err != nil {
-		return ""
-	}
-	return who.Username
 }

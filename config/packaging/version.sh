@@ -7,7 +7,7 @@
 #   v0.0.0-dev.gabc123       no release before it; v0.0.0-dev without git
 #
 # It is a semantic version with a v, which sorts behind the release before the build. The names
-# of all packages are made from it (pep440 in wheel.go has the form for Python).
+# of all packages are made from it (pep440 in formats.go has the form for Python).
 described=${1-$(git describe --tags --long --always --dirty --match 'v[0-9]*' 2>/dev/null)}
 dirty=
 case $described in *-dirty) dirty=.dirty described=${described%-dirty} ;; esac

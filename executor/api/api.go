@@ -3,7 +3,7 @@
 //
 // It must not keep state of executions, kernel or files, and must not parse or store any
 // part of a request before the MAC is verified. Start reading at New, which builds the
-// chain of middlewares, and at routes: each group of endpoints has its own file.
+// chain of middlewares, and at routes; handlers.go has what they lead to.
 // Only errors.go turns errors into answers.
 package api
 

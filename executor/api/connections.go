@@ -231,8 +231,8 @@ const (
 	maxKeyWaiting = 64
 	// maxKeyWait is how long a request waits for its turn. A relay waits 20 s for an answer.
 	maxKeyWait = 10 * time.Second
-	// maxServed is how many turns are remembered: twice as many as callers can wait.
-	maxServed = 256
+	// maxRounds is how many callers' last rounds are remembered: twice as many as can wait.
+	maxRounds = 256
 )
 
 // keyRate is the rate limit of a key: a token bucket whose callers take turns when it is
@@ -246,30 +246,24 @@ type keyRate struct {
 
 	mu       sync.Mutex
 	tokens   float64
-	refilled time.Time   // when tokens was computed
-	callers  []*waiters  // those that wait, the next one to be served first
-	served   []turn      // the last turns, the newest last
-	turns    uint64      // that were given in all
-	timer    *time.Timer // runs while anyone waits
+	refilled time.Time           // when tokens was computed
+	queue    []*waiter           // those that wait, the next one to be served first
+	rounds   map[auth.Caller]int // the round of each caller's last request that waited
+	round    int                 // of the last turn that was given
+	timer    *time.Timer         // runs while anyone waits
 }
 
-// waiters are the waiting requests of one caller, in order. Closing its channel wakes a request.
-type waiters struct {
+// waiter is a request that waits for its turn. In each round, every caller has one.
+type waiter struct {
 	caller auth.Caller
-	last   uint64 // number of the caller's last turn; 0 if it had none lately
-	turns  []chan struct{}
-}
-
-// turn is one that a caller had.
-type turn struct {
-	caller auth.Caller
-	number uint64
+	round  int
+	turn   chan struct{} // closed to wake it
 }
 
 func newKeyRate() *keyRate {
 	return &keyRate{
 		burst: maxKeyBurst, maxWait: maxKeyWait, now: time.Now, waiting: newSlots(maxKeyWaiting),
-		tokens: maxKeyBurst, refilled: time.Now(),
+		tokens: maxKeyBurst, refilled: time.Now(), rounds: map[auth.Caller]int{},
 	}
 }
 
@@ -284,16 +278,16 @@ func (k *keyRate) take(ctx context.Context, caller auth.Caller) bool {
 		return false
 	}
 	defer done()
-	turn := k.join(caller)
+	mine := k.join(caller)
 	late := time.NewTimer(k.maxWait)
 	defer late.Stop()
 	select {
-	case <-turn:
+	case <-mine.turn:
 		return true
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	return k.leave(caller, turn)
+	return k.leave(mine)
 }
 
 // takeNow takes a token if there is one and no request waits for one.
@@ -301,7 +295,7 @@ func (k *keyRate) takeNow() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refillLocked()
-	if len(k.callers) > 0 || k.tokens < 1 {
+	if len(k.queue) > 0 || k.tokens < 1 {
 		return false
 	}
 	k.tokens--
@@ -315,41 +309,30 @@ func (k *keyRate) refillLocked() {
 	k.refilled = now
 }
 
-// join queues a request behind the caller's other requests. A caller without waiting
-// requests is queued before those that had a turn since its last one: a caller that waits for
-// each answer before it asks again is always late. One that had no turn lately is queued behind
-// all others, so invented callers take nobody's turn.
-func (k *keyRate) join(caller auth.Caller) (turn chan struct{}) {
+// join queues a request in the round after the one of the caller's request before, but in the
+// present one if that is over: a caller that waits for each answer before it asks again is always
+// late. One that is not remembered is in the next round, so invented callers take nobody's turn.
+func (k *keyRate) join(caller auth.Caller) *waiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	turn = make(chan struct{})
-	at := slices.IndexFunc(k.callers, func(t *waiters) bool { return t.caller == caller })
-	if at < 0 {
-		at = k.placeLocked(caller)
+	if len(k.rounds) > maxRounds {
+		clear(k.rounds)
 	}
-	k.callers[at].turns = append(k.callers[at].turns, turn)
+	before, known := k.rounds[caller]
+	if !known {
+		before = k.round
+	}
+	mine := &waiter{caller, max(before+1, k.round), make(chan struct{})}
+	k.rounds[caller] = mine.round
+	at := slices.IndexFunc(k.queue, func(other *waiter) bool { return other.round > mine.round })
+	if at < 0 {
+		at = len(k.queue)
+	}
+	k.queue = slices.Insert(k.queue, at, mine)
 	if k.timer == nil {
 		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
 	}
-	return turn
-}
-
-// placeLocked adds a caller to those that wait.
-func (k *keyRate) placeLocked(caller auth.Caller) (at int) {
-	w := &waiters{caller: caller}
-	at = -1
-	for _, t := range slices.Backward(k.served) {
-		if t.caller == caller {
-			w.last = t.number
-			at = slices.IndexFunc(k.callers, func(other *waiters) bool { return other.last > w.last })
-			break
-		}
-	}
-	if at < 0 {
-		at = len(k.callers)
-	}
-	k.callers = slices.Insert(k.callers, at, w)
-	return at
+	return mine
 }
 
 // untilTokenLocked is the time until the next token.
@@ -357,56 +340,34 @@ func (k *keyRate) untilTokenLocked() time.Duration {
 	return max(0, time.Duration((1-k.tokens)/keyPerSecond*float64(time.Second)))
 }
 
-// grantTurns gives the available tokens to the callers in turn, one each.
+// grantTurns gives the available tokens to those that wait.
 func (k *keyRate) grantTurns() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refillLocked()
-	for k.tokens >= 1 && len(k.callers) > 0 {
-		next := k.callers[0]
-		close(next.turns[0])
+	for k.tokens >= 1 && len(k.queue) > 0 {
+		next := k.queue[0]
+		k.queue = k.queue[1:]
+		close(next.turn)
 		k.tokens--
-		next.turns = next.turns[1:]
-		k.callers = k.callers[1:]
-		k.rememberLocked(next)
-		if len(next.turns) > 0 {
-			k.callers = append(k.callers, next)
-		}
+		k.round = next.round
 	}
 	k.timer = nil
-	if len(k.callers) > 0 {
+	if len(k.queue) > 0 {
 		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
 	}
 }
 
-// rememberLocked records that a caller has its turn.
-func (k *keyRate) rememberLocked(w *waiters) {
-	k.turns++
-	w.last = k.turns
-	if len(k.served) == maxServed {
-		k.served = slices.Delete(k.served, 0, 1)
-	}
-	k.served = append(k.served, turn{w.caller, w.last})
-}
-
 // leave removes a waiting request. It reports whether the request got its turn before that.
-func (k *keyRate) leave(caller auth.Caller, turn chan struct{}) bool {
+func (k *keyRate) leave(mine *waiter) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i, t := range k.callers {
-		if t.caller != caller {
-			continue
-		}
-		at := slices.Index(t.turns, turn)
-		if at < 0 {
-			return true
-		}
-		if t.turns = slices.Delete(t.turns, at, at+1); len(t.turns) == 0 {
-			k.callers = slices.Delete(k.callers, i, i+1)
-		}
-		return false
+	at := slices.Index(k.queue, mine)
+	if at >= 0 {
+		k.queue = slices.Delete(k.queue, at, at+1)
+		k.rounds[mine.caller]-- // what it does not use
 	}
-	return true
+	return at < 0
 }
 
 // slots limits the requests that wait for something. All callers share size slots. As many

@@ -190,8 +190,8 @@ func TestAWaitForATurnIsBounded(t *testing.T) {
 			t.Errorf("a request without a slot waits %v", time.Since(began))
 		}
 		group.Wait()
-		if d := time.Since(began); d != maxKeyWait || len(k.callers) != 0 {
-			t.Errorf("the wait ended after %v, %d turns are left", d, len(k.callers))
+		if d := time.Since(began); d != maxKeyWait || len(k.queue) != 0 {
+			t.Errorf("the wait ended after %v, %d turns are left", d, len(k.queue))
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -42,12 +45,13 @@ type eventLog struct {
 	mu        sync.Mutex
 	loaded    bool
 	segments  []*segment
-	next      int64    // offset of the next event
-	written   int64    // bytes of all events so far
-	kept      int64    // bytes of them that are still kept
-	file      *os.File // of the last segment; nil while it is not open
-	unwritten int64    // bytes in memory, because the disk is full
-	retired   bool     // nothing is written any more
+	next      int64       // offset of the next event
+	written   int64       // bytes of all events so far
+	kept      int64       // bytes of them that are still kept
+	file      *os.File    // of the last segment; nil while it is not open
+	is        fs.FileInfo // the file, when it was opened
+	unwritten int64       // bytes in memory, because the disk is full
+	retired   bool        // nothing is written any more
 }
 
 // segment is one file of an event log. Its name says where it belongs even when others were
@@ -197,7 +201,7 @@ func (l *eventLog) writeToFileLocked(line []byte) error {
 		l.dropMiddleLocked(most)
 		last = l.nextSegmentLocked()
 	}
-	if l.file == nil || gone(l.file, last.path) {
+	if l.file == nil || gone(l.is, last.path) {
 		if err := l.openLocked(last); err != nil {
 			return err
 		}
@@ -212,12 +216,18 @@ func (l *eventLog) writeToFileLocked(line []byte) error {
 // openLocked opens the file of the last segment. If the file was deleted while it was open, it is made
 // again with its content.
 func (l *eventLog) openLocked(last *segment) error {
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return err
+	if err := os.Mkdir(l.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // mostly the log's first file
+		if err := os.MkdirAll(l.dir, 0o700); err != nil {
+			return err
+		}
 	}
-	file, err := os.OpenFile(last.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	file, err := openAppend(last.path)
 	if err != nil {
 		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(err, file.Close())
 	}
 	if l.file != nil {
 		if _, err := io.Copy(file, io.NewSectionReader(l.file, 0, last.size)); err != nil {
@@ -225,8 +235,18 @@ func (l *eventLog) openLocked(last *segment) error {
 		}
 		l.file.Close()
 	}
-	l.file = file
+	l.file, l.is = file, info
 	return nil
+}
+
+// openAppend opens a file to append to it. Not by os.OpenFile, which tries in five system calls
+// whether the runtime's poller can have it.
+func openAppend(path string) (*os.File, error) {
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CREAT|syscall.O_APPEND|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // lastLocked is the segment that is written to, nil if there is none.
@@ -443,4 +463,116 @@ func (l *eventLog) contentLocked(s *segment) (content io.ReaderAt, closeContent 
 		return nil, nil, err
 	}
 	return file, func() { file.Close() }, nil
+}
+
+// blobStore keeps the payloads of one execution that are too big for an event, each
+// in a file named by its number.
+type blobStore struct {
+	dir   string // of the execution
+	limit int64
+
+	mu    sync.Mutex
+	used  int64
+	last  int                      // the highest number in use
+	known map[string]contract.Blob // by SHA-256, so that a repeated payload has one file; at most contract.MaxBlobs
+}
+
+// measure finds the size of what an earlier executor left.
+func (b *blobStore) measure() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used = 0
+	names, _ := os.ReadDir(b.folder())
+	for _, name := range names {
+		if info, err := name.Info(); err == nil {
+			b.used += info.Size()
+		}
+	}
+}
+
+func (b *blobStore) folder() string { return filepath.Join(b.dir, "blobs") }
+
+func (b *blobStore) path(number int) string { return filepath.Join(b.folder(), strconv.Itoa(number)) }
+
+func (b *blobStore) open(number int) (*os.File, error) {
+	if number < 1 || number > contract.MaxBlobs {
+		return nil, ErrNoBlob
+	}
+	f, err := bounded.Open(b.path(number))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, bounded.ErrNotFile) {
+		return nil, ErrNoBlob
+	}
+	return f, err
+}
+
+var errBlobsFull = errors.New("the execution has no room left for big payloads")
+
+// put keeps what write writes, at most size bytes, under the next number, unless the
+// execution has an equal payload already.
+func (b *blobStore) put(size int64, write func(io.Writer) error) (contract.Blob, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used+size > b.limit || b.last >= contract.MaxBlobs {
+		return contract.Blob{}, errBlobsFull
+	}
+	if err := os.MkdirAll(b.folder(), 0o700); err != nil {
+		return contract.Blob{}, err
+	}
+	f, err := os.CreateTemp(b.folder(), "partial-")
+	if err != nil {
+		return contract.Blob{}, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	digest := sha256.New()
+	if err := write(io.MultiWriter(f, digest)); err != nil {
+		return contract.Blob{}, err
+	}
+	written, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return contract.Blob{}, err
+	}
+	return b.nameLocked(f.Name(), contract.Blob{SHA256: hex.EncodeToString(digest.Sum(nil)), Bytes: written})
+}
+
+// nameLocked gives a written payload its number and its file's name, unless an equal one
+// has them. That one's file is checked, because a user may have deleted the state folder.
+func (b *blobStore) nameLocked(written string, blob contract.Blob) (contract.Blob, error) {
+	if same, ok := b.known[blob.SHA256]; ok {
+		if _, err := os.Stat(b.path(same.Number)); err == nil {
+			return same, nil
+		}
+	}
+	blob.Number = b.last + 1
+	if err := os.Rename(written, b.path(blob.Number)); err != nil {
+		return contract.Blob{}, err
+	}
+	if b.known == nil {
+		b.known = map[string]contract.Blob{}
+	}
+	b.known[blob.SHA256] = blob
+	b.last = blob.Number
+	b.used += blob.Bytes
+	return blob, nil
+}
+
+// forget frees the memory of a store that may get no more payloads.
+func (b *blobStore) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known = nil
+}
+
+func (b *blobStore) size() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// drop deletes all payloads. Their numbers are not used again.
+func (b *blobStore) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	os.RemoveAll(b.folder())
+	b.used, b.known = 0, nil
 }

@@ -7,17 +7,23 @@
 // which tombstones remain. A full disk or a deleted folder does not stop it.
 //
 // Start reading at Journal.Create and Record.Append, then go on to states.go and events.go for
-// the files and late.go for what happens on a full disk.
+// the files, and to late here for what happens on a full disk.
 package journal
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -212,3 +218,183 @@ func (j *Journal) NeedsFlush() bool { return j.late.needsFlush() }
 
 // Flush tries to write what could not be written before.
 func (j *Journal) Flush() { j.late.flush() }
+
+// PastJob is what is known of a job without its record. It is among the tombstones of executions, so
+// that its id is known as long as theirs.
+type PastJob struct {
+	ID       string
+	SHA256   string // of its content; empty if it is not known
+	State    contract.JobState
+	Cause    contract.JobCause
+	Reason   string
+	KernelID string
+	Entries  int
+	Created  time.Time
+	Finished *time.Time
+}
+
+// jobKey names a job in states.log. No execution and no request has such an id.
+func jobKey(id string) string { return jobPrefix + id }
+
+const jobPrefix = "job:"
+
+func isJob(id string) bool { return strings.HasPrefix(id, jobPrefix) }
+
+// RecordJob adds to the record of a job; what is first replaces what there was. The error is
+// ErrDiskFull if there is no room.
+func (j *Journal) RecordJob(id string, first bool, record any) error {
+	head := lineHead{ExecutionID: jobKey(id), RequestID: jobKey(id), More: !first}
+	return j.states.append(head, jobLine{head, record})
+}
+
+// JobIDs returns the ids of the jobs that have a record.
+func (j *Journal) JobIDs() (ids []string) {
+	j.states.mu.Lock()
+	defer j.states.mu.Unlock()
+	for _, key := range j.states.idsLocked() {
+		if isJob(key) {
+			ids = append(ids, key[len(jobPrefix):])
+		}
+	}
+	return ids
+}
+
+// JobRecord returns what was added to the record of a job, in order.
+func (j *Journal) JobRecord(id string) (record []json.RawMessage, err error) {
+	j.states.mu.Lock()
+	defer j.states.mu.Unlock()
+	for _, at := range j.states.live[jobKey(id)] {
+		var part json.RawMessage
+		err = errors.Join(err, j.states.read(at, &jobLine{Record: &part}))
+		record = append(record, part)
+	}
+	return record, err
+}
+
+// RememberJob puts a tombstone in place of the record of a job.
+func (j *Journal) RememberJob(p PastJob) error {
+	line := stateLine{
+		Execution: contract.Execution{
+			ExecutionID: jobKey(p.ID), RequestID: jobKey(p.ID), Status: contract.Status(p.State),
+			Error: &contract.ExecutionError{EName: string(p.Cause)}, Reason: Shorten(p.Reason, maxPastText),
+			KernelID: p.KernelID, ExecutionCount: p.Entries, CreatedAt: p.Created, FinishedAt: p.Finished,
+		},
+		CodeSHA256: p.SHA256,
+		Past:       true,
+	}
+	return j.states.append(line.head(), line)
+}
+
+// PastJob returns what RememberJob added.
+func (j *Journal) PastJob(id string) (p PastJob, ok bool) {
+	line, ok := j.states.pastID(jobKey(id))
+	if !ok || line.Error == nil {
+		return p, false
+	}
+	return PastJob{
+		ID: id, SHA256: line.CodeSHA256, State: contract.JobState(line.Status), Cause: contract.JobCause(line.Error.EName),
+		Reason: line.Reason, KernelID: line.KernelID, Entries: line.ExecutionCount, Created: line.CreatedAt, Finished: line.FinishedAt,
+	}, true
+}
+
+// OfJobs returns the executions that belong to jobs, by the job's id, the oldest first, without
+// events.
+func (j *Journal) OfJobs() map[string][]contract.Execution {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	found := map[string][]contract.Execution{}
+	for _, r := range j.order {
+		if x := r.Snapshot(); x.Job != nil {
+			found[x.Job.JobID] = append(found[x.Job.JobID], x)
+		}
+	}
+	return found
+}
+
+const (
+	// maxUnwrittenTotal bounds the events of all executions that wait in memory, in
+	// bytes. See maxUnwritten.
+	maxUnwrittenTotal = 64 << 20
+	// maxFailures ends one flush. After one failure others may still succeed, because
+	// a state needs less room than a log; thousands of failures would only load the disk.
+	maxFailures = 16
+)
+
+// InMemoryReason is the reason of an execution that a full disk keeps from being saved.
+const InMemoryReason = "the VM's disk is full: this run is kept only in the executor's memory and is lost when the executor ends; delete files on the VM, which code run here can still do"
+
+// isFull reports whether err means that the disk has no room.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, ErrDiskFull)
+}
+
+// late knows which executions are in memory only, with a part of their events or with their last
+// state, and writes them as soon as the disk can take them.
+type late struct {
+	log *slog.Logger
+	one sync.Mutex // one flush at a time
+
+	mu       sync.Mutex
+	memory   int64 // bytes of events in memory
+	records  map[*Record]bool
+	flushing bool
+}
+
+// add has flush write the record again. cause is the error that was met, nil if none.
+func (l *late) add(record *Record, cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.records) == 0 && cause != nil {
+		l.log.Error("an execution could not be saved; saving is retried until it succeeds", "execution_id", record.ID, "err", cause)
+	}
+	l.records[record] = true
+}
+
+// remove undoes add.
+func (l *late) remove(record *Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.records, record)
+}
+
+func (l *late) needsFlush() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.records) > 0 || l.flushing
+}
+
+// flush writes what could not be written before.
+func (l *late) flush() {
+	l.one.Lock()
+	defer l.one.Unlock()
+	l.mu.Lock()
+	waiting := slices.Collect(maps.Keys(l.records))
+	l.flushing = true
+	l.mu.Unlock()
+	failed := 0
+	for _, record := range waiting {
+		l.remove(record) // first, because a concurrent failure adds it again
+		if err := record.flush(); err != nil {
+			l.add(record, nil)
+			if failed++; failed == maxFailures {
+				break
+			}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flushing = false; len(waiting) > 0 && len(l.records) == 0 {
+		l.log.Info("all executions are saved again", "count", len(waiting))
+	}
+}
+
+// allocate takes memory for n bytes of events, or gives it back; false if there is none left.
+func (l *late) allocate(n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > 0 && l.memory+n > maxUnwrittenTotal {
+		return false
+	}
+	l.memory += n
+	return true
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -93,6 +94,7 @@ type states struct {
 // linesFile is the file and the places of the lines that count. What follows the lines are zeros.
 type linesFile struct {
 	file      *os.File
+	is        fs.FileInfo       // the file, when it was opened
 	used      int64             // where the next line goes
 	allocated int64             // the size of the file
 	torn      bool              // what is before used does not end a line
@@ -117,7 +119,9 @@ func openStates(dir string, keepPast int, inUse bool, log *slog.Logger) (s *stat
 	if err != nil {
 		return nil, false, err
 	}
-	s.linesFile = newLinesFile(file)
+	if s.linesFile, err = newLinesFile(file); err != nil {
+		return nil, false, err
+	}
 	if damage == nil {
 		if damage, err = s.load(inUse); err != nil {
 			return nil, false, errors.Join(err, file.Close())
@@ -134,8 +138,12 @@ func openStates(dir string, keepPast int, inUse bool, log *slog.Logger) (s *stat
 	return s, damage != nil, nil
 }
 
-func newLinesFile(file *os.File) linesFile {
-	return linesFile{file: file, live: map[string][]span{}, byKey: map[uint64]int{}}
+func newLinesFile(file *os.File) (linesFile, error) {
+	is, err := file.Stat()
+	if err != nil {
+		err = errors.Join(err, file.Close())
+	}
+	return linesFile{file: file, is: is, live: map[string][]span{}, byKey: map[uint64]int{}}, err
 }
 
 // load reads the file. damage tells of anything that no executor wrote, or of a line that a kill
@@ -272,7 +280,7 @@ func (s *states) restore() (missing bool, err error) {
 }
 
 func (s *states) restoreLocked() (missing bool, err error) {
-	if !gone(s.file, s.path) {
+	if !gone(s.is, s.path) {
 		return false, nil
 	}
 	_, err = s.rewriteLocked(false)
@@ -304,9 +312,12 @@ func (s *states) rewriteLocked(aside bool) (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
-	fresh := newLinesFile(file)
+	fresh, err := newLinesFile(file)
+	if err != nil {
+		return "", err
+	}
 	err = s.copyLocked(&fresh)
-	if full := fresh.allocate(ahead); err == nil && !gone(s.file, s.path) {
+	if full := fresh.allocate(ahead); err == nil && !gone(s.is, s.path) {
 		err = full // the old one may have a reserve
 	}
 	if err == nil && aside {
@@ -413,8 +424,7 @@ func (s *states) find(key uint64) (line stateLine, ok bool) {
 }
 
 // gone reports whether an open file has been deleted, or moved away with its folder.
-func gone(f *os.File, path string) bool {
-	info, err := f.Stat()
-	named, nameErr := os.Lstat(path)
-	return err == nil && (nameErr != nil || !os.SameFile(info, named))
+func gone(is fs.FileInfo, path string) bool {
+	named, err := os.Lstat(path)
+	return err != nil || !os.SameFile(is, named)
 }

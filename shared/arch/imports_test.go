@@ -9,22 +9,21 @@ import (
 // allowed lists, for each package, the packages of this module that it may import. Test
 // files may import more; see mayImportInTest.
 var allowed = map[string][]string{
-	"executor/tunnel/cloudflared": {"executor/tunnel"},
-	"executor/tunnel/ngrok":       {"executor/tunnel"},
-	"executor/tunnel/ssh":         {"executor/tunnel"},
-	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/within"},
-	"executor/account":            {"shared/bounded"},
-	"executor/audit":              {"executor/logfile", "shared/contract"},
-	"executor/enrolldir":          {"shared/bounded", "shared/keep"},
-	"executor/logfile":            {},
-	"executor/statedir":           {"shared/bounded", "shared/keep"},
+	"executor/tunnel/ngrok":      {"executor/tunnel"},
+	"executor/tunnel/child":      {"executor/tunnel"},
+	"executor/tunnel/tunneltest": {"executor/tunnel", "shared/within"},
+	"executor/account":           {"shared/bounded"},
+	"executor/audit":             {"executor/logfile", "shared/contract"},
+	"executor/enrolldir":         {"shared/bounded", "shared/keep"},
+	"executor/logfile":           {},
+	"executor/statedir":          {"shared/bounded", "shared/keep"},
 
 	"config/packaging":           {"colab-bootstrap"},
 	"config/packaging/installed": {},
 
 	"colab-bootstrap":                {"shared/enrollment", "shared/lazy"},
 	"config":                         {},
-	"executor":                       {"executor/account", "executor/api", "executor/audit", "executor/enrolldir", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/bounded", "shared/console", "shared/contract", "shared/enrollment", "shared/filename", "shared/keep"},
+	"executor":                       {"executor/account", "executor/api", "executor/audit", "executor/enrolldir", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/child", "executor/tunnel/ngrok", "executor/uploads", "shared/auth", "shared/bounded", "shared/console", "shared/contract", "shared/enrollment", "shared/filename", "shared/keep"},
 	"executor/api":                   {"executor/audit", "executor/execution", "executor/files", "executor/job", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"executor/comm":                  {"executor/jupyter", "shared/bounded", "shared/widgets"},
 	"executor/execution":             {"executor/comm", "executor/journal", "executor/jupyter", "executor/kernel", "shared/contract", "shared/widgets"},
@@ -153,13 +152,11 @@ var homes = map[string][]string{
 	"github.com/go-chi/httprate":      {"executor/api"},
 	"github.com/mark3labs/mcp-go":     {"relay/mcp", "relay/page"},
 	"github.com/shirou/gopsutil/v3":   {"executor/probe"},
-	"github.com/skeema/knownhosts":    {"executor/tunnel/ssh"},
 	"github.com/spf13/cobra":          {"relay", "relay/cli", "relay/cli/files", "relay/cli/nb", "relay/cli/runs", "relay/cli/serve", "relay/cli/setup", "relay/cli/vm"},
 	"github.com/pelletier/go-toml/v2": {"relay/hostconfig"},
 	"github.com/spf13/pflag":          {"relay/cli", "relay/cli/runs", "relay/config"},
 	"github.com/tailscale/hujson":     {"relay/hostconfig"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel/ngrok"},
-	"golang.org/x/crypto":             {"executor/tunnel/ssh"},
 	"golang.org/x/term":               {"relay/terminal"},
 
 	// Small modules may be used where they are needed.
@@ -178,7 +175,7 @@ var homes = map[string][]string{
 // testModules may be imported by all tests, and by neither program.
 var testModules = []string{
 	"github.com/Shopify/toxiproxy/v2", "github.com/dunglas/httpsfv", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
-	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak", "golang.ngrok.com/muxado/v2",
+	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak", "golang.ngrok.com/muxado/v2", "golang.org/x/crypto",
 }
 
 func TestImportsFollowTheTable(t *testing.T) {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package cloudflared
+package child
 
 import "syscall"
 

@@ -2,9 +2,12 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
+	"colabrelay/executor/execution"
 	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 )
@@ -128,4 +131,117 @@ func pastJob(p journal.PastJob) contract.Job {
 		JobID: p.ID, State: p.State, Cause: p.Cause, Reason: reason, KernelID: p.KernelID,
 		Entries: p.Entries, Next: p.Entries, CreatedAt: p.Created, FinishedAt: p.Finished, Steps: []contract.JobEntry{},
 	}
+}
+
+// Patch replaces steps that have not begun.
+func (js *Jobs) Patch(id string, p contract.JobPatch) (contract.Job, error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	j, err := js.findLocked(id)
+	switch {
+	case err != nil:
+		return contract.Job{}, err
+	case j == nil:
+		return contract.Job{}, fmt.Errorf("%w: it has ended", ErrConflict)
+	}
+	at, err := j.patchableLocked(p)
+	if err != nil {
+		return contract.Job{}, err
+	}
+	steps, err := plan(j.steps[:at], p.Steps)
+	if err == nil {
+		err = checkSize(steps, j.loop)
+	}
+	if err != nil {
+		return contract.Job{}, err
+	}
+	if grown := sizeOf(steps, j.loop) - j.Size(); grown > 0 {
+		if err := js.cfg.Queue.Room(j.caller, grown); err != nil {
+			return contract.Job{}, err
+		}
+	}
+	before := j.steps
+	j.setSteps(steps)
+	j.Revision++
+	if err := j.writeHeadLocked(); err != nil {
+		j.setSteps(before)
+		j.Revision--
+		j.unsaved = append(j.unsaved, j.headLine()) // in place of the one that is refused
+		return contract.Job{}, err
+	}
+	j.wakeLocked()
+	return j.snapshotLocked(0), nil
+}
+
+// patchableLocked returns the index of the first step that a patch replaces.
+func (j *Job) patchableLocked(p contract.JobPatch) (at int, err error) {
+	refuse := func(format string, args ...any) (int, error) {
+		return 0, fmt.Errorf("%w: %s", ErrConflict, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case j.State.Ended():
+		return refuse("it has ended: %s", j.State)
+	case j.deleted:
+		return refuse("it was deleted")
+	case p.Revision != j.Revision:
+		return refuse("its revision is %d, and the patch is for revision %d", j.Revision, p.Revision)
+	case j.rounds() > 0:
+		return refuse("its loop has begun")
+	}
+	at = len(j.steps)
+	if p.From != "" {
+		for at = range j.steps {
+			if j.steps[at].StepID == p.From {
+				break
+			}
+		}
+		if len(j.steps) == 0 || j.steps[at].StepID != p.From {
+			return refuse("it has no step with the id that from names")
+		}
+	}
+	if at < j.Next {
+		return refuse("step %s has begun or was skipped", j.steps[at].StepID)
+	}
+	return at, nil
+}
+
+// Delete has nothing further of a job begin. A step that runs goes on to its end, or is
+// interrupted. A job that has ended stays as it is.
+func (js *Jobs) Delete(ctx context.Context, id string, interrupt bool) (contract.Job, error) {
+	running, err := js.delete(id)
+	if err != nil {
+		return contract.Job{}, err
+	}
+	if interrupt && running != "" {
+		_, err := js.cfg.Queue.Interrupt(ctx, running)
+		if err != nil && !errors.Is(err, execution.ErrFinished) {
+			return contract.Job{}, err
+		}
+		// The end of the job follows that of its execution.
+		if _, err := js.Read(ctx, id, math.MaxInt, endTime); err != nil {
+			return contract.Job{}, err
+		}
+	}
+	return js.Read(ctx, id, 0, 0)
+}
+
+// endTime is how long the end of a job may take after that of its last execution.
+const endTime = time.Second
+
+// delete marks a job as deleted and returns the id of its execution that runs.
+func (js *Jobs) delete(id string) (running string, err error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	j, err := js.findLocked(id)
+	switch {
+	case err != nil || j == nil || j.State.Ended():
+		return "", err
+	case j.running != nil:
+		j.deleted = true
+		j.wakeLocked()
+		return j.running.ID, nil
+	}
+	js.cfg.Queue.Leave(j)
+	j.endLocked(contract.JobCancelled, contract.CauseDeleted, "it was deleted")
+	return "", nil
 }

@@ -1,10 +1,9 @@
-package cloudflared
+package child
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -35,7 +34,7 @@ func TestATunnelThatCloudflareForgotIsReplaced(t *testing.T) {
 	tier.Long(t)
 	f := installStandIn(t)
 	f.behave("forgotten")
-	tun := impatient(Config{})
+	tun := cloudflaredNow(nil)
 	tun.connectTimeout, tun.retry.GiveUp = 5*time.Second, time.Hour
 	r := start(t, tun, hello)
 	old := r.URL()
@@ -58,7 +57,7 @@ func TestCloudflaredGetsNoSecret(t *testing.T) {
 	for name, value := range environ {
 		t.Setenv(name, value)
 	}
-	start(t, impatient(Config{Getenv: func(name string) string { return environ[name] }}), hello).URL()
+	start(t, cloudflaredNow(environ), hello).URL()
 	raw, err := os.ReadFile(f.file("environ"))
 	must(t, err)
 	if got := strings.TrimSpace(string(raw)); got != "HOME=/home/of\nTUNNEL_TRANSPORT_PROTOCOL=http2" {
@@ -72,7 +71,7 @@ func TestCloudflaredEndsWithTheTunnel(t *testing.T) {
 		t.Run("behaves "+behaviour, func(t *testing.T) {
 			f := installStandIn(t)
 			f.behave(behaviour)
-			r := start(t, impatient(Config{}), hello)
+			r := start(t, cloudflaredNow(nil), hello)
 			r.URL()
 			_ = r.Stop()
 			if err := syscall.Kill(f.started()[0], 0); !errors.Is(err, syscall.ESRCH) {
@@ -82,29 +81,34 @@ func TestCloudflaredEndsWithTheTunnel(t *testing.T) {
 	}
 }
 
-func FuzzLinesOfCloudflared(f *testing.F) {
+func FuzzLinesOfPrograms(f *testing.F) {
 	f.Add("2023-04-18T14:06:49Z INF |  https://a-b.trycloudflare.com  |\nINF Registered tunnel connection")
 	f.Add("2023-04-18T14:06:49Z INF |  https://a.trycloudflare.com.evil.example  |\nINF Registered tunnel connection")
+	f.Add("debug1: remote forward success for: listen 0\nAllocated port 123 for remote forward\nhttps://a.lhr.life")
 	f.Fuzz(func(t *testing.T, output string) {
-		r := &logReader{up: func(url string) {
-			if !strings.HasSuffix(url, ".trycloudflare.com") {
-				t.Errorf("reported %q", url)
-			}
-		}, log: slog.New(slog.DiscardHandler)}
 		lines := make(chan string)
 		go readLines(strings.NewReader(output), lines)
+		quick, anyPort, printed := &quickTunnel{}, &forwarding{forward: forward{host: "h"}}, &forwarding{forward: forward{host: "h", url: urlFromServer}}
 		for line := range lines {
-			if len(line) > maxLogLine {
+			if len(line) > maxLine {
 				t.Errorf("a line of %d bytes", len(line))
 			}
-			r.read(line)
+			if url := quick.read(line); url != "" && !strings.HasSuffix(url, ".trycloudflare.com") {
+				t.Errorf("cloudflared: %q", url)
+			}
+			if url := anyPort.read(line); url != "" && !strings.HasPrefix(url, "http://h:") {
+				t.Errorf("ssh: %q", url)
+			}
+			if url := printed.read(line); url != "" && !strings.HasPrefix(url, "https://") {
+				t.Errorf("ssh, printed: %q", url)
+			}
 		}
 	})
 }
 
 // Under the name cloudflared, this test program is the stand-in for that program.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == programName {
+	if filepath.Base(os.Args[0]) == cloudflared {
 		os.Exit(standIn(os.Args, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
@@ -115,7 +119,7 @@ func TestCloudflaredConforms(t *testing.T) {
 	tunneltest.Run(t, func(t *testing.T) tunneltest.Rig {
 		f := installStandIn(t)
 		return tunneltest.Rig{
-			Tunnel: impatient(Config{}),
+			Tunnel: cloudflaredNow(nil),
 			Drop:   f.kill,
 			Change: f.kill,
 			Refuse: func() { f.behave("limited") },
@@ -123,9 +127,13 @@ func TestCloudflaredConforms(t *testing.T) {
 	})
 }
 
-// impatient returns a tunnel with short delays that gives up soon.
-func impatient(c Config) *Tunnel {
-	t := New(c)
+// cloudflaredNow returns a tunnel that gives up soon.
+func cloudflaredNow(environ map[string]string) *Tunnel {
+	return impatient(NewCloudflared(func(name string) string { return environ[name] }, nil))
+}
+
+// impatient gives a tunnel short delays.
+func impatient(t *Tunnel) *Tunnel {
 	t.retry.First, t.retry.GiveUp = tunneltest.QuickRetry, 10*tunneltest.QuickRetry
 	return t
 }
@@ -147,7 +155,7 @@ func installStandIn(t *testing.T) *standInFolder {
 	program, err := os.Executable()
 	must(t, err)
 	f := &standInFolder{t: t, path: t.TempDir()}
-	must(t, os.Symlink(program, f.file(programName)))
+	must(t, os.Symlink(program, f.file(cloudflared)))
 	t.Setenv("PATH", f.path+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return f
 }

@@ -1,4 +1,4 @@
-package ssh
+package child
 
 import (
 	"bytes"
@@ -32,10 +32,8 @@ type server struct {
 	mu      sync.Mutex
 	allowed ssh.PublicKey
 	prints  string
-	silent  bool   // it answers no request
 	bind    string // requested by the last forward
 	conns   map[net.Conn]bool
-	count   int // of connections so far
 }
 
 // startServer runs a server until the test has ended.
@@ -66,7 +64,6 @@ func startServer(t *testing.T) *server {
 			}
 			s.mu.Lock()
 			s.conns[conn] = true
-			s.count++
 			s.mu.Unlock()
 			s.work.Go(func() { s.serve(conn) })
 		}
@@ -84,12 +81,9 @@ func (s *server) serve(conn net.Conn) {
 	var forwards []net.Listener
 	s.work.Go(func() {
 		for req := range requests {
-			s.mu.Lock()
-			silent := s.silent
-			s.mu.Unlock()
 			if req.Type == "tcpip-forward" {
 				forwards = append(forwards, s.forward(c, req))
-			} else if !silent {
+			} else {
 				_ = req.Reply(false, nil)
 			}
 		}
@@ -178,21 +172,17 @@ func (s *server) cut() {
 	}
 }
 
-// silence makes the server answer no request, or all again.
-func (s *server) silence(silent bool) {
+// bound is what the last forward asked for.
+func (s *server) bound() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent = silent
-}
-
-func (s *server) connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.count
+	return s.bind
 }
 
 // config is the config of a tunnel that the server accepts.
-func (s *server) config() Config { return Config{Server: "me@" + s.address, Home: s.home} }
+func (s *server) config() SSH {
+	return SSH{Server: "me@" + s.address, KeyFile: filepath.Join(s.home, ".ssh", "id_ed25519"), KnownHosts: s.knownHosts()}
+}
 
 // authorize makes the server accept only this key.
 func (s *server) authorize(key ssh.PublicKey) {

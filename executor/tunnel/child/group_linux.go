@@ -1,4 +1,4 @@
-package cloudflared
+package child
 
 import "syscall"
 
