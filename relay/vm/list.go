@@ -150,7 +150,7 @@ func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM
 		v.State = StateStarting
 	case found && r.Step == Paired:
 		v.State = StateUnpaired
-		if p, err := m.cfg.Pairings.Get(r.Name); err == nil && r.pairedAs(p) {
+		if m.isPaired(r) {
 			v.State = StateReady
 		}
 	case found:

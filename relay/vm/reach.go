@@ -128,13 +128,12 @@ func (r Record) mustBe(p pairing.Runtime) error {
 }
 
 // pairedAs reports whether a runtime is this VM's executor.
-func (r Record) pairedAs(p pairing.Runtime) bool {
-	for _, id := range r.KeyIDs {
-		if id == p.Secret.KeyID() {
-			return true
-		}
-	}
-	return false
+func (r Record) pairedAs(p pairing.Runtime) bool { return slices.Contains(r.KeyIDs, p.Secret.KeyID()) }
+
+// isPaired reports whether the runtime of a VM's name is its executor.
+func (m *Manager) isPaired(r Record) bool {
+	p, err := m.cfg.Pairings.Get(r.Name)
+	return err == nil && r.pairedAs(p)
 }
 
 // Way is how the relay reaches the executor on a VM.
