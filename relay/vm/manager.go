@@ -255,7 +255,6 @@ type Record struct {
 	Asked        time.Time `json:"asked"`                 // when Google was asked for the VM last; zero before that
 	Touched      time.Time `json:"touched,omitzero"`      // when a keep-alive was last sent for it
 	KeyIDs       []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
-	Port         int       `json:"port,omitempty"`        // of the executor on the VM
 	Via          Way       `json:"via,omitempty"`         // how the executor is reached
 	Unconfirmed  bool      `json:"unconfirmed,omitempty"` // it is stopped before it was known to exist
 	Failure      string    `json:"failure,omitempty"`     // why the last start ended

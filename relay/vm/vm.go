@@ -79,9 +79,11 @@ type Backend interface {
 // Proxied is a Backend whose VMs' ports can be reached through Google's proxy. Whether the
 // proxy really passes our requests on is only known once an executor has answered through it.
 type Proxied interface {
-	// Proxy returns the base URL of the VM's port, without a path, and a transport that adds
-	// what the proxy demands and renews it.
-	Proxy(ctx context.Context, id string, port int) (baseURL string, rt http.RoundTripper, err error)
+	// Proxy returns the base URL of the VM's port, without a path.
+	Proxy(ctx context.Context, id string, port int) (baseURL string, err error)
+	// Transport returns what adds to requests for such URLs of the VM what the proxy demands, and
+	// renews it. It opens nothing before the first request.
+	Transport(id string) http.RoundTripper
 }
 
 // CPU names a VM without an accelerator in a list of accelerators.
