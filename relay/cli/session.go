@@ -210,10 +210,10 @@ func (b *Backends) Open(name string) (vm.Backend, error) {
 // NewVMs returns what starts VMs. file is the executor for them; empty for that of the release.
 // A caller must Close it.
 func NewVMs(set config.Settings, cfg config.Config, file string, log *slog.Logger) *vm.Manager {
-	ngrok, _ := config.LoadNgrok(set) // cfg.Problems has its error
+	token, domain, _ := config.Ngrok(set) // cfg.Problems has its error
 	return vm.New(vm.Config{
 		Dir: cfg.VMDir, Pairings: cfg.Pairings, Open: NewBackends(cfg.VMDir, log).Open,
-		NgrokToken: string(ngrok.Token), NgrokDomain: ngrok.Domain, Log: log,
+		NgrokToken: token, NgrokDomain: domain, Log: log,
 		Program: ExecutorProgram(set.Get, file),
 	})
 }
