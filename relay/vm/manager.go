@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (m *Manager) join(r Request) (*keep.Flight[VM], error) {
 	defer m.mu.Unlock()
 	about, _ := m.starts.Find(r.Name)
 	if before, ok := about.(Request); ok && (!slices.Equal(before.Accelerators, r.Accelerators) || before.HighRAM != r.HighRAM) {
-		return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, acceleratorsText(before.Accelerators, before.HighRAM))
+		return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, Spec{strings.Join(before.Accelerators, ","), before.HighRAM})
 	}
 	return m.starts.Join(r.Name, r, func(ctx context.Context, say func(string)) (VM, error) {
 		got, err := m.start(ctx, r, say)

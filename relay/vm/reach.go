@@ -202,15 +202,6 @@ func (m *Manager) flags(w Way) []string {
 	return []string{"--tunnel", string(w)}
 }
 
-// acceleratorsText names what a accelerators asks for.
-func acceleratorsText(accelerators []string, highRAM bool) string {
-	text := strings.Join(accelerators, ",")
-	if highRAM {
-		text += " with high RAM"
-	}
-	return text
-}
-
 // Transport returns what makes the connections to a runtime that is reached through a
 // backend's proxy; nil for all others. It opens nothing before the first request.
 func (m *Manager) Transport(r pairing.Runtime) http.RoundTripper {

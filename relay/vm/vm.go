@@ -35,7 +35,7 @@ const (
 
 // Spec describes a VM to start.
 type Spec struct {
-	Accelerator string // one of Accelerators; empty for a VM without one
+	Accelerator string // one of Accelerators, or CPU
 	HighRAM     bool
 }
 
@@ -86,7 +86,7 @@ type Proxied interface {
 	Transport(id string) http.RoundTripper
 }
 
-// CPU names a VM without an accelerator in a list of accelerators.
+// CPU stands for no accelerator.
 const CPU = "CPU"
 
 // Accelerators are the ones that Colab names, from the smallest GPU to the largest, then TPUs.
@@ -122,24 +122,12 @@ func ParseAccelerators(text string) ([]string, error) {
 	return accelerators, nil
 }
 
-// spec returns what to ask for to get an accelerator.
-func spec(accelerator string, highRAM bool) Spec {
-	if accelerator == CPU {
-		accelerator = ""
-	}
-	return Spec{Accelerator: accelerator, HighRAM: highRAM}
-}
-
 // String names a kind of VM for people.
 func (s Spec) String() string {
-	name := s.Accelerator
-	if name == "" {
-		name = CPU
-	}
 	if s.HighRAM {
-		name += " with high RAM"
+		return s.Accelerator + " with high RAM"
 	}
-	return name
+	return s.Accelerator
 }
 
 // clip shortens what somebody typed for an error.
