@@ -63,7 +63,7 @@ func TestAVMIsKeptAliveOnlyWhileCodeRuns(t *testing.T) {
 				if test.reported {
 					recorder.Submitted("i", contract.Submit{}, contract.Execution{Status: contract.StatusQueued})
 				}
-				time.Sleep(time.Hour) // of synctest's clock
+				<-time.After(time.Hour) // of synctest's clock
 				synctest.Wait()
 				if w.asked != test.asked || len(w.touches) != test.touched {
 					t.Errorf("%d questions and %d keep-alives", w.asked, len(w.touches))
@@ -82,7 +82,7 @@ func TestAVMIsKeptAliveFor24HoursAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{work: Working}
 		keepAlive(t, w, time.Hour, true)
-		time.Sleep(48 * time.Hour)
+		<-time.After(48 * time.Hour)
 		synctest.Wait()
 		if last := w.touches[len(w.touches)-1]; len(w.touches) != 23*12 || last >= 23*time.Hour {
 			t.Errorf("%d keep-alives, the last after %v", len(w.touches), last)
