@@ -42,7 +42,7 @@ func (b *Bridge) build(ctx context.Context, j *job) (paired Paired, err error) {
 	if err != nil {
 		return paired, fmt.Errorf("%w: %w", ErrPrepare, err)
 	}
-	look := b.lookForEarlier(ctx, j.request.Name)
+	look := b.lookForEarlier(ctx)
 	defer look.end()
 	if paired, found := b.besideStatusCell(ctx, j, look); found {
 		return paired, nil

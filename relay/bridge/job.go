@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -72,14 +71,9 @@ func (b *Bridge) work(ctx context.Context, j *job) (Paired, error) {
 	return paired, err
 }
 
-const (
-	// lookLimit bounds the look for executors of earlier bridges. Most of them ended with their
-	// VMs, and a tunnel's service may take its time to say so.
-	lookLimit = 10 * time.Second
-	// maxLooked bounds the pairings that are tried. Those whose names this bridge may take are
-	// among them, however many there are.
-	maxLooked = 8
-)
+// lookLimit bounds the look for executors of earlier bridges. Most of them ended with their
+// VMs, and a tunnel's service may take its time to say so.
+const lookLimit = 10 * time.Second
 
 // executor is one of an earlier bridge that answers.
 type executor struct {
@@ -100,14 +94,15 @@ type look struct {
 	found []executor
 }
 
-// lookForEarlier starts a look for a bridge of that name. The caller must end it.
-func (b *Bridge) lookForEarlier(ctx context.Context, asked string) *look {
+// lookForEarlier starts a look. The caller must end it.
+func (b *Bridge) lookForEarlier(ctx context.Context) *look {
 	l := &look{}
 	ctx, l.cancel = context.WithTimeout(ctx, lookLimit)
 	stored, _ := b.cfg.Store.List() // what is wrong with the list is reported when it is written
-	stored = slices.DeleteFunc(stored, func(r pairing.Runtime) bool { return !r.FromPage || r.URL == "" })
-	sort.SliceStable(stored, func(i, j int) bool { return rank(stored[i].Name, asked) < rank(stored[j].Name, asked) })
-	for _, r := range stored[:min(len(stored), maxLooked)] {
+	for _, r := range stored {
+		if !r.FromPage || r.URL == "" {
+			continue
+		}
 		l.all.Go(func() {
 			if instance, err := b.cfg.Reach(ctx, r); err == nil && instance != "" {
 				l.mu.Lock()
@@ -117,14 +112,6 @@ func (b *Bridge) lookForEarlier(ctx context.Context, asked string) *look {
 		})
 	}
 	return l
-}
-
-// rank orders names: first those whose pairings a bridge could replace.
-func rank(name, asked string) int {
-	if name == asked || slices.Contains(names, name) {
-		return 0
-	}
-	return 1
 }
 
 // result waits for the end of the look and returns what answered.

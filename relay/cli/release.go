@@ -110,8 +110,8 @@ func NewBridge(set config.Settings, store *pairing.Store, log *slog.Logger) *bri
 	return bridge.New(bridge.Config{
 		Release: func(ctx context.Context) (bootstrap.Release, error) { return executorRelease(ctx, set.Get) },
 		Tunnel: func() (bridge.Tunnel, error) {
-			n, err := config.LoadNgrok(set)
-			return bridge.Tunnel{Token: string(n.Token), Domain: n.Domain}, err
+			token, domain, err := config.Ngrok(set)
+			return bridge.Tunnel{Token: token, Domain: domain}, err
 		},
 		Store: store, Getenv: set.Get, Reach: reachExecutor, Log: log,
 	})

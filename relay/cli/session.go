@@ -137,10 +137,10 @@ func withVM(ctx context.Context, set *config.Settings, choose func(*history.Stor
 	defer FinishHistory(kept, std.Err)
 	vms := NewVMs(*set, cfg, "", nil)
 	defer vms.Close()
-	alive := NewKeepAlive(vms, false)
+	alive := vms.Keeper()
 	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: attempt, Record: alive.Record(kept.Record), Transport: vms.Transport})
 	defer pool.Close()
-	alive.Start(ctx, pool)
+	alive.Start(ctx, WorkOf(pool), false)
 	defer alive.Close()
 	target, err := pool.Resolve(choose(kept))
 	if err != nil {
@@ -210,10 +210,10 @@ func (b *Backends) Open(name string) (vm.Backend, error) {
 // NewVMs returns what starts VMs. file is the executor for them; empty for that of the release.
 // A caller must Close it.
 func NewVMs(set config.Settings, cfg config.Config, file string, log *slog.Logger) *vm.Manager {
-	ngrok, _ := config.LoadNgrok(set) // cfg.Problems has its error
+	token, domain, _ := config.Ngrok(set) // cfg.Problems has its error
 	return vm.New(vm.Config{
 		Dir: cfg.VMDir, Pairings: cfg.Pairings, Open: NewBackends(cfg.VMDir, log).Open,
-		NgrokToken: string(ngrok.Token), NgrokDomain: ngrok.Domain, Log: log,
+		NgrokToken: token, NgrokDomain: domain, Log: log,
 		Program: ExecutorProgram(set.Get, file),
 	})
 }
@@ -249,58 +249,28 @@ func VMTransport(set config.Settings, cfg config.Config) func(pairing.Runtime) h
 	}
 }
 
-// KeepAlive keeps the VMs that this computer started alive while executions run on them.
-type KeepAlive struct {
-	*vm.Keeper
-	pool  *runtimes.Pool // set before Start
-	stop  context.CancelFunc
-	ended sync.WaitGroup
-}
-
-// NewKeepAlive returns one that starts nothing. resume asks all VMs at the start for runs of
-// an earlier relay.
-func NewKeepAlive(vms *vm.Manager, resume bool) *KeepAlive {
-	k := &KeepAlive{stop: func() {}}
-	k.Keeper = vms.Keeper(k.work, resume)
-	return k
-}
-
-// Start begins to keep VMs alive. A caller must close it.
-func (k *KeepAlive) Start(ctx context.Context, pool *runtimes.Pool) {
-	ctx, k.stop = context.WithCancel(ctx)
-	k.pool = pool
-	k.ended.Go(func() { k.Keeper.Run(ctx) })
-}
-
-// Close ends what Start began.
-func (k *KeepAlive) Close() {
-	k.stop()
-	k.ended.Wait()
-}
-
 // workTime bounds the question what an executor does.
 const workTime = 30 * time.Second
 
-// work asks the executor of a runtime for its executions.
-func (k *KeepAlive) work(ctx context.Context, runtime string) (vm.Work, error) {
-	ctx, cancel := context.WithTimeout(ctx, workTime)
-	defer cancel()
-	target, err := k.pool.Resolve(runtime)
-	if err != nil {
-		return vm.Idle, err
-	}
-	got, err := target.Client.List(ctx, contract.MaxListExecutions)
-	if err != nil {
-		return vm.Idle, err
-	}
-	work := vm.Idle
-	for _, e := range got.Executions {
-		switch {
-		case e.Status == contract.StatusRunning:
-			return vm.Working, nil
-		case !e.Status.Finished():
-			work = vm.Waiting
+// WorkOf returns what asks the executor of a runtime for its executions, for a vm.Keeper.
+func WorkOf(pool *runtimes.Pool) func(ctx context.Context, runtime string) (vm.Work, error) {
+	return func(ctx context.Context, runtime string) (vm.Work, error) {
+		ctx, cancel := context.WithTimeout(ctx, workTime)
+		defer cancel()
+		target, err := pool.Resolve(runtime)
+		if err != nil {
+			return vm.Idle, err
 		}
+		got, err := target.Client.List(ctx, contract.MaxListExecutions)
+		work := vm.Idle
+		for _, e := range got.Executions {
+			switch {
+			case e.Status == contract.StatusRunning:
+				return vm.Working, nil
+			case !e.Status.Finished():
+				work = vm.Waiting
+			}
+		}
+		return work, err
 	}
-	return work, nil
 }

@@ -49,7 +49,7 @@ func TestTheKeeperSeesWhetherAVMWorks(t *testing.T) {
 			t.Fatal(err)
 		}
 		pool := runtimes.New(runtimes.Config{Getenv: func(string) string { return "" }, Pairings: store})
-		if got, err := (&KeepAlive{pool: pool}).work(t.Context(), "vm"); err != nil || got != want {
+		if got, err := WorkOf(pool)(t.Context(), "vm"); err != nil || got != want {
 			t.Errorf("with %v: %d, %v, want %d", statuses, got, err, want)
 		}
 		pool.Close()

@@ -97,7 +97,7 @@ func Load(s Settings) Config {
 		MaxBytes:    int64(number(r, "RELAY_KEEP_MB", 64.0, 0, mostKeepMB, fromTo) * (1 << 20)),
 		TunnelBytes: int64(number(r, "RELAY_KEEP_TUNNEL_MB", 100.0, 0, mostTunnelMB, fromTo) * (1 << 20)),
 	}
-	_, err = LoadNgrok(s)
+	_, _, err = Ngrok(s)
 	r.check("", err)
 	c.HistoryDir, c.HistoryBytes = r.history()
 	if s.Get("RELAY_PAGE_PORT") != "0" {
@@ -328,34 +328,6 @@ func (s Settings) Get(variable string) string {
 	return s.Getenv(variable)
 }
 
-// Ngrok is the ngrok account whose tunnels the executors use that this relay starts. The
-// relay opens no tunnel itself.
-type Ngrok struct {
-	Token  Token  // empty: the VM looks for one of its own
-	Domain string // static domain of the account, such as name.ngrok-free.app; may be empty
-}
-
-// Token is an ngrok authtoken. Printed by fmt, slog or encoding/json, it does not show
-// itself.
-type Token string
-
-// Format prints String for every verb of fmt.
-func (t Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(t.String())) }
-
-// String says whether there is a token.
-func (t Token) String() string {
-	if t == "" {
-		return "[no token]"
-	}
-	return "[token]"
-}
-
-// LogValue is String, for slog.
-func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
-
-// MarshalText is String, for encoding/json and other encoders.
-func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
 // maxToken bounds an authtoken and the file that holds it, in bytes. Tokens have about 50.
 const maxToken = 1024
 
@@ -364,40 +336,30 @@ var (
 	domainPattern = lazy.Regexp(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$`)
 )
 
-// LoadNgrok reads NGROK_AUTHTOKEN, or the file that NGROK_AUTHTOKEN_FILE names, and
-// NGROK_DOMAIN. Its errors name the setting and never contain the token.
-func LoadNgrok(s Settings) (Ngrok, error) {
-	token, err := ngrokToken(s)
-	if err != nil {
-		return Ngrok{}, err
-	}
-	domain := strings.TrimSuffix(strings.TrimPrefix(s.Get("NGROK_DOMAIN"), "https://"), "/")
+// Ngrok returns the ngrok account whose tunnels the executors use that this relay starts, which
+// opens no tunnel itself: the token is NGROK_AUTHTOKEN or the content of NGROK_AUTHTOKEN_FILE, and
+// the domain NGROK_DOMAIN. Either may be empty. Errors name the setting and never contain the token.
+func Ngrok(s Settings) (token, domain string, err error) {
+	domain = strings.TrimSuffix(strings.TrimPrefix(s.Get("NGROK_DOMAIN"), "https://"), "/")
 	if domain != "" && (len(domain) > 253 || !domainPattern().MatchString(domain)) {
-		return Ngrok{}, fmt.Errorf("NGROK_DOMAIN is %q: use a name such as your-name.ngrok-free.app", domain)
+		return "", "", fmt.Errorf("NGROK_DOMAIN is %q: use a name such as your-name.ngrok-free.app", domain)
 	}
-	return Ngrok{Token: token, Domain: domain}, nil
-}
-
-func ngrokToken(s Settings) (Token, error) {
-	variable, text := "NGROK_AUTHTOKEN", s.Get("NGROK_AUTHTOKEN")
-	if path := s.Get("NGROK_AUTHTOKEN_FILE"); text == "" && path != "" {
+	variable := "NGROK_AUTHTOKEN"
+	token = s.Get(variable)
+	if path := s.Get("NGROK_AUTHTOKEN_FILE"); token == "" && path != "" {
 		variable = "NGROK_AUTHTOKEN_FILE"
-		path, err := filename.Typed(path)
-		if err == nil {
-			text, err = readPrivate(path, maxToken)
+		if path, err = filename.Typed(path); err == nil {
+			token, err = readPrivate(path, maxToken)
 		}
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", variable, err)
+			return "", "", fmt.Errorf("%s: %w", variable, err)
 		}
 	}
-	text = strings.TrimSpace(text)
-	if text == "" && variable == "NGROK_AUTHTOKEN" {
-		return "", nil
+	token = strings.TrimSpace(token)
+	if (token != "" || variable == "NGROK_AUTHTOKEN_FILE") && (len(token) > maxToken || !tokenPattern().MatchString(token)) {
+		return "", "", fmt.Errorf("%s does not contain an ngrok authtoken: copy it from https://dashboard.ngrok.com/get-started/your-authtoken", variable)
 	}
-	if len(text) > maxToken || !tokenPattern().MatchString(text) {
-		return "", fmt.Errorf("%s does not contain an ngrok authtoken: copy it from https://dashboard.ngrok.com/get-started/your-authtoken", variable)
-	}
-	return Token(text), nil
+	return token, domain, nil
 }
 
 // readPrivate reads a regular file of at most limit bytes that only this user may read. A

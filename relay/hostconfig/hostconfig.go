@@ -362,7 +362,8 @@ func (t Target) off(all, own any) string {
 // values decodes a whole file.
 func (h Host) values(text []byte) (all any, err error) {
 	if h.list == "" {
-		return parseTOML(text)
+		f, err := readTOML(text)
+		return f.all, err
 	}
 	bare := bytes.Clone(bytes.TrimPrefix(text, byteOrderMark)) // Standardize writes into it
 	if len(bytes.TrimSpace(bare)) == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pelletier/go-toml/v2"
 	"github.com/tailscale/hujson"
 )
 
@@ -36,7 +38,7 @@ func user(t *testing.T) User {
 // target is the file of a host that is not found, or has one version only.
 func target(h Host, u User) Target { return h.Targets(u)[0] }
 
-func put(t *testing.T, h Host, u User, text string) string {
+func putFile(t *testing.T, h Host, u User, text string) string {
 	t.Helper()
 	path := target(h, u).Path
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -107,7 +109,7 @@ func TestAFileThatCannotBeEditedIsNotChanged(t *testing.T) {
 		"mcp_servers.colab-relay.command = \"x\"": "codex",
 	} {
 		u, h := user(t), host(t, name)
-		path := put(t, h, u, text)
+		path := putFile(t, h, u, text)
 		if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -141,7 +143,7 @@ func TestAnEntryIsReadAsItsHostReadsIt(t *testing.T) {
 		u, h := user(t), host(t, c.host)
 		u.Folder = filepath.Join(u.Home, "project")
 		u.Getenv = func(name string) string { return map[string]string{"https_proxy": "http://a", "NO_PROXY": "b"}[name] }
-		path, read := put(t, h, u, "{"+entry), target(h, u)
+		path, read := putFile(t, h, u, "{"+entry), target(h, u)
 		if c.file != "" {
 			path = filepath.Join(u.Home, c.file)
 		}
@@ -159,7 +161,7 @@ func TestAnEntryIsReadAsItsHostReadsIt(t *testing.T) {
 
 func TestALinkIsFollowedAndTheModeKept(t *testing.T) {
 	u, h := user(t), host(t, "cursor")
-	path := put(t, h, u, "{}")
+	path := putFile(t, h, u, "{}")
 	real := filepath.Join(u.Home, "dotfiles.json")
 	must(t, os.Rename(path, real))
 	must(t, os.Symlink(real, path))
@@ -230,6 +232,24 @@ func withoutRelay(t *testing.T, text []byte, list string) map[string]any {
 		delete(all, list)
 	}
 	return all
+}
+
+// sameOthers reports whether two texts have the same values outside the relay's table.
+func sameOthers(a, b []byte) bool {
+	var texts [2]string // in Go's notation, where NaN equals NaN
+	for i, text := range [][]byte{a, b} {
+		all := map[string]any{}
+		if toml.Unmarshal(bytes.TrimPrefix(text, byteOrderMark), &all) != nil {
+			return i == 0 // what was wrong before
+		}
+		if servers, ok := all[tomlList].(map[string]any); ok {
+			if delete(servers, serverName); len(servers) == 0 {
+				delete(all, tomlList)
+			}
+		}
+		texts[i] = fmt.Sprintf("%#v", all)
+	}
+	return texts[0] == texts[1]
 }
 
 // An edit of any TOML keeps the values of other tables, and a second edit changes nothing.

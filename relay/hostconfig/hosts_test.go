@@ -168,7 +168,7 @@ func TestUninstallRestoresTheFile(t *testing.T) {
 				if h.list == "" {
 					text = c.toml
 				}
-				path := put(t, h, u, text)
+				path := putFile(t, h, u, text)
 				installTwice(t, target(h, u))
 				if got, err := os.ReadFile(backupOf(path)); err != nil || string(got) != text {
 					t.Errorf("the backup is %q: %v", got, err)
@@ -254,7 +254,7 @@ func TestUninstallKeepsLaterChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, u := host(t, c.host), user(t)
 			now := strings.ReplaceAll(c.now, "RELAY", `"colab-relay": {"command": "/opt/relay", "args": ["serve"], "env": {"A": "b"} /* x */}`)
-			path := put(t, h, u, now)
+			path := putFile(t, h, u, now)
 			change, err := PlanRemoval(target(h, u))
 			must(t, err)
 			must(t, change.Write())
@@ -267,9 +267,9 @@ func TestUninstallKeepsLaterChanges(t *testing.T) {
 
 func TestTheFirstBackupIsTheOnlyOne(t *testing.T) {
 	h, u := host(t, "cursor"), user(t)
-	path := put(t, h, u, `{"first": 1}`)
+	path := putFile(t, h, u, `{"first": 1}`)
 	installTwice(t, target(h, u))
-	put(t, h, u, `{"second": 2}`)
+	putFile(t, h, u, `{"second": 2}`)
 	installTwice(t, target(h, u))
 	if got, err := os.ReadFile(backupOf(path)); err != nil || string(got) != `{"first": 1}` {
 		t.Errorf("the backup is %q: %v", got, err)
@@ -300,7 +300,7 @@ func TestUninstallLeavesOtherThingsAlone(t *testing.T) {
 		`{"mcpServers": {"a": {"command": "colab-relay"}}, "servers": {"colab-relay": {"command": "colab-relay"}}}`: {"cursor", ErrNotInstalled},
 	} {
 		u, h := user(t), host(t, c.host)
-		path := put(t, h, u, text)
+		path := putFile(t, h, u, text)
 		if _, err := PlanRemoval(target(h, u)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -312,7 +312,7 @@ func TestUninstallLeavesOtherThingsAlone(t *testing.T) {
 
 func TestAFilePastTheBoundIsRefused(t *testing.T) {
 	h, u := host(t, "cursor"), user(t)
-	path := put(t, h, u, "{}")
+	path := putFile(t, h, u, "{}")
 	must(t, os.Truncate(path, maxFile+1))
 	if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), "over 32 MiB") {
 		t.Errorf("%v", err)

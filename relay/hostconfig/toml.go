@@ -8,14 +8,13 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // tomlList is the table that contains the tables of Codex's servers.
 const tomlList = "mcp_servers"
 
-// maxTOML bounds a TOML text, in bytes. The parser compares each table with all others.
+// maxTOML bounds a TOML text, in bytes. The parser calls itself at each level of a list.
 const maxTOML = 512 << 10
 
 // ofTOML is any host whose file is TOML.
@@ -24,52 +23,41 @@ var ofTOML Host
 // errTOMLForm: the entry is not a table of its own.
 var errTOMLForm = fmt.Errorf("its entry %q is not written as a table [%s.%s]", serverName, tomlList, serverName)
 
-// editTOML appends the relay's table to the end of a file, where any table may be, or
-// changes command and args in the table that exists.
+// editTOML appends the relay's table to the end of a file, where any table may be, or changes what
+// differs from c in the table that exists. As in JSON, args stay if it already starts a relay and
+// c does not amend them.
 func editTOML(text []byte, c Command) ([]byte, error) {
 	have, exists, err := ofTOML.entry(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case exists && have.Command == c.Path && have.Args != nil && slices.Equal(have.Args, c.argsAfter(have)):
-		return text, nil
-	case exists:
-		return amendTOML(text, have, c)
 	}
-	newline, before := newlineOf(text), ""
-	if len(text) > 0 {
-		before = newline
-	}
-	if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
-		before += newline
-	}
-	edited := slices.Concat(text, []byte(before), []byte(strings.ReplaceAll(tableOf(c), "\n", newline)))
-	if have, _, err := ofTOML.entry(edited); err != nil || have.Command != c.Path {
-		return nil, errors.New("a table cannot be added after the form in which it lists the servers")
-	}
-	return edited, nil
-}
-
-// amendTOML changes the members of the relay's table that differ from c. As in JSON, args
-// stay if the table already starts a relay and c does not amend them.
-func amendTOML(text []byte, have entry, c Command) ([]byte, error) {
-	own, err := findTOML(text)
-	if err != nil || own.command.end == 0 {
-		return nil, errTOMLForm
-	}
-	command := "command = " + string(marshal(c.Path, "", ""))
-	want := entry{Command: c.Path, Args: c.argsAfter(have)}
-	args := "args = " + string(marshal(want.Args, "", ""))
-	edits := []edit{{own.command, command}}
-	if have.Args == nil || !slices.Equal(have.Args, want.Args) {
-		if own.args.end == 0 {
-			edits[0].text += newlineOf(text) + args
-		} else {
-			edits = append(edits, edit{own.args, args})
+	own, _ := readTOML(text)
+	newline := newlineOf(text)
+	if !exists {
+		if own.closed {
+			return nil, errors.New("a table cannot be added after the form in which it lists the servers")
 		}
+		if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+			text = append(bytes.Clone(text), newline...)
+		}
+		before := ""
+		if len(text) > 0 {
+			before = newline
+		}
+		return slices.Concat(text, []byte(before), []byte(strings.ReplaceAll(tableOf(c), "\n", newline))), nil
+	}
+	command, args := "command = "+string(marshal(c.Path, "", "")), c.argsAfter(have)
+	var edits []edit
+	if have.Command != c.Path {
+		edits = append(edits, edit{own.command, command})
+	}
+	if list := "args = " + string(marshal(args, "", "")); own.args.end == 0 {
+		edits = append(edits[:0], edit{own.command, command + newline + list})
+	} else if !slices.Equal(have.Args, args) {
+		edits = append(edits, edit{own.args, list})
 	}
 	edited := apply(text, edits)
-	if now, _, err := ofTOML.entry(edited); err != nil || now.Command != want.Command || !slices.Equal(now.Args, want.Args) || !sameOthers(text, edited) {
+	if now, _, err := ofTOML.entry(edited); own.command.end == 0 || err != nil || now.Command != c.Path || !slices.Equal(now.Args, args) {
 		return nil, errTOMLForm
 	}
 	return edited, nil
@@ -78,7 +66,7 @@ func amendTOML(text []byte, have entry, c Command) ([]byte, error) {
 // removeTOML deletes the relay's tables, from each header to the last line of its values,
 // and an empty line before them, or after them at the beginning of the text.
 func removeTOML(text []byte) ([]byte, error) {
-	own, err := findTOML(text)
+	own, err := readTOML(text)
 	if err != nil || len(own.tables) == 0 {
 		return nil, errTOMLForm
 	}
@@ -95,7 +83,7 @@ func removeTOML(text []byte) ([]byte, error) {
 		edits = append(edits, edit{span: table})
 	}
 	edited := apply(text, edits)
-	if _, exists, err := ofTOML.entry(edited); err != nil || exists || !sameOthers(text, edited) {
+	if _, exists, err := ofTOML.entry(edited); err != nil || exists {
 		return nil, errTOMLForm
 	}
 	return edited, nil
@@ -120,49 +108,87 @@ func apply(text []byte, edits []edit) (edited []byte) {
 	return append(edited, text[done:]...)
 }
 
-// ownTables is where a TOML text has the relay.
-type ownTables struct {
-	tables        []span // its table and the ones in it, in whole lines
-	command, args span   // key and value, without the end of the line
+// tomlFile is what a TOML text says, and where it has the relay.
+type tomlFile struct {
+	all           map[string]any // strings, switches, lists and tables as Go has them, all else as it is written
+	closed        bool           // the list of servers is no table that a header may add to
+	tables        []span         // the relay's table and the ones in it, in whole lines
+	command, args span           // key and value in the relay's table, without the end of the line
 }
 
-// findTOML finds the relay's tables in a text.
-func findTOML(text []byte) (own ownTables, err error) {
+// readTOML reads a text. It does not notice that something is there twice.
+func readTOML(text []byte) (f tomlFile, err error) {
+	f.all = map[string]any{}
+	if len(text) > maxTOML {
+		return f, fmt.Errorf("it is larger than %d KiB", maxTOML>>10)
+	}
 	bare := bytes.TrimPrefix(text, byteOrderMark)
 	mark := len(text) - len(bare)
 	var p unstable.Parser
 	p.Reset(bare)
-	level := 0 // of the table now: 0 is another table, 1 the relay's, 2 one in it
+	var table []string
+	own := func(path []string) bool { return len(path) > 1 && path[0] == tomlList && path[1] == serverName }
 	for p.NextExpression() {
 		e := p.Expression()
-		if e.Kind == unstable.KeyValue {
-			at := span{mark + int(e.Raw.Offset), mark + int(e.Raw.Offset) + int(e.Raw.Length)}
-			own.value(text, level, keyOf(e), at)
+		if e.Kind != unstable.KeyValue {
+			table = keyOf(e)
+			f.closed = f.closed || len(table) == 1 && table[0] == tomlList && e.Kind == unstable.ArrayTable
+			if at(f.all, table...) == nil {
+				put(f.all, table, map[string]any{})
+			}
+			if at := mark + int(e.Child().Raw.Offset); own(table) {
+				f.tables = append(f.tables, span{max(mark, bytes.LastIndexByte(text[:at], '\n')+1), lineEnd(text, at)})
+			}
 			continue
 		}
-		key := keyOf(e)
-		if level = 0; len(key) < 2 || key[0] != tomlList || key[1] != serverName {
+		key := slices.Concat(table, keyOf(e))
+		put(f.all, key, valueOf(e.Value()))
+		f.closed = f.closed || len(key) == 1 && key[0] == tomlList
+		if !own(table) {
 			continue
 		}
-		level = min(len(key)-1, 2)
-		at := mark + int(e.Child().Raw.Offset)
-		own.tables = append(own.tables, span{max(mark, bytes.LastIndexByte(text[:at], '\n')+1), lineEnd(text, at)})
+		at := span{mark + int(e.Raw.Offset), mark + int(e.Raw.Offset+e.Raw.Length)}
+		f.tables[len(f.tables)-1].end = lineEnd(text, at.end)
+		switch {
+		case len(key) == 3 && key[2] == "command":
+			f.command = at
+		case len(key) == 3 && key[2] == "args":
+			f.args = at
+		}
 	}
-	return own, p.Error()
+	return f, p.Error()
 }
 
-// value notes a value of the table at that level.
-func (own *ownTables) value(text []byte, level int, key []string, at span) {
-	if level == 0 {
-		return
+// put puts a value at a path, with the tables that are missing.
+func put(table map[string]any, path []string, value any) {
+	last := len(path) - 1
+	for _, key := range path[:last] {
+		if _, ok := table[key].(map[string]any); !ok {
+			table[key] = map[string]any{}
+		}
+		table = table[key].(map[string]any)
 	}
-	own.tables[len(own.tables)-1].end = lineEnd(text, at.end)
-	if level == 1 && len(key) == 1 && key[0] == "command" {
-		own.command = at
+	table[path[last]] = value
+}
+
+func valueOf(n *unstable.Node) any {
+	list, table := []any{}, map[string]any{}
+	for c := n.Children(); c.Next(); {
+		if each := c.Node(); n.Kind == unstable.InlineTable {
+			put(table, keyOf(each), valueOf(each.Value()))
+		} else {
+			list = append(list, valueOf(each))
+		}
 	}
-	if level == 1 && len(key) == 1 && key[0] == "args" {
-		own.args = at
+	switch n.Kind {
+	case unstable.Bool:
+		return string(n.Data) == "true"
+	case unstable.Array:
+		return list
+	case unstable.InlineTable:
+		return table
 	}
+	return string(n.Data)
 }
 
 func keyOf(e *unstable.Node) (key []string) {
@@ -178,36 +204,6 @@ func lineEnd(text []byte, at int) int {
 		return at + i + 1
 	}
 	return len(text)
-}
-
-// sameOthers reports whether two texts have the same values outside the relay's table.
-func sameOthers(a, b []byte) bool {
-	left, right := othersTOML(a), othersTOML(b)
-	return left != "" && left == right
-}
-
-// othersTOML returns the values outside the relay's table in Go's notation, where NaN equals NaN; empty
-// for a text that is not TOML.
-func othersTOML(text []byte) string {
-	all, err := parseTOML(text)
-	if err != nil {
-		return ""
-	}
-	if servers, ok := all[tomlList].(map[string]any); ok {
-		delete(servers, serverName)
-		if len(servers) == 0 {
-			delete(all, tomlList)
-		}
-	}
-	return fmt.Sprintf("%#v", all)
-}
-
-func parseTOML(text []byte) (all map[string]any, err error) {
-	if len(text) > maxTOML {
-		return nil, fmt.Errorf("it is larger than %d KiB", maxTOML>>10)
-	}
-	all = map[string]any{}
-	return all, toml.Unmarshal(bytes.TrimPrefix(text, byteOrderMark), &all)
 }
 
 // tableOf is the relay's table. JSON strings and lists of strings are valid TOML.

@@ -36,9 +36,6 @@ type toolResult struct {
 // call calls a tool of the page and decodes the JSON object of its answer into result. An
 // answer without text leaves result as it is.
 func (t *Tab) call(ctx context.Context, tool string, arguments map[string]any, result any) error {
-	if err := t.has(ctx, tool); err != nil {
-		return err
-	}
 	err := t.wire.request(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments}, func(m *message) error {
 		if m.Error != nil {
 			return newToolError(tool, m.Error.Code, m.Error.Message)
@@ -160,8 +157,6 @@ const (
 	toolRun     = "run_code_cell"
 )
 
-var tools = []string{toolAddCode, toolAddText, toolUpdate, toolDelete, toolMove, toolCells, toolRun}
-
 // maxText bounds the text of a cell that is sent to the page, in bytes.
 const maxText = 16 << 20
 
@@ -242,9 +237,7 @@ func (t *Tab) Delete(ctx context.Context, id string) error {
 // cell is as it was: to run it again then would do the same twice.
 func (t *Tab) change(ctx context.Context, tool string, arguments map[string]any, id string) error {
 	err := t.call(ctx, tool, arguments, &struct{}{})
-	_, refused := errors.AsType[*ToolError](err)
-	_, missing := errors.AsType[*MissingToolError](err)
-	if !refused && !missing {
+	if _, refused := errors.AsType[*ToolError](err); !refused {
 		t.runs.Forget(id)
 	}
 	return err

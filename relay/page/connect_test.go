@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -264,33 +262,6 @@ func TestSecondTabIsRefused(t *testing.T) {
 	}
 }
 
-// Programs that only open connections can't keep Colab's page out.
-func TestManyStrangers(t *testing.T) {
-	d := newQuietDesk(t)
-	var held []net.Conn
-	defer func() {
-		for _, c := range held {
-			c.Close()
-		}
-	}()
-	for i := range 3 * maxWaiting {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(d.State().Port))
-		must(t, err)
-		held = append(held, conn)
-		if i%3 == 0 {
-			_, _ = conn.Write([]byte("GET /?access_token=")) // never ends its request
-		}
-	}
-	crowd := &d.server.crowd
-	crowd.mu.Lock()
-	n := len(crowd.conns)
-	crowd.mu.Unlock()
-	if n > maxWaiting {
-		t.Errorf("%d connections wait, over %d", n, maxWaiting)
-	}
-	d.ready(t)
-}
-
 // A tab whose token changed between the check and the connection does not get the slot.
 func TestTokenThatChangedMeanwhile(t *testing.T) {
 	p := New(Config{})
@@ -313,20 +284,17 @@ func TestNotebookURLs(t *testing.T) {
 		}
 	}
 	for bad, want := range map[string]string{
-		"colab.research.google.com/drive/1":                           "https://",
-		"http://colab.research.google.com/":                           "https://",
-		"javascript:alert(1)//colab.google.com":                       "https://",
-		"https://evil.example/":                                       "does not belong",
-		"https://colab.research.google.com.evil.com/":                 "does not belong",
-		"https://colab.research.google.com@evil.com/":                 "names a user",
-		"https://evil.com#https://colab.google.com/":                  "does not belong",
-		"https://colab.google.com/#a#b":                               `more than one "#"`,
-		"https://colab.google.com/\"x":                                "percent-encoded",
-		"https://colab.google.com\\@evil.example":                     "",
-		"https://c\u043elab.google.com/":                              "percent-encoded",
-		"https://colab.google.com/\nx":                                "",
-		"https://colab.google.com/%zz":                                "no valid form",
-		"https://colab.google.com/" + strings.Repeat("a", maxAddress): "2000",
+		"colab.research.google.com/drive/1":           "https://",
+		"http://colab.research.google.com/":           "https://",
+		"javascript:alert(1)//colab.google.com":       "https://",
+		"https://evil.example/":                       "does not belong",
+		"https://colab.research.google.com.evil.com/": "does not belong",
+		"https://colab.research.google.com@evil.com/": "names a user",
+		"https://evil.com#https://colab.google.com/":  "does not belong",
+		"https://colab.google.com\\@evil.example":     "",
+		"https://c\u043elab.google.com/":              "does not belong",
+		"https://colab.google.com/\nx":                "",
+		"https://colab.google.com/%zz":                "no valid form",
 	} {
 		err := CheckNotebookURL(bad)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -343,6 +311,7 @@ func TestAddresses(t *testing.T) {
 		"https://colab.research.google.com/github/o/r/blob/m/a%20b.ipynb": "https://colab.research.google.com/github/o/r/blob/m/a%20b.ipynb?p=8765" + end,
 		"https://colab.google.com/a%2Fb?":                                 "https://colab.google.com/a%2Fb?p=8765" + end,
 		"https://colab.google.com/x#mcpProxyToken=old&mcpProxyPort=1":     "https://colab.google.com/x?p=8765" + end,
+		"https://colab.google.com/\"x y?a=\"b#c#d":                        "https://colab.google.com/%22x%20y?a=%22b&p=8765" + end,
 	} {
 		if got, err := address(notebook, 8765, "T"); got != want || err != nil {
 			t.Errorf("%q: %q, %v; want %q", notebook, got, err, want)

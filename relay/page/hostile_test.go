@@ -54,7 +54,6 @@ func (a attempt) with(name string, values ...string) attempt {
 
 func origin(values ...string) attempt { return with("Origin", values...) }
 func host(values ...string) attempt   { return with("Host", values...) }
-func bearer(values ...string) attempt { return target("/").with("Authorization", values...) }
 
 func body(headers []string, text string) attempt {
 	a := good()
@@ -97,33 +96,24 @@ var hostile = map[string]map[string]struct {
 		"rebound name":        {host("rebind.evil.example:PORT"), 403},
 		"other port":          {host("localhost:1"), 403},
 		"right, then foreign": {host("localhost:PORT", "evil.example"), 400},
-		"absolute target":     {target("http://localhost:PORT/?access_token=TOKEN").with("Host", "evil.example"), 400},
 	},
 	"token": {
-		"none":                      {target("/"), 401},
-		"empty":                     {target("/?access_token="), 403},
-		"wrong":                     {target("/?access_token=AAAAAAAAAAAAAAAAAAAAAA"), 403},
-		"one character more":        {target("/?access_token=TOKENA"), 403},
-		"doubled":                   {target("/?access_token=TOKEN&access_token=TOKEN"), 403},
-		"wrong, then right":         {target("/?access_token=x&access_token=TOKEN"), 403},
-		"only in path":              {target("/TOKEN"), 403},
-		"behind a semicolon":        {target("/?x;access_token=TOKEN"), 403},
-		"only in cookie":            {target("/").with("Cookie", "access_token=TOKEN"), 401},
-		"bearer, wrong":             {bearer("Bearer AAAAAAAAAAAAAAAAAAAAAA"), 403},
-		"basic":                     {bearer("Basic eDp5"), 400},
-		"query and bearer":          {with("Authorization", "Bearer TOKEN"), 403},
-		"query wrong, bearer right": {target("/?access_token=x").with("Authorization", "Bearer TOKEN"), 403},
+		"none":               {target("/"), 401},
+		"empty":              {target("/?access_token="), 403},
+		"wrong":              {target("/?access_token=AAAAAAAAAAAAAAAAAAAAAA"), 403},
+		"one character more": {target("/?access_token=TOKENA"), 403},
+		"doubled":            {target("/?access_token=TOKEN&access_token=TOKEN"), 403},
+		"wrong, then right":  {target("/?access_token=x&access_token=TOKEN"), 403},
+		"only in path":       {target("/TOKEN"), 403},
+		"behind a semicolon": {target("/?x;access_token=TOKEN"), 403},
+		"only in cookie":     {target("/").with("Cookie", "access_token=TOKEN"), 401},
 	},
 	"request": {
 		"POST":                          {line("POST /?access_token=TOKEN HTTP/1.1"), 405},
 		"preflight":                     {line("OPTIONS /?access_token=TOKEN HTTP/1.1").with("Access-Control-Request-Method", "GET"), 405},
 		"other path":                    {target("/x?access_token=TOKEN"), 403},
-		"body":                          {body([]string{"Content-Length: 1"}, "x"), 400},
-		"chunked":                       {body([]string{"Transfer-Encoding: chunked"}, "1\r\nx\r\n0\r\n\r\n"), 400},
-		"length and chunked":            {body([]string{"Content-Length: 5", "Transfer-Encoding: chunked"}, "0\r\n\r\nGET / HTTP/1.1\r\n\r\n"), 400},
 		"a good one behind a bad one":   {behind("Origin: null"), 403},
 		"a good one behind a preflight": {behind("Access-Control-Request-Method: GET"), 401},
-		"one huge header":               {body([]string{"X: " + strings.Repeat("a", 80<<10)}, ""), 431},
 	},
 	"handshake": {
 		"no upgrade":             {with("Upgrade"), 426},
@@ -140,7 +130,6 @@ var fine = map[string]attempt{
 	"colab.google.com":            origin("https://colab.google.com"),
 	"127.0.0.1":                   host("127.0.0.1:PORT"),
 	"[::1]":                       host("[::1]:PORT"),
-	"bearer":                      bearer("Bearer TOKEN"),
 	"percent-encoded":             target("/?access_token=%HEX"),
 	"mcp among protocols":         with("Sec-WebSocket-Protocol", "chat, mcp"),
 	"Sec-Fetch of a browser":      with("Sec-Fetch-Site", "cross-site").with("Sec-Fetch-Mode", "websocket").with("Sec-Fetch-Dest", "empty"),

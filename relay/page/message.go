@@ -1,13 +1,10 @@
 package page
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -64,15 +61,6 @@ func decodeMessage(data []byte) (message, error) {
 		return m, errors.New("the message is not one of JSON-RPC 2.0")
 	}
 	return m, nil
-}
-
-// answers returns the number of the request that m answers.
-func (m *message) answers() (int64, bool) {
-	if m.Method != "" {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(string(m.ID), 10, 64)
-	return n, err == nil
 }
 
 // answerable reports whether m is a request whose id can be repeated in an answer.
@@ -140,44 +128,19 @@ func (w *wire) fail(why ending) {
 // read handles the tab's messages in order.
 func (w *wire) read(ctx context.Context) ending {
 	for {
-		kind, r, err := w.conn.Reader(ctx)
-		if err != nil {
-			return endingOf(err)
-		}
-		if kind != websocket.MessageText {
+		kind, data, err := w.conn.Read(ctx)
+		switch {
+		case errors.Is(err, websocket.ErrMessageTooBig):
+			return ending{websocket.StatusMessageTooBig, "a message is too big"}
+		case err != nil:
+			return ending{websocket.StatusProtocolError, "the connection broke"}
+		case kind != websocket.MessageText:
 			return ending{websocket.StatusUnsupportedData, "messages must be text"}
 		}
-		var data bytes.Buffer
-		if _, err := data.ReadFrom(heard{r, w}); err != nil {
-			return endingOf(err)
-		}
-		if why := w.receive(data.Bytes()); why != nil {
+		if why := w.receive(data); why != nil {
 			return *why
 		}
 	}
-}
-
-// heard counts what is read, so that a large message on a slow line is a sign of life.
-type heard struct {
-	io.Reader
-	w *wire
-}
-
-// heardPart is the number of bytes that count once. A read waits until it has all of them.
-const heardPart = 64 << 10
-
-func (h heard) Read(p []byte) (int, error) {
-	n, err := h.Reader.Read(p[:min(len(p), heardPart)])
-	h.w.heard.Add(1)
-	return n, err
-}
-
-// endingOf returns how to end after an error of reading.
-func endingOf(err error) ending {
-	if errors.Is(err, websocket.ErrMessageTooBig) {
-		return ending{websocket.StatusMessageTooBig, "a message is too big"}
-	}
-	return ending{websocket.StatusProtocolError, "the connection broke"}
 }
 
 // write sends the messages of all callers.
@@ -210,8 +173,7 @@ func (w *wire) watch() ending {
 		case <-w.done:
 			return ending{}
 		}
-		before := w.heard.Load()
-		if err := w.ping(); err != nil && w.heard.Load() == before {
+		if err := w.ping(); err != nil {
 			return ending{websocket.StatusGoingAway, "no answer to a ping"}
 		}
 		timer.Reset(w.timing.ping)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/mark3labs/mcp-go/mcp"
 )
 
 // Config is what a Page needs.
@@ -46,7 +47,7 @@ type Page struct {
 	token    string // what the next tab must show
 	notebook string // what the token's URL opens
 	slot     *Tab   // the one tab, from the end of its handshake over HTTP on
-	tab      *Tab   // the same, once its tools are known
+	tab      *Tab   // the same, once it has shaken hands over MCP
 	wait     *wait  // for a tab; nil if nobody asked for one
 }
 
@@ -112,7 +113,7 @@ func (p *Page) take(conn *websocket.Conn, token string) *Tab {
 	return p.slot
 }
 
-// connected says that a tab's tools are known.
+// connected says that a tab has shaken hands.
 func (p *Page) connected(t *Tab) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *Page) connected(t *Tab) {
 	}
 	p.tab = t
 	p.finish(t, nil)
-	p.log.Info("a tab of Colab connected", "missing_tools", len(t.Missing()))
+	p.log.Info("a tab of Colab connected")
 }
 
 // lost frees the slot of a tab. The URL of a tab that was connected opens no further one.
@@ -207,30 +208,20 @@ type ToolError struct {
 }
 
 func (e *ToolError) Error() string {
-	return fmt.Sprintf("Colab's page refused %s: %q", e.Tool, e.Text)
-}
-
-// MissingToolError says that the page has no tool of this name.
-type MissingToolError struct {
-	Tool string
-	Has  []string // the names that the page has, bounded and safe to show
-}
-
-func (e *MissingToolError) Error() string {
-	has := "it has no tools"
-	if len(e.Has) > 0 {
-		has = fmt.Sprintf("it has %q", e.Has)
+	text := fmt.Sprintf("Colab's page refused %s: %q", e.Tool, e.Text)
+	if e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.INVALID_PARAMS { // as of a tool that it does not have
+		text += ": reload the page and connect again; if that does not help, Google has changed the page: update colab-relay"
 	}
-	return fmt.Sprintf("Colab's page has no tool %q, %s: reload the page and connect again; if that does not help, Google has changed the page: update colab-relay", e.Tool, has)
+	return text
 }
 
 // timing are the times of a Page. Tests shorten them.
 type timing struct {
 	wait      time.Duration // from the browser's start until a tab must have connected
 	open      time.Duration // for the start of the browser
-	handshake time.Duration // from a connection until the tab's tools are known
+	handshake time.Duration // for that over MCP
 	ping      time.Duration // between two pings of a tab
-	pong      time.Duration // for a tab's answer to a ping, if it sends nothing else
+	pong      time.Duration // for a tab's answer to a ping, which waits for the end of a large message on a slow line
 	write     time.Duration // for one message to a tab that reads slowly
 	closing   time.Duration // for a tab's part in the end of a connection
 	call      time.Duration // for one look at a cell that runs
@@ -244,6 +235,6 @@ type timing struct {
 // page whose scripts they have suspended, so a tab without an answer is gone.
 var defaultTiming = timing{
 	wait: time.Minute, open: 30 * time.Second, handshake: 30 * time.Second,
-	ping: 20 * time.Second, pong: 20 * time.Second, write: 30 * time.Second, closing: time.Second,
+	ping: 20 * time.Second, pong: time.Minute, write: 30 * time.Second, closing: time.Second,
 	call: time.Minute, poll: time.Second, maxPoll: 5 * time.Second, follow: 24 * time.Hour, unread: 10 * time.Minute,
 }

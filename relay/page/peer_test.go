@@ -48,27 +48,17 @@ func (d *desk) ready(t *testing.T) *peer {
 	t.Helper()
 	p := d.peer(t)
 	p.text(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	p.shakeHands(tools...)
+	p.shakeHands()
 	within.Until(t, "the tab is connected", func() bool { return d.State().Connected })
 	return p
 }
 
-// shakeHands answers initialize and tools/list.
-func (p *peer) shakeHands(tools ...string) {
+// shakeHands answers initialize.
+func (p *peer) shakeHands() {
 	p.t.Helper()
 	hello := p.request("initialize")
 	p.reply(hello, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"ColabMCP","version":"1.0.0"}}`)
 	p.request("notifications/initialized")
-	p.reply(p.request("tools/list"), toolsResult(tools...))
-}
-
-func toolsResult(names ...string) string {
-	list := []map[string]any{}
-	for _, name := range names {
-		list = append(list, map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}})
-	}
-	text, _ := json.Marshal(map[string]any{"tools": list})
-	return string(text)
 }
 
 // rpc is a message of the relay.

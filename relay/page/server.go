@@ -3,10 +3,8 @@ package page
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/net/netutil"
 )
 
 const (
@@ -27,6 +26,9 @@ const (
 	maxHeader = 64 << 10
 	// headTime bounds the time until a request's head has arrived.
 	headTime = 10 * time.Second
+	// maxConns bounds the connections of each listener; a further one waits until one ends, at most
+	// headTime.
+	maxConns = 64
 )
 
 // server listens on loopback while a Page is open.
@@ -34,7 +36,6 @@ type server struct {
 	page       *Page
 	port       int
 	http       *http.Server
-	crowd      crowd
 	ctx        context.Context // ends with the server
 	cancel     context.CancelFunc
 	goroutines sync.WaitGroup
@@ -49,13 +50,12 @@ func serve(p *Page, listeners []net.Listener) *server {
 	s := &server{page: p, port: portOf(listeners[0]), ctx: ctx, cancel: cancel}
 	s.http = &http.Server{
 		Handler: s, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headTime, ReadTimeout: headTime, WriteTimeout: headTime,
-		ConnState: s.crowd.change, DisableGeneralOptionsHandler: true,
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
+		DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
 	}
 	s.http.SetKeepAlivesEnabled(false) // one request for each connection
 	for _, l := range listeners {
 		s.goroutines.Go(func() {
-			_ = s.http.Serve(l) // ends when the server is stopped
+			_ = s.http.Serve(netutil.LimitListener(l, maxConns)) // ends when the server is stopped
 		})
 	}
 	return s
@@ -69,7 +69,6 @@ func (s *server) stop() {
 	s.cancel()
 	_ = s.http.Close()
 	s.goroutines.Wait()
-	s.crowd.open.Wait() // the HTTP server gives some connections half a second to end
 }
 
 // begin runs f in a goroutine that stop waits for, unless the server was stopped.
@@ -126,57 +125,30 @@ type refusal struct {
 }
 
 // check returns why a request is refused, or nil. The order is the cheapest first; nothing is
-// told about the token to a page that is not Colab's. A browser's WebSocket sends no body, and
-// names its host once; another host is a name that leads to this computer by a trick of DNS.
+// told about the token to a page that is not Colab's. Another host is a name that leads to this
+// computer by a trick of DNS. The token must be there exactly once.
 func check(r *http.Request, port int, token string) *refusal {
 	own, origin := ":"+strconv.Itoa(port), strings.Join(r.Header.Values("Origin"), ", ")
 	page, isHTTPS := strings.CutPrefix(origin, "https://")
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	tokens := query["access_token"]
+	offered := strings.Split(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), ",")
 	for _, rule := range []struct {
 		broken bool
 		refusal
 	}{
 		{r.URL.Path != "/", refusal{http.StatusForbidden, "there is nothing at this path"}},
-		{r.Method != http.MethodGet, refusal{http.StatusMethodNotAllowed, "the method is not GET"}},
-		{r.ContentLength != 0 || len(r.TransferEncoding) > 0, refusal{http.StatusBadRequest, "the request has a body"}},
-		{r.URL.Scheme != "" || r.URL.Host != "" || !strings.HasPrefix(r.RequestURI, "/"), refusal{http.StatusBadRequest, "the request names its target in another form than a path"}},
 		{!slices.Contains([]string{"localhost" + own, "127.0.0.1" + own, "[::1]" + own}, r.Host), refusal{http.StatusForbidden, "the request is for another host"}},
 		{!isHTTPS || !slices.Contains(hosts, page), refusal{http.StatusForbidden, "the request does not come from Colab's page"}},
+		{err != nil, refusal{http.StatusForbidden, "the query has no valid form"}},
+		{len(tokens) == 0, refusal{http.StatusUnauthorized, "there is no token"}},
+		{len(tokens) > 1, refusal{http.StatusForbidden, "there is more than one token"}},
+		{subtle.ConstantTimeCompare([]byte(strings.Join(tokens, "")), []byte(token)) != 1, refusal{http.StatusForbidden, "the token is wrong, as in a page that was opened earlier"}},
+		{!slices.ContainsFunc(offered, func(name string) bool { return strings.Trim(name, " \t") == subprotocol }), refusal{http.StatusBadRequest, `the request does not offer the sub-protocol "mcp"`}},
 	} {
 		if rule.broken {
 			return &rule.refusal
 		}
-	}
-	if why := checkToken(r, token); why != nil {
-		return why
-	}
-	offered := strings.Split(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), ",")
-	if !slices.ContainsFunc(offered, func(name string) bool { return strings.Trim(name, " \t") == subprotocol }) {
-		return &refusal{http.StatusBadRequest, `the request does not offer the sub-protocol "mcp"`}
-	}
-	return nil
-}
-
-// checkToken wants the token exactly once, in the query or as a bearer.
-func checkToken(r *http.Request, token string) *refusal {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return &refusal{http.StatusForbidden, "the query has no valid form"}
-	}
-	tokens, headers := query["access_token"], r.Header.Values("Authorization")
-	switch {
-	case len(tokens)+len(headers) == 0:
-		return &refusal{http.StatusUnauthorized, "there is no token"}
-	case len(tokens)+len(headers) > 1:
-		return &refusal{http.StatusForbidden, "there is more than one token"}
-	case len(headers) == 1:
-		bearer, ok := strings.CutPrefix(headers[0], "Bearer ")
-		if !ok || bearer == "" || strings.ContainsAny(bearer, " \t,") {
-			return &refusal{http.StatusBadRequest, "the authorization has no valid form"}
-		}
-		tokens = []string{bearer}
-	}
-	if !sameSecret(tokens[0], token) {
-		return &refusal{http.StatusForbidden, "the token is wrong, as in a page that was opened earlier"}
 	}
 	return nil
 }
@@ -227,68 +199,47 @@ func hasIPv6() bool {
 
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
-const (
-	// EmptyNotebook is the address of Colab's empty notebook.
-	EmptyNotebook = "https://colab.research.google.com/notebooks/empty.ipynb"
-	// maxAddress bounds a notebook's address, in bytes. Browsers take at least this much.
-	maxAddress = 2000
-)
+// EmptyNotebook is the address of Colab's empty notebook.
+const EmptyNotebook = "https://colab.research.google.com/notebooks/empty.ipynb"
 
 // CheckNotebookURL returns why an address is not one of a notebook in Colab, with what to do,
 // or nil. "" stands for Colab's empty notebook.
 func CheckNotebookURL(address string) error {
-	if address == "" {
-		return nil
-	}
 	_, err := parseNotebookURL(address)
 	return err
 }
 
 func parseNotebookURL(address string) (*url.URL, error) {
-	const example = `"https://colab.research.google.com/drive/ID"`
-	if len(address) > maxAddress {
-		return nil, fmt.Errorf("the notebook's address has %d bytes, more than %d: copy it from the browser's address bar", len(address), maxAddress)
-	}
-	refuse := func(why string) (*url.URL, error) {
-		return nil, fmt.Errorf("the notebook's address %q %s: give one such as %s", address, why, example)
+	if address == "" {
+		address = EmptyNotebook
 	}
 	u, err := url.Parse(address)
+	why := ""
 	switch {
 	case err != nil:
-		var parse *url.Error
-		if errors.As(err, &parse) {
-			err = parse.Err
-		}
-		return refuse("has no valid form (" + err.Error() + ")")
-	case strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"'\^<>{}|`+"`", r) }):
-		return refuse("has a character that must be percent-encoded")
-	case strings.Count(address, "#") > 1:
-		return refuse(`has more than one "#"`)
+		why = "has no valid form"
 	case u.Scheme != "https":
-		return refuse("does not begin with https://")
+		why = "does not begin with https://"
 	case u.User != nil:
-		return refuse("names a user")
+		why = "names a user"
 	case !slices.Contains(hosts, u.Host):
-		return refuse("does not belong to Colab")
+		why = "does not belong to Colab"
+	default:
+		return u, nil
 	}
-	return u, nil
+	return nil, fmt.Errorf(`the notebook's address %q %s: give one such as "https://colab.research.google.com/drive/ID"`, address, why)
 }
 
 // address returns the URL that makes Colab's page dial this port with this token.
 func address(notebook string, port int, token string) (string, error) {
-	if notebook == "" {
-		notebook = EmptyNotebook
-	}
 	u, err := parseNotebookURL(notebook)
 	if err != nil {
 		return "", err
 	}
 	number := strconv.Itoa(port)
-	query := "p=" + number
-	if u.RawQuery != "" {
-		query = u.RawQuery + "&" + query
-	}
-	u.RawQuery, u.Fragment, u.RawFragment = query, "", ""
+	query := u.Query() // encoded anew, because the address may have been typed
+	query.Set("p", number)
+	u.RawQuery, u.Fragment, u.RawFragment = query.Encode(), "", ""
 	return u.String() + "#mcpProxyToken=" + token + "&mcpProxyPort=" + number, nil
 }
 
@@ -297,42 +248,4 @@ func newToken() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// sameSecret compares in a time that tells nothing about either text, not even its length.
-func sameSecret(got, want string) bool {
-	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
-
-// maxWaiting bounds the connections that have not finished a handshake. A further one ends
-// the oldest: the page needs milliseconds, while programs that only hold connections open
-// would otherwise keep it out.
-const maxWaiting = 64
-
-// crowd are the connections that have not finished a handshake, oldest first.
-type crowd struct {
-	open  sync.WaitGroup // counts all of them, also those that are being ended
-	mu    sync.Mutex
-	conns []net.Conn
-}
-
-// change is told each change of a connection by the HTTP server.
-func (c *crowd) change(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		c.open.Add(1)
-		if len(c.conns) == maxWaiting {
-			_ = c.conns[0].Close()
-			c.conns = slices.Delete(c.conns, 0, 1)
-		}
-		c.conns = append(c.conns, conn)
-	case http.StateHijacked, http.StateClosed:
-		c.open.Done()
-		if i := slices.Index(c.conns, conn); i >= 0 {
-			c.conns = slices.Delete(c.conns, i, i+1)
-		}
-	}
 }

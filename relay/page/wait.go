@@ -20,7 +20,7 @@ type Step int
 const (
 	Listening Step = 1 // the listener is open
 	Opened    Step = 2 // the browser was asked to open the notebook
-	Connected Step = 3 // the tab is connected and its tools are known
+	Connected Step = 3 // the tab is connected
 
 	StepCount = 3
 )

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/coder/websocket"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -31,8 +31,6 @@ type wire struct {
 	out    chan []byte
 	failed chan ending   // why the connection must end, from outside its goroutines
 	done   chan struct{} // closed when the connection is lost
-	heard  atomic.Int64  // counts what was read, as a sign of life
-	stale  atomic.Bool   // the page said that its tools changed
 
 	mu      sync.Mutex
 	pending map[int64]*call
@@ -82,16 +80,6 @@ func (w *wire) request(ctx context.Context, method string, params any, read func
 	default:
 		return err
 	}
-}
-
-// ask sends a request whose result is small, and decodes it.
-func (w *wire) ask(ctx context.Context, method mcp.MCPMethod, params map[string]any, result any) error {
-	return w.request(ctx, string(method), params, func(m *message) error {
-		if m.Error != nil {
-			return newToolError(string(method), m.Error.Code, m.Error.Message)
-		}
-		return json.Unmarshal(m.Result, result)
-	})
 }
 
 // expect returns the id of a new request, whose answer c reads.
@@ -159,12 +147,8 @@ func (w *wire) receive(data []byte) *ending {
 		return &ending{websocket.StatusInvalidFramePayloadData, "not a JSON-RPC message"}
 	case m.answerable():
 		w.reply(&m)
-	case m.Method != "":
-		if m.Method == mcp.MethodNotificationToolsListChanged {
-			w.stale.Store(true)
-		}
-	default:
-		if id, ok := m.answers(); ok {
+	case m.Method == "":
+		if id, err := strconv.ParseInt(string(m.ID), 10, 64); err == nil {
 			w.deliver(id, &m)
 		}
 	}

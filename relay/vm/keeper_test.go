@@ -5,123 +5,73 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
 )
 
 // world is what a Keeper sees in a test, and what it did.
 type world struct {
-	counted [2]int // questions and keep-alives until the last after
-	mu      sync.Mutex
-	vms     []Kept
-	vmsErr  error
-	work    map[string]Work
-	workErr error
-	touched error
-	asked   []string
+	work    Work
+	asked   int
 	touches []time.Duration // since the start
-	start   time.Time
 }
 
-// keepAlive runs a Keeper in w until the end of the test.
-func keepAlive(t *testing.T, w *world, resume bool) *Keeper {
-	w.start = time.Now()
+// keepAlive runs a Keeper of one VM of that age in synctest's bubble.
+func keepAlive(t *testing.T, w *world, age time.Duration, resume bool) *Keeper {
+	start := time.Now()
 	k := &Keeper{
-		vms: func() ([]Kept, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.vms, w.vmsErr
+		vms: func() ([]Record, error) {
+			return []Record{{ID: "colab-relay-0", Backend: "cli", Name: "vm", Asked: start.Add(-age)}}, nil
 		},
-		work: func(_ context.Context, runtime string) (Work, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.asked = append(w.asked, runtime)
-			return w.work[runtime], w.workErr
+		touch: func(context.Context, Record) error {
+			w.touches = append(w.touches, time.Since(start))
+			return nil
 		},
-		touch: func(context.Context, Kept) error {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.touches = append(w.touches, time.Since(w.start))
-			return w.touched
-		},
-		resume: resume, log: slog.New(slog.DiscardHandler), reported: map[string]map[string]bool{},
+		log: slog.New(slog.DiscardHandler), busy: map[string]bool{},
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	k.Start(t.Context(), func(context.Context, string) (Work, error) {
+		w.asked++
+		return w.work, nil
+	}, resume)
+	t.Cleanup(k.Close)
 	return k
 }
 
-// after waits, and returns how often the Keeper asked executors and touched VMs since the
-// last call.
-func (w *world) after(d time.Duration) (asked, touched int) {
-	<-time.After(d) // of synctest's clock
-	synctest.Wait()
-	before := w.counted
-	w.counted[0], w.counted[1] = w.counts()
-	return w.counted[0] - before[0], w.counted[1] - before[1]
-}
-
-// all returns the runtimes asked and the times of the keep-alives since the start.
-func (w *world) all() ([]string, []time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.asked), slices.Clone(w.touches)
-}
-
-func (w *world) counts() (asked, touched int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.asked), len(w.touches)
-}
-
-func one(since time.Time) []Kept {
-	return []Kept{{ID: "colab-relay-0", Backend: "cli", Runtime: "vm", Since: since}}
-}
-
 func TestAVMIsKeptAliveOnlyWhileCodeRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}}
-		k := keepAlive(t, w, false)
-		if asked, touched := w.after(time.Hour); asked != 0 || touched != 0 {
-			t.Errorf("an idle VM: %d questions and %d keep-alives", asked, touched)
-		}
-		k.Report("vm", "e1", false)
-		if asked, touched := w.after(time.Hour); asked != 12 || touched != 12 {
-			t.Errorf("an hour of running code: %d questions and %d keep-alives", asked, touched)
-		}
-		_, touches := w.all()
-		for i, at := range touches[1:] {
-			if at-touches[i] != KeepInterval {
-				t.Errorf("keep-alives at %v", touches)
-				break
-			}
-		}
-		k.Report("vm", "e1", true)
-		if asked, touched := w.after(time.Hour); asked != 0 || touched != 0 {
-			t.Errorf("after the end: %d questions and %d keep-alives", asked, touched)
-		}
-	})
-}
-
-func TestWhatTheExecutorSaysDecides(t *testing.T) {
 	for name, test := range map[string]struct {
-		work           Work
-		asked, touched int // in the next hour
+		reported, resume bool
+		work             Work
+		asked, touched   int // in the first hour
 	}{
-		"the run ended while nobody looked": {Idle, 1, 0},
-		"the run waits for input":           {Waiting, 12, 0},
-		"the run goes on":                   {Working, 12, 12},
+		"nothing was seen to run":           {false, false, Working, 0, 0},
+		"the run ended while nobody looked": {true, false, Idle, 1, 0},
+		"the run waits for input":           {true, false, Waiting, 12, 0},
+		"the run goes on":                   {true, false, Working, 12, 12},
+		"an earlier relay's run goes on":    {false, true, Working, 13, 13},
+		"an earlier relay's run ended":      {false, true, Idle, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{vms: one(time.Now()), work: map[string]Work{"vm": test.work}}
-				keepAlive(t, w, false).Report("vm", "e1", false)
-				if asked, touched := w.after(time.Hour); asked != test.asked || touched != test.touched {
-					t.Errorf("%d questions and %d keep-alives", asked, touched)
+				w := &world{work: test.work}
+				k := keepAlive(t, w, 0, test.resume)
+				recorder := k.Record(func(string) client.Recorder { return nil })("vm")
+				recorder.Answered("i", contract.Execution{Status: contract.StatusSucceeded})
+				if test.reported {
+					recorder.Submitted("i", contract.Submit{}, contract.Execution{Status: contract.StatusQueued})
+				}
+				<-time.After(time.Hour) // of synctest's clock
+				synctest.Wait()
+				if w.asked != test.asked || len(w.touches) != test.touched {
+					t.Errorf("%d questions and %d keep-alives", w.asked, len(w.touches))
+				}
+				for i := 1; i < len(w.touches); i++ {
+					if w.touches[i]-w.touches[i-1] != KeepInterval {
+						t.Errorf("keep-alives at %v", w.touches)
+					}
 				}
 			})
 		})
@@ -130,22 +80,12 @@ func TestWhatTheExecutorSaysDecides(t *testing.T) {
 
 func TestAVMIsKeptAliveFor24HoursAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{vms: one(time.Now().Add(-time.Hour)), work: map[string]Work{"vm": Working}}
-		keepAlive(t, w, false).Report("vm", "e1", false)
-		w.after(48 * time.Hour)
-		_, touches := w.all()
-		if last := touches[len(touches)-1]; len(touches) != 23*12-1 || last >= 23*time.Hour {
-			t.Errorf("%d keep-alives, the last after %v", len(touches), last)
-		}
-	})
-}
-
-func TestARestartedRelayKeepsAVMAliveOnWhichCodeRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}}
-		keepAlive(t, w, true)
-		if asked, touched := w.after(time.Hour); asked != 13 || touched != 13 {
-			t.Errorf("%d questions and %d keep-alives", asked, touched)
+		w := &world{work: Working}
+		keepAlive(t, w, time.Hour, true)
+		<-time.After(48 * time.Hour)
+		synctest.Wait()
+		if last := w.touches[len(w.touches)-1]; len(w.touches) != 23*12 || last >= 23*time.Hour {
+			t.Errorf("%d keep-alives, the last after %v", len(w.touches), last)
 		}
 	})
 }

@@ -128,7 +128,7 @@ func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
 		if idPattern().MatchString(machine.ID) {
 			state = StateLost
 		}
-		l.VMs = append(l.VMs, VM{ID: shownID(machine.ID), Backend: backend, Accelerator: acceleratorOf(machine.Spec), HighRAM: machine.Spec.HighRAM, State: state})
+		l.VMs = append(l.VMs, VM{ID: shownID(machine.ID), Backend: backend, Accelerator: shownID(machine.Spec.Accelerator), HighRAM: machine.Spec.HighRAM, State: state})
 	}
 	if n > maxForeign {
 		l.Notes = append(l.Notes, fmt.Sprintf("%d more VMs that this computer did not start are not shown.", n-maxForeign))
@@ -150,7 +150,7 @@ func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM
 		v.State = StateStarting
 	case found && r.Step == Paired:
 		v.State = StateUnpaired
-		if p, err := m.cfg.Pairings.Get(r.Name); err == nil && r.pairedAs(p) {
+		if m.isPaired(r) {
 			v.State = StateReady
 		}
 	case found:
@@ -162,16 +162,6 @@ func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM
 	}
 	return v
 }
-
-// acceleratorOf names what a VM has.
-func acceleratorOf(s Spec) string {
-	if s.Accelerator == "" {
-		return CPU
-	}
-	return shownID(s.Accelerator)
-}
-
-func shownSpec(s Spec) string { return shownID(s.String()) }
 
 // maxShownID bounds an id of the service that is shown, in characters.
 const maxShownID = 100
@@ -296,7 +286,7 @@ func (m *Manager) downForeign(ctx context.Context, id string, force bool, unknow
 		return VM{}, errors.Join(unknown, err)
 	}
 	seen, found := machineWith(all, id)
-	v := VM{ID: shownID(id), Backend: b.Name(), Accelerator: acceleratorOf(seen.Spec), HighRAM: seen.Spec.HighRAM, State: StateForeign}
+	v := VM{ID: shownID(id), Backend: b.Name(), Accelerator: shownID(seen.Spec.Accelerator), HighRAM: seen.Spec.HighRAM, State: StateForeign}
 	switch {
 	case !found:
 		return VM{}, unknown

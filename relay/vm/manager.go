@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (m *Manager) join(r Request) (*keep.Flight[VM], error) {
 	defer m.mu.Unlock()
 	about, _ := m.starts.Find(r.Name)
 	if before, ok := about.(Request); ok && (!slices.Equal(before.Accelerators, r.Accelerators) || before.HighRAM != r.HighRAM) {
-		return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, acceleratorsText(before.Accelerators, before.HighRAM))
+		return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, Spec{strings.Join(before.Accelerators, ","), before.HighRAM})
 	}
 	return m.starts.Join(r.Name, r, func(ctx context.Context, say func(string)) (VM, error) {
 		got, err := m.start(ctx, r, say)
@@ -255,7 +256,6 @@ type Record struct {
 	Asked        time.Time `json:"asked"`                 // when Google was asked for the VM last; zero before that
 	Touched      time.Time `json:"touched,omitzero"`      // when a keep-alive was last sent for it
 	KeyIDs       []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
-	Port         int       `json:"port,omitempty"`        // of the executor on the VM
 	Via          Way       `json:"via,omitempty"`         // how the executor is reached
 	Unconfirmed  bool      `json:"unconfirmed,omitempty"` // it is stopped before it was known to exist
 	Failure      string    `json:"failure,omitempty"`     // why the last start ended

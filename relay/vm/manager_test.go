@@ -192,7 +192,7 @@ func TestAcceleratorsAreTriedInTurn(t *testing.T) {
 		"the first is free":                {"T4,L4", []error{nil}, []string{"T4"}, errNoProgram, true, ""},
 		"none free: the next":              {"T4,L4,A100", []error{vm.ErrNoneFree, vm.ErrNotEligible, nil}, []string{"T4", "L4", "A100"}, errNoProgram, true, ""},
 		"none is free":                     {"T4,L4", []error{vm.ErrNotEligible, vm.ErrNoneFree}, []string{"T4", "L4"}, vm.ErrNoneFree, false, "T4: this account may not start"},
-		"nothing named is a CPU":           {"", []error{nil}, []string{""}, errNoProgram, true, ""},
+		"nothing named is a CPU":           {"", []error{nil}, []string{vm.CPU}, errNoProgram, true, ""},
 		"quota ends it":                    {"T4,L4", []error{vm.ErrQuota}, []string{"T4"}, vm.ErrQuota, false, "these VMs run: other (L4)"},
 		"an unclear error leaves a record": {"T4,L4", []error{other}, []string{"T4"}, other, true, "ask for a VM with T4: HTTP 500"},
 	} {

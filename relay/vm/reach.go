@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"colabrelay/relay/client"
@@ -29,18 +28,18 @@ func (a *creation) reach(ctx context.Context, w Way, ready readyExecutor, secret
 	if err != nil {
 		return fmt.Errorf("%w: %v", ErrLaunch, err)
 	}
-	limit, transport := a.limits.tunnel, http.RoundTripper(nil)
+	limit := a.limits.tunnel
 	if w == Proxy {
 		limit, r.Provider, r.VMID = a.limits.proxy, providerPrefix+a.b.Name(), a.rec.ID
-		if r.URL, transport, err = a.b.(Proxied).Proxy(ctx, a.rec.ID, port); err != nil {
+		if r.URL, err = a.b.(Proxied).Proxy(ctx, a.rec.ID, port); err != nil {
 			return fmt.Errorf("%w: %v", ErrUnreachable, err)
 		}
 	}
 	a.say("looking whether the executor answers by " + string(w))
-	if err := awaitAnswer(ctx, r, transport, limit); err != nil {
+	if err := a.awaitAnswer(ctx, r, limit); err != nil {
 		return err
 	}
-	return a.pair(r, w, port)
+	return a.pair(r, w)
 }
 
 // LocalPort returns the port of an executor's address on its own machine.
@@ -55,8 +54,8 @@ func LocalPort(address string) (int, error) {
 }
 
 // awaitAnswer waits for an answer that the executor with this secret has signed.
-func awaitAnswer(ctx context.Context, r pairing.Runtime, transport http.RoundTripper, limit time.Duration) error {
-	c, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret, Transport: transport})
+func (m *Manager) awaitAnswer(ctx context.Context, r pairing.Runtime, limit time.Duration) error {
+	c, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret, Transport: m.Transport(r)})
 	if err != nil {
 		return fmt.Errorf("%w: %v", ErrUnreachable, err)
 	}
@@ -85,7 +84,7 @@ func awaitAnswer(ctx context.Context, r pairing.Runtime, transport http.RoundTri
 }
 
 // pair stores the runtime. From then on tools and commands use it.
-func (a *creation) pair(r pairing.Runtime, w Way, port int) error {
+func (a *creation) pair(r pairing.Runtime, w Way) error {
 	before, err := a.cfg.Pairings.PutIf(r, a.rec.mustBe)
 	if before.Damage != nil {
 		a.say(before.Damage.Error())
@@ -93,7 +92,7 @@ func (a *creation) pair(r pairing.Runtime, w Way, port int) error {
 	if err != nil {
 		return err
 	}
-	return a.update(func(rec *Record) { rec.Step, rec.Via, rec.Port, rec.Failure = Paired, w, port, "" })
+	return a.update(func(rec *Record) { rec.Step, rec.Via, rec.Failure = Paired, w, "" })
 }
 
 // check looks at a VM that was paired before. It returns done if its executor answers. An
@@ -103,7 +102,7 @@ func (a *creation) check(ctx context.Context) (done bool, err error) {
 	r, err := a.cfg.Pairings.Get(a.rec.Name)
 	if err == nil && a.rec.pairedAs(r) {
 		a.say("looking whether the executor answers")
-		if err = awaitAnswer(ctx, r, a.Transport(r), a.limits.check); err == nil {
+		if err = a.awaitAnswer(ctx, r, a.limits.check); err == nil {
 			return true, nil
 		}
 	} else if err == nil {
@@ -128,13 +127,12 @@ func (r Record) mustBe(p pairing.Runtime) error {
 }
 
 // pairedAs reports whether a runtime is this VM's executor.
-func (r Record) pairedAs(p pairing.Runtime) bool {
-	for _, id := range r.KeyIDs {
-		if id == p.Secret.KeyID() {
-			return true
-		}
-	}
-	return false
+func (r Record) pairedAs(p pairing.Runtime) bool { return slices.Contains(r.KeyIDs, p.Secret.KeyID()) }
+
+// isPaired reports whether the runtime of a VM's name is its executor.
+func (m *Manager) isPaired(r Record) bool {
+	p, err := m.cfg.Pairings.Get(r.Name)
+	return err == nil && r.pairedAs(p)
 }
 
 // Way is how the relay reaches the executor on a VM.
@@ -204,15 +202,6 @@ func (m *Manager) flags(w Way) []string {
 	return []string{"--tunnel", string(w)}
 }
 
-// acceleratorsText names what a accelerators asks for.
-func acceleratorsText(accelerators []string, highRAM bool) string {
-	text := strings.Join(accelerators, ",")
-	if highRAM {
-		text += " with high RAM"
-	}
-	return text
-}
-
 // Transport returns what makes the connections to a runtime that is reached through a
 // backend's proxy; nil for all others. It opens nothing before the first request.
 func (m *Manager) Transport(r pairing.Runtime) http.RoundTripper {
@@ -220,61 +209,24 @@ func (m *Manager) Transport(r pairing.Runtime) http.RoundTripper {
 	if !ok {
 		return nil
 	}
-	return &proxied{m: m, backend: name, id: r.VMID}
+	b, err := m.cfg.Open(name)
+	if err != nil {
+		return failing{err}
+	}
+	proxied, ok := b.(Proxied)
+	if !ok {
+		return failing{fmt.Errorf("the backend %s offers no proxy", name)}
+	}
+	return proxied.Transport(r.VMID)
 }
 
-// proxied reaches the port of one VM's executor.
-type proxied struct {
-	m           *Manager
-	backend, id string
-
-	mu    sync.Mutex
-	inner http.RoundTripper // nil until the proxy is known
-}
+// failing is the transport of a runtime that cannot be reached.
+type failing struct{ err error }
 
 // RoundTrip implements http.RoundTripper.
-func (p *proxied) RoundTrip(r *http.Request) (*http.Response, error) {
-	inner, err := p.proxy(r)
-	if err != nil {
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
-		return nil, err
+func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		_ = r.Body.Close()
 	}
-	return inner.RoundTrip(r)
-}
-
-func (p *proxied) proxy(r *http.Request) (http.RoundTripper, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.inner != nil {
-		return p.inner, nil
-	}
-	b, err := p.m.cfg.Open(p.backend)
-	if err != nil {
-		return nil, err
-	}
-	proxy, ok := b.(Proxied)
-	if !ok {
-		return nil, fmt.Errorf("the backend %s offers no proxy", p.backend)
-	}
-	all, err := p.m.store.read()
-	if err != nil {
-		return nil, err
-	}
-	rec := find(all, p.id)
-	if rec == nil {
-		return nil, errors.New("the VM is not on record")
-	}
-	_, p.inner, err = proxy.Proxy(r.Context(), p.id, rec.Port)
-	return p.inner, err
-}
-
-// CloseIdleConnections closes those of the proxy.
-func (p *proxied) CloseIdleConnections() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c, ok := p.inner.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
+	return nil, f.err
 }

@@ -174,9 +174,9 @@ func joins(rec Record, r Request, backend string) error {
 	case rec.Backend != backend:
 		return fmt.Errorf("%w: %q was started with the backend %s", ErrOther, rec.Name, rec.Backend)
 	case rec.HighRAM != r.HighRAM || rec.Step != Asked && !slices.Contains(r.Accelerators, rec.Accelerator):
-		return fmt.Errorf("%w: %q has %s", ErrOther, rec.Name, spec(rec.Accelerator, rec.HighRAM))
+		return fmt.Errorf("%w: %q has %s", ErrOther, rec.Name, Spec{rec.Accelerator, rec.HighRAM})
 	case rec.Step == Asked && !slices.Equal(rec.Accelerators, r.Accelerators):
-		return fmt.Errorf("%w: %q is being started as %s", ErrOther, rec.Name, acceleratorsText(rec.Accelerators, rec.HighRAM))
+		return fmt.Errorf("%w: %q is being started as %s", ErrOther, rec.Name, Spec{strings.Join(rec.Accelerators, ","), rec.HighRAM})
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (a *creation) askInTurn(ctx context.Context) error {
 	}
 	var refused error // of all so far; it matches the last one
 	for _, accelerator := range remaining {
-		s := spec(accelerator, a.rec.HighRAM)
+		s := Spec{accelerator, a.rec.HighRAM}
 		err := ErrNotEligible
 		if offered == nil || slices.Contains(offered, s) {
 			err = a.ask(ctx, accelerator, s)
@@ -303,7 +303,7 @@ func (a *creation) runningText(ctx context.Context) string {
 	}
 	var texts []string
 	for _, m := range all[:min(len(all), 10)] {
-		texts = append(texts, fmt.Sprintf("%s (%s)", shownID(m.ID), shownSpec(m.Spec)))
+		texts = append(texts, fmt.Sprintf("%s (%s)", shownID(m.ID), shownID(m.Spec.String())))
 	}
 	if len(all) > len(texts) {
 		texts = append(texts, fmt.Sprintf("and %d more", len(all)-len(texts)))

@@ -35,7 +35,7 @@ const (
 
 // Spec describes a VM to start.
 type Spec struct {
-	Accelerator string // one of Accelerators; empty for a VM without one
+	Accelerator string // one of Accelerators, or CPU
 	HighRAM     bool
 }
 
@@ -79,12 +79,14 @@ type Backend interface {
 // Proxied is a Backend whose VMs' ports can be reached through Google's proxy. Whether the
 // proxy really passes our requests on is only known once an executor has answered through it.
 type Proxied interface {
-	// Proxy returns the base URL of the VM's port, without a path, and a transport that adds
-	// what the proxy demands and renews it.
-	Proxy(ctx context.Context, id string, port int) (baseURL string, rt http.RoundTripper, err error)
+	// Proxy returns the base URL of the VM's port, without a path.
+	Proxy(ctx context.Context, id string, port int) (baseURL string, err error)
+	// Transport returns what adds to requests for such URLs of the VM what the proxy demands, and
+	// renews it. It opens nothing before the first request.
+	Transport(id string) http.RoundTripper
 }
 
-// CPU names a VM without an accelerator in a list of accelerators.
+// CPU stands for no accelerator.
 const CPU = "CPU"
 
 // Accelerators are the ones that Colab names, from the smallest GPU to the largest, then TPUs.
@@ -120,24 +122,12 @@ func ParseAccelerators(text string) ([]string, error) {
 	return accelerators, nil
 }
 
-// spec returns what to ask for to get an accelerator.
-func spec(accelerator string, highRAM bool) Spec {
-	if accelerator == CPU {
-		accelerator = ""
-	}
-	return Spec{Accelerator: accelerator, HighRAM: highRAM}
-}
-
 // String names a kind of VM for people.
 func (s Spec) String() string {
-	name := s.Accelerator
-	if name == "" {
-		name = CPU
-	}
 	if s.HighRAM {
-		name += " with high RAM"
+		return s.Accelerator + " with high RAM"
 	}
-	return name
+	return s.Accelerator
 }
 
 // clip shortens what somebody typed for an error.

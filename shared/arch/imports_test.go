@@ -166,7 +166,7 @@ var homes = map[string][]string{
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files"},
 	"github.com/natefinch/atomic":        {"shared/keep"},
-	"golang.org/x/net":                   {"relay/vm/colabapi"},
+	"golang.org/x/net":                   {"relay/page", "relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/jupyter", "executor/probe", "relay/mcp", "relay/transfer", "shared/memory"},
 	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/statedir", "executor/uploads", "relay/notebook", "relay/terminal"},

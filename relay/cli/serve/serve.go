@@ -62,11 +62,11 @@ func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	defer cli.FinishHistory(kept, io.Discard) // its log has it
 	vms := cli.NewVMs(set, cfg, "", log)
 	defer vms.Close()
-	alive := cli.NewKeepAlive(vms, true)
+	alive := vms.Keeper()
 	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: alive.Record(kept.Record), Transport: vms.Transport})
 	defer pool.Close()
 	if len(cfg.Problems) == 0 {
-		alive.Start(ctx, pool)
+		alive.Start(ctx, cli.WorkOf(pool), true)
 		defer alive.Close()
 	}
 	colab := newPage(cfg, served, log)

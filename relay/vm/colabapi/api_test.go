@@ -38,7 +38,7 @@ func started(t *testing.T) (*colabapitest.Google, *colabapi.Backend, string) {
 	t.Helper()
 	g := colabapitest.Start(t)
 	b, id := g.Backend(t), vm.NewID()
-	must(t, b.Create(within.Context(t), id, vm.Spec{}))
+	must(t, b.Create(within.Context(t), id, vm.Spec{Accelerator: vm.CPU}))
 	return g, b, id
 }
 
@@ -72,7 +72,7 @@ func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 			if all, err := b.List(within.Context(t)); err == nil && name != "another's VM" {
 				t.Errorf("list: %+v", all)
 			}
-			if err := b.Create(within.Context(t), vm.NewID(), vm.Spec{}); err == nil || errors.Is(err, vm.ErrExists) || errors.Is(err, vm.ErrGone) {
+			if err := b.Create(within.Context(t), vm.NewID(), vm.Spec{Accelerator: vm.CPU}); err == nil || errors.Is(err, vm.ErrExists) || errors.Is(err, vm.ErrGone) {
 				t.Errorf("create: %v", err)
 			}
 		})

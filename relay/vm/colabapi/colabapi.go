@@ -108,7 +108,7 @@ type specKey struct {
 func (k specKey) spec() vm.Spec {
 	accelerator := k.Accelerator
 	if accelerator == noAccelerator {
-		accelerator = ""
+		accelerator = vm.CPU
 	}
 	return vm.Spec{Accelerator: accelerator, HighRAM: k.Shape == "SHAPE_HIGHMEM"}
 }

@@ -66,20 +66,12 @@ func (e *expiring[T]) get(ctx context.Context, refused T, renew func(context.Con
 }
 
 // jupyterPort is the port of Colab's Jupyter server, with which a VM's address begins.
-const jupyterPort = 8080
+const jupyterPort = "8080"
 
-// address is where a VM's proxy is, with the token that it wants.
+// address is where a VM's proxy is, with the token that it wants. The host follows the number of
+// a port: https://8000-NAME for https://8080-NAME. That this works is unverified; an executor's
+// signed answer proves it.
 type address struct{ host, token string }
-
-// ofPort returns the base URL of a port of the VM: https://8000-NAME for https://8080-NAME.
-// That this works is unverified; an executor's signed answer proves it.
-func (a address) ofPort(port int) (*url.URL, error) {
-	rest, ok := strings.CutPrefix(a.host, strconv.Itoa(jupyterPort)+"-")
-	if !ok || port < 1 || port > 65535 {
-		return nil, fmt.Errorf("the proxy's address %q tells no address of port %d", a.host, port)
-	}
-	return &url.URL{Scheme: "https", Host: strconv.Itoa(port) + "-" + rest}, nil
-}
 
 // address returns where a VM's proxy is, with another token than the refused one.
 func (b *Backend) address(ctx context.Context, id string, refused address) (address, error) {
@@ -117,24 +109,23 @@ func (b *Backend) askAddress(ctx context.Context, id string) (at address, until 
 const tokenHeader = "X-Colab-Runtime-Proxy-Token"
 
 // Proxy implements vm.Proxied.
-func (b *Backend) Proxy(ctx context.Context, id string, port int) (string, http.RoundTripper, error) {
+func (b *Backend) Proxy(ctx context.Context, id string, port int) (string, error) {
 	at, err := b.address(ctx, id, address{})
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	base, err := at.ofPort(port)
-	if err != nil {
-		return "", nil, fmt.Errorf("VM %q: %w", id, err)
-	}
-	return base.String(), &portTransport{b, id, port}, nil
+	return "https://" + strconv.Itoa(port) + at.host, nil
 }
 
+// Transport implements vm.Proxied.
+func (b *Backend) Transport(id string) http.RoundTripper { return &portTransport{b, id} }
+
 // portTransport adds the proxy's token to requests, and renews it. Whatever host a request
-// names, it goes to the VM's own proxy, and the token with it.
+// names, it goes to the VM's own proxy, and the token with it. Only the port counts, with which
+// the host begins.
 type portTransport struct {
 	backend *Backend
 	id      string
-	port    int
 }
 
 // CloseIdleConnections closes the connections of all VMs' transports that are idle.
@@ -166,14 +157,14 @@ func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return res, nil
 		}
 	}
-	return t.refused(res)
+	return t.refused(req, res)
 }
 
 // refused is the answer to a request that the proxy refuses with a fresh token too. That does
 // not mean that the VM is gone. Jupyter's own answers pass, and those of executors, which
 // refuse a wrong secret in JSON.
-func (t *portTransport) refused(res *http.Response) (*http.Response, error) {
-	if t.port == jupyterPort || strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+func (t *portTransport) refused(req *http.Request, res *http.Response) (*http.Response, error) {
+	if portOf(req) == jupyterPort || strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
 		return res, nil
 	}
 	discard(res)
@@ -182,19 +173,27 @@ func (t *portTransport) refused(res *http.Response) (*http.Response, error) {
 
 // send sends a copy of req, as a RoundTripper must not change its request.
 func (t *portTransport) send(req *http.Request, at address) (*http.Response, error) {
-	base, err := at.ofPort(t.port)
-	if err != nil {
-		return nil, err
+	host := portOf(req) + at.host
+	if _, err := strconv.ParseUint(portOf(req), 10, 16); err != nil {
+		return nil, fmt.Errorf("the VM has no port %q", portOf(req))
 	}
 	own := req.Clone(req.Context())
-	own.URL.Scheme, own.URL.Host, own.Host = base.Scheme, base.Host, base.Host
+	own.URL.Scheme, own.URL.Host, own.Host = "https", host, host
 	own.Header.Set(tokenHeader, at.token)
 	if req.GetBody != nil {
-		if own.Body, err = req.GetBody(); err != nil {
+		body, err := req.GetBody()
+		if err != nil {
 			return nil, err
 		}
+		own.Body = body
 	}
 	return t.backend.transport.RoundTrip(own)
+}
+
+// portOf returns the port of the VM that a request is for.
+func portOf(req *http.Request) string {
+	port, _, _ := strings.Cut(req.URL.Host, "-")
+	return port
 }
 
 // refuses reports whether an answer may be the proxy's refusal of a token. An executor's
@@ -241,8 +240,9 @@ func proxyAddress(text string) (address, error) {
 		return address{}, errors.New("the VM's address cannot be read")
 	}
 	domain := func(suffix string) bool { return strings.HasSuffix(u.Host, suffix) } // with a port, none fits
-	if u.Scheme != "https" || !slices.ContainsFunc(proxyDomains, domain) {
-		return address{}, fmt.Errorf("the VM's address is at %q, which is not Google's", u.Host[:min(len(u.Host), 100)])
+	host, ok := strings.CutPrefix(u.Host, jupyterPort+"-")
+	if u.Scheme != "https" || !ok || !slices.ContainsFunc(proxyDomains, domain) {
+		return address{}, fmt.Errorf("the VM's address is at %q, which is not that of a proxy of Google's", u.Host[:min(len(u.Host), 100)])
 	}
-	return address{host: u.Host}, nil
+	return address{host: "-" + host}, nil
 }

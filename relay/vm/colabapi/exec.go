@@ -30,6 +30,9 @@ const (
 	jupyterTimeout = 60 * time.Second
 )
 
+// jupyterHost stands for the Jupyter server's: the transport replaces what follows the port.
+const jupyterHost = jupyterPort + "-vm.invalid"
+
 // jupyter calls the Jupyter server of one VM through Google's proxy. Code on the VM can make
 // it answer anything.
 type jupyter struct {
@@ -38,15 +41,15 @@ type jupyter struct {
 }
 
 func (b *Backend) jupyterOf(id string) (jupyter, error) {
-	return jupyter{&portTransport{b, id, jupyterPort}, id}, checkID(id)
+	return jupyter{b.Transport(id), id}, checkID(id)
 }
 
 // do sends a request, decodes the answer into out, and is an *jupyterError for an answer other
-// than 2xx. Both body and out may be nil. The transport replaces the host.
+// than 2xx. Both body and out may be nil.
 func (j jupyter) do(ctx context.Context, method, path string, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, jupyterTimeout)
 	defer cancel()
-	u := url.URL{Scheme: "https", Host: "vm.invalid", Path: path}
+	u := url.URL{Scheme: "https", Host: jupyterHost, Path: path}
 	req, err := newRequest(ctx, method, u.String(), body)
 	if err != nil {
 		return err
@@ -154,10 +157,6 @@ const (
 	maxMessage = 16 << 20
 	// maxErrorText bounds the name and the text of an exception.
 	maxErrorText = 1000
-	// reconnects bounds how often the connection to a kernel is made again while code runs.
-	reconnects = 5
-	// reconnectPause precedes each time.
-	reconnectPause = time.Second
 	// grace is how long a kernel's next message may take when its code has ended. The server
 	// drops messages of a kernel that prints too fast, so the reply or the idle status may
 	// never come.
@@ -206,49 +205,28 @@ func (b *Backend) Exec(ctx context.Context, id, code string, timeout time.Durati
 	return strings.ToValidUTF8(e.output.String(), ""), err // from a whole character on
 }
 
-var (
-	errKernelDied = errors.New("the kernel on the VM died while the code ran")
-	errEndLost    = errors.New("the connection broke while the code ran, and its result is lost")
-)
+var errKernelDied = errors.New("the kernel on the VM died while the code ran")
 
-// execute sends the code once and reads messages until it has ended. A broken connection is
-// made again; the server keeps what the kernel says meanwhile. Whether the kernel has ended the
-// code is asked then, because the message that says so may be lost.
+// execute sends the code once and reads messages until it has ended. A broken connection is not
+// made again: what the relay runs on a VM can be repeated, with the start of which it is a part.
 func (j jupyter) execute(ctx context.Context, kernelPath string, e *execution) error {
 	c, err := j.dial(ctx, kernelPath, e.session)
 	if err != nil {
 		return fmt.Errorf("connect to the kernel: %w", err)
 	}
-	lost := c.Write(ctx, websocket.MessageText, e.request()) // even if it fails, the code may have arrived
-	for over, tries := false, 0; ; tries++ {
-		if lost == nil {
-			lost, err = e.follow(ctx, c, over)
-		}
-		if c != nil { // not after an attempt that did not reach the kernel
-			_ = c.CloseNow()
-		}
-		switch {
-		case err != nil || lost == nil:
-			return err
-		case tries == reconnects:
-			return fmt.Errorf("the connection to the kernel broke %d times; the code may have run: %w", tries+1, lost)
-		}
-		if err := pauseFor(ctx, reconnectPause); err != nil {
-			return err
-		}
-		if c, lost = j.dial(ctx, kernelPath, e.session); gone(lost) {
-			return lost
-		}
-		var kernel struct {
-			State string `json:"execution_state"`
-		}
-		over = j.do(ctx, http.MethodGet, kernelPath, nil, &kernel) == nil && kernel.State == "idle"
+	defer c.CloseNow()
+	if err = c.Write(ctx, websocket.MessageText, e.request()); err == nil {
+		err = e.follow(ctx, c)
 	}
+	if err != nil && !errors.Is(err, errKernelDied) {
+		err = fmt.Errorf("the connection to the kernel broke, and the code may have run: %w", err)
+	}
+	return err
 }
 
 // dial opens the kernel's channels. It sends no Origin: the proxy answers foreign ones with 404.
 func (j jupyter) dial(ctx context.Context, kernelPath, session string) (*websocket.Conn, error) {
-	c, res, err := websocket.Dial(ctx, "wss://vm.invalid"+kernelPath+"/channels?session_id="+session, &websocket.DialOptions{HTTPClient: &http.Client{
+	c, res, err := websocket.Dial(ctx, "wss://"+jupyterHost+kernelPath+"/channels?session_id="+session, &websocket.DialOptions{HTTPClient: &http.Client{
 		Transport:     j.transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}})
@@ -312,13 +290,11 @@ func (e *execution) request() []byte {
 	return text
 }
 
-// follow reads messages until the code has ended. over says that it has, so that nothing more
-// may come. The first error says that the connection broke, and the second one what the
-// execution came to.
-func (e *execution) follow(ctx context.Context, c *websocket.Conn, over bool) (lost, err error) {
+// follow reads messages until the code has ended.
+func (e *execution) follow(ctx context.Context, c *websocket.Conn) error {
 	for !e.replied || !e.idle {
 		wait := time.Duration(math.MaxInt64) // until ctx ends
-		if e.replied || e.idle || over {
+		if e.replied || e.idle {
 			wait = grace
 		}
 		reading, cancel := context.WithTimeout(ctx, wait)
@@ -326,22 +302,16 @@ func (e *execution) follow(ctx context.Context, c *websocket.Conn, over bool) (l
 		late := reading.Err() != nil && ctx.Err() == nil
 		cancel()
 		switch {
-		case err == nil && kind != websocket.MessageText: // a message with buffers, such as a widget's
-		case err == nil:
-			if err := e.receive(frame); err != nil {
-				return nil, err
-			}
-		case late && !e.replied && !e.idle:
-			return nil, errEndLost
 		case late:
-			return nil, nil
-		case ctx.Err() != nil, errors.Is(err, websocket.ErrMessageTooBig):
-			return nil, err
-		default:
-			return err, nil
+			return nil
+		case err == nil && kind == websocket.MessageText: // others have buffers, such as a widget's
+			err = e.receive(frame)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // receive reads one message. Messages of unknown form, and those about other requests, are

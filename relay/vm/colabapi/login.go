@@ -114,16 +114,19 @@ func browserLogin(ctx context.Context, r LoginRequest) (credentials, error) {
 			return c, fmt.Errorf("open the browser: %w", err)
 		}
 	}
-	var got outcome
+	var got url.Values
 	select {
 	case got = <-back.answered:
 	case <-ctx.Done():
-		got.err = context.Cause(ctx)
+		return c, context.Cause(ctx)
 	}
-	if got.err != nil {
-		return c, got.err
+	switch refusal := got.Get("error"); {
+	case refusal == "access_denied":
+		return c, fmt.Errorf("%w: access to Colab was declined on Google's page: run the login again to try once more; if the page says that the app is not available, add your address as a test user of the Google Cloud project", vm.ErrNotLoggedIn)
+	case got.Get("code") == "":
+		return c, fmt.Errorf("%w: Google's page answered %q", vm.ErrNotLoggedIn, code(refusal))
 	}
-	token, err := config.Exchange(withClient(ctx, r.Transport), got.code, oauth2.VerifierOption(verifier))
+	token, err := config.Exchange(withClient(ctx, r.Transport), got.Get("code"), oauth2.VerifierOption(verifier))
 	if err == nil {
 		err = checkToken(token)
 	}
@@ -372,13 +375,8 @@ type redirect struct {
 	host     string
 	state    string
 	server   *http.Server
-	answered chan outcome // of size one: one answer only
+	answered chan url.Values // of size one: one answer only
 	served   sync.WaitGroup
-}
-
-type outcome struct {
-	code string
-	err  error
 }
 
 func listenForRedirect(state string) (*redirect, error) {
@@ -386,7 +384,7 @@ func listenForRedirect(state string) (*redirect, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log in to Google: listen on this computer: %v", err)
 	}
-	r := &redirect{host: l.Addr().String(), state: state, answered: make(chan outcome, 1)}
+	r := &redirect{host: l.Addr().String(), state: state, answered: make(chan url.Values, 1)}
 	// Another host is another name for this address: a page that rebinds its DNS name.
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET 127.0.0.1/{$}", r.answer)
@@ -412,44 +410,15 @@ func (r *redirect) close() {
 // answer is what the browser gets.
 func (r *redirect) answer(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	got, err := readRedirect(req.URL.RawQuery, r.state)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	got := req.URL.Query()
+	if subtle.ConstantTimeCompare([]byte(got.Get("state")), []byte(r.state)) != 1 {
+		http.Error(w, "this is not the answer to the login that waits here", http.StatusBadRequest)
 		return
 	}
 	select {
 	case r.answered <- got:
+		fmt.Fprintln(w, "Google has answered. Close this page and look at the terminal.")
 	default:
 		http.Error(w, "the login has been answered already", http.StatusGone)
-		return
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintln(w, "Google has answered. Close this page and look at the terminal.")
-}
-
-// readRedirect reads the answer of Google's page. An error means that the request is not that
-// answer, and changes nothing.
-func readRedirect(query, state string) (outcome, error) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return outcome{}, errors.New("the query cannot be read")
-	}
-	for _, all := range values {
-		if len(all) != 1 {
-			return outcome{}, errors.New("a parameter is given twice")
-		}
-	}
-	if subtle.ConstantTimeCompare([]byte(values.Get("state")), []byte(state)) != 1 {
-		return outcome{}, errors.New("this is not the answer to the login that waits here")
-	}
-	authorization, refusal := values.Get("code"), values.Get("error")
-	switch {
-	case (authorization == "") == (refusal == ""):
-		return outcome{}, errors.New("a code or an error is needed")
-	case refusal == "access_denied":
-		return outcome{err: fmt.Errorf("%w: access to Colab was declined on Google's page: run the login again to try once more; if the page says that the app is not available, add your address as a test user of the Google Cloud project", vm.ErrNotLoggedIn)}, nil
-	case refusal != "":
-		return outcome{err: fmt.Errorf("%w: Google's page answered %q", vm.ErrNotLoggedIn, code(refusal))}, nil
-	}
-	return outcome{code: authorization}, nil
 }

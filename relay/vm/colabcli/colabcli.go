@@ -3,8 +3,7 @@
 //
 // It uses the program's documented commands new, sessions, upload, exec and stop, and no
 // others. It does not talk to Google itself, must not read or change the program's own files,
-// and gives it none of the relay's secrets. Start reading at Backend, then at commands, which
-// lists everything that the program is called with.
+// and gives it none of the relay's secrets. Start reading at Backend.
 package colabcli
 
 import (
@@ -95,12 +94,12 @@ func (b *Backend) Upload(ctx context.Context, id, remotePath string, content []b
 	if err := os.WriteFile(local, content, 0o600); err != nil {
 		return err
 	}
-	res, err := b.run(ctx, call{argv: upload.argv("-s", id, local, remotePath), limit: uploadLimit})
+	res, err := b.run(ctx, call{argv: []string{"upload", "-s", id, local, remotePath}, limit: uploadLimit})
 	if err != nil {
 		return err
 	}
 	if res.code != 0 {
-		return b.failed(ctx, id, upload, res)
+		return b.failed(ctx, id, "upload", res)
 	}
 	return nil
 }
@@ -114,42 +113,6 @@ func (b *Backend) Touch(ctx context.Context, id string) error {
 
 const touchTime = 20 * time.Second
 
-// Everything that Google's program may be called with. A test compares it with the source of
-// the program's released package, and argv passes nothing else.
-var (
-	create   = command{name: "new", options: map[string]bool{"-s": true, "--gpu": true, "--tpu": true, "--high-mem": false}}
-	sessions = command{name: "sessions"}
-	upload   = command{name: "upload", options: map[string]bool{"-s": true}, arguments: 2}
-	execute  = command{name: "exec", options: map[string]bool{"-s": true, "--timeout": true}} // the code is its stdin
-	stop     = command{name: "stop", options: map[string]bool{"-s": true}}
-
-	commands = []command{create, sessions, upload, execute, stop}
-)
-
-// command is a command of Google's program.
-type command struct {
-	name      string
-	options   map[string]bool // true for those that a value follows
-	arguments int             // how many it is always given
-}
-
-// argv returns the arguments of the program. It panics if they are not in the table above.
-func (c command) argv(words ...string) []string {
-	arguments := 0
-	for i := 0; i < len(words); i++ {
-		switch value, found := c.options[words[i]]; {
-		case value:
-			i++
-		case !found:
-			arguments++
-		}
-	}
-	if arguments != c.arguments {
-		panic(fmt.Sprintf("colabcli: colab %s is not called with %q", c.name, words))
-	}
-	return append([]string{c.name}, words...)
-}
-
 // Login lets Google's program ask the person to log in: it runs `colab sessions` on the
 // person's terminal, which shows Google's questions and then the VMs of the account. The
 // program keeps the login in its own file. Login changes nothing if there is one already.
@@ -158,7 +121,7 @@ func (b *Backend) Login(ctx context.Context, in io.Reader, out, errs io.Writer) 
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, program, sessions.argv()...)
+	cmd := exec.CommandContext(ctx, program, "sessions")
 	cmd.Env = environment(b.cfg.Environ)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errs
 	cmd.WaitDelay = pipeDelay
@@ -182,7 +145,7 @@ const noCredentials = "No valid default credentials found"
 var texts = []struct {
 	text  string
 	class error
-	say   string // "" if the output says it
+	say   string
 }{
 	{"No such option", vm.ErrNotEnabled, "Google's command line is too old: update it with `uv tool upgrade google-colab-cli`"},
 	{"No such command", vm.ErrNotEnabled, "the program `colab` is too old, or not Google's: install Google's with `uv tool install google-colab-cli`"},
@@ -199,40 +162,36 @@ const logIn = "run `colab-relay vm login --backend cli` in a terminal"
 // the reason phrase of the status.
 var requestPattern = lazy.Regexp(`ColabRequestError: Failed to issue request [A-Z]+ \S+: ([A-Za-z ]+)`)
 
-// reasons are those reason phrases, for the command that gets them.
-var reasons = []struct {
-	command command
-	phrase  string
-	class   error
-}{
-	{create, "Service Unavailable", vm.ErrNoneFree},
-	{create, "Bad Request", vm.ErrNotEligible}, // also for --high-mem, of which the program says nothing
-	{create, "Precondition Failed", vm.ErrTooMany},
+// reasons are those reason phrases of `colab new`.
+var reasons = map[string]error{
+	"Service Unavailable": vm.ErrNoneFree,
+	"Bad Request":         vm.ErrNotEligible, // also for --high-mem, of which the program says nothing
+	"Precondition Failed": vm.ErrTooMany,
 }
 
 // refusal returns the error of a call that ended with another exit code than 0, or with a
 // text that means an error.
-func refusal(c command, res result) error {
+func refusal(command string, res result) error {
 	output := strings.Join(strings.Fields(res.stdout+"\n"+res.stderr), " ") // lines may be folded
 	for _, row := range texts {
 		if strings.Contains(output, row.text) {
 			return fmt.Errorf("%w: %s", row.class, row.say)
 		}
 	}
-	if m := requestPattern().FindStringSubmatch(output); m != nil {
-		for _, row := range reasons {
-			if row.command.name == c.name && strings.HasPrefix(m[1], row.phrase) {
-				return fmt.Errorf("%w: Google answered %q to `colab %s`", row.class, row.phrase, c.name)
+	if m := requestPattern().FindStringSubmatch(output); m != nil && command == "new" {
+		for phrase, class := range reasons {
+			if strings.HasPrefix(m[1], phrase) {
+				return fmt.Errorf("%w: Google answered %q to `colab new`", class, phrase)
 			}
 		}
 	}
-	return fmt.Errorf("`colab %s` ended with code %d and printed: %s", c.name, res.code, lastLines(res))
+	return fmt.Errorf("`colab %s` ended with code %d and printed: %s", command, res.code, lastLines(res))
 }
 
 // failed returns the error of a command that uses a VM. What the program says of a VM that
 // does not answer proves nothing, so a VM counts as gone only if Google does not list it.
-func (b *Backend) failed(ctx context.Context, id string, c command, res result) error {
-	refused := refusal(c, res)
+func (b *Backend) failed(ctx context.Context, id, command string, res result) error {
+	refused := refusal(command, res)
 	if noLogin(refused) {
 		return refused
 	}

@@ -49,7 +49,7 @@ func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 		defer cancel()
 		res, err := b.run(detached, call{argv: argv, limit: createLimit, keep: file})
 		if err == nil && res.code != 0 {
-			err = refusal(create, res)
+			err = refusal("new", res)
 		}
 		done <- b.created(detached, id, rec, err)
 	}()
@@ -84,9 +84,9 @@ func newArguments(id string, s vm.Spec) ([]string, error) {
 	if err := usable(id); err != nil {
 		return nil, err
 	}
-	words := []string{"-s", id}
+	words := []string{"new", "-s", id}
 	switch {
-	case s.Accelerator == "":
+	case s.Accelerator == vm.CPU:
 	case !slices.Contains(vm.Accelerators, s.Accelerator): // the program would choose another one
 		return nil, fmt.Errorf("unknown accelerator %q", clip(plain.Line(s.Accelerator)))
 	case strings.HasPrefix(s.Accelerator, "V"):
@@ -97,7 +97,7 @@ func newArguments(id string, s vm.Spec) ([]string, error) {
 	if s.HighRAM {
 		words = append(words, "--high-mem")
 	}
-	return create.argv(words...), nil
+	return words, nil
 }
 
 // earlier returns an error if an earlier attempt created the VM. A second `colab new` with
@@ -234,7 +234,7 @@ func (b *Backend) Exec(ctx context.Context, id, code string, limit time.Duration
 	mark := "colab-relay-" + rand.Text() + ":"
 	seconds := max(1, math.Ceil(limit.Seconds()))
 	res, err := b.run(ctx, call{
-		argv:  execute.argv("-s", id, "--timeout", strconv.FormatFloat(seconds, 'f', 0, 64)),
+		argv:  []string{"exec", "-s", id, "--timeout", strconv.FormatFloat(seconds, 'f', 0, 64)},
 		stdin: program(code, mark),
 		limit: limit + execMargin,
 	})
@@ -247,7 +247,7 @@ func (b *Backend) Exec(ctx context.Context, id, code string, limit time.Duration
 	if strings.Contains(res.stderr, "TimeoutError") {
 		return "", fmt.Errorf("the code on VM %q, or what its kernel did before, took more than %v and may still run: %w", id, limit, context.DeadlineExceeded)
 	}
-	return "", b.failed(ctx, id, execute, res)
+	return "", b.failed(ctx, id, "exec", res)
 }
 
 // program returns the code of an exec. Its first line is a comment: without a login, the

@@ -37,12 +37,12 @@ const noRows = "[colab] No active sessions found on server."
 
 // rows asks the program for all VMs.
 func (b *Backend) rows(ctx context.Context) ([]row, error) {
-	res, err := b.run(ctx, call{argv: sessions.argv(), limit: listLimit})
+	res, err := b.run(ctx, call{argv: []string{"sessions"}, limit: listLimit})
 	if err != nil {
 		return nil, err
 	}
 	if res.code != 0 {
-		return nil, refusal(sessions, res)
+		return nil, refusal("sessions", res)
 	}
 	return parseRows(res)
 }
@@ -54,7 +54,7 @@ func parseRows(res result) ([]row, error) {
 		return nil, fmt.Errorf("`colab sessions` printed more than the list of %d VMs", vm.MaxMachines)
 	}
 	if strings.Contains(res.stderr, noCredentials) { // which it follows by an empty list
-		return nil, refusal(sessions, res)
+		return nil, refusal("sessions", res)
 	}
 	var rows []row
 	empty := false
@@ -63,7 +63,7 @@ func parseRows(res result) ([]row, error) {
 		m := rowPattern().FindStringSubmatch(line)
 		switch {
 		case m != nil:
-			rows = append(rows, row{name: m[1], endpoint: m[2], spec: specOf(m[3], m[4])})
+			rows = append(rows, row{name: m[1], endpoint: m[2], spec: vm.Spec{Accelerator: m[3], HighRAM: m[4] == "High-RAM"}})
 		case line == noRows:
 			empty = true
 		case line != "" && !strings.HasPrefix(line, "[colab] "):
@@ -77,13 +77,6 @@ func parseRows(res result) ([]row, error) {
 		return nil, fmt.Errorf("`colab sessions` lists %d VMs; the relay reads at most %d", len(rows), vm.MaxMachines)
 	}
 	return rows, nil
-}
-
-func specOf(hardware, shape string) vm.Spec {
-	if hardware == vm.CPU {
-		hardware = ""
-	}
-	return vm.Spec{Accelerator: hardware, HighRAM: shape == "High-RAM"}
 }
 
 // List implements vm.Backend. A VM that the program has no name for is listed with the id that
@@ -150,12 +143,12 @@ func (b *Backend) Delete(ctx context.Context, id string) error {
 	if err := usable(id); err != nil {
 		return err
 	}
-	res, err := b.run(ctx, call{argv: stop.argv("-s", id), limit: stopLimit})
+	res, err := b.run(ctx, call{argv: []string{"stop", "-s", id}, limit: stopLimit})
 	if err != nil {
 		return err
 	}
 	if res.code != 0 {
-		return refusal(stop, res)
+		return refusal("stop", res)
 	}
 	return b.awaitEnd(ctx, r)
 }

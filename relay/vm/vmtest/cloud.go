@@ -331,10 +331,28 @@ func (c *Cloud) python3(ctx context.Context, dir, code string, timeout time.Dura
 type ProxiedCloud struct{ *Cloud }
 
 // Proxy implements vm.Proxied.
-func (c ProxiedCloud) Proxy(ctx context.Context, id string, port int) (string, http.RoundTripper, error) {
+func (c ProxiedCloud) Proxy(ctx context.Context, id string, port int) (string, error) {
 	end, err := c.begin(ctx, Call{Method: "proxy", ID: id})
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	return fmt.Sprintf("http://127.0.0.1:%d", port), http.DefaultTransport, end(nil)
+	return fmt.Sprintf("http://127.0.0.1:%d", port), end(nil)
+}
+
+// Transport implements vm.Proxied.
+func (c ProxiedCloud) Transport(id string) http.RoundTripper { return proxy{c, id} }
+
+// proxy calls the hook for each request.
+type proxy struct {
+	c  ProxiedCloud
+	id string
+}
+
+func (p proxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	end, err := p.c.begin(r.Context(), Call{Method: "proxy", ID: p.id})
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultTransport.RoundTrip(r)
+	return res, end(err)
 }

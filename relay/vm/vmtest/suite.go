@@ -58,7 +58,7 @@ func Suite(t *testing.T, open func(t *testing.T) Fixture) {
 func create(t *testing.T, b vm.Backend) string {
 	t.Helper()
 	id := vm.NewID()
-	if err := b.Create(within.Context(t), id, vm.Spec{}); err != nil {
+	if err := b.Create(within.Context(t), id, vm.Spec{Accelerator: vm.CPU}); err != nil {
 		t.Fatalf("create: %v", err)
 	}
 	return id
@@ -90,13 +90,13 @@ func listed(t *testing.T, b vm.Backend, id string) (vm.Machine, bool) {
 
 func life(t *testing.T, f Fixture) {
 	first, second := create(t, f.Backend), create(t, f.Backend)
-	if m, found := listed(t, f.Backend, first); !found || !m.Ready || m.Spec.Accelerator != "" {
+	if m, found := listed(t, f.Backend, first); !found || !m.Ready || m.Spec.Accelerator != vm.CPU {
 		t.Errorf("after its creation: %+v, %t", m, found)
 	}
 	if err := f.Backend.Touch(within.Context(t), first); err != nil {
 		t.Errorf("touch: %v", err)
 	}
-	if err := f.Backend.Create(within.Context(t), first, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+	if err := f.Backend.Create(within.Context(t), first, vm.Spec{Accelerator: vm.CPU}); !errors.Is(err, vm.ErrExists) {
 		t.Errorf("created twice: %v", err)
 	}
 	for range 2 { // to delete what is gone is no error
@@ -198,7 +198,7 @@ func unreachable(t *testing.T, f Fixture) {
 	if listError == nil {
 		t.Errorf("a list without a service: %+v", all)
 	}
-	createError := f.Backend.Create(ctx, vm.NewID(), vm.Spec{})
+	createError := f.Backend.Create(ctx, vm.NewID(), vm.Spec{Accelerator: vm.CPU})
 	_, execError := f.Backend.Exec(ctx, id, "print(1)", limit)
 	for call, err := range map[string]error{"list": listError, "create": createError, "exec": execError, "upload": f.Backend.Upload(ctx, id, "/tmp/x", nil), "delete": f.Backend.Delete(ctx, id), "touch": f.Backend.Touch(ctx, id)} {
 		if err == nil || errors.Is(err, vm.ErrGone) || errors.Is(err, vm.ErrExists) {

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/shared/e2e/harness"
-	"colabrelay/shared/e2e/standin"
 )
 
 // Other pages that learned the port and the token can't connect: the browser says whose they
@@ -171,26 +170,6 @@ func TestOutputsOfARealKernel(t *testing.T) {
 	}
 	s.has(s.run(s.add("import sys\nprint('to stderr', file=sys.stderr)\n{'a': [1, 2]}")).Text, "to stderr", "{'a': [1, 2]}")
 	s.has(s.run(s.add("for i in range(20000): print('line', i)")).Text, "line 0", "line 19999")
-}
-
-// What the page does is what the stand-in tab of the other tests does: the same tools with
-// the same schemas.
-func TestThePageHasTheToolsOfTheStandIn(t *testing.T) {
-	s := newStage(t)
-	tab := s.connect(map[string]any{})
-	var page []map[string]any
-	s.must(tab.Eval(s.ctx, "import('/page/mcp.js').then((m) => m.toolsOf(null).map((t) => t.shown))", &page))
-	byName := func(tools []map[string]any) string {
-		slices.SortFunc(tools, func(a, b map[string]any) int {
-			return strings.Compare(fmt.Sprint(a["name"]), fmt.Sprint(b["name"]))
-		})
-		text, err := json.MarshalIndent(tools, "", " ")
-		s.must(err)
-		return string(text)
-	}
-	if got, want := byName(page), byName(standin.Tools()); got != want {
-		t.Errorf("the page has %s, the stand-in %s", got, want)
-	}
 }
 
 // limit is how long a test may take.

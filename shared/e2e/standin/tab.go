@@ -196,8 +196,6 @@ func (t *Tab) answer(m message) {
 		}
 	case "ping":
 		out.Result = map[string]any{}
-	case "tools/list":
-		out.Result = map[string]any{"tools": Tools()}
 	case "tools/call":
 		out.Result = t.call(m.Params)
 	default:

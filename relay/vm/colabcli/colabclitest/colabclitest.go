@@ -173,20 +173,30 @@ type Option struct {
 	Value bool     `json:"value"`
 }
 
-// ReadWheel reads the commands of Google's program, by name, from a wheel's source.
+// ReadTable returns what the stand-in's commands take, by name.
+func ReadTable(t testing.TB) map[string]Command {
+	t.Helper()
+	text, err := os.ReadFile(source("table.json"))
+	return read(t, text, err)
+}
+
+// ReadWheel returns what the commands of Google's program take, from a wheel's source.
 func ReadWheel(t testing.TB, wheel string) map[string]Command {
 	t.Helper()
 	if _, err := os.ReadFile(source("wheel.py")); err != nil { // so that go test's cache knows of it
 		t.Fatal(err)
 	}
-	cmd := exec.Command(stacks.Old(t).Python, source("wheel.py"), wheel)
-	out, err := cmd.Output()
-	var read map[string]Command
+	out, err := exec.Command(stacks.Old(t).Python, source("wheel.py"), wheel).Output()
+	return read(t, out, err)
+}
+
+func read(t testing.TB, text []byte, err error) (commands map[string]Command) {
+	t.Helper()
 	if err == nil {
-		err = json.Unmarshal(out, &read)
+		err = json.Unmarshal(text, &commands)
 	}
 	if err != nil {
-		t.Fatalf("%s: %v", cmd, err)
+		t.Fatal(err)
 	}
-	return read
+	return commands
 }

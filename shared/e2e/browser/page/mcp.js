@@ -1,37 +1,31 @@
 // The MCP server in the tab: seven tools over one WebSocket, one JSON-RPC message a frame.
-const integer = { type: "integer" }, text = { type: "string" };
 const languages = ["python", "r", "julia"];
 
-function tool(name, properties, required, call) {
-  return { call, shown: { name, description: name, inputSchema: { type: "object", properties, ...(required.length && { required }) } } };
-}
-
-export function toolsOf(notebook) {
-  return [
-    tool("add_code_cell", { cellIndex: integer, language: { type: "string", enum: languages }, code: text }, ["cellIndex", "language", "code"], (a) => {
+// toolsOf returns the tools by name, each with the arguments that it needs.
+function toolsOf(notebook) {
+  return {
+    add_code_cell: [["cellIndex", "language", "code"], (a) => {
       if (!languages.includes(a.language)) throw new Error(`no language ${a.language}`);
       return { newCellId: notebook.add(a.cellIndex, "code", a.code) };
-    }),
-    tool("add_text_cell", { cellIndex: integer, content: text }, ["cellIndex", "content"], (a) => ({ newCellId: notebook.add(a.cellIndex, "markdown", a.content) })),
-    tool("update_cell", { cellId: text, content: text }, ["cellId", "content"], (a) => notebook.update(a.cellId, a.content)),
-    tool("delete_cell", { cellId: text }, ["cellId"], (a) => notebook.remove(a.cellId)),
-    tool("move_cell", { cellId: text, cellIndex: integer }, ["cellId", "cellIndex"], (a) => notebook.move(a.cellId, a.cellIndex)),
-    tool("get_cells", { cellIndexStart: integer, cellIndexEnd: integer, includeOutputs: { type: "boolean" } }, [], (a) => ({
-      cells: notebook.list(a.cellIndexStart ?? 0, a.cellIndexEnd, a.includeOutputs ?? false),
-    })),
-    tool("run_code_cell", { cellId: text }, ["cellId"], async (a) => ({ outputs: await notebook.run(a.cellId) })),
-  ];
+    }],
+    add_text_cell: [["cellIndex", "content"], (a) => ({ newCellId: notebook.add(a.cellIndex, "markdown", a.content) })],
+    update_cell: [["cellId", "content"], (a) => notebook.update(a.cellId, a.content)],
+    delete_cell: [["cellId"], (a) => notebook.remove(a.cellId)],
+    move_cell: [["cellId", "cellIndex"], (a) => notebook.move(a.cellId, a.cellIndex)],
+    get_cells: [[], (a) => ({ cells: notebook.list(a.cellIndexStart ?? 0, a.cellIndexEnd, a.includeOutputs ?? false) })],
+    run_code_cell: [["cellId"], async (a) => ({ outputs: await notebook.run(a.cellId) })],
+  };
 }
 
 // answer returns the result of a tool: JSON inside a text, no structuredContent.
 async function answer(tools, { name, arguments: args = {} }) {
   try {
-    const found = tools.find((t) => t.shown.name === name);
-    if (!found) throw new Error(`unknown tool ${name}`);
-    for (const needed of found.shown.inputSchema.required ?? []) {
+    if (!tools[name]) throw new Error(`unknown tool ${name}`);
+    const [required, call] = tools[name];
+    for (const needed of required) {
       if (args[needed] === undefined) throw new Error(`${needed} is missing`);
     }
-    return { content: [{ type: "text", text: JSON.stringify((await found.call(args)) ?? {}) }] };
+    return { content: [{ type: "text", text: JSON.stringify((await call(args)) ?? {}) }] };
   } catch (failed) {
     return { content: [{ type: "text", text: `Error: ${failed.message}` }], isError: true };
   }
@@ -50,9 +44,6 @@ export function serve(socket, notebook) {
         break;
       case "ping":
         send({ id, result: {} });
-        break;
-      case "tools/list":
-        send({ id, result: { tools: tools.map((t) => t.shown) } });
         break;
       case "tools/call":
         send({ id, result: await answer(tools, params) });
