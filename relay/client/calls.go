@@ -226,7 +226,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 	a.build = func() request { return c.submitRequest(ctx, s) }
 	e, err := call[contract.Execution](ctx, a, a.whileFull(ctx))
 	if errors.Is(err, bounded.ErrTooLong) {
-		err = problemWithHint(KindBadAnswer, fmt.Sprintf("the executor's answer to this run %s, so it was not read; the code has run or is still running", excess(err, c.maxAnswer)),
+		err = problemWithHint(KindBadAnswer, tooMuch+", so it was not read; the code has run or is still running",
 			fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", s.RequestID), err)
 	}
 	if err != nil {

@@ -232,10 +232,3 @@ func checkPlace(remote string) error {
 	}
 	return nil
 }
-
-// reportItems bounds the lists of a report; save.py makes them shorter. Without a bound,
-// thirty megabytes of {} would take gigabytes of memory.
-var reportItems = map[string]int{
-	"variables": 5_000, "skipped": 5_000, "modules": 5_000, "failed": 5_000,
-	"libraries": 20_000, "overwritten": 20_000, "warnings": 1_000,
-}
