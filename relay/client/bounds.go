@@ -337,6 +337,8 @@ var rules = map[string]plain.Rule{
 	// Texts of several lines.
 	"EValue": plain.Text, "Traceback": plain.Text, "Preview": plain.Text,
 	"Status": status,
+	// Calls hold many of these while they wait.
+	"StepID": word, "JobID": word, "KernelID": word, "Earlier": word, "State": word, "Cause": word,
 	// People paste commands with this id into a shell.
 	"ExecutionID": executionID,
 	// Output of the user's code is cleaned when it is rendered, by relay/render or for a
@@ -361,6 +363,9 @@ func status(s string) string {
 	}
 	return s
 }
+
+// word is an id or a state as one plain line. No executor's is longer.
+func word(s string) string { return plain.Clip(s, contract.MaxKernelIDLen) }
 
 // executionID returns an id that an executor may have created, or else nothing.
 func executionID(id string) string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"colabrelay/relay/client"
@@ -91,6 +92,10 @@ func (f *follower) look(ctx context.Context) error {
 		return err
 	}
 	f.asked = true
+	tooMany := func(e contract.JobEntry) bool { return len(e.Earlier) >= contract.MaxJobAttempts }
+	if len(j.Steps) > contract.MaxJobEntries || slices.ContainsFunc(j.Steps, tooMany) { // a call holds them while it reads
+		return fmt.Errorf("%w: it lists more entries or attempts than a job has", ErrAnswer)
+	}
 	if err := f.see(j); err != nil {
 		return err
 	}
@@ -99,6 +104,8 @@ func (f *follower) look(ctx context.Context) error {
 	switch {
 	case j.From != f.Entry && len(f.steps) > 0:
 		return fmt.Errorf("%w: entries from %d were asked for, and it has them from %d", ErrAnswer, f.Entry, j.From)
+	case len(f.steps) > j.Entries-f.Entry:
+		return fmt.Errorf("%w: it lists more entries than it says it has", ErrAnswer)
 	case len(f.steps) == 0 && j.State.Ended() && j.Entries > f.Entry:
 		return ErrUnlisted
 	}
