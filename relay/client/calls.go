@@ -312,7 +312,7 @@ func (a *attempts) unsettled(ctx context.Context, err error) error {
 		e = problem(KindBadAnswer, err.Error(), err)
 	}
 	fresh := *e
-	fresh.sent, fresh.mayRun = true, true
+	fresh.sent = true
 	return &fresh
 }
 
@@ -331,16 +331,16 @@ func isFinal(refused *contract.Error) bool {
 // answered: that one may still be accepted.
 func uncertain(ctx context.Context, refused *contract.Error) error {
 	e := problem(KindTimeout, fmt.Sprintf("one attempt to submit the code got no answer, and another one was refused (%s: %s), so the code may still run", refused.Code, refused.Message), context.Cause(ctx))
-	e.sent, e.mayRun = true, true
+	e.sent = true
 	return e
 }
 
 // MayRun reports whether the code of a submit that ended with err may run nevertheless. The code
 // of one that ended with another error certainly does not.
 func MayRun(err error) bool {
-	e, ok := errors.AsType[*Error](err)
+	_, unanswered := errors.AsType[*Error](err)
 	_, replaced := errors.AsType[replacedError](err)
-	return replaced || ok && e.mayRun
+	return replaced || unanswered && MayHaveArrived(err)
 }
 
 // replacedError is the refusal of a new VM after an attempt that the old one may have accepted.
