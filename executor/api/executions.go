@@ -135,11 +135,6 @@ func (a *API) submitJob(p *parameters) action {
 	return func(context.Context) (any, error) { return a.Jobs.Submit(callerOf(p.r).String(), s) }
 }
 
-func (a *API) listJobs(p *parameters) action {
-	limit := p.number("limit", defaultListLimit, 1, contract.MaxListJobs)
-	return func(context.Context) (any, error) { return contract.JobList{Jobs: a.Jobs.List(int(limit))}, nil }
-}
-
 func (a *API) readJob(p *parameters) action {
 	id, from, wait := p.id(job.ErrNotFound), p.number("from", 0, 0, math.MaxInt32), p.wait()
 	return func(ctx context.Context) (any, error) { return a.Jobs.Read(ctx, id, int(from), wait) }

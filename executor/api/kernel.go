@@ -184,12 +184,3 @@ func (a *API) health(*parameters) action {
 		}, nil
 	}
 }
-
-// shutdown shuts the executor down after the answer was written: that is when the request's
-// context ends. The server then waits for the connection.
-func (a *API) shutdown(*parameters) action {
-	return func(ctx context.Context) (any, error) {
-		context.AfterFunc(ctx, a.Shutdown)
-		return contract.Shutdown{Status: "shutting_down"}, nil
-	}
-}

@@ -157,7 +157,6 @@ func TestTheLongestHonestListsAreRead(t *testing.T) {
 		"contents":   contract.Contents{Files: make([]contract.Content, contract.MaxBatchFiles)},
 		"upload":     contract.Upload{Missing: make([]contract.Range, contract.MaxUploadRanges)},
 		"job":        contract.Job{Steps: make([]contract.JobEntry, contract.MaxJobEntries)},
-		"jobs":       contract.JobList{Jobs: make([]contract.Job, contract.MaxListJobs)},
 		"events":     contract.Execution{Events: slices.Repeat([]contract.Event{event}, 40_000)},
 	} {
 		text, err := json.Marshal(answer)
