@@ -27,7 +27,7 @@ import (
 // executor/jupyter for big messages, 280 MiB.
 const memoryGoal = 450 << 20
 
-// serve runs the executor until a signal, a shutdown request or a fault ends it.
+// serve runs the executor until a signal or a fault ends it.
 // It returns its error after it has shown it, below everything else.
 func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) error {
 	if !slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, "GOMEMLIMIT=") }) {

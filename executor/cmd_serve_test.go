@@ -209,7 +209,7 @@ func TestACapturedRequestDoesNothingAfterARestart(t *testing.T) {
 	}
 	var all []captured
 	for _, ahead := range []time.Duration{0, contract.ClockSkew - 20*time.Second} {
-		for _, path := range []string{contract.PathExecutions, contract.PathKernelRestart, contract.PathShutdown} {
+		for _, path := range []string{contract.PathExecutions, contract.PathKernelRestart} {
 			body := []byte(`{"request_id":"captured","code":"1","kernel_id":""}`)
 			req, x := p.sealed("POST", path, body, time.Now().Add(ahead))
 			all = append(all, captured{req, x})

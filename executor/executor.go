@@ -69,19 +69,17 @@ type executor struct {
 	server  *http.Server
 }
 
-// run starts everything and blocks until ctx, a fault or a shutdown request has
+// run starts everything and blocks until ctx or a fault has
 // ended all of it. The network outlives the work, so that a relay that waits for an
 // execution learns how it was interrupted.
 func (x *executor) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	network, endNetwork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endNetwork()
 	requests, endRequests := context.WithCancel(network)
 	defer endRequests()
 	x.api = api.New(api.Config{
 		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.InstanceID(), Start: x.start}, Version: version, Started: x.started,
-		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
+		Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
 		Verified: x.cfg.enroll.verified, Audit: x.audit,
 	})
 	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.allow, x.api), tunnel.ConnContext)

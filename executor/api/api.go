@@ -36,9 +36,7 @@ type Config struct {
 	Instance contract.Instance // this executor process, which all requests but GET must name
 	Version  string
 	Started  time.Time // from time.Now; see clock
-	// Shutdown starts the shutdown of the executor and returns without waiting for it.
-	Shutdown func()
-	// Ending is closed when a shutdown starts, whatever its cause. Nil means never.
+	// Ending is closed when the executor begins to end. Nil means never.
 	Ending <-chan struct{}
 	Log    *slog.Logger
 	// ClientAddr returns the address by which unsigned requests are limited. If it is nil
@@ -328,7 +326,6 @@ func (a *API) routes() http.Handler {
 		{http.MethodPost, contract.PathInput, a.giveInput},
 		{http.MethodGet, contract.PathBlob, a.blob},
 		{http.MethodPost, contract.PathJobs, a.submitJob},
-		{http.MethodGet, contract.PathJobs, a.listJobs},
 		{http.MethodGet, contract.PathJob, a.readJob},
 		{http.MethodPatch, contract.PathJob, a.patchJob},
 		{http.MethodDelete, contract.PathJob, a.deleteJob},
@@ -348,7 +345,6 @@ func (a *API) routes() http.Handler {
 		{http.MethodGet, contract.PathUpload, a.upload},
 		{http.MethodPost, contract.PathUploadCommit, a.commitUpload},
 		{http.MethodDelete, contract.PathUpload, a.dropUpload},
-		{http.MethodPost, contract.PathShutdown, a.shutdown},
 	} {
 		mux.Method(route.method, route.path, a.answer(route.handle))
 	}

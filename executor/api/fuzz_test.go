@@ -133,7 +133,7 @@ func FuzzRequests(f *testing.F) {
 		{"POST", contract.PathUploadBatch, "", "{}\n"},
 		{"POST", contract.PathUploads, "", `{"path":"../b","size_bytes":1,"version":"v"}`},
 		{"PUT", contract.PathUploads + "/00112233445566778899aabbccddeeff", "offset=0&length=1", "x"},
-		{"POST", contract.PathShutdown, "", ""}, {"DELETE", "//..%2f" + contract.PathFiles, "path=%zz;", "["},
+		{"DELETE", "//..%2f" + contract.PathFiles, "path=%zz;", "["},
 	} {
 		f.Add(seed.method, seed.path, seed.query, "Content-Type: application/json\nX-Request-Id: x", []byte(seed.body), byte(0), byte(0))
 		f.Add(seed.method, seed.path, seed.query, "Range: bytes=0-\nExpect: 100-continue", []byte(seed.body), byte(i), byte(i*7))
@@ -168,7 +168,7 @@ func FuzzRequests(f *testing.F) {
 			return
 		}
 		api := New(Config{
-			Secret: secret, Instance: instance, Version: "test", Started: time.Now(), Shutdown: func() {},
+			Secret: secret, Instance: instance, Version: "test", Started: time.Now(),
 			Log: slog.New(slog.DiscardHandler), Verified: func() { a.verified = true },
 		})
 		api.Attach(backend)

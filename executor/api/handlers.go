@@ -141,11 +141,6 @@ func (a *API) submitJob(p *parameters) action {
 	return func(context.Context) (any, error) { return a.Jobs.Submit(callerOf(p.r).String(), s) }
 }
 
-func (a *API) listJobs(p *parameters) action {
-	limit := p.number("limit", defaultListLimit, 1, contract.MaxListJobs)
-	return func(context.Context) (any, error) { return contract.JobList{Jobs: a.Jobs.List(int(limit))}, nil }
-}
-
 func (a *API) readJob(p *parameters) action {
 	id, from, wait := p.id(job.ErrNotFound), p.number("from", 0, 0, math.MaxInt32), p.wait()
 	return func(ctx context.Context) (any, error) { return a.Jobs.Read(ctx, id, int(from), wait) }
@@ -356,15 +351,6 @@ func (a *API) health(*parameters) action {
 			Version:           a.Version,
 			Protocol:          contract.Protocol,
 		}, nil
-	}
-}
-
-// shutdown shuts the executor down after the answer was written: that is when the request's
-// context ends. The server then waits for the connection.
-func (a *API) shutdown(*parameters) action {
-	return func(ctx context.Context) (any, error) {
-		context.AfterFunc(ctx, a.Shutdown)
-		return contract.Shutdown{Status: "shutting_down"}, nil
 	}
 }
 

@@ -244,14 +244,3 @@ func TestALateRestartOrCleanupDeletesNothing(t *testing.T) {
 		t.Errorf("the variables are gone: %+v", e.Error)
 	}
 }
-
-func TestShutdownIsAnsweredBeforeItStarts(t *testing.T) {
-	s := newStand(t)
-	began := make(chan struct{})
-	s.api.Shutdown = func() { close(began) }
-	s.api.Attach(Backend{})
-	if got := into[contract.Shutdown](s, s.call("POST", contract.PathShutdown, nil)); got.Status == "" {
-		t.Errorf("answer is %+v", got)
-	}
-	within.Receive(t, "the shutdown begins", began)
-}

@@ -77,7 +77,6 @@ func newAPI(t testing.TB) *stand {
 	s := &stand{t: t, secret: secret, log: &syncBuffer{}}
 	s.api = New(Config{
 		Secret: secret, Instance: contract.Instance{ID: "instance-1", Start: "start-1"}, Version: "test", Started: time.Now(),
-		Shutdown:   func() {},
 		Log:        slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		ClientAddr: func(r *http.Request) string { return r.Header.Get(addrHeader) },
 	})

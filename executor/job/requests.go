@@ -12,17 +12,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// List returns the newest jobs, at most limit, without their steps.
-func (js *Jobs) List(limit int) []contract.Job {
-	js.mu.Lock()
-	defer js.mu.Unlock()
-	list := make([]contract.Job, 0, min(limit, len(js.order)))
-	for i := len(js.order) - 1; i >= 0 && len(list) < limit; i-- {
-		list = append(list, js.order[i].headLocked())
-	}
-	return list
-}
-
 // Read returns a job, with its entries from index from on. It waits until the entry at from has
 // begun or was skipped, or the job has ended or waits, but at most for wait.
 func (js *Jobs) Read(ctx context.Context, id string, from int, wait time.Duration) (contract.Job, error) {

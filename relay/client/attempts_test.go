@@ -38,10 +38,6 @@ var changing = map[string]struct {
 		_, err := c.StartUpload(ctx, contract.UploadStart{Path: "a"})
 		return err
 	}, true, true},
-	"job": {func(ctx context.Context, c *Client) error {
-		_, err := c.SubmitJob(ctx, contract.JobSubmit{JobID: "j"})
-		return err
-	}, true, true},
 	"job to one instance": {func(ctx context.Context, c *Client) error {
 		_, err := c.SubmitJobTo(ctx, "instance-1", contract.JobSubmit{JobID: "j"})
 		return err
@@ -69,8 +65,7 @@ var changing = map[string]struct {
 		_, err := c.Input(ctx, "e", contract.Input{Text: "x", Offset: new(int64)})
 		return err
 	}, false, true},
-	"cleanup":  {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, false, false},
-	"shutdown": {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, false, false},
+	"cleanup": {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, false, false},
 }
 
 // intendedFor returns the executors that the received requests were signed for.

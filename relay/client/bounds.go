@@ -1,10 +1,8 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -32,42 +30,17 @@ const (
 	freeDecoded = 1 << 20
 )
 
-// Errors of a text whose form exceeds a bound. Like one that is too long, it is not read.
-var (
-	errTooDeep = fmt.Errorf("%w: nested over %d levels deep", bounded.ErrTooLong, maxNesting)
-	errTooMany = fmt.Errorf("%w: too many items", bounded.ErrTooLong)
-	errTooMuch = fmt.Errorf("%w: more events than were asked for", bounded.ErrTooLong)
-)
+// errTooMuch is the error of a text that holds more than an executor may send. Like one that is too
+// long, it is not read.
+var errTooMuch = fmt.Errorf("%w: more than an executor may send", bounded.ErrTooLong)
 
-// excess says, after the words "the answer", which bound it exceeds; maxBytes is the one of its
-// length.
-func excess(err error, maxBytes int64) string {
-	switch {
-	case errors.Is(err, errTooDeep):
-		return fmt.Sprintf("is nested over %d levels deep", maxNesting)
-	case errors.Is(err, errTooMany):
-		return "has more items than an executor may send"
-	case errors.Is(err, errTooMuch):
-		return "has more events than were asked for"
-	}
-	return fmt.Sprintf("is longer than %d MiB", maxBytes>>20)
-}
+// tooMuch is the message about such an answer.
+const tooMuch = "the executor's answer is longer, or holds more, than an executor may send"
 
-// CheckItems refuses JSON in which an array or object has more items than maxItems, or than
-// most allows for its field, in whatever case; "" is for those of all other fields, and of none. It reads the text once
-// without storing any of it, so it can run before decoding. Text that is not JSON is left to the
-// decoder.
-func CheckItems(text []byte, most map[string]int) error {
-	folded := make(map[string]int, len(most))
-	for name, n := range most {
-		folded[fold(name)] = n
-	}
-	return (&itemScan{text: text, most: folded}).run()
-}
-
-// decode decodes text, unless it has more items than an executor may send. A text that takes much
+// Decode decodes what an executor or the code in its kernel sent, unless it has more items than an
+// executor may send. It reads the text once before, without storing any of it. A text that takes much
 // memory then waits for the turn of ctx's call.
-func decode(ctx context.Context, text []byte, into any) error {
+func Decode(ctx context.Context, text []byte, into any) error {
 	s := itemScan{text: text, root: shapeOf(reflect.TypeOf(into))}
 	if err := s.run(); err != nil {
 		return err
@@ -87,7 +60,6 @@ func decode(ctx context.Context, text []byte, into any) error {
 // itemScan is one reading of a JSON text.
 type itemScan struct {
 	text  []byte
-	most  map[string]int // by folded name; none in an answer
 	root  *shape
 	bytes int64 // that the items take, as far as their shape says
 	open  []container
@@ -96,10 +68,8 @@ type itemScan struct {
 
 // container is an array or object whose end has not been read.
 type container struct {
-	*shape        // nil: it stays text
-	name   []byte // of its field; nil for the item of an array
-	limit  int    // of items; 0 for none
-	items  int    // commas so far
+	*shape     // nil: it stays text
+	items  int // commas so far
 }
 
 // maxNesting bounds the memory of a scan; encoding/json refuses deeper text itself.
@@ -118,7 +88,7 @@ func (s *itemScan) run() error {
 			s.name = s.text[from:min(i, len(s.text))]
 		case '{', '[':
 			if len(s.open) == maxNesting {
-				return errTooDeep
+				return errTooMuch
 			}
 			if err := s.begin(s.text[i] == '{'); err != nil {
 				return err
@@ -145,7 +115,7 @@ func (s *itemScan) begin(object bool) error {
 	if of != nil && of.object != object {
 		of = nil // the decoder refuses it
 	}
-	s.open = append(s.open, container{shape: of, name: s.name, limit: s.limit()})
+	s.open = append(s.open, container{shape: of})
 	s.name = nil
 	if of != nil {
 		return s.take(of.start + of.bytes)
@@ -156,20 +126,9 @@ func (s *itemScan) begin(object bool) error {
 // take counts bytes of memory.
 func (s *itemScan) take(bytes int64) error {
 	if s.bytes += bytes; s.bytes > min(maxDecoded, freeDecoded+perByte*int64(len(s.text))) {
-		return fmt.Errorf("%w: they take over %d MiB", errTooMany, s.bytes>>20)
+		return errTooMuch
 	}
 	return nil
-}
-
-// limit returns how many items the container that begins now may have.
-func (s *itemScan) limit() int {
-	if len(s.most) == 0 {
-		return maxItems
-	}
-	if n, ok := s.most[fold(unquoted(s.name))]; ok {
-		return n
-	}
-	return cmp.Or(s.most[""], maxItems)
 }
 
 func (s *itemScan) comma() error {
@@ -178,8 +137,8 @@ func (s *itemScan) comma() error {
 		return nil
 	}
 	at := &s.open[len(s.open)-1]
-	if at.items++; at.items >= at.limit { // n items have n-1 commas
-		return fmt.Errorf("%w: %.40q has over %d", errTooMany, at.name, at.limit)
+	if at.items++; at.items >= maxItems { // n items have n-1 commas
+		return errTooMuch
 	}
 	if at.shape != nil {
 		return s.take(at.bytes)
@@ -206,12 +165,10 @@ func possibleOffsets(e *contract.Execution) bool {
 // checkExecution refuses what no executor answers about an execution.
 func checkExecution(e *contract.Execution) error {
 	switch {
-	case !possibleOffsets(e):
-		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
-	case !plausibleTime(e.StartedAt) || !plausibleTime(e.FinishedAt):
-		return breaksBounds("the executor's answer has impossible times", nil)
+	case !possibleOffsets(e), !plausibleTime(e.StartedAt), !plausibleTime(e.FinishedAt):
+		return breaksBounds("the executor's answer has impossible times or offsets", nil)
 	case errorBytes(e.Error) > maxError:
-		return breaksBounds("the executor's answer has a longer error than an executor keeps of a run", nil)
+		return breaksBounds(tooMuch, errTooMuch)
 	}
 	return checkAsked(e, contract.MaxReadBytes)
 }
@@ -236,7 +193,7 @@ func checkAsked(e *contract.Execution, asked int64) error {
 	if eventBytes(e.Events) <= asked+contract.MaxEventBytes {
 		return nil
 	}
-	return breaksBounds("the executor's answer "+excess(errTooMuch, maxAnswerBytes), errTooMuch)
+	return breaksBounds(tooMuch, errTooMuch)
 }
 
 // maxError bounds the error of an execution that is read, which is kept as long as somebody waits
@@ -379,8 +336,9 @@ var rules = map[string]plain.Rule{
 	"": plain.Line,
 	// Texts of several lines.
 	"EValue": plain.Text, "Traceback": plain.Text, "Preview": plain.Text,
-	"Prompt": promptLine, // of the run that an execution waits for
 	"Status": status,
+	// Calls hold many of these while they wait.
+	"StepID": word, "JobID": word, "KernelID": word, "Earlier": word, "State": word, "Cause": word,
 	// People paste commands with this id into a shell.
 	"ExecutionID": executionID,
 	// Output of the user's code is cleaned when it is rendered, by relay/render or for a
@@ -394,26 +352,20 @@ var rules = map[string]plain.Rule{
 // clean cleans the strings of an answer.
 func clean(answer any) { plain.Deep(answer, rules) }
 
-// statuses are those of executions, entries of jobs, kernels, uploads and executors.
-var statuses = map[string]bool{
-	string(contract.StatusQueued): true, string(contract.StatusRunning): true, string(contract.StatusWaitingForInput): true,
-	string(contract.StatusSucceeded): true, string(contract.StatusFailed): true, string(contract.StatusTimedOut): true,
-	string(contract.StatusInterrupted): true, string(contract.StatusCancelled): true, string(contract.StatusKernelDied): true,
-	string(contract.StatusKernelRestarted): true, string(contract.StatusLost): true,
-	string(contract.KernelStarting): true, string(contract.KernelIdle): true, string(contract.KernelBusy): true, string(contract.KernelDead): true,
-	string(contract.UploadReceiving): true, string(contract.UploadHashing): true, string(contract.UploadCommitted): true,
-	string(contract.StepWaits): true, string(contract.StepSkipped): true, string(contract.StepNotRun): true,
-	"": true, "ok": true,
+// statusForm matches every status of the contract, and nothing that a person or a model would take
+// for a sentence.
+var statusForm = lazy.Regexp(`^[a-z_]{0,17}$`)
+
+// status returns what may be a status, or "unknown" for any other text.
+func status(s string) string {
+	if !statusForm().MatchString(s) {
+		return "unknown"
+	}
+	return s
 }
 
-// status returns a status of the contract, or "unknown" for any other text, which could be a
-// sentence for a person or a model.
-func status(s string) string {
-	if statuses[s] {
-		return s
-	}
-	return "unknown"
-}
+// word is an id or a state as one plain line. No executor's is longer.
+func word(s string) string { return plain.Clip(s, contract.MaxKernelIDLen) }
 
 // executionID returns an id that an executor may have created, or else nothing.
 func executionID(id string) string {
@@ -432,14 +384,6 @@ func release(version string) string {
 		return version
 	}
 	return "of unknown version"
-}
-
-// promptLine is a prompt as one plain line. An executor may send more than the contract allows.
-func promptLine(s string) string {
-	if len(s) > contract.MaxBehindPrompt {
-		s = strings.ToValidUTF8(s[:contract.MaxBehindPrompt], "") + "…"
-	}
-	return plain.Line(s)
 }
 
 // validID reports whether an executor may have created the id.

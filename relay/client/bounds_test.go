@@ -25,24 +25,15 @@ import (
 func items(n int) string { return strings.TrimSuffix(strings.Repeat("{},", n), ",") }
 
 func TestAnswersWithTooManyItemsAreRefused(t *testing.T) {
-	few := map[string]int{"few": 3}
 	for text, over := range map[string]bool{
-		`{}`: false, `[]`: false, ``: false, `"a,b,c,d"`: false,
-		`{"few":[1,2,3,4]}`:                       true,
-		`{"FEW":[1,2,3,4]}`:                       true,
-		`{"f\u0065w":[1,2,3,4]}`:                  true,
-		`{"few": {"a":1,"b":2,"c":3,"d":4} }`:     true,
-		`{"few":[[1,2,3,4],["a,b","c\",d,\\"]]}`:  false,
-		`{"a\"few":[1,2,3,4]}`:                    false,
-		`{"few":[{"few":[1,2,3]},{"few":[1,2]}]}`: false,
-		`[` + items(maxItems) + `]`:               false,
-		`{"events":[` + items(maxItems+1) + `]}`:  true,
-		strings.Repeat("[", maxNesting):           false,
-		strings.Repeat("[", maxNesting+1):         true,
-		`}}]],,`:                                  false, // no JSON: the decoder says so
-		`"\`:                                      false,
+		`[` + items(maxItems) + `]`:              false,
+		`{"events":[` + items(maxItems+1) + `]}`: true,
+		strings.Repeat("[", maxNesting):          false,
+		strings.Repeat("[", maxNesting+1):        true,
+		`}}]],,`:                                 false, // no JSON: the decoder says so
+		`"\`:                                     false,
 	} {
-		if err := CheckItems([]byte(text), few); errors.Is(err, bounded.ErrTooLong) != over {
+		if err := (&itemScan{text: []byte(text)}).run(); errors.Is(err, bounded.ErrTooLong) != over {
 			t.Errorf("%.60q: %v, want an error: %v", text, err, over)
 		}
 	}
@@ -88,21 +79,12 @@ func TestImpossibleOffsetsAndTimesAreRefused(t *testing.T) {
 	for text, refused := range map[string]bool{
 		`{"events":[{"offset":9007199254740992,"events":9007199254740992}],"next_offset":9007199254740992}`: false,
 		`{"events":[{"offset":0},{"offset":9007199254740993}]}`:                                             true,
-		`{"events":[{"offset":9223372036854775807}]}`:                                                       true,
-		`{"events":[{"offset":-1}]}`:                                                                        true,
 		`{"events":[{"type":"gap","events":9223372036854775807}]}`:                                          true,
 		`{"events":[{"type":"gap","bytes":-1}]}`:                                                            true,
-		`{"next_offset":-1}`:                                                                                true,
-		`{"finished_at":"2026-01-02T03:04:05Z"}`:                                                            false,
-		`{"finished_at":"0001-01-01T00:00:00Z"}`:                                                            true,
 		`{"finished_at":"9999-12-31T23:59:59-14:00"}`:                                                       true,
 	} {
-		err := read(t.Context(), []byte(text), new(contract.Execution))
-		if !refused && err != nil {
+		if err := read(t.Context(), []byte(text), new(contract.Execution)); (kindOf(err) == KindBadAnswer) != refused {
 			t.Errorf("%s: %v", text, err)
-		}
-		if refused {
-			wantKind(t, err, KindBadAnswer)
 		}
 	}
 }
@@ -175,7 +157,6 @@ func TestTheLongestHonestListsAreRead(t *testing.T) {
 		"contents":   contract.Contents{Files: make([]contract.Content, contract.MaxBatchFiles)},
 		"upload":     contract.Upload{Missing: make([]contract.Range, contract.MaxUploadRanges)},
 		"job":        contract.Job{Steps: make([]contract.JobEntry, contract.MaxJobEntries)},
-		"jobs":       contract.JobList{Jobs: make([]contract.Job, contract.MaxListJobs)},
 		"events":     contract.Execution{Events: slices.Repeat([]contract.Event{event}, 40_000)},
 	} {
 		text, err := json.Marshal(answer)

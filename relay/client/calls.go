@@ -151,11 +151,6 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 	return c.execution(ctx, idempotent, c.post(path, nil))
 }
 
-// Shutdown ends kernel, tunnel and executor.
-func (c *Client) Shutdown(ctx context.Context) (contract.Shutdown, error) {
-	return call[contract.Shutdown](ctx, &attempts{client: c, build: c.post(contract.PathShutdown, nil)}, ifUnsent)
-}
-
 func get(path string, query url.Values) func() request {
 	return func() request { return request{method: http.MethodGet, path: path, query: query} }
 }
@@ -226,7 +221,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 	a.build = func() request { return c.submitRequest(ctx, s) }
 	e, err := call[contract.Execution](ctx, a, a.whileFull(ctx))
 	if errors.Is(err, bounded.ErrTooLong) {
-		err = problemWithHint(KindBadAnswer, fmt.Sprintf("the executor's answer to this run %s, so it was not read; the code has run or is still running", excess(err, c.maxAnswer)),
+		err = problemWithHint(KindBadAnswer, tooMuch+", so it was not read; the code has run or is still running",
 			fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", s.RequestID), err)
 	}
 	if err != nil {
@@ -249,25 +244,15 @@ func (c *Client) submitRequest(ctx context.Context, s contract.Submit) request {
 	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
 }
 
-// SubmitJob submits a job, by the rules of Submit: it retries until ctx ends, always with the
-// job's own JobID, so nothing of it runs twice. MayRun says of an error whether the job may run
-// nevertheless.
-func (c *Client) SubmitJob(ctx context.Context, s contract.JobSubmit) (contract.Job, error) {
-	return c.submitJob(ctx, s, &attempts{client: c, moves: true})
-}
-
-// SubmitJobTo is SubmitJob for one instance only. Every other instance refuses with
-// new_instance.
+// SubmitJobTo submits a job to one instance, by the rules of Submit: it retries until ctx ends,
+// always with the job's own JobID, so nothing of it runs twice. Every other instance refuses with
+// new_instance. MayRun says of an error whether the job may run nevertheless.
 func (c *Client) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
-	return c.submitJob(ctx, s, &attempts{client: c, pinned: instanceID})
-}
-
-func (c *Client) submitJob(ctx context.Context, s contract.JobSubmit, a *attempts) (contract.Job, error) {
 	body, err := json.Marshal(s)
 	if err != nil {
 		return contract.Job{}, fmt.Errorf("writing a job: %w", err)
 	}
-	a.build = c.post(contract.PathJobs, body)
+	a := &attempts{client: c, pinned: instanceID, build: c.post(contract.PathJobs, body)}
 	j, err := call[contract.Job](ctx, a, a.whileFull(ctx))
 	if err != nil {
 		return j, a.unsettled(ctx, err)
@@ -312,7 +297,7 @@ func (a *attempts) unsettled(ctx context.Context, err error) error {
 		e = problem(KindBadAnswer, err.Error(), err)
 	}
 	fresh := *e
-	fresh.sent, fresh.mayRun = true, true
+	fresh.sent = true
 	return &fresh
 }
 
@@ -331,16 +316,16 @@ func isFinal(refused *contract.Error) bool {
 // answered: that one may still be accepted.
 func uncertain(ctx context.Context, refused *contract.Error) error {
 	e := problem(KindTimeout, fmt.Sprintf("one attempt to submit the code got no answer, and another one was refused (%s: %s), so the code may still run", refused.Code, refused.Message), context.Cause(ctx))
-	e.sent, e.mayRun = true, true
+	e.sent = true
 	return e
 }
 
 // MayRun reports whether the code of a submit that ended with err may run nevertheless. The code
 // of one that ended with another error certainly does not.
 func MayRun(err error) bool {
-	e, ok := errors.AsType[*Error](err)
+	_, unanswered := errors.AsType[*Error](err)
 	_, replaced := errors.AsType[replacedError](err)
-	return replaced || ok && e.mayRun
+	return replaced || unanswered && MayHaveArrived(err)
 }
 
 // replacedError is the refusal of a new VM after an attempt that the old one may have accepted.
@@ -392,16 +377,6 @@ func (c *Client) Job(ctx context.Context, id string, from int, wait time.Duratio
 		query := url.Values{"from": {strconv.Itoa(from)}, "wait_seconds": {decimal(wait)}}
 		return request{method: http.MethodGet, path: path, query: query, wait: wait}
 	})
-}
-
-// Jobs lists at most limit jobs, newest first, without entries. A limit of 0 means the
-// executor's own limit.
-func (c *Client) Jobs(ctx context.Context, limit int) (contract.JobList, error) {
-	query := url.Values{}
-	if limit > 0 {
-		query.Set("limit", strconv.Itoa(limit))
-	}
-	return ask[contract.JobList](ctx, c, get(contract.PathJobs, query))
 }
 
 // PatchJob replaces what has not begun of a job, on one instance only. It may be repeated,

@@ -59,8 +59,6 @@ type Error struct {
 	sent bool
 	// get reports that the request was a GET, which changes nothing.
 	get bool
-	// mayRun reports, of a submit, that its code may run.
-	mayRun bool
 	// gaveUp reports that a proxy in front of the executor did not wait for its answer.
 	gaveUp bool
 	// shrinks is the result of Shrinks.

@@ -203,7 +203,7 @@ func (c *Client) bodyError(ctx context.Context, res *http.Response, err error) e
 	case errors.As(err, &e):
 		return err
 	case errors.Is(err, bounded.ErrTooLong):
-		e = problem(KindBadAnswer, fmt.Sprintf("the executor's answer is longer than %d MiB", c.maxAnswer>>20), err)
+		e = problem(KindBadAnswer, tooMuch, err)
 	case errors.Is(err, seal.ErrCut) && res.ContentLength < 0: // a proxy lost the rest, and does not say so
 		return c.transportError(ctx, err, true)
 	case line.Unopened(err):
@@ -234,22 +234,17 @@ func read(ctx context.Context, body []byte, into any) error {
 	if len(body) == 0 {
 		return emptyAnswer("the executor's answer is empty")
 	}
-	switch err := decode(ctx, body, into); {
+	switch err := Decode(ctx, body, into); {
 	case errors.Is(err, bounded.ErrTooLong):
-		return breaksBounds("the executor's answer "+excess(err, maxAnswerBytes), err)
+		return breaksBounds(tooMuch, err)
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
-	switch v := into.(type) {
-	case *contract.Execution:
-		if err := checkExecution(v); err != nil {
+	if e, ok := into.(*contract.Execution); ok {
+		if err := checkExecution(e); err != nil {
 			return err
-		}
-	case *contract.Kernel:
-		if len(v.KernelID) > contract.MaxKernelIDLen {
-			return breaksBounds("the executor's answer has a kernel_id that is too long", nil)
 		}
 	}
 	clean(into)

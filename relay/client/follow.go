@@ -286,7 +286,7 @@ func (c *Client) Execution(ctx context.Context, id string, offset int64, wait ti
 	}
 	if errors.Is(err, bounded.ErrTooLong) {
 		err = problemWithHint(KindBadAnswer,
-			fmt.Sprintf("the executor's answer from offset %d on %s; this does not affect the execution", offset, excess(err, c.maxAnswer)),
+			fmt.Sprintf("%s, from offset %d on; this does not affect the execution", tooMuch, offset),
 			fmt.Sprintf("Do not run the code again: read on with get_execution from offset %d, and update the executor.", offset+1), err)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,8 +41,6 @@ type FollowOptions struct {
 	// skipped, or did not run because the job ended before. x is the execution without events,
 	// and zero if there was none. It reports whether to read on.
 	Done func(e Entry, x contract.Execution) (more bool)
-	// Attempts is how often an entry may run; nil: once.
-	Attempts func(e Entry) int
 	// BehindInput waits on while another run waits for input before this job's next entry.
 	BehindInput bool
 	MaxBytes    int64                // of one answer; 0 leaves it to the executor
@@ -93,13 +92,14 @@ func (f *follower) look(ctx context.Context) error {
 		return err
 	}
 	f.asked = true
-	if err := check(j); err != nil {
-		return err
+	tooMany := func(e contract.JobEntry) bool { return len(e.Earlier) >= contract.MaxJobAttempts }
+	if len(j.Steps) > contract.MaxJobEntries || slices.ContainsFunc(j.Steps, tooMany) { // a call holds them while it reads
+		return fmt.Errorf("%w: it lists more entries or attempts than a job has", ErrAnswer)
 	}
 	if err := f.see(j); err != nil {
 		return err
 	}
-	f.steps, j.Steps, j.Reason = j.Steps, nil, f.Reason
+	f.steps, j.Steps = j.Steps, nil
 	f.job, f.Accepted, f.Unsent = j, true, nil
 	switch {
 	case j.From != f.Entry && len(f.steps) > 0:
@@ -112,7 +112,8 @@ func (f *follower) look(ctx context.Context) error {
 	return nil
 }
 
-// take takes in the entries that were listed, and reports whether to look again.
+// take takes in the entries that were listed, and reports whether to look again. An entry ends as its
+// execution did; the job's word counts only if there is none to read.
 func (f *follower) take(ctx context.Context) (more bool, err error) {
 	for len(f.steps) > 0 {
 		e := f.steps[0]
@@ -120,23 +121,18 @@ func (f *follower) take(ctx context.Context) (more bool, err error) {
 			return false, nil
 		}
 		f.taken++
-		if err := f.fits(e); err != nil {
-			return false, err
-		}
 		if more, err = f.read(ctx, e); !more || err != nil {
 			return false, err
 		}
-		if f.Read == contract.StatusSucceeded && !isFinal(e) {
-			e.Status = contract.StepStatus(f.Read) // an entry that succeeded does not run again
-		}
-		if !isFinal(e) {
+		succeeded := f.Read == contract.StatusSucceeded // which does not run again
+		if !isFinal(e) && !succeeded {
 			return true, f.rest(ctx, pause)
 		}
-		if f.Read != "" && contract.Status(e.Status) == contract.StatusLost {
-			e.Status = contract.StepStatus(f.Read) // it was read before it was lost
-		}
-		if err := f.agrees(e); err != nil {
-			return false, err
+		switch {
+		case f.Read != "":
+			e.Status = contract.StepStatus(f.Read)
+		case e.ExecutionID == "" && e.Status != contract.StepSkipped && e.Status != contract.StepNotRun:
+			e.Status = contract.StepStatus(contract.StatusLost)
 		}
 		if !f.next(e) {
 			return false, nil
@@ -145,82 +141,20 @@ func (f *follower) take(ctx context.Context) (more bool, err error) {
 	return f.goesOn(ctx)
 }
 
-const (
-	// maxID is more than the id of an execution has, in bytes.
-	maxID = 64
-	// maxEntries is how many steps and rounds a job has at most.
-	maxEntries = contract.MaxJobSteps + contract.MaxJobRounds
-)
-
-// check refuses what no executor answers about a job, before anything of it is kept.
-func check(j contract.Job) error {
-	if j.Entries < 0 || j.Entries > maxEntries || j.Next < 0 || j.State == contract.JobFinished && j.Entries == 0 && j.Revision == 0 {
-		return fmt.Errorf("%w: it is %.20q with %d entries", ErrAnswer, j.State, j.Entries)
-	}
-	if len(j.Steps) > contract.MaxJobEntries {
-		return fmt.Errorf("%w: it lists %d entries", ErrAnswer, len(j.Steps))
-	}
-	for _, e := range j.Steps {
-		long := func(id string) bool { return len(id) > maxID }
-		if len(e.StepID) > contract.MaxStepIDLen || len(e.Status) > maxWord || long(e.ExecutionID) || len(e.Earlier) >= contract.MaxJobAttempts || slices.ContainsFunc(e.Earlier, long) {
-			return fmt.Errorf("%w: an entry has an id that is too long, or too many attempts", ErrAnswer)
-		}
-		if e.WillRetry && contract.Status(e.Status) == contract.StatusSucceeded {
-			return fmt.Errorf("%w: an entry that succeeded is said to run again", ErrAnswer)
-		}
-	}
-	return nil
-}
-
-// owns refuses an answer about another execution than the one with this id, or about one that is not of
-// the current entry, in the job's kernel. So no execution counts for two entries, jobs or kernels.
-func (f *follower) owns(x contract.Execution, id string) error {
+// owns refuses an answer about an execution that is not the one that is read, or not of the current
+// entry, in the job's kernel. So no execution counts for two entries, jobs or kernels.
+func (f *follower) owns(x contract.Execution) error {
 	isOfEntry := x.Job != nil && x.Job.JobID == f.JobID && x.Job.Index == f.Entry
 	otherKernel := x.KernelID != "" && f.KernelID != "" && x.KernelID != f.KernelID
-	if x.ExecutionID != id || !isOfEntry || otherKernel {
+	if x.ExecutionID != f.Execution || !isOfEntry || otherKernel {
 		return fmt.Errorf("%w: the execution of entry %d is that of another entry, job or kernel", ErrAnswer, f.Entry)
-	}
-	return nil
-}
-
-// fits refuses what an entry can't have become since it was last read: run again more often than
-// it may, or as another execution than one that followed those before it.
-func (f *follower) fits(e contract.JobEntry) error {
-	entry := Entry{Index: f.Entry, StepID: e.StepID, Status: e.Status}
-	most := 1
-	if f.o.Attempts != nil {
-		most = f.o.Attempts(entry)
-	}
-	ran := len(e.Earlier) + 1
-	switch {
-	case ran > most, e.WillRetry && ran == most:
-		return fmt.Errorf("%w: entry %d has more attempts than are allowed", ErrAnswer, f.Entry)
-	case f.Execution == "" || f.Execution == e.ExecutionID:
-		return nil
-	case f.Read == contract.StatusSucceeded, !slices.Contains(e.Earlier, f.Execution):
-		return fmt.Errorf("%w: entry %d has become another execution", ErrAnswer, f.Entry)
-	}
-	return nil
-}
-
-// agrees reports whether the end of an entry fits its execution: without one, nothing is known to
-// have run, unless the VM says itself that it lost it.
-func (f *follower) agrees(e contract.JobEntry) error {
-	ran := e.Status != contract.StepSkipped && e.Status != contract.StepNotRun
-	switch {
-	case ran && e.ExecutionID == "" && e.Status != contract.StepStatus(contract.StatusLost):
-		return fmt.Errorf("%w: entry %d is said to have ended, without an execution", ErrAnswer, f.Entry)
-	case !ran && e.ExecutionID != "":
-		return fmt.Errorf("%w: entry %d is said not to have run, with an execution", ErrAnswer, f.Entry)
-	case f.Read != "" && contract.StepStatus(f.Read) != e.Status:
-		return fmt.Errorf("%w: entry %d is said to have ended as %.20q, and its execution as %.20q", ErrAnswer, f.Entry, e.Status, f.Read)
 	}
 	return nil
 }
 
 // isFinal reports whether nothing more happens to an entry.
 func isFinal(e contract.JobEntry) bool {
-	return !e.WillRetry && (contract.Status(e.Status).Finished() || e.Status == contract.StepSkipped || e.Status == contract.StepNotRun)
+	return !e.WillRetry && contract.Status(e.Status).Finished()
 }
 
 // next reports the end of an entry and goes on to the next one.
@@ -256,16 +190,16 @@ func (f *follower) read(ctx context.Context, e contract.JobEntry) (more bool, er
 	if e.ExecutionID == "" || f.last.End && f.last.ExecutionID == e.ExecutionID {
 		return true, nil
 	}
-	if f.Execution != e.ExecutionID { // the first one, or another attempt
+	if f.Execution != e.ExecutionID && f.Read != contract.StatusSucceeded { // the first one, or another attempt
 		f.Execution, f.Offset, f.Read, f.last = e.ExecutionID, 0, "", contract.Execution{}
 	}
 	stopped := false
 	entry := Entry{Index: f.Entry, StepID: e.StepID, Status: e.Status}
 	var wrong error
-	x, err := client.Follow(ctx, f.vm, contract.Execution{ExecutionID: e.ExecutionID}, client.FollowOptions{
+	x, err := client.Follow(ctx, f.vm, contract.Execution{ExecutionID: f.Execution}, client.FollowOptions{
 		From: f.Offset, Until: f.o.Until, MaxBytes: f.o.MaxBytes, Instance: f.InstanceID, Spacing: f.o.Spacing,
 		Visit: func(x contract.Execution) bool {
-			if wrong = f.owns(x, e.ExecutionID); wrong != nil {
+			if wrong = f.owns(x); wrong != nil {
 				return false
 			}
 			f.Offset = x.NextOffset
@@ -281,12 +215,11 @@ func (f *follower) read(ctx context.Context, e contract.JobEntry) (more bool, er
 	case err != nil:
 		return false, err
 	}
-	if x.End && f.Read != "" && f.Read != x.Status {
-		return false, fmt.Errorf("%w: the execution of entry %d is said to have ended as %.20q, and before as %.20q", ErrAnswer, f.Entry, x.Status, f.Read)
+	if x.End { // what was read before stands
+		f.Read = cmp.Or(f.Read, x.Status)
+		x.Status = f.Read
 	}
-	if f.last = x; x.End {
-		f.Read = x.Status
-	}
+	f.last = x
 	return !stopped && x.End, nil
 }
 

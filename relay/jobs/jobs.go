@@ -14,7 +14,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"colabrelay/relay/client"
@@ -145,22 +144,12 @@ func (t *Ticket) Stop(ctx context.Context, vm VM, interrupt bool) error {
 // Ended reports whether the job has ended, as last read.
 func (t *Ticket) Ended() bool { return t.State.Ended() }
 
-// Bounds of what is kept of a job's head.
-const (
-	maxWord   = 64      // bytes of a state, a cause or a status; no executor's has so many
-	maxReason = 4 << 10 // bytes of why a job waits or ended; the rest is dropped
-)
-
 // see takes in the head of an answer, unless no executor gives it.
 func (t *Ticket) see(j contract.Job) error {
 	wrong := ""
-	switch b := j.Behind; {
+	switch {
 	case j.JobID != t.JobID:
 		wrong = "it is about another job"
-	case len(j.State) > maxWord, len(j.Cause) > maxWord, len(j.KernelID) > contract.MaxKernelIDLen:
-		wrong = "one of its fields is too long"
-	case b != nil && (len(b.ExecutionID) > maxID || len(b.Status) > maxWord || len(b.Prompt) > contract.MaxBehindPrompt):
-		wrong = "a field of the run that it waits for is too long"
 	case t.State.Ended() && !j.State.Ended():
 		wrong = "the job had ended, and is now reported as unfinished"
 	case j.Entries < t.Entry:
@@ -171,8 +160,7 @@ func (t *Ticket) see(j contract.Job) error {
 	if wrong != "" {
 		return fmt.Errorf("%w: %s", ErrAnswer, wrong)
 	}
-	t.State, t.Cause, t.Revision = j.State, j.Cause, j.Revision
-	t.Reason = strings.Clone(strings.ToValidUTF8(j.Reason[:min(len(j.Reason), maxReason)], "�"))
+	t.State, t.Cause, t.Reason, t.Revision = j.State, j.Cause, j.Reason, j.Revision
 	if j.KernelID != "" {
 		t.KernelID = j.KernelID
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,8 +27,7 @@ func (l *log) add(format string, args ...any) (more bool) {
 
 func (l *log) options(until time.Duration) FollowOptions {
 	return FollowOptions{
-		Until:    time.Now().Add(until),
-		Attempts: func(Entry) int { return 3 },
+		Until: time.Now().Add(until),
 		Visit: func(e Entry, x contract.Execution) bool {
 			more := true
 			for _, ev := range x.Events {
@@ -228,135 +226,51 @@ func TestFollowReturnsWhenTheTimeIsOverOrSomebodyIsAsked(t *testing.T) {
 	})
 }
 
-// What no executor answers is refused before anything of it is kept or counts as done.
-func TestWhatNoExecutorAnswersAboutAJobIsRefused(t *testing.T) {
-	id := func(n int) string { return strings.Repeat("x", maxID-1) + strconv.Itoa(n) }
-	good := func() contract.Job {
-		e := contract.JobEntry{StepID: strings.Repeat("s", contract.MaxStepIDLen), ExecutionID: id(0), Status: "succeeded"}
-		for n := 1; n < contract.MaxJobAttempts; n++ {
-			e.Earlier = append(e.Earlier, id(n))
-		}
-		return contract.Job{State: contract.JobFinished, Entries: maxEntries, Next: 1, Steps: []contract.JobEntry{e}}
-	}
-	if err := check(good()); err != nil {
-		t.Fatalf("at the bounds: %v", err)
-	}
-	for name, change := range map[string]func(j *contract.Job){
-		"entries":               func(j *contract.Job) { j.Entries++ },
-		"finished with nothing": func(j *contract.Job) { j.Entries = 0 },
-		"a step's status":       func(j *contract.Job) { j.Steps[0].Status = contract.StepStatus(strings.Repeat("s", maxWord+1)) },
-		"an execution's id":     func(j *contract.Job) { j.Steps[0].ExecutionID += "x" },
-		"attempts":              func(j *contract.Job) { j.Steps[0].Earlier = append(j.Steps[0].Earlier, "x") },
-		"entries in an answer":  func(j *contract.Job) { j.Steps = make([]contract.JobEntry, contract.MaxJobEntries+1) },
-	} {
-		j := good()
-		if change(&j); !errors.Is(check(j), ErrAnswer) {
-			t.Errorf("%s: %v", name, check(j))
-		}
-	}
-	for name, c := range map[string]struct {
-		entry contract.JobEntry
-		read  contract.Status
-		fits  bool
-	}{
-		"as its execution":     {contract.JobEntry{ExecutionID: "x", Status: "failed"}, "failed", true},
-		"lost":                 {contract.JobEntry{Status: "lost"}, "", true},
-		"without an execution": {contract.JobEntry{Status: "succeeded"}, "", false},
-		"not as its execution": {contract.JobEntry{ExecutionID: "x", Status: "failed"}, "succeeded", false},
-		"did not run, and ran": {contract.JobEntry{ExecutionID: "x", Status: contract.StepNotRun}, "", false},
-	} {
-		f := &follower{Ticket: &Ticket{Read: c.read}}
-		if err := f.agrees(c.entry); (err == nil) != c.fits {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // What was read of an entry stands, whatever a later answer says, also in another process.
-func TestAnEntryIsNotTradedForAnother(t *testing.T) {
-	inBubble(t, func(b *bench) {
-		id := b.Begin()
-		b.End(contract.StatusFailed, true)
-		b.follow(time.Second) // reads the failed attempt
-		if b.at.Execution != id || b.at.Read != contract.StatusFailed {
-			t.Fatalf("the ticket is %+v", b.at)
-		}
-		for name, c := range map[string]struct {
-			change   func(e *contract.JobEntry)
-			attempts int
-			fits     bool
-		}{
-			"as before":            {func(*contract.JobEntry) {}, 3, true},
-			"another execution":    {func(e *contract.JobEntry) { e.ExecutionID = "other" }, 3, false},
-			"another attempt":      {func(e *contract.JobEntry) { e.Earlier, e.ExecutionID = []string{id}, "other" }, 3, true},
-			"one attempt too many": {func(e *contract.JobEntry) { e.Earlier, e.ExecutionID = []string{id}, "other" }, 1, false},
-			"no execution":         {func(e *contract.JobEntry) { e.ExecutionID = "" }, 3, false},
-		} {
-			at := b.at
-			e := contract.JobEntry{ExecutionID: id, Status: "failed", WillRetry: true}
-			c.change(&e)
-			f := &follower{Ticket: &at, o: FollowOptions{Attempts: func(Entry) int { return c.attempts }}}
-			if err := f.fits(e); (err == nil) != c.fits {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		turned := at(b.at)
-		_, err := turned.Follow(b.t.Context(), turns{b.memoryVM}, b.options(time.Second))
-		if !errors.Is(err, ErrAnswer) {
-			t.Errorf("a failed execution that turned into another: %v", err)
-		}
+func TestWhatWasReadOfAnEntryStands(t *testing.T) {
+	for _, status := range []contract.Status{contract.StatusSucceeded, contract.StatusFailed} {
+		inBubble(t, func(b *bench) {
+			id := b.Begin()
+			b.Print(id, "x")
+			b.stop = "0 x"
+			b.follow(time.Minute)
+			b.at.Read = status // as if the call had ended just then
+			b.End(contract.StatusInterrupted, false)
+			b.stop = fmt.Sprintf("0 ended: %s %s", status, id)
+			b.follow(time.Minute)
+			b.wants("0 x", b.stop)
+		})
+	}
+	inBubble(t, func(b *bench) { // an entry that is said to have ended with nothing
+		vm := forger{b.memoryVM, func(j *contract.Job) {
+			j.Steps = []contract.JobEntry{{StepID: "a", Status: contract.StepStatus(contract.StatusSucceeded)}}
+		}, nil}
+		b.stop = "0 ended: lost "
+		_, err := b.at.Follow(b.t.Context(), vm, b.options(time.Minute))
+		b.must(err)
+		b.wants(b.stop)
 	})
 }
 
-func at(t Ticket) *Ticket { return &t }
-
-// turns is a VM in which every execution has succeeded after all.
-type turns struct{ *memoryVM }
-
-func (v turns) Execution(ctx context.Context, id string, offset int64, wait time.Duration, most int64) (contract.Execution, error) {
-	x, err := v.memoryVM.Execution(ctx, id, offset, wait, most)
-	x.Status = contract.StatusSucceeded
-	return x, err
-}
-
-// What a ticket keeps of a job is bounded, and a job does not take back what was read of it.
-func TestTheHeadOfAJobIsBoundedAndGoesOnlyForward(t *testing.T) {
+// A job does not take back what was read of it.
+func TestTheHeadOfAJobGoesOnlyForward(t *testing.T) {
 	known := Ticket{JobID: "j", KernelID: "k", State: contract.JobRunning, Entry: 3}
-	good := func() contract.Job {
-		word := strings.Repeat("w", maxWord)
-		return contract.Job{
-			JobID: "j", KernelID: "k", Entries: 3, State: contract.JobState(word), Cause: contract.JobCause(word), Reason: strings.Repeat("r", maxReason),
-			Behind: &contract.Behind{ExecutionID: strings.Repeat("x", maxID), Status: contract.Status(word), Prompt: strings.Repeat("p", contract.MaxBehindPrompt)},
-		}
-	}
-	at := known
-	if err := at.see(good()); err != nil || len(at.Reason) != maxReason {
-		t.Fatalf("at the bounds: %v", err)
-	}
-	long := good()
-	long.Reason += "é"
-	if err := at.see(long); err != nil || len(at.Reason) != maxReason {
-		t.Errorf("one past the bound, %d bytes of the reason are kept: %v", len(at.Reason), err)
-	}
 	for name, change := range map[string]func(j *contract.Job){
-		"another job":         func(j *contract.Job) { j.JobID = "other" },
-		"another kernel":      func(j *contract.Job) { j.KernelID = "other" },
-		"fewer entries":       func(j *contract.Job) { j.Entries-- },
-		"a long state":        func(j *contract.Job) { j.State += "w" },
-		"a long prompt of it": func(j *contract.Job) { j.Behind.Prompt += "p" },
+		"another job":    func(j *contract.Job) { j.JobID = "other" },
+		"another kernel": func(j *contract.Job) { j.KernelID = "other" },
+		"fewer entries":  func(j *contract.Job) { j.Entries-- },
 	} {
-		j, at := good(), known
+		j, at := contract.Job{JobID: "j", KernelID: "k", Entries: 3, State: contract.JobRunning}, known
+		if err := at.see(j); err != nil {
+			t.Fatal(err)
+		}
 		if change(&j); !errors.Is(at.see(j), ErrAnswer) || at != known {
 			t.Errorf("%s: %+v", name, at)
 		}
 	}
-	first, j := Ticket{JobID: "j"}, good()
-	if j.KernelID = strings.Repeat("k", contract.MaxKernelIDLen+1); !errors.Is(first.see(j), ErrAnswer) {
-		t.Error("the id of a kernel is one byte too long")
-	}
-	at, j = known, good()
-	at.State, j.State = contract.JobFailed, contract.JobRunning
-	if err := at.see(j); !errors.Is(err, ErrAnswer) || at.State != contract.JobFailed {
+	at := known
+	at.State = contract.JobFailed
+	if err := at.see(contract.Job{JobID: "j", State: contract.JobRunning, Entries: 3}); !errors.Is(err, ErrAnswer) || at.State != contract.JobFailed {
 		t.Errorf("after its end it runs: %v", err)
 	}
 }

@@ -33,11 +33,10 @@ type VM interface {
 
 // Options bound a call.
 type Options struct {
-	Title     string         // the first line of its code, for lists of executions; empty means the function's name
-	Until     time.Time      // when the call returns, at the latest
-	Limit     time.Duration  // how long the function may take
-	MaxReport int64          // bytes of what the function returns
-	MaxItems  map[string]int // Ask: items of arrays and objects in it, by field; "" for those of others
+	Title     string        // the first line of its code, for lists of executions; empty means the function's name
+	Until     time.Time     // when the call returns, at the latest
+	Limit     time.Duration // how long the function may take
+	MaxReport int64         // bytes of what the function returns
 
 	// The rest is for tickets.
 
@@ -80,7 +79,7 @@ func (e *EndedError) Error() string {
 // stopLimit bounds the request that withdraws a call.
 const stopLimit = 5 * time.Second
 
-// Ask calls a function and returns its report, and the execution as last read. It waits in the
+// Ask calls a function and returns its report, for client.Decode, and the execution as last read. It waits in the
 // queue like a run until o.Until, and no longer than ctx. The function may be called more than
 // once only if its execution reports that it ran nothing.
 func Ask(ctx context.Context, vm VM, f kernelpy.Call, o Options) (json.RawMessage, contract.Execution, error) {
@@ -92,13 +91,7 @@ func Ask(ctx context.Context, vm VM, f kernelpy.Call, o Options) (json.RawMessag
 			err = &LateError{last}
 		}
 	}
-	if err == nil {
-		err = client.CheckItems(report, o.MaxItems)
-	}
-	if err != nil {
-		return nil, last, err
-	}
-	return report, last, nil
+	return report, last, err
 }
 
 // stop ends an execution that has not ended: nobody will read it.

@@ -73,7 +73,7 @@ func ask(t *testing.T, v *vm) (report string, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		o := Options{Until: time.Now().Add(100 * time.Millisecond), Limit: time.Second, MaxReport: 20, MaxItems: map[string]int{"few": 2}}
+		o := Options{Until: time.Now().Add(100 * time.Millisecond), Limit: time.Second, MaxReport: 20}
 		var raw []byte
 		raw, _, err = Ask(ctx, v, kernelpy.Call{Function: "m.f", MIME: mime}, o)
 		report = string(raw)
@@ -96,7 +96,6 @@ func TestReports(t *testing.T) {
 		"missing for ever":     {vm: vm{answers: []contract.Execution{missing()}}, fails: kernelpy.ErrNotKept, calls: 2},
 		"no report":            {vm: vm{answers: []contract.Execution{ended(succeeded, "", "")}}, fails: ErrNoReport, calls: 1},
 		"another's report":     {vm: vm{answers: []contract.Execution{ended(succeeded, "text/plain", "7")}}, fails: ErrNoReport, calls: 1},
-		"too many items":       {vm: vm{answers: []contract.Execution{ended(succeeded, mime, `{"few":[1,2,3]}`)}}, fails: bounded.ErrTooLong, calls: 1},
 		"a blob":               {vm: vm{answers: []contract.Execution{ended(succeeded, mime, blob+"3}}")}, blob: "[7]"}, want: "[7]", calls: 1},
 		"a blob too long":      {vm: vm{answers: []contract.Execution{ended(succeeded, mime, blob+"21}}")}}, fails: client.ErrReportTooLong, calls: 1},
 		"a blob that goes on":  {vm: vm{answers: []contract.Execution{ended(succeeded, mime, blob+"3}}")}, blob: strings.Repeat("7", 21)}, fails: bounded.ErrTooLong, calls: 1},

@@ -129,7 +129,7 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	report, err := j.run(t.Context(), &kernelcall.Ticket{RequestID: "r1"}, code, func() error { return nil }, &p)
 	must(t, err)
 	var loaded Loaded
-	must(t, decode(report, &loaded))
+	must(t, decode(t.Context(), report, &loaded))
 	if !strings.Contains(loaded.Damaged, "SHA-256") {
 		t.Errorf("%+v", loaded)
 	}

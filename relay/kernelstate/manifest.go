@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -169,7 +170,7 @@ func (j *job) manifestOf(p pending, e contract.Execution, c Contents) Manifest {
 
 // Listed is a state on this computer, with all its versions.
 type Listed struct {
-	Name          string    `json:"name"` // as the user gave it
+	Name          string    `json:"name"` // as the user gave it; the folder's if no manifest can be read
 	Runtime       string    `json:"runtime"`
 	Created       time.Time `json:"created"`        // of the newest good version; zero if there is none
 	VariableCount int       `json:"variable_count"` // of that version
@@ -178,35 +179,45 @@ type Listed struct {
 	SizeBytes     int64     `json:"size_bytes"` // of the versions that can be restored
 	Damaged       int       `json:"damaged"`    // versions that cannot be restored
 	Path          string    `json:"path"`       // its folder
+	Newest        *Manifest `json:"-"`          // of the newest good version; nil if there is none
 }
+
+// maxNames bounds List.
+const maxNames = 100
 
 // List returns all states below dir, newest first, at most 100. It does not compare the
 // digests of their data.
 func List(dir string) ([]Listed, error) {
-	found := []Listed{}
-	err := eachState(dir, func(folder string, all []string) { found = append(found, describe(folder, all)) })
+	root, found := filepath.Join(dir, statesFolder), []Listed{}
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the saved states: %w", err)
+	}
+	for _, e := range entries {
+		s := Listed{Name: e.Name(), Path: filepath.Join(root, e.Name())}
+		if s.Versions, err = versions(s.Path); err == nil && len(s.Versions) > 0 && len(found) < maxNames {
+			s.describe()
+			found = append(found, s)
+		}
+	}
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Created.After(found[j].Created) })
-	return found, err
+	return found, nil
 }
 
-// describe returns the state in folder with these versions. The name is the folder's if no
-// manifest can be read.
-func describe(folder string, all []string) Listed {
-	s := Listed{Name: filepath.Base(folder), Path: folder, Versions: all}
-	found := false
-	for _, v := range all {
-		m, err := readManifest(filepath.Join(folder, v))
+// describe reads the manifests of the versions.
+func (s *Listed) describe() {
+	for _, v := range s.Versions {
+		m, err := readManifest(filepath.Join(s.Path, v))
 		switch {
 		case err != nil:
 			s.Damaged++
 			continue
-		case !found:
-			found = true
+		case s.Newest == nil:
+			s.Newest = &m
 			s.Name, s.Runtime, s.Created, s.VariableCount, s.Python = m.Name, m.Runtime, m.Created, m.VariableCount, m.Python
 		}
 		s.SizeBytes += m.Bytes
 	}
-	return s
 }
 
 // maxPath bounds a path that a kernel reports, in bytes.
@@ -231,11 +242,4 @@ func checkPlace(remote string) error {
 		return fmt.Errorf("%w: it names the file %.100q", ErrUntrustedReport, remote)
 	}
 	return nil
-}
-
-// reportItems bounds the lists of a report; save.py makes them shorter. Without a bound,
-// thirty megabytes of {} would take gigabytes of memory.
-var reportItems = map[string]int{
-	"variables": 5_000, "skipped": 5_000, "modules": 5_000, "failed": 5_000,
-	"libraries": 20_000, "overwritten": 20_000, "warnings": 1_000,
 }

@@ -99,7 +99,7 @@ func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 		return err
 	}
 	var report prepared
-	if err := decode(text, &report); err != nil {
+	if err := decode(ctx, text, &report); err != nil {
 		return err
 	}
 	p.Phase, p.Remote = PhaseSending, report.Path
@@ -146,7 +146,7 @@ func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	if err != nil || replaced {
 		return err
 	}
-	if err := decode(text, &r.Loaded); err != nil {
+	if err := decode(ctx, text, &r.Loaded); err != nil {
 		return err
 	}
 	if r.Loaded.Damaged != "" {

@@ -75,7 +75,7 @@ func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	if err != nil || text == nil {
 		return err
 	}
-	report, err := readSaved(text)
+	report, err := readSaved(ctx, text)
 	if err != nil {
 		j.removePending(savingFile)
 		return err
@@ -90,8 +90,8 @@ func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	return savePending()
 }
 
-func readSaved(text json.RawMessage) (report saved, err error) {
-	if err = decode(text, &report); err == nil {
+func readSaved(ctx context.Context, text json.RawMessage) (report saved, err error) {
+	if err = decode(ctx, text, &report); err == nil {
 		err = report.check()
 	}
 	return report, err
@@ -271,11 +271,8 @@ func (j *job) removeRemote(ctx context.Context, path string) {
 }
 
 // decode decodes a report into v.
-func decode(report json.RawMessage, v any) error {
-	if err := client.CheckItems(report, reportItems); err != nil {
-		return fmt.Errorf("%w: %v", ErrUntrustedReport, err)
-	}
-	if err := json.Unmarshal(report, v); err != nil {
+func decode(ctx context.Context, report json.RawMessage, v any) error {
+	if err := client.Decode(ctx, report, v); err != nil {
 		return fmt.Errorf("%w: %v", ErrUntrustedReport, err)
 	}
 	return nil

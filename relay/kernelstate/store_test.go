@@ -231,7 +231,7 @@ func TestUntrustedReportDownloadsNothing(t *testing.T) {
 }
 
 // FuzzReports reads any text as what the kernel displays during an operation. A report that is
-// accepted names no file but a state's and has no list over its bound; progress is only shown.
+// accepted names no file but a state's; progress is only shown.
 func FuzzReports(f *testing.F) {
 	const place = "/tmp/colab-relay-state-ab12/data.state"
 	good := `{"path":"` + place + `","manifest":{"python":"3.12","pickler":"dill","variable_count":1,"variables":[{"name":"x","type":"int"}],"bytes":3,"sha256":"` + digestOf("x") + `"}}`
@@ -255,17 +255,13 @@ func FuzzReports(f *testing.F) {
 		if kind != progressMIME && progress.At != (At{}) {
 			t.Fatalf("a display of %q is %+v", kind, progress)
 		}
-		if s, err := readSaved(text); err == nil {
+		if s, err := readSaved(t.Context(), text); err == nil {
 			checkSaved(t, &s)
 		} else if !errors.Is(err, ErrUntrustedReport) {
 			t.Error(err)
 		}
-		var l Loaded
-		if err := decode(text, &l); err == nil {
-			checkLists(t, map[string]int{"variables": len(l.Variables), "modules": len(l.Modules), "failed": len(l.Failed), "overwritten": len(l.Overwritten), "warnings": len(l.Warnings)})
-		}
 		var p prepared
-		if err := decode(text, &p); err != nil && !errors.Is(err, ErrUntrustedReport) {
+		if err := decode(t.Context(), text, &p); err != nil && !errors.Is(err, ErrUntrustedReport) {
 			t.Error(err)
 		}
 	})
@@ -281,15 +277,5 @@ func checkSaved(t *testing.T, s *saved) {
 	m := s.Manifest
 	if m.Bytes <= 0 || m.Bytes > maxBytes || len(m.SHA256) != 64 {
 		t.Errorf("%d bytes with the digest %q were accepted", m.Bytes, m.SHA256)
-	}
-	checkLists(t, map[string]int{"variables": len(m.Variables), "modules": len(m.Modules), "skipped": len(m.Skipped), "libraries": len(m.Libraries), "warnings": len(m.Warnings)})
-}
-
-func checkLists(t *testing.T, lengths map[string]int) {
-	t.Helper()
-	for name, n := range lengths {
-		if n > reportItems[name] {
-			t.Errorf("%d %s were accepted", n, name)
-		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -22,9 +21,6 @@ import (
 // versionForm is the name of a version's folder: a number, which orders the versions
 // independently of clocks, and the time of the save, for people.
 var versionForm = lazy.Regexp(`^[0-9]{6}-[0-9]{8}T[0-9]{6}Z$`)
-
-// maxNames bounds States and List.
-const maxNames = 100
 
 // versions lists the names of the versions in folder, newest first.
 func versions(folder string) (all []string, err error) {
@@ -140,35 +136,4 @@ func checkData(ctx context.Context, path, want string) error {
 		return damaged("the SHA-256 of its data file is not the one that the manifest records")
 	}
 	return nil
-}
-
-// eachState calls do with the folder and the versions, newest first, of each state below dir, up to
-// maxNames of them.
-func eachState(dir string, do func(folder string, all []string)) error {
-	root := filepath.Join(dir, statesFolder)
-	entries, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("listing the saved states: %w", err)
-	}
-	left := maxNames
-	for _, e := range entries {
-		folder := filepath.Join(root, e.Name())
-		if all, err := versions(folder); err == nil && len(all) > 0 && left > 0 {
-			left--
-			do(folder, all)
-		}
-	}
-	return nil
-}
-
-// States returns the newest version of each state that was saved below dir for a runtime,
-// the newest first, at most 100. It does not check their data.
-func States(dir, runtime string) (all []Manifest) {
-	_ = eachState(dir, func(folder string, versions []string) {
-		if m, err := readManifest(filepath.Join(folder, versions[0])); err == nil && m.Runtime == runtime {
-			all = append(all, m)
-		}
-	})
-	sort.Slice(all, func(i, j int) bool { return all[i].Created.After(all[j].Created) })
-	return all
 }

@@ -127,7 +127,7 @@ func (a *advance) startCell(ctx context.Context, now *cell) error {
 	if a.spec.CellTimeout > 0 { // goes before the cell's tag
 		step.TimeoutSeconds = min(a.spec.CellTimeout, contract.MaxTimeout).Seconds()
 	}
-	a.prepareJob([]contract.JobStep{step}, []Step{{step.StepID, one.Plan[0].Key, now.source, now.sent, step.Attempts}})
+	a.prepareJob([]contract.JobStep{step}, []Step{{step.StepID, one.Plan[0].Key, now.source, now.sent}})
 	return nil
 }
 

@@ -17,7 +17,6 @@ import (
 // enemy is an executor without a kernel, whose answers a test makes up.
 type enemy struct {
 	answer func(e *contract.Execution, s contract.Submit)
-	entry  func(e *contract.JobEntry) // changes an entry of the job; nil does not
 	runs   map[string]contract.Execution
 	job    contract.Job
 }
@@ -59,9 +58,6 @@ func (v *enemy) SubmitJobTo(ctx context.Context, _ string, s contract.JobSubmit)
 			return v.job, err
 		}
 		entry := contract.JobEntry{StepID: step.StepID, ExecutionID: e.ExecutionID, Status: contract.StepStatus(e.Status)}
-		if v.entry != nil {
-			v.entry(&entry)
-		}
 		v.job.Steps = append(v.job.Steps, entry)
 	}
 	return v.job, nil
@@ -90,28 +86,6 @@ func (v *enemy) CurrentKernel(context.Context) (contract.Kernel, error) {
 
 func (v *enemy) RestartKernel(ctx context.Context, _ string) (contract.Kernel, error) {
 	return v.CurrentKernel(ctx)
-}
-
-func TestACellHasNoMoreAttemptsThanItMay(t *testing.T) {
-	t.Parallel()
-	const retries = 2
-	for earlier := range retries + 3 {
-		b := write(t, "1")
-		spec := b.spec()
-		spec.Retries = retries
-		got := b.advance(spec, &enemy{answer: func(*contract.Execution, contract.Submit) {}, entry: func(e *contract.JobEntry) {
-			for n := range earlier {
-				e.Earlier = append(e.Earlier, fmt.Sprint("earlier-", n))
-			}
-		}}, long)
-		c := got.Run.Plan[0]
-		switch fits := earlier <= retries; {
-		case fits && (got.err != nil || got.Status() != StatusSucceeded || c.Attempts != earlier+1):
-			t.Errorf("%d earlier attempts: %v, %+v", earlier, got.err, c)
-		case !fits && (!errors.Is(got.err, jobs.ErrAnswer) || c.Status == CellSucceeded || c.Attempts > 1):
-			t.Errorf("%d earlier attempts, of which there may be %d: %v, %+v", earlier, retries, got.err, c)
-		}
-	}
 }
 
 // An executor says as much of each cell as it may.

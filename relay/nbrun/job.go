@@ -38,7 +38,7 @@ func (a *advance) stepsFor(begun map[int]string) (sent []contract.JobStep, steps
 		}
 		s := a.stepFor(c, now, inJob)
 		ids[c.Key] = s.StepID
-		sent, steps = append(sent, s), append(steps, Step{s.StepID, c.Key, c.Source, c.Sent, s.Attempts})
+		sent, steps = append(sent, s), append(steps, Step{s.StepID, c.Key, c.Source, c.Sent})
 		if now.has(tagSaveState) && a.savesStates() {
 			break
 		}
@@ -138,12 +138,6 @@ func (a *advance) follow(ctx context.Context) (j contract.Job, err error) {
 	}
 	j, err = job.Follow(ctx, &peeker{a.vm, a}, jobs.FollowOptions{
 		Until: a.opt.Until, MaxBytes: contract.MaxReadBytes, BehindInput: a.opt.BehindInput,
-		Attempts: func(e jobs.Entry) int {
-			if step := job.step(e); step != nil {
-				return max(1, step.Attempts)
-			}
-			return contract.MaxJobAttempts
-		},
 		Visit: func(e jobs.Entry, x contract.Execution) bool {
 			failed = a.visit(ctx, e, x)
 			return failed == nil && !a.changed()

@@ -180,7 +180,7 @@ func (o *outputs) write(d *notebook.Document, handle func(cell int) string) erro
 			all = append(all, new)
 		}
 	}
-	if err := d.SetAllOutputs(all, o.most); err != nil {
+	if err := d.SetOutputs(all, o.most); err != nil {
 		return err
 	}
 	return d.SetWidgets(o.collector.Widgets())

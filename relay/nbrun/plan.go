@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,31 +34,24 @@ func (r *Run) look() error {
 	return nil
 }
 
-// makeCopy creates the file at Spec.OutputPath, once in a run. A file that is there already is
-// refused, unless an earlier call of this run made it.
+// makeCopy creates the file at Spec.OutputPath, once in a run. Another file that is there already is
+// refused.
 func (a *advance) makeCopy() error {
+	if a.run.Copied {
+		return nil
+	}
 	d, err := a.file.Read()
 	if err != nil {
 		return err
 	}
-	switch _, err := os.Lstat(a.spec.OutputPath); {
-	case errors.Is(err, fs.ErrNotExist) && a.run.Planned:
-		return fmt.Errorf("%s: the copy with the outputs of this run was deleted: start a new run with another file for them", a.spec.OutputPath)
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case a.run.Copied && (a.run.Planned || a.isCopyOf(d)):
-		return nil
-	default:
+	err = notebook.CreateFile(a.spec.OutputPath, d.Bytes())
+	switch {
+	case errors.Is(err, fs.ErrExist) && !a.isCopyOf(d): // a call that was killed may have made it
 		return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
-	}
-	a.run.Copied = true
-	if err := a.save(); err != nil {
-		return err
-	}
-	if err := notebook.CreateFile(a.spec.OutputPath, d.Bytes()); err != nil {
+	case err != nil && !errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("creating the copy for the outputs: %w", err)
 	}
+	a.run.Copied = true
 	return nil
 }
 

@@ -163,11 +163,10 @@ type JobRecord struct {
 
 // Step is the code of a cell, as a step of a job runs it.
 type Step struct {
-	ID       string `json:"step_id"`
-	Cell     int    `json:"cell"`          // its key
-	Source   string `json:"source_sha256"` // as in the notebook
-	Sent     string `json:"sent_sha256"`   // with its parameters
-	Attempts int    `json:"attempts"`      // how often it may run
+	ID     string `json:"step_id"`
+	Cell   int    `json:"cell"`          // its key
+	Source string `json:"source_sha256"` // as in the notebook
+	Sent   string `json:"sent_sha256"`   // with its parameters
 }
 
 // CellRun is how a cell ended the last time it ran through this computer.

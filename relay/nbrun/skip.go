@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/jobs"
 	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/plain"
@@ -34,7 +35,6 @@ const (
 	factsLimit  = 40 * time.Second // on the VM
 	factsReport = 4 << 20          // bytes
 	maxFactName = 200              // bytes of a name
-	maxFacts    = 2000             // of each list of names of one cell
 	factsMIME   = "application/vnd.colab-relay.cells+json"
 )
 
@@ -159,13 +159,12 @@ func askFacts(ctx context.Context, vm VM, codes map[string]string, until time.Ti
 	call := kernelpy.Call{Function: "cells.facts.of_packed", Arguments: []any{kernelpy.Packed(string(text))}, MIME: factsMIME}
 	report, _, err := kernelcall.Ask(ctx, vm, call, kernelcall.Options{
 		Until: until, Limit: factsLimit, MaxReport: factsReport,
-		MaxItems: map[string]int{"reads": maxFacts, "makes": maxFacts, "sure": maxFacts, "": max(len(codes), maxFacts)},
 	})
 	if err != nil {
 		return nil, err
 	}
 	var facts map[string]Facts
-	if err := json.Unmarshal(report, &facts); err != nil || len(facts) != len(codes) {
+	if err := client.Decode(ctx, report, &facts); err != nil || len(facts) != len(codes) {
 		return nil, fmt.Errorf("the kernel's answer does not fit the %d cells that it was asked about", len(codes))
 	}
 	return facts, nil

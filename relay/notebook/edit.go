@@ -60,7 +60,7 @@ func (d *Document) check(i int) error {
 }
 
 // Insert inserts a cell before the cell with the index at; -1 and Len append it. It returns the
-// new cell's handle. Key order and white space are those of its neighbours.
+// new cell's handle.
 func (d *Document) Insert(at int, c NewCell) (handle string, err error) {
 	if at == -1 {
 		at = d.Len()
@@ -103,14 +103,15 @@ func (t CellType) check() error {
 	return nil
 }
 
-// insertion returns the splice that puts a cell at an index.
+// insertion returns the splice that puts a cell at an index, as nbformat writes it.
 func (d *Document) insertion(at int, c NewCell) (splice, error) {
-	if d.Len() == 0 {
+	all := d.listed()
+	if len(all) == 0 {
 		list, err := d.style.write(nil, []any{d.object(0, c)}, d.style.unit)
 		return splice{d.list, list}, err
 	}
-	cell, err := d.compose(at, c)
-	return d.adding(d.list, d.listed(), at, cell), err
+	cell, err := d.style.write(nil, d.object(at, c), d.layoutOf(d.list, all).indent)
+	return d.adding(d.list, all, at, cell), err
 }
 
 // listed returns the cells as elements of their list.
@@ -183,10 +184,9 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 	}
 	edited := *d
 	if source = output.ValidText(source); source != d.source(i) {
-		_, l := d.objectLayout(p.all)
-		text, err := d.newSource(i, source, l.indent)
+		text, err := d.newSource(i, source, d.indentOf(p.all))
 		if err == nil {
-			err = edited.set(i, "source", text, nil)
+			err = edited.set(i, "source", text)
 		}
 		if err != nil {
 			return err
@@ -203,38 +203,37 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 
 // setType changes the type, and adds and removes members as nbformat's schema asks.
 func (d *Document) setType(i int, t CellType) error {
-	if err := d.set(i, "cell_type", d.style.quote(nil, string(t)), nil); err != nil {
+	if err := d.set(i, "cell_type", d.style.quote(nil, string(t))); err != nil {
 		return err
 	}
 	if t != Code {
 		return errors.Join(d.drop(i, "outputs"), d.drop(i, "execution_count"))
 	}
 	err := d.drop(i, "attachments")
-	order := d.orderOf(i, func(p *place) bool { return p.outputs.len() > 0 })
 	if d.cells[i].count.len() == 0 {
-		err = errors.Join(err, d.set(i, "execution_count", []byte("null"), order))
+		err = errors.Join(err, d.set(i, "execution_count", []byte("null")))
 	}
 	if d.cells[i].outputs.len() == 0 {
-		err = errors.Join(err, d.set(i, "outputs", []byte("[]"), order))
+		err = errors.Join(err, d.set(i, "outputs", []byte("[]")))
 	}
 	return err
 }
 
 // set sets a member of a cell.
-func (d *Document) set(i int, key string, value []byte, order []string) error {
-	return d.apply(d.setting(d.cells[i].all, key, value, order))
+func (d *Document) set(i int, key string, value []byte) error {
+	return d.apply(d.setting(d.cells[i].all, key, value))
 }
 
-// setting returns the splice that sets a member of an object. A new one goes where the order of another
-// object's keys has it.
-func (d *Document) setting(object span, key string, value []byte, order []string) splice {
-	all, l := d.objectLayout(object)
+// setting returns the splice that sets a member of an object.
+func (d *Document) setting(object span, key string, value []byte) splice {
+	all, _ := d.members(object) // it was read before
 	for _, m := range slices.Backward(all) {
 		if m.key == key { // the last one counts
 			return splice{m.value, value}
 		}
 	}
-	return d.adding(object, all, placeFor(key, keys(all), order), l.member(key, value))
+	member := append(append(d.style.quote(nil, key), d.layoutOf(object, all).colon...), value...)
+	return d.adding(object, all, placeFor(key, all), member)
 }
 
 // drop removes all members of a cell with a key.
@@ -252,8 +251,8 @@ func (d *Document) drop(i int, key string) error {
 
 // dropping returns the splice that removes a member of an object, if it has one with this key.
 func (d *Document) dropping(object span, key string) (removed splice, has bool) {
-	all, _ := d.objectLayout(object)
-	at := slices.Index(keys(all), key)
+	all, _ := d.members(object)
+	at := slices.IndexFunc(all, func(m element) bool { return m.key == key })
 	if at < 0 {
 		return splice{}, false
 	}
@@ -268,14 +267,9 @@ type NewOutputs struct {
 	Instead               []map[string]any // of Outputs for which there is no room
 }
 
-// SetOutputs sets the outputs and the execution count of a code cell.
-func (d *Document) SetOutputs(i, executionCount int, outputs []map[string]any) error {
-	return d.SetAllOutputs([]NewOutputs{{Index: i, ExecutionCount: executionCount, Outputs: outputs}}, d.most)
-}
-
-// SetAllOutputs sets those of several cells, each of which occurs once, in one edit. A cell whose
+// SetOutputs sets the outputs and execution counts of code cells, each of which occurs once, in one edit. A cell whose
 // outputs would make the document longer than most bytes gets the others instead.
-func (d *Document) SetAllOutputs(all []NewOutputs, most int) error {
+func (d *Document) SetOutputs(all []NewOutputs, most int) error {
 	var splices []splice
 	size := len(d.text)
 	for _, n := range all {
@@ -302,13 +296,12 @@ func (d *Document) settingOutputs(n NewOutputs, outputs []map[string]any) (splic
 	if p.cellType != Code {
 		return nil, 0, fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", n.Index, p.cellType)
 	}
-	_, l := d.objectLayout(p.all)
-	list, err := l.write(nil, outputs, l.indent)
+	list, err := d.style.write(nil, outputs, d.indentOf(p.all))
 	if err != nil {
 		return nil, 0, err
 	}
-	count, err := l.write(nil, output.Count(n.ExecutionCount), l.indent)
-	splices = []splice{d.setting(p.all, "execution_count", count, nil), d.setting(p.all, "outputs", list, nil)}
+	count, err := d.style.write(nil, output.Count(n.ExecutionCount), "")
+	splices = []splice{d.setting(p.all, "execution_count", count), d.setting(p.all, "outputs", list)}
 	for _, s := range splices {
 		growth += s.growth()
 	}

@@ -53,7 +53,7 @@ func (d *Document) Upgrade() (notes []string, err error) {
 	if d.minor >= minor {
 		return d.giveIDs()
 	}
-	version := d.setting(d.top, "nbformat_minor", fmt.Append(nil, minor), nil)
+	version := d.setting(d.top, "nbformat_minor", fmt.Append(nil, minor))
 	notes = []string{fmt.Sprintf("The notebook was nbformat 4.%d and is nbformat 4.%d now, in which each cell has an id.", d.minor, minor)}
 	given, err := d.giveIDs(version)
 	if err != nil {
@@ -75,14 +75,13 @@ func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 		}
 	}
 	var named []string
-	order := d.orderOf(0, func(p *place) bool { return p.id.len() > 0 })
 	for n, i := range without {
 		id := d.cells[i].colab
 		if id == "" || taken[id] {
 			id = newID(func(id string) bool { return taken[id] })
 		}
 		taken[id] = true
-		splices = append(splices, d.setting(d.cells[i].all, "id", d.style.quote(nil, id), order))
+		splices = append(splices, d.setting(d.cells[i].all, "id", d.style.quote(nil, id)))
 		if n < maxNamed {
 			named = append(named, fmt.Sprintf("cell %d has %s", i, id))
 		}

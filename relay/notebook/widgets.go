@@ -33,12 +33,11 @@ func (d *Document) SetWidgets(states map[string]output.JSON) error {
 		removed, _ := d.dropping(d.metadata, "widgets")
 		return d.apply(removed)
 	}
-	_, l := d.objectLayout(d.metadata)
-	text, err := l.write(nil, others, l.indent)
+	text, err := d.style.write(nil, others, d.indentOf(d.metadata))
 	if err != nil {
 		return err
 	}
-	return d.apply(d.setting(d.metadata, "widgets", text, nil))
+	return d.apply(d.setting(d.metadata, "widgets", text))
 }
 
 // widgetMetadata is the value of widgets in a notebook's metadata.

@@ -2,13 +2,13 @@ package op
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
@@ -123,7 +123,7 @@ func (c *call) askFrame(ctx context.Context, f kernelpy.Call, limit time.Duratio
 		return nil, err
 	}
 	var got frameReport
-	if err := json.Unmarshal(text, &got); err != nil || !got.isSound() {
+	if err := client.Decode(ctx, text, &got); err != nil || !got.isSound() {
 		return nil, internalProblem("the kernel's report about the frame is not as expected")
 	}
 	if e := got.Error; e != nil {

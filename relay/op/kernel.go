@@ -221,12 +221,9 @@ func (c *Cleaned) text(b *words) {
 	fmt.Fprintf(b, "Variables deleted: %d; %s, %.2f GB available now\n", c.VariablesCleared, freed, *c.MemoryAvailableNowGB)
 }
 
-// Bounds of what a function in the kernel returns. Its JSON may escape every character beyond
+// maxReport bounds what a function in the kernel returns. Its JSON may escape every character beyond
 // ASCII.
-const (
-	maxReport      = 1 << 20 // bytes
-	maxReportItems = 10_000  // of one array or object in it
-)
+const maxReport = 1 << 20 // bytes
 
 // ask calls a function of the Python package in the kernel and returns its report. It waits
 // in the queue like a run, and always answers within the call: if the kernel is occupied for
@@ -235,7 +232,7 @@ const (
 func (c *call) ask(ctx context.Context, f kernelpy.Call, limit time.Duration) (json.RawMessage, error) {
 	c.tellOccupied(ctx)
 	report, last, err := kernelcall.Ask(ctx, c.target.Client, f, kernelcall.Options{
-		Until: time.Now().Add(c.waitBudget()), Limit: limit, MaxReport: maxReport, MaxItems: map[string]int{"": maxReportItems},
+		Until: time.Now().Add(c.waitBudget()), Limit: limit, MaxReport: maxReport,
 	})
 	if last.ExecutionID != "" {
 		c.checkKernel(last.KernelID)

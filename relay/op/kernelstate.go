@@ -233,11 +233,12 @@ const maxStatesNamed = 5
 
 // savedStates lists the states that users saved and that fit accepts, newest first; empty if
 // there are none.
-func (c *call) savedStates(fits func(kernelstate.Manifest) bool) string {
+func (c *call) savedStates(fits func(*kernelstate.Manifest) bool) string {
 	var names []string
-	for _, m := range kernelstate.States(c.cfg.CheckpointDir, c.target.Name) {
-		if fits(m) {
-			names = append(names, fmt.Sprintf("%q of %s", clipName(m.Name), m.Created.UTC().Format(time.RFC3339)))
+	all, _ := kernelstate.List(c.cfg.CheckpointDir)
+	for _, s := range all {
+		if s.Newest != nil && s.Runtime == c.target.Name && fits(s.Newest) {
+			names = append(names, fmt.Sprintf("%q of %s", clipName(s.Name), s.Created.UTC().Format(time.RFC3339)))
 		}
 	}
 	if more := len(names) - maxStatesNamed; more > 0 {
@@ -248,7 +249,7 @@ func (c *call) savedStates(fits func(kernelstate.Manifest) bool) string {
 
 // afterLoss returns the part of a new kernel's warning that says what to do.
 func (c *call) afterLoss() string {
-	names := c.savedStates(func(kernelstate.Manifest) bool { return true })
+	names := c.savedStates(func(*kernelstate.Manifest) bool { return true })
 	if names == "" {
 		return "Run the setup code again."
 	}
@@ -261,7 +262,7 @@ func (c *call) warnLost(s *chunked.Record, o chunked.Outcome) {
 	if o.Stop == nil || s.Status != chunked.StatusVariablesLost || s.Failure == nil {
 		return
 	}
-	saved := c.savedStates(func(m kernelstate.Manifest) bool { return contains(m, s) })
+	saved := c.savedStates(func(m *kernelstate.Manifest) bool { return contains(m, s) })
 	if saved == "" {
 		saved = "No saved state of this runtime contains them."
 	} else {
@@ -272,7 +273,7 @@ func (c *call) warnLost(s *chunked.Record, o chunked.Outcome) {
 
 // contains reports whether a saved state has the run's variables. It may have more iterations
 // than were confirmed here: those of a round that was running.
-func contains(m kernelstate.Manifest, s *chunked.Record) bool {
+func contains(m *kernelstate.Manifest, s *chunked.Record) bool {
 	mine := slices.ContainsFunc(m.Runs, func(r kernelstate.RunProgress) bool { return r.Key == s.Key })
 	return mine && !slices.ContainsFunc(m.Skipped, func(l kernelstate.Omission) bool { return slices.Contains(s.Failure.Variables, l.Name) })
 }

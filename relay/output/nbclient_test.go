@@ -107,7 +107,7 @@ func run(t *testing.T, e *harness.Executor, d *notebook.Document) {
 		for _, o := range cells[i].Outputs() {
 			objects = append(objects, o.Object())
 		}
-		if err := d.SetOutputs(i, count, objects); err != nil {
+		if err := d.SetOutputs([]notebook.NewOutputs{{Index: i, ExecutionCount: count, Outputs: objects}}, notebook.MaxBytes); err != nil {
 			t.Fatal(err)
 		}
 	}

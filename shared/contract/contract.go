@@ -50,7 +50,6 @@ const (
 	PathUpload        = "/v1/uploads/{id}"
 	PathUploadCommit  = "/v1/uploads/{id}/commit"
 	PathUploadBatch   = "/v1/batches"
-	PathShutdown      = "/v1/shutdown"
 )
 
 // The contract's own headers. shared/auth has those of RFC 9421 and Content-Encoding.
@@ -133,11 +132,6 @@ const (
 	KernelBusy     KernelStatus = "busy"
 	KernelDead     KernelStatus = "dead" // died too often in a row, without a run that succeeded; it is not started again
 )
-
-// Shutdown is the answer of PathShutdown.
-type Shutdown struct {
-	Status string `json:"status"`
-}
 
 // Code is the kind of an error, for programs.
 type Code string

@@ -14,7 +14,6 @@ const (
 	MaxJobRounds   = 100_000
 	MaxJobAttempts = 10  // of one step
 	MaxJobEntries  = 500 // in one answer
-	MaxListJobs    = 500
 	MaxJobIDLen    = 64
 	MaxStepIDLen   = 64
 	MaxKernelIDLen = 128
@@ -165,9 +164,4 @@ type JobEntry struct {
 type JobRef struct {
 	JobID string `json:"job_id"`
 	Index int    `json:"index"`
-}
-
-// JobList is the answer of GET PathJobs: newest first, without steps.
-type JobList struct {
-	Jobs []Job `json:"jobs"`
 }

@@ -52,7 +52,7 @@ func TestAStepIsListedWithTheNameOfItsSource(t *testing.T) {
 	e, h := pair(t, stacks.Old(t))
 	c := relayClient(t, e)
 	id := "named-" + rand.Text()
-	_, err := c.SubmitJob(within.Context(t), contract.JobSubmit{JobID: id, Steps: []contract.JobStep{{StepID: "1", Code: "6 * 7", SourceName: "a.ipynb cell 3"}}})
+	_, err := c.SubmitJobTo(within.Context(t), c.InstanceID(), contract.JobSubmit{JobID: id, Steps: []contract.JobStep{{StepID: "1", Code: "6 * 7", SourceName: "a.ipynb cell 3"}}})
 	must(t, err)
 	must(t, harness.Poll(within.Context(t), func() (bool, error) {
 		x, err := c.Job(within.Context(t), id, 0, 0)

@@ -40,7 +40,6 @@ type VM struct {
 	files   map[string][]byte // by path below root
 	uploads map[string]*upload
 	jobs    map[string]*job
-	order   []string                       // ids of jobs, the oldest first
 	runs    map[string]*contract.Execution // of entries of jobs
 	asked   map[string]int
 	hook    Hook

@@ -153,12 +153,6 @@ func (v *VM) answerJob(r *http.Request, body []byte) (any, error) {
 	switch j := v.jobs[id]; {
 	case id == "" && r.Method == http.MethodPost:
 		return v.submitJobLocked(body)
-	case id == "" && r.Method == http.MethodGet:
-		list := contract.JobList{Jobs: []contract.Job{}}
-		for _, id := range slices.Backward(v.order) {
-			list.Jobs = append(list.Jobs, v.jobs[id].head())
-		}
-		return list, nil
 	case j == nil:
 		return nil, &contract.Error{Code: contract.CodeNotFound, Message: "no such job"}
 	case r.Method == http.MethodPatch:
@@ -184,7 +178,7 @@ func (v *VM) submitJobLocked(body []byte) (contract.Job, error) {
 		j = &job{submit: s}
 		j.Job = contract.Job{JobID: s.JobID, State: contract.JobQueued, StepCount: len(s.Steps), KernelID: s.KernelID, CreatedAt: modified}
 		j.add(s.Steps)
-		v.jobs[s.JobID], v.order = j, append(v.order, s.JobID)
+		v.jobs[s.JobID] = j
 	case !reflect.DeepEqual(j.submit, s):
 		return contract.Job{}, &contract.Error{Code: contract.CodeConflict, Message: "this job_id was used for a different job"}
 	}

@@ -161,7 +161,6 @@ func honest(vm *fakevm.VM) routes {
 		"GET " + contract.PathJob:        truth,
 		"PATCH " + contract.PathJob:      truth,
 		"DELETE " + contract.PathJob:     truth,
-		"POST " + contract.PathShutdown:  just(contract.Shutdown{Status: "shutting_down"}),
 	}
 }
 

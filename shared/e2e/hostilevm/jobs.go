@@ -23,7 +23,6 @@ var JobCases = []Case{
 	jobCase("job-nothing", "says that a job without entries has finished", func(j *contract.Job) {
 		j.State, j.Entries, j.Next, j.From, j.Steps = contract.JobFinished, 0, 0, 0, nil
 	}),
-	jobCase("job-failed", "says that each step failed whose execution succeeded", eachEntry(func(e *contract.JobEntry, _ int) { e.Status = "failed" })),
 	runCase("job-run-failed", "says that each execution failed whose step succeeded", func(x *contract.Execution) {
 		if x.End {
 			x.Status = contract.StatusFailed
@@ -46,11 +45,6 @@ var JobCases = []Case{
 		j.State, j.Entries, j.Next = contract.JobRunning, math.MaxInt, math.MaxInt
 		j.Steps = slices.Repeat([]contract.JobEntry{{Status: contract.StepSkipped}}, contract.MaxJobEntries)
 	}),
-	jobCase("job-attempts", "says that each step ran ten times", eachEntry(func(e *contract.JobEntry, i int) {
-		for n := range contract.MaxJobAttempts - 1 {
-			e.Earlier = append(slices.Clone(e.Earlier), fmt.Sprintf("earlier-%d-%d", i, n))
-		}
-	})),
 	jobCase("job-undead", "says at every second answer that a job has ended", func(j *contract.Job) {
 		if j.State = contract.JobRunning; changes.Add(1)%2 == 0 {
 			j.State, j.Entries = contract.JobFailed, j.From
@@ -63,7 +57,6 @@ var JobCases = []Case{
 		}
 	}),
 	slow(jobCase("job-idle", "never begins anything of a job", func(j *contract.Job) { j.State, j.Next, j.Steps = contract.JobQueued, 0, nil })),
-	slow(jobCase("job-retries", "retries each step without end", eachEntry(func(e *contract.JobEntry, _ int) { e.WillRetry = true }))),
 	slow(runCase("job-hangs", "lists executions of a job that never end", func(x *contract.Execution) { x.Status, x.End, x.FinishedAt = contract.StatusRunning, false, nil })),
 	slow(runCase("job-error", "runs without end, with 14 MB of an error's frames", func(x *contract.Execution) {
 		x.Status, x.End, x.FinishedAt = contract.StatusRunning, false, nil

@@ -41,12 +41,12 @@ func setOutputs(d *notebook.Document) error {
 			continue
 		}
 		data := map[string]any{"text/plain": []string{"a\n", "b"}, "image/png": "cG5n", "application/json": map[string]any{"z": []any{1, nil}}}
-		return d.SetOutputs(i, 7, []map[string]any{
+		return d.SetOutputs([]notebook.NewOutputs{{Index: i, ExecutionCount: 7, Outputs: []map[string]any{
 			{"output_type": "stream", "name": "stderr", "text": []string{"ü\n"}},
 			{"output_type": "display_data", "data": data, "metadata": map[string]any{"image/png": map[string]any{"width": 3}}},
 			{"output_type": "execute_result", "data": data, "metadata": map[string]any{}, "execution_count": 7},
 			{"output_type": "error", "ename": "E", "evalue": "", "traceback": []string{"a\nb"}},
-		})
+		}}}, notebook.MaxBytes)
 	}
 	return nil
 }
