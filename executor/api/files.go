@@ -141,8 +141,8 @@ func (a *API) dropUpload(p *parameters) action {
 }
 
 func (a *API) upload(p *parameters) action {
-	id, wait := p.id(uploads.ErrNoUpload), p.wait()
-	return func(ctx context.Context) (any, error) { return a.Uploads.Get(ctx, id, wait) }
+	id := p.id(uploads.ErrNoUpload)
+	return func(context.Context) (any, error) { return a.Uploads.Get(id) }
 }
 
 // commitUpload gives a complete file its name. If the file is not verified after

@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -100,27 +99,16 @@ func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f con
 	return same
 }
 
-// errHashing means that a digest is still being computed.
-var errHashing = errors.New("being hashed")
-
-// sumIfReady is the digest of a file, and its etag. For a large file it starts hashing in
-// the background, and fails with errHashing until that has ended.
+// sumIfReady is the digest of a file, and its etag. It fails with errHashing for a large file
+// that nobody has had hashed.
 func (d *Digests) sumIfReady(ctx context.Context, path string) (sum, etag string, err error) {
 	o, err := d.roots.open(path)
 	if err != nil {
 		return "", "", err
 	}
 	defer o.Close()
-	one, err := d.of(ctx, path, o, source{real: o.real, etag: o.ETag, size: o.Size})
-	if err != nil {
-		return "", "", err
-	}
-	select {
-	case <-one.ended:
-		return one.sum, o.ETag, one.err
-	default:
-		return "", "", errHashing
-	}
+	sum, _, err = d.sum(ctx, o, o.source(), 0)
+	return sum, o.ETag, err
 }
 
 // inspector inspects many files. It opens a folder once for all consecutive files in it.

@@ -284,6 +284,25 @@ func TestTheDigestOfAFileThatChangedJustNowIsNotCached(t *testing.T) {
 	}
 }
 
+// The first request ended before the file was hashed.
+func TestTheNextRequestHashesOn(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	content := body(hashedAtOnce + 1)
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), content, 0o600))
+	o, err := tr.roots.open("big")
+	must(t, err)
+	defer o.Close()
+	must(t, d.find(o.source()).hash.ReadTo(t.Context(), o, 1000, nil))
+	out, err := d.Stat(t.Context(), "big", 0)
+	if err != nil || out.Hashing == nil || out.Hashing.HashedBytes != 1000 {
+		t.Fatalf("without a wait: %+v, %v", out, err)
+	}
+	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(content) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+}
+
 func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
@@ -292,28 +311,19 @@ func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	o, err := tr.roots.open("big")
 	must(t, err)
 	defer o.Close()
-	one, err := d.of(t.Context(), "big", o, source{real: o.real, etag: o.ETag, size: o.Size})
-	must(t, err)
 	awaitTick(t, file)
 	must(t, os.WriteFile(file, body(hashedAtOnce+2), 0o600))
-	runs(t, d.Run)
-	if !Await(t.Context(), one.ended, timeout) || !errors.Is(one.err, ErrChanged) {
-		t.Fatalf("its digest is %q, %v, want %v", one.sum, one.err, ErrChanged)
+	if sum, _, err := d.sum(t.Context(), o, o.source(), timeout); !errors.Is(err, ErrChanged) {
+		t.Fatalf("its digest is %q, %v, want %v", sum, err, ErrChanged)
 	}
 	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
 		t.Fatalf("asked again: %+v, %v", out, err)
 	}
 }
 
-func digestsOf(t testing.TB, tr tree) *Digests {
-	d := NewDigests(tr.roots)
-	runs(t, d.Run)
-	return d
-}
-
 func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 	tr := newTree(t)
-	d := digestsOf(t, tr)
+	d := NewDigests(tr.roots)
 	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/large"), body(hashedAtOnce+1), 0o600))
 	tag := func(name string) string {
 		st, err := tr.roots.Stat(name)
@@ -365,7 +375,6 @@ func TestAManifestThatMayReplaceFilesNamesThoseThatAreOthers(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	d.settledAfter = 0
-	runs(t, d.Run)
 	old, large := []byte("old"), body(hashedAtOnce+1)
 	for name, content := range map[string][]byte{"a.py": old, "large": large} {
 		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), content, 0o600))

@@ -40,7 +40,7 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	b := &batch{roots: s.roots, part: "." + strings.ToLower(rand.Text()) + files.PartSuffix}
+	b := &batch{roots: s.roots, digests: s.digests, part: "." + strings.ToLower(rand.Text()) + files.PartSuffix}
 	left := leftover{Part: b.part, Folders: foldersOf(m)}
 	if len(left.Folders) > 0 && writeJSON(s.batchFile(), left) == nil { // else a hidden file may stay after a kill
 		defer os.Remove(s.batchFile())
@@ -151,8 +151,9 @@ func (s *Store) removeFrom(folder, part string) {
 
 // batch is a batch in work. Its files are written one at a time, to part files of one name.
 type batch struct {
-	roots *files.Roots
-	part  string
+	roots   *files.Roots
+	digests *files.Digests
+	part    string
 
 	folder string     // real path of the last file's folder
 	dir    *files.Dir // the open folder, or nil
@@ -187,7 +188,7 @@ func (b *batch) store(ctx context.Context, start contract.UploadStart, sum strin
 	}
 	p := placement{
 		record: record{UploadStart: start, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked},
-		part:   b.part, dir: b.dir, sum: sum,
+		part:   b.part, dir: b.dir, sum: sum, digests: b.digests,
 	}
 	etag, err = p.store(ctx, body)
 	return contract.EscapeName(abs), etag, err

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"colabrelay/executor/files"
@@ -30,7 +31,7 @@ const (
 	// saveBytes is how many bytes may arrive before the record lists them. A killed executor
 	// loses at most these, and a piece of each part.
 	saveBytes = 4 << 20
-	hashBytes = 1 << 20 // bytes in order that are worth a turn of hashing
+	hashBytes = 1 << 20 // bytes in order that are worth hashing, and hashed before the next piece is read
 	maxRecord = 1 << 20 // bytes of a record: contract.MaxUploadRanges ranges, and a path of 4 KiB, written three times
 
 	recordSuffix = ".json"
@@ -57,22 +58,22 @@ type upload struct {
 	spec  contract.UploadStart
 	part  string // the part file's name
 	roots *files.Roots
-	path  string         // of the record
-	work  chan<- *upload // of the store: uploads to be hashed
-	used  time.Time      // Store.mu guards it
+	path  string // of the record
+
+	digests *files.Digests
+	used    time.Time // Store.mu guards it
+
+	hasher *semaphore.Weighted // of one, who uses hash
+	hash   *partfile.Hash      // of the part file's first bytes
 
 	mu      sync.Mutex
 	record  record
-	unsaved int64          // bytes that the record on disk does not list
-	file    fs.FileInfo    // of the part file, once it was opened
-	hash    *partfile.Hash // of the part file's first bytes; one goroutine at a time uses it
+	unsaved int64       // bytes that the record on disk does not list
+	file    fs.FileInfo // of the part file, once it was opened
 	status  contract.UploadStatus
 	dropped bool
-	queued  bool          // it is in work, or being hashed
-	sum     string        // the digest of the commit
-	etag    string        // of the committed file
-	ended   chan struct{} // closed when hashing has ended
-	failure error         // error of the last commit, until more bytes arrive
+	sum     string // the digest of the committed file
+	etag    string // of the committed file
 }
 
 // partName is the same for equal starts: if the record of an upload is lost, its part file is
@@ -94,9 +95,6 @@ func (o *upload) answerLocked() contract.Upload {
 	if o.status == contract.UploadCommitted {
 		out.ReceivedBytes, out.SHA256, out.ETag = out.SizeBytes, o.sum, o.etag
 		return out
-	}
-	if o.status == contract.UploadHashing {
-		out.Hashing = &contract.Hashing{HashedBytes: o.hash.Done(), TotalBytes: o.spec.SizeBytes}
 	}
 	out.ReceivedBytes, out.Missing = o.record.Received.Total(), o.record.Received.Missing(contract.Range{Length: o.spec.SizeBytes})
 	return out
@@ -144,7 +142,6 @@ func (o *upload) resume() (contract.Upload, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	o.failure = nil
 	if err := checkSpace(dir, o.spec.SizeBytes-o.record.Received.Total()); err != nil {
 		return contract.Upload{}, err
 	}
@@ -169,12 +166,6 @@ func (o *upload) state() (done, busy bool) {
 	}
 	defer o.mu.Unlock()
 	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
-}
-
-func (o *upload) hashing() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.status == contract.UploadHashing
 }
 
 // drop deletes the record and the part file. A committed upload has neither.
@@ -359,12 +350,11 @@ func (o *upload) openFor(r contract.Range) (*os.File, error) {
 	case o.status != contract.UploadReceiving:
 		return nil, nil
 	}
-	dir, f, err := o.openPart(os.O_WRONLY)
+	dir, f, err := o.openPart(os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
 	dir.Close()
-	o.failure = nil
 	return f, nil
 }
 
@@ -377,6 +367,7 @@ func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
 		if err := o.write(f, r.Offset, buf[:n]); err != nil {
 			return err
 		}
+		o.follow(f)
 		r = r.After(int64(n))
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("%w: %d bytes of the part did not arrive", files.ErrBadRange, r.Length)
@@ -417,122 +408,105 @@ func (o *upload) write(f *os.File, offset int64, data []byte) error {
 			return files.WriteError(err)
 		}
 	}
-	if o.record.Received.Prefix()-o.hash.Done() >= hashBytes {
-		o.enqueueLocked()
-	}
 	if o.unsaved < saveBytes {
 		return nil
 	}
 	return o.saveLocked()
 }
 
-// commit has the upload verified and placed if all its bytes have arrived. The error of the
-// last commit is returned until more bytes arrive.
-func (o *upload) commit(sum string) error {
+// follow hashes what has arrived in order, so that little of a large file is left to hash when its
+// last byte is there. It reads the bytes back from the part file: parts arrive side by side, so most
+// bytes can't be hashed when they arrive. They are still in the system's memory.
+func (o *upload) follow(f *os.File) {
+	if f == nil || !o.hasher.TryAcquire(1) {
+		return // all bytes are there, or the receiver of another part hashes them
+	}
+	defer o.hasher.Release(1)
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.dropped:
-		return ErrNoUpload
-	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
-		return ErrDigest
-	case o.status == contract.UploadHashing && o.sum != sum:
-		return files.ErrBusy // another sender has the same version of another file
-	case o.status != contract.UploadReceiving:
-		return nil
-	case o.record.Received.Total() < o.spec.SizeBytes:
-		return o.failure
+	to, done := o.record.Received.Prefix(), o.hash.Done()
+	o.mu.Unlock()
+	if to-done >= hashBytes {
+		_ = o.hash.ReadTo(context.Background(), f, done+hashBytes, nil) // the commit reads on from there, and reports an error
 	}
-	if !o.enqueueLocked() {
-		return files.ErrBusy
-	}
-	o.failure, o.status, o.sum, o.ended = nil, contract.UploadHashing, sum, make(chan struct{})
-	return nil
 }
 
-// await waits until the upload is not being hashed, at most for wait, and returns its state.
-func (o *upload) await(ctx context.Context, wait time.Duration) (contract.Upload, error) {
+// get is the state of the upload.
+func (o *upload) get() (contract.Upload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if ended := o.ended; ended != nil {
-		o.mu.Unlock()
-		files.Await(ctx, ended, wait)
-		o.mu.Lock()
-	}
-	if o.failure != nil {
-		return contract.Upload{}, o.failure
-	}
 	if o.dropped {
 		return contract.Upload{}, ErrNoUpload
 	}
 	return o.answerLocked(), nil
 }
 
-// enqueueLocked has the upload hashed soon. It reports whether that will happen.
-func (o *upload) enqueueLocked() bool {
-	if o.queued {
-		return true
+// commit verifies the file and gives it its name if all its bytes have arrived. If it is not
+// verified after wait, the upload's status is hashing, and the next commit continues.
+func (o *upload) commit(ctx context.Context, sum string, wait time.Duration) (contract.Upload, error) {
+	within, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if !o.hasher.TryAcquire(1) {
+		if o.hasher.Acquire(within, 1) != nil {
+			return o.inWork()
+		}
 	}
-	select {
-	case o.work <- o:
-		o.queued = true
-	default: // dropped uploads may still fill the queue
+	defer o.hasher.Release(1)
+	if complete, err := o.begin(sum); err != nil {
+		return contract.Upload{}, err
+	} else if !complete {
+		return o.get()
 	}
-	return o.queued
-}
-
-// follow hashes what has arrived in order since the last time, and commits the upload if
-// that was requested. It is called by one goroutine at a time. It reads the bytes back from the
-// part file: parts arrive side by side, so most bytes can't be hashed when they arrive. They are
-// still in the system's memory.
-func (o *upload) follow(ctx context.Context) {
-	if f, to := o.unhashed(); f != nil {
-		_ = o.hash.ReadTo(ctx, f, to, nil) // the commit reads on from there, and reports an error
-		f.Close()
-	}
-	o.mu.Lock()
-	committing := o.status == contract.UploadHashing
-	o.queued = committing
-	o.mu.Unlock()
-	if committing {
-		o.finish(ctx)
-	}
-}
-
-// unhashed opens the part file for follow. The file is nil if there is nothing to do.
-func (o *upload) unhashed() (*os.File, int64) {
+	etag, err := o.place(within, sum)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.dropped || o.status != contract.UploadReceiving {
-		return nil, 0
+	o.status = contract.UploadReceiving
+	switch {
+	case err == nil:
+		// The record is removed last: of an upload that a kill leaves without its part file, the next
+		// executor knows nothing, and the sender finds the file.
+		o.status, o.sum, o.etag = contract.UploadCommitted, sum, etag
+		_ = os.Remove(o.path)
+	case within.Err() != nil && ctx.Err() == nil:
+		return o.inWorkLocked(), nil
+	default:
+		return contract.Upload{}, err
 	}
-	dir, f, err := o.openPart(os.O_RDONLY)
-	if err != nil {
-		return nil, 0
-	}
-	dir.Close()
-	return f, o.record.Received.Prefix()
+	return o.answerLocked(), nil
 }
 
-// finish verifies the file and gives it its name. While the status is hashing, nothing else
-// uses the part file and the record. The record is removed last: of an upload that a kill leaves
-// without its part file, the next executor knows nothing, and the sender finds the file.
-func (o *upload) finish(ctx context.Context) {
-	etag, err := o.place(ctx)
+// begin reports whether the upload is to be verified. While its status is hashing then, nothing else
+// uses the part file and the record.
+func (o *upload) begin(sum string) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	defer close(o.ended)
-	o.queued = false
-	if err != nil {
-		o.status, o.failure = contract.UploadReceiving, err
-		return
+	switch {
+	case o.dropped:
+		return false, ErrNoUpload
+	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
+		return false, ErrDigest
+	case o.status == contract.UploadCommitted, o.record.Received.Total() < o.spec.SizeBytes:
+		return false, nil
 	}
-	o.status, o.etag = contract.UploadCommitted, etag
-	_ = os.Remove(o.path)
+	o.status = contract.UploadHashing
+	return true, nil
+}
+
+// inWork is the state of an upload that is being verified.
+func (o *upload) inWork() (contract.Upload, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inWorkLocked(), nil
+}
+
+func (o *upload) inWorkLocked() contract.Upload {
+	out := o.answerLocked()
+	out.Status = contract.UploadHashing
+	out.Hashing = &contract.Hashing{HashedBytes: o.hash.Done(), TotalBytes: o.spec.SizeBytes}
+	return out
 }
 
 // place verifies the part file and gives it its name. It returns the etag of the file.
-func (o *upload) place(ctx context.Context) (etag string, err error) {
+func (o *upload) place(ctx context.Context, sum string) (etag string, err error) {
 	o.mu.Lock()
 	dir, f, err := o.openPart(os.O_RDONLY)
 	o.mu.Unlock()
@@ -544,8 +518,8 @@ func (o *upload) place(ctx context.Context) (etag string, err error) {
 	if err := o.hash.ReadTo(ctx, f, o.spec.SizeBytes, nil); err != nil {
 		return "", err
 	}
-	if o.hash.Sum() != o.sum {
+	if o.hash.Sum() != sum {
 		return "", ErrDigest
 	}
-	return (&placement{record: o.record, part: o.part, dir: dir, file: f, sum: o.sum}).run(ctx)
+	return (&placement{record: o.record, part: o.part, dir: dir, file: f, sum: sum, digests: o.digests}).run(ctx)
 }

@@ -101,7 +101,7 @@ func TestUnknownAndUnusableUploadsAreRefused(t *testing.T) {
 	if !errors.Is(err, ErrNoUpload) {
 		t.Errorf("put: %v", err)
 	}
-	if _, err := in.Get(t.Context(), "../..", 0); !errors.Is(err, ErrNoUpload) {
+	if _, err := in.Get("../.."); !errors.Is(err, ErrNoUpload) {
 		t.Errorf("get: %v", err)
 	}
 	if _, err := in.commit("", nil); !errors.Is(err, ErrNoUpload) {
@@ -284,10 +284,10 @@ func TestUnusedUploadsAreDropped(t *testing.T) {
 	must(t, os.Chtimes(filepath.Join(in.State, "uploads", old.UploadID+recordSuffix), long, long))
 	young := in.start("young", body(100), false)
 	in.open()
-	if _, err := in.Get(t.Context(), old.UploadID, 0); !errors.Is(err, ErrNoUpload) {
+	if _, err := in.Get(old.UploadID); !errors.Is(err, ErrNoUpload) {
 		t.Errorf("an old upload: %v, want %v", err, ErrNoUpload)
 	}
-	if _, err := in.Get(t.Context(), young.UploadID, 0); err != nil {
+	if _, err := in.Get(young.UploadID); err != nil {
 		t.Errorf("a young upload: %v", err)
 	}
 	in.folders(1)

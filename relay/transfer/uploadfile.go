@@ -145,12 +145,19 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if st.ETag != "" && st.SizeBytes == u.size {
-		own, err := u.digest(ctx, u.meter.checker(u.name, StageHashing))
-		if err != nil {
-			return "", err
-		}
-		sha, err := u.digestOf(ctx, u.target, st)
-		if err != nil && !errors.Is(err, errStale) {
+		var own, sha string // a large file takes long on both sides
+		g, inner := errgroup.WithContext(ctx)
+		g.Go(func() (err error) {
+			own, err = u.digest(inner, u.meter.checker(u.name, StageHashing))
+			return err
+		})
+		g.Go(func() (err error) {
+			if sha, err = u.digestOf(inner, u.target, st); errors.Is(err, errStale) {
+				err = nil
+			}
+			return err
+		})
+		if err := g.Wait(); err != nil {
 			return "", err
 		}
 		if sha == own {
@@ -372,7 +379,7 @@ func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 
 // notReceived returns the bytes of piece that the executor does not have.
 func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges.Set, error) {
-	up, err := u.client.Upload(ctx, u.id, 0)
+	up, err := u.client.Upload(ctx, u.id)
 	if err != nil {
 		return nil, err
 	}
