@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"colabrelay/executor/files"
@@ -28,11 +27,7 @@ import (
 
 const (
 	pieceBytes = 64 << 10 // bytes of one read and write
-	// saveBytes is how many bytes may arrive before the record lists them. A killed executor
-	// loses at most these, and a piece of each part.
-	saveBytes = 4 << 20
-	hashBytes = 1 << 20 // bytes in order that are worth hashing, and hashed before the next piece is read
-	maxRecord = 1 << 20 // bytes of a record: contract.MaxUploadRanges ranges, and a path of 4 KiB, written three times
+	maxRecord  = 1 << 20  // bytes of a record: contract.MaxUploadRanges ranges, and a path of 4 KiB, written three times
 
 	recordSuffix = ".json"
 	freshSuffix  = ".new" // of a file until it replaces the old one
@@ -63,12 +58,11 @@ type upload struct {
 	digests *files.Digests
 	used    time.Time // Store.mu guards it
 
-	hasher *semaphore.Weighted // of one, who uses hash
-	hash   *partfile.Hash      // of the part file's first bytes
+	committing sync.Mutex
+	received   *partfile.Received
 
 	mu      sync.Mutex
-	record  record
-	unsaved int64       // bytes that the record on disk does not list
+	record  record      // but for what was received
 	file    fs.FileInfo // of the part file, once it was opened
 	status  contract.UploadStatus
 	dropped bool
@@ -96,7 +90,7 @@ func (o *upload) answerLocked() contract.Upload {
 		out.ReceivedBytes, out.SHA256, out.ETag = out.SizeBytes, o.sum, o.etag
 		return out
 	}
-	out.ReceivedBytes, out.Missing = o.record.Received.Total(), o.record.Received.Missing(contract.Range{Length: o.spec.SizeBytes})
+	out.ReceivedBytes, out.Missing = o.received.Total(), o.received.Missing()
 	return out
 }
 
@@ -117,7 +111,7 @@ func (o *upload) create() (contract.Upload, error) {
 		return contract.Upload{}, err
 	}
 	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked}
-	if err := o.saveLocked(); err != nil {
+	if err := o.save(nil); err != nil {
 		return contract.Upload{}, err
 	}
 	if err := newPart(dir, o.part, func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) }); err != nil {
@@ -142,7 +136,7 @@ func (o *upload) resume() (contract.Upload, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := checkSpace(dir, o.spec.SizeBytes-o.record.Received.Total()); err != nil {
+	if err := checkSpace(dir, o.spec.SizeBytes-o.received.Total()); err != nil {
 		return contract.Upload{}, err
 	}
 	now := time.Now()
@@ -173,6 +167,7 @@ func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dropped = true
+	o.received.End(ErrNoUpload)
 	if o.status == contract.UploadCommitted {
 		return
 	}
@@ -183,10 +178,11 @@ func (o *upload) drop() {
 	_ = os.Remove(o.path)
 }
 
-// saveLocked replaces the record. A kill leaves either the old or the new one.
-func (o *upload) saveLocked() error {
-	o.unsaved = 0
-	return files.WriteError(writeJSON(o.path, &o.record))
+// save replaces the record. A kill leaves either the old or the new one.
+func (o *upload) save(received ranges.Set) error {
+	all := o.record
+	all.Received = received
+	return files.WriteError(writeJSON(o.path, &all))
 }
 
 // writeJSON replaces a file in the state folder, which need not outlive the VM.
@@ -308,34 +304,24 @@ func checkSpace(dir *files.Dir, need int64) error {
 
 var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
-// put receives the bytes of r from body. The upload is locked only while a piece is written, so
-// that parts arrive side by side. Meanwhile it may be dropped or committed, by a sender that sent
-// these bytes twice: each piece checks that first, and never writes into a file that is complete.
+// put receives the bytes of r from body. Parts arrive side by side. Meanwhile the upload may be
+// dropped or committed, by a sender that sent these bytes twice: then nothing more is written.
 func (o *upload) put(r contract.Range, body io.Reader) (contract.Upload, error) {
 	f, err := o.openFor(r)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	err = o.receive(f, r, body)
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if f != nil {
 		// Some file systems report only here that they are full, and not which bytes they lost.
-		if closeErr := f.Close(); closeErr != nil && o.status == contract.UploadReceiving {
-			o.record.Received = nil
-			err = errors.Join(files.WriteError(closeErr), ErrNoUpload)
+		if closeErr := f.Close(); closeErr != nil {
+			return contract.Upload{}, errors.Join(files.WriteError(closeErr), ErrNoUpload)
 		}
 	}
-	if o.unsaved > 0 && !o.dropped && o.status != contract.UploadCommitted {
-		err = cmp.Or(err, o.saveLocked())
-	}
-	if err == nil && o.dropped {
-		err = ErrNoUpload
-	}
-	if err != nil {
+	if err := cmp.Or(err, o.received.Save()); err != nil {
 		return contract.Upload{}, err
 	}
-	return o.answerLocked(), nil
+	return o.get()
 }
 
 // openFor opens the part file for the bytes of r; nil if all bytes of the upload have arrived.
@@ -364,10 +350,9 @@ func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
 	defer pieces.Put(buf)
 	for r.Length > 0 {
 		n, err := io.ReadFull(body, buf[:min(pieceBytes, r.Length)])
-		if err := o.write(f, r.Offset, buf[:n]); err != nil {
-			return err
+		if err := o.received.Write(f, r.Offset, buf[:n]); err != nil {
+			return files.WriteError(err)
 		}
-		o.follow(f)
 		r = r.After(int64(n))
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("%w: %d bytes of the part did not arrive", files.ErrBadRange, r.Length)
@@ -385,51 +370,6 @@ func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
 	return nil
 }
 
-// write writes the bytes of data that have not arrived before, and records them.
-func (o *upload) write(f *os.File, offset int64, data []byte) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.dropped:
-		return ErrNoUpload
-	case o.status != contract.UploadReceiving:
-		return nil // all bytes have arrived
-	}
-	r := contract.Range{Offset: offset, Length: int64(len(data))}
-	if len(o.record.Received.Add(r)) >= contract.MaxUploadRanges { // so that an answer lists all that is missing
-		return fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, contract.MaxUploadRanges-1)
-	}
-	for _, w := range o.record.Received.Missing(r) {
-		n, err := f.WriteAt(data[w.Offset-offset:w.End()-offset], w.Offset)
-		w.Length = int64(n)
-		o.record.Received = o.record.Received.Add(w)
-		o.unsaved += w.Length
-		if err != nil {
-			return files.WriteError(err)
-		}
-	}
-	if o.unsaved < saveBytes {
-		return nil
-	}
-	return o.saveLocked()
-}
-
-// follow hashes what has arrived in order, so that little of a large file is left to hash when its
-// last byte is there. It reads the bytes back from the part file: parts arrive side by side, so most
-// bytes can't be hashed when they arrive. They are still in the system's memory.
-func (o *upload) follow(f *os.File) {
-	if f == nil || !o.hasher.TryAcquire(1) {
-		return // all bytes are there, or the receiver of another part hashes them
-	}
-	defer o.hasher.Release(1)
-	o.mu.Lock()
-	to, done := o.record.Received.Prefix(), o.hash.Done()
-	o.mu.Unlock()
-	if to-done >= hashBytes {
-		_ = o.hash.ReadTo(context.Background(), f, done+hashBytes, nil) // the commit reads on from there, and reports an error
-	}
-}
-
 // get is the state of the upload.
 func (o *upload) get() (contract.Upload, error) {
 	o.mu.Lock()
@@ -445,12 +385,10 @@ func (o *upload) get() (contract.Upload, error) {
 func (o *upload) commit(ctx context.Context, sum string, wait time.Duration) (contract.Upload, error) {
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if !o.hasher.TryAcquire(1) {
-		if o.hasher.Acquire(within, 1) != nil {
-			return o.inWork()
-		}
+	if !o.committing.TryLock() {
+		return o.inWork() // for a request that was cut, and will notice that soon
 	}
-	defer o.hasher.Release(1)
+	defer o.committing.Unlock()
 	if complete, err := o.begin(sum); err != nil {
 		return contract.Upload{}, err
 	} else if !complete {
@@ -465,6 +403,7 @@ func (o *upload) commit(ctx context.Context, sum string, wait time.Duration) (co
 		// The record is removed last: of an upload that a kill leaves without its part file, the next
 		// executor knows nothing, and the sender finds the file.
 		o.status, o.sum, o.etag = contract.UploadCommitted, sum, etag
+		o.received.End(nil)
 		_ = os.Remove(o.path)
 	case within.Err() != nil && ctx.Err() == nil:
 		return o.inWorkLocked(), nil
@@ -484,7 +423,7 @@ func (o *upload) begin(sum string) (bool, error) {
 		return false, ErrNoUpload
 	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
 		return false, ErrDigest
-	case o.status == contract.UploadCommitted, o.record.Received.Total() < o.spec.SizeBytes:
+	case o.status == contract.UploadCommitted, o.received.Total() < o.spec.SizeBytes:
 		return false, nil
 	}
 	o.status = contract.UploadHashing
@@ -501,7 +440,7 @@ func (o *upload) inWork() (contract.Upload, error) {
 func (o *upload) inWorkLocked() contract.Upload {
 	out := o.answerLocked()
 	out.Status = contract.UploadHashing
-	out.Hashing = &contract.Hashing{HashedBytes: o.hash.Done(), TotalBytes: o.spec.SizeBytes}
+	out.Hashing = &contract.Hashing{HashedBytes: o.received.Hashed(), TotalBytes: o.spec.SizeBytes}
 	return out
 }
 
@@ -515,11 +454,8 @@ func (o *upload) place(ctx context.Context, sum string) (etag string, err error)
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := o.hash.ReadTo(ctx, f, o.spec.SizeBytes, nil); err != nil {
-		return "", err
-	}
-	if o.hash.Sum() != sum {
-		return "", ErrDigest
+	if got, err := o.received.Sum(ctx, f, nil); err != nil || got != sum {
+		return "", cmp.Or(err, ErrDigest)
 	}
 	return (&placement{record: o.record, part: o.part, dir: dir, file: f, sum: sum, digests: o.digests}).run(ctx)
 }

@@ -25,8 +25,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
@@ -86,21 +84,23 @@ func Open(roots *files.Roots, digests *files.Digests, dir string, log *slog.Logg
 
 // recover adds the upload of an earlier executor.
 func (s *Store) recover(id string) error {
-	one := s.newUpload(id, contract.UploadStart{})
-	if err := readJSON(one.path, maxRecord, &one.record); err != nil {
+	var found record
+	path := filepath.Join(s.dir, id+recordSuffix)
+	if err := readJSON(path, maxRecord, &found); err != nil {
 		return err
 	}
-	if err := checkStart(one.record.UploadStart); err != nil {
+	if err := checkStart(found.UploadStart); err != nil {
 		return err
 	}
-	if !one.record.Received.Valid(one.record.SizeBytes) {
+	if !found.Received.Valid(found.SizeBytes) {
 		return errors.New("it lists bytes that the file does not have")
 	}
-	info, err := os.Stat(one.path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	one.spec, one.part, one.used = one.record.UploadStart, partName(one.record.UploadStart), info.ModTime()
+	one := s.newUpload(id, found.UploadStart)
+	one.record, one.used, one.received = found, info.ModTime(), partfile.NewReceived(found.SizeBytes, found.Received, one.save)
 	s.all[id] = one
 	return nil
 }
@@ -124,10 +124,12 @@ func newUploadID() string {
 }
 
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
-	return &upload{
+	o := &upload{
 		id: id, spec: start, part: partName(start), roots: s.roots, digests: s.digests, path: filepath.Join(s.dir, id+recordSuffix),
-		used: time.Now(), hasher: semaphore.NewWeighted(1), hash: partfile.NewHash(), status: contract.UploadReceiving,
+		used: time.Now(), status: contract.UploadReceiving,
 	}
+	o.received = partfile.NewReceived(start.SizeBytes, nil, o.save)
+	return o
 }
 
 // Run drops unused uploads until ctx ends.
