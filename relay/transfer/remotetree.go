@@ -312,7 +312,7 @@ func sameShape(local localTree, remote *remoteTree) bool {
 		if e.link {
 			return false
 		}
-		sizes[e.name] = e.size()
+		sizes[e.name] = e.info.Size()
 	}
 	for _, folder := range local.folders {
 		folders[folder] = true
