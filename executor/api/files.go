@@ -28,13 +28,10 @@ func (a *API) stat(p *parameters) action {
 		p.fail(badRequest("etag: must be the etag of a file"))
 	}
 	return func(ctx context.Context) (any, error) {
-		switch {
-		case digest == 0:
+		if digest == 0 {
 			return a.Files.Stat(path)
-		case etag != "":
-			return a.Digests.Prefix(ctx, path, etag, size, wait)
 		}
-		return a.Digests.Stat(ctx, path, wait)
+		return a.Digests.Stat(ctx, path, etag, size, wait)
 	}
 }
 

@@ -68,26 +68,32 @@ func NewDigests(roots *Roots) *Digests {
 }
 
 // Stat is Roots.Stat with the file's SHA256. If a large file is not hashed after wait, the
-// answer has the progress of its hashing instead.
-func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (contract.FileStat, error) {
+// answer has the progress of its hashing instead. With an etag, it is the SHA256 of the first size
+// bytes, and Stat fails with ErrChanged unless the file had the etag, and is unchanged since or only
+// became longer.
+func (d *Digests) Stat(ctx context.Context, path, etag string, size int64, wait time.Duration) (contract.FileStat, error) {
 	out, o, err := d.roots.stat(path)
-	if err != nil || o == nil {
-		return out, err
-	}
-	return d.complete(ctx, path, o, o.source(), out, wait)
-}
-
-// Prefix is Stat with the SHA256 of the file's first size bytes. It fails with ErrChanged unless
-// the file had the etag, and is unchanged since or only became longer.
-func (d *Digests) Prefix(ctx context.Context, path, etag string, size int64, wait time.Duration) (contract.FileStat, error) {
-	out, o, err := d.roots.stat(path)
-	if err != nil {
+	if err != nil || o == nil && etag == "" {
 		return out, err
 	}
 	if o == nil {
 		return out, fmt.Errorf("path %q: %w", path, ErrChanged)
 	}
-	return d.complete(ctx, path, o, source{o.real, etag, size, true}, out, wait)
+	defer o.Close()
+	of := o.source()
+	if etag != "" {
+		of = source{o.real, etag, size, true}
+	}
+	sum, hashed, err := d.sum(ctx, o, of, wait)
+	switch {
+	case errors.Is(err, errHashing):
+		out.Hashing = &contract.Hashing{HashedBytes: hashed, TotalBytes: of.size}
+		return out, nil
+	case err != nil:
+		return out, fmt.Errorf("path %q: computing its SHA-256: %w", path, err)
+	}
+	out.SHA256 = sum
+	return out, nil
 }
 
 // Of is the SHA-256 of an open file, which is at a real path, and its etag. ErrChanged means that it
@@ -103,21 +109,6 @@ func (d *Digests) Of(ctx context.Context, f *os.File, path string) (sum, etag st
 }
 
 func (o *opened) source() source { return source{real: o.real, etag: o.ETag, size: o.Size} }
-
-// complete adds to out the digest of bytes of the open file, which it closes.
-func (d *Digests) complete(ctx context.Context, path string, o *opened, of source, out contract.FileStat, wait time.Duration) (contract.FileStat, error) {
-	defer o.Close()
-	sum, hashed, err := d.sum(ctx, o, of, wait)
-	switch {
-	case errors.Is(err, errHashing):
-		out.Hashing = &contract.Hashing{HashedBytes: hashed, TotalBytes: of.size}
-		return out, nil
-	case err != nil:
-		return out, fmt.Errorf("path %q: computing its SHA-256: %w", path, err)
-	}
-	out.SHA256 = sum
-	return out, nil
-}
 
 // errHashing means that a digest is not known yet.
 var errHashing = errors.New("being hashed")

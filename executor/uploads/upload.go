@@ -43,6 +43,7 @@ type record struct {
 	// Linked means that a link is in the requested path. The file that the sender put at that
 	// path earlier may then be another one, so none is replaced without Overwrite.
 	Linked   bool       `json:"linked,omitempty"`
+	Batch    bool       `json:"batch,omitempty"` // it is of no upload: a batch may have left its part file in Folder
 	Received ranges.Set `json:"received"`
 }
 

@@ -61,7 +61,6 @@ func Open(roots *files.Roots, digests *files.Digests, dir string, log *slog.Logg
 		roots: roots, digests: digests, dir: dir, log: log.With("component", "uploads"),
 		batches: make(chan struct{}, 1), all: map[string]*upload{},
 	}
-	s.setAside(s.batchFile(), s.removeLeftover())
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the folder of uploads: %w", err)
@@ -101,7 +100,11 @@ func (s *Store) recover(id string) error {
 	}
 	one := s.newUpload(id, found.UploadStart)
 	one.record, one.used, one.received = found, info.ModTime(), partfile.NewReceived(found.SizeBytes, found.Received, one.save)
-	s.all[id] = one
+	if found.Batch {
+		one.drop()
+	} else {
+		s.all[id] = one
+	}
 	return nil
 }
 
