@@ -330,24 +330,17 @@ func sameShape(local localTree, remote *remoteTree) bool {
 	return true
 }
 
-// sameLarge compares the digest of a large file with that of a local one.
+// sameLarge compares a large file with a local one.
 func (j *job) sameLarge(ctx context.Context, folder *os.Root, e remoteEntry) (bool, error) {
 	st, err := j.client.Stat(ctx, e.Path, true, 0)
-	if err != nil {
+	if err != nil || st.ETag == "" || st.SizeBytes != e.SizeBytes {
 		return false, err
 	}
-	if st.ETag == "" || st.SizeBytes != e.SizeBytes {
-		return false, nil
+	same, err := j.isSame(ctx, folder, e.name, e.SizeBytes, func() (string, error) { return j.digestOf(ctx, e.Path, st) })
+	if errors.Is(err, errStale) {
+		err = nil
 	}
-	local, err := j.localDigest(ctx, folder, e.name, e.SizeBytes)
-	if err != nil {
-		return false, contextError(ctx)
-	}
-	remote, err := j.digestOf(ctx, e.Path, st)
-	if err == errStale {
-		return false, nil
-	}
-	return err == nil && local == remote, err
+	return same, err
 }
 
 // contextError returns why ctx ended, or nil if it did not.
