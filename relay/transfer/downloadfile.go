@@ -79,12 +79,15 @@ func (j *job) downloadOnce(ctx context.Context, root *os.Root, w requestedFile) 
 	}
 	d := &download{job: j, requestedFile: w, root: root, stat: st}
 	got := fileResult{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256, remote: st}
-	existing, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (_ string, err error) {
+	existing := ""
+	if names := j.alike(root, w.name, st.SizeBytes); len(names) > 0 {
 		if got.sha, err = d.digest(ctx); isStale(err) {
 			got.sha, _, err = d.digestOfBeginning(ctx, d.remote, st.SizeBytes)
 		}
-		return got.sha, err
-	})
+		if err == nil {
+			existing, err = findSame(ctx, root, names, st.SizeBytes, got.sha)
+		}
+	}
 	if err != nil {
 		return got, err
 	}

@@ -289,8 +289,8 @@ func (j *job) isSameTree(ctx context.Context, root *os.Root, name string, remote
 				large = append(large, page[i])
 				return
 			}
-			sha, err := j.localDigest(ctx, folder, page[i].name, page[i].SizeBytes)
-			same = same && err == nil && sha == answer.SHA256
+			at, err := findSame(ctx, folder, []string{page[i].name}, page[i].SizeBytes, answer.SHA256)
+			same = same && err == nil && at != ""
 		})
 		for _, e := range large {
 			if same && err == nil {
@@ -336,11 +336,15 @@ func (j *job) sameLarge(ctx context.Context, folder *os.Root, e remoteEntry) (bo
 	if err != nil || st.ETag == "" || st.SizeBytes != e.SizeBytes {
 		return false, err
 	}
-	same, err := j.isSame(ctx, folder, e.name, e.SizeBytes, func() (string, error) { return j.digestOf(ctx, e.Path, st) })
+	sha, err := j.digestOf(ctx, e.Path, st)
 	if errors.Is(err, errStale) {
-		err = nil
+		return false, nil
 	}
-	return same, err
+	at := ""
+	if err == nil {
+		at, err = findSame(ctx, folder, []string{e.name}, e.SizeBytes, sha)
+	}
+	return at != "", err
 }
 
 // contextError returns why ctx ended, or nil if it did not.
