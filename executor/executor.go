@@ -161,7 +161,6 @@ func (x *executor) work(ctx context.Context) error {
 		defer endKernel()
 		return b.Queue.Run(ctx)
 	})
-	g.Go(func() error { return b.Digests.Run(ctx) })
 	g.Go(func() error { return b.Uploads.Run(ctx) })
 	g.Go(func() error { return x.restoreState(ctx, b) })
 	g.Go(func() error {
@@ -188,7 +187,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = uploads.Open(b.Files, x.state.Path("uploads"), x.log); err != nil {
+	if b.Uploads, err = uploads.Open(b.Files, b.Digests, x.state.Path("uploads"), x.log); err != nil {
 		return b, err
 	}
 	if b.Journal, err = journal.Open(journal.Config{Dir: x.state.Path("executions"), Log: x.log, Finished: x.audit.Ended}); err != nil {

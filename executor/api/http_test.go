@@ -226,7 +226,6 @@ func newFileStand(t testing.TB) fileStand {
 	s := fileStand{newStand(t), filepath.Join(base, "work")}
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
-	g.Go(func() error { return b.Digests.Run(ctx) })
 	g.Go(func() error { return b.Uploads.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
@@ -321,7 +320,7 @@ func fileBackend(t testing.TB, dir string) (b Backend, base string) {
 	b.Files, err = files.Open(work, nil, state, nil)
 	must(t, err)
 	b.Digests = files.NewDigests(b.Files)
-	b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads"), slog.New(slog.DiscardHandler))
+	b.Uploads, err = uploads.Open(b.Files, b.Digests, filepath.Join(state, "uploads"), slog.New(slog.DiscardHandler))
 	must(t, err)
 	return b, base
 }

@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -46,81 +45,51 @@ func (d *Digests) Compare(ctx context.Context, m contract.Manifest) (contract.Co
 // will report the reason.
 func (d *Digests) compare(ctx context.Context, v *inspector, m contract.Manifest, f contract.ManifestFile) contract.Compared {
 	name := m.Path + "/" + f.Name
-	info, err := v.lstat(name)
-	if err != nil {
-		return contract.Compared{State: contract.StateAbsent}
-	}
-	taken := contract.Compared{State: contract.StateTaken}
-	if f.Replaces == "" {
-		taken.State = contract.StateAbsent
-	}
-	if !info.Mode().IsRegular() {
-		return taken
-	}
-	if info.Size() == f.SizeBytes {
-		if one := d.same(ctx, name, info, f); one.State != contract.StateAbsent {
-			return one
-		}
-	}
-	if f.Replaces == "" || f.Replaces == contract.ReplaceNothing {
-		return taken
-	}
-	switch sum, _, err := d.sumIfReady(ctx, name); {
-	case err != nil:
-		return contract.Compared{State: contract.StateUnknown}
-	case sum != f.Replaces:
-		return taken
-	}
-	if t, err := d.roots.Target(name); err != nil || t.Linked {
-		return taken
-	}
-	return contract.Compared{State: contract.StateAbsent}
-}
-
-// same compares the file at name, which has the size of f, with f.
-func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f contract.ManifestFile) contract.Compared {
 	shown, err := d.roots.Absolute(name)
 	if err != nil {
 		return contract.Compared{State: contract.StateAbsent}
 	}
-	same := contract.Compared{State: contract.StateSame, Path: contract.EscapeName(shown), ETag: f.ETag}
-	if f.ETag != "" && f.ETag == ETagOf(info) {
-		return same
-	}
-	sum, tag, err := d.sumIfReady(ctx, name)
-	switch {
-	case err != nil:
-		return contract.Compared{State: contract.StateUnknown}
-	case f.SHA256 == "":
-		return contract.Compared{State: contract.StateUnknown, SHA256: sum}
-	case sum != f.SHA256:
+	info, err := v.lstat(shown)
+	if err != nil {
 		return contract.Compared{State: contract.StateAbsent}
 	}
-	same.ETag = tag
-	return same
+	same := contract.Compared{State: contract.StateSame, Path: contract.EscapeName(shown), ETag: ETagOf(info)}
+	replaces := f.Replaces != "" && f.Replaces != contract.ReplaceNothing
+	alike := info.Mode().IsRegular() && info.Size() == f.SizeBytes
+	if alike && f.ETag == same.ETag {
+		return same
+	}
+	sum := ""
+	if alike || replaces && info.Mode().IsRegular() {
+		if sum, same.ETag, err = d.sumIfReady(ctx, name); err != nil {
+			return contract.Compared{State: contract.StateUnknown}
+		}
+	}
+	switch {
+	case alike && f.SHA256 == "":
+		return contract.Compared{State: contract.StateUnknown, SHA256: sum}
+	case alike && sum == f.SHA256:
+		return same
+	case f.Replaces == "":
+		return contract.Compared{State: contract.StateAbsent}
+	case replaces && sum == f.Replaces:
+		if t, err := d.roots.Target(name); err == nil && !t.Linked {
+			return contract.Compared{State: contract.StateAbsent}
+		}
+	}
+	return contract.Compared{State: contract.StateTaken}
 }
 
-// errHashing means that a digest is still being computed.
-var errHashing = errors.New("being hashed")
-
-// sumIfReady is the digest of a file, and its etag. For a large file it starts hashing in
-// the background, and fails with errHashing until that has ended.
+// sumIfReady is the digest of a file, and its etag. It fails with errHashing for a large file
+// that nobody has had hashed.
 func (d *Digests) sumIfReady(ctx context.Context, path string) (sum, etag string, err error) {
 	o, err := d.roots.open(path)
 	if err != nil {
 		return "", "", err
 	}
 	defer o.Close()
-	one, err := d.of(ctx, path, o, source{real: o.real, etag: o.ETag, size: o.Size})
-	if err != nil {
-		return "", "", err
-	}
-	select {
-	case <-one.ended:
-		return one.sum, o.ETag, one.err
-	default:
-		return "", "", errHashing
-	}
+	sum, _, err = d.sum(ctx, o, o.source(), 0)
+	return sum, o.ETag, err
 }
 
 // inspector inspects many files. It opens a folder once for all consecutive files in it.
@@ -151,12 +120,8 @@ func (v *inspector) enter(path string) {
 	}
 }
 
-// lstat describes the file at path. It follows links.
-func (v *inspector) lstat(path string) (fs.FileInfo, error) {
-	abs, err := v.roots.Absolute(path)
-	if err != nil {
-		return nil, err
-	}
+// lstat describes the file at a path that is absolute and not escaped. It follows links.
+func (v *inspector) lstat(abs string) (fs.FileInfo, error) {
 	dir, name := filepath.Split(abs)
 	v.enter(filepath.Clean(dir))
 	if v.err != nil {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -233,4 +235,69 @@ func (l *listing) file(e entry) (contract.File, bool) {
 // real is the real path of an entry.
 func (l *listing) real(name string) string {
 	return filepath.Join(l.at.root.real, l.at.rel, name)
+}
+
+const (
+	keptSnapshots = 2
+	// maxSnapshot is how many bytes one may take: some 150,000 names. A larger folder is read
+	// again for every page.
+	maxSnapshot = 16 << 20
+	// keepSnapshot is how long pages may come from the same snapshot.
+	keepSnapshot = 30 * time.Second
+)
+
+// snapshot is the entries of a folder when it was read.
+type snapshot struct {
+	key         string // see snapshotKey
+	made        time.Time
+	entries     []entry // sorted
+	files, dirs int
+	bytes       int64
+}
+
+// bytes estimates the memory of an entry.
+func (e entry) bytes() int64 {
+	n := 64 + len(e.name)
+	if e.shown != e.name { // otherwise they are one string
+		n += len(e.shown)
+	}
+	return int64(n)
+}
+
+// snapshots are kept of the last folders that are being listed page by page, because otherwise
+// every page reads the whole folder. A first page always reads the folder, so a listing shows
+// everything that existed when it began.
+type snapshots struct {
+	mu   sync.Mutex
+	kept []snapshot // the newest last
+}
+
+// snapshotKey identifies a folder and the path by which it was requested, on which its
+// loops depend.
+func snapshotKey(at location, shown string) string {
+	var inode uint64
+	if st, ok := at.info.Sys().(*syscall.Stat_t); ok {
+		inode = st.Ino
+	}
+	return fmt.Sprintf("%d %q %q", inode, at.path(), shown)
+}
+
+// take returns the snapshot of a folder, and keeps it no longer.
+func (s *snapshots) take(key string) (one snapshot, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = slices.DeleteFunc(s.kept, func(kept snapshot) bool {
+		if kept.key == key {
+			one, ok = kept, time.Since(kept.made) < keepSnapshot
+		}
+		return kept.key == key
+	})
+	return one, ok
+}
+
+func (s *snapshots) keep(one snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, one)
+	s.kept = slices.Delete(s.kept, 0, max(0, len(s.kept)-keptSnapshots))
 }

@@ -313,7 +313,7 @@ var (
 	// effects. It is also a file of /proc or /sys, whose reported size is wrong.
 	ErrNotRegular = errors.New("neither a file nor a folder")
 	ErrChanged    = partfile.ErrChanged
-	ErrBadRange   = errors.New("range outside the file")
+	ErrBadRange   = partfile.ErrBadRange
 	// ErrTooLarge is a file that is too large for a batch.
 	ErrTooLarge = errors.New("too large to be read in a batch")
 	// ErrTooMany is a request about more files than one request may name.

@@ -32,7 +32,7 @@ func TestNoHostilePathIsReadOrInspected(t *testing.T) {
 			if out, err := tr.roots.Stat(path); !errors.Is(err, want) || out.ETag != "" {
 				t.Errorf("Stat gave %+v, %v, want %v", out, err, want)
 			}
-			if out, err := digests.Stat(t.Context(), path, 0); !errors.Is(err, want) || out.SHA256 != "" {
+			if out, err := digests.Stat(t.Context(), path, "", 0, 0); !errors.Is(err, want) || out.SHA256 != "" {
 				t.Errorf("Digests.Stat gave %+v, %v, want %v", out, err, want)
 			}
 		})
@@ -242,7 +242,7 @@ func TestAPartOfAFileThatChangesHasNoEnd(t *testing.T) {
 func cached(d *Digests, path string) (string, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	out, err := d.Stat(ctx, path, 0)
+	out, err := d.Stat(ctx, path, "", 0, 0)
 	return out.SHA256, err
 }
 
@@ -252,7 +252,7 @@ func TestADigestIsCachedUntilTheFileChanges(t *testing.T) {
 	d.settledAfter = 0 // a file that changed just now counts as settled
 	file := filepath.Join(tr.Workdir, "x")
 	must(t, os.WriteFile(file, []byte("first"), 0o600))
-	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("first")) {
+	if out, err := d.Stat(t.Context(), "x", "", 0, 0); err != nil || out.SHA256 != sha([]byte("first")) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if sum, err := cached(d, "x"); err != nil || sum != sha([]byte("first")) {
@@ -263,7 +263,7 @@ func TestADigestIsCachedUntilTheFileChanges(t *testing.T) {
 	if sum, err := cached(d, "x"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the old digest is cached: %q, %v", sum, err)
 	}
-	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("other")) {
+	if out, err := d.Stat(t.Context(), "x", "", 0, 0); err != nil || out.SHA256 != sha([]byte("other")) {
 		t.Fatalf("changed: %+v, %v", out, err)
 	}
 }
@@ -276,11 +276,30 @@ func TestTheDigestOfAFileThatChangedJustNowIsNotCached(t *testing.T) {
 		t.Fatalf("files settle after %v", d.settledAfter)
 	}
 	d.settledAfter = time.Hour
-	if out, err := d.Stat(t.Context(), "a.txt", 0); err != nil || out.SHA256 != sha([]byte("hello")) {
+	if out, err := d.Stat(t.Context(), "a.txt", "", 0, 0); err != nil || out.SHA256 != sha([]byte("hello")) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if sum, err := cached(d, "a.txt"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("it is cached: %q, %v", sum, err)
+	}
+}
+
+// The first request ended before the file was hashed.
+func TestTheNextRequestHashesOn(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	content := body(hashedAtOnce + 1)
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), content, 0o600))
+	o, err := tr.roots.open("big")
+	must(t, err)
+	defer o.Close()
+	must(t, d.find(o.source()).hash.ReadTo(t.Context(), o, 1000, nil))
+	out, err := d.Stat(t.Context(), "big", "", 0, 0)
+	if err != nil || out.Hashing == nil || out.Hashing.HashedBytes != 1000 {
+		t.Fatalf("without a wait: %+v, %v", out, err)
+	}
+	if out, err := d.Stat(t.Context(), "big", "", 0, timeout); err != nil || out.SHA256 != sha(content) {
+		t.Fatalf("%+v, %v", out, err)
 	}
 }
 
@@ -292,28 +311,19 @@ func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	o, err := tr.roots.open("big")
 	must(t, err)
 	defer o.Close()
-	one, err := d.of(t.Context(), "big", o, source{real: o.real, etag: o.ETag, size: o.Size})
-	must(t, err)
 	awaitTick(t, file)
 	must(t, os.WriteFile(file, body(hashedAtOnce+2), 0o600))
-	runs(t, d.Run)
-	if !Await(t.Context(), one.ended, timeout) || !errors.Is(one.err, ErrChanged) {
-		t.Fatalf("its digest is %q, %v, want %v", one.sum, one.err, ErrChanged)
+	if sum, _, err := d.sum(t.Context(), o, o.source(), timeout); !errors.Is(err, ErrChanged) {
+		t.Fatalf("its digest is %q, %v, want %v", sum, err, ErrChanged)
 	}
-	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
+	if out, err := d.Stat(t.Context(), "big", "", 0, timeout); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
 		t.Fatalf("asked again: %+v, %v", out, err)
 	}
 }
 
-func digestsOf(t testing.TB, tr tree) *Digests {
-	d := NewDigests(tr.roots)
-	runs(t, d.Run)
-	return d
-}
-
 func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 	tr := newTree(t)
-	d := digestsOf(t, tr)
+	d := NewDigests(tr.roots)
 	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/large"), body(hashedAtOnce+1), 0o600))
 	tag := func(name string) string {
 		st, err := tr.roots.Stat(name)
@@ -365,7 +375,6 @@ func TestAManifestThatMayReplaceFilesNamesThoseThatAreOthers(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	d.settledAfter = 0
-	runs(t, d.Run)
 	old, large := []byte("old"), body(hashedAtOnce+1)
 	for name, content := range map[string][]byte{"a.py": old, "large": large} {
 		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), content, 0o600))
@@ -374,7 +383,7 @@ func TestAManifestThatMayReplaceFilesNamesThoseThatAreOthers(t *testing.T) {
 	for link, target := range map[string]string{"link.py": "a.py", "here": "."} {
 		must(t, os.Symlink(target, filepath.Join(tr.Workdir, link)))
 	}
-	if st, err := d.Stat(t.Context(), "large", timeout); err != nil || st.SHA256 == "" {
+	if st, err := d.Stat(t.Context(), "large", "", 0, timeout); err != nil || st.SHA256 == "" {
 		t.Fatalf("%+v, %v", st, err)
 	}
 	other := sha(body(99))

@@ -24,7 +24,6 @@ var (
 	must      = filestest.Must
 	sha       = filestest.SHA
 	body      = filestest.Body
-	runs      = filestest.Run
 	exists    = filestest.Exists
 	awaitTick = filestest.AwaitTick
 )

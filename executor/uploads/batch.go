@@ -2,16 +2,11 @@ package uploads
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"colabrelay/executor/files"
@@ -40,12 +35,9 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	b := &batch{roots: s.roots, part: "." + strings.ToLower(rand.Text()) + files.PartSuffix}
-	left := leftover{Part: b.part, Folders: foldersOf(m)}
-	if len(left.Folders) > 0 && writeJSON(s.batchFile(), left) == nil { // else a hidden file may stay after a kill
-		defer os.Remove(s.batchFile())
-	}
-	defer b.closeFolder()
+	id := newUploadID()
+	b := &batch{s.newUpload(id, contract.UploadStart{Path: m.Path, Version: id}), nil}
+	defer b.close()
 	out := make([]BatchResult, len(m.Files))
 	for i, f := range m.Files {
 		if err := ctx.Err(); err != nil {
@@ -95,73 +87,17 @@ func checkBatch(m contract.Manifest, bytes int64) error {
 	return nil
 }
 
-// leftover says where a killed executor may have left the part file of a batch. Otherwise such
-// hidden files would stay in the user's folders.
-type leftover struct {
-	Part    string   `json:"part"`
-	Folders []string `json:"folders"` // as requested
-}
-
-// maxLeftover bounds its file in bytes: a path of 4 KiB for each file, escaped.
-const maxLeftover = 32 << 20
-
-func (s *Store) batchFile() string { return filepath.Join(s.dir, "batch"+recordSuffix) }
-
-// foldersOf returns the folders that get files of a batch, each once.
-func foldersOf(m contract.Manifest) (folders []string) {
-	for _, f := range m.Files {
-		if strings.HasSuffix(f.Name, "/") || isMode(f) {
-			continue
-		}
-		if folder := path.Dir(m.Path + "/" + f.Name); !slices.Contains(folders[max(0, len(folders)-1):], folder) {
-			folders = append(folders, folder)
-		}
-	}
-	return folders
-}
-
-// removeLeftover deletes the part file of a batch whose executor was killed. If its folder can't be
-// opened now, it is kept. An error means that the record is damaged.
-func (s *Store) removeLeftover() error {
-	var left leftover
-	if err := readJSON(s.batchFile(), maxLeftover, &left); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return fmt.Errorf("part files named .*%s may stay in your folders: %w", files.PartSuffix, err)
-	}
-	if files.IsPart(left.Part) && !strings.Contains(left.Part, "/") {
-		for _, folder := range left.Folders {
-			s.removeFrom(folder, left.Part)
-		}
-	}
-	return os.Remove(s.batchFile())
-}
-
-func (s *Store) removeFrom(folder, part string) {
-	t, err := s.roots.Target(folder + "/any name")
-	if err != nil {
-		return
-	}
-	if dir, err := t.OpenFolder(); err == nil {
-		_ = dir.Remove(part)
-		dir.Close()
-	}
-}
-
-// batch is a batch in work. Its files are written one at a time, to part files of one name.
+// batch is a batch in work. Its files are written one at a time, to part files of one name. The record
+// of its upload says in which folder a killed executor may have left one.
 type batch struct {
-	roots *files.Roots
-	part  string
-
-	folder string     // real path of the last file's folder
-	dir    *files.Dir // the open folder, or nil
+	*upload
+	dir *files.Dir // the open folder, or nil
 }
 
-func (b *batch) closeFolder() {
+func (b *batch) close() {
 	if b.dir != nil {
 		b.dir.Close()
-		b.dir = nil
+		_ = os.Remove(b.upload.path)
 	}
 }
 
@@ -186,8 +122,8 @@ func (b *batch) store(ctx context.Context, start contract.UploadStart, sum strin
 		return "", "", err
 	}
 	p := placement{
-		record: record{UploadStart: start, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked},
-		part:   b.part, dir: b.dir, sum: sum,
+		record: record{UploadStart: start, Folder: b.record.Folder, Name: []byte(t.Name), Linked: t.Linked},
+		part:   b.part, dir: b.dir, sum: sum, digests: b.digests,
 	}
 	etag, err = p.store(ctx, body)
 	return contract.EscapeName(abs), etag, err
@@ -195,15 +131,18 @@ func (b *batch) store(ctx context.Context, start contract.UploadStart, sum strin
 
 // openFolder opens the folder of t.
 func (b *batch) openFolder(t files.Target) error {
-	if b.dir != nil && b.folder == t.Folder() {
+	if b.dir != nil && string(b.record.Folder) == t.Folder() {
 		return nil
 	}
-	b.closeFolder()
 	dir, err := t.OpenOrMake()
 	if err != nil {
 		return err
 	}
-	b.folder, b.dir = t.Folder(), dir
+	if b.dir != nil {
+		b.dir.Close()
+	}
+	b.dir, b.record = dir, record{UploadStart: b.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name), Batch: true}
+	_ = b.save(nil) // without it, a hidden file may stay after a kill
 	return nil
 }
 

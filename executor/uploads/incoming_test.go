@@ -172,7 +172,7 @@ func TestUploadsWhoseRecordIsDamagedAreDropped(t *testing.T) {
 			in.stop()
 			must(t, damage(filepath.Join(in.State, "uploads", up.UploadID+recordSuffix)))
 			in.open()
-			if _, err := in.Get(t.Context(), up.UploadID, 0); !errors.Is(err, ErrNoUpload) {
+			if _, err := in.Get(up.UploadID); !errors.Is(err, ErrNoUpload) {
 				t.Errorf("a damaged upload: %v, want %v", err, ErrNoUpload)
 			}
 			if _, err := in.commit(whole.UploadID, body(10)); err != nil {

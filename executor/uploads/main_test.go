@@ -52,7 +52,7 @@ func newInbox(t testing.TB) *inbox {
 func (in *inbox) open() {
 	in.t.Helper()
 	var err error
-	in.Store, err = Open(in.roots, filepath.Join(in.State, "uploads"), slog.New(slog.NewTextHandler(&in.log, nil)))
+	in.Store, err = Open(in.roots, files.NewDigests(in.roots), filepath.Join(in.State, "uploads"), slog.New(slog.NewTextHandler(&in.log, nil)))
 	must(in.t, err)
 	in.stop = runs(in.t, in.Run)
 }

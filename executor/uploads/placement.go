@@ -20,6 +20,8 @@ type placement struct {
 	dir  *files.Dir
 	file *os.File // the open part file
 	sum  string   // its digest
+
+	digests *files.Digests
 }
 
 // run returns the etag of the file that has the name then: the part file, or one that had the same
@@ -112,16 +114,9 @@ func (p *placement) inspect(ctx context.Context, name string, existing fs.FileIn
 		return "", "", nil // it can't be read or was deleted, so it does not count
 	}
 	defer f.Close()
-	v, err := files.VersionOf(f)
-	h := partfile.NewHash()
-	if err == nil {
-		err = h.ReadTo(ctx, f, v.Size, nil)
-	}
-	if err == nil {
-		err = v.Unchanged(f)
-	}
+	sum, etag, err = p.digests.Of(ctx, f, filepath.Join(string(p.Folder), name))
 	if errors.Is(err, files.ErrChanged) {
 		return "", "", nil
 	}
-	return h.Sum(), v.ETag, err
+	return sum, etag, err
 }

@@ -27,11 +27,7 @@ import (
 
 const (
 	pieceBytes = 64 << 10 // bytes of one read and write
-	// saveBytes is how many bytes may arrive before the record lists them. A killed executor
-	// loses at most these, and a piece of each part.
-	saveBytes = 4 << 20
-	hashBytes = 1 << 20 // bytes in order that are worth a turn of hashing
-	maxRecord = 1 << 20 // bytes of a record: contract.MaxUploadRanges ranges, and a path of 4 KiB, written three times
+	maxRecord  = 1 << 20  // bytes of a record: contract.MaxUploadRanges ranges, and a path of 4 KiB, written three times
 
 	recordSuffix = ".json"
 	freshSuffix  = ".new" // of a file until it replaces the old one
@@ -47,6 +43,7 @@ type record struct {
 	// Linked means that a link is in the requested path. The file that the sender put at that
 	// path earlier may then be another one, so none is replaced without Overwrite.
 	Linked   bool       `json:"linked,omitempty"`
+	Batch    bool       `json:"batch,omitempty"` // it is of no upload: a batch may have left its part file in Folder
 	Received ranges.Set `json:"received"`
 }
 
@@ -57,22 +54,21 @@ type upload struct {
 	spec  contract.UploadStart
 	part  string // the part file's name
 	roots *files.Roots
-	path  string         // of the record
-	work  chan<- *upload // of the store: uploads to be hashed
-	used  time.Time      // Store.mu guards it
+	path  string // of the record
+
+	digests *files.Digests
+	used    time.Time // Store.mu guards it
+
+	committing sync.Mutex
+	received   *partfile.Received
 
 	mu      sync.Mutex
-	record  record
-	unsaved int64          // bytes that the record on disk does not list
-	file    fs.FileInfo    // of the part file, once it was opened
-	hash    *partfile.Hash // of the part file's first bytes; one goroutine at a time uses it
+	record  record      // but for what was received
+	file    fs.FileInfo // of the part file, once it was opened
 	status  contract.UploadStatus
 	dropped bool
-	queued  bool          // it is in work, or being hashed
-	sum     string        // the digest of the commit
-	etag    string        // of the committed file
-	ended   chan struct{} // closed when hashing has ended
-	failure error         // error of the last commit, until more bytes arrive
+	sum     string // the digest of the committed file
+	etag    string // of the committed file
 }
 
 // partName is the same for equal starts: if the record of an upload is lost, its part file is
@@ -95,10 +91,7 @@ func (o *upload) answerLocked() contract.Upload {
 		out.ReceivedBytes, out.SHA256, out.ETag = out.SizeBytes, o.sum, o.etag
 		return out
 	}
-	if o.status == contract.UploadHashing {
-		out.Hashing = &contract.Hashing{HashedBytes: o.hash.Done(), TotalBytes: o.spec.SizeBytes}
-	}
-	out.ReceivedBytes, out.Missing = o.record.Received.Total(), o.record.Received.Missing(contract.Range{Length: o.spec.SizeBytes})
+	out.ReceivedBytes, out.Missing = o.received.Total(), o.received.Missing()
 	return out
 }
 
@@ -119,7 +112,7 @@ func (o *upload) create() (contract.Upload, error) {
 		return contract.Upload{}, err
 	}
 	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name), Linked: t.Linked}
-	if err := o.saveLocked(); err != nil {
+	if err := o.save(nil); err != nil {
 		return contract.Upload{}, err
 	}
 	if err := newPart(dir, o.part, func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) }); err != nil {
@@ -144,8 +137,7 @@ func (o *upload) resume() (contract.Upload, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	o.failure = nil
-	if err := checkSpace(dir, o.spec.SizeBytes-o.record.Received.Total()); err != nil {
+	if err := checkSpace(dir, o.spec.SizeBytes-o.received.Total()); err != nil {
 		return contract.Upload{}, err
 	}
 	now := time.Now()
@@ -171,17 +163,12 @@ func (o *upload) state() (done, busy bool) {
 	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
 }
 
-func (o *upload) hashing() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.status == contract.UploadHashing
-}
-
 // drop deletes the record and the part file. A committed upload has neither.
 func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dropped = true
+	o.received.End(ErrNoUpload)
 	if o.status == contract.UploadCommitted {
 		return
 	}
@@ -192,10 +179,11 @@ func (o *upload) drop() {
 	_ = os.Remove(o.path)
 }
 
-// saveLocked replaces the record. A kill leaves either the old or the new one.
-func (o *upload) saveLocked() error {
-	o.unsaved = 0
-	return files.WriteError(writeJSON(o.path, &o.record))
+// save replaces the record. A kill leaves either the old or the new one.
+func (o *upload) save(received ranges.Set) error {
+	all := o.record
+	all.Received = received
+	return files.WriteError(writeJSON(o.path, &all))
 }
 
 // writeJSON replaces a file in the state folder, which need not outlive the VM.
@@ -317,34 +305,24 @@ func checkSpace(dir *files.Dir, need int64) error {
 
 var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
-// put receives the bytes of r from body. The upload is locked only while a piece is written, so
-// that parts arrive side by side. Meanwhile it may be dropped or committed, by a sender that sent
-// these bytes twice: each piece checks that first, and never writes into a file that is complete.
+// put receives the bytes of r from body. Parts arrive side by side. Meanwhile the upload may be
+// dropped or committed, by a sender that sent these bytes twice: then nothing more is written.
 func (o *upload) put(r contract.Range, body io.Reader) (contract.Upload, error) {
 	f, err := o.openFor(r)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	err = o.receive(f, r, body)
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if f != nil {
 		// Some file systems report only here that they are full, and not which bytes they lost.
-		if closeErr := f.Close(); closeErr != nil && o.status == contract.UploadReceiving {
-			o.record.Received = nil
-			err = errors.Join(files.WriteError(closeErr), ErrNoUpload)
+		if closeErr := f.Close(); closeErr != nil {
+			return contract.Upload{}, errors.Join(files.WriteError(closeErr), ErrNoUpload)
 		}
 	}
-	if o.unsaved > 0 && !o.dropped && o.status != contract.UploadCommitted {
-		err = cmp.Or(err, o.saveLocked())
-	}
-	if err == nil && o.dropped {
-		err = ErrNoUpload
-	}
-	if err != nil {
+	if err := cmp.Or(err, o.received.Save()); err != nil {
 		return contract.Upload{}, err
 	}
-	return o.answerLocked(), nil
+	return o.get()
 }
 
 // openFor opens the part file for the bytes of r; nil if all bytes of the upload have arrived.
@@ -359,12 +337,11 @@ func (o *upload) openFor(r contract.Range) (*os.File, error) {
 	case o.status != contract.UploadReceiving:
 		return nil, nil
 	}
-	dir, f, err := o.openPart(os.O_WRONLY)
+	dir, f, err := o.openPart(os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
 	dir.Close()
-	o.failure = nil
 	return f, nil
 }
 
@@ -374,8 +351,8 @@ func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
 	defer pieces.Put(buf)
 	for r.Length > 0 {
 		n, err := io.ReadFull(body, buf[:min(pieceBytes, r.Length)])
-		if err := o.write(f, r.Offset, buf[:n]); err != nil {
-			return err
+		if err := o.received.Write(f, r.Offset, buf[:n]); err != nil {
+			return files.WriteError(err)
 		}
 		r = r.After(int64(n))
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -394,145 +371,82 @@ func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
 	return nil
 }
 
-// write writes the bytes of data that have not arrived before, and records them.
-func (o *upload) write(f *os.File, offset int64, data []byte) error {
+// get is the state of the upload.
+func (o *upload) get() (contract.Upload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.dropped:
-		return ErrNoUpload
-	case o.status != contract.UploadReceiving:
-		return nil // all bytes have arrived
-	}
-	r := contract.Range{Offset: offset, Length: int64(len(data))}
-	if len(o.record.Received.Add(r)) >= contract.MaxUploadRanges { // so that an answer lists all that is missing
-		return fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, contract.MaxUploadRanges-1)
-	}
-	for _, w := range o.record.Received.Missing(r) {
-		n, err := f.WriteAt(data[w.Offset-offset:w.End()-offset], w.Offset)
-		w.Length = int64(n)
-		o.record.Received = o.record.Received.Add(w)
-		o.unsaved += w.Length
-		if err != nil {
-			return files.WriteError(err)
-		}
-	}
-	if o.record.Received.Prefix()-o.hash.Done() >= hashBytes {
-		o.enqueueLocked()
-	}
-	if o.unsaved < saveBytes {
-		return nil
-	}
-	return o.saveLocked()
-}
-
-// commit has the upload verified and placed if all its bytes have arrived. The error of the
-// last commit is returned until more bytes arrive.
-func (o *upload) commit(sum string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.dropped:
-		return ErrNoUpload
-	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
-		return ErrDigest
-	case o.status == contract.UploadHashing && o.sum != sum:
-		return files.ErrBusy // another sender has the same version of another file
-	case o.status != contract.UploadReceiving:
-		return nil
-	case o.record.Received.Total() < o.spec.SizeBytes:
-		return o.failure
-	}
-	if !o.enqueueLocked() {
-		return files.ErrBusy
-	}
-	o.failure, o.status, o.sum, o.ended = nil, contract.UploadHashing, sum, make(chan struct{})
-	return nil
-}
-
-// await waits until the upload is not being hashed, at most for wait, and returns its state.
-func (o *upload) await(ctx context.Context, wait time.Duration) (contract.Upload, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if ended := o.ended; ended != nil {
-		o.mu.Unlock()
-		files.Await(ctx, ended, wait)
-		o.mu.Lock()
-	}
-	if o.failure != nil {
-		return contract.Upload{}, o.failure
-	}
 	if o.dropped {
 		return contract.Upload{}, ErrNoUpload
 	}
 	return o.answerLocked(), nil
 }
 
-// enqueueLocked has the upload hashed soon. It reports whether that will happen.
-func (o *upload) enqueueLocked() bool {
-	if o.queued {
-		return true
+// commit verifies the file and gives it its name if all its bytes have arrived. If it is not
+// verified after wait, the upload's status is hashing, and the next commit continues.
+func (o *upload) commit(ctx context.Context, sum string, wait time.Duration) (contract.Upload, error) {
+	within, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if !o.committing.TryLock() {
+		return o.inWork() // for a request that was cut, and will notice that soon
 	}
-	select {
-	case o.work <- o:
-		o.queued = true
-	default: // dropped uploads may still fill the queue
+	defer o.committing.Unlock()
+	if complete, err := o.begin(sum); err != nil {
+		return contract.Upload{}, err
+	} else if !complete {
+		return o.get()
 	}
-	return o.queued
-}
-
-// follow hashes what has arrived in order since the last time, and commits the upload if
-// that was requested. It is called by one goroutine at a time. It reads the bytes back from the
-// part file: parts arrive side by side, so most bytes can't be hashed when they arrive. They are
-// still in the system's memory.
-func (o *upload) follow(ctx context.Context) {
-	if f, to := o.unhashed(); f != nil {
-		_ = o.hash.ReadTo(ctx, f, to, nil) // the commit reads on from there, and reports an error
-		f.Close()
-	}
-	o.mu.Lock()
-	committing := o.status == contract.UploadHashing
-	o.queued = committing
-	o.mu.Unlock()
-	if committing {
-		o.finish(ctx)
-	}
-}
-
-// unhashed opens the part file for follow. The file is nil if there is nothing to do.
-func (o *upload) unhashed() (*os.File, int64) {
+	etag, err := o.place(within, sum)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.dropped || o.status != contract.UploadReceiving {
-		return nil, 0
+	o.status = contract.UploadReceiving
+	switch {
+	case err == nil:
+		// The record is removed last: of an upload that a kill leaves without its part file, the next
+		// executor knows nothing, and the sender finds the file.
+		o.status, o.sum, o.etag = contract.UploadCommitted, sum, etag
+		o.received.End(nil)
+		_ = os.Remove(o.path)
+	case within.Err() != nil && ctx.Err() == nil:
+		return o.inWorkLocked(), nil
+	default:
+		return contract.Upload{}, err
 	}
-	dir, f, err := o.openPart(os.O_RDONLY)
-	if err != nil {
-		return nil, 0
-	}
-	dir.Close()
-	return f, o.record.Received.Prefix()
+	return o.answerLocked(), nil
 }
 
-// finish verifies the file and gives it its name. While the status is hashing, nothing else
-// uses the part file and the record. The record is removed last: of an upload that a kill leaves
-// without its part file, the next executor knows nothing, and the sender finds the file.
-func (o *upload) finish(ctx context.Context) {
-	etag, err := o.place(ctx)
+// begin reports whether the upload is to be verified. While its status is hashing then, nothing else
+// uses the part file and the record.
+func (o *upload) begin(sum string) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	defer close(o.ended)
-	o.queued = false
-	if err != nil {
-		o.status, o.failure = contract.UploadReceiving, err
-		return
+	switch {
+	case o.dropped:
+		return false, ErrNoUpload
+	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
+		return false, ErrDigest
+	case o.status == contract.UploadCommitted, o.received.Total() < o.spec.SizeBytes:
+		return false, nil
 	}
-	o.status, o.etag = contract.UploadCommitted, etag
-	_ = os.Remove(o.path)
+	o.status = contract.UploadHashing
+	return true, nil
+}
+
+// inWork is the state of an upload that is being verified.
+func (o *upload) inWork() (contract.Upload, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inWorkLocked(), nil
+}
+
+func (o *upload) inWorkLocked() contract.Upload {
+	out := o.answerLocked()
+	out.Status = contract.UploadHashing
+	out.Hashing = &contract.Hashing{HashedBytes: o.received.Hashed(), TotalBytes: o.spec.SizeBytes}
+	return out
 }
 
 // place verifies the part file and gives it its name. It returns the etag of the file.
-func (o *upload) place(ctx context.Context) (etag string, err error) {
+func (o *upload) place(ctx context.Context, sum string) (etag string, err error) {
 	o.mu.Lock()
 	dir, f, err := o.openPart(os.O_RDONLY)
 	o.mu.Unlock()
@@ -541,11 +455,8 @@ func (o *upload) place(ctx context.Context) (etag string, err error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := o.hash.ReadTo(ctx, f, o.spec.SizeBytes, nil); err != nil {
-		return "", err
+	if got, err := o.received.Sum(ctx, f, nil); err != nil || got != sum {
+		return "", cmp.Or(err, ErrDigest)
 	}
-	if o.hash.Sum() != o.sum {
-		return "", ErrDigest
-	}
-	return (&placement{record: o.record, part: o.part, dir: dir, file: f, sum: o.sum}).run(ctx)
+	return (&placement{record: o.record, part: o.part, dir: dir, file: f, sum: sum, digests: o.digests}).run(ctx)
 }

@@ -42,9 +42,9 @@ const (
 // in case its answer was lost: a sender that asks a later executor for it finds the file itself.
 type Store struct {
 	roots   *files.Roots
+	digests *files.Digests
 	dir     string
 	log     *slog.Logger
-	work    chan *upload  // uploads to be hashed, each at most once
 	batches chan struct{} // holds one value while a batch is processed
 
 	mu  sync.Mutex
@@ -53,15 +53,14 @@ type Store struct {
 
 // Open resumes the uploads in dir, which is created if it does not exist. The records of
 // uploads that can't be read are renamed: their senders start again.
-func Open(roots *files.Roots, dir string, log *slog.Logger) (*Store, error) {
+func Open(roots *files.Roots, digests *files.Digests, dir string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of uploads: %w", err)
 	}
 	s := &Store{
-		roots: roots, dir: dir, log: log.With("component", "uploads"),
-		work: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1), all: map[string]*upload{},
+		roots: roots, digests: digests, dir: dir, log: log.With("component", "uploads"),
+		batches: make(chan struct{}, 1), all: map[string]*upload{},
 	}
-	s.setAside(s.batchFile(), s.removeLeftover())
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the folder of uploads: %w", err)
@@ -84,22 +83,28 @@ func Open(roots *files.Roots, dir string, log *slog.Logger) (*Store, error) {
 
 // recover adds the upload of an earlier executor.
 func (s *Store) recover(id string) error {
-	one := s.newUpload(id, contract.UploadStart{})
-	if err := readJSON(one.path, maxRecord, &one.record); err != nil {
+	var found record
+	path := filepath.Join(s.dir, id+recordSuffix)
+	if err := readJSON(path, maxRecord, &found); err != nil {
 		return err
 	}
-	if err := checkStart(one.record.UploadStart); err != nil {
+	if err := checkStart(found.UploadStart); err != nil {
 		return err
 	}
-	if !one.record.Received.Valid(one.record.SizeBytes) {
+	if !found.Received.Valid(found.SizeBytes) {
 		return errors.New("it lists bytes that the file does not have")
 	}
-	info, err := os.Stat(one.path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	one.spec, one.part, one.used = one.record.UploadStart, partName(one.record.UploadStart), info.ModTime()
-	s.all[id] = one
+	one := s.newUpload(id, found.UploadStart)
+	one.record, one.used, one.received = found, info.ModTime(), partfile.NewReceived(found.SizeBytes, found.Received, one.save)
+	if found.Batch {
+		one.drop()
+	} else {
+		s.all[id] = one
+	}
 	return nil
 }
 
@@ -122,22 +127,16 @@ func newUploadID() string {
 }
 
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
-	return &upload{
-		id: id, spec: start, part: partName(start), roots: s.roots, path: filepath.Join(s.dir, id+recordSuffix), work: s.work,
-		used: time.Now(), hash: partfile.NewHash(), status: contract.UploadReceiving,
+	o := &upload{
+		id: id, spec: start, part: partName(start), roots: s.roots, digests: s.digests, path: filepath.Join(s.dir, id+recordSuffix),
+		used: time.Now(), status: contract.UploadReceiving,
 	}
+	o.received = partfile.NewReceived(start.SizeBytes, nil, o.save)
+	return o
 }
 
-// Run hashes and commits uploads and drops unused ones until ctx ends.
+// Run drops unused uploads until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
-	var sweeper sync.WaitGroup
-	sweeper.Go(func() { s.sweepUntil(ctx) })
-	files.HashEach(ctx, s.work, func(ctx context.Context, one *upload) { one.follow(ctx) })
-	sweeper.Wait()
-	return nil
-}
-
-func (s *Store) sweepUntil(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -147,7 +146,7 @@ func (s *Store) sweepUntil(ctx context.Context) {
 			s.trimLocked(contract.MaxUploads)
 			s.mu.Unlock()
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
@@ -224,24 +223,19 @@ func (s *Store) Put(id string, offset, length int64, body io.Reader) (contract.U
 	})
 }
 
-// Get is the state of an upload. While it is being hashed, Get waits for the end of that,
-// at most for wait. The error of a failed commit is returned until more bytes arrive.
-func (s *Store) Get(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
-	return s.with(id, func(one *upload) (contract.Upload, error) { return one.await(ctx, wait) })
-}
+// Get is the state of an upload.
+func (s *Store) Get(id string) (contract.Upload, error) { return s.with(id, (*upload).get) }
 
 // Commit compares the received bytes with the SHA-256 sum, gives the file its name, and
-// waits for that, at most for wait. The status is receiving if bytes are missing. ErrDigest
-// means that the file changed while it was sent: the upload is dropped.
+// waits for that, at most for wait. The status is receiving if bytes are missing, and hashing if
+// the next Commit is to go on. ErrDigest means that the file changed while it was sent: the
+// upload is dropped.
 func (s *Store) Commit(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
 	return s.with(id, func(one *upload) (contract.Upload, error) {
 		if !contract.SHA256Pattern().MatchString(sum) {
 			return contract.Upload{}, fmt.Errorf("%w: the SHA-256 is required", ErrBadUpload)
 		}
-		if err := one.commit(sum); err != nil {
-			return contract.Upload{}, err
-		}
-		return one.await(ctx, wait)
+		return one.commit(ctx, sum, wait)
 	})
 }
 
@@ -252,7 +246,7 @@ func (s *Store) Drop(id string) error {
 	if err != nil {
 		return err
 	}
-	if one.hashing() {
+	if _, busy := one.state(); busy {
 		return fmt.Errorf("upload %q: %w: it is being committed", id, files.ErrBusy)
 	}
 	s.remove(one)

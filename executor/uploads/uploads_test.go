@@ -101,7 +101,7 @@ func TestUnknownAndUnusableUploadsAreRefused(t *testing.T) {
 	if !errors.Is(err, ErrNoUpload) {
 		t.Errorf("put: %v", err)
 	}
-	if _, err := in.Get(t.Context(), "../..", 0); !errors.Is(err, ErrNoUpload) {
+	if _, err := in.Get("../.."); !errors.Is(err, ErrNoUpload) {
 		t.Errorf("get: %v", err)
 	}
 	if _, err := in.commit("", nil); !errors.Is(err, ErrNoUpload) {
@@ -239,24 +239,24 @@ func TestBytesOfABatchWithAnotherDigestAreRefused(t *testing.T) {
 	in.holds("data/two", body(50))
 }
 
-// An executor deletes the part files that a killed one has left, and nothing else.
+// An executor deletes the part file that a killed one has left, and nothing else.
 func TestThePartFileOfAKilledBatchIsDeleted(t *testing.T) {
 	in := newInbox(t)
 	in.stop()
-	part, other := ".one"+files.PartSuffix, ".other"+files.PartSuffix
-	for _, name := range []string{part, other} {
-		must(t, os.WriteFile(filepath.Join(in.Workdir, "data", name), body(10), 0o600))
-		must(t, os.WriteFile(filepath.Join(in.Secret, name), body(10), 0o600))
+	start := contract.UploadStart{Path: "data", Version: "v"}
+	part, other := partName(start), ".other"+files.PartSuffix
+	for _, dir := range []string{filepath.Join(in.Workdir, "data"), in.Secret} {
+		for _, name := range []string{part, other} {
+			must(t, os.WriteFile(filepath.Join(dir, name), body(10), 0o600))
+		}
+		left := record{UploadStart: start, Folder: []byte(dir), Name: []byte("x"), Batch: true}
+		must(t, writeJSON(filepath.Join(in.State, "uploads", newUploadID()+recordSuffix), left))
 	}
-	for _, left := range []leftover{{"b.csv", []string{"data"}}, {"../a.txt", []string{"data"}}, {part, []string{"data", "gone", in.Secret}}} {
-		must(t, writeJSON(in.batchFile(), left))
-		in.open()
-		in.stop()
-	}
+	in.open()
 	if exists(filepath.Join(in.Workdir, "data", part)) {
 		t.Error("the part is still there")
 	}
-	for _, path := range []string{filepath.Join(in.Workdir, "data", other), filepath.Join(in.Secret, part), filepath.Join(in.Workdir, "data/b.csv"), filepath.Join(in.Workdir, "a.txt")} {
+	for _, path := range []string{filepath.Join(in.Workdir, "data", other), filepath.Join(in.Secret, part)} {
 		if !exists(path) {
 			t.Errorf("%q is gone", path)
 		}
@@ -284,10 +284,10 @@ func TestUnusedUploadsAreDropped(t *testing.T) {
 	must(t, os.Chtimes(filepath.Join(in.State, "uploads", old.UploadID+recordSuffix), long, long))
 	young := in.start("young", body(100), false)
 	in.open()
-	if _, err := in.Get(t.Context(), old.UploadID, 0); !errors.Is(err, ErrNoUpload) {
+	if _, err := in.Get(old.UploadID); !errors.Is(err, ErrNoUpload) {
 		t.Errorf("an old upload: %v, want %v", err, ErrNoUpload)
 	}
-	if _, err := in.Get(t.Context(), young.UploadID, 0); err != nil {
+	if _, err := in.Get(young.UploadID); err != nil {
 		t.Errorf("a young upload: %v", err)
 	}
 	in.folders(1)

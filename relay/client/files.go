@@ -143,10 +143,9 @@ func (c *Client) PutPart(ctx context.Context, id string, file io.ReaderAt, r con
 	return u, read(ctx, got.body, &u)
 }
 
-// Upload returns the state of an upload. While the executor checks the complete file, it waits
-// up to wait (at most contract.MaxWait) for the result.
-func (c *Client) Upload(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
-	return c.askUpload(ctx, request{method: http.MethodGet, path: contract.PathUpload}, id, wait)
+// Upload returns the state of an upload.
+func (c *Client) Upload(ctx context.Context, id string) (contract.Upload, error) {
+	return c.askUpload(ctx, request{method: http.MethodGet, path: contract.PathUpload}, id, 0)
 }
 
 // CommitUpload asks the executor to move the file, whose SHA-256 is sum, to its target; it may be

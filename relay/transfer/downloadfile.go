@@ -14,7 +14,6 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/diskspace"
-	"colabrelay/shared/partfile"
 	"colabrelay/shared/ranges"
 )
 
@@ -80,12 +79,15 @@ func (j *job) downloadOnce(ctx context.Context, root *os.Root, w requestedFile) 
 	}
 	d := &download{job: j, requestedFile: w, root: root, stat: st}
 	got := fileResult{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256, remote: st}
-	existing, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (_ string, err error) {
+	existing := ""
+	if names := j.alike(root, w.name, st.SizeBytes); len(names) > 0 {
 		if got.sha, err = d.digest(ctx); isStale(err) {
 			got.sha, _, err = d.digestOfBeginning(ctx, d.remote, st.SizeBytes)
 		}
-		return got.sha, err
-	})
+		if err == nil {
+			existing, err = findSame(ctx, root, names, st.SizeBytes, got.sha)
+		}
+	}
 	if err != nil {
 		return got, err
 	}
@@ -136,12 +138,12 @@ func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err e
 	}
 	d.part = p
 	defer func() { err = errors.Join(err, p.close()) }()
-	got.resumed = p.received()
+	got.resumed = p.Total()
 	d.meter.add(d.name, StageMoving, got.resumed)
 	err = d.fetchVerified(ctx)
-	got.done, got.sha, got.note = p.received(), d.stat.SHA256, d.note
+	got.done, got.sha, got.note = p.Total(), d.stat.SHA256, d.note
 	if errors.Is(err, ErrLocalDisk) {
-		err = fmt.Errorf("%w; %d of %d bytes are still missing", err, p.missing().Total(), d.stat.SizeBytes)
+		err = fmt.Errorf("%w; %d of %d bytes are still missing", err, p.Missing().Total(), d.stat.SizeBytes)
 	}
 	if err != nil {
 		return got, err
@@ -161,23 +163,21 @@ func (d *download) fetchVerified(ctx context.Context) error {
 	if err := d.checkSpace(); err != nil {
 		return err
 	}
-	sum := partfile.NewHash()
-	if err := d.fetchAll(ctx, sum); err != nil {
+	if err := d.fetchAll(ctx); err != nil {
 		return err
 	}
-	same, err := d.verify(ctx, sum)
+	same, err := d.verify(ctx)
 	if same || err != nil {
 		return err
 	}
-	d.meter.add(d.name, StageMoving, -d.part.dropAll())
+	d.meter.add(d.name, StageMoving, -d.part.Lose())
 	return errStale
 }
 
 // fetchAll fetches the missing bytes. At the same time it waits for the executor's digest, which
-// it does without if the file changes, and hashes the received bytes from the beginning of the file.
-func (d *download) fetchAll(ctx context.Context, sum *partfile.Hash) error {
+// it does without if the file changes.
+func (d *download) fetchAll(ctx context.Context) error {
 	g, inner := errgroup.WithContext(ctx)
-	fetched := make(chan struct{})
 	g.Go(func() error {
 		sha, err := d.digest(inner)
 		if err == nil {
@@ -191,13 +191,7 @@ func (d *download) fetchAll(ctx context.Context, sum *partfile.Hash) error {
 		}
 		return err
 	})
-	g.Go(func() error {
-		defer close(fetched)
-		return d.moveParts(inner, d.part.missing(), d.fetchPart)
-	})
-	if d.stat.SizeBytes > partBytes {
-		g.Go(func() error { return d.hashReceived(inner, sum, fetched) })
-	}
+	g.Go(func() error { return d.moveParts(inner, d.part.Missing(), d.fetchPart) })
 	err := g.Wait()
 	if isStale(err) {
 		return errStale
@@ -207,21 +201,6 @@ func (d *download) fetchAll(ctx context.Context, sum *partfile.Hash) error {
 
 func isStale(err error) bool {
 	return errors.Is(err, errStale) || refusalCode(err) == contract.CodeChanged
-}
-
-// hashReceived hashes bytes as they arrive, so that little of a large file is left to
-// hash when its last byte is there.
-func (d *download) hashReceived(ctx context.Context, sum *partfile.Hash, fetched <-chan struct{}) error {
-	for {
-		if err := sum.ReadTo(ctx, d.part.file, d.part.contiguous(), nil); err != nil {
-			return err
-		}
-		select {
-		case <-d.part.grown:
-		case <-fetched:
-			return nil
-		}
-	}
 }
 
 // fetchPart is the partFunc of a download. What arrived before an error is kept.
@@ -260,9 +239,9 @@ func (w *pieceWriter) Write(b []byte) (int, error) {
 // verify hashes the rest of the file on disk and compares the digest of the whole file. If the
 // file grew, the executor computes that of its beginning now, after the last byte was read there:
 // bytes that were equal then and now did not change in between, so they are one state of the file.
-func (d *download) verify(ctx context.Context, sum *partfile.Hash) (bool, error) {
+func (d *download) verify(ctx context.Context) (bool, error) {
 	d.meter.add(d.name, StageChecking, 0)
-	err := sum.ReadTo(ctx, d.part.file, d.stat.SizeBytes, d.meter.checker(d.name, StageChecking))
+	sum, err := d.part.Sum(ctx, d.part.file, d.meter.checker(d.name, StageChecking))
 	length := d.stat.SizeBytes
 	switch {
 	case err != nil:
@@ -279,7 +258,7 @@ func (d *download) verify(ctx context.Context, sum *partfile.Hash) (bool, error)
 	if length > d.stat.SizeBytes {
 		d.note = grownNote(plain.QuoteName(d.remote), "download", d.stat.SizeBytes)
 	}
-	return sum.Sum() == d.stat.SHA256, err
+	return sum == d.stat.SHA256, err
 }
 
 // stillWritten is how old a file's last change must be at least so that nobody asks whether it grew
@@ -293,7 +272,7 @@ func grownNote(quoted, transfer string, size int64) string {
 
 // checkSpace fails early if the disk cannot hold the missing bytes.
 func (d *download) checkSpace() error {
-	need := d.part.missing().Total()
+	need := d.part.Missing().Total()
 	space, known := diskspace.Of(d.root.Name())
 	if !known || need <= space.Free {
 		return nil

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 )
 
 // folderDownload is the download of one folder.
@@ -90,7 +90,11 @@ func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) (left
 	candidates := map[int][]string{}
 	var alike []remoteEntry
 	for _, e := range files {
-		if names := f.sameSize(e); len(names) > 0 {
+		var names []string
+		if e.SizeBytes <= contract.MaxBatchFile { // a larger one is hashed while other files are moving
+			names = f.alike(f.root, e.name, e.SizeBytes)
+		}
+		if len(names) > 0 {
 			candidates[len(alike)] = names
 			alike = append(alike, e)
 		} else {
@@ -98,19 +102,14 @@ func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) (left
 		}
 	}
 	err = f.compareAll(ctx, manifestOf(alike), func(i int, remote contract.Compared) {
-		for _, name := range candidates[i] {
-			if sha, err := f.localDigest(ctx, f.root, name, alike[i].SizeBytes); err == nil && sha == remote.SHA256 {
-				f.recordArrived(alike[i].File, name)
-				f.skip(alike[i], name)
-				return
-			}
+		if name, _ := findSame(ctx, f.root, candidates[i], alike[i].SizeBytes, remote.SHA256); name != "" {
+			f.recordArrived(alike[i].File, name)
+			f.skip(alike[i], name)
+		} else {
+			left = append(left, alike[i])
 		}
-		left = append(left, alike[i])
 	})
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return left, err
+	return left, cmp.Or(err, contextError(ctx))
 }
 
 // manifestOf asks for the digests of files. The VM learns nothing about local ones.
@@ -120,29 +119,6 @@ func manifestOf(files []remoteEntry) contract.Manifest {
 		m.Files = append(m.Files, contract.ManifestFile{Name: strings.TrimPrefix(e.Path, "/"), SizeBytes: e.SizeBytes})
 	}
 	return m
-}
-
-// maxSame bounds how many numbered names are compared to find the same file.
-const maxSame = 20
-
-// sameSize returns the local files that may be e, judged by name and size. It leaves large
-// files to downloadFile, which hashes them while other files are moving.
-func (f *folderDownload) sameSize(e remoteEntry) []string {
-	var names []string
-	for i := 0; i < maxSame && e.SizeBytes <= contract.MaxBatchFile; i++ {
-		name := filename.Numbered(e.name, i)
-		info, err := f.root.Lstat(name)
-		if err != nil {
-			break
-		}
-		if info.Mode().IsRegular() && info.Size() == e.SizeBytes {
-			names = append(names, name)
-		}
-		if f.options.Overwrite {
-			break
-		}
-	}
-	return names
 }
 
 // skip counts a file that already exists as local.

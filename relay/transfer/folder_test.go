@@ -360,8 +360,8 @@ func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
 			again, err := openPart(root, partName("a"), c.remote, st, func(etag string) bool { return etag == "e" })
 			must(t, err)
 			defer again.close()
-			if again.received() != c.want {
-				t.Errorf("it has %d bytes, want %d", again.received(), c.want)
+			if again.Total() != c.want {
+				t.Errorf("it has %d bytes, want %d", again.Total(), c.want)
 			}
 		})
 	}

@@ -119,49 +119,46 @@ func place(root *os.Root, part, name string, overwrite bool) (string, error) {
 	}
 }
 
-// findSame looks for a local file that equals the remote one: name or, unless Overwrite is
-// set, one of its numbered names up to the first free one. It calls digest only if a file
-// has the same size.
-func (j *job) findSame(ctx context.Context, root *os.Root, name string, size int64, digest func() (string, error)) (string, error) {
-	for i := range maxEntries + 1 {
+// maxAlike bounds how many numbered names are compared to find the same file.
+const maxAlike = 100
+
+// alike returns the local files that may equal a remote one, judged by name and size: name and, unless
+// Overwrite is set, its numbered names up to the first free one.
+func (j *job) alike(root *os.Root, name string, size int64) (names []string) {
+	for i := range maxAlike {
 		at := filename.Numbered(name, i)
 		info, err := root.Lstat(at)
 		if err != nil {
-			return "", nil
+			break
 		}
 		if info.Mode().IsRegular() && info.Size() == size {
-			same, err := j.isSame(ctx, root, at, size, digest)
-			if same || err != nil {
-				return at, err
-			}
+			names = append(names, at)
 		}
 		if j.options.Overwrite {
-			return "", nil
+			break
+		}
+	}
+	return names
+}
+
+// findSame returns the first of the named files whose first size bytes have this SHA-256, or "". One that
+// cannot be read is not the same.
+func findSame(ctx context.Context, root *os.Root, names []string, size int64, sha string) (string, error) {
+	for _, name := range names {
+		f, err := root.Open(name)
+		if err != nil {
+			continue
+		}
+		got, err := readDigest(ctx, f, size, nil)
+		f.Close()
+		if err == nil && got == sha {
+			return name, nil
+		}
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
 		}
 	}
 	return "", nil
-}
-
-func (j *job) isSame(ctx context.Context, root *os.Root, name string, size int64, digest func() (string, error)) (bool, error) {
-	want, err := digest()
-	if err != nil {
-		return false, err
-	}
-	got, err := j.localDigest(ctx, root, name, size)
-	if err != nil && ctx.Err() != nil {
-		return false, err
-	}
-	return err == nil && got == want, nil // a file that cannot be read is not the same
-}
-
-// localDigest returns the SHA-256 of the first size bytes of a file in root.
-func (j *job) localDigest(ctx context.Context, root *os.Root, name string, size int64) (string, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return readDigest(ctx, f, size, nil)
 }
 
 // Bounds of LeftOut: a VM can have any number of such files, in any depth.

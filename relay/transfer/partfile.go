@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/partfile"
 	"colabrelay/shared/ranges"
 )
 
@@ -22,25 +23,16 @@ type part struct {
 	root *os.Root
 	name string // of the part file in root
 	file *os.File
+	*partfile.Received
 
 	mu      sync.Mutex
 	journal journal
-	unsaved int64         // bytes that the journal on disk does not have
-	saved   time.Time     // when the journal was written last
-	grown   chan struct{} // signals that bytes arrived; buffers one signal
 }
-
-// The journal on disk is up to saveBytes and one piece of the file behind, or saveAfter. A
-// kill costs these bytes; writing a journal costs as much as writing some 100 KB.
-const (
-	saveBytes = 4 << 20
-	saveAfter = time.Second
-)
 
 // openPart opens the part file called name. It keeps the bytes in it that are of the same remote
 // file, also if that grew since it had the ETag that grew is called with.
 func openPart(root *os.Root, name, remote string, st contract.FileStat, grew func(etag string) bool) (*part, error) {
-	p := &part{root: root, name: name, grown: make(chan struct{}, 1)}
+	p := &part{root: root, name: name}
 	found, err := readJournal(root, p.journalName())
 	if err == nil {
 		p.journal = found
@@ -61,8 +53,10 @@ func openPart(root *os.Root, name, remote string, st contract.FileStat, grew fun
 
 func (p *part) journalName() string { return p.name + journalSuffix }
 
-func (p *part) saveLocked() error {
-	p.unsaved, p.saved = 0, time.Now()
+func (p *part) save(received ranges.Set) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.journal.Received = received
 	return saveOwn(p.root, p.journalName(), &p.journal)
 }
 
@@ -73,7 +67,7 @@ func (p *part) open(remote string, st contract.FileStat) error {
 	}
 	p.journal.Format, p.journal.Remote = journalFormat, remote
 	p.journal.ETag, p.journal.SizeBytes, p.journal.SHA256 = st.ETag, st.SizeBytes, st.SHA256
-	if err := p.saveLocked(); err != nil {
+	if err := p.save(p.journal.Received); err != nil {
 		return err
 	}
 	if len(p.journal.Received) == 0 {
@@ -93,8 +87,9 @@ func (p *part) open(remote string, st contract.FileStat) error {
 	// A power cut loses bytes that the journal lists. Bytes beyond those in the journal
 	// cannot be attributed to anything.
 	onDisk := contract.Range{Length: info.Size()}
-	p.journal.Received = p.journal.Received.Within(onDisk)
-	if err := f.Truncate(p.journal.Received.End()); err != nil {
+	kept := p.journal.Received.Within(onDisk)
+	p.Received = partfile.NewReceived(st.SizeBytes, kept, p.save)
+	if err := f.Truncate(kept.End()); err != nil {
 		return errors.Join(fmt.Errorf("truncating %q: %w", f.Name(), err), f.Close())
 	}
 	return nil
@@ -102,21 +97,10 @@ func (p *part) open(remote string, st contract.FileStat) error {
 
 // write stores bytes of the file at offset.
 func (p *part) write(offset int64, b []byte) error {
-	if _, err := p.file.WriteAt(b, offset); err != nil {
+	if err := p.Write(p.file, offset, b); err != nil {
 		return fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.journal.Received = p.journal.Received.Add(contract.Range{Offset: offset, Length: int64(len(b))})
-	p.unsaved += int64(len(b))
-	select {
-	case p.grown <- struct{}{}:
-	default:
-	}
-	if p.unsaved < saveBytes && time.Since(p.saved) < saveAfter || p.journal.Received.Total() == p.journal.SizeBytes {
-		return nil // a complete file needs no journal: it will be removed
-	}
-	return p.saveLocked()
+	return nil
 }
 
 func (p *part) setDigest(sha string) {
@@ -125,42 +109,12 @@ func (p *part) setDigest(sha string) {
 	p.journal.SHA256 = sha
 }
 
-func (p *part) received() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.journal.Received.Total()
-}
-
-func (p *part) missing() ranges.Set {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.journal.Received.Missing(contract.Range{Length: p.journal.SizeBytes})
-}
-
-// dropAll marks all bytes as missing and returns their number.
-func (p *part) dropAll() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := p.journal.Received.Total()
-	p.journal.Received = nil
-	return n
-}
-
-// contiguous returns how many bytes the part has without a gap from the file's first one.
-func (p *part) contiguous() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.journal.Received.Prefix()
-}
-
 // close saves the journal and keeps both files for the next call.
 func (p *part) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.file == nil {
 		return nil
 	}
-	err := errors.Join(p.saveLocked(), p.file.Close())
+	err := errors.Join(p.Save(), p.file.Close())
 	p.file = nil
 	return err
 }
@@ -189,7 +143,7 @@ func (p *part) finish(name string, st contract.FileStat, overwrite bool) (string
 	final, err := place(p.root, p.name, name, overwrite)
 	if err != nil {
 		return "", errors.Join(
-			fmt.Errorf("naming %q: %w", absolute(p.root, name), markDiskFull(err)), p.saveLocked())
+			fmt.Errorf("naming %q: %w", absolute(p.root, name), markDiskFull(err)), p.save(ranges.Set(nil).Add(contract.Range{Length: st.SizeBytes})))
 	}
 	return final, nil
 }

@@ -289,8 +289,8 @@ func (j *job) isSameTree(ctx context.Context, root *os.Root, name string, remote
 				large = append(large, page[i])
 				return
 			}
-			sha, err := j.localDigest(ctx, folder, page[i].name, page[i].SizeBytes)
-			same = same && err == nil && sha == answer.SHA256
+			at, err := findSame(ctx, folder, []string{page[i].name}, page[i].SizeBytes, answer.SHA256)
+			same = same && err == nil && at != ""
 		})
 		for _, e := range large {
 			if same && err == nil {
@@ -312,7 +312,7 @@ func sameShape(local localTree, remote *remoteTree) bool {
 		if e.link {
 			return false
 		}
-		sizes[e.name] = e.size()
+		sizes[e.name] = e.info.Size()
 	}
 	for _, folder := range local.folders {
 		folders[folder] = true
@@ -330,24 +330,21 @@ func sameShape(local localTree, remote *remoteTree) bool {
 	return true
 }
 
-// sameLarge compares the digest of a large file with that of a local one.
+// sameLarge compares a large file with a local one.
 func (j *job) sameLarge(ctx context.Context, folder *os.Root, e remoteEntry) (bool, error) {
 	st, err := j.client.Stat(ctx, e.Path, true, 0)
-	if err != nil {
+	if err != nil || st.ETag == "" || st.SizeBytes != e.SizeBytes {
 		return false, err
 	}
-	if st.ETag == "" || st.SizeBytes != e.SizeBytes {
+	sha, err := j.digestOf(ctx, e.Path, st)
+	if errors.Is(err, errStale) {
 		return false, nil
 	}
-	local, err := j.localDigest(ctx, folder, e.name, e.SizeBytes)
-	if err != nil {
-		return false, contextError(ctx)
+	at := ""
+	if err == nil {
+		at, err = findSame(ctx, folder, []string{e.name}, e.SizeBytes, sha)
 	}
-	remote, err := j.digestOf(ctx, e.Path, st)
-	if err == errStale {
-		return false, nil
-	}
-	return err == nil && local == remote, err
+	return at != "", err
 }
 
 // contextError returns why ctx ended, or nil if it did not.

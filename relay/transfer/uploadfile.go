@@ -33,9 +33,9 @@ type sourceFile struct {
 	name   string // for people
 	open   func() (localFile, error)
 	target string
-	absent bool // no query about the target is needed: it does not exist, or is the file in replaces
-	// replaces is the digest of the file at the target that an earlier upload put there, or "".
-	replaces string
+	absent bool // no query about the target is needed: nothing is there, or the file of earlier
+	// earlier is the digest of the file that an earlier upload put at the target, or "".
+	earlier string
 	// done, if not nil, has the digests of files that did not change since.
 	done *arrivals
 	key  string // of the file in done
@@ -78,7 +78,7 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 		return got, err
 	}
 	if !o.absent {
-		existing, err := u.findSame(ctx)
+		existing, err := u.inspect(ctx)
 		if err != nil {
 			return got, err
 		}
@@ -88,7 +88,7 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 			return got, nil
 		}
 	}
-	got.replaced = u.found
+	got.replaced = u.found || u.earlier != ""
 	return u.run(ctx, got)
 }
 
@@ -107,11 +107,13 @@ func (u *upload) digest(ctx context.Context, step func(n int64)) (string, error)
 	return sha, err
 }
 
-// recordRemote records that the file is on the VM at path with this ETag.
-func (u *upload) recordRemote(path, etag string) {
-	u.record.ETag = etag
-	u.done.add(u.record)
-	u.last.add(u.client.InstanceID(), path, u.record.SHA256, u.name)
+// recordRemote records that a file is on the VM at path with this ETag.
+func (j *job) recordRemote(o sourceFile, record *arrival, path, etag string) {
+	if record.ETag != etag {
+		record.ETag = etag
+		o.done.add(*record)
+	}
+	j.last.add(j.client.InstanceID(), path, record.SHA256, o.name)
 }
 
 // settleTime is how old a modification time must be so that a later change is certain to
@@ -134,9 +136,9 @@ func (u *upload) hash(ctx context.Context, step func(n int64)) (string, error) {
 	return sha, err
 }
 
-// findSame returns the path of the file at the target if it equals this one. If it is
-// another file, findSame finds out whether the upload may replace it, else it is ErrExists.
-func (u *upload) findSame(ctx context.Context) (string, error) {
+// inspect returns the path of the file at the target if it equals this one. If it is another file that
+// the upload may not replace, the error is ErrExists.
+func (u *upload) inspect(ctx context.Context) (string, error) {
 	st, err := u.client.Stat(ctx, u.target, true, firstDigestWait)
 	switch {
 	case refusalCode(err) == contract.CodeNotFound:
@@ -144,46 +146,41 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	}
+	u.found, u.earlier = true, u.last.digest(u.client.InstanceID(), st.Path)
+	var own, there string
+	g, inner := errgroup.WithContext(ctx) // a large file takes long on both sides
 	if st.ETag != "" && st.SizeBytes == u.size {
-		own, err := u.digest(ctx, u.meter.checker(u.name, StageHashing))
-		if err != nil {
-			return "", err
-		}
-		sha, err := u.digestOf(ctx, u.target, st)
-		if err != nil && !errors.Is(err, errStale) {
-			return "", err
-		}
-		if sha == own {
-			u.recordRemote(st.Path, st.ETag)
-			return st.Path, nil
-		}
+		g.Go(func() (err error) {
+			own, err = u.digest(inner, u.meter.checker(u.name, StageHashing))
+			return err
+		})
 	}
-	u.found = true
-	if u.options.Overwrite {
+	if st.ETag != "" && (st.SizeBytes == u.size || u.earlier != "" && !u.options.Overwrite) {
+		g.Go(func() (err error) {
+			if there, err = u.digestOf(inner, u.target, st); errors.Is(err, errStale) {
+				err = nil
+			}
+			return err
+		})
+	}
+	err = g.Wait()
+	switch {
+	case err != nil:
+		return "", err
+	case own != "" && own == there:
+		u.recordRemote(u.sourceFile, &u.record, st.Path, st.ETag)
+		return st.Path, nil
+	case u.options.Overwrite, there != "" && there == u.earlier:
 		return "", nil
 	}
-	return "", u.checkReplaceable(ctx, st)
-}
-
-// checkReplaceable sets u.replaces if an earlier upload put the file that st describes there.
-func (u *upload) checkReplaceable(ctx context.Context, st contract.FileStat) error {
-	if st.ETag == "" {
-		return fmt.Errorf("%w: %s is a folder or a special file", ErrExists, plain.QuoteName(st.Path))
-	}
 	is := fmt.Sprintf("%s (%d bytes, changed %s)", plain.QuoteName(st.Path), st.SizeBytes, st.Modified.UTC().Format("2006-01-02 15:04:05 UTC"))
-	earlier := u.last.digest(u.client.InstanceID(), st.Path)
-	if earlier == "" {
-		return fmt.Errorf("%w: %s was not uploaded from here", ErrExists, is)
+	switch {
+	case st.ETag == "":
+		return "", fmt.Errorf("%w: %s is a folder or a special file", ErrExists, plain.QuoteName(st.Path))
+	case u.earlier == "":
+		return "", fmt.Errorf("%w: %s was not uploaded from here", ErrExists, is)
 	}
-	sha, err := u.digestOf(ctx, u.target, st)
-	if err != nil {
-		return err
-	}
-	if sha != earlier {
-		return fmt.Errorf("%w: %s changed there since it was uploaded", ErrExists, is)
-	}
-	u.replaces = sha
-	return nil
+	return "", fmt.Errorf("%w: %s changed there since it was uploaded", ErrExists, is)
 }
 
 // version recognises the unchanged file in a later call, which then resumes the upload, and source
@@ -204,7 +201,7 @@ func (u *upload) version() (version, source string) {
 func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	version, source := u.version()
 	up, err := u.client.StartUpload(ctx, contract.UploadStart{
-		Path: u.target, SizeBytes: u.size, Version: version, Source: source, Overwrite: u.options.Overwrite, Replaces: u.options.replaces(u.replaces),
+		Path: u.target, SizeBytes: u.size, Version: version, Source: source, Overwrite: u.options.Overwrite, Replaces: u.options.replaces(u.earlier),
 	})
 	if err != nil {
 		return got, err
@@ -225,7 +222,7 @@ func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 		}
 		done = up.Status == contract.UploadCommitted
 	}
-	u.recordRemote(up.Path, up.ETag)
+	u.recordRemote(u.sourceFile, &u.record, up.Path, up.ETag)
 	u.addReceived(u.size - u.received.Load())
 	got.path, got.sha, got.done, got.note = up.Path, u.record.SHA256, u.size, u.note
 	return got, nil
@@ -372,7 +369,7 @@ func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 
 // notReceived returns the bytes of piece that the executor does not have.
 func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges.Set, error) {
-	up, err := u.client.Upload(ctx, u.id, 0)
+	up, err := u.client.Upload(ctx, u.id)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,6 @@ type localEntry struct {
 	link bool
 }
 
-func (e localEntry) size() int64 { return e.info.Size() }
-
 // localTree is the content of a local folder, with all its subfolders.
 type localTree struct {
 	files   []localEntry

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -47,15 +48,15 @@ var errNewVM = &contract.Error{
 	Hint:    "Call again to upload the whole folder to the new VM.",
 }
 
-// candidate is a file of the folder, with its record.
+// candidate is a file of the folder.
 type candidate struct {
-	localEntry
-	key    string  // its name on the VM, below the folder
+	sourceFile
+	short  string // its name below the folder, with slashes
+	info   fs.FileInfo
 	record arrival // without a digest if the file was not read yet
-	// replaces is the digest of the file that an earlier upload put there, or "".
-	replaces string
-	earlier  bool // an earlier upload put a file there
 }
+
+func (c candidate) size() int64 { return c.info.Size() }
 
 // sendAll uploads a tree in pages. Each page is compared with the files on the VM, then the
 // missing files are sent.
@@ -105,11 +106,6 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 			return context.Cause(ctx)
 		}
 		page[i] = s.prepare(ctx, e)
-		earlier := s.last.digest(s.instance, s.base+"/"+page[i].key)
-		page[i].earlier = earlier != ""
-		if !s.options.Overwrite {
-			page[i].replaces = earlier
-		}
 	}
 	remote, err := s.compare(ctx, page)
 	if err == nil {
@@ -122,14 +118,15 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 	g.SetLimit(filesAtOnce)
 	var small []candidate
 	for i, c := range page {
+		c.absent = remote[i].State == contract.StateAbsent
 		switch {
 		case inner.Err() != nil:
 		case remote[i].State == contract.StateSame:
-			s.skip(c, remote[i])
-		case remote[i].State == contract.StateAbsent && c.record.SHA256 != "" && c.size() <= contract.MaxBatchFile:
+			_ = s.counted(context.Background(), c, fileResult{path: remote[i].Path, skipped: true})
+		case c.absent && c.record.SHA256 != "" && c.size() <= contract.MaxBatchFile:
 			small = append(small, c)
 		default:
-			g.Go(func() error { return s.sendFile(inner, c, remote[i].State == contract.StateAbsent) })
+			g.Go(func() error { return s.sendFile(inner, c) })
 		}
 	}
 	for batch := range s.batches(small) {
@@ -162,7 +159,7 @@ func refuseTaken(page []candidate, remote []contract.Compared) error {
 	var taken []string
 	for i, c := range page {
 		if remote[i].State == contract.StateTaken {
-			taken = append(taken, fmt.Sprintf("%q", c.name))
+			taken = append(taken, strconv.Quote(c.short))
 		}
 	}
 	if len(taken) == 0 {
@@ -179,25 +176,35 @@ func refuseTaken(page []candidate, remote []contract.Compared) error {
 // hashed only when it is sent. A file that cannot be read is left to sendFile, which
 // reports the error.
 func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
-	c := candidate{localEntry: e, key: contract.EscapeName(e.name)}
-	if record, ok := s.done.find(c.key, e.size(), e.info.ModTime()); ok && contract.SHA256Pattern().MatchString(record.SHA256) {
+	key := contract.EscapeName(e.name)
+	c := candidate{short: e.name, info: e.info, sourceFile: sourceFile{
+		name: filepath.Join(s.local, filepath.FromSlash(e.name)), target: s.target + "/" + key, done: s.done, key: key,
+		open:    func() (localFile, error) { return s.inRoot(s.root).open(e.name) },
+		earlier: s.last.digest(s.instance, s.base+"/"+key),
+	}}
+	if record, ok := s.done.find(key, c.size(), e.info.ModTime()); ok && contract.SHA256Pattern().MatchString(record.SHA256) {
 		c.record = record
 		return c
 	}
-	if e.size() > contract.MaxBatchFile {
+	if c.size() > contract.MaxBatchFile {
 		return c
 	}
-	f, err := s.inRoot(s.root).open(e.name)
+	f, err := c.open()
 	if err != nil {
 		return c
 	}
 	defer f.Close()
 	started := time.Now()
-	u := &upload{job: s.job, sourceFile: s.source(c), file: f, size: f.info.Size()}
+	u := &upload{job: s.job, sourceFile: c.sourceFile, file: f, size: f.info.Size()}
 	if sha, err := u.hash(ctx, s.meter.checker(u.name, StageHashing)); err == nil && sameState(e.info, f.info) {
-		c.record = newArrival(c.key, f.info, started, sha)
+		c.record = newArrival(key, f.info, started, sha)
 	}
 	return c
+}
+
+// describe describes a file for the VM.
+func (s *folderUpload) describe(c candidate) contract.ManifestFile {
+	return contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag, Replaces: s.options.replaces(c.earlier)}
 }
 
 // compare compares a page with the files on the VM, and records those that are the same
@@ -205,17 +212,13 @@ func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 func (s *folderUpload) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
 	m := contract.Manifest{Path: s.target}
 	for _, c := range page {
-		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag, Replaces: s.options.replaces(c.replaces)})
+		m.Files = append(m.Files, s.describe(c))
 	}
 	all := make([]contract.Compared, 0, len(page))
 	err := s.compareAll(ctx, m, func(i int, remote contract.Compared) {
 		all = append(all, remote)
-		if file := page[i].record; remote.State == contract.StateSame && file.SHA256 != "" {
-			if file.ETag != remote.ETag {
-				file.ETag = remote.ETag
-				s.done.add(file)
-			}
-			s.last.add(s.instance, remote.Path, file.SHA256, s.source(page[i]).name)
+		if remote.State == contract.StateSame && page[i].record.SHA256 != "" {
+			s.recordRemote(page[i].sourceFile, &page[i].record, remote.Path, remote.ETag)
 		}
 	})
 	return all, err
@@ -237,35 +240,24 @@ func (j *job) compareAll(ctx context.Context, m contract.Manifest, record func(i
 	return nil
 }
 
-// skip counts a file that is on the VM already.
-func (s *folderUpload) skip(c candidate, remote contract.Compared) {
-	s.meter.add(c.name, StageMoving, c.size())
-	s.meter.finish(c.name)
-	_ = s.tally.add(context.Background(), strconv.Quote(c.name), fileResult{path: remote.Path, size: c.size(), done: c.size(), skipped: true}, nil)
+// counted counts a file that is on the VM and was not sent on its own.
+func (s *folderUpload) counted(ctx context.Context, c candidate, got fileResult) error {
+	got.size, got.done = c.size(), c.size()
+	s.meter.add(c.short, StageMoving, c.size())
+	s.meter.finish(c.short)
+	return s.tally.add(ctx, strconv.Quote(c.short), got, nil)
 }
 
 // sendFile uploads one file and counts it.
-func (s *folderUpload) sendFile(ctx context.Context, c candidate, fresh bool) error {
-	o := s.source(c)
-	o.absent = fresh
-	got, err := s.uploadFile(ctx, o)
-	got.replaced = got.replaced || c.earlier
-	return s.tally.add(ctx, strconv.Quote(c.name), got, err)
-}
-
-func (s *folderUpload) source(c candidate) sourceFile {
-	return sourceFile{
-		name: filepath.Join(s.local, filepath.FromSlash(c.name)), target: s.target + "/" + c.key,
-		done: s.done, key: c.key, replaces: c.replaces,
-		open: func() (localFile, error) { return s.inRoot(s.root).open(c.name) },
-	}
+func (s *folderUpload) sendFile(ctx context.Context, c candidate) error {
+	got, err := s.uploadFile(ctx, c.sourceFile)
+	return s.tally.add(ctx, strconv.Quote(c.short), got, err)
 }
 
 // batchBytes bounds a batch.
 const batchBytes = partBytes
 
-// batch sends small files in one request. A file that changed since it was hashed is sent
-// on its own.
+// batch sends small files in one request. A file that changed since it was hashed is sent on its own.
 func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 	answers, err := s.sendBatch(ctx, files)
 	if client.Shrinks(err) {
@@ -277,12 +269,15 @@ func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 	for i, c := range files {
 		switch a := answers[i]; {
 		case a == nil || a.Error != nil && a.Error.Code == contract.CodeChanged:
-			err = s.sendFile(ctx, c, false)
+			c.absent = false
+			err = s.sendFile(ctx, c)
 		case a.Error != nil:
-			s.meter.finish(c.name)
-			err = s.tally.add(ctx, strconv.Quote(c.name), fileResult{}, fmt.Errorf("uploading %q: %w", c.name, asLocal(a.Error)))
+			s.meter.finish(c.short)
+			err = s.tally.add(ctx, strconv.Quote(c.short), fileResult{}, fmt.Errorf("uploading %q: %w", c.short, asLocal(a.Error)))
 		default:
-			err = s.recordArrived(ctx, c, *a)
+			s.recordRemote(c.sourceFile, &c.record, a.Path, a.ETag)
+			s.meter.moved.Add(c.size())
+			err = s.counted(ctx, c, fileResult{path: a.Path, replaced: c.earlier != ""})
 		}
 		if err != nil {
 			return err
@@ -294,7 +289,7 @@ func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 // splitBatch sends the files of a batch that a proxy did not accept in smaller ones.
 func (s *folderUpload) splitBatch(ctx context.Context, files []candidate) error {
 	if len(files) == 1 {
-		return s.sendFile(ctx, files[0], true)
+		return s.sendFile(ctx, files[0])
 	}
 	for batch := range s.batches(files) {
 		if err := s.batch(ctx, batch); err != nil {
@@ -307,7 +302,7 @@ func (s *folderUpload) splitBatch(ctx context.Context, files []candidate) error 
 // batches groups files so that each group makes one batch.
 func (s *folderUpload) batches(files []candidate) iter.Seq[[]candidate] {
 	most := min(batchBytes, s.client.MostBody())
-	return groups(files, contract.MaxBatchFiles, most, func(c candidate) int64 { return c.size() + lineLen(c.name) })
+	return groups(files, contract.MaxBatchFiles, most, func(c candidate) int64 { return c.size() + lineLen(c.short) })
 }
 
 // sendBatch returns the executor's answer about each file, nil if it was not sent.
@@ -320,12 +315,10 @@ func (s *folderUpload) sendBatch(ctx context.Context, files []candidate) ([]*con
 	body, m := make([]byte, 0, batchBytes), contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
 	var sent []int
 	for i, c := range files {
-		longer, ok := s.read(body, c)
-		if !ok {
-			continue
+		if longer, ok := c.read(body); ok {
+			body, sent = longer, append(sent, i)
+			m.Files = append(m.Files, s.describe(c))
 		}
-		body, sent = longer, append(sent, i)
-		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, Replaces: s.options.replaces(c.replaces)})
 	}
 	out := make([]*contract.BatchedFile, len(files))
 	if len(sent) == 0 {
@@ -349,10 +342,10 @@ func (j *job) putBatch(ctx context.Context, files []byte, m contract.Manifest) (
 	return j.client.PutBatch(ctx, body, len(m.Files))
 }
 
-// read appends a file's bytes to body. If they are others than those that were hashed, the executor
+// read appends the file's bytes to body. If they are others than those that were hashed, the executor
 // tells.
-func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
-	f, err := s.inRoot(s.root).open(c.name)
+func (c candidate) read(body []byte) ([]byte, bool) {
+	f, err := c.open()
 	if err != nil {
 		return body, false
 	}
@@ -366,18 +359,6 @@ func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 		return body, false
 	}
 	return longer, true
-}
-
-// recordArrived counts and records a file of a batch that is on the VM.
-func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote contract.BatchedFile) error {
-	file := c.record
-	file.ETag = remote.ETag
-	s.done.add(file)
-	s.last.add(s.instance, remote.Path, file.SHA256, s.source(c).name)
-	s.meter.moved.Add(c.size())
-	s.meter.add(c.name, StageMoving, c.size())
-	s.meter.finish(c.name)
-	return s.tally.add(ctx, strconv.Quote(c.name), fileResult{path: remote.Path, size: c.size(), done: c.size(), replaced: c.earlier}, nil)
 }
 
 // makeFolders creates empty folders. The executor creates all others with their files.

@@ -124,7 +124,7 @@ var allowed = map[string][]string{
 	"shared/lazy":                    {},
 	"shared/kernelpy":                {},
 	"shared/privileged":              {"shared/stacks"},
-	"shared/partfile":                {},
+	"shared/partfile":                {"shared/contract", "shared/ranges"},
 	"shared/ranges":                  {"shared/contract"},
 	"shared/seal":                    {},
 	"shared/memory":                  {},

@@ -28,8 +28,8 @@ type FileStat struct {
 	Hashing *Hashing `json:"hashing,omitempty"`
 }
 
-// Hashing is the progress of a digest that is computed in the background. A request with
-// wait_seconds waits for the digest.
+// Hashing is the progress of a digest. A request with wait_seconds has so much time to compute it,
+// and the next one continues.
 type Hashing struct {
 	HashedBytes int64 `json:"hashed_bytes"`
 	TotalBytes  int64 `json:"total_bytes"`
@@ -159,7 +159,7 @@ const (
 	StateSame    CompareState = "same"    // the VM has the same bytes
 	StateAbsent  CompareState = "absent"  // the VM does not have them
 	StateTaken   CompareState = "taken"   // the VM has other bytes there than those in Replaces
-	StateUnknown CompareState = "unknown" // the file is too large to be hashed in the request, or the manifest has no SHA256
+	StateUnknown CompareState = "unknown" // the file is too large to be hashed in this request, or the manifest has no SHA256
 )
 
 // BatchAnswer is the answer of PathUploadBatch: one entry for each file of the manifest, in

@@ -1,5 +1,6 @@
-// Package partfile does what both programs do with a file that they have received in parts, under
-// another name: it computes its digest, and gives it its name. It knows nothing of transfers.
+// Package partfile does what both programs do with a file that they receive in parts, under another
+// name: it writes and records what arrives, computes the digest, and gives the file its name. It
+// knows nothing of transfers. Start reading at Received.
 package partfile
 
 import (
