@@ -41,7 +41,7 @@ TEST = $(PROGRAMS) go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python python-short check-go check-python demo demo-picture demo-page test test-long test-busy check lines vuln soak load bench interop hosts frameworks proxies browser fuzz programs release verify clean
+.PHONY: help build python python-short check-go check-python demo demo-picture test test-long test-busy check lines vuln soak load bench interop hosts frameworks proxies browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -63,11 +63,6 @@ demo: build ## show an MCP host driving a real kernel through both programs
 demo-picture: build ## run the demo, and write docs/session.svg, README's picture
 	@shared/stacks/setup.sh .python old
 	@go run ./shared/e2e/demo -svg docs/session.svg
-
-demo-page: build ## show an agent at work in a stand-in of Colab's page, in a real Chromium; writes a picture of it
-	@shared/stacks/setup.sh .python old
-	@shared/e2e/browser/setup.sh
-	@go run ./shared/e2e/demo -page
 
 # Vet is part of make check. The longest package comes first. Four run at once, because
 # they often wait. All have the race detector: most of the time goes to kernels and programs,
@@ -165,4 +160,4 @@ verify: ## check that two builds of a release are identical, and install it in e
 	@PACKAGE=$(PACKAGE) EXECUTOR_PACKAGE=$(EXECUTOR_PACKAGE) config/packaging/verify.sh $(if $(findstring dev,$(VERSION)),v0.1.0-rc.1,$(VERSION))
 
 clean: ## delete built files; with PYTHON=1 also .python, .interop, .hosts and .frameworks
-	rm -rf bin dist .demo $(if $(PYTHON),.python .interop .hosts .frameworks)
+	rm -rf bin dist $(if $(PYTHON),.python .interop .hosts .frameworks)

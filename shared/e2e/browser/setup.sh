@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what make browser and make demo-page need: a Chromium on PATH. It installs Debian's
+# Installs what make browser needs: a Chromium on PATH. It installs Debian's
 # if it may (root and apt-get), and else says what to install.
 set -euo pipefail
 

@@ -4,9 +4,6 @@
 // gave the expected result, otherwise 1.
 //
 // With -svg FILE it also writes some parts as an animated picture, docs/session.svg.
-//
-// With -page it shows the work in Colab's page instead: a stand-in of the page in a real
-// Chromium, and an executor that is started through it.
 package main
 
 import (
@@ -25,26 +22,17 @@ import (
 	"syscall"
 	"time"
 
-	"colabrelay/shared/e2e/browser"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
 
 func main() {
-	if asked, err := browser.Opener(os.Args); asked {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	inPage := flag.Bool("page", false, "show the work in Colab's page")
 	svg := flag.String("svg", "", "also write some parts as an animated picture to this `file`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := &recording{out: os.Stdout, began: time.Now()}
-	err := run(ctx, r, *inPage)
+	err := run(ctx, r)
 	if err == nil && *svg != "" {
 		err = r.save(*svg)
 	}
@@ -64,11 +52,9 @@ type demo struct {
 	executor *harness.Executor
 	before   []*harness.Executor // executors that were killed
 	host     *harness.Host
-	began    time.Time
-	page     pageStage // with -page
 }
 
-func run(ctx context.Context, out *recording, inPage bool) error {
+func run(ctx context.Context, out *recording) error {
 	root := stacks.Root()
 	dir, err := os.MkdirTemp("", "colab-relay-demo-")
 	if err != nil {
@@ -82,18 +68,12 @@ func run(ctx context.Context, out *recording, inPage bool) error {
 		},
 		python: filepath.Join(root, ".python", "old", "bin", "python"),
 		dir:    dir,
-		began:  time.Now(),
 	}
 	defer d.close()
 	parts := []func(context.Context){
 		d.setUp, d.executorUp, d.hostConnects, d.probe, out.record, d.quickRuns, out.pause, d.plot,
 		out.record, d.longRun, out.pause, d.endlessLoop, d.kernelDeath, d.notebook,
 		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.alone, d.savedState, d.download, d.cost,
-	}
-	if inPage {
-		parts = []func(context.Context){
-			d.setUp, d.pageUp, d.pageConnects, d.pageNotebook, d.pageLost, d.pageExecutor, d.pageSecrets, d.pagePicture,
-		}
 	}
 	for _, part := range parts {
 		if err := harness.Try(func() { part(ctx) }); err != nil {
@@ -107,7 +87,6 @@ func (d *demo) close() {
 	if d.host != nil {
 		d.host.Close()
 	}
-	d.page.close()
 	if d.executor != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()

@@ -1,6 +1,5 @@
 // Package hostilevm is a hostile executor with a valid key. Its answers are sealed
-// correctly, but their content attacks the relay. The package has one table of attacks,
-// Cases; shared/e2e/hostile serves each of them as a program.
+// correctly, but their content attacks the relay. The package has one table of attacks, Cases.
 //
 // It must not be linked into either program. It uses fakevm for the protocol and for
 // files. Start reading at Cases.
@@ -58,12 +57,6 @@ func Find(name string) (Case, error) {
 		}
 	}
 	return Case{}, fmt.Errorf("there is no case %q", name)
-}
-
-// New returns a VM for a case. It is not served yet.
-func New(name string) (*fakevm.VM, error) {
-	vm := fakevm.New()
-	return vm, corrupt(vm, name)
 }
 
 // Start starts a VM for a case. It serves until the test ends.
