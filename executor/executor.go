@@ -198,7 +198,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	}
 	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})
 	b.Jobs = job.Open(job.Config{
-		Queue: b.Queue, Journal: b.Journal, Log: x.log, Refused: x.audit.Refused,
+		Queue: b.Queue, Journal: b.Journal, Log: x.log,
 		Starting: func(caller string, s contract.Submit) { x.audit.Submitted(audit.Source{Caller: caller}, s) },
 	})
 	return b, nil

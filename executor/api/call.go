@@ -223,9 +223,6 @@ func (a *API) submitAudited(r *http.Request, s contract.Submit) (id string, err 
 		a.Audit.Submitted(a.sourceOf(r), s)
 	}
 	id, err = a.Queue.Submit(callerOf(r).String(), s)
-	if err != nil {
-		a.Audit.Refused(s.RequestID)
-	}
 	callOf(r).execution = id
 	return id, err
 }

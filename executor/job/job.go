@@ -46,10 +46,8 @@ type Config struct {
 	Queue   *execution.Queue
 	Journal *journal.Journal
 	Log     *slog.Logger
-	// Starting is called before an execution of a job is made, and Refused if it was not made
-	// after all. Nil functions are not called.
+	// Starting is called before an execution of a job is made. Nil is not called.
 	Starting func(caller string, s contract.Submit)
-	Refused  func(requestID string)
 }
 
 // Jobs holds the jobs of one state directory.

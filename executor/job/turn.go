@@ -56,9 +56,6 @@ func (j *Job) beginLocked(kernelID string) execution.Turn {
 	}
 	record, err := j.jobs.cfg.Journal.Create(s)
 	if err != nil {
-		if j.jobs.cfg.Refused != nil {
-			j.jobs.cfg.Refused(s.RequestID)
-		}
 		if errors.Is(err, journal.ErrDiskFull) {
 			return j.waitLocked(contract.CauseDiskFull, "the VM's disk is full: delete files there, which code run here can still do")
 		}
