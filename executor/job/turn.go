@@ -238,6 +238,7 @@ func (j *Job) nameOf(index int) string {
 
 // Bounds of texts in a job's answer, in bytes.
 const (
-	maxReason = 1 << 10
-	maxName   = 100
+	maxReason     = 1 << 10
+	maxPastReason = 200 // of one that is forgotten
+	maxName       = 100
 )
