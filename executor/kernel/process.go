@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"colabrelay/executor/account"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
@@ -56,7 +58,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()),
 		contract.EnvOwner+"="+ownerOf(cfg.Place), contract.EnvTemp+"="+temp)
 	cmd.Stdout, cmd.Stderr = write, write
-	cmd.SysProcAttr = ownSession()
+	cmd.SysProcAttr = account.OwnSession() // an orphan would run code that is not recorded, and keep the GPU's memory
 
 	p := &process{
 		record: recordPath(cfg.StateDir),
@@ -151,7 +153,7 @@ func (p *process) reason() string {
 	case ok && status.Signaled() && status.Signal() == syscall.SIGKILL:
 		return "it was killed by SIGKILL: by another program, or because memory ran out"
 	case ok && status.Signaled():
-		return p.withOutput(fmt.Sprintf("it crashed with %s", signalName(status.Signal())))
+		return p.withOutput(fmt.Sprintf("it crashed with %s", unix.SignalName(status.Signal())))
 	}
 	if p.state.ExitCode() == 0 { // its last output does not explain this
 		return "it exited normally, as after quit() or exit()"

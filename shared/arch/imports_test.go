@@ -10,7 +10,7 @@ import (
 // files may import more; see mayImportInTest.
 var allowed = map[string][]string{
 	"executor/tunnel/ngrok":      {"executor/tunnel"},
-	"executor/tunnel/child":      {"executor/tunnel"},
+	"executor/tunnel/child":      {"executor/account", "executor/tunnel"},
 	"executor/tunnel/tunneltest": {"executor/tunnel", "shared/within"},
 	"executor/account":           {"shared/bounded"},
 	"executor/audit":             {"executor/logfile", "shared/contract"},
