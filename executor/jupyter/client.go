@@ -30,7 +30,7 @@ import (
 
 const (
 	// defaultMaxFrame bounds what is held of one message, in bytes: a single print of
-	// 100 MiB is one message. The rest is discarded and counted in Message.Cut.
+	// 100 MiB is one message. A larger one is discarded and counted in Message.Cut.
 	defaultMaxFrame = 256 << 20
 	// maxReply bounds what is held of a message on shell, control or stdin, in bytes. What
 	// code produces comes as broadcasts, but for an error and the page of help(), whose text

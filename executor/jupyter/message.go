@@ -54,17 +54,15 @@ type Message struct {
 	Content      json.RawMessage
 	// Dropped counts messages of the same parent that were dropped just before this one.
 	Dropped Dropped
-	// Cut counts the bytes of Metadata and Content that are missing because the message
-	// was over Options.MaxFrame. Of a stream, Decode reads the beginning that is left and
-	// TornEnd returns the end; of other messages nothing is left.
+	// Cut counts the bytes of Metadata and Content, which are missing because the message
+	// was over Options.MaxFrame.
 	Cut int64
 
 	rawHeader json.RawMessage // becomes the parent header of replies
 	frames    [][]byte
-	size      int64  // of all frames
-	extra     int64  // bytes besides these frames: what was decoded of the headers, and each frame's slice
-	taken     int64  // from the share of all sockets
-	tail      []byte // of the content, if Cut is not 0
+	size      int64 // of all frames
+	extra     int64 // bytes besides these frames: what was decoded of the headers, and each frame's slice
+	taken     int64 // from the share of all sockets
 	pool      *framePool
 	inbox     *inbox // that it was received from; nil for the result of a Request
 }
@@ -73,7 +71,7 @@ type Message struct {
 // decoded without a copy are invalid afterwards. Without Release, the message counts as in
 // use, and later big ones are cut.
 func (m *Message) Release() {
-	m.Metadata, m.Content, m.tail = nil, nil, nil
+	m.Metadata, m.Content = nil, nil
 	if m.frames == nil {
 		return
 	}
@@ -104,18 +102,11 @@ func (m *Message) Parent() *Message {
 // Decode decodes Content into v. If v is a Stream or a DisplayData, it reads a big content
 // only once; json.Unmarshal would read it twice before it decodes.
 func (m *Message) Decode(v any) error {
-	if stream, ok := v.(*Stream); ok && m.Cut > 0 {
-		return tornStream(m.Content, stream)
-	}
 	if direct, ok := v.(json.Unmarshaler); ok {
 		return direct.UnmarshalJSON(m.Content)
 	}
 	return json.Unmarshal(m.Content, v)
 }
-
-// TornEnd returns the end of a stream's text as a JSON string if Cut is not 0. It is nil
-// if nothing is left of it.
-func (m *Message) TornEnd() json.RawMessage { return tornEnd(m.tail) }
 
 // delimiter separates the routing identities from the message.
 var delimiter = []byte("<IDS|MSG>")
@@ -163,12 +154,8 @@ func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, erro
 	for _, frame := range wire.frames {
 		m.size += int64(len(frame))
 	}
-	if x := wire.excess; x != nil && len(parts) <= contentFrame {
-		m.Cut, m.Content, m.tail = x.dropped, x.head, x.tail
-		if m.Cut == 0 { // the other frames used up the bound
-			m.Content, m.tail = append(x.head, x.tail...), nil
-		}
-		m.size += int64(len(m.Content) + len(m.tail))
+	if wire.excess != nil {
+		m.Cut = wire.excess.dropped
 	}
 	return m, nil
 }
