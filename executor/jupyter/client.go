@@ -11,7 +11,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -485,6 +487,28 @@ func (t *Traceback) UnmarshalJSON(raw []byte) error {
 	err := json.Unmarshal(raw, &frames)
 	*t = frames
 	return err
+}
+
+// signatureScheme is the only scheme that kernels use.
+const signatureScheme = "hmac-sha256"
+
+// signer signs and verifies messages. With an empty key, the signature is empty and every
+// message is accepted, as the protocol requires.
+type signer []byte
+
+func (s signer) sign(parts ...[]byte) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	mac := hmac.New(sha256.New, s)
+	for _, part := range parts {
+		mac.Write(part)
+	}
+	return hex.AppendEncode(nil, mac.Sum(nil))
+}
+
+func (s signer) verify(signature []byte, parts ...[]byte) bool {
+	return len(s) == 0 || hmac.Equal(signature, s.sign(parts...))
 }
 
 // maxSocketPath is the longest path of a Unix socket on Linux, in bytes without its NUL.
