@@ -141,19 +141,16 @@ func (e *CellError) Error() string { return e.Sentence }
 
 // Report is what a cell reports to the relay. Exactly one of Ready, Key and Answer is set.
 type Report struct {
-	Ready  bool               // by ReadyCell
-	Key    string             // by EnrollStart: the executor's public key
-	Tunnel string             // with Key: the tunnel that the VM is prepared for, a value for enrollment.Grant
-	Answer *enrollment.Answer // by EnrollFinish
+	Ready  bool               `json:"ready"`  // by ReadyCell
+	Key    string             `json:"key"`    // by EnrollStart: the executor's public key
+	Tunnel string             `json:"tunnel"` // with Key: the tunnel that the VM is prepared for, a value for enrollment.Grant
+	Answer *enrollment.Answer `json:"answer"` // by EnrollFinish
 }
 
 type markerLine struct {
-	Job    string             `json:"job"`
-	Ready  bool               `json:"ready"`
-	Key    string             `json:"key"`
-	Tunnel string             `json:"tunnel"`
-	Answer *enrollment.Answer `json:"answer"`
-	Error  string             `json:"error"`
+	Report
+	Job   string `json:"job"`
+	Error string `json:"error"`
 }
 
 // ReadEnrollment finds the report of a job's cell in its output, which may hold anything
@@ -177,13 +174,12 @@ func ReadEnrollment(job, output string) (Report, error) {
 }
 
 func (m *markerLine) report() (Report, error) {
-	r := Report{Ready: m.Ready, Key: m.Key, Tunnel: m.Tunnel, Answer: m.Answer}
-	switch {
+	switch r := m.Report; {
 	case m.Error != "":
 		return Report{}, &CellError{m.Error}
-	case r == Report{Ready: true}, r == Report{Answer: m.Answer} && m.Answer != nil:
+	case r == (Report{Ready: true}), r == (Report{Answer: m.Answer}) && m.Answer != nil:
 		return r, nil
-	case r == Report{Key: m.Key, Tunnel: m.Tunnel} && m.Tunnel != "" && enrollment.CheckPublicKey(m.Key) == nil:
+	case r == (Report{Key: m.Key, Tunnel: m.Tunnel}) && m.Tunnel != "" && enrollment.CheckPublicKey(m.Key) == nil:
 		return r, nil
 	}
 	return Report{}, fmt.Errorf("%w that can be read: use a relay and an executor of the same release", ErrNoReport)

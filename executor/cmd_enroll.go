@@ -294,3 +294,26 @@ func (e *enroller) redacted(text string) string {
 	}
 	return text
 }
+
+// lastLine passes on what is written, and remembers the end of it.
+type lastLine struct {
+	w io.Writer
+
+	mu  sync.Mutex
+	end bounded.Tail
+}
+
+func (l *lastLine) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	l.end.Write(p)
+	l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// last returns the last line, or "".
+func (l *lastLine) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := strings.TrimSpace(l.end.String())
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

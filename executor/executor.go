@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,9 +23,7 @@ import (
 	"colabrelay/executor/statedir"
 	"colabrelay/executor/tunnel"
 	"colabrelay/executor/uploads"
-	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/keep"
 )
 
 const (
@@ -195,7 +189,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	}
 	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})
 	b.Jobs = job.Open(job.Config{
-		Queue: b.Queue, Journal: b.Journal, Log: x.log, Refused: x.audit.Refused,
+		Queue: b.Queue, Journal: b.Journal, Log: x.log,
 		Starting: func(caller string, s contract.Submit) { x.audit.Submitted(audit.Source{Caller: caller}, s) },
 	})
 	return b, nil
@@ -219,74 +213,6 @@ func (x *executor) endHTTP(endRequests func()) {
 		}
 	}
 	x.server.Close()
-}
-
-// lastLine passes on what is written, and remembers the end of it.
-type lastLine struct {
-	w io.Writer
-
-	mu  sync.Mutex
-	end bounded.Tail
-}
-
-func (l *lastLine) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	l.end.Write(p)
-	l.mu.Unlock()
-	return l.w.Write(p)
-}
-
-// last returns the last line, or "".
-func (l *lastLine) last() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := strings.TrimSpace(l.end.String())
-	return text[strings.LastIndexByte(text, '\n')+1:]
-}
-
-// readyInfo is the content of --ready-file. Pairing holds the secret.
-type readyInfo struct {
-	URL        string `json:"url"`
-	LocalURL   string `json:"local_url"`
-	KeyID      string `json:"key_id"`
-	InstanceID string `json:"instance_id"`
-	PID        int    `json:"pid"`
-	Pairing    string `json:"pairing"`
-}
-
-// readyFile shows other programs that the executor is ready. Its zero value, without
-// a path, does nothing.
-type readyFile struct {
-	path string
-
-	mu      sync.Mutex
-	written bool
-	removed bool
-}
-
-// write creates or replaces the file atomically.
-func (f *readyFile) write(info readyInfo) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.path == "" || f.removed {
-		return nil
-	}
-	if _, err := os.Stat(f.path); f.written && errors.Is(err, fs.ErrNotExist) {
-		return nil // its reader removed it because it holds the secret
-	}
-	err := keep.WriteJSON(f.path, info)
-	f.written = f.written || err == nil
-	return err
-}
-
-// remove removes the file if this executor wrote it. Later writes do nothing.
-func (f *readyFile) remove() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.written {
-		os.Remove(f.path)
-	}
-	f.removed = true
 }
 
 const (

@@ -210,3 +210,27 @@ func (u *User) RemoveAll(path string) error {
 	}
 	return nil
 }
+
+// outputDelay bounds the wait for a child process that outlives the script and keeps its
+// output open.
+const outputDelay = time.Second
+
+// RunPython runs a script of the executor, given on stdin, with the rights of u, and returns what it
+// wrote to stdout. Installed packages may run their own code when Python starts. Python puts its
+// current directory first in sys.path, so the script runs in a new empty folder. Python's
+// options do not help: -P exists since Python 3.11 only, and -I also ignores PYTHONPATH
+// and the user's own packages, where ipykernel may be.
+func (u *User) RunPython(ctx context.Context, python, script string, environ []string) (out []byte, err error) {
+	var dir string
+	u.Do(func() { dir, err = os.MkdirTemp("", "colab-relay-python-") })
+	if err != nil {
+		return nil, fmt.Errorf("making an empty folder to run Python in: %w", err)
+	}
+	defer u.RemoveAll(dir)
+	cmd := exec.CommandContext(ctx, python, "-")
+	cmd.Dir = dir
+	cmd.Env = environ
+	cmd.Stdin = strings.NewReader(script)
+	cmd.WaitDelay = outputDelay
+	return u.Output(cmd)
+}

@@ -346,7 +346,7 @@ func (a *API) routes() http.Handler {
 		{http.MethodPost, contract.PathUploadCommit, a.commitUpload},
 		{http.MethodDelete, contract.PathUpload, a.dropUpload},
 	} {
-		mux.Method(route.method, route.path, a.answer(route.handle))
+		mux.Method(route.method, route.path, a.answer(route.path, route.handle))
 	}
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, &refusal{Code: contract.CodeNotFound, Message: "no such path", Hint: "Use a relay and an executor of the same release."})
@@ -358,12 +358,14 @@ func (a *API) routes() http.Handler {
 			Hint:    "Use a relay and an executor of the same release.",
 		})
 	})
-	return recordRoute(mux)
+	return mux
 }
 
-// answer turns a handle into an http.Handler. A long poll takes a slot.
-func (a *API) answer(h handle) http.HandlerFunc {
+// answer turns a handle into an http.Handler. A long poll takes a slot. The access log tells the
+// pattern, because outsiders choose the path.
+func (a *API) answer(pattern string, h handle) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		callOf(r).route = pattern
 		p := &parameters{r: r}
 		do := h(p)
 		v, err := any(nil), p.err
@@ -389,14 +391,4 @@ func (a *API) answer(h handle) http.HandlerFunc {
 			a.write(w, r, http.StatusOK, v)
 		}
 	}
-}
-
-// recordRoute records the matched pattern for accessLog, which runs outside the router. The
-// pattern is logged instead of the path because outsiders choose the path.
-func recordRoute(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rctx := chi.NewRouteContext()
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))
-		callOf(r).route = rctx.RoutePattern()
-	})
 }

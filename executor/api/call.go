@@ -223,9 +223,6 @@ func (a *API) submitAudited(r *http.Request, s contract.Submit) (id string, err 
 		a.Audit.Submitted(a.sourceOf(r), s)
 	}
 	id, err = a.Queue.Submit(callerOf(r).String(), s)
-	if err != nil {
-		a.Audit.Refused(s.RequestID)
-	}
 	callOf(r).execution = id
 	return id, err
 }
@@ -335,14 +332,20 @@ func openBody(r *http.Request, body *requestBody) (err error) {
 // requestBody is the body of a request as it arrives, sealed. Each piece of it has its own
 // deadline.
 type requestBody struct {
-	io.Reader
+	from     io.Reader
+	conn     *http.ResponseController
+	limits   bodyLimits
+	end      time.Time
 	call     *call // counts the bytes
 	tooLarge error // the refusal of a body that is too large
 	ended    bool  // by its end or an error
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
+	if !b.ended { // else it would stay, and end a long poll
+		b.conn.SetReadDeadline(b.limits.next(b.end)) // fails only in tests, where there is no connection
+	}
+	n, err := b.from.Read(p)
 	b.call.received += int64(n)
 	b.ended = b.ended || err != nil
 	return n, err
@@ -353,18 +356,17 @@ func (b *requestBody) Read(p []byte) (int, error) {
 // discards its rest before it sends the answer, and would wait for ever. It removes the
 // deadline itself at the end of a body.
 func (a *API) readable(w http.ResponseWriter, r *http.Request) (body *requestBody, done func()) {
-	if r.ContentLength == 0 {
-		return &requestBody{Reader: http.NoBody, call: callOf(r), tooLarge: errBodyTooLarge}, func() {}
-	}
 	most, tooLarge := seal.Size(contract.MaxBodyBytes), errBodyTooLarge
 	if r.Method == http.MethodPut {
 		most, tooLarge = seal.Size(contract.MaxFilePart), errPartTooLarge
 	}
-	conn := http.NewResponseController(w)
-	body = &requestBody{call: callOf(r), tooLarge: tooLarge, Reader: &stallReader{
-		body: http.MaxBytesReader(w, r.Body, most),
-		conn: conn, limits: a.bodyLimits, end: time.Now().Add(a.bodyLimits.total),
-	}}
+	body = &requestBody{
+		from: http.MaxBytesReader(w, r.Body, most), conn: http.NewResponseController(w),
+		limits: a.bodyLimits, end: time.Now().Add(a.bodyLimits.total), call: callOf(r), tooLarge: tooLarge,
+	}
+	if r.ContentLength == 0 {
+		body.from, body.ended = http.NoBody, true
+	}
 	return body, func() {
 		if !body.ended && r.ContentLength <= most {
 			io.Copy(io.Discard, body)

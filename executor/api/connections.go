@@ -423,19 +423,6 @@ func (p bodyLimits) next(end time.Time) time.Time {
 	return piece
 }
 
-// stallReader reads a body from a connection and gives each piece its own deadline.
-type stallReader struct {
-	body   io.Reader
-	conn   *http.ResponseController
-	limits bodyLimits
-	end    time.Time
-}
-
-func (p *stallReader) Read(b []byte) (int, error) {
-	p.conn.SetReadDeadline(p.limits.next(p.end)) // fails only in tests, where there is no connection
-	return p.body.Read(b)
-}
-
 // pieceBytes is how many bytes of an answer share one deadline, one record at most. At an
 // eighth of 1 Mbit/s they are sent within 5 s.
 const pieceBytes = 64 << 10

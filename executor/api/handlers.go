@@ -319,7 +319,7 @@ func (a *API) cleanup(p *parameters) action {
 // to everybody. It passes all others to next, including signed ones, whose answers must be
 // sealed.
 func (a *API) openHealth(next http.Handler) http.Handler {
-	health := a.answer(a.health)
+	health := a.answer(contract.PathHealth, a.health)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signed := len(r.Header[auth.HeaderSignature]) > 0
 		if r.URL.Path != contract.PathHealth || (r.Method != http.MethodGet && r.Method != http.MethodHead) || signed {

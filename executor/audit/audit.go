@@ -38,9 +38,6 @@ const (
 	maxTurnedAway = 60
 	// codePerMinute is how much code is recorded in a minute.
 	codePerMinute = 4 << 20
-	// maxOpen is how many unfinished executions are remembered with their source. The queue
-	// accepts fewer.
-	maxOpen = 1024
 )
 
 var errTurnedAway = errors.New("too many signed requests that were turned away: repeated, outdated or over the rate limit")
@@ -61,15 +58,14 @@ type Log struct {
 	file *logfile.File
 
 	mu         sync.Mutex
-	open       map[string]Source // by submit id: unfinished executions
-	turnedAway int               // requests in this minute
-	code       int               // bytes in this minute
+	turnedAway int // requests in this minute
+	code       int // bytes in this minute
 }
 
 // Open opens or creates the file; its folder must exist. It fails for anything but a regular
 // file of this user that no other executor uses.
 func Open(cfg Config) (l *Log, err error) {
-	l = &Log{cfg: cfg, open: map[string]Source{}}
+	l = &Log{cfg: cfg}
 	l.file, err = logfile.Open(logfile.Config{
 		Path: cfg.Path, MaxBytes: fileBytes, Old: oldFiles, Omitted: l.omitted,
 		Open: func() (logfile.Disk, error) { return openFile(cfg.Path) },
@@ -147,41 +143,37 @@ func (l *Log) Submitted(from Source, s contract.Submit) {
 	}
 	sum := sha256.Sum256([]byte(s.Code))
 	r := record{Event: eventSubmitted, Request: Request{Source: from}, SubmitID: s.RequestID, CodeSHA256: hex.EncodeToString(sum[:]), CodeBytes: len(s.Code)}
-	l.mu.Lock()
-	if len(l.open) < maxOpen {
-		l.open[s.RequestID] = from
-	}
 	if l.cfg.Code {
-		r.Code = cut(s.Code, maxCode)
-		if l.code += len(r.Code); l.code > codePerMinute {
-			r.Code = ""
-		}
+		r.Code = cut(s.Code, l.roomFor(min(len(s.Code), maxCode)))
 		r.CodeCut = len(r.Code) < len(s.Code)
 	}
-	l.mu.Unlock()
 	l.put(r)
 }
 
-// Refused forgets a submission that was not accepted.
-func (l *Log) Refused(submitID string) {
-	if l != nil {
-		l.forget(submitID)
-	}
-}
-
-// Ended records how an execution ended.
-func (l *Log) Ended(x contract.Execution, codeSHA256 string) {
-	if l != nil {
-		l.put(endOf(x, l.forget(x.RequestID), codeSHA256))
-	}
-}
-
-func (l *Log) forget(submitID string) Source {
+// roomFor returns how many of so many bytes of code are recorded.
+func (l *Log) roomFor(bytes int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := l.open[submitID]
-	delete(l.open, submitID)
-	return from
+	if l.code += bytes; l.code > codePerMinute {
+		return 0
+	}
+	return bytes
+}
+
+// Ended records how an execution ended. Its submit_id leads to who submitted it. Its duration counts
+// from its start in the kernel; one that never started has none.
+func (l *Log) Ended(x contract.Execution, codeSHA256 string) {
+	if l == nil {
+		return
+	}
+	r := record{
+		Event: eventEnded, Request: Request{ExecutionID: x.ExecutionID},
+		SubmitID: x.RequestID, KernelID: x.KernelID, Outcome: x.Status, CodeSHA256: codeSHA256,
+	}
+	if x.StartedAt != nil && x.FinishedAt != nil {
+		r.DurationMS = new(x.FinishedAt.Sub(*x.StartedAt).Milliseconds())
+	}
+	l.put(r)
 }
 
 // put writes a line. An error is told by Run, and counted in the file.
@@ -326,19 +318,6 @@ type record struct {
 	Count int        `json:"count,omitempty"`
 	Since *time.Time `json:"since,omitempty"`
 	Cause string     `json:"cause,omitempty"`
-}
-
-// endOf is the record of an execution's end. Its duration counts from its start in the
-// kernel; an execution that never started has none.
-func endOf(x contract.Execution, from Source, codeSHA256 string) record {
-	r := record{
-		Event: eventEnded, Request: Request{Source: from, ExecutionID: x.ExecutionID},
-		SubmitID: x.RequestID, KernelID: x.KernelID, Outcome: x.Status, CodeSHA256: codeSHA256,
-	}
-	if x.StartedAt != nil && x.FinishedAt != nil {
-		r.DurationMS = new(x.FinishedAt.Sub(*x.StartedAt).Milliseconds())
-	}
-	return r
 }
 
 // line is the record as it is written: one line of ASCII, whatever its fields contain.

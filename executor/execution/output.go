@@ -42,16 +42,17 @@ func (r *run) output(m *jupyter.Message, now time.Time) {
 		r.widgets.Clear(r.msgID)
 	}
 	switch m.Header.MsgType {
-	case jupyter.MsgStream:
-		r.stream(m, now)
-		return
-	case jupyter.MsgDisplayData, jupyter.MsgUpdateDisplayData, jupyter.MsgExecuteResult,
+	case jupyter.MsgStream, jupyter.MsgDisplayData, jupyter.MsgUpdateDisplayData, jupyter.MsgExecuteResult,
 		jupyter.MsgError, jupyter.MsgClearOutput:
 	default:
 		return
 	}
-	if m.Cut > 0 { // a part of a display or an error is of no use
+	if m.Cut > 0 {
 		r.gap(1, m.Cut)
+		return
+	}
+	if m.Header.MsgType == jupyter.MsgStream {
+		r.stream(m, now)
 		return
 	}
 	r.flush(now)
@@ -134,8 +135,7 @@ func (r *run) page(reply *jupyter.ExecuteReply) {
 	}
 }
 
-// stream joins text to the text before it. Of a message over the bound there are the
-// beginning and the end, with a gap between them.
+// stream joins text to the text before it.
 func (r *run) stream(m *jupyter.Message, now time.Time) {
 	var s jupyter.Stream
 	if err := m.Decode(&s); err != nil {
@@ -146,10 +146,6 @@ func (r *run) stream(m *jupyter.Message, now time.Time) {
 		r.joined.name = name
 	}
 	r.join(s.Text, now)
-	if m.Cut > 0 {
-		r.gap(1, m.Cut)
-		r.join(m.TornEnd(), now)
-	}
 	// After a pause the first piece is written immediately: a single line reaches its
 	// reader fast, and a flood still makes few events.
 	if now.Sub(r.joined.flushed) >= tickTime {

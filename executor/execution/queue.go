@@ -185,7 +185,7 @@ func (q *Queue) Busy() bool {
 }
 
 // readyLocked reports whether the turn of what waits first has come.
-func (q *Queue) readyLocked() bool { return len(q.waiting) > 0 && q.waiting[0].due.IsZero() }
+func (q *Queue) readyLocked() bool { return len(q.waiting) > 0 && !q.waiting[0].later }
 
 // remove takes what waits and matches out of the queue. Nil means that nothing does.
 func (q *Queue) remove(match func(*waiter) bool) *waiter {
@@ -245,7 +245,6 @@ func (q *Queue) close() {
 func (q *Queue) next() *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.dueLocked(time.Now())
 	if q.guests.lent || q.closing || q.current != nil || !q.readyLocked() {
 		return nil
 	}
@@ -347,11 +346,9 @@ func (q *Queue) orderLocked() {
 		if _, known := q.served[l]; !known {
 			q.served[l] = q.turns
 		}
-		if w.served = q.served[l]; w.due.IsZero() {
+		if w.served, w.before = q.served[l], math.MaxInt; !w.later {
 			w.before = before[l]
 			before[l]++
-		} else {
-			w.before = math.MaxInt
 		}
 	}
 	slices.SortStableFunc(q.waiting, func(a, b *waiter) int {

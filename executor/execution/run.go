@@ -315,7 +315,7 @@ const (
 // isActive reports whether tick or tidy may have something to do before anything arrives.
 func (r *runner) isActive() bool {
 	_, shows := r.widgets.Due()
-	return r.current != nil || shows || r.q.journal.NeedsFlush() || r.q.hasLater() ||
+	return r.current != nil || shows || r.q.journal.NeedsFlush() ||
 		slices.ContainsFunc(r.runs, func(x *run) bool { return len(x.joined.text) > 0 })
 }
 

@@ -2,7 +2,6 @@ package execution
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"colabrelay/executor/journal"
@@ -53,7 +52,7 @@ type waiter struct {
 	Source
 	caller string
 	single *journal.Record // nil for the source of several executions
-	due    time.Time       // of its turn, while it waits for that time; else zero
+	later  bool            // the time of its turn has not come
 	before int             // how many of its line come first
 	served int             // the last turn of its line
 }
@@ -135,8 +134,8 @@ func (q *Queue) goOn(w *waiter, next Next) {
 	reason := q.death
 	lost := q.life == ""
 	if !lost {
-		if next.After > 0 {
-			w.due = time.Now().Add(next.After)
+		if w.later = next.After > 0; w.later {
+			time.AfterFunc(next.After, func() { q.due(w) })
 		}
 		q.addLocked(w)
 	}
@@ -146,24 +145,13 @@ func (q *Queue) goOn(w *waiter, next Next) {
 	}
 }
 
-// dueLocked gives their turns to those whose time has come.
-func (q *Queue) dueLocked(now time.Time) {
-	changed := false
-	for _, w := range q.waiting {
-		if !w.due.IsZero() && !now.Before(w.due) {
-			w.due, changed = time.Time{}, true
-		}
-	}
-	if changed {
-		q.orderLocked()
-	}
-}
-
-// hasLater reports whether a turn has not come because of its time.
-func (q *Queue) hasLater() bool {
+// due gives w its turn, because the time of it has come.
+func (q *Queue) due(w *waiter) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return slices.ContainsFunc(q.waiting, func(w *waiter) bool { return !w.due.IsZero() })
+	w.later = false
+	q.orderLocked()
+	q.mu.Unlock()
+	q.signal()
 }
 
 // chosen says which execution the source that has its turn runs.

@@ -111,10 +111,11 @@ func TestASourceThatWaitsForALaterTurnKeepsNobodyWaiting(t *testing.T) {
 		if got := q.turn(); got != "r" || q.next() != nil {
 			t.Errorf("the first turn is that of %s", got)
 		}
-		if !q.hasLater() {
-			t.Error("nobody looks for it later")
-		}
 		<-time.After(time.Minute)
+		synctest.Wait()
+		if len(q.wake) != 1 {
+			t.Error("nobody is told that its time has come")
+		}
 		if got := q.turn(); got != "A" {
 			t.Errorf("when its time has come, the turn is that of %s", got)
 		}

@@ -35,7 +35,7 @@ const (
 	maxUnfinished         = 64 // jobs of all callers
 	maxUnfinishedOfCaller = 16
 	// maxKept is how many finished jobs are kept with the list of their steps, and
-	// maxKeptEntries how many steps and rounds these have together. Of older ones, journal.PastJob
+	// maxKeptEntries how many steps and rounds these have together. Of older ones, a tombstone
 	// remains.
 	maxKept        = 500
 	maxKeptEntries = 250_000
@@ -46,10 +46,8 @@ type Config struct {
 	Queue   *execution.Queue
 	Journal *journal.Journal
 	Log     *slog.Logger
-	// Starting is called before an execution of a job is made, and Refused if it was not made
-	// after all. Nil functions are not called.
+	// Starting is called before an execution of a job is made. Nil is not called.
 	Starting func(caller string, s contract.Submit)
-	Refused  func(requestID string)
 }
 
 // Jobs holds the jobs of one state directory.
@@ -150,7 +148,7 @@ func (js *Jobs) knownLocked(id, sum string) (known contract.Job, ok bool, err er
 		}
 		return j.snapshotLocked(0), true, nil
 	}
-	past, ok := js.cfg.Journal.PastJob(id)
+	past, ok := js.past(id)
 	if ok && past.SHA256 != "" && past.SHA256 != sum {
 		return known, false, ErrOther
 	}
@@ -214,7 +212,7 @@ func (js *Jobs) trimLocked() {
 		if failed || !j.State.Ended() || kept <= 1 || kept <= maxKept && entries <= maxKeptEntries {
 			return false
 		}
-		if err := js.cfg.Journal.RememberJob(j.past()); err != nil {
+		if err := js.cfg.Journal.RememberJob(j.JobID, j.tombstone()); err != nil {
 			js.log.Error("writing a tombstone; the job is kept until that succeeds", "job_id", j.JobID, "err", err)
 			failed = true
 			return false
@@ -232,11 +230,17 @@ func (js *Jobs) flushLocked() {
 	}
 }
 
-func (j *Job) past() journal.PastJob {
-	return journal.PastJob{
-		ID: j.JobID, SHA256: j.sha256, State: j.State, Cause: j.Cause, Reason: j.Reason,
-		KernelID: j.KernelID, Entries: len(j.entries), Created: j.CreatedAt, Finished: j.FinishedAt,
-	}
+// tombstone is what is kept of a job that is forgotten.
+func (j *Job) tombstone() head {
+	x := j.Job
+	x.Entries, x.Next, x.Reason = len(j.entries), len(j.entries), journal.Shorten(x.Reason, maxPastReason)
+	return head{Job: x, SHA256: j.sha256}
+}
+
+// past reads the tombstone of a job, if it has one.
+func (js *Jobs) past(id string) (h head, ok bool) {
+	ok = js.cfg.Journal.PastJob(id, &h)
+	return h, ok
 }
 
 // verdict is what follows from the end of an entry. The zero value means that the job goes on.

@@ -290,25 +290,21 @@ var errDamaged = errors.New("a line is not from an executor, or follows a missin
 // rememberLocked notes that there was a job with the id, if no record says so but executions do: code
 // in the kernel can delete records. A repeated submit must not run them again.
 func (js *Jobs) rememberLocked(id string, executions []contract.Execution) {
-	if js.byID[id] != nil || js.forgotten(id) {
+	if _, err := js.findLocked(id); err == nil {
 		return
 	}
 	first, last := executions[0], executions[len(executions)-1]
 	now := time.Now().UTC()
-	err := js.cfg.Journal.RememberJob(journal.PastJob{
-		ID: id, State: contract.JobKernelLost, Reason: "the job's record is missing or damaged; list_executions shows what ran of it",
-		KernelID: last.KernelID, Entries: last.Job.Index + 1, Created: first.CreatedAt, Finished: &now,
-	})
+	entries := last.Job.Index + 1
+	err := js.cfg.Journal.RememberJob(id, head{Job: contract.Job{
+		JobID: id, State: contract.JobKernelLost, Reason: "the job's record is missing or damaged; list_executions shows what ran of it",
+		KernelID: last.KernelID, Entries: entries, Next: entries, CreatedAt: first.CreatedAt, FinishedAt: &now,
+	}})
 	if err != nil {
 		js.log.Error("the record of a job is missing, and no note of the job could be saved: a repeated submit would run it again", "job_id", id, "err", err)
 		return
 	}
 	js.log.Warn("the record of a job is missing; nothing of the job runs again", "job_id", id)
-}
-
-func (js *Jobs) forgotten(id string) bool {
-	_, ok := js.cfg.Journal.PastJob(id)
-	return ok
 }
 
 // apply takes in a line, and reports whether it makes sense.

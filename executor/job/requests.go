@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"colabrelay/executor/execution"
-	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 )
 
@@ -43,7 +43,7 @@ func (js *Jobs) look(id string, from int) (x contract.Job, changed <-chan struct
 		return x, nil, err
 	}
 	if j == nil {
-		past, _ := js.cfg.Journal.PastJob(id)
+		past, _ := js.past(id)
 		return pastJob(past), nil, nil
 	}
 	if x = j.snapshotLocked(from); x.State.Ended() || x.State == contract.JobWaiting || x.Next > from {
@@ -65,7 +65,7 @@ func (js *Jobs) findLocked(id string) (*Job, error) {
 	if j := js.byID[id]; j != nil {
 		return j, nil
 	}
-	if _, ok := js.cfg.Journal.PastJob(id); ok {
+	if _, ok := js.past(id); ok {
 		return nil, nil
 	}
 	return nil, ErrNotFound
@@ -107,19 +107,14 @@ func (j *Job) headLocked() contract.Job {
 	return x
 }
 
-// pastJob is what a tombstone remembers of a job.
-func pastJob(p journal.PastJob) contract.Job {
-	reason := "its steps are no longer listed, because newer jobs replaced it"
-	switch {
-	case p.SHA256 == "": // its record is missing
-		reason = p.Reason
-	case p.Reason != "":
-		reason = p.Reason + "; " + reason
+// pastJob is the job of a tombstone.
+func pastJob(h head) contract.Job {
+	x := h.Job
+	x.Steps = []contract.JobEntry{}
+	if h.SHA256 != "" { // else its record is missing
+		x.Reason = strings.TrimPrefix(x.Reason+"; its steps are no longer listed, because newer jobs replaced it", "; ")
 	}
-	return contract.Job{
-		JobID: p.ID, State: p.State, Cause: p.Cause, Reason: reason, KernelID: p.KernelID,
-		Entries: p.Entries, Next: p.Entries, CreatedAt: p.Created, FinishedAt: p.Finished, Steps: []contract.JobEntry{},
-	}
+	return x
 }
 
 // Patch replaces steps that have not begun.

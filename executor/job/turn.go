@@ -56,9 +56,6 @@ func (j *Job) beginLocked(kernelID string) execution.Turn {
 	}
 	record, err := j.jobs.cfg.Journal.Create(s)
 	if err != nil {
-		if j.jobs.cfg.Refused != nil {
-			j.jobs.cfg.Refused(s.RequestID)
-		}
 		if errors.Is(err, journal.ErrDiskFull) {
 			return j.waitLocked(contract.CauseDiskFull, "the VM's disk is full: delete files there, which code run here can still do")
 		}
@@ -241,6 +238,7 @@ func (j *Job) nameOf(index int) string {
 
 // Bounds of texts in a job's answer, in bytes.
 const (
-	maxReason = 1 << 10
-	maxName   = 100
+	maxReason     = 1 << 10
+	maxPastReason = 200 // of one that is forgotten
+	maxName       = 100
 )

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"os"
@@ -23,7 +24,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -219,20 +219,6 @@ func (j *Journal) NeedsFlush() bool { return j.late.needsFlush() }
 // Flush tries to write what could not be written before.
 func (j *Journal) Flush() { j.late.flush() }
 
-// PastJob is what is known of a job without its record. It is among the tombstones of executions, so
-// that its id is known as long as theirs.
-type PastJob struct {
-	ID       string
-	SHA256   string // of its content; empty if it is not known
-	State    contract.JobState
-	Cause    contract.JobCause
-	Reason   string
-	KernelID string
-	Entries  int
-	Created  time.Time
-	Finished *time.Time
-}
-
 // jobKey names a job in states.log. No execution and no request has such an id.
 func jobKey(id string) string { return jobPrefix + id }
 
@@ -271,30 +257,17 @@ func (j *Journal) JobRecord(id string) (record []json.RawMessage, err error) {
 	return record, err
 }
 
-// RememberJob puts a tombstone in place of the record of a job.
-func (j *Journal) RememberJob(p PastJob) error {
-	line := stateLine{
-		Execution: contract.Execution{
-			ExecutionID: jobKey(p.ID), RequestID: jobKey(p.ID), Status: contract.Status(p.State),
-			Error: &contract.ExecutionError{EName: string(p.Cause)}, Reason: Shorten(p.Reason, maxPastText),
-			KernelID: p.KernelID, ExecutionCount: p.Entries, CreatedAt: p.Created, FinishedAt: p.Finished,
-		},
-		CodeSHA256: p.SHA256,
-		Past:       true,
-	}
-	return j.states.append(line.head(), line)
+// RememberJob puts a tombstone in place of the record of a job. It is among those of executions, so
+// that the id of a job is known as long as theirs.
+func (j *Journal) RememberJob(id string, record any) error {
+	head := lineHead{ExecutionID: jobKey(id), RequestID: jobKey(id), Past: true}
+	return j.states.append(head, jobLine{head, record})
 }
 
-// PastJob returns what RememberJob added.
-func (j *Journal) PastJob(id string) (p PastJob, ok bool) {
-	line, ok := j.states.pastID(jobKey(id))
-	if !ok || line.Error == nil {
-		return p, false
-	}
-	return PastJob{
-		ID: id, SHA256: line.CodeSHA256, State: contract.JobState(line.Status), Cause: contract.JobCause(line.Error.EName),
-		Reason: line.Reason, KernelID: line.KernelID, Entries: line.ExecutionCount, Created: line.CreatedAt, Finished: line.FinishedAt,
-	}, true
+// PastJob reads what RememberJob added, if it did.
+func (j *Journal) PastJob(id string, record any) bool {
+	line := jobLine{Record: record}
+	return j.states.find(maphash.String(seeds.id, jobKey(id)), &line) && line.ExecutionID == jobKey(id)
 }
 
 // OfJobs returns the executions that belong to jobs, by the job's id, the oldest first, without

@@ -402,25 +402,22 @@ func (s *linesFile) read(at span, line any) error {
 }
 
 // pastID finds the tombstone of an execution.
-func (s *states) pastID(id string) (stateLine, bool) {
-	line, ok := s.find(maphash.String(seeds.id, id))
+func (s *states) pastID(id string) (line stateLine, ok bool) {
+	ok = s.find(maphash.String(seeds.id, id), &line)
 	return line, ok && line.ExecutionID == id
 }
 
 // pastRequest finds the tombstone of a request_id.
-func (s *states) pastRequest(id string) (stateLine, bool) {
-	line, ok := s.find(maphash.String(seeds.request, id))
+func (s *states) pastRequest(id string) (line stateLine, ok bool) {
+	ok = s.find(maphash.String(seeds.request, id), &line)
 	return line, ok && line.RequestID == id
 }
 
-func (s *states) find(key uint64) (line stateLine, ok bool) {
+func (s *states) find(key uint64, line any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, ok := s.byKey[key]
-	if !ok {
-		return line, false
-	}
-	return line, s.read(s.past[n].span, &line) == nil
+	return ok && s.read(s.past[n].span, line) == nil
 }
 
 // gone reports whether an open file has been deleted, or moved away with its folder.

@@ -11,7 +11,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -30,7 +32,7 @@ import (
 
 const (
 	// defaultMaxFrame bounds what is held of one message, in bytes: a single print of
-	// 100 MiB is one message. The rest is discarded and counted in Message.Cut.
+	// 100 MiB is one message. A larger one is discarded and counted in Message.Cut.
 	defaultMaxFrame = 256 << 20
 	// maxReply bounds what is held of a message on shell, control or stdin, in bytes. What
 	// code produces comes as broadcasts, but for an error and the page of help(), whose text
@@ -75,7 +77,6 @@ type Client struct {
 	sockets map[Channel]*socket
 	inbox   *inbox
 	calls   *calls
-	probe   *probe
 	invalid atomic.Int64 // messages that could not be read
 	kernel  kernelSession
 
@@ -107,7 +108,6 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		pool:    pool,
 		inbox:   newInbox(options.QueueBytes, pool, options.Log),
 		calls:   &calls{waiting: map[string]chan *Message{}},
-		probe:   &probe{sent: map[string]bool{}, replied: make(chan struct{}, 1), idle: make(chan struct{}, 1)},
 		kernel:  kernelSession{replaced: make(chan struct{})},
 		cancel:  cancel,
 		ended:   ctx.Done(),
@@ -139,17 +139,13 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 // askAgain asks the kernel for a reply after each connection that was lost: another kernel may
 // answer. The control channel answers also while code runs.
 func (c *Client) askAgain(ctx context.Context) {
-	id := rand.Text() // one for all, so that a kernel that closes connections fills no memory
-	c.probe.add(id)
 	for last := net.Conn(nil); ; {
 		conn, err := c.sockets[Control].await(ctx, last)
 		if err != nil {
 			return
 		}
 		if last != nil {
-			header := c.header(MsgKernelInfoRequest)
-			header.MsgID = id
-			_ = c.write(ctx, Control, header, struct{}{}, nil) // if that fails, the connection is lost again
+			_, _ = c.Send(ctx, Control, MsgKernelInfoRequest, nil) // if that fails, the connection is lost again
 		}
 		last = conn
 	}
@@ -204,10 +200,6 @@ func (c *Client) accept(channel Channel, wire wireMessage) {
 	}
 	m.pool = c.pool
 	c.kernel.see(m.Header.Session)
-	if c.probe.handle(m) {
-		m.Release()
-		return
-	}
 	if c.calls.handle(m) {
 		return
 	}
@@ -254,40 +246,6 @@ const (
 	lastProbe  = time.Second
 )
 
-// probe shows Dial that requests are answered and broadcasts arrive. The effects of its
-// requests are never returned by Receive, however late they arrive.
-type probe struct {
-	mu      sync.Mutex
-	sent    map[string]bool // msg_ids; one a second while a kernel starts
-	replied chan struct{}
-	idle    chan struct{}
-}
-
-func (p *probe) add(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sent[id] = true
-}
-
-// handle reports whether m is an effect of the probe's requests.
-func (p *probe) handle(m *Message) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.sent[m.ParentHeader.MsgID] {
-		return false
-	}
-	switch m.Header.MsgType {
-	case MsgKernelInfoReply:
-		offer(p.replied)
-	case MsgStatus:
-		var status Status
-		if json.Unmarshal(m.Content, &status) == nil && status.ExecutionState == "idle" {
-			offer(p.idle)
-		}
-	}
-	return true
-}
-
 // offer fills a channel of one element, unless it is full.
 func offer(c chan struct{}) {
 	select {
@@ -296,25 +254,37 @@ func offer(c chan struct{}) {
 	}
 }
 
-// awaitReady sends requests until a reply and an idle status have arrived.
+// awaitReady sends requests until a reply and an idle status have arrived. What else has arrived by
+// then is of the kernel's start. What arrives later of these requests belongs to no run.
 func (c *Client) awaitReady(ctx context.Context) error {
 	if err := c.awaitConnected(ctx); err != nil {
 		return err
 	}
+	sent := map[string]bool{} // one a second while a kernel starts
 	replied, idle := false, false
+	take := func() {
+		for m := c.Next(); m != nil; m = c.Next() {
+			var status Status
+			switch ours := sent[m.ParentHeader.MsgID]; {
+			case ours && m.Header.MsgType == MsgKernelInfoReply:
+				replied = true
+			case ours && m.Header.MsgType == MsgStatus && m.Decode(&status) == nil && status.ExecutionState == "idle":
+				idle = true
+			}
+			m.Release()
+		}
+	}
 	for delay := firstProbe; !replied || !idle; delay = min(2*delay, lastProbe) {
-		header := c.header(MsgKernelInfoRequest)
-		c.probe.add(header.MsgID)
-		if err := c.write(ctx, Shell, header, struct{}{}, nil); err != nil {
+		id, err := c.Send(ctx, Shell, MsgKernelInfoRequest, nil)
+		if err != nil {
 			return err
 		}
+		sent[id] = true
 		again := time.NewTimer(delay)
 		for waiting := true; waiting && (!replied || !idle); {
 			select {
-			case <-c.probe.replied:
-				replied = true
-			case <-c.probe.idle:
-				idle = true
+			case <-c.Arrived():
+				take()
 			case <-again.C:
 				waiting = false
 			case <-ctx.Done():
@@ -517,6 +487,28 @@ func (t *Traceback) UnmarshalJSON(raw []byte) error {
 	err := json.Unmarshal(raw, &frames)
 	*t = frames
 	return err
+}
+
+// signatureScheme is the only scheme that kernels use.
+const signatureScheme = "hmac-sha256"
+
+// signer signs and verifies messages. With an empty key, the signature is empty and every
+// message is accepted, as the protocol requires.
+type signer []byte
+
+func (s signer) sign(parts ...[]byte) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	mac := hmac.New(sha256.New, s)
+	for _, part := range parts {
+		mac.Write(part)
+	}
+	return hex.AppendEncode(nil, mac.Sum(nil))
+}
+
+func (s signer) verify(signature []byte, parts ...[]byte) bool {
+	return len(s) == 0 || hmac.Equal(signature, s.sign(parts...))
 }
 
 // maxSocketPath is the longest path of a Unix socket on Linux, in bytes without its NUL.

@@ -2,8 +2,6 @@ package jupyter
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,7 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"colabrelay/shared/within"
 )
@@ -135,46 +132,6 @@ func TestForgedMessageOverTheBoundIsRefused(t *testing.T) {
 	must(t, err)
 	if _, err := parseMessage(IOPub, raw, signer("key")); err == nil {
 		t.Error("it was accepted")
-	}
-}
-
-// The head of a stream has complete characters, wherever the message is torn.
-func TestTornStreamReadsAsItsBeginning(t *testing.T) {
-	text := "é\n\\\\\" \U0001F600 ☃ end"
-	escaped, err := json.Marshal(text)
-	must(t, err)
-	raw := fmt.Appendf(nil, `{"name": "stdout", "text": %s`, strings.ReplaceAll(string(escaped), "☃", `\u2603`))
-	for n := len(`{"name": "stdout", "text": "`); n < len(raw); n++ {
-		var s Stream
-		if err := tornStream(raw[:n], &s); err != nil {
-			t.Fatalf("%q: %v", raw[:n], err)
-		}
-		var got string
-		if err := Text(s.Text, 1<<10, func(piece []byte) { got += string(piece) }); err != nil {
-			t.Fatalf("%q: %v", raw[:n], err)
-		}
-		if s.Name != "stdout" || !strings.HasPrefix(text, got) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") {
-			t.Errorf("%q reads as %q", raw[:n], got)
-		}
-	}
-}
-
-// The end of a stream over the bound is readable, wherever it is torn.
-func TestEndOfATornStreamIsAnEndOfItsText(t *testing.T) {
-	for _, unit := range []string{"x", "\x00", "é", `\`, `\n`, "\U0001F600", "a\n", `"`} {
-		text := strings.Repeat(unit, 3000) + "tail\n"
-		for bound := int64(1200); bound < 1230; bound++ {
-			m, _ := frameRead(t, wireOf(t, "key", MsgStream, map[string]string{"name": "stdout", "text": text}), bound, "key")
-			var got string
-			if end := m.TornEnd(); end != nil {
-				if err := Text(end, 1<<10, func(piece []byte) { got += string(piece) }); err != nil {
-					t.Fatalf("%q: %v", unit, err)
-				}
-			}
-			if m.Cut == 0 || !strings.HasSuffix(text, got) || !strings.HasSuffix(got, "tail\n") && unit != `\` {
-				t.Errorf("%q, bound %d: %d bytes cut, the end is %q", unit, bound, m.Cut, got)
-			}
-		}
 	}
 }
 

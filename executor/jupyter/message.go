@@ -3,12 +3,12 @@ package jupyter
 import (
 	"bytes"
 	"cmp"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Channel is one of a kernel's channels that carry messages.
@@ -54,17 +54,15 @@ type Message struct {
 	Content      json.RawMessage
 	// Dropped counts messages of the same parent that were dropped just before this one.
 	Dropped Dropped
-	// Cut counts the bytes of Metadata and Content that are missing because the message
-	// was over Options.MaxFrame. Of a stream, Decode reads the beginning that is left and
-	// TornEnd returns the end; of other messages nothing is left.
+	// Cut counts the bytes of Metadata and Content, which are missing because the message
+	// was over Options.MaxFrame.
 	Cut int64
 
 	rawHeader json.RawMessage // becomes the parent header of replies
 	frames    [][]byte
-	size      int64  // of all frames
-	extra     int64  // bytes besides these frames: what was decoded of the headers, and each frame's slice
-	taken     int64  // from the share of all sockets
-	tail      []byte // of the content, if Cut is not 0
+	size      int64 // of all frames
+	extra     int64 // bytes besides these frames: what was decoded of the headers, and each frame's slice
+	taken     int64 // from the share of all sockets
 	pool      *framePool
 	inbox     *inbox // that it was received from; nil for the result of a Request
 }
@@ -73,7 +71,7 @@ type Message struct {
 // decoded without a copy are invalid afterwards. Without Release, the message counts as in
 // use, and later big ones are cut.
 func (m *Message) Release() {
-	m.Metadata, m.Content, m.tail = nil, nil, nil
+	m.Metadata, m.Content = nil, nil
 	if m.frames == nil {
 		return
 	}
@@ -104,18 +102,11 @@ func (m *Message) Parent() *Message {
 // Decode decodes Content into v. If v is a Stream or a DisplayData, it reads a big content
 // only once; json.Unmarshal would read it twice before it decodes.
 func (m *Message) Decode(v any) error {
-	if stream, ok := v.(*Stream); ok && m.Cut > 0 {
-		return tornStream(m.Content, stream)
-	}
 	if direct, ok := v.(json.Unmarshaler); ok {
 		return direct.UnmarshalJSON(m.Content)
 	}
 	return json.Unmarshal(m.Content, v)
 }
-
-// TornEnd returns the end of a stream's text as a JSON string if Cut is not 0. It is nil
-// if nothing is left of it.
-func (m *Message) TornEnd() json.RawMessage { return tornEnd(m.tail) }
 
 // delimiter separates the routing identities from the message.
 var delimiter = []byte("<IDS|MSG>")
@@ -163,12 +154,8 @@ func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, erro
 	for _, frame := range wire.frames {
 		m.size += int64(len(frame))
 	}
-	if x := wire.excess; x != nil && len(parts) <= contentFrame {
-		m.Cut, m.Content, m.tail = x.dropped, x.head, x.tail
-		if m.Cut == 0 { // the other frames used up the bound
-			m.Content, m.tail = append(x.head, x.tail...), nil
-		}
-		m.size += int64(len(m.Content) + len(m.tail))
+	if wire.excess != nil {
+		m.Cut = wire.excess.dropped
 	}
 	return m, nil
 }
@@ -212,28 +199,6 @@ func encodeMessage(header Header, parent any, content any, key signer) ([][]byte
 	metadata := []byte("{}")
 	signature := key.sign(rawHeader, rawParent, metadata, rawContent)
 	return [][]byte{delimiter, signature, rawHeader, rawParent, metadata, rawContent}, nil
-}
-
-// signatureScheme is the only scheme that kernels use.
-const signatureScheme = "hmac-sha256"
-
-// signer signs and verifies messages. With an empty key, the signature is empty and every
-// message is accepted, as the protocol requires.
-type signer []byte
-
-func (s signer) sign(parts ...[]byte) []byte {
-	if len(s) == 0 {
-		return nil
-	}
-	mac := hmac.New(sha256.New, s)
-	for _, part := range parts {
-		mac.Write(part)
-	}
-	return hex.AppendEncode(nil, mac.Sum(nil))
-}
-
-func (s signer) verify(signature []byte, parts ...[]byte) bool {
-	return len(s) == 0 || hmac.Equal(signature, s.sign(parts...))
 }
 
 // Types of messages (Jupyter message protocol 5.3). Other types can be sent and received too.
@@ -502,4 +467,131 @@ func stringEnd(b []byte) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+var errNotString = errors.New("not a JSON string")
+
+// Text decodes a JSON string and passes the text to emit in pieces of at most size bytes
+// (but at least 4), cut between characters. It never holds the complete text, and a piece
+// is valid only during its call. As in encoding/json, invalid characters become U+FFFD.
+// When it returns an error, the text before the fault has been emitted.
+func Text(raw json.RawMessage, size int, emit func(chunk []byte)) error {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
+		return errNotString
+	}
+	t := texter{rest: raw[1 : len(raw)-1], emit: emit, max: max(size, utf8.UTFMax)}
+	t.chunk = make([]byte, 0, min(t.max, len(raw)))
+	for len(t.rest) > 0 {
+		if err := t.step(); err != nil {
+			t.flush()
+			return err
+		}
+	}
+	t.flush()
+	return nil
+}
+
+// texter is the state of one call of Text.
+type texter struct {
+	rest  []byte
+	chunk []byte
+	max   int
+	emit  func([]byte)
+}
+
+// step decodes the plain text up to the next escape, or one escape.
+func (t *texter) step() error {
+	n := 0
+	for n < len(t.rest) && t.rest[n] != '\\' {
+		if c := t.rest[n]; c == '"' || c < ' ' {
+			return errNotString
+		}
+		n++
+	}
+	if n > 0 {
+		t.plain(t.rest[:n])
+		t.rest = t.rest[n:]
+		return nil
+	}
+	return t.escape()
+}
+
+func (t *texter) plain(run []byte) {
+	if utf8.Valid(run) {
+		t.valid(run)
+		return
+	}
+	for len(run) > 0 {
+		r, size := utf8.DecodeRune(run) // U+FFFD for each invalid byte
+		t.rune(r)
+		run = run[size:]
+	}
+}
+
+// valid adds UTF-8 text, divided into chunks between characters.
+func (t *texter) valid(run []byte) {
+	for len(run) > 0 {
+		n := min(len(run), t.max-len(t.chunk))
+		for n > 0 && n < len(run) && !utf8.RuneStart(run[n]) {
+			n--
+		}
+		if n == 0 {
+			t.flush()
+			continue
+		}
+		t.chunk = append(t.chunk, run[:n]...)
+		run = run[n:]
+	}
+}
+
+func (t *texter) rune(r rune) {
+	if len(t.chunk)+utf8.RuneLen(r) > t.max {
+		t.flush()
+	}
+	t.chunk = utf8.AppendRune(t.chunk, r)
+}
+
+func (t *texter) flush() {
+	if len(t.chunk) > 0 {
+		t.emit(t.chunk)
+		t.chunk = t.chunk[:0]
+	}
+}
+
+var escapes = [256]rune{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+// escape decodes one escape, or the two of a surrogate pair.
+func (t *texter) escape() error {
+	if len(t.rest) < 2 {
+		return errNotString
+	}
+	if r := escapes[t.rest[1]]; r != 0 {
+		t.rune(r)
+		t.rest = t.rest[2:]
+		return nil
+	}
+	r, ok := unit(t.rest)
+	if !ok {
+		return errNotString
+	}
+	t.rest = t.rest[6:]
+	if utf16.IsSurrogate(r) {
+		low, _ := unit(t.rest)
+		if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+			t.rest = t.rest[6:]
+		}
+	}
+	t.rune(r)
+	return nil
+}
+
+// unit reads \uXXXX at the start of b.
+func unit(b []byte) (rune, bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	r, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return rune(r), err == nil
 }

@@ -92,9 +92,6 @@ func (s *socket) connect(ctx context.Context) (existed time.Duration, err error)
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	frames := newFrameReader(timedReader{conn, &s.lastRead}, s.bound, s.pool, s.key)
-	if s.kind != sub {
-		frames.torn = 0 // only broadcasts are streams
-	}
 	if err := shake(conn, frames, s.kind, s.identity); err != nil {
 		return 0, fmt.Errorf("handshake: %w", err)
 	}
@@ -372,14 +369,13 @@ var errProtocol = errors.New("not ZMTP")
 type frameReader struct {
 	in    *bufio.Reader
 	bound int64 // bytes of one message that are held
-	torn  int64 // bytes of each end of a stream over the bound that are held
 	pool  *framePool
 	key   signer // for messages that are not held completely
 }
 
 func newFrameReader(r io.Reader, bound int64, pool *framePool, key signer) *frameReader {
 	// Big frames bypass the buffer: bufio reads directly into a larger slice.
-	return &frameReader{in: bufio.NewReaderSize(r, 64<<10), bound: bound, torn: min(tornBytes, bound/4), pool: pool, key: key}
+	return &frameReader{in: bufio.NewReaderSize(r, 64<<10), bound: bound, pool: pool, key: key}
 }
 
 // message reads the next message. It skips commands between messages. Frames over the
@@ -408,9 +404,6 @@ func (r *frameReader) message() (wireMessage, error) {
 			return m, err
 		}
 		if flags&flagMore == 0 {
-			if m.excess != nil {
-				m.excess.end()
-			}
 			return m, nil
 		}
 	}
@@ -448,7 +441,7 @@ func (r *frameReader) discard(m *wireMessage, size uint64) error {
 		return fmt.Errorf("%w: %d bytes", errFrameTooLarge, size)
 	}
 	if m.excess == nil {
-		m.excess = newExcess(m.frames, r.key, int(r.torn))
+		m.excess = newExcess(m.frames, r.key)
 	}
 	m.excess.at++
 	_, err := io.CopyN(m.excess, r.in, int64(size))

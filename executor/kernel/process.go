@@ -18,8 +18,9 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"colabrelay/executor/account"
-	"colabrelay/executor/interpreter"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
@@ -57,7 +58,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()),
 		contract.EnvOwner+"="+ownerOf(cfg.Place), contract.EnvTemp+"="+temp)
 	cmd.Stdout, cmd.Stderr = write, write
-	cmd.SysProcAttr = ownSession()
+	cmd.SysProcAttr = account.OwnSession() // an orphan would run code that is not recorded, and keep the GPU's memory
 
 	p := &process{
 		record: recordPath(cfg.StateDir),
@@ -152,7 +153,7 @@ func (p *process) reason() string {
 	case ok && status.Signaled() && status.Signal() == syscall.SIGKILL:
 		return "it was killed by SIGKILL: by another program, or because memory ran out"
 	case ok && status.Signaled():
-		return p.withOutput(fmt.Sprintf("it crashed with %s", signalName(status.Signal())))
+		return p.withOutput(fmt.Sprintf("it crashed with %s", unix.SignalName(status.Signal())))
 	}
 	if p.state.ExitCode() == 0 { // its last output does not explain this
 		return "it exited normally, as after quit() or exit()"
@@ -195,7 +196,56 @@ func Environ(base []string, workDir string) []string {
 		inherited := name == "MPLBACKEND" && strings.HasPrefix(value, "module://")
 		return inherited || Withheld(name)
 	})
-	return interpreter.Environ(env, workDir)
+	return outsideOf(env, workDir)
+}
+
+const (
+	pythonPath = "PYTHONPATH"
+	// givenPath holds the original PYTHONPATH if outsideOf changed it. A kernel restores the
+	// original before it runs the user's code.
+	givenPath = "COLAB_RELAY_PYTHONPATH"
+)
+
+// outsideOf returns base for a Python that starts outside workDir. Relative entries of
+// PYTHONPATH become absolute, based on workDir, and workDir itself is removed: entries of
+// PYTHONPATH, such as the empty one of `PYTHONPATH=$PYTHONPATH:/more`, come before the
+// standard library.
+func outsideOf(base []string, workDir string) []string {
+	environ := slices.Clone(base)
+	for i, entry := range environ {
+		given, found := strings.CutPrefix(entry, pythonPath+"=")
+		if !found {
+			continue
+		}
+		if path := outside(given, workDir); path != given {
+			environ[i] = pythonPath + "=" + path
+			return append(environ, givenPath+"="+given)
+		}
+	}
+	return environ
+}
+
+// outside returns a PYTHONPATH without workDir, with absolute entries.
+func outside(path, workDir string) string {
+	var kept []string
+	for entry := range strings.SplitSeq(path, string(os.PathListSeparator)) {
+		if !filepath.IsAbs(entry) {
+			entry = filepath.Join(workDir, entry)
+		}
+		if !sameFolder(entry, workDir) {
+			kept = append(kept, entry)
+		}
+	}
+	return strings.Join(kept, string(os.PathListSeparator))
+}
+
+func sameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return filepath.Clean(a) == filepath.Clean(b)
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 const (
@@ -369,7 +419,7 @@ func query(ctx context.Context, as *account.User, candidate string, environ []st
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	out, err := interpreter.Run(ctx, as, path, kernelpy.Script("find"), environ)
+	out, err := as.RunPython(ctx, path, kernelpy.Script("find"), environ)
 	if err != nil {
 		return Python{}, explain(as, err)
 	}

@@ -24,7 +24,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"colabrelay/executor/account"
-	"colabrelay/executor/interpreter"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
@@ -294,7 +293,7 @@ func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[st
 func (p *Prober) queryPython(ctx context.Context) (pythonAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pythonLimit)
 	defer cancel()
-	out, err := interpreter.Run(ctx, p.cfg.User, p.cfg.Python, kernelpy.Script("packages"), append(slices.Clone(p.cfg.Environ), "PYTHONIOENCODING=utf-8"))
+	out, err := p.cfg.User.RunPython(ctx, p.cfg.Python, kernelpy.Script("packages"), append(slices.Clone(p.cfg.Environ), "PYTHONIOENCODING=utf-8"))
 	if err != nil {
 		return pythonAnswer{}, fmt.Errorf("listing the packages of %q: %w", p.cfg.Python, err)
 	}

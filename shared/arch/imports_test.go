@@ -10,7 +10,7 @@ import (
 // files may import more; see mayImportInTest.
 var allowed = map[string][]string{
 	"executor/tunnel/ngrok":      {"executor/tunnel"},
-	"executor/tunnel/child":      {"executor/tunnel"},
+	"executor/tunnel/child":      {"executor/account", "executor/tunnel"},
 	"executor/tunnel/tunneltest": {"executor/tunnel", "shared/within"},
 	"executor/account":           {"shared/bounded"},
 	"executor/audit":             {"executor/logfile", "shared/contract"},
@@ -33,10 +33,9 @@ var allowed = map[string][]string{
 	"executor/job":                   {"executor/execution", "executor/journal", "shared/contract", "shared/kernelpy"},
 	"executor/journal":               {"shared/keep", "shared/bounded", "shared/contract"},
 	"executor/jupyter":               {"shared/bounded"},
-	"executor/interpreter":           {"executor/account"},
-	"executor/kernel":                {"executor/account", "executor/interpreter", "executor/jupyter", "shared/bounded", "shared/contract", "shared/keep", "shared/kernelpy"},
+	"executor/kernel":                {"executor/account", "executor/jupyter", "shared/bounded", "shared/contract", "shared/keep", "shared/kernelpy"},
 	"executor/variables":             {"executor/jupyter", "shared/contract", "shared/kernelpy"},
-	"executor/probe":                 {"executor/account", "executor/interpreter", "shared/contract", "shared/kernelpy"},
+	"executor/probe":                 {"executor/account", "shared/contract", "shared/kernelpy"},
 	"executor/tunnel":                {},
 	"executor/uploads":               {"executor/files", "shared/keep", "shared/bounded", "shared/contract", "shared/partfile", "shared/ranges"},
 	"executor/tunnel/ngroktest":      {},

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"colabrelay/executor/account"
 	"colabrelay/executor/tunnel"
 )
 
@@ -150,9 +151,9 @@ var (
 func (t *Tunnel) runOnce(ctx context.Context, path, address string, up func(url string)) error {
 	cmd := exec.Command(path, t.args(address)...)
 	cmd.Env = t.environ
-	cmd.SysProcAttr = ownGroup()
-	cmd.WaitDelay = endTimeout    // a child that it left behind may keep its output open
-	input, open, err := os.Pipe() // without an end, which would end ssh's session
+	cmd.SysProcAttr = account.OwnSession() // the program would keep the public URL
+	cmd.WaitDelay = endTimeout             // a child that it left behind may keep its output open
+	input, open, err := os.Pipe()          // without an end, which would end ssh's session
 	if err != nil {
 		return err
 	}
@@ -161,8 +162,7 @@ func (t *Tunnel) runOnce(ctx context.Context, path, address string, up func(url 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, write, write
 	started := make(chan error, 1)
 	ended := tunnel.Start(func() error {
-		// Linux sends Pdeathsig when the thread that forked ends, not the process.
-		runtime.LockOSThread()
+		runtime.LockOSThread() // see account.OwnSession
 		defer runtime.UnlockOSThread()
 		defer write.Close()
 		err := cmd.Start()
