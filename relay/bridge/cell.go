@@ -13,6 +13,7 @@ import (
 	bootstrap "colabrelay/colab-bootstrap"
 	"colabrelay/relay/page"
 	"colabrelay/relay/plain"
+	"colabrelay/shared/keep"
 )
 
 // Limits of what a tab is given time for. A tab that never answers must not hold a bridge.
@@ -88,28 +89,22 @@ func (c *cell) change(ctx context.Context, source string) error {
 // before; running the cell again is harmless for every source here. Outputs that answered
 // does not know end the wait with what the cell printed.
 func (c *cell) outputs(ctx context.Context, answered func(output string) (bool, error)) error {
-	for {
+	return keep.Repeat(ctx, runPause, func() (bool, error) {
 		result, err := c.nb.Run(ctx, c.id)
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case errors.Is(err, page.ErrRunning):
+			return false, nil
 		case err != nil:
-			return pageError(ctx, err)
-		default:
-			output, err := outputText(result.Outputs)
-			if err != nil {
-				return err
-			}
-			done, err := answered(output)
-			if done || err != nil {
-				return err
-			}
+			return false, pageError(ctx, err)
 		}
-		if err := pause(ctx, runPause); err != nil {
-			return err
+		output, err := outputText(result.Outputs)
+		if err != nil {
+			return false, err
 		}
-	}
+		return answered(output)
+	})
 }
 
 // report runs the cell until it reports on the job what wanted accepts.
@@ -167,18 +162,6 @@ func pageError(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s", ErrPage, shown(err.Error()))
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Bounds of what is read of a tab. Beyond them a bridge ends.

@@ -168,21 +168,12 @@ func (b *Backend) lock(ctx context.Context, id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		locked, err := tryLock(file)
-		if locked {
-			return file, nil
-		}
-		select {
-		case <-time.After(lockInterval):
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		if err != nil {
-			file.Close()
-			return nil, err
-		}
+	err = keep.Repeat(ctx, lockInterval, func() (bool, error) { return tryLock(file) })
+	if err != nil {
+		file.Close()
+		return nil, err
 	}
+	return file, nil
 }
 
 // forget forgets a VM that is gone. Its id is never used again.
