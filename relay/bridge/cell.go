@@ -215,10 +215,4 @@ func joined(text json.RawMessage) string {
 }
 
 // shown returns a text of the page or of a cell for an error: one line, bounded, safe.
-func shown(text string) string {
-	runes := []rune(plain.Line(strings.TrimSpace(text)))
-	if len(runes) > maxShownRunes {
-		return string(runes[:maxShownRunes-1]) + "…"
-	}
-	return string(runes)
-}
+func shown(text string) string { return plain.Clip(strings.TrimSpace(text), maxShownRunes) }

@@ -148,7 +148,7 @@ func ParseWay(text string) (Way, error) {
 	if w := Way(text); w == AnyWay || slices.Contains(Ways, w) {
 		return w, nil
 	}
-	return AnyWay, fmt.Errorf("tunnel %q: use proxy, ngrok or cloudflared", clip(text))
+	return AnyWay, fmt.Errorf("tunnel %q: use proxy, ngrok or cloudflared", shownID(text))
 }
 
 // ways returns what to try in turn. cloudflared says whether the VM has that program.

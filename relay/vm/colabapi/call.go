@@ -174,8 +174,7 @@ func (s rpcStatus) reason() string {
 
 // said returns Google's own words, bounded and without control characters.
 func (s rpcStatus) said() string {
-	text := plain.Line(strings.TrimPrefix(s.reason()+": "+s.Message, ": "))
-	return fmt.Sprintf("Google says %q", text[:min(len(text), 500)])
+	return fmt.Sprintf("Google says %q", plain.Clip(strings.TrimPrefix(s.reason()+": "+s.Message, ": "), 500))
 }
 
 // Refusals that this package itself acts on.

@@ -124,7 +124,7 @@ func browserLogin(ctx context.Context, r LoginRequest) (credentials, error) {
 	case refusal == "access_denied":
 		return c, fmt.Errorf("%w: access to Colab was declined on Google's page: run the login again to try once more; if the page says that the app is not available, add your address as a test user of the Google Cloud project", vm.ErrNotLoggedIn)
 	case got.Get("code") == "":
-		return c, fmt.Errorf("%w: Google's page answered %q", vm.ErrNotLoggedIn, code(refusal))
+		return c, fmt.Errorf("%w: Google's page answered %q", vm.ErrNotLoggedIn, plain.Clip(refusal, maxCode))
 	}
 	token, err := config.Exchange(withClient(ctx, r.Transport), got.Get("code"), oauth2.VerifierOption(verifier))
 	if err == nil {
@@ -356,13 +356,13 @@ func tokenError(ctx context.Context, doing, again string, err error) error {
 	case slices.Contains([]string{"invalid_client", "unauthorized_client", "deleted_client"}, refused.ErrorCode):
 		return fmt.Errorf("%w: Google does not know the OAuth client any more (%s): make a new one and run %s", vm.ErrNotLoggedIn, refused.ErrorCode, again)
 	case refused.ErrorCode != "":
-		return fmt.Errorf("%s: Google's login service says %q: try again, or run %s", doing, code(refused.ErrorCode), again)
+		return fmt.Errorf("%s: Google's login service says %q: try again, or run %s", doing, plain.Clip(refused.ErrorCode, maxCode), again)
 	}
 	return fmt.Errorf("%s: Google's login service answers HTTP %d: try again in a minute", doing, refused.Response.StatusCode)
 }
 
-// code bounds an error code of an answer.
-func code(text string) string { return plain.Line(text[:min(len(text), 60)]) }
+// maxCode bounds an error code of an answer that is shown, in characters.
+const maxCode = 60
 
 // maxVisitors bounds the connections that strangers on this computer hold open; further ones
 // wait in the system's queue until one ends, in at most 5 seconds.

@@ -67,7 +67,7 @@ func parseRows(res result) ([]row, error) {
 		case line == noRows:
 			empty = true
 		case line != "" && !strings.HasPrefix(line, "[colab] "):
-			return nil, fmt.Errorf("`colab sessions` printed a line that the relay does not understand: %q", clip(plain.Line(line)))
+			return nil, fmt.Errorf("`colab sessions` printed a line that the relay does not understand: %q", plain.Clip(line, maxLineRunes))
 		}
 	}
 	if empty == (len(rows) > 0) {
