@@ -174,7 +174,7 @@ func TestHostileConnections(t *testing.T) {
 // start starts the listener, and waits for a tab that never comes.
 func (d *desk) start() {
 	d.t.Helper()
-	if _, err := d.begin(""); err != nil {
+	if _, _, err := d.begin(""); err != nil {
 		d.t.Fatal(err)
 	}
 }
