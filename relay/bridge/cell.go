@@ -107,9 +107,11 @@ func (c *cell) outputs(ctx context.Context, answered func(output string) (bool, 
 	})
 }
 
-// report runs the cell until it reports on the job what wanted accepts.
-func (c *cell) report(ctx context.Context, job string, wanted func(bootstrap.Report) bool) (got bootstrap.Report, err error) {
-	err = c.outputs(ctx, func(output string) (bool, error) {
+// report runs the cell until it reports on the job what wanted accepts. It also returns all that the
+// cell printed.
+func (c *cell) report(ctx context.Context, job string, wanted func(bootstrap.Report) bool) (got bootstrap.Report, output string, err error) {
+	err = c.outputs(ctx, func(text string) (bool, error) {
+		output = text
 		if got, err = bootstrap.ReadEnrollment(job, output); err == nil {
 			return wanted(got), nil
 		}
@@ -121,7 +123,7 @@ func (c *cell) report(ctx context.Context, job string, wanted func(bootstrap.Rep
 		}
 		return false, fmt.Errorf("%w: its cell printed %q", ErrCell, shown(output))
 	})
-	return got, err
+	return got, output, err
 }
 
 // remove removes the cell, also after ctx of the bridge has ended. If it is not certain that
