@@ -148,7 +148,7 @@ var homes = map[string][]string{
 	"github.com/CycloneDX/cyclonedx-go": {"config/packaging"},
 
 	"github.com/charmbracelet/x/ansi": {"relay/render", "relay/terminal"},
-	"github.com/coder/websocket":      {"relay/page", "relay/vm/colabapi"},
+	"github.com/coder/websocket":      {"relay/page"},
 	"github.com/go-chi/chi/v5":        {"executor/api"},
 	"github.com/go-chi/httprate":      {"executor/api"},
 	"github.com/mark3labs/mcp-go":     {"relay/mcp", "relay/page"},
@@ -169,7 +169,7 @@ var homes = map[string][]string{
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files"},
 	"github.com/natefinch/atomic":        {"shared/keep"},
-	"golang.org/x/net":                   {"relay/page", "relay/vm/colabapi"},
+	"golang.org/x/net":                   {"relay/browser", "relay/page"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/jupyter", "executor/probe", "relay/mcp", "relay/transfer", "shared/memory"},
 	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/statedir", "executor/uploads", "relay/notebook", "relay/terminal"},
