@@ -87,7 +87,7 @@ var allowed = map[string][]string{
 	"relay/kernelstate":              {"relay/checkpoint", "relay/client", "relay/kernelcall", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/keep", "shared/kernelpy", "shared/lazy"},
 	"relay/op":                       {"relay/bridge", "relay/browser", "relay/cells", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/runlist", "relay/runtimes", "relay/terminal", "relay/toolsets", "relay/transfer", "relay/vm", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy", "shared/lazy", "shared/memory"},
 	"relay/toolsets":                 {},
-	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded", "shared/keep", "shared/lazy"},
+	"relay/vm/colabapi":              {"relay/browser", "relay/client", "relay/plain", "relay/vm", "shared/bounded", "shared/keep", "shared/lazy"},
 	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "relay/vm/vmtest", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
 	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/keep", "shared/auth", "shared/bounded", "shared/contract", "shared/lazy"},
 	"relay/vm/colabcli":              {"relay/environ", "relay/plain", "relay/vm", "shared/keep", "shared/bounded", "shared/lazy"},
@@ -148,7 +148,7 @@ var homes = map[string][]string{
 	"github.com/CycloneDX/cyclonedx-go": {"config/packaging"},
 
 	"github.com/charmbracelet/x/ansi": {"relay/render", "relay/terminal"},
-	"github.com/coder/websocket":      {"relay/page"},
+	"github.com/coder/websocket":      {"relay/page", "relay/vm/colabapi"},
 	"github.com/go-chi/chi/v5":        {"executor/api"},
 	"github.com/go-chi/httprate":      {"executor/api"},
 	"github.com/mark3labs/mcp-go":     {"relay/mcp", "relay/page"},
