@@ -55,12 +55,6 @@ func (a attempt) with(name string, values ...string) attempt {
 func origin(values ...string) attempt { return with("Origin", values...) }
 func host(values ...string) attempt   { return with("Host", values...) }
 
-func body(headers []string, text string) attempt {
-	a := good()
-	a.headers, a.body = append(a.headers, headers...), text
-	return a
-}
-
 // behind is a refused request without a token, and the page's own in the same connection.
 func behind(header string) attempt {
 	a, second := target("/").with("Origin", "https://colab.google.com"), good()
