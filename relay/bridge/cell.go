@@ -11,6 +11,7 @@ import (
 	"time"
 
 	bootstrap "colabrelay/colab-bootstrap"
+	"colabrelay/relay/output"
 	"colabrelay/relay/page"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/keep"
@@ -172,8 +173,8 @@ const (
 	maxShownRunes  = 500     // of a text of the page in an error
 )
 
-// output is what is used of an nbformat output. text is a string or a list of strings.
-type output struct {
+// shownOutput is what is used of an nbformat output.
+type shownOutput struct {
 	Type   string          `json:"output_type"`
 	Text   json.RawMessage `json:"text"`
 	EName  string          `json:"ename"`
@@ -189,7 +190,7 @@ func outputText(outputs json.RawMessage) (string, error) {
 	if len(outputs) == 0 {
 		return "", nil
 	}
-	var list []output
+	var list []shownOutput
 	if err := json.Unmarshal(outputs, &list); err != nil {
 		return "", fmt.Errorf("%w: the page showed outputs for its cell that are not in nbformat's form", ErrCell)
 	}
@@ -197,23 +198,12 @@ func outputText(outputs json.RawMessage) (string, error) {
 	for _, o := range list {
 		switch o.Type {
 		case "stream":
-			text.WriteString(joined(o.Text))
+			text.WriteString(output.Text(o.Text))
 		case "error":
 			fmt.Fprintf(&text, "\n%s: %s\n", o.EName, o.EValue)
 		}
 	}
 	return text.String(), nil
-}
-
-// joined returns a multiline string of nbformat; empty for anything else.
-func joined(text json.RawMessage) string {
-	var one string
-	if json.Unmarshal(text, &one) == nil {
-		return one
-	}
-	var lines []string
-	_ = json.Unmarshal(text, &lines) // leaves it empty
-	return strings.Join(lines, "")
 }
 
 // shown returns a text of the page or of a cell for an error: one line, bounded, safe.

@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 	"relay/cli/setup":                {"colab-bootstrap", "relay/cli", "relay/config", "relay/doctor", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/program", "relay/sshhost", "relay/suggest", "relay/terminal", "relay/op", "relay/toolsets", "relay/vm", "shared/auth", "shared/bounded", "shared/contract", "shared/filename"},
 	"relay/cli/vm":                   {"relay/browser", "relay/cli", "relay/config", "relay/terminal", "relay/vm", "relay/vm/colabapi", "relay/vm/colabcli"},
 	"relay/browser":                  {"relay/environ"},
-	"relay/bridge":                   {"colab-bootstrap", "relay/page", "relay/pairing", "relay/plain", "shared/auth", "shared/enrollment", "shared/keep"},
+	"relay/bridge":                   {"colab-bootstrap", "relay/output", "relay/page", "relay/pairing", "relay/plain", "shared/auth", "shared/enrollment", "shared/keep"},
 	"relay/cells":                    {"relay/checkpoint", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "shared/contract", "shared/memory", "shared/widgets"},
 	"relay/checkpoint":               {"shared/bounded", "shared/filename", "shared/keep"},
 	"relay/jobs":                     {"relay/client", "shared/contract"},
