@@ -11,8 +11,10 @@ import (
 	"time"
 
 	bootstrap "colabrelay/colab-bootstrap"
+	"colabrelay/relay/output"
 	"colabrelay/relay/page"
 	"colabrelay/relay/plain"
+	"colabrelay/shared/keep"
 )
 
 // Limits of what a tab is given time for. A tab that never answers must not hold a bridge.
@@ -88,33 +90,29 @@ func (c *cell) change(ctx context.Context, source string) error {
 // before; running the cell again is harmless for every source here. Outputs that answered
 // does not know end the wait with what the cell printed.
 func (c *cell) outputs(ctx context.Context, answered func(output string) (bool, error)) error {
-	for {
+	return keep.Repeat(ctx, runPause, func() (bool, error) {
 		result, err := c.nb.Run(ctx, c.id)
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case errors.Is(err, page.ErrRunning):
+			return false, nil
 		case err != nil:
-			return pageError(ctx, err)
-		default:
-			output, err := outputText(result.Outputs)
-			if err != nil {
-				return err
-			}
-			done, err := answered(output)
-			if done || err != nil {
-				return err
-			}
+			return false, pageError(ctx, err)
 		}
-		if err := pause(ctx, runPause); err != nil {
-			return err
+		output, err := outputText(result.Outputs)
+		if err != nil {
+			return false, err
 		}
-	}
+		return answered(output)
+	})
 }
 
-// report runs the cell until it reports on the job what wanted accepts.
-func (c *cell) report(ctx context.Context, job string, wanted func(bootstrap.Report) bool) (got bootstrap.Report, err error) {
-	err = c.outputs(ctx, func(output string) (bool, error) {
+// report runs the cell until it reports on the job what wanted accepts. It also returns all that the
+// cell printed.
+func (c *cell) report(ctx context.Context, job string, wanted func(bootstrap.Report) bool) (got bootstrap.Report, output string, err error) {
+	err = c.outputs(ctx, func(text string) (bool, error) {
+		output = text
 		if got, err = bootstrap.ReadEnrollment(job, output); err == nil {
 			return wanted(got), nil
 		}
@@ -126,7 +124,7 @@ func (c *cell) report(ctx context.Context, job string, wanted func(bootstrap.Rep
 		}
 		return false, fmt.Errorf("%w: its cell printed %q", ErrCell, shown(output))
 	})
-	return got, err
+	return got, output, err
 }
 
 // remove removes the cell, also after ctx of the bridge has ended. If it is not certain that
@@ -169,26 +167,14 @@ func pageError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %s", ErrPage, shown(err.Error()))
 }
 
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Bounds of what is read of a tab. Beyond them a bridge ends.
 const (
 	maxOutputBytes = 1 << 20 // of a cell's outputs; ours print less than 10 KiB
 	maxShownRunes  = 500     // of a text of the page in an error
 )
 
-// output is what is used of an nbformat output. text is a string or a list of strings.
-type output struct {
+// shownOutput is what is used of an nbformat output.
+type shownOutput struct {
 	Type   string          `json:"output_type"`
 	Text   json.RawMessage `json:"text"`
 	EName  string          `json:"ename"`
@@ -204,7 +190,7 @@ func outputText(outputs json.RawMessage) (string, error) {
 	if len(outputs) == 0 {
 		return "", nil
 	}
-	var list []output
+	var list []shownOutput
 	if err := json.Unmarshal(outputs, &list); err != nil {
 		return "", fmt.Errorf("%w: the page showed outputs for its cell that are not in nbformat's form", ErrCell)
 	}
@@ -212,7 +198,7 @@ func outputText(outputs json.RawMessage) (string, error) {
 	for _, o := range list {
 		switch o.Type {
 		case "stream":
-			text.WriteString(joined(o.Text))
+			text.WriteString(output.Text(o.Text))
 		case "error":
 			fmt.Fprintf(&text, "\n%s: %s\n", o.EName, o.EValue)
 		}
@@ -220,22 +206,5 @@ func outputText(outputs json.RawMessage) (string, error) {
 	return text.String(), nil
 }
 
-// joined returns a multiline string of nbformat; empty for anything else.
-func joined(text json.RawMessage) string {
-	var one string
-	if json.Unmarshal(text, &one) == nil {
-		return one
-	}
-	var lines []string
-	_ = json.Unmarshal(text, &lines) // leaves it empty
-	return strings.Join(lines, "")
-}
-
 // shown returns a text of the page or of a cell for an error: one line, bounded, safe.
-func shown(text string) string {
-	runes := []rune(plain.Line(strings.TrimSpace(text)))
-	if len(runes) > maxShownRunes {
-		return string(runes[:maxShownRunes-1]) + "…"
-	}
-	return string(runes)
-}
+func shown(text string) string { return plain.Clip(strings.TrimSpace(text), maxShownRunes) }

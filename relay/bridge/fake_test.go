@@ -60,12 +60,11 @@ func (v *fakeVM) run(source string) string {
 	title, _, _ := strings.Cut(source, "\n")
 	switch {
 	case strings.Contains(title, "waits for the VM"):
-		return printed.FindStringSubmatch(source)[1] + "\n"
-	case strings.Contains(title, "looks for an executor"):
-		if v.starts == 0 {
-			return "colab-relay-instances:\n"
+		instances := ""
+		if v.starts > 0 {
+			instances = v.instance
 		}
-		return "colab-relay-instances: " + v.instance + "\n"
+		return printed.FindStringSubmatch(source)[1] + "\ncolab-relay-instances: " + instances + "\n"
 	case strings.Contains(title, "starts the executor"):
 		job := jobLine.FindStringSubmatch(source)[1]
 		if v.responses[job] == nil {

@@ -56,12 +56,13 @@ func (b *Bridge) build(ctx context.Context, j *job) (paired Paired, err error) {
 		}
 	}()
 	j.say(stepReady)
-	if err := ready(ctx, c); err != nil {
+	output, err := ready(ctx, c)
+	if err != nil {
 		return paired, err
 	}
 	earlier := look.result()
-	if found, err := onThisVM(ctx, c, earlier); found != nil || err != nil {
-		return b.already(ctx, j, found), err
+	if found := onThisVM(output, earlier); found != nil {
+		return b.already(ctx, j, found), nil
 	}
 	if _, err := b.nameFor(j.request.Name, earlier); err != nil {
 		return paired, err
@@ -77,22 +78,22 @@ func (b *Bridge) build(ctx context.Context, j *job) (paired Paired, err error) {
 	return paired, err
 }
 
-// ready inserts the cell and waits until the page has run it.
-func ready(ctx context.Context, c *cell) error {
+// ready inserts the cell, waits until the page has run it, and returns what it printed.
+func ready(ctx context.Context, c *cell) (output string, err error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails: it ends the program instead
 	job := hex.EncodeToString(id[:])
 	source, err := bootstrap.ReadyCell(job)
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.insert(ctx, source+which)
 	}
-	if err := c.insert(ctx, source); err != nil {
-		return err
+	if err != nil {
+		return "", err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, ErrNotReady)
 	defer cancel()
-	_, err = c.report(ctx, job, func(r bootstrap.Report) bool { return r.Ready })
-	return err
+	_, output, err = c.report(ctx, job, func(r bootstrap.Report) bool { return r.Ready })
+	return output, err
 }
 
 // handover is one exchange of keys, by which an executor gets its secret. It survives the loss
@@ -161,7 +162,7 @@ func (e *handover) offerTo(ctx context.Context, c *cell, release bootstrap.Relea
 	if err := c.change(ctx, source); err != nil {
 		return err
 	}
-	report, err := c.report(ctx, start.Job, func(r bootstrap.Report) bool { return r.Key != "" })
+	report, _, err := c.report(ctx, start.Job, func(r bootstrap.Report) bool { return r.Key != "" })
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (e *handover) finish(ctx context.Context, c *cell) error {
 	if err := c.change(ctx, source); err != nil {
 		return err
 	}
-	report, err := c.report(ctx, e.offer.JobID(), func(r bootstrap.Report) bool { return r.Answer != nil })
+	report, _, err := c.report(ctx, e.offer.JobID(), func(r bootstrap.Report) bool { return r.Answer != nil })
 	if err != nil {
 		return err
 	}

@@ -130,40 +130,22 @@ func (l *look) end() {
 //go:embed which.py
 var which string
 
-const whichMarker = "colab-relay-instances:"
-
-// onThisVM returns the executor that runs on the notebook's VM; nil if none of them does.
-func onThisVM(ctx context.Context, c *cell, running []executor) (found *executor, err error) {
-	if len(running) == 0 {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, editLimit, fmt.Errorf("%w: it did not run one within %.0f s", ErrPage, editLimit.Seconds()))
-	defer cancel()
-	if err := c.change(ctx, which); err != nil {
-		return nil, err
-	}
-	err = c.outputs(ctx, func(output string) (bool, error) {
-		for line := range strings.Lines(output) {
-			ids, reported := strings.CutPrefix(line, whichMarker)
-			for i := range running {
-				if slices.Contains(strings.Fields(ids), running[i].instance) && reported {
-					found = &running[i]
-				}
-			}
-			if reported {
-				return true, nil
+// onThisVM returns the executor that runs on the notebook's VM, of which the cell with which printed
+// output; nil if none of them does.
+func onThisVM(output string, running []executor) *executor {
+	for line := range strings.Lines(output) {
+		ids, reported := strings.CutPrefix(line, "colab-relay-instances:")
+		for i := range running {
+			if reported && slices.Contains(strings.Fields(ids), running[i].instance) {
+				return &running[i]
 			}
 		}
-		return false, nil
-	})
-	return found, err
+	}
+	return nil
 }
 
 // already is the outcome for an executor that runs on the notebook's VM.
 func (b *Bridge) already(ctx context.Context, j *job, found *executor) Paired {
-	if found == nil {
-		return Paired{}
-	}
 	paired := Paired{Runtime: found.runtime, Already: true}.withDefault(b)
 	if b.last.instance == found.instance {
 		paired.Notes = append(paired.Notes, b.statusNote(ctx, j))

@@ -1,4 +1,3 @@
-# @title colab-relay: looks for an executor; it is removed automatically
 def colab_relay_instances():
     """Return the instance ids in the folders where executors keep their state by default."""
     import json

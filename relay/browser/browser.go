@@ -32,8 +32,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"colabrelay/relay/environ"
 )
@@ -178,46 +181,54 @@ func (s system) start(p program, address string) (<-chan error, error) {
 	return ended, nil
 }
 
-// connectionTime is how long a connection to the link may last, from its first byte to its last: any
-// program of this computer may connect while the browser starts.
-const connectionTime = 2 * time.Second
+const (
+	// connectionTime is how long a connection to Serve may last, from its first byte to its last: any
+	// program of this computer may connect.
+	connectionTime = 2 * time.Second
+	// maxConns bounds the connections; further ones wait in the system's queue until one ends.
+	maxConns = 16
+)
+
+// Serve answers the requests of the person's browser on a free port of loopback until stop, which
+// leaves an answer under way the time to arrive. A request for another host is refused: a page that
+// rebinds its DNS name sends it.
+func Serve(h http.Handler) (host string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("listen on this computer: %w", err)
+	}
+	host = l.Addr().String()
+	own := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != host {
+			http.NotFound(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+	server := http.Server{Handler: own, MaxHeaderBytes: 16 << 10, ReadTimeout: connectionTime, WriteTimeout: connectionTime, ErrorLog: log.New(io.Discard, "", 0)} // strangers could fill a log
+	server.SetKeepAlivesEnabled(false)
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(netutil.LimitListener(l, maxConns)) })
+	return host, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), connectionTime)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		served.Wait()
+	}, nil
+}
 
 // link is a URL on loopback that leads on to another one, once.
 type link struct {
-	target, host, path string
-	server             http.Server
-	used               atomic.Bool
-	loaded             chan struct{} // closed when a browser has loaded the link
-}
-
-// newLink starts a link to target.
-func newLink(target string) (*link, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen on loopback: %w", err)
-	}
-	l := &link{target: target, host: listener.Addr().String(), path: "/" + rand.Text(), loaded: make(chan struct{})}
-	l.server = http.Server{Handler: l, ReadTimeout: connectionTime, WriteTimeout: connectionTime, ErrorLog: log.New(io.Discard, "", 0)} // strangers could fill a log
-	l.server.SetKeepAlivesEnabled(false)
-	go func() { _ = l.server.Serve(listener) }() // until close
-	return l, nil
-}
-
-// URL returns the link itself.
-func (l *link) URL() string { return "http://" + l.host + l.path }
-
-// close ends the listener. An answer under way gets the time to reach the browser.
-func (l *link) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), connectionTime)
-	defer cancel()
-	if l.server.Shutdown(ctx) != nil {
-		_ = l.server.Close()
-	}
+	target, path string
+	used         atomic.Bool
+	loaded       chan struct{} // closed when a browser has loaded the link
 }
 
 // ServeHTTP leads the first request for the link to the target, and no other one.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet || r.Host != l.host || r.URL.Path != l.path || l.used.Swap(true) {
+	if r.Method != http.MethodGet || r.URL.Path != l.path || l.used.Swap(true) {
 		http.Error(w, "There is nothing here, or this link was used before: a link works once. Close this tab and open the page again.", http.StatusNotFound)
 		return
 	}
@@ -230,12 +241,13 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // load starts a program with a link to address and waits until a browser has loaded the link.
 func (s system) load(ctx context.Context, p program, address string) error {
-	l, err := newLink(address)
+	l := &link{target: address, path: "/" + rand.Text(), loaded: make(chan struct{})}
+	host, stop, err := Serve(l)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	ended, err := s.start(p, l.URL())
+	defer stop()
+	ended, err := s.start(p, "http://"+host+l.path)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -265,37 +264,44 @@ func TestOnlyWebPagesAreOpened(t *testing.T) {
 
 // Strangers on loopback, who do not know the path, get nothing and can't stop the browser.
 func TestStrangersAtTheLink(t *testing.T) {
-	l, err := newLink(target)
+	l := &link{target: target, path: "/secret", loaded: make(chan struct{})}
+	host, stop, err := Serve(l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent, err := net.Dial("tcp", l.host)
+	silent, err := net.Dial("tcp", host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ method, path, host string }{
-		"another path": {http.MethodGet, "/x", l.host},
+		"another path": {http.MethodGet, "/x", host},
 		"another host": {http.MethodGet, l.path, "evil.example"},
-		"POST":         {http.MethodPost, l.path, l.host},
+		"POST":         {http.MethodPost, l.path, host},
 	} {
-		answer := httptest.NewRecorder()
-		request := httptest.NewRequest(c.method, c.path, nil)
+		request, err := http.NewRequest(c.method, "http://"+host+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		request.Host = c.host
-		l.ServeHTTP(answer, request)
-		if got := fmt.Sprint(answer.Header(), answer.Body); answer.Code != http.StatusNotFound || strings.Contains(got, "SECRETTOKEN") {
-			t.Errorf("%s: %d %s", name, answer.Code, got)
+		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusNotFound || strings.Contains(fmt.Sprint(answer.Header), "SECRETTOKEN") {
+			t.Errorf("%s: %d %s", name, answer.StatusCode, answer.Header)
 		}
 	}
-	if got := follow(t, l.URL()); got != target {
+	if got := follow(t, "http://"+host+l.path); got != target {
 		t.Errorf("the link leads to %q", got)
 	}
-	if got := follow(t, l.URL()); !strings.HasPrefix(got, "404") {
+	if got := follow(t, "http://"+host+l.path); !strings.HasPrefix(got, "404") {
 		t.Errorf("the second time the link leads to %q", got)
 	}
 	<-l.loaded
 	silent.Close()
-	l.close()
-	if got := follow(t, l.URL()); !strings.Contains(got, "refused") {
+	stop()
+	if got := follow(t, "http://"+host+l.path); !strings.Contains(got, "refused") {
 		t.Errorf("after its end the link leads to %q", got)
 	}
 }

@@ -5,30 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"colabrelay/relay/program"
 	"colabrelay/relay/toolsets"
 	"colabrelay/shared/filename"
 )
-
-// DataDir returns this user's folder for the data of programs, which survives the cleaning
-// of caches: XDG_DATA_HOME or ~/.local/share on Linux (XDG Base Directory Specification),
-// ~/Library/Application Support on macOS, %LOCALAPPDATA% on Windows. It creates nothing.
-func DataDir() (string, error) {
-	switch runtime.GOOS {
-	case "darwin":
-		return os.UserConfigDir()
-	case "windows":
-		return os.UserCacheDir() // %LOCALAPPDATA%, which Windows does not clean
-	}
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification: ignore relative paths
-		return dir, nil
-	}
-	return under(os.UserHomeDir, filepath.Join(".local", "share"))
-}
 
 // downloadDirs returns the folders beside LOCAL_SAVE_DIR in which tools may save downloads:
 // those of RELAY_DOWNLOAD_DIRS; if that is unset, the project in which the host started the
@@ -202,7 +186,7 @@ const (
 // ownDir returns the folder of that name in the relay's data folder. A user without a home
 // folder has none.
 func ownDir(name string) string {
-	data, err := DataDir()
+	data, err := program.DataDir()
 	if err != nil {
 		return ""
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/relay/program"
 	"colabrelay/relay/suggest"
 	"colabrelay/shared/keep"
 )
@@ -256,32 +257,14 @@ type User struct {
 // ThisUser is the user who runs this program.
 func ThisUser(getenv func(string) string) (User, error) {
 	u := User{OS: runtime.GOOS, Getenv: getenv}
-	var err error
-	if u.Home, err = os.UserHomeDir(); err != nil {
-		return User{}, fmt.Errorf("find the user's home folder: %v", err)
+	for folder, find := range map[*string]func() (string, error){&u.Home: os.UserHomeDir, &u.Config: os.UserConfigDir, &u.Cache: os.UserCacheDir, &u.Data: program.DataDir} {
+		var err error
+		if *folder, err = find(); err != nil {
+			return User{}, fmt.Errorf("find the user's folders: %v", err)
+		}
 	}
-	if u.Config, err = os.UserConfigDir(); err != nil {
-		return User{}, fmt.Errorf("find the user's config folder: %v", err)
-	}
-	if u.Cache, err = os.UserCacheDir(); err != nil {
-		return User{}, fmt.Errorf("find the user's cache folder: %v", err)
-	}
-	u.Data = u.dataFolder()
 	u.Folder, _ = os.Getwd()
 	return u, nil
-}
-
-func (u User) dataFolder() string {
-	switch u.OS {
-	case "windows":
-		return u.or("LOCALAPPDATA", filepath.Join(u.Home, "AppData", "Local"))
-	case "darwin":
-		return filepath.Join(u.Home, "Library", "Application Support")
-	}
-	if dir := u.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification ignores other paths
-		return dir
-	}
-	return filepath.Join(u.Home, ".local", "share")
 }
 
 // or returns the folder that an environment variable names, or else folder.

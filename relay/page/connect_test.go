@@ -134,7 +134,7 @@ func TestWaitingGoesOnAfterTheCaller(t *testing.T) {
 func TestNobodyConnectsInTime(t *testing.T) {
 	var log bytes.Buffer
 	d := newDesk(t, standin.Options{Declined: true}, func(p *Page) { p.log = slog.New(slog.NewTextHandler(&log, nil)) })
-	w, err := d.begin("")
+	w, _, err := d.begin("")
 	must(t, err)
 	old := d.currentToken()
 	for range 3 {

@@ -55,12 +55,6 @@ func (a attempt) with(name string, values ...string) attempt {
 func origin(values ...string) attempt { return with("Origin", values...) }
 func host(values ...string) attempt   { return with("Host", values...) }
 
-func body(headers []string, text string) attempt {
-	a := good()
-	a.headers, a.body = append(a.headers, headers...), text
-	return a
-}
-
 // behind is a refused request without a token, and the page's own in the same connection.
 func behind(header string) attempt {
 	a, second := target("/").with("Origin", "https://colab.google.com"), good()
@@ -174,7 +168,7 @@ func TestHostileConnections(t *testing.T) {
 // start starts the listener, and waits for a tab that never comes.
 func (d *desk) start() {
 	d.t.Helper()
-	if _, err := d.begin(""); err != nil {
+	if _, _, err := d.begin(""); err != nil {
 		d.t.Fatal(err)
 	}
 }

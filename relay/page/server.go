@@ -71,15 +71,6 @@ func (s *server) stop() {
 	s.goroutines.Wait()
 }
 
-// begin runs f in a goroutine that stop waits for, unless the server was stopped.
-func (s *server) begin(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.stopped {
-		s.goroutines.Go(f)
-	}
-}
-
 // enter makes stop wait for a handler, which calls goroutines.Done. It returns false if the
 // server was stopped.
 func (s *server) enter() bool {

@@ -30,29 +30,25 @@ var (
 	errNoBrowser = errors.New("the relay was set up to open none")
 )
 
-// wait is the waiting for a tab, which callers join.
+// wait is the waiting for a tab, which callers join. The Page's mutex guards until and refused.
 type wait struct {
 	notebook string
 	url      string
-	opened   chan struct{} // closed when the browser was asked
-	browser  error         // why it was not; read it after opened
+	until    time.Time     // when it is given up
+	refused  []string      // why connections were refused
 	done     chan struct{} // closed when the waiting has ended
 	tab      *Tab          // the tab or the error: read them after done
 	err      error
-
-	// The rest belongs to the Page's mutex.
-	told    bool     // a caller was told that no browser was opened
-	refused []string // why connections were refused
 }
 
 // Connect returns the connected tab. It starts what is missing, opens the notebook in the
 // browser and waits for its tab. step, which may be nil, gets each step once.
 //
-// When ctx ends it returns *WaitingError while the waiting goes on: the same call joins it
-// and opens no second page. It returns *WaitingError at once, the first time, if no browser
-// was opened. It returns *NoTabError 60 s after the browser was asked, with a URL that still
-// works; *OtherNotebookError if a tab with another notebook is there; ErrClosed if the Page
-// was closed meanwhile.
+// When ctx ends it returns *WaitingError, and the same call joins the waiting: it opens no second
+// page. It returns *WaitingError at once, the first time, if no browser was opened: a person must
+// open the URL, and waiting would keep it from them. It returns *NoTabError 60 s after the browser
+// was asked, with a URL that still works; *OtherNotebookError if a tab with another notebook is
+// there; ErrClosed if the Page was closed meanwhile.
 func (p *Page) Connect(ctx context.Context, r Request, step func(Step)) (*Tab, error) {
 	if err := CheckNotebookURL(r.NotebookURL); err != nil {
 		return nil, err
@@ -60,20 +56,23 @@ func (p *Page) Connect(ctx context.Context, r Request, step func(Step)) (*Tab, e
 	if step == nil {
 		step = func(Step) {}
 	}
-	w, err := p.begin(r.NotebookURL)
+	w, begun, err := p.begin(r.NotebookURL)
 	if err != nil {
 		return nil, err
 	}
 	step(Listening)
-	if !either(ctx, w.opened, w.done) {
-		return nil, &WaitingError{URL: w.url}
+	if begun {
+		select {
+		case err := <-p.openBrowser(w):
+			if err != nil {
+				return nil, &WaitingError{URL: w.url, Browser: err}
+			}
+		case <-ctx.Done(): // a browser that is slow to start gets the URL nevertheless
+		}
 	}
 	step(Opened)
-	if err := p.tellOnce(w); err != nil {
+	if err := p.await(ctx, w); err != nil {
 		return nil, err
-	}
-	if !either(ctx, w.done, w.done) {
-		return nil, &WaitingError{URL: w.url}
 	}
 	if w.err == nil {
 		step(Connected)
@@ -81,125 +80,95 @@ func (p *Page) Connect(ctx context.Context, r Request, step func(Step)) (*Tab, e
 	return w.tab, w.err
 }
 
-// either waits until one of two channels is closed. It returns false if ctx ended before.
-func either(ctx context.Context, a, b <-chan struct{}) bool {
-	select {
-	case <-a:
-	case <-b:
-	case <-ctx.Done():
-		select { // which may have ended at the same time
-		case <-a:
-		case <-b:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// begin returns the waiting to join, which has ended if a tab is connected.
-func (p *Page) begin(notebook string) (*wait, error) {
+// begin returns the waiting to join, which has ended if a tab is connected, and whether it has just
+// begun: then the browser is to be opened.
+func (p *Page) begin(notebook string) (w *wait, begun bool, err error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if err := p.listen(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.slot != nil && notebook != "" && notebook != p.slot.notebook {
-		return nil, &OtherNotebookError{Notebook: p.slot.notebook, Connected: p.tab != nil}
+		return nil, false, &OtherNotebookError{Notebook: p.slot.notebook, Connected: p.tab != nil}
 	}
-	switch {
-	case p.tab != nil:
-		w := newWait(notebook, "")
-		close(w.opened)
-		w.tab = p.tab
-		close(w.done)
-		return w, nil
-	case p.wait != nil && (notebook == "" || notebook == p.wait.notebook):
-		return p.wait, nil
+	if p.wait != nil && (notebook == "" || notebook == p.wait.notebook) {
+		return p.wait, false, nil
 	}
 	p.finish(nil, errReplaced)
-	return p.open(notebook)
-}
-
-// open begins to wait for a tab with a notebook.
-func (p *Page) open(notebook string) (*wait, error) {
-	if notebook != p.notebook { // an earlier URL, which a person may still open, is for another notebook
+	if notebook != p.notebook && p.slot == nil { // an earlier URL, which a person may still open, is for another notebook
 		p.token, p.notebook = newToken(), notebook
 	}
 	url, err := address(notebook, p.port, p.token)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	w := newWait(notebook, url)
-	p.wait = w
-	if p.slot != nil { // its tab is just connecting
-		close(w.opened)
+	p.wait = &wait{notebook: notebook, url: url, until: time.Now().Add(p.timing.open + p.timing.wait), done: make(chan struct{})}
+	w = p.wait
+	if p.tab != nil {
+		p.finish(p.tab, nil)
 	}
-	s := p.server
-	s.begin(func() { p.await(s.ctx, w) })
-	return w, nil
+	return w, p.slot == nil, nil // a tab in the slot is just connecting
 }
 
-func newWait(notebook, url string) *wait {
-	return &wait{notebook: notebook, url: url, opened: make(chan struct{}), done: make(chan struct{})}
-}
-
-// await opens the browser, and ends the waiting when its time is over. A tab that is just connecting
-// gets its own time.
-func (p *Page) await(ctx context.Context, w *wait) {
-	select {
-	case <-w.opened:
-	default:
-		w.browser = p.openBrowser(ctx, w.url)
-		close(w.opened)
-	}
-	timer := time.NewTimer(p.timing.wait)
+// await waits for the end of the waiting, and ends it when its time is over. A tab that is just
+// connecting gets its own time.
+func (p *Page) await(ctx context.Context, w *wait) error {
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for connecting := true; connecting; timer.Reset(p.timing.handshake) {
+	for {
 		select {
 		case <-w.done:
-			return
+			return nil
 		case <-timer.C:
+			p.mu.Lock()
+			left := time.Until(w.until)
+			if p.slot != nil {
+				left = max(left, p.timing.handshake)
+			}
+			if timer.Reset(left); left <= 0 && p.wait == w {
+				p.giveUp()
+			}
+			p.mu.Unlock()
+		case <-ctx.Done():
+			select {
+			case <-w.done: // which may have ended at the same time
+				return nil
+			default:
+				return &WaitingError{URL: w.url}
+			}
 		}
-		p.mu.Lock()
-		if connecting = p.slot != nil; !connecting && p.wait == w {
-			p.giveUp()
-		}
-		p.mu.Unlock()
 	}
 }
 
-// openBrowser returns why no browser was opened, in words without the token.
-func (p *Page) openBrowser(ctx context.Context, url string) error {
-	if p.cfg.Open == nil {
-		return errNoBrowser
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.timing.open)
-	defer cancel()
-	err := p.cfg.Open(ctx, url)
-	if err == nil {
-		return nil
-	}
-	_, token, _ := strings.Cut(url, "#mcpProxyToken=")
-	token, _, _ = strings.Cut(token, "&")
-	if text := err.Error(); strings.Contains(text, token) {
-		return errors.New(strings.ReplaceAll(text, token, "…"))
-	}
-	return err
-}
-
-// tellOnce returns, the first time, that no browser was opened: a person must open the URL,
-// and waiting would keep it from them.
-func (p *Page) tellOnce(w *wait) error {
+// openBrowser opens the browser in the background. What it sends is why none was opened, in words
+// without the token, or nil.
+func (p *Page) openBrowser(w *wait) <-chan error {
+	asked := make(chan error, 1)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.wait != w || w.browser == nil || w.told {
-		return nil
+	s := p.server
+	p.mu.Unlock()
+	if p.cfg.Open == nil || s == nil || !s.enter() {
+		asked <- errNoBrowser
+		return asked
 	}
-	w.told = true
-	return &WaitingError{URL: w.url, Browser: w.browser}
+	go func() {
+		defer s.goroutines.Done()
+		ctx, cancel := context.WithTimeout(s.ctx, p.timing.open)
+		defer cancel()
+		err := p.cfg.Open(ctx, w.url)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		w.until = time.Now().Add(p.timing.wait)
+		_, token, _ := strings.Cut(w.url, "#mcpProxyToken=")
+		token, _, _ = strings.Cut(token, "&")
+		if err != nil && strings.Contains(err.Error(), token) {
+			err = errors.New(strings.ReplaceAll(err.Error(), token, "…"))
+		}
+		asked <- err
+	}()
+	return asked
 }
 
 // giveUp ends the waiting without a tab. The token is new, and stays valid for a person who
@@ -207,11 +176,10 @@ func (p *Page) tellOnce(w *wait) error {
 func (p *Page) giveUp() {
 	p.token = newToken()
 	url, err := address(p.notebook, p.port, p.token)
-	if err != nil {
-		p.finish(nil, err)
-		return
+	if err == nil {
+		err = &NoTabError{URL: url, Refused: p.wait.refused}
 	}
-	p.finish(nil, &NoTabError{URL: url, Refused: p.wait.refused})
+	p.finish(nil, err)
 	p.log.Info("no tab of Colab connected in time")
 }
 

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,23 @@ const (
 	Create  Action = "create"  // there is no copy
 	Replace Action = "replace" // the copy is an older or another build
 )
+
+// DataDir returns this user's folder for the data of programs, which survives the cleaning
+// of caches: XDG_DATA_HOME or ~/.local/share on Linux (XDG Base Directory Specification),
+// ~/Library/Application Support on macOS, %LOCALAPPDATA% on Windows. It creates nothing.
+func DataDir() (string, error) {
+	switch runtime.GOOS {
+	case "darwin":
+		return os.UserConfigDir()
+	case "windows":
+		return os.UserCacheDir() // %LOCALAPPDATA%, which Windows does not clean
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification: ignore relative paths
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, ".local", "share"), err
+}
 
 // Folder is the folder of the copy in a data folder.
 func Folder(data string) string { return filepath.Join(data, "colab-relay", "bin") }

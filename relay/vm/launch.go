@@ -186,30 +186,26 @@ func (a *creation) try(ctx context.Context, v vmReport, sha256 string, w Way) er
 	return a.reach(ctx, w, ready, secret)
 }
 
-// awaitExecutor waits until the executor is ready.
-func (a *creation) awaitExecutor(ctx context.Context, secret auth.Secret) (readyExecutor, error) {
+// awaitExecutor waits until the executor is ready. Each call of poll waits on the VM.
+func (a *creation) awaitExecutor(ctx context.Context, secret auth.Secret) (ready readyExecutor, err error) {
 	a.say("waiting for the executor")
-	pace := time.NewTicker(time.Second) // in case the VM answers at once
-	defer pace.Stop()
-	for deadline := time.Now().Add(executorLimit); ; {
+	deadline := time.Now().Add(executorLimit)
+	err = keep.Repeat(ctx, time.Second, func() (bool, error) {
 		var e executorReport
-		if err := a.call(ctx, &e, "poll", a.rec.ID, pollWait.Seconds()); err != nil {
-			return readyExecutor{}, err
-		}
+		err := a.call(ctx, &e, "poll", a.rec.ID, pollWait.Seconds())
 		switch {
+		case err != nil:
 		case e.Ready != nil && e.Running:
-			return *e.Ready, nil
+			ready = *e.Ready
+			return true, nil
 		case !e.Running:
-			return readyExecutor{}, fmt.Errorf("%w: it ended; its last output: %s", ErrLaunch, a.redacted(e.Log, secret))
+			err = fmt.Errorf("%w: it ended; its last output: %s", ErrLaunch, a.redacted(e.Log, secret))
 		case time.Now().After(deadline):
-			return readyExecutor{}, fmt.Errorf("%w: it was not ready after %s; its last output: %s", ErrLaunch, executorLimit, a.redacted(e.Log, secret))
+			err = fmt.Errorf("%w: it was not ready after %s; its last output: %s", ErrLaunch, executorLimit, a.redacted(e.Log, secret))
 		}
-		select {
-		case <-pace.C:
-		case <-ctx.Done():
-			return readyExecutor{}, ctx.Err()
-		}
-	}
+		return false, err
+	})
+	return ready, err
 }
 
 // redacted makes text of the VM safe to show.

@@ -163,14 +163,8 @@ func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM
 	return v
 }
 
-// maxShownID bounds an id of the service that is shown, in characters.
-const maxShownID = 100
-
-// shownID makes a text of the service safe to show.
-func shownID(id string) string {
-	text := []rune(plain.Line(id))
-	return string(text[:min(len(text), maxShownID)])
-}
+// shownID makes a text of the service, or one that somebody typed, safe to show.
+func shownID(id string) string { return plain.Clip(id, 100) }
 
 // Down stops a VM and returns after it was seen to be gone. A VM that this computer did not
 // start is stopped only with force. It ends a start in progress, also one of another
@@ -202,7 +196,7 @@ func (m *Manager) markStopping(idOrName string) (rec Record, err error) {
 	_, err = m.store.change(func(all []Record) ([]Record, error) {
 		r := find(all, idOrName)
 		if r == nil {
-			return nil, fmt.Errorf("%w %q%s", ErrUnknown, clip(idOrName), suggest.Meant(clip(idOrName), namesOf(all)))
+			return nil, fmt.Errorf("%w %q%s", ErrUnknown, shownID(idOrName), suggest.Meant(shownID(idOrName), namesOf(all)))
 		}
 		rec = *r
 		r.Step, r.Unconfirmed = Stopping, r.Unconfirmed || r.Step == Asked

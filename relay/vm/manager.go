@@ -160,10 +160,7 @@ func machineWith(all []Machine, id string) (Machine, bool) {
 }
 
 // shown makes an error's text safe and short enough to keep.
-func shown(err error) string {
-	text := []rune(plain.Line(err.Error()))
-	return string(text[:min(len(text), maxFailure)])
-}
+func shown(err error) string { return plain.Clip(err.Error(), maxFailure) }
 
 // store is the record of VMs in a folder. Any number of programs may use it at once.
 type store struct {
@@ -283,7 +280,7 @@ type recordFile struct {
 func (f *recordFile) check() error {
 	for _, r := range f.VMs {
 		if !idPattern().MatchString(r.ID) || r.Step == "" || checkName(r.Name) != nil || r.Backend == "" || len(r.Accelerators) == 0 {
-			return fmt.Errorf("the VM %q", clip(r.ID))
+			return fmt.Errorf("the VM %q", shownID(r.ID))
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/keep"
 )
 
 // providerPrefix precedes a backend's name in the provider of a runtime that is reached
@@ -62,25 +63,18 @@ func (m *Manager) awaitAnswer(ctx context.Context, r pairing.Runtime, limit time
 	defer c.Close()
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	every := time.NewTicker(time.Second)
-	defer every.Stop()
 	var last error
-	for {
+	err = keep.Repeat(within, time.Second, func() (bool, error) {
 		_, err := c.SignedHealth(within)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case within.Err() == nil || last == nil:
+		if err != nil && (within.Err() == nil || last == nil) {
 			last = err // not that the time is over
 		}
-		select {
-		case <-every.C:
-		case <-within.Done():
-			return fmt.Errorf("%w at %s: %w", ErrUnreachable, plain.Line(r.URL), last)
-		}
+		return err == nil, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w at %s: %w", ErrUnreachable, plain.Line(r.URL), last)
 	}
+	return err
 }
 
 // pair stores the runtime. From then on tools and commands use it.
@@ -154,7 +148,7 @@ func ParseWay(text string) (Way, error) {
 	if w := Way(text); w == AnyWay || slices.Contains(Ways, w) {
 		return w, nil
 	}
-	return AnyWay, fmt.Errorf("tunnel %q: use proxy, ngrok or cloudflared", clip(text))
+	return AnyWay, fmt.Errorf("tunnel %q: use proxy, ngrok or cloudflared", shownID(text))
 }
 
 // ways returns what to try in turn. cloudflared says whether the VM has that program.

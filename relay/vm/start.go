@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/shared/keep"
 )
 
 // watchEvery is how often a start looks whether somebody stops the VM.
@@ -316,28 +317,22 @@ func (a *creation) runningText(ctx context.Context) string {
 func (a *creation) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limits.ready, fmt.Errorf("the VM was created, but was not ready within %s", a.limits.ready))
 	defer cancel()
-	every := time.NewTicker(2 * time.Second)
-	defer every.Stop()
-	for missed := 0; ; {
+	missed := 0
+	return keep.Repeat(ctx, 2*time.Second, func() (bool, error) {
 		all, err := machines(ctx, a.b)
 		if err != nil {
-			return err
+			return false, err
 		}
 		found, there := machineWith(all, a.rec.ID)
 		if missed++; there || time.Since(a.rec.Asked) <= a.limits.appear {
 			missed = 0
 		}
-		switch {
-		case found.Ready:
-			return nil
-		case missed == 2:
-			return errEnded
+		if !found.Ready && missed == 2 {
+			return false, errEnded
 		}
-		a.say("waiting until the VM is ready")
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if !found.Ready {
+			a.say("waiting until the VM is ready")
 		}
-	}
+		return found.Ready, nil
+	})
 }

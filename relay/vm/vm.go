@@ -113,7 +113,7 @@ func ParseAccelerators(text string) ([]string, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.ToUpper(strings.TrimSpace(name))
 		if name != CPU && !slices.Contains(Accelerators, name) {
-			return nil, fmt.Errorf("unknown accelerator %q: use some of %s and %s, separated by commas", clip(name), strings.Join(Accelerators, ", "), CPU)
+			return nil, fmt.Errorf("unknown accelerator %q: use some of %s and %s, separated by commas", shownID(name), strings.Join(Accelerators, ", "), CPU)
 		}
 		if !slices.Contains(accelerators, name) {
 			accelerators = append(accelerators, name)
@@ -129,9 +129,6 @@ func (s Spec) String() string {
 	}
 	return s.Accelerator
 }
-
-// clip shortens what somebody typed for an error.
-func clip(s string) string { return s[:min(len(s), 60)] }
 
 // Rules is what people must read before they let the relay start VMs. docs/rules.md contains the
 // same text, and a test compares them.
@@ -187,7 +184,7 @@ func (e *StartingError) Error() string {
 // ExecError is an exception of the code that Exec ran.
 type ExecError struct {
 	Name  string // the exception's class
-	Value string // its text, clipped by the backend to 1,000 bytes
+	Value string // its text, clipped by the backend to 1,000 characters
 }
 
 func (e *ExecError) Error() string {

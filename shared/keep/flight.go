@@ -194,3 +194,18 @@ func (c *Flight[T]) leave(ended bool) (result T, err error) {
 	}
 	return result, err
 }
+
+// Repeat calls f until it is done or fails, with a pause after each call. When ctx ends in a
+// pause, its cause is the error.
+func Repeat(ctx context.Context, pause time.Duration, f func() (done bool, err error)) error {
+	for {
+		if done, err := f(); done || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

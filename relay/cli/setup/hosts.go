@@ -71,8 +71,6 @@ func InstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "add the relay to every host found on this computer")
 	cmd.Flags().BoolVar(&onlyPrint, "print", false, "show what would be done, and change nothing")
-	cmd.Flags().BoolVar(&onlyPrint, "dry-run", false, "the same as --print")
-	cmd.Flags().Lookup("dry-run").Hidden = true
 	cmd.Flags().StringVar(&served, "toolsets", "", "serve these `SETS` of tools: "+toolsets.Names("or", "all")+", separated by commas; empty: the relay chooses")
 	cli.AddJSONFlag(cmd, &asJSON)
 	return cmd

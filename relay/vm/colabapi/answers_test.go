@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
@@ -97,7 +98,7 @@ func FuzzReceive(f *testing.F) {
 		if out := e.output.String(); len(out) > vm.MaxOutput {
 			t.Errorf("%d bytes of output", len(out))
 		}
-		if e.raised != nil && (len(e.raised.Name) > maxErrorText || len(e.raised.Value) > maxErrorText) {
+		if e.raised != nil && (utf8.RuneCountInString(e.raised.Name) > maxErrorText || utf8.RuneCountInString(e.raised.Value) > maxErrorText) {
 			t.Error("the exception is too long")
 		}
 	})

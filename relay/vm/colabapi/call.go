@@ -20,6 +20,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/keep"
 	"colabrelay/shared/lazy"
 )
 
@@ -173,8 +174,7 @@ func (s rpcStatus) reason() string {
 
 // said returns Google's own words, bounded and without control characters.
 func (s rpcStatus) said() string {
-	text := plain.Line(strings.TrimPrefix(s.reason()+": "+s.Message, ": "))
-	return fmt.Sprintf("Google says %q", text[:min(len(text), 500)])
+	return fmt.Sprintf("Google says %q", plain.Clip(strings.TrimPrefix(s.reason()+": "+s.Message, ": "), 500))
 }
 
 // Refusals that this package itself acts on.
@@ -276,37 +276,23 @@ func (b *Backend) wait(ctx context.Context, op operation) error {
 	if !op.Done && !operationPattern().MatchString(op.Name) {
 		return errors.New("start a VM: Google's answer names no operation to wait for")
 	}
-	for !op.Done {
+	err := keep.Repeat(ctx, waitPause, func() (bool, error) {
+		if op.Done {
+			return true, nil
+		}
 		err := b.do(ctx, c, &op)
 		switch {
 		case errors.Is(err, errUnimplemented) && c.query != nil:
 			c.path, c.query = strings.TrimSuffix(c.path, ":wait"), nil // a plain look instead
+			err = nil
 		case err != nil && ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return err
+			err = context.Cause(ctx)
 		}
-		if !op.Done {
-			if err := pauseFor(ctx, waitPause); err != nil {
-				return err
-			}
-		}
+		return op.Done, err
+	})
+	if err != nil || op.Error == nil {
+		return err
 	}
-	if op.Error == nil {
-		return nil
-	}
-	err, _ := op.Error.refused("")
+	err, _ = op.Error.refused("")
 	return fmt.Errorf("the VM could not be started: %w", err)
-}
-
-// pauseFor waits for d or until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

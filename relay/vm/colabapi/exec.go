@@ -155,7 +155,7 @@ func (j jupyter) uploadOnce(ctx context.Context, remotePath string, content []by
 const (
 	// maxMessage bounds one message of a kernel. A larger one ends the execution.
 	maxMessage = 16 << 20
-	// maxErrorText bounds the name and the text of an exception.
+	// maxErrorText bounds the name and the text of an exception, in characters.
 	maxErrorText = 1000
 	// grace is how long a kernel's next message may take when its code has ended. The server
 	// drops messages of a kernel that prints too fast, so the reply or the idle status may
@@ -332,17 +332,11 @@ func (e *execution) receive(frame []byte) error {
 	case "stream":
 		_, _ = io.WriteString(&e.output, m.Content.Text)
 	case "error":
-		e.raised = &vm.ExecError{Name: shortened(m.Content.Name), Value: shortened(m.Content.Value)}
+		e.raised = &vm.ExecError{Name: plain.Clip(m.Content.Name, maxErrorText), Value: plain.Clip(m.Content.Value, maxErrorText)}
 	case "execute_reply":
 		e.replied = true
 	case "status":
 		e.idle = e.idle || state == "idle"
 	}
 	return nil
-}
-
-// shortened cuts an outside text to maxErrorText bytes at a whole character.
-func shortened(text string) string {
-	text = plain.Line(text)
-	return strings.ToValidUTF8(text[:min(len(text), maxErrorText)], "")
 }

@@ -7,10 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,13 +15,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/endpoints"
 
+	"colabrelay/relay/browser"
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
@@ -96,14 +92,15 @@ func browserLogin(ctx context.Context, r LoginRequest) (credentials, error) {
 	if err != nil {
 		return c, err
 	}
-	back, err := listenForRedirect(rand.Text())
+	back := &redirect{rand.Text(), make(chan url.Values, 1)}
+	host, stop, err := browser.Serve(back)
 	if err != nil {
-		return c, err
+		return c, fmt.Errorf("%s: %w", doing, err)
 	}
-	defer back.close()
+	defer stop()
 	verifier := oauth2.GenerateVerifier()
 	config := c.config()
-	config.RedirectURL, config.Scopes = "http://"+back.host+"/", []string{Scope}
+	config.RedirectURL, config.Scopes = "http://"+host+"/", []string{Scope}
 	// Without prompt=consent Google gives a refresh token only at a person's first login.
 	page := config.AuthCodeURL(back.state, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"), oauth2.S256ChallengeOption(verifier))
 	if r.Show != nil {
@@ -124,7 +121,7 @@ func browserLogin(ctx context.Context, r LoginRequest) (credentials, error) {
 	case refusal == "access_denied":
 		return c, fmt.Errorf("%w: access to Colab was declined on Google's page: run the login again to try once more; if the page says that the app is not available, add your address as a test user of the Google Cloud project", vm.ErrNotLoggedIn)
 	case got.Get("code") == "":
-		return c, fmt.Errorf("%w: Google's page answered %q", vm.ErrNotLoggedIn, code(refusal))
+		return c, fmt.Errorf("%w: Google's page answered %q", vm.ErrNotLoggedIn, plain.Clip(refusal, maxCode))
 	}
 	token, err := config.Exchange(withClient(ctx, r.Transport), got.Get("code"), oauth2.VerifierOption(verifier))
 	if err == nil {
@@ -356,59 +353,28 @@ func tokenError(ctx context.Context, doing, again string, err error) error {
 	case slices.Contains([]string{"invalid_client", "unauthorized_client", "deleted_client"}, refused.ErrorCode):
 		return fmt.Errorf("%w: Google does not know the OAuth client any more (%s): make a new one and run %s", vm.ErrNotLoggedIn, refused.ErrorCode, again)
 	case refused.ErrorCode != "":
-		return fmt.Errorf("%s: Google's login service says %q: try again, or run %s", doing, code(refused.ErrorCode), again)
+		return fmt.Errorf("%s: Google's login service says %q: try again, or run %s", doing, plain.Clip(refused.ErrorCode, maxCode), again)
 	}
 	return fmt.Errorf("%s: Google's login service answers HTTP %d: try again in a minute", doing, refused.Response.StatusCode)
 }
 
-// code bounds an error code of an answer.
-func code(text string) string { return plain.Line(text[:min(len(text), 60)]) }
+// maxCode bounds an error code of an answer that is shown, in characters.
+const maxCode = 60
 
-// maxVisitors bounds the connections that strangers on this computer hold open; further ones
-// wait in the system's queue until one ends, in at most 5 seconds.
-const maxVisitors = 16
-
-// redirect is the listener on loopback to which Google's page sends the browser back. Every
-// program on this computer, and every web page, can send requests there: only one with the
-// state of this login counts, and all others change nothing.
+// redirect is where Google's page sends the browser back. Every program on this computer, and
+// every web page, can send requests there: only one with the state of this login counts, and all
+// others change nothing.
 type redirect struct {
-	host     string
 	state    string
-	server   *http.Server
 	answered chan url.Values // of size one: one answer only
-	served   sync.WaitGroup
 }
 
-func listenForRedirect(state string) (*redirect, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("log in to Google: listen on this computer: %v", err)
+// ServeHTTP is what the browser gets.
+func (r *redirect) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method != http.MethodGet || req.URL.Path != "/" {
+		http.NotFound(w, req)
+		return
 	}
-	r := &redirect{host: l.Addr().String(), state: state, answered: make(chan url.Values, 1)}
-	// Another host is another name for this address: a page that rebinds its DNS name.
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET 127.0.0.1/{$}", r.answer)
-	r.server = &http.Server{
-		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
-		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0),
-	}
-	r.server.SetKeepAlivesEnabled(false)
-	r.served.Go(func() { _ = r.server.Serve(netutil.LimitListener(l, maxVisitors)) })
-	return r, nil
-}
-
-func (r *redirect) close() {
-	// The answer to the browser is still on its way; strangers' connections end in a second.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if r.server.Shutdown(ctx) != nil {
-		_ = r.server.Close()
-	}
-	r.served.Wait()
-}
-
-// answer is what the browser gets.
-func (r *redirect) answer(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	got := req.URL.Query()
 	if subtle.ConstantTimeCompare([]byte(got.Get("state")), []byte(r.state)) != 1 {

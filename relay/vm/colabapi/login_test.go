@@ -142,7 +142,7 @@ func TestStrangersOnThisComputerChangeNothing(t *testing.T) {
 			{"GET", "", "", 400},
 			{"GET", "?code=x&state=wrong", "", 400},
 			{"GET", "?error=access_denied&state=wrong", "", 400},
-			{"POST", "?code=x&state=" + state, "", 405},
+			{"POST", "?code=x&state=" + state, "", 404},
 			{"GET", "favicon.ico?code=x&state=" + state, "", 404},
 			{"GET", "?code=x&state=" + state, "evil.example", 404},
 		} {

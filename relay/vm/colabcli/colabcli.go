@@ -224,7 +224,7 @@ var namePattern = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 // it could take for an option.
 func usable(id string) error {
 	if !namePattern().MatchString(id) {
-		return fmt.Errorf("%w: the relay passes no name like %q to Google's command line", vm.ErrUnknown, clip(plain.Line(id)))
+		return fmt.Errorf("%w: the relay passes no name like %q to Google's command line", vm.ErrUnknown, plain.Clip(id, maxLineRunes))
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func usable(id string) error {
 // Bounds of what an error shows of the program's output.
 const (
 	maxLines     = 3
-	maxLineBytes = 300
+	maxLineRunes = 300
 )
 
 // urlQuery matches the query of a URL, which may have the token of a VM in it. Python's HTTP
@@ -251,20 +251,12 @@ func lastLines(res result) string {
 	var lines []string
 	for line := range strings.Lines(output[max(0, len(output)-maxStderr):]) {
 		line = tokenText().ReplaceAllString(urlQuery().ReplaceAllString(line, "?…"), "${1}…")
-		if line = strings.TrimSpace(plain.Line(line)); line != "" {
-			lines = append(lines, clip(line))
+		if line = plain.Clip(strings.TrimSpace(line), maxLineRunes); line != "" {
+			lines = append(lines, line)
 		}
 	}
 	if len(lines) == 0 {
 		return "nothing"
 	}
 	return strings.Join(lines[max(0, len(lines)-maxLines):], " | ")
-}
-
-// clip shortens a line to maxLineBytes.
-func clip(line string) string {
-	if len(line) > maxLineBytes {
-		return strings.ToValidUTF8(line[:maxLineBytes], "") + "…"
-	}
-	return line
 }

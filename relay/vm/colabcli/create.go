@@ -31,7 +31,7 @@ func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) error {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("create VM %q: %w", clip(plain.Line(id)), err)
+		return fmt.Errorf("create VM %q: %w", plain.Clip(id, maxLineRunes), err)
 	}
 	file, err := b.lock(ctx, id)
 	if err != nil {
@@ -88,7 +88,7 @@ func newArguments(id string, s vm.Spec) ([]string, error) {
 	switch {
 	case s.Accelerator == vm.CPU:
 	case !slices.Contains(vm.Accelerators, s.Accelerator): // the program would choose another one
-		return nil, fmt.Errorf("unknown accelerator %q", clip(plain.Line(s.Accelerator)))
+		return nil, fmt.Errorf("unknown accelerator %q", plain.Clip(s.Accelerator, maxLineRunes))
 	case strings.HasPrefix(s.Accelerator, "V"):
 		words = append(words, "--tpu", strings.ToLower(s.Accelerator))
 	default:
@@ -168,21 +168,12 @@ func (b *Backend) lock(ctx context.Context, id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		locked, err := tryLock(file)
-		if locked {
-			return file, nil
-		}
-		select {
-		case <-time.After(lockInterval):
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		if err != nil {
-			file.Close()
-			return nil, err
-		}
+	err = keep.Repeat(ctx, lockInterval, func() (bool, error) { return tryLock(file) })
+	if err != nil {
+		file.Close()
+		return nil, err
 	}
+	return file, nil
 }
 
 // forget forgets a VM that is gone. Its id is never used again.

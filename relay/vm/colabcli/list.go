@@ -67,7 +67,7 @@ func parseRows(res result) ([]row, error) {
 		case line == noRows:
 			empty = true
 		case line != "" && !strings.HasPrefix(line, "[colab] "):
-			return nil, fmt.Errorf("`colab sessions` printed a line that the relay does not understand: %q", clip(plain.Line(line)))
+			return nil, fmt.Errorf("`colab sessions` printed a line that the relay does not understand: %q", plain.Clip(line, maxLineRunes))
 		}
 	}
 	if empty == (len(rows) > 0) {
@@ -161,24 +161,23 @@ const (
 
 // awaitEnd waits until Google no longer lists the VM. The program forgets its name before.
 func (b *Backend) awaitEnd(ctx context.Context, r *row) error {
-	for start := time.Now(); ; {
+	start := time.Now()
+	err := keep.Repeat(ctx, endInterval, func() (bool, error) {
 		rows, err := b.rows(ctx)
-		if err != nil {
-			return fmt.Errorf("`colab stop` has ended, but whether the VM is gone is unknown: %w", err)
+		switch {
+		case err != nil:
+			return false, fmt.Errorf("`colab stop` has ended, but whether the VM is gone is unknown: %w", err)
+		case !slices.ContainsFunc(rows, func(other row) bool { return other.endpoint == r.endpoint }):
+			return true, nil
+		case time.Since(start) > endLimit:
+			return false, fmt.Errorf("`colab stop` has ended, but after %v Google still lists VM %q (%s)", endLimit, r.id, plain.Line(r.endpoint))
 		}
-		if !slices.ContainsFunc(rows, func(other row) bool { return other.endpoint == r.endpoint }) {
-			b.forget(r.id)
-			return nil
-		}
-		if time.Since(start) > endLimit {
-			return fmt.Errorf("`colab stop` has ended, but after %v Google still lists VM %q (%s)", endLimit, r.id, plain.Line(r.endpoint))
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the end of VM %q: %w", r.id, ctx.Err())
-		case <-time.After(endInterval):
-		}
+		return false, nil
+	})
+	if err == nil {
+		b.forget(r.id)
 	}
+	return err
 }
 
 // record is what the relay remembers of a VM that it asked the program for. The program
