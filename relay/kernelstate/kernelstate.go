@@ -48,7 +48,6 @@ var (
 	ErrDamaged   = errors.New("the saved state is damaged")
 	ErrBusy      = errors.New("another call is saving or restoring this name")
 	ErrBadName   = errors.New("a state's name must have 1 to 200 bytes")
-	ErrNoSpace   = errors.New("the VM's disk has no space for the state")
 )
 
 // errCallTimeOver ends a transfer when the call must answer.

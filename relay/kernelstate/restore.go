@@ -9,9 +9,6 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-// minFree is how many bytes an upload must leave free on the VM's disk.
-const minFree = 64 << 20
-
 // Restored is how far a restore is. Manifest describes the version; Loaded is empty until
 // the restore is finished.
 type Restored struct {
@@ -103,11 +100,6 @@ func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 		return err
 	}
 	p.Phase, p.Remote = PhaseSending, report.Path
-	if report.Free < p.Manifest.Bytes+minFree {
-		j.removeRemote(ctx, p.Remote)
-		j.removePending(restoringFile)
-		return fmt.Errorf("%w: it has %d MB, and %d MB are free", ErrNoSpace, p.Manifest.Bytes>>20, report.Free>>20)
-	}
 	return savePending()
 }
 
