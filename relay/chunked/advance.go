@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"colabrelay/relay/client"
 	"colabrelay/relay/jobs"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/shared/contract"
@@ -182,7 +181,7 @@ func (run *runner) submit(ctx context.Context) (more bool, err error) {
 	first := run.jobs == 0
 	run.jobs++
 	run.marked, run.failed = false, contract.Execution{}
-	err = r.Job.Submit(client.WithQueueFull(ctx), run.vm, run.save)
+	err = r.Job.Submit(ctx, run.vm, run.save)
 	switch {
 	case err == nil:
 		run.look()

@@ -3,7 +3,6 @@ package chunked
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -34,44 +33,6 @@ func (f forger) Execution(ctx context.Context, id string, offset int64, wait tim
 		f.execution(&x)
 	}
 	return x, err
-}
-
-// The values of a round count once, and those of other runs do not, whatever rounds a VM says
-// that they are of.
-func TestNoValueOfARoundCountsForAnother(t *testing.T) {
-	const rounds, batch = 5, 10
-	first := func(j *contract.Job, index int) string {
-		return fmt.Sprintf("vm-1-%s-%d", j.JobID, index)
-	}
-	for name, lie := range map[string]forger{
-		"one execution for all rounds": {job: func(j *contract.Job) {
-			for i := range j.Steps {
-				if j.From+i > 1 {
-					j.Steps[i].ExecutionID = first(j, 1)
-				}
-			}
-		}},
-		"of another round": {execution: func(x *contract.Execution) { x.Job.Index++ }},
-		"of another job":   {execution: func(x *contract.Execution) { x.Job.JobID = "other" }},
-		"ended with nothing": {job: func(j *contract.Job) {
-			j.State, j.Entries, j.Steps = contract.JobFinished, j.From, nil
-		}},
-		"ended, and goes on": {job: func(j *contract.Job) {
-			if j.State = contract.JobRunning; j.From == 0 {
-				j.State = contract.JobFailed
-			}
-		}},
-	} {
-		inBubble(t, func(t *testing.T, dir string) {
-			lie.fakeVM = newFake(t, 1, 0)
-			s := spec("", "total += i", rounds*batch)
-			s.BatchSize = batch
-			a := call(t, dir, s, lie, time.Minute)
-			if a.Status == StatusFinished || len(a.Results) > batch {
-				t.Errorf("%s: %s, %d values, %v", name, a.Status, len(a.Results), a.err)
-			}
-		})
-	}
 }
 
 // A run is finished only by a job that finished without a failed round, whatever its markers say.

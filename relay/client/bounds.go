@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// maxItems bounds every array and object of an answer, whatever its name and depth. It is the
-	// largest number of events that fit into an answer, as each takes at least 64 bytes.
-	maxItems = contract.MaxReadBytes / 64
 	// maxDecoded bounds what all items of an answer take when they are decoded, in bytes: 15 MiB
 	// of {} would become 3 GB of events, because an item of two bytes becomes a struct of hundreds.
 	// perByte bounds the same for each byte of the text, beside freeDecoded, because callers hold
@@ -61,15 +58,9 @@ func Decode(ctx context.Context, text []byte, into any) error {
 type itemScan struct {
 	text  []byte
 	root  *shape
-	bytes int64 // that the items take, as far as their shape says
-	open  []container
-	name  []byte // of the field whose value comes next, as it stands in the text
-}
-
-// container is an array or object whose end has not been read.
-type container struct {
-	*shape     // nil: it stays text
-	items  int // commas so far
+	bytes int64    // that the items take, as far as their shape says
+	open  []*shape // of the arrays and objects whose end has not been read; nil for one that stays text
+	name  []byte   // of the field whose value comes next, as it stands in the text
 }
 
 // maxNesting bounds the memory of a scan; encoding/json refuses deeper text itself.
@@ -115,7 +106,7 @@ func (s *itemScan) begin(object bool) error {
 	if of != nil && of.object != object {
 		of = nil // the decoder refuses it
 	}
-	s.open = append(s.open, container{shape: of})
+	s.open = append(s.open, of)
 	s.name = nil
 	if of != nil {
 		return s.take(of.start + of.bytes)
@@ -133,15 +124,8 @@ func (s *itemScan) take(bytes int64) error {
 
 func (s *itemScan) comma() error {
 	s.name = nil
-	if len(s.open) == 0 {
-		return nil
-	}
-	at := &s.open[len(s.open)-1]
-	if at.items++; at.items >= maxItems { // n items have n-1 commas
-		return errTooMuch
-	}
-	if at.shape != nil {
-		return s.take(at.bytes)
+	if n := len(s.open); n > 0 && s.open[n-1] != nil {
+		return s.take(s.open[n-1].bytes)
 	}
 	return nil
 }

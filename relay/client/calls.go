@@ -219,7 +219,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
 	a.build = func() request { return c.submitRequest(ctx, s) }
-	e, err := call[contract.Execution](ctx, a, a.whileFull(ctx))
+	e, err := call[contract.Execution](ctx, a, idempotent)
 	if errors.Is(err, bounded.ErrTooLong) {
 		err = problemWithHint(KindBadAnswer, tooMuch+", so it was not read; the code has run or is still running",
 			fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", s.RequestID), err)
@@ -253,29 +253,11 @@ func (c *Client) SubmitJobTo(ctx context.Context, instanceID string, s contract.
 		return contract.Job{}, fmt.Errorf("writing a job: %w", err)
 	}
 	a := &attempts{client: c, pinned: instanceID, build: c.post(contract.PathJobs, body)}
-	j, err := call[contract.Job](ctx, a, a.whileFull(ctx))
+	j, err := call[contract.Job](ctx, a, idempotent)
 	if err != nil {
 		return j, a.unsettled(ctx, err)
 	}
 	return j, nil
-}
-
-type queueFullKey struct{}
-
-// WithQueueFull makes submits end with queue_full if the executor's queue is full, instead of
-// trying again until there is a place. A submit with an unanswered attempt is tried again
-// nevertheless, until its outcome is known.
-func WithQueueFull(ctx context.Context) context.Context {
-	return context.WithValue(ctx, queueFullKey{}, true)
-}
-
-// whileFull is the policy of a submit.
-func (a *attempts) whileFull(ctx context.Context) policy {
-	return func(err error, bad int) bool {
-		refused := refusal(err)
-		full := refused != nil && refused.Code == contract.CodeQueueFull
-		return idempotent(err, bad) && !(full && ctx.Value(queueFullKey{}) != nil && !a.arrived)
-	}
 }
 
 // unsettled returns err, with which a submit ended, so that MayRun knows whether its code may run:

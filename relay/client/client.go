@@ -213,15 +213,11 @@ func proxyAddress(proxy *url.URL) string {
 
 // Proxy returns the address of the proxy that calls to base use; empty for none.
 func Proxy(base string) string {
-	req, err := http.NewRequest(http.MethodGet, base, nil)
+	at, err := url.Parse(base)
 	if err != nil {
 		return ""
 	}
-	proxy, err := http.ProxyFromEnvironment(req)
-	if err != nil || proxy == nil {
-		return ""
-	}
-	return proxyAddress(proxy)
+	return proxyFor(http.ProxyFromEnvironment, at)
 }
 
 // proxy returns the address of the proxy that calls to this executor use; empty for none.
@@ -230,7 +226,11 @@ func (c *Client) proxy() string {
 	if !ok || t.Proxy == nil {
 		return ""
 	}
-	proxy, err := t.Proxy(&http.Request{URL: &c.base})
+	return proxyFor(t.Proxy, &c.base)
+}
+
+func proxyFor(find func(*http.Request) (*url.URL, error), at *url.URL) string {
+	proxy, err := find(&http.Request{URL: at})
 	if err != nil || proxy == nil {
 		return ""
 	}

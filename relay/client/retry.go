@@ -210,14 +210,9 @@ func recordAttempt(ctx context.Context, method string, err error) {
 // tunnel's service said that no executor is online. It is false if the request may have
 // arrived, because then the caller must retry until it knows.
 func absent(err error) bool {
-	return neverSent(err) || refusal(err) == nil && kindOf(err) == KindTunnelOffline
-}
-
-// neverSent reports whether none of the attempts of a call that ended with err can have reached
-// an executor.
-func neverSent(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && refusal(err) == nil && !e.sent && (e.Kind == KindUnreachable || e.Kind == KindNoSuchHost)
+	noConnection := ok && !e.sent && (e.Kind == KindUnreachable || e.Kind == KindNoSuchHost)
+	return refusal(err) == nil && (noConnection || ok && e.Kind == KindTunnelOffline)
 }
 
 // Patience is how long a transfer that has begun goes on without a byte. It bridges a tunnel that

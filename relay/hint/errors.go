@@ -119,9 +119,7 @@ var operations = []row{
 	{kernelstate.ErrNoVersion, notFound, "Use one of these versions, or omit {version|--version} for the newest one."},
 	{kernelstate.ErrDamaged, CodeDamaged, "Restore another version. Nothing of the damaged one was loaded, and its files were not changed."},
 	{kernelstate.ErrBusy, CodeBusy, "Wait until the other {call has answered|one has ended}, then " + tryAgain + "."},
-	{kernelstate.ErrBadName, CodeBadRequest, "Give a name of 1 to 200 characters."},
 	{kernelcall.ErrNoReport, CodeInternal, again + ". If the error persists, the notebook's code changed IPython itself: {call restart_kernel|run `colab-relay restart`}."},
-	{kernelstate.ErrNoSpace, string(contract.CodeDiskFull), "Delete files on the VM, then " + tryAgain + "."},
 
 	{vm.ErrNotEnabled, CodeNotEnabled, "{Ask the user. The user runs|Run} `colab-relay vm login`{ in a terminal|}, which shows the rules and risks{; then call again|}."},
 	{vm.ErrNotLoggedIn, CodeNotEnabled, "{Ask the user to run `colab-relay vm login` in a terminal, then call again|Run `colab-relay vm login`}."},

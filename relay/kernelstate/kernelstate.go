@@ -47,8 +47,6 @@ var (
 	ErrNoVersion = errors.New("no such version of this state")
 	ErrDamaged   = errors.New("the saved state is damaged")
 	ErrBusy      = errors.New("another call is saving or restoring this name")
-	ErrBadName   = errors.New("a state's name must have 1 to 200 bytes")
-	ErrNoSpace   = errors.New("the VM's disk has no space for the state")
 )
 
 // errCallTimeOver ends a transfer when the call must answer.
@@ -124,9 +122,6 @@ type job struct {
 
 // open locks the folder of o.Name below dir. The caller must call unlock.
 func open(c *client.Client, dir string, o Options) (j *job, unlock func(), err error) {
-	if o.Name == "" || len(o.Name) > 200 {
-		return nil, nil, fmt.Errorf("%.40q: %w", o.Name, ErrBadName)
-	}
 	j = &job{c: c, o: o, folder: o.folder(dir)}
 	if err := os.MkdirAll(j.folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("creating the folder of state %q: %w", o.Name, err)

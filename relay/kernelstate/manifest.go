@@ -142,15 +142,12 @@ type saved struct {
 
 // prepared is what the prepare operation reports.
 type prepared struct {
-	Path   string `json:"path"`
-	Free   int64  `json:"free"` // bytes of free disk space
-	Python string `json:"python"`
+	Path string `json:"path"`
 }
 
 // Loaded is what the restore operation reports.
 type Loaded struct {
 	Damaged       string     `json:"damaged"` // why the kernel refused the file, before it unpickled anything
-	Python        string     `json:"python"`
 	VariableCount int        `json:"variable_count"`
 	Variables     []Variable `json:"variables"`
 	Modules       []Module   `json:"modules"`

@@ -9,9 +9,6 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-// minFree is how many bytes an upload must leave free on the VM's disk.
-const minFree = 64 << 20
-
 // Restored is how far a restore is. Manifest describes the version; Loaded is empty until
 // the restore is finished.
 type Restored struct {
@@ -103,11 +100,6 @@ func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 		return err
 	}
 	p.Phase, p.Remote = PhaseSending, report.Path
-	if report.Free < p.Manifest.Bytes+minFree {
-		j.removeRemote(ctx, p.Remote)
-		j.removePending(restoringFile)
-		return fmt.Errorf("%w: it has %d MB, and %d MB are free", ErrNoSpace, p.Manifest.Bytes>>20, report.Free>>20)
-	}
 	return savePending()
 }
 
@@ -123,11 +115,8 @@ func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
 		return j.savePending(restoringFile, p) // the next call resumes the upload
 	case err != nil:
 		return err
-	case r.Transfer.SHA256 != p.Manifest.SHA256:
-		j.removePending(restoringFile)
-		return damaged("its data file changed during the upload")
 	}
-	p.Phase = PhaseLoading
+	p.Phase = PhaseLoading // in which the kernel compares the digest
 	return j.savePending(restoringFile, p)
 }
 

@@ -135,8 +135,8 @@ func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
 	if err != nil && due.Err() != nil && ctx.Err() == nil {
 		return j.savePending(savingFile, p) // the next call resumes the download
 	}
-	if err := j.checkDownload(p, s, err); err != nil {
-		return err
+	if err != nil {
+		return j.notDownloaded(err)
 	}
 	if err := publish(folder, s.Path, p.Manifest); err != nil {
 		return fmt.Errorf("storing state %q: %w", j.o.Name, err)
@@ -145,44 +145,28 @@ func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
 	return nil
 }
 
-// checkDownload returns why a download that ended with err did not produce the file that the
+// notDownloaded returns why a download that ended with err did not produce the file that the
 // kernel reported. If another attempt can't produce it either, the work ends.
-func (j *job) checkDownload(p *pending, s *Saved, err error) error {
+func (j *job) notDownloaded(err error) error {
 	var refused *contract.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == contract.CodeNotFound:
 		err = fmt.Errorf("%w: %w", ErrGone, err)
 	case errors.Is(err, transfer.ErrUnexpected):
 		err = fmt.Errorf("the file on the VM is not the one that the kernel reported: %w", err)
-	case err != nil:
-		return err
-	case s.Transfer.SHA256 != p.Manifest.SHA256 || s.Transfer.SizeBytes != p.Manifest.Bytes:
-		err = fmt.Errorf("downloading the state: %w", transfer.ErrChanged)
 	default:
-		return nil
+		return err
 	}
 	j.removePending(savingFile)
 	return err
 }
 
-// publish makes the folder a version. It is complete and on disk before it is renamed.
+// publish makes the folder a version. The data is complete and on disk, as transfer leaves it.
 func publish(folder, version string, m *Manifest) error {
 	if err := keep.WriteJSON(filepath.Join(folder, manifestFile), m); err != nil {
 		return err
 	}
-	if err := syncFile(filepath.Join(folder, dataFile)); err != nil {
-		return err
-	}
 	return os.Rename(folder, version)
-}
-
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }
 
 const (

@@ -34,10 +34,10 @@ type advance struct {
 	opt Options
 	out Outcome
 
-	reruns int                  // started by this call
-	needs  map[string][]Because // of the cells; nil: to be found out
-	edits  int                  // of the job, that met a conflict in this call
-	now    reading              // of the execution that is being read
+	reruns int               // started by this call
+	needs  map[string][]need // of the cells; nil: to be found out
+	edits  int               // of the job, that met a conflict in this call
+	now    reading           // of the execution that is being read
 }
 
 // Advance runs cells until the run ends, or the time is over. An error means that a request

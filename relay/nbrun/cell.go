@@ -123,10 +123,7 @@ func (a *advance) startCell(ctx context.Context, now *cell) error {
 	a.run, a.now, a.out = &one, reading{}, Outcome{}
 	a.record.Cells = append(a.record.Cells[max(0, len(a.record.Cells)+1-maxCells):], a.run)
 	step := a.stepFor(&one.Plan[0], now, nil)
-	step.Attempts = 1
-	if a.spec.CellTimeout > 0 { // goes before the cell's tag
-		step.TimeoutSeconds = min(a.spec.CellTimeout, contract.MaxTimeout).Seconds()
-	}
+	step.Attempts, step.TimeoutSeconds = 1, a.spec.CellTimeout.Seconds() // which go before the cell's tags
 	a.prepareJob([]contract.JobStep{step}, []Step{{step.StepID, one.Plan[0].Key, now.source, now.sent}})
 	return nil
 }

@@ -33,7 +33,7 @@ func (a *advance) stepsFor(begun map[int]string) (sent []contract.JobStep, steps
 		case now.has(tagForce):
 			inJob = nil
 		case lacking != nil:
-			c.Status, c.SkippedBecause = CellSkipped, lacking
+			c.Status, c.Why = CellSkipped, lacking.why()
 			continue
 		}
 		s := a.stepFor(c, now, inJob)

@@ -37,7 +37,8 @@ func (a *advance) land(e jobs.Entry, x contract.Execution) error {
 		if a.needs == nil {
 			a.needs = a.linkCells()
 		}
-		_, c.SkippedBecause = a.split(c, nil)
+		_, lacking := a.split(c, nil)
+		c.Why = lacking.why()
 		return nil
 	}
 	a.outputs.end(x)
@@ -248,6 +249,6 @@ func (r *RunRecord) resetAfter(key int) {
 	from := 1 + slices.IndexFunc(r.Plan, func(c CellRecord) bool { return c.Key == key })
 	for i := from; i < len(r.Plan); i++ {
 		c := &r.Plan[i]
-		c.Status, c.Why, c.SkippedBecause, c.Attempts = CellNotRun, "", nil, 0
+		c.Status, c.Why, c.Attempts = CellNotRun, "", 0
 	}
 }

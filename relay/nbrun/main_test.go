@@ -316,17 +316,6 @@ func (c call) cells() string {
 func (c call) cellsAre(t *testing.T, want string) {
 	t.Helper()
 	if diff := cmp.Diff(want, c.cells()); diff != "" {
-		t.Fatalf("statuses (-want +got):\n%s\nnotes %q\nbecause %v", diff, c.Outcome.Notes, c.because())
+		t.Fatalf("statuses (-want +got):\n%s\nnotes %q", diff, c.Outcome.Notes)
 	}
-}
-
-// because returns why cells were skipped.
-func (c call) because() map[string][]Because {
-	all := map[string][]Because{}
-	for _, planned := range c.Run.Plan {
-		if planned.SkippedBecause != nil {
-			all[planned.Handle] = planned.SkippedBecause
-		}
-	}
-	return all
 }

@@ -205,13 +205,6 @@ func (r *RunRecord) Summary() string {
 func (c *CellRecord) Problem() string {
 	head := fmt.Sprintf("cell %d (id %s) %s", c.Index, c.Handle, Words(c.Status))
 	switch {
-	case c.Status == CellSkipped && len(c.SkippedBecause) > 0:
-		because := c.SkippedBecause[0]
-		var names []string
-		for _, name := range because.Names { // code in the kernel can report any text as one
-			names = append(names, plain.Word(name))
-		}
-		return fmt.Sprintf("%s: it uses %s, which the cell with id %s would have made", head, strings.Join(names, ", "), because.Cell)
 	case c.Why != "":
 		return head + ": " + c.Why
 	case c.Status == CellTimedOut: // its exception is only the interrupt

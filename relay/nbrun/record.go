@@ -26,7 +26,6 @@ const (
 const (
 	maxName    = 200  // bytes of an exception's name
 	maxValue   = 1000 // bytes of its message
-	maxBecause = 5    // causes of one skipped cell
 	maxLacking = 10   // names of one cause; beyond it they are dropped
 	maxNotes   = 100
 	maxRan     = 20_000 // cells of which the last run is kept
@@ -128,17 +127,16 @@ type SavedState struct {
 
 // CellRecord is one selected cell.
 type CellRecord struct {
-	Key            int        `json:"key"` // in the run, from 1; it stays when the handle changes
-	Handle         string     `json:"cell_id"`
-	Index          int        `json:"index"` // in the notebook, from 0
-	Title          string     `json:"title"` // or its first line; at most 80 characters
-	Source         string     `json:"source_sha256"`
-	Sent           string     `json:"sent_sha256"` // of what was last sent, with its parameters
-	Status         CellStatus `json:"status"`
-	Why            string     `json:"why,omitempty"` // why it is not to be run, or what else is to be said
-	Attempts       int        `json:"attempts"`      // executions in this kernel
-	Last           *Attempt   `json:"last"`          // nil: none
-	SkippedBecause []Because  `json:"skipped_because,omitempty"`
+	Key      int        `json:"key"` // in the run, from 1; it stays when the handle changes
+	Handle   string     `json:"cell_id"`
+	Index    int        `json:"index"` // in the notebook, from 0
+	Title    string     `json:"title"` // or its first line; at most 80 characters
+	Source   string     `json:"source_sha256"`
+	Sent     string     `json:"sent_sha256"` // of what was last sent, with its parameters
+	Status   CellStatus `json:"status"`
+	Why      string     `json:"why,omitempty"` // why it is not to be run, or what else is to be said
+	Attempts int        `json:"attempts"`      // executions in this kernel
+	Last     *Attempt   `json:"last"`          // nil: none
 }
 
 // Attempt is one execution of a cell.
@@ -184,12 +182,6 @@ type Failure struct {
 	EName  string `json:"ename"` // empty unless Python raised
 	EValue string `json:"evalue"`
 	Reason string `json:"reason,omitempty"` // the executor's explanation
-}
-
-// Because says why a cell was skipped: another cell would have made names that it uses.
-type Because struct {
-	Cell  string   `json:"cell_id"`
-	Names []string `json:"names"`
 }
 
 // State is the state of a cell for readers of the notebook.

@@ -23,7 +23,7 @@ func failedRun() *Record {
 		Plan: []CellRecord{
 			{Handle: "a1", Index: 0, Title: "load_data <b>|_now_", Source: "aa", Status: CellSucceeded, Attempts: 2, Last: attempt(contract.StatusSucceeded, 70, nil)},
 			{Handle: "b|2", Index: 2, Title: "x = 1/0", Status: CellFailed, Attempts: 1, Last: attempt(contract.StatusFailed, 0, &Failure{EName: "ZeroDivisionError", EValue: strings.Repeat("v", 400)})},
-			{Handle: "c3", Index: 3, Title: "use x", Status: CellSkipped, SkippedBecause: []Because{{"b|2", []string{"x", "y"}}, {"a1", nil}}},
+			{Handle: "c3", Index: 3, Title: "use x", Status: CellSkipped, Why: (&need{"b|2", []string{"x", "y"}}).why()},
 			{Handle: "d4", Index: 5, Title: "kill", Status: CellKernelDied, Attempts: 1, Last: attempt(contract.StatusKernelDied, 2, &Failure{Reason: "the kernel *died*"})},
 			{Handle: "e5", Index: 6, Title: "frozen", Status: CellNotRun, Why: "it is tagged frozen & had succeeded"},
 			{Handle: "f6", Index: 7, Title: "lost", Status: CellLost, Attempts: 1, Last: attempt("", 0, nil)},

@@ -40,15 +40,15 @@ const (
 
 // linkCells derives from the facts which cells each planned cell needs. Of a cell without facts
 // nothing is known: it needs none, and none needs it.
-func (a *advance) linkCells() map[string][]Because {
+func (a *advance) linkCells() map[string][]need {
 	if a.spec.OnError != SkipDependants || a.run.Facts == nil {
-		return map[string][]Because{}
+		return map[string][]need{}
 	}
 	var cells []named
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
 		now := a.view.byHandle[c.Handle]
-		if now == nil || c.Why != "" {
+		if now == nil || c.Why != "" && c.Status != CellSkipped {
 			continue
 		}
 		facts, read := a.run.Facts[now.sent]
@@ -71,9 +71,9 @@ type named struct {
 // needsOf returns which cells each cell needs: those before it that make a name which it reads, back
 // to the last cell that certainly binds it, or is itself skipped for those before it. A cell that
 // one of these needs is needed through it.
-func needsOf(cells []named) map[string][]Because {
+func needsOf(cells []named) map[string][]need {
 	makers := map[string][]string{} // by name: the cells that make its value
-	all := map[string][]Because{}
+	all := map[string][]need{}
 	for _, c := range cells {
 		reads := map[string]bool{}
 		for _, name := range c.facts.Reads {
@@ -98,29 +98,47 @@ func needsOf(cells []named) map[string][]Because {
 	return all
 }
 
-// addName adds a name that a cell makes to what is needed.
-func addName(needs []Because, maker, name string) []Because {
-	at := slices.IndexFunc(needs, func(b Because) bool { return b.Cell == maker })
-	if at < 0 {
-		return append(needs, Because{maker, []string{shorten(name, maxFactName)}})
+// need is a cell that another one needs, because it makes names that the other one uses.
+type need struct {
+	cell  string
+	names []string
+}
+
+// why says why a cell is skipped that lacks this; empty for nil.
+func (n *need) why() string {
+	if n == nil {
+		return ""
 	}
-	if b := &needs[at]; len(b.Names) < maxLacking {
-		b.Names = append(b.Names, shorten(name, maxFactName))
+	var names []string
+	for _, name := range n.names { // code in the kernel can report any text as one
+		names = append(names, plain.Word(shorten(name, maxFactName)))
+	}
+	return fmt.Sprintf("it uses %s, which the cell with id %s would have made", strings.Join(names, ", "), n.cell)
+}
+
+// addName adds a name that a cell makes to what is needed.
+func addName(needs []need, maker, name string) []need {
+	at := slices.IndexFunc(needs, func(n need) bool { return n.cell == maker })
+	if at < 0 {
+		return append(needs, need{maker, []string{name}})
+	}
+	if n := &needs[at]; len(n.names) < maxLacking {
+		n.names = append(n.names, name)
 	}
 	return needs
 }
 
-// split returns the steps in a job that a cell needs, and which of the cells that it needs did not
-// succeed before.
-func (a *advance) split(c *CellRecord, inJob map[int]string) (steps []string, lacking []Because) {
-	for _, b := range a.needs[c.Handle] {
-		before := a.run.cell(b.Cell)
+// split returns the steps in a job that a cell needs, and the first of the cells that it needs that
+// did not succeed before; nil for none.
+func (a *advance) split(c *CellRecord, inJob map[int]string) (steps []string, lacking *need) {
+	for _, n := range a.needs[c.Handle] {
+		before := a.run.cell(n.cell)
 		switch {
 		case before == nil:
 		case inJob[before.Key] != "":
 			steps = append(steps, inJob[before.Key])
-		case (before.Status.Failed() || before.Status == CellSkipped) && len(lacking) < maxBecause:
-			lacking = append(lacking, b)
+		case lacking == nil && (before.Status.Failed() || before.Status == CellSkipped):
+			lacking = &n
 		}
 	}
 	return steps, lacking
@@ -233,13 +251,9 @@ func (a *advance) followHandles() {
 
 // rename gives cells their new handles. A write meanwhile may have found none of the old ones.
 func (a *advance) rename(renamed map[string]string) {
-	change := func(handle *string) { *handle = cmp.Or(renamed[*handle], *handle) }
 	for i := range a.run.Plan {
 		c := &a.run.Plan[i]
-		change(&c.Handle)
-		for k := range c.SkippedBecause {
-			change(&c.SkippedBecause[k].Cell)
-		}
+		c.Handle = cmp.Or(renamed[c.Handle], c.Handle)
 	}
 	ran := map[string]CellRun{}
 	for from, to := range renamed {

@@ -146,18 +146,13 @@ func (f *File) exchange(temp string, ours fs.FileInfo, before snapshot) error {
 	if (&File{path: temp}).isStill(before) {
 		return nil
 	}
-	for range maxAttempts {
-		if !isFile(f.path, ours) {
-			return nil // yet another program has replaced ours, which it could read
-		}
-		if err := exchangeNames(temp, f.path); err != nil {
-			return fmt.Errorf("putting back the notebook that another program saved: %w", err)
-		}
-		if isFile(temp, ours) {
-			return errOvertaken
-		}
-		_ = exchangeNames(temp, f.path) // it did so right now
+	if err := exchangeNames(temp, f.path); err != nil {
+		return fmt.Errorf("putting back the notebook that another program saved: %w", err)
 	}
+	if isFile(temp, ours) {
+		return errOvertaken
+	}
+	_ = exchangeNames(temp, f.path) // yet another program has replaced ours, which it could read: its file stays
 	return nil
 }
 

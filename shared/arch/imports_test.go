@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"relay/cells":                    {"relay/checkpoint", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "shared/contract", "shared/memory", "shared/widgets"},
 	"relay/checkpoint":               {"shared/bounded", "shared/filename", "shared/keep"},
 	"relay/jobs":                     {"relay/client", "shared/contract"},
-	"relay/chunked":                  {"relay/checkpoint", "relay/client", "relay/jobs", "relay/kernelstate", "relay/plain", "shared/bounded", "shared/contract", "shared/keep", "shared/kernelpy"},
+	"relay/chunked":                  {"relay/checkpoint", "relay/jobs", "relay/kernelstate", "relay/plain", "shared/bounded", "shared/contract", "shared/keep", "shared/kernelpy"},
 	"relay/client":                   {"relay/plain", "shared/bounded", "shared/auth", "shared/contract", "shared/lazy", "shared/line", "shared/memory", "shared/seal"},
 	"relay/config":                   {"relay/chunked", "relay/pairing", "relay/program", "relay/render", "relay/toolsets", "relay/transfer", "shared/bounded", "shared/filename", "shared/lazy"},
 	"relay/config/configtest":        {},

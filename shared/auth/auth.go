@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -287,27 +288,23 @@ func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
 }
 
 // maxNonces limits the window to the 6,000 requests a minute that the rate limit allows,
-// for the 15 minutes that the generations cover at most. At about 40 bytes each that is
+// for the 15 minutes that the window covers at most. At about 40 bytes each that is
 // less than 5 MB. Only holders of the key can fill the window.
 const maxNonces = 6000 * 15
 
 // nonceID is a hash of a nonce, so that nonces of any length take the same memory.
 type nonceID [16]byte
 
-// window stores the nonces of recent requests. They are removed by age only, one generation
-// at a time. A generation is the requests that were created within one span of
-// contract.ClockSkew. It is removed when even the youngest possible request in it would
-// fail the clock check. If nonces were removed by number, a flood could evict a nonce and
-// then replay it.
+// window stores the nonces of recent requests. They are removed by age only, once no request
+// with them would pass the clock check. If nonces were removed by number, a flood could evict
+// a nonce and then replay it.
 type window struct {
-	mu          sync.Mutex
-	generations map[int64]map[nonceID]struct{}
-	count       int
+	mu    sync.Mutex
+	seen  map[nonceID]int64 // when the request was created, in unix seconds
+	swept time.Time
 }
 
-func newWindow() *window {
-	return &window{generations: map[int64]map[nonceID]struct{}{}}
-}
+func newWindow() *window { return &window{seen: map[nonceID]int64{}} }
 
 // admit stores nonce. It fails with ErrReplayed if the window contains it already and with
 // ErrTooManyNonces if the window is full. created must be within contract.ClockSkew of now.
@@ -317,35 +314,17 @@ func (w *window) admit(nonce string, created, now time.Time) error {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.removeOldLocked(now)
-	for _, seen := range w.generations {
-		if _, used := seen[id]; used {
-			return ErrReplayed
-		}
+	if now.Sub(w.swept).Abs() >= contract.ClockSkew {
+		oldest := now.Add(-contract.ClockSkew).Unix()
+		maps.DeleteFunc(w.seen, func(_ nonceID, created int64) bool { return created < oldest })
+		w.swept = now
 	}
-	if w.count >= maxNonces {
+	if _, used := w.seen[id]; used {
+		return ErrReplayed
+	}
+	if len(w.seen) >= maxNonces {
 		return ErrTooManyNonces
 	}
-	number := generation(created)
-	if w.generations[number] == nil {
-		w.generations[number] = map[nonceID]struct{}{}
-	}
-	w.generations[number][id] = struct{}{}
-	w.count++
+	w.seen[id] = created.Unix()
 	return nil
-}
-
-// removeOldLocked removes the generations of which no request can pass the clock check.
-func (w *window) removeOldLocked(now time.Time) {
-	oldest := generation(now.Add(-contract.ClockSkew))
-	for number, seen := range w.generations {
-		if number < oldest {
-			w.count -= len(seen)
-			delete(w.generations, number)
-		}
-	}
-}
-
-func generation(t time.Time) int64 {
-	return t.Unix() / int64(contract.ClockSkew/time.Second)
 }

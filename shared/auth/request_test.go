@@ -195,8 +195,8 @@ func TestARequestForAnotherExecutorIsReported(t *testing.T) {
 			if _, err := v.Verify(got.req); !errors.Is(err, want) {
 				t.Errorf("%s for %s: error %v, want %v", method, instance, err, want)
 			}
-			if remembered := v.window.count == 1; remembered != (want == nil) {
-				t.Errorf("%s for %s: %d nonces remembered", method, instance, v.window.count)
+			if remembered := len(v.window.seen) == 1; remembered != (want == nil) {
+				t.Errorf("%s for %s: %d nonces remembered", method, instance, len(v.window.seen))
 			}
 		}
 	}

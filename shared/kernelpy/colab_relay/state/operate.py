@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -12,7 +11,6 @@ from ..safe import short
 from . import rebuild
 from . import restore as restoring
 from . import save as saving
-from .libraries import python_version
 from .progress import Ticker
 from .reasons import Damaged, reason
 
@@ -27,12 +25,7 @@ def save() -> dict[str, Any]:
 def prepare() -> dict[str, Any]:
     """Makes a folder for the upload of a state to restore."""
     saving.remove_old_folders()
-    folder = saving.new_folder()
-    return {
-        "path": short(os.path.join(folder, "data.state"), 4096),
-        "free": shutil.disk_usage(folder).free,
-        "python": python_version(),
-    }
+    return {"path": short(os.path.join(saving.new_folder(), "data.state"), 4096)}
 
 
 def restore(path: str, size: int, digest: str) -> dict[str, Any]:

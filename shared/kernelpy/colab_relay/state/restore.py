@@ -140,7 +140,6 @@ class Restore:
     def report(self) -> dict[str, Any]:
         self.restored.sort(key=lambda variable: variable["name"])
         return {
-            "python": python_version(),
             "variable_count": len(self.restored),
             "variables": self.restored[:MAX_LISTED],
             "modules": self.modules[:MAX_LISTED],
