@@ -345,8 +345,6 @@ func (a *API) routes() http.Handler {
 		{http.MethodPost, contract.PathUploadBatch, a.putBatch},
 		{http.MethodPost, contract.PathUploads, a.startUpload},
 		{http.MethodPut, contract.PathUpload, a.putPart},
-		{http.MethodGet, contract.PathUpload, a.upload},
-		{http.MethodPost, contract.PathUploadCommit, a.commitUpload},
 		{http.MethodDelete, contract.PathUpload, a.dropUpload},
 		{http.MethodPost, contract.PathShutdown, a.shutdown},
 	} {

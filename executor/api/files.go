@@ -113,11 +113,12 @@ func (a *API) fileError(r *http.Request, err error) *contract.Error {
 	return &e
 }
 
-// startUpload starts an upload, or resumes the one that an equal request started.
+// startUpload starts an upload, or resumes or commits the one that an equal request started.
 func (a *API) startUpload(p *parameters) action {
 	var s contract.UploadStart
 	p.body(&s)
-	return func(context.Context) (any, error) { return a.Uploads.Start(s) }
+	wait := p.wait()
+	return func(ctx context.Context) (any, error) { return a.Uploads.Start(ctx, s, wait) }
 }
 
 // putPart stores a part of a file while it arrives. Of a part that was cut, what arrived is
@@ -128,25 +129,11 @@ func (a *API) putPart(p *parameters) action {
 	if length > contract.MaxFilePart {
 		p.fail(errPartTooLarge)
 	}
-	return func(context.Context) (any, error) { return a.Uploads.Put(id, offset, length, partOf(p.r)) }
+	return func(context.Context) (any, error) { return struct{}{}, a.Uploads.Put(id, offset, length, partOf(p.r)) }
 }
 
 // dropUpload deletes an upload that its sender gives up.
 func (a *API) dropUpload(p *parameters) action {
 	id := p.id(uploads.ErrNoUpload)
-	return func(context.Context) (any, error) { return contract.Upload{UploadID: id}, a.Uploads.Drop(id) }
-}
-
-func (a *API) upload(p *parameters) action {
-	id := p.id(uploads.ErrNoUpload)
-	return func(context.Context) (any, error) { return a.Uploads.Get(id) }
-}
-
-// commitUpload gives a complete file its name. If the file is not verified after
-// wait_seconds, it reports the progress.
-func (a *API) commitUpload(p *parameters) action {
-	id, wait := p.id(uploads.ErrNoUpload), p.wait()
-	var c contract.UploadCommit
-	p.body(&c)
-	return func(ctx context.Context) (any, error) { return a.Uploads.Commit(ctx, id, c.SHA256, wait) }
+	return func(context.Context) (any, error) { return struct{}{}, a.Uploads.Drop(id) }
 }

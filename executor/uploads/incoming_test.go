@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 var errCut = errors.New("the connection broke")
@@ -39,12 +40,12 @@ func TestWhatArrivedOfACutPartIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := newInbox(t)
 			up := in.start("x", data, false)
-			if out, err := in.Put(up.UploadID, 0, int64(len(data)), &cutBody{data[:n], errCut}); !errors.Is(err, errCut) {
-				t.Fatalf("a cut part: %+v, %v, want %v", out, err, errCut)
+			if err := in.Put(up.UploadID, 0, int64(len(data)), &cutBody{data[:n], errCut}); !errors.Is(err, errCut) {
+				t.Fatalf("a cut part: %v, want %v", err, errCut)
 			}
 			in.reopen()
-			if again := in.start("x", data, false); again.ReceivedBytes != int64(n) {
-				t.Fatalf("%d bytes are kept, want %d", again.ReceivedBytes, n)
+			if again := in.start("x", data, false); ranges.Set(again.Missing).Total() != int64(len(data)-n) {
+				t.Fatalf("of %d bytes %v are missing", n, again.Missing)
 			}
 			in.put(up.UploadID, int64(n), data[n:])
 			_, err := in.commit(up.UploadID, data)
@@ -66,7 +67,7 @@ func (in *inbox) straggle(id string, length int64, first []byte) straggler {
 	r, w := io.Pipe()
 	s := straggler{w, make(chan error, 1)}
 	go func() {
-		_, err := in.Put(id, 0, length, r)
+		err := in.Put(id, 0, length, r)
 		r.Close()
 		s.ended <- err
 	}()
@@ -110,8 +111,8 @@ func TestAStragglerChangesNothing(t *testing.T) {
 		if err := s.finish(wrong[10:]); !errors.Is(err, ErrNoUpload) {
 			t.Errorf("error is %v, want %v", err, ErrNoUpload)
 		}
-		if out := in.start("x", data, true); out.ReceivedBytes != 0 {
-			t.Errorf("%d bytes are received", out.ReceivedBytes)
+		if out := in.start("x", data, true); ranges.Set(out.Missing).Total() != size {
+			t.Errorf("only %v is missing", out.Missing)
 		}
 	})
 	t.Run("dropped", func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
 	in := newInbox(t)
 	old, fresh := body(1000), bytes.Repeat([]byte("n"), 1000)
 	spec := contract.UploadStart{Path: "x", SizeBytes: 1000, Version: "v", Overwrite: true}
-	up, err := in.Start(spec)
+	up, err := in.begin(spec)
 	must(t, err)
 	in.put(up.UploadID, 0, old)
 	_, err = in.commit(up.UploadID, old)
@@ -140,9 +141,9 @@ func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
 	if out, err := in.commit(up.UploadID, fresh); !errors.Is(err, ErrDigest) {
 		t.Fatalf("another digest: %+v, %v, want %v", out, err, ErrDigest)
 	}
-	again, err := in.Start(spec)
+	again, err := in.begin(spec)
 	must(t, err)
-	if again.Status != contract.UploadReceiving || again.ReceivedBytes != 0 {
+	if again.Status != contract.UploadReceiving || ranges.Set(again.Missing).Total() != 1000 {
 		t.Fatalf("started again: %+v", again)
 	}
 	data, err := os.ReadFile(filepath.Join(in.Workdir, "x"))
@@ -172,7 +173,7 @@ func TestUploadsWhoseRecordIsDamagedAreDropped(t *testing.T) {
 			in.stop()
 			must(t, damage(filepath.Join(in.State, "uploads", up.UploadID+recordSuffix)))
 			in.open()
-			if _, err := in.Get(up.UploadID); !errors.Is(err, ErrNoUpload) {
+			if err := in.tryPut(up.UploadID, 0, nil); !errors.Is(err, ErrNoUpload) {
 				t.Errorf("a damaged upload: %v, want %v", err, ErrNoUpload)
 			}
 			if _, err := in.commit(whole.UploadID, body(10)); err != nil {

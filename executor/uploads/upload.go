@@ -75,23 +75,24 @@ type upload struct {
 // replaced, not left.
 func partName(s contract.UploadStart) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %v%s%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces, s.Source))
-	return hiddenPart(hex.EncodeToString(sum[:]))
+	return "." + hex.EncodeToString(sum[:8]) + files.PartSuffix
 }
 
-// hiddenPart is the name of the part file of an upload with a key of at least 16 characters.
-func hiddenPart(key string) string { return "." + key[:16] + files.PartSuffix }
+// answer is the state of the upload.
+func (o *upload) answer() contract.Upload {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.answerLocked()
+}
 
-// answerLocked is the state of the upload for an answer.
 func (o *upload) answerLocked() contract.Upload {
-	out := contract.Upload{UploadID: o.id, Status: o.status, Path: o.spec.Path, SizeBytes: o.spec.SizeBytes, Missing: []contract.Range{}}
+	out := contract.Upload{UploadID: o.id, Status: o.status, Path: o.spec.Path, ETag: o.etag, Missing: []contract.Range{}}
 	if abs, err := o.roots.Absolute(o.spec.Path); err == nil { // checked when the upload was started
 		out.Path = contract.EscapeName(abs)
 	}
-	if o.status == contract.UploadCommitted {
-		out.ReceivedBytes, out.SHA256, out.ETag = out.SizeBytes, o.sum, o.etag
-		return out
+	if o.status != contract.UploadCommitted {
+		out.Missing = o.received.Missing()
 	}
-	out.ReceivedBytes, out.Missing = o.received.Total(), o.received.Missing()
 	return out
 }
 
@@ -307,22 +308,19 @@ var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
 // put receives the bytes of r from body. Parts arrive side by side. Meanwhile the upload may be
 // dropped or committed, by a sender that sent these bytes twice: then nothing more is written.
-func (o *upload) put(r contract.Range, body io.Reader) (contract.Upload, error) {
+func (o *upload) put(r contract.Range, body io.Reader) error {
 	f, err := o.openFor(r)
 	if err != nil {
-		return contract.Upload{}, err
+		return err
 	}
 	err = o.receive(f, r, body)
 	if f != nil {
 		// Some file systems report only here that they are full, and not which bytes they lost.
 		if closeErr := f.Close(); closeErr != nil {
-			return contract.Upload{}, errors.Join(files.WriteError(closeErr), ErrNoUpload)
+			return errors.Join(files.WriteError(closeErr), ErrNoUpload)
 		}
 	}
-	if err := cmp.Or(err, o.received.Save()); err != nil {
-		return contract.Upload{}, err
-	}
-	return o.get()
+	return cmp.Or(err, o.received.Save())
 }
 
 // openFor opens the part file for the bytes of r; nil if all bytes of the upload have arrived.
@@ -371,47 +369,35 @@ func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
 	return nil
 }
 
-// get is the state of the upload.
-func (o *upload) get() (contract.Upload, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.dropped {
-		return contract.Upload{}, ErrNoUpload
-	}
-	return o.answerLocked(), nil
-}
-
 // commit verifies the file and gives it its name if all its bytes have arrived. If it is not
 // verified after wait, the upload's status is hashing, and the next commit continues.
 func (o *upload) commit(ctx context.Context, sum string, wait time.Duration) (contract.Upload, error) {
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if !o.committing.TryLock() {
-		return o.inWork() // for a request that was cut, and will notice that soon
+		return o.inWork(), nil // for a request that was cut, and will notice that soon
 	}
 	defer o.committing.Unlock()
-	if complete, err := o.begin(sum); err != nil {
-		return contract.Upload{}, err
-	} else if !complete {
-		return o.get()
+	complete, err := o.begin(sum)
+	if err == nil && complete {
+		var etag string
+		etag, err = o.place(within, sum)
+		o.end(sum, etag, err)
 	}
-	etag, err := o.place(within, sum)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.status = contract.UploadReceiving
 	switch {
-	case err == nil:
-		// The record is removed last: of an upload that a kill leaves without its part file, the next
-		// executor knows nothing, and the sender finds the file.
-		o.status, o.sum, o.etag = contract.UploadCommitted, sum, etag
-		o.received.End(nil)
-		_ = os.Remove(o.path)
-	case within.Err() != nil && ctx.Err() == nil:
-		return o.inWorkLocked(), nil
-	default:
+	case err != nil && within.Err() != nil && ctx.Err() == nil:
+		return o.inWork(), nil
+	case err != nil:
 		return contract.Upload{}, err
 	}
-	return o.answerLocked(), nil
+	return o.answer(), nil
+}
+
+// inWork is the state of an upload that is being verified.
+func (o *upload) inWork() contract.Upload {
+	out := o.answer()
+	out.Status = contract.UploadHashing
+	return out
 }
 
 // begin reports whether the upload is to be verified. While its status is hashing then, nothing else
@@ -424,25 +410,24 @@ func (o *upload) begin(sum string) (bool, error) {
 		return false, ErrNoUpload
 	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
 		return false, ErrDigest
-	case o.status == contract.UploadCommitted, o.received.Total() < o.spec.SizeBytes:
+	case o.status == contract.UploadCommitted, len(o.received.Missing()) > 0:
 		return false, nil
 	}
 	o.status = contract.UploadHashing
 	return true, nil
 }
 
-// inWork is the state of an upload that is being verified.
-func (o *upload) inWork() (contract.Upload, error) {
+// end ends what begin began. The record is removed last: of an upload that a kill leaves without its
+// part file, the next executor knows nothing, and the sender finds the file.
+func (o *upload) end(sum, etag string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.inWorkLocked(), nil
-}
-
-func (o *upload) inWorkLocked() contract.Upload {
-	out := o.answerLocked()
-	out.Status = contract.UploadHashing
-	out.Hashing = &contract.Hashing{HashedBytes: o.received.Hashed(), TotalBytes: o.spec.SizeBytes}
-	return out
+	o.status = contract.UploadReceiving
+	if err == nil {
+		o.status, o.sum, o.etag = contract.UploadCommitted, sum, etag
+		o.received.End(nil)
+		_ = os.Remove(o.path)
+	}
 }
 
 // place verifies the part file and gives it its name. It returns the etag of the file.

@@ -155,7 +155,11 @@ func (s *Store) Run(ctx context.Context) error {
 // missing folders. A path that ends in a slash, without size and version, is a folder: it
 // is created and its answer is committed. ErrDiskFull means that the missing bytes do not
 // fit on the disk.
-func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
+//
+// With a SHA-256 it starts none: once all bytes have arrived, it compares them with that, and gives
+// the file its name. That may take wait, after which the status is hashing, and the next call goes
+// on. ErrDigest means that the file changed while it was sent: the upload is dropped.
+func (s *Store) Start(ctx context.Context, start contract.UploadStart, wait time.Duration) (contract.Upload, error) {
 	if _, err := s.roots.Absolute(start.Path); err != nil {
 		return contract.Upload{}, err
 	}
@@ -165,12 +169,20 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	if err := checkStart(start); err != nil {
 		return contract.Upload{}, err
 	}
-	if one := s.find(start); one != nil {
+	sum := start.SHA256
+	start.SHA256 = ""
+	one := s.find(start)
+	switch {
+	case sum != "" && one == nil:
+		return contract.Upload{}, fmt.Errorf("upload to %q: %w", start.Path, ErrNoUpload)
+	case sum != "":
+		out, err := one.commit(ctx, sum, wait)
+		return out, s.result(one, err)
+	case one != nil:
 		out, err := one.resume()
-		if !errors.Is(err, ErrNoUpload) {
-			return out, one.wrap(err)
+		if err = s.result(one, err); !errors.Is(err, ErrNoUpload) {
+			return out, err
 		}
-		s.remove(one)
 	}
 	one, err := s.add(start)
 	if err != nil {
@@ -183,9 +195,18 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	return out, one.wrap(err)
 }
 
+// result is the error of a call about an upload, with its path. An upload whose part file is lost or
+// has other bytes than the sender's file ends.
+func (s *Store) result(one *upload, err error) error {
+	if errors.Is(err, ErrNoUpload) || errors.Is(err, ErrDigest) {
+		s.remove(one)
+	}
+	return one.wrap(err)
+}
+
 func checkStart(start contract.UploadStart) error {
-	if start.SizeBytes < 0 || start.Version == "" || max(len(start.Version), len(start.Source)) > contract.MaxUploadVersion {
-		return fmt.Errorf("upload to %q: %w: the size and a version of at most %d bytes are required", start.Path, ErrBadUpload, contract.MaxUploadVersion)
+	if start.SizeBytes < 0 || start.Version == "" || max(len(start.Version), len(start.Source)) > contract.MaxUploadVersion || start.SHA256 != "" && !contract.SHA256Pattern().MatchString(start.SHA256) {
+		return fmt.Errorf("upload to %q: %w: the size and a version of at most %d bytes are required, and a SHA-256 in lower-case hex is allowed", start.Path, ErrBadUpload, contract.MaxUploadVersion)
 	}
 	return checkReplaces(start.Replaces, start.Overwrite)
 }
@@ -217,26 +238,12 @@ func (s *Store) makeFolder(path string) (contract.Upload, error) {
 // cut has ended although its last bytes are still to be read. Bytes that were received before
 // are read, but not written again. With ErrDiskFull, the bytes that fit are kept. ErrBadRange
 // means that the bytes are not inside the file, or that body is shorter or longer than length.
-func (s *Store) Put(id string, offset, length int64, body io.Reader) (contract.Upload, error) {
-	return s.with(id, func(one *upload) (contract.Upload, error) {
-		return one.put(contract.Range{Offset: offset, Length: length}, body)
-	})
-}
-
-// Get is the state of an upload.
-func (s *Store) Get(id string) (contract.Upload, error) { return s.with(id, (*upload).get) }
-
-// Commit compares the received bytes with the SHA-256 sum, gives the file its name, and
-// waits for that, at most for wait. The status is receiving if bytes are missing, and hashing if
-// the next Commit is to go on. ErrDigest means that the file changed while it was sent: the
-// upload is dropped.
-func (s *Store) Commit(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
-	return s.with(id, func(one *upload) (contract.Upload, error) {
-		if !contract.SHA256Pattern().MatchString(sum) {
-			return contract.Upload{}, fmt.Errorf("%w: the SHA-256 is required", ErrBadUpload)
-		}
-		return one.commit(ctx, sum, wait)
-	})
+func (s *Store) Put(id string, offset, length int64, body io.Reader) error {
+	one, err := s.get(id)
+	if err != nil {
+		return err
+	}
+	return s.result(one, one.put(contract.Range{Offset: offset, Length: length}, body))
 }
 
 // Drop deletes an upload that its sender gives up, with the bytes received so far. A committed
@@ -251,20 +258,6 @@ func (s *Store) Drop(id string) error {
 	}
 	s.remove(one)
 	return nil
-}
-
-// with calls f with an upload, and adds the upload's path to its error. An upload whose part
-// file is lost or has other bytes than the sender's file ends.
-func (s *Store) with(id string, f func(*upload) (contract.Upload, error)) (contract.Upload, error) {
-	one, err := s.get(id)
-	if err != nil {
-		return contract.Upload{}, err
-	}
-	out, err := f(one)
-	if errors.Is(err, ErrNoUpload) || errors.Is(err, ErrDigest) {
-		s.remove(one)
-	}
-	return out, one.wrap(err)
 }
 
 // get is the upload with this id, which counts as used now.

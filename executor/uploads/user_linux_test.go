@@ -73,7 +73,7 @@ func TestUploadsBelongToTheKernelsUserAndReplaceNothingOfOthers(t *testing.T) {
 		if path[len(path)-1] == '/' {
 			start = contract.UploadStart{Path: path}
 		}
-		if _, err := in.Start(start); !errors.Is(err, files.ErrForbidden) {
+		if _, err := in.begin(start); !errors.Is(err, files.ErrForbidden) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -123,8 +123,8 @@ func TestAFolderThatIsExchangedForALinkLeadsToNothingOfOthers(t *testing.T) {
 			t.Fatalf("it read %q", content)
 		}
 		met[one[0].Err == nil]++
-		if up, err := in.Start(contract.UploadStart{Path: fmt.Sprintf("door/%d", i), SizeBytes: 1, Version: "1"}); err == nil {
-			_, _ = in.tryPut(up.UploadID, 0, []byte("x"))
+		if up, err := in.begin(contract.UploadStart{Path: fmt.Sprintf("door/%d", i), SizeBytes: 1, Version: "1"}); err == nil {
+			_ = in.tryPut(up.UploadID, 0, []byte("x"))
 			_, _ = in.commit(up.UploadID, []byte("x"))
 		}
 	}

@@ -401,7 +401,7 @@ func awaitDigest(ctx context.Context, remote string, now contract.FileStat, ask 
 		switch {
 		case contract.SHA256Pattern().MatchString(now.SHA256):
 			return now.SHA256, nil
-		case now.Hashing == nil:
+		case now.SHA256 != "":
 			return "", errors.New("the executor sent no SHA-256 of " + plain.QuoteName(remote))
 		}
 		if err := ctx.Err(); err != nil {

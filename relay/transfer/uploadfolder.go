@@ -44,7 +44,7 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	}
 	var made contract.Upload
 	if err == nil {
-		made, err = j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"})
+		made, err = j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"}, 0)
 	}
 	if err != nil {
 		return r, j.annotate(ctx, doing, err)
