@@ -138,8 +138,8 @@ func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
 	in.put(up.UploadID, 0, old)
 	_, err = in.commit(up.UploadID, old)
 	must(t, err)
-	if out, err := in.commit(up.UploadID, fresh); !errors.Is(err, ErrDigest) {
-		t.Fatalf("another digest: %+v, %v, want %v", out, err, ErrDigest)
+	if out, err := in.commit(up.UploadID, fresh); !errors.Is(err, ErrNoUpload) {
+		t.Fatalf("another digest: %+v, %v, want %v", out, err, ErrNoUpload)
 	}
 	again, err := in.begin(spec)
 	must(t, err)

@@ -59,16 +59,13 @@ type upload struct {
 	digests *files.Digests
 	used    time.Time // Store.mu guards it
 
-	committing sync.Mutex
+	committing sync.Mutex // also while it is looked at whether somebody commits
 	received   *partfile.Received
 
-	mu      sync.Mutex
-	record  record      // but for what was received
-	file    fs.FileInfo // of the part file, once it was opened
-	status  contract.UploadStatus
-	dropped bool
-	sum     string // the digest of the committed file
-	etag    string // of the committed file
+	mu     sync.Mutex
+	record record      // but for what was received
+	file   fs.FileInfo // of the part file, once it was opened
+	ended  bool        // it is committed or dropped
 }
 
 // partName is the same for equal starts: if the record of an upload is lost, its part file is
@@ -78,20 +75,11 @@ func partName(s contract.UploadStart) string {
 	return "." + hex.EncodeToString(sum[:8]) + files.PartSuffix
 }
 
-// answer is the state of the upload.
-func (o *upload) answer() contract.Upload {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.answerLocked()
-}
-
-func (o *upload) answerLocked() contract.Upload {
-	out := contract.Upload{UploadID: o.id, Status: o.status, Path: o.spec.Path, ETag: o.etag, Missing: []contract.Range{}}
+// answer is the upload with a status.
+func (o *upload) answer(status contract.UploadStatus) contract.Upload {
+	out := contract.Upload{UploadID: o.id, Status: status, Path: o.spec.Path, Missing: o.received.Missing()}
 	if abs, err := o.roots.Absolute(o.spec.Path); err == nil { // checked when the upload was started
 		out.Path = contract.EscapeName(abs)
-	}
-	if o.status != contract.UploadCommitted {
-		out.Missing = o.received.Missing()
 	}
 	return out
 }
@@ -119,19 +107,20 @@ func (o *upload) create() (contract.Upload, error) {
 	if err := newPart(dir, o.part, func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) }); err != nil {
 		return contract.Upload{}, err
 	}
-	return o.answerLocked(), nil
+	return o.answer(contract.UploadReceiving), nil
 }
 
 // resume prepares an upload that an equal start made to receive the missing bytes.
 func (o *upload) resume() (contract.Upload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.dropped, o.status == contract.UploadCommitted:
+	if o.ended {
 		return contract.Upload{}, ErrNoUpload
-	case o.status == contract.UploadHashing:
-		return o.answerLocked(), nil
 	}
+	if !o.committing.TryLock() {
+		return o.answer(contract.UploadHashing), nil
+	}
+	defer o.committing.Unlock()
 	dir, f, err := o.openPart(os.O_WRONLY)
 	if err != nil {
 		return contract.Upload{}, err
@@ -143,7 +132,7 @@ func (o *upload) resume() (contract.Upload, error) {
 	}
 	now := time.Now()
 	_ = os.Chtimes(o.path, now, now) // otherwise the upload is only dropped earlier
-	return o.answerLocked(), nil
+	return o.answer(contract.UploadReceiving), nil
 }
 
 // wrap adds the path of the upload to err.
@@ -154,25 +143,28 @@ func (o *upload) wrap(err error) error {
 	return fmt.Errorf("upload to %q: %w", o.spec.Path, err)
 }
 
-// state reports whether the upload is committed, or whether it is in work, so that nothing
-// else is known about it.
-func (o *upload) state() (done, busy bool) {
+// busy reports whether the upload is being created or committed.
+func (o *upload) busy() bool {
 	if !o.mu.TryLock() {
-		return false, true
+		return true
 	}
 	defer o.mu.Unlock()
-	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
+	if !o.committing.TryLock() {
+		return true
+	}
+	o.committing.Unlock()
+	return false
 }
 
 // drop deletes the record and the part file. A committed upload has neither.
 func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.dropped = true
-	o.received.End(ErrNoUpload)
-	if o.status == contract.UploadCommitted {
+	if o.ended {
 		return
 	}
+	o.ended = true
+	o.received.End(ErrNoUpload)
 	if dir, err := o.openFolder(); err == nil { // else its folder is missing, as on an unmounted Drive
 		_ = dir.Remove(o.part)
 		dir.Close()
@@ -328,11 +320,11 @@ func (o *upload) openFor(r contract.Range) (*os.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.dropped:
+	case o.ended:
 		return nil, ErrNoUpload
 	case r.Offset < 0 || r.Length < 0 || r.Length > o.spec.SizeBytes || r.Offset > o.spec.SizeBytes-r.Length:
 		return nil, fmt.Errorf("%w: offset %d, length %d, size %d", files.ErrBadRange, r.Offset, r.Length, o.spec.SizeBytes)
-	case o.status != contract.UploadReceiving:
+	case len(o.received.Missing()) == 0:
 		return nil, nil
 	}
 	dir, f, err := o.openPart(os.O_RDWR)
@@ -375,59 +367,29 @@ func (o *upload) commit(ctx context.Context, sum string, wait time.Duration) (co
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if !o.committing.TryLock() {
-		return o.inWork(), nil // for a request that was cut, and will notice that soon
+		return o.answer(contract.UploadHashing), nil // for a request that was cut, and will notice that soon
 	}
 	defer o.committing.Unlock()
-	complete, err := o.begin(sum)
-	if err == nil && complete {
-		var etag string
-		etag, err = o.place(within, sum)
-		o.end(sum, etag, err)
+	if len(o.received.Missing()) > 0 {
+		return o.answer(contract.UploadReceiving), nil
 	}
+	etag, err := o.place(within, sum)
 	switch {
 	case err != nil && within.Err() != nil && ctx.Err() == nil:
-		return o.inWork(), nil
+		return o.answer(contract.UploadHashing), nil
 	case err != nil:
 		return contract.Upload{}, err
 	}
-	return o.answer(), nil
-}
-
-// inWork is the state of an upload that is being verified.
-func (o *upload) inWork() contract.Upload {
-	out := o.answer()
-	out.Status = contract.UploadHashing
-	return out
-}
-
-// begin reports whether the upload is to be verified. While its status is hashing then, nothing else
-// uses the part file and the record.
-func (o *upload) begin(sum string) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.dropped:
-		return false, ErrNoUpload
-	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
-		return false, ErrDigest
-	case o.status == contract.UploadCommitted, len(o.received.Missing()) > 0:
-		return false, nil
-	}
-	o.status = contract.UploadHashing
-	return true, nil
-}
-
-// end ends what begin began. The record is removed last: of an upload that a kill leaves without its
-// part file, the next executor knows nothing, and the sender finds the file.
-func (o *upload) end(sum, etag string, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.status = contract.UploadReceiving
-	if err == nil {
-		o.status, o.sum, o.etag = contract.UploadCommitted, sum, etag
-		o.received.End(nil)
-		_ = os.Remove(o.path)
-	}
+	o.ended = true
+	o.received.End(nil)
+	// The record is removed last: of an upload that a kill leaves without its part file, the next
+	// executor knows nothing, and the sender finds the file.
+	_ = os.Remove(o.path)
+	out := o.answer(contract.UploadCommitted)
+	out.ETag = etag
+	return out, nil
 }
 
 // place verifies the part file and gives it its name. It returns the etag of the file.

@@ -38,8 +38,7 @@ const (
 
 // Store holds the uploads of one executor. The parts of a file arrive in any order, in a
 // hidden file beside the target. The file gets its name once its digest is correct.
-// Received bytes survive a restart of the executor. A committed upload is kept in memory only,
-// in case its answer was lost: a sender that asks a later executor for it finds the file itself.
+// Received bytes survive a restart of the executor. Of a committed upload nothing is kept.
 type Store struct {
 	roots   *files.Roots
 	digests *files.Digests
@@ -129,7 +128,7 @@ func newUploadID() string {
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	o := &upload{
 		id: id, spec: start, part: partName(start), roots: s.roots, digests: s.digests, path: filepath.Join(s.dir, id+recordSuffix),
-		used: time.Now(), status: contract.UploadReceiving,
+		used: time.Now(),
 	}
 	o.received = partfile.NewReceived(start.SizeBytes, nil, o.save)
 	return o
@@ -174,9 +173,12 @@ func (s *Store) Start(ctx context.Context, start contract.UploadStart, wait time
 	one := s.find(start)
 	switch {
 	case sum != "" && one == nil:
-		return contract.Upload{}, fmt.Errorf("upload to %q: %w", start.Path, ErrNoUpload)
+		return s.placed(ctx, start, sum, wait)
 	case sum != "":
 		out, err := one.commit(ctx, sum, wait)
+		if out.Status == contract.UploadCommitted {
+			s.remove(one)
+		}
 		return out, s.result(one, err)
 	case one != nil:
 		out, err := one.resume()
@@ -193,6 +195,21 @@ func (s *Store) Start(ctx context.Context, start contract.UploadStart, wait time
 		s.remove(one)
 	}
 	return out, one.wrap(err)
+}
+
+// placed is the answer about an upload that is not known: it is committed if its file is there. A
+// sender whose commit was not answered asks so again.
+func (s *Store) placed(ctx context.Context, start contract.UploadStart, sum string, wait time.Duration) (contract.Upload, error) {
+	st, err := s.digests.Stat(ctx, start.Path, "", 0, wait)
+	out := contract.Upload{Status: contract.UploadCommitted, Path: st.Path, Missing: []contract.Range{}, ETag: st.ETag}
+	switch {
+	case err == nil && st.SHA256 == sum:
+		return out, nil
+	case err == nil && st.SHA256 == "" && st.SizeBytes == start.SizeBytes && !st.IsDir:
+		out.Status = contract.UploadHashing
+		return out, nil
+	}
+	return out, fmt.Errorf("upload to %q: %w", start.Path, ErrNoUpload)
 }
 
 // result is the error of a call about an upload, with its path. An upload whose part file is lost or
@@ -253,7 +270,7 @@ func (s *Store) Drop(id string) error {
 	if err != nil {
 		return err
 	}
-	if _, busy := one.state(); busy {
+	if one.busy() {
 		return fmt.Errorf("upload %q: %w: it is being committed", id, files.ErrBusy)
 	}
 	s.remove(one)
@@ -292,7 +309,7 @@ func (s *Store) add(start contract.UploadStart) (*upload, error) {
 	defer s.mu.Unlock()
 	for _, other := range s.all {
 		earlier := other.spec.Path == start.Path && other.spec.Source == start.Source && start.Source != "" && other.spec.Version != start.Version
-		if done, busy := other.state(); earlier && !done && !busy {
+		if earlier && !other.busy() {
 			s.removeLocked(other)
 		}
 	}
@@ -321,32 +338,24 @@ func (s *Store) removeLocked(one *upload) {
 }
 
 // trimLocked drops the uploads that were not used for keepUploads, and the least recently used
-// ones beyond the bounds: mostReceiving that are not committed, and contract.MaxUploads that are.
-// Uploads in work are not dropped. It reports whether the first bound is kept.
-func (s *Store) trimLocked(mostReceiving int) bool {
+// ones beyond the bound. Uploads in work are not dropped. It reports whether the bound is kept.
+func (s *Store) trimLocked(most int) bool {
 	newestFirst := slices.SortedFunc(maps.Values(s.all), func(a, b *upload) int { return b.used.Compare(a.used) })
-	receiving, committed := 0, 0
 	var idle []*upload
 	for _, one := range newestFirst {
-		if _, busy := one.state(); busy {
-			receiving++
-		} else {
+		if !one.busy() {
 			idle = append(idle, one)
 		}
 	}
+	kept := len(newestFirst) - len(idle)
 	for _, one := range idle {
-		done, _ := one.state()
-		count, most := &receiving, mostReceiving
-		if done {
-			count, most = &committed, contract.MaxUploads
-		}
-		if *count >= most || time.Since(one.used) > keepUploads {
+		if kept >= most || time.Since(one.used) > keepUploads {
 			s.removeLocked(one)
 		} else {
-			*count++
+			kept++
 		}
 	}
-	return receiving <= mostReceiving
+	return kept <= most
 }
 
 // Errors of this package. Those of executor/files are passed on.
