@@ -131,31 +131,36 @@ func TestManyFilesAreReadAndFailIndependently(t *testing.T) {
 		write("one", 1000), "none", "out/key", "to-state/log", ".colab-relay/log", "fifo", "null", "data", "../x",
 		write("largest", contract.MaxBatchFile), write("larger", contract.MaxBatchFile+1), write("zero", 0), "a.txt",
 	}
-	bytes, got, err := tr.roots.ReadMany(t.Context(), paths)
+	errs := map[*contract.Error]error{}
+	bytes, got, err := tr.roots.ReadMany(t.Context(), paths, func(err error) *contract.Error {
+		e := new(contract.Error)
+		errs[e] = err
+		return e
+	})
 	must(t, err)
 	want := []error{nil, ErrNotFound, ErrForbidden, ErrForbidden, ErrForbidden, ErrNotRegular, ErrForbidden, ErrIsDir, ErrForbidden, nil, ErrTooLarge, nil, nil}
 	if len(got) != len(paths) {
 		t.Fatalf("%d answers about %d files", len(got), len(paths))
 	}
 	for i, one := range got {
-		if !errors.Is(one.Err, want[i]) {
-			t.Errorf("%q: %+v, want %v", paths[i], one, want[i])
+		if !errors.Is(errs[one.Error], want[i]) {
+			t.Errorf("%q: %+v, %v, want %v", paths[i], one, errs[one.Error], want[i])
 			continue
 		}
-		if one.Err != nil {
+		if one.Error != nil {
 			continue
 		}
 		st, err := tr.roots.Stat(paths[i])
 		must(t, err)
-		if diff := cmp.Diff(Content{Size: st.SizeBytes, ETag: st.ETag, Modified: st.Modified}, one); diff != "" {
+		if diff := cmp.Diff(contract.Content{SizeBytes: st.SizeBytes, ETag: st.ETag, Modified: st.Modified}, one); diff != "" {
 			t.Errorf("%q differs from its stat: %s", paths[i], diff)
 		}
 		content, err := os.ReadFile(filepath.Join(tr.Workdir, filepath.Base(paths[i])))
 		must(t, err)
-		if sha(bytes[:one.Size]) != sha(content) {
+		if sha(bytes[:one.SizeBytes]) != sha(content) {
 			t.Errorf("%q has other bytes", paths[i])
 		}
-		bytes = bytes[one.Size:]
+		bytes = bytes[one.SizeBytes:]
 	}
 	if len(bytes) != 0 {
 		t.Errorf("%d bytes are left over", len(bytes))

@@ -157,14 +157,29 @@ func sortedKeys(files map[string][]byte) []string {
 	return names
 }
 
-func (in *inbox) batch(m contract.Manifest, bytes []byte) []BatchResult {
+// batched is the result for one file of a batch.
+type batched struct {
+	contract.BatchedFile
+	Err error
+}
+
+func (in *inbox) batch(m contract.Manifest, bytes []byte) []batched {
 	in.t.Helper()
-	out, err := in.Batch(in.t.Context(), m, bytes)
+	errs := map[*contract.Error]error{}
+	out, err := in.Batch(in.t.Context(), m, bytes, func(err error) *contract.Error {
+		e := new(contract.Error)
+		errs[e] = err
+		return e
+	})
 	must(in.t, err)
 	if len(out) != len(m.Files) {
 		in.t.Fatalf("%d answers about %d files", len(out), len(m.Files))
 	}
-	return out
+	all := make([]batched, len(out))
+	for i, one := range out {
+		all[i] = batched{one, errs[one.Error]}
+	}
+	return all
 }
 
 func TestABatchStoresEachFileAndMayBeRepeated(t *testing.T) {

@@ -178,7 +178,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	st, err := c.Stat(ctx, remote, true, 0)
 	if err != nil {
 		if refusalCode(err) == contract.CodeNotFound {
-			err = filename.Explain(notFoundError{err}, remote)
+			err = filename.Explain(saidError{"the VM has no such file or folder (" + string(contract.CodeNotFound) + ")", err}, remote)
 		}
 		return Result{}, j.annotate(ctx, "downloading "+plain.QuoteName(remote), err)
 	}
@@ -279,17 +279,6 @@ type fileResult struct {
 }
 
 func (f fileResult) replacesModule() bool { return f.replaced && path.Ext(f.path) == ".py" }
-
-// notFoundError is the executor's refusal of a path, which the caller's message names.
-type notFoundError struct{ error }
-
-// Error implements error.
-func (notFoundError) Error() string {
-	return "the VM has no such file or folder (" + string(contract.CodeNotFound) + ")"
-}
-
-// Unwrap returns the refusal.
-func (e notFoundError) Unwrap() error { return e.error }
 
 // refusalCode returns the code of the executor's refusal, or "" for any other error.
 func refusalCode(err error) contract.Code {
