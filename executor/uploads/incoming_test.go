@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -126,34 +125,6 @@ func TestAStragglerChangesNothing(t *testing.T) {
 			t.Errorf("part files are left: %q", left)
 		}
 	})
-}
-
-// The sender's version missed a change: the commit names another digest than an earlier one.
-func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
-	in := newInbox(t)
-	old, fresh := body(1000), bytes.Repeat([]byte("n"), 1000)
-	spec := contract.UploadStart{Path: "x", SizeBytes: 1000, Version: "v", Overwrite: true}
-	up, err := in.begin(spec)
-	must(t, err)
-	in.put(up.UploadID, 0, old)
-	_, err = in.commit(up.UploadID, old)
-	must(t, err)
-	if out, err := in.commit(up.UploadID, fresh); !errors.Is(err, ErrNoUpload) {
-		t.Fatalf("another digest: %+v, %v, want %v", out, err, ErrNoUpload)
-	}
-	again, err := in.begin(spec)
-	must(t, err)
-	if again.Status != contract.UploadReceiving || ranges.Set(again.Missing).Total() != 1000 {
-		t.Fatalf("started again: %+v", again)
-	}
-	data, err := os.ReadFile(filepath.Join(in.Workdir, "x"))
-	if err != nil || !slices.Equal(data, old) {
-		t.Errorf("the committed file changed: %v", err)
-	}
-	in.put(again.UploadID, 0, fresh)
-	_, err = in.commit(again.UploadID, fresh)
-	must(t, err)
-	in.holds("x", fresh)
 }
 
 func TestUploadsWhoseRecordIsDamagedAreDropped(t *testing.T) {
