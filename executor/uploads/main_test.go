@@ -89,14 +89,6 @@ func (in *inbox) put(id string, offset int64, data []byte) {
 	must(in.t, in.tryPut(id, offset, data))
 }
 
-// missing is what is missing of an upload.
-func (in *inbox) missing(id string) []contract.Range {
-	in.t.Helper()
-	out, err := in.begin(in.started[id])
-	must(in.t, err)
-	return out.Missing
-}
-
 func (in *inbox) commit(id string, data []byte) (contract.Upload, error) {
 	start := in.started[id]
 	start.SHA256 = sha(data)
