@@ -342,8 +342,6 @@ func (a *API) routes() http.Handler {
 		{http.MethodPost, contract.PathUploadBatch, a.putBatch},
 		{http.MethodPost, contract.PathUploads, a.startUpload},
 		{http.MethodPut, contract.PathUpload, a.putPart},
-		{http.MethodGet, contract.PathUpload, a.upload},
-		{http.MethodPost, contract.PathUploadCommit, a.commitUpload},
 		{http.MethodDelete, contract.PathUpload, a.dropUpload},
 	} {
 		mux.Method(route.method, route.path, a.answer(route.path, route.handle))

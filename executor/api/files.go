@@ -66,15 +66,11 @@ func (a *API) readFiles(p *parameters) action {
 	p.body(&request)
 	p.waits = true
 	return func(ctx context.Context) (any, error) {
-		bytes, read, err := a.Files.ReadMany(ctx, request.Paths)
+		bytes, read, err := a.Files.ReadMany(ctx, request.Paths, a.fileError(p.r))
 		if err != nil {
 			return nil, err
 		}
-		index := contract.Contents{Files: make([]contract.Content, len(read))}
-		for i, one := range read {
-			index.Files[i] = contract.Content{SizeBytes: one.Size, ETag: one.ETag, Modified: one.Modified.UTC(), Error: a.fileError(p.r, one.Err)}
-		}
-		return contract.AppendIndex(bytes, index)
+		return contract.AppendIndex(bytes, contract.Contents{Files: read})
 	}
 }
 
@@ -87,15 +83,8 @@ func (a *API) putBatch(p *parameters) action {
 	}
 	p.fail(decode(index, &m))
 	return func(ctx context.Context) (any, error) {
-		batched, err := a.Uploads.Batch(ctx, m, bytes)
-		if err != nil {
-			return nil, err
-		}
-		out := contract.BatchAnswer{Files: make([]contract.BatchedFile, len(batched))}
-		for i, one := range batched {
-			out.Files[i] = contract.BatchedFile{Path: one.Path, ETag: one.ETag, Error: a.fileError(p.r, one.Err)}
-		}
-		return out, nil
+		batched, err := a.Uploads.Batch(ctx, m, bytes, a.fileError(p.r))
+		return contract.BatchAnswer{Files: batched}, err
 	}
 }
 
@@ -103,21 +92,21 @@ func (a *API) putBatch(p *parameters) action {
 // a thousand quoted paths of 4 KiB, the answer would exceed what a relay reads.
 const maxFileError = 500
 
-// fileError converts err to the error of one file in an answer about many.
-func (a *API) fileError(r *http.Request, err error) *contract.Error {
-	if err == nil {
-		return nil
+// fileError converts an error to that of one file in an answer about many.
+func (a *API) fileError(r *http.Request) func(error) *contract.Error {
+	return func(err error) *contract.Error {
+		_, e := a.explain(r, err)
+		e.Message = journal.Shorten(e.Message, maxFileError)
+		return &e
 	}
-	_, e := a.explain(r, err)
-	e.Message = journal.Shorten(e.Message, maxFileError)
-	return &e
 }
 
-// startUpload starts an upload, or resumes the one that an equal request started.
+// startUpload starts an upload, or resumes or commits the one that an equal request started.
 func (a *API) startUpload(p *parameters) action {
 	var s contract.UploadStart
 	p.body(&s)
-	return func(context.Context) (any, error) { return a.Uploads.Start(s) }
+	wait := p.wait()
+	return func(ctx context.Context) (any, error) { return a.Uploads.Start(ctx, s, wait) }
 }
 
 // putPart stores a part of a file while it arrives. Of a part that was cut, what arrived is
@@ -128,25 +117,11 @@ func (a *API) putPart(p *parameters) action {
 	if length > contract.MaxFilePart {
 		p.fail(errPartTooLarge)
 	}
-	return func(context.Context) (any, error) { return a.Uploads.Put(id, offset, length, partOf(p.r)) }
+	return func(context.Context) (any, error) { return struct{}{}, a.Uploads.Put(id, offset, length, partOf(p.r)) }
 }
 
 // dropUpload deletes an upload that its sender gives up.
 func (a *API) dropUpload(p *parameters) action {
 	id := p.id(uploads.ErrNoUpload)
-	return func(context.Context) (any, error) { return contract.Upload{UploadID: id}, a.Uploads.Drop(id) }
-}
-
-func (a *API) upload(p *parameters) action {
-	id := p.id(uploads.ErrNoUpload)
-	return func(context.Context) (any, error) { return a.Uploads.Get(id) }
-}
-
-// commitUpload gives a complete file its name. If the file is not verified after
-// wait_seconds, it reports the progress.
-func (a *API) commitUpload(p *parameters) action {
-	id, wait := p.id(uploads.ErrNoUpload), p.wait()
-	var c contract.UploadCommit
-	p.body(&c)
-	return func(ctx context.Context) (any, error) { return a.Uploads.Commit(ctx, id, c.SHA256, wait) }
+	return func(context.Context) (any, error) { return struct{}{}, a.Uploads.Drop(id) }
 }

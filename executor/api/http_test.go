@@ -254,11 +254,13 @@ func contentPath(name, etag string, offset, length int64) string {
 	return contract.PathContent + "?" + query.Encode()
 }
 
+func startOf(name string, content []byte) contract.UploadStart {
+	return contract.UploadStart{Path: name, SizeBytes: int64(len(content)), Version: sum(content)[:16]}
+}
+
 func (s fileStand) start(name string, content []byte) contract.Upload {
 	s.t.Helper()
-	return into[contract.Upload](s.stand, s.call("POST", contract.PathUploads, contract.UploadStart{
-		Path: name, SizeBytes: int64(len(content)), Version: sum(content)[:16],
-	}))
+	return into[contract.Upload](s.stand, s.call("POST", contract.PathUploads, startOf(name, content)))
 }
 
 func (s fileStand) put(id string, offset int, body []byte) reply {
@@ -270,20 +272,12 @@ func putPath(id string, offset, length int) string {
 	return contract.PathUploads + "/" + id + "?offset=" + strconv.Itoa(offset) + "&length=" + strconv.Itoa(length)
 }
 
-func (s fileStand) upload(id string) contract.Upload {
-	s.t.Helper()
-	return into[contract.Upload](s.stand, s.call("GET", contract.PathUploads+"/"+id, nil))
-}
-
 // commit requests the commit and waits for its end.
-func (s fileStand) commit(id string, content []byte) contract.Upload {
+func (s fileStand) commit(name string, content []byte) contract.Upload {
 	s.t.Helper()
-	for {
-		u := into[contract.Upload](s.stand, s.call("POST", contract.PathUploads+"/"+id+"/commit?wait_seconds=10", contract.UploadCommit{SHA256: sum(content)}))
-		if u.Status != contract.UploadHashing {
-			return u
-		}
-	}
+	start := startOf(name, content)
+	start.SHA256 = sum(content)
+	return into[contract.Upload](s.stand, s.call("POST", contract.PathUploads+"?wait_seconds=30", start))
 }
 
 // wantFile checks that the upload is committed, and the content of its file.

@@ -88,7 +88,7 @@ func (d *Digests) sumIfReady(ctx context.Context, path string) (sum, etag string
 		return "", "", err
 	}
 	defer o.Close()
-	sum, _, err = d.sum(ctx, o, o.source(), 0)
+	sum, err = d.sum(ctx, o, o.source(), 0)
 	return sum, o.ETag, err
 }
 

@@ -49,8 +49,7 @@ func (s source) check(v Version) error {
 	return err
 }
 
-// digest is the digest of one file. Whoever put a value into reader may use the other fields,
-// except that anybody may ask the hash how much is done.
+// digest is the digest of one file. Whoever put a value into reader may use the other fields.
 type digest struct {
 	reader  chan struct{}
 	hash    *partfile.Hash
@@ -67,8 +66,7 @@ func NewDigests(roots *Roots) *Digests {
 	return &Digests{roots: roots, settledAfter: settledAfter, known: known}
 }
 
-// Stat is Roots.Stat with the file's SHA256. If a large file is not hashed after wait, the
-// answer has the progress of its hashing instead. With an etag, it is the SHA256 of the first size
+// Stat is Roots.Stat with the file's SHA256, unless a large file is not hashed after wait. With an etag, it is the SHA256 of the first size
 // bytes, and Stat fails with ErrChanged unless the file had the etag, and is unchanged since or only
 // became longer.
 func (d *Digests) Stat(ctx context.Context, path, etag string, size int64, wait time.Duration) (contract.FileStat, error) {
@@ -84,15 +82,10 @@ func (d *Digests) Stat(ctx context.Context, path, etag string, size int64, wait 
 	if etag != "" {
 		of = source{o.real, etag, size, true}
 	}
-	sum, hashed, err := d.sum(ctx, o, of, wait)
-	switch {
-	case errors.Is(err, errHashing):
-		out.Hashing = &contract.Hashing{HashedBytes: hashed, TotalBytes: of.size}
-		return out, nil
-	case err != nil:
+	out.SHA256, err = d.sum(ctx, o, of, wait)
+	if err != nil && !errors.Is(err, errHashing) {
 		return out, fmt.Errorf("path %q: computing its SHA-256: %w", path, err)
 	}
-	out.SHA256 = sum
 	return out, nil
 }
 
@@ -104,7 +97,7 @@ func (d *Digests) Of(ctx context.Context, f *os.File, path string) (sum, etag st
 		return "", "", err
 	}
 	o := &opened{File: f, Version: v, real: path}
-	sum, _, err = d.sum(ctx, o, o.source(), contract.MaxWait)
+	sum, err = d.sum(ctx, o, o.source(), contract.MaxWait)
 	return sum, v.ETag, err
 }
 
@@ -114,10 +107,10 @@ func (o *opened) source() source { return source{real: o.real, etag: o.ETag, siz
 var errHashing = errors.New("being hashed")
 
 // sum is the digest of bytes of an open file. If they are many and not hashed after wait, it fails
-// with errHashing, and says how many are.
-func (d *Digests) sum(ctx context.Context, o *opened, of source, wait time.Duration) (sum string, hashed int64, err error) {
+// with errHashing.
+func (d *Digests) sum(ctx context.Context, o *opened, of source, wait time.Duration) (string, error) {
 	if err := of.check(o.Version); err != nil {
-		return "", 0, err
+		return "", err
 	}
 	within := ctx
 	if of.size > hashedAtOnce {
@@ -132,21 +125,21 @@ func (d *Digests) sum(ctx context.Context, o *opened, of source, wait time.Durat
 		select {
 		case one.reader <- struct{}{}:
 		case <-within.Done():
-			return "", one.hash.Done(), whyEnded(ctx)
+			return "", whyEnded(ctx)
 		}
 	}
 	defer func() { <-one.reader }()
 	if one.sum != "" {
-		return one.sum, of.size, nil
+		return one.sum, nil
 	}
-	err = one.read(within, o, of)
+	err := one.read(within, o, of)
 	if err != nil && within.Err() != nil {
-		return "", one.hash.Done(), whyEnded(ctx)
+		return "", whyEnded(ctx)
 	}
 	if err != nil || of.grows || one.started.Sub(o.Changed) < d.settledAfter {
 		d.forget(of, one)
 	}
-	return one.sum, of.size, err
+	return one.sum, err
 }
 
 // whyEnded is why a digest is not known yet: the end of the request, or of its wait.

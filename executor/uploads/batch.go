@@ -13,19 +13,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// BatchResult is the result for one file of a batch.
-type BatchResult struct {
-	Path string // where the file is
-	ETag string
-	Err  error
-}
-
 // Batch stores many small files. bytes contains the files of m one after the other. The
 // rules of a single upload apply to each file, and a file that fails does not affect the
 // others. The same batch again has the same results, even in a new executor, because a file
 // that exists with the same content counts as committed. Batches are processed one at a
-// time, because two copies of one batch would write the same files.
-func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([]BatchResult, error) {
+// time, because two copies of one batch would write the same files. explain returns the error of a file.
+func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte, explain func(error) *contract.Error) ([]contract.BatchedFile, error) {
 	if err := checkBatch(m, int64(len(bytes))); err != nil {
 		return nil, err
 	}
@@ -38,7 +31,7 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 	id := newUploadID()
 	b := &batch{s.newUpload(id, contract.UploadStart{Path: m.Path, Version: id}), nil}
 	defer b.close()
-	out := make([]BatchResult, len(m.Files))
+	out := make([]contract.BatchedFile, len(m.Files))
 	for i, f := range m.Files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -46,11 +39,15 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 		body := bytes[:f.SizeBytes]
 		bytes = bytes[f.SizeBytes:]
 		start := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, Overwrite: m.Overwrite, Replaces: f.Replaces}
+		var err error
 		if isMode(f) {
-			out[i].Path, out[i].ETag, out[i].Err = s.roots.MakeExecutable(start.Path)
-			continue
+			out[i].Path, out[i].ETag, err = s.roots.MakeExecutable(start.Path)
+		} else {
+			out[i].Path, out[i].ETag, err = b.store(ctx, start, f.SHA256, body)
 		}
-		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, start, f.SHA256, body)
+		if err != nil {
+			out[i] = contract.BatchedFile{Error: explain(err)}
+		}
 	}
 	return out, nil
 }

@@ -59,39 +59,28 @@ type upload struct {
 	digests *files.Digests
 	used    time.Time // Store.mu guards it
 
-	committing sync.Mutex
+	committing sync.Mutex // also while it is looked at whether somebody commits
 	received   *partfile.Received
 
-	mu      sync.Mutex
-	record  record      // but for what was received
-	file    fs.FileInfo // of the part file, once it was opened
-	status  contract.UploadStatus
-	dropped bool
-	sum     string // the digest of the committed file
-	etag    string // of the committed file
+	mu     sync.Mutex
+	record record      // but for what was received
+	file   fs.FileInfo // of the part file, once it was opened
+	ended  bool        // it is committed or dropped
 }
 
 // partName is the same for equal starts: if the record of an upload is lost, its part file is
 // replaced, not left.
 func partName(s contract.UploadStart) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %v%s%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces, s.Source))
-	return hiddenPart(hex.EncodeToString(sum[:]))
+	return "." + hex.EncodeToString(sum[:8]) + files.PartSuffix
 }
 
-// hiddenPart is the name of the part file of an upload with a key of at least 16 characters.
-func hiddenPart(key string) string { return "." + key[:16] + files.PartSuffix }
-
-// answerLocked is the state of the upload for an answer.
-func (o *upload) answerLocked() contract.Upload {
-	out := contract.Upload{UploadID: o.id, Status: o.status, Path: o.spec.Path, SizeBytes: o.spec.SizeBytes, Missing: []contract.Range{}}
+// answer is the upload with a status.
+func (o *upload) answer(status contract.UploadStatus) contract.Upload {
+	out := contract.Upload{UploadID: o.id, Status: status, Path: o.spec.Path, Missing: o.received.Missing()}
 	if abs, err := o.roots.Absolute(o.spec.Path); err == nil { // checked when the upload was started
 		out.Path = contract.EscapeName(abs)
 	}
-	if o.status == contract.UploadCommitted {
-		out.ReceivedBytes, out.SHA256, out.ETag = out.SizeBytes, o.sum, o.etag
-		return out
-	}
-	out.ReceivedBytes, out.Missing = o.received.Total(), o.received.Missing()
 	return out
 }
 
@@ -118,19 +107,20 @@ func (o *upload) create() (contract.Upload, error) {
 	if err := newPart(dir, o.part, func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) }); err != nil {
 		return contract.Upload{}, err
 	}
-	return o.answerLocked(), nil
+	return o.answer(contract.UploadReceiving), nil
 }
 
 // resume prepares an upload that an equal start made to receive the missing bytes.
 func (o *upload) resume() (contract.Upload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.dropped, o.status == contract.UploadCommitted:
+	if o.ended {
 		return contract.Upload{}, ErrNoUpload
-	case o.status == contract.UploadHashing:
-		return o.answerLocked(), nil
 	}
+	if !o.committing.TryLock() {
+		return o.answer(contract.UploadHashing), nil
+	}
+	defer o.committing.Unlock()
 	dir, f, err := o.openPart(os.O_WRONLY)
 	if err != nil {
 		return contract.Upload{}, err
@@ -142,7 +132,7 @@ func (o *upload) resume() (contract.Upload, error) {
 	}
 	now := time.Now()
 	_ = os.Chtimes(o.path, now, now) // otherwise the upload is only dropped earlier
-	return o.answerLocked(), nil
+	return o.answer(contract.UploadReceiving), nil
 }
 
 // wrap adds the path of the upload to err.
@@ -153,25 +143,28 @@ func (o *upload) wrap(err error) error {
 	return fmt.Errorf("upload to %q: %w", o.spec.Path, err)
 }
 
-// state reports whether the upload is committed, or whether it is in work, so that nothing
-// else is known about it.
-func (o *upload) state() (done, busy bool) {
+// busy reports whether the upload is being created or committed.
+func (o *upload) busy() bool {
 	if !o.mu.TryLock() {
-		return false, true
+		return true
 	}
 	defer o.mu.Unlock()
-	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
+	if !o.committing.TryLock() {
+		return true
+	}
+	o.committing.Unlock()
+	return false
 }
 
 // drop deletes the record and the part file. A committed upload has neither.
 func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.dropped = true
-	o.received.End(ErrNoUpload)
-	if o.status == contract.UploadCommitted {
+	if o.ended {
 		return
 	}
+	o.ended = true
+	o.received.End(ErrNoUpload)
 	if dir, err := o.openFolder(); err == nil { // else its folder is missing, as on an unmounted Drive
 		_ = dir.Remove(o.part)
 		dir.Close()
@@ -307,22 +300,19 @@ var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
 // put receives the bytes of r from body. Parts arrive side by side. Meanwhile the upload may be
 // dropped or committed, by a sender that sent these bytes twice: then nothing more is written.
-func (o *upload) put(r contract.Range, body io.Reader) (contract.Upload, error) {
+func (o *upload) put(r contract.Range, body io.Reader) error {
 	f, err := o.openFor(r)
 	if err != nil {
-		return contract.Upload{}, err
+		return err
 	}
 	err = o.receive(f, r, body)
 	if f != nil {
 		// Some file systems report only here that they are full, and not which bytes they lost.
 		if closeErr := f.Close(); closeErr != nil {
-			return contract.Upload{}, errors.Join(files.WriteError(closeErr), ErrNoUpload)
+			return errors.Join(files.WriteError(closeErr), ErrNoUpload)
 		}
 	}
-	if err := cmp.Or(err, o.received.Save()); err != nil {
-		return contract.Upload{}, err
-	}
-	return o.get()
+	return cmp.Or(err, o.received.Save())
 }
 
 // openFor opens the part file for the bytes of r; nil if all bytes of the upload have arrived.
@@ -330,11 +320,11 @@ func (o *upload) openFor(r contract.Range) (*os.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.dropped:
+	case o.ended:
 		return nil, ErrNoUpload
 	case r.Offset < 0 || r.Length < 0 || r.Length > o.spec.SizeBytes || r.Offset > o.spec.SizeBytes-r.Length:
 		return nil, fmt.Errorf("%w: offset %d, length %d, size %d", files.ErrBadRange, r.Offset, r.Length, o.spec.SizeBytes)
-	case o.status != contract.UploadReceiving:
+	case len(o.received.Missing()) == 0:
 		return nil, nil
 	}
 	dir, f, err := o.openPart(os.O_RDWR)
@@ -371,78 +361,35 @@ func (o *upload) receive(f *os.File, r contract.Range, body io.Reader) error {
 	return nil
 }
 
-// get is the state of the upload.
-func (o *upload) get() (contract.Upload, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.dropped {
-		return contract.Upload{}, ErrNoUpload
-	}
-	return o.answerLocked(), nil
-}
-
 // commit verifies the file and gives it its name if all its bytes have arrived. If it is not
 // verified after wait, the upload's status is hashing, and the next commit continues.
 func (o *upload) commit(ctx context.Context, sum string, wait time.Duration) (contract.Upload, error) {
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if !o.committing.TryLock() {
-		return o.inWork() // for a request that was cut, and will notice that soon
+		return o.answer(contract.UploadHashing), nil // for a request that was cut, and will notice that soon
 	}
 	defer o.committing.Unlock()
-	if complete, err := o.begin(sum); err != nil {
-		return contract.Upload{}, err
-	} else if !complete {
-		return o.get()
+	if len(o.received.Missing()) > 0 {
+		return o.answer(contract.UploadReceiving), nil
 	}
 	etag, err := o.place(within, sum)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.status = contract.UploadReceiving
 	switch {
-	case err == nil:
-		// The record is removed last: of an upload that a kill leaves without its part file, the next
-		// executor knows nothing, and the sender finds the file.
-		o.status, o.sum, o.etag = contract.UploadCommitted, sum, etag
-		o.received.End(nil)
-		_ = os.Remove(o.path)
-	case within.Err() != nil && ctx.Err() == nil:
-		return o.inWorkLocked(), nil
-	default:
+	case err != nil && within.Err() != nil && ctx.Err() == nil:
+		return o.answer(contract.UploadHashing), nil
+	case err != nil:
 		return contract.Upload{}, err
 	}
-	return o.answerLocked(), nil
-}
-
-// begin reports whether the upload is to be verified. While its status is hashing then, nothing else
-// uses the part file and the record.
-func (o *upload) begin(sum string) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.dropped:
-		return false, ErrNoUpload
-	case o.status == contract.UploadCommitted && o.sum != sum: // the sender's version is wrong
-		return false, ErrDigest
-	case o.status == contract.UploadCommitted, o.received.Total() < o.spec.SizeBytes:
-		return false, nil
-	}
-	o.status = contract.UploadHashing
-	return true, nil
-}
-
-// inWork is the state of an upload that is being verified.
-func (o *upload) inWork() (contract.Upload, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.inWorkLocked(), nil
-}
-
-func (o *upload) inWorkLocked() contract.Upload {
-	out := o.answerLocked()
-	out.Status = contract.UploadHashing
-	out.Hashing = &contract.Hashing{HashedBytes: o.received.Hashed(), TotalBytes: o.spec.SizeBytes}
-	return out
+	o.ended = true
+	o.received.End(nil)
+	// The record is removed last: of an upload that a kill leaves without its part file, the next
+	// executor knows nothing, and the sender finds the file.
+	_ = os.Remove(o.path)
+	out := o.answer(contract.UploadCommitted)
+	out.ETag = etag
+	return out, nil
 }
 
 // place verifies the part file and gives it its name. It returns the etag of the file.

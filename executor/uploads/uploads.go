@@ -38,8 +38,7 @@ const (
 
 // Store holds the uploads of one executor. The parts of a file arrive in any order, in a
 // hidden file beside the target. The file gets its name once its digest is correct.
-// Received bytes survive a restart of the executor. A committed upload is kept in memory only,
-// in case its answer was lost: a sender that asks a later executor for it finds the file itself.
+// Received bytes survive a restart of the executor. Of a committed upload nothing is kept.
 type Store struct {
 	roots   *files.Roots
 	digests *files.Digests
@@ -129,7 +128,7 @@ func newUploadID() string {
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	o := &upload{
 		id: id, spec: start, part: partName(start), roots: s.roots, digests: s.digests, path: filepath.Join(s.dir, id+recordSuffix),
-		used: time.Now(), status: contract.UploadReceiving,
+		used: time.Now(),
 	}
 	o.received = partfile.NewReceived(start.SizeBytes, nil, o.save)
 	return o
@@ -155,7 +154,11 @@ func (s *Store) Run(ctx context.Context) error {
 // missing folders. A path that ends in a slash, without size and version, is a folder: it
 // is created and its answer is committed. ErrDiskFull means that the missing bytes do not
 // fit on the disk.
-func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
+//
+// With a SHA-256 it starts none: once all bytes have arrived, it compares them with that, and gives
+// the file its name. That may take wait, after which the status is hashing, and the next call goes
+// on. ErrDigest means that the file changed while it was sent: the upload is dropped.
+func (s *Store) Start(ctx context.Context, start contract.UploadStart, wait time.Duration) (contract.Upload, error) {
 	if _, err := s.roots.Absolute(start.Path); err != nil {
 		return contract.Upload{}, err
 	}
@@ -165,12 +168,23 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	if err := checkStart(start); err != nil {
 		return contract.Upload{}, err
 	}
-	if one := s.find(start); one != nil {
-		out, err := one.resume()
-		if !errors.Is(err, ErrNoUpload) {
-			return out, one.wrap(err)
+	sum := start.SHA256
+	start.SHA256 = ""
+	one := s.find(start)
+	switch {
+	case sum != "" && one == nil:
+		return s.placed(ctx, start, sum, wait)
+	case sum != "":
+		out, err := one.commit(ctx, sum, wait)
+		if out.Status == contract.UploadCommitted {
+			s.remove(one)
 		}
-		s.remove(one)
+		return out, s.result(one, err)
+	case one != nil:
+		out, err := one.resume()
+		if err = s.result(one, err); !errors.Is(err, ErrNoUpload) {
+			return out, err
+		}
 	}
 	one, err := s.add(start)
 	if err != nil {
@@ -183,9 +197,33 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	return out, one.wrap(err)
 }
 
+// placed is the answer about an upload that is not known: it is committed if its file is there. A
+// sender whose commit was not answered asks so again.
+func (s *Store) placed(ctx context.Context, start contract.UploadStart, sum string, wait time.Duration) (contract.Upload, error) {
+	st, err := s.digests.Stat(ctx, start.Path, "", 0, wait)
+	out := contract.Upload{Status: contract.UploadCommitted, Path: st.Path, Missing: []contract.Range{}, ETag: st.ETag}
+	switch {
+	case err == nil && st.SHA256 == sum:
+		return out, nil
+	case err == nil && st.SHA256 == "" && st.SizeBytes == start.SizeBytes && !st.IsDir:
+		out.Status = contract.UploadHashing
+		return out, nil
+	}
+	return out, fmt.Errorf("upload to %q: %w", start.Path, ErrNoUpload)
+}
+
+// result is the error of a call about an upload, with its path. An upload whose part file is lost or
+// has other bytes than the sender's file ends.
+func (s *Store) result(one *upload, err error) error {
+	if errors.Is(err, ErrNoUpload) || errors.Is(err, ErrDigest) {
+		s.remove(one)
+	}
+	return one.wrap(err)
+}
+
 func checkStart(start contract.UploadStart) error {
-	if start.SizeBytes < 0 || start.Version == "" || max(len(start.Version), len(start.Source)) > contract.MaxUploadVersion {
-		return fmt.Errorf("upload to %q: %w: the size and a version of at most %d bytes are required", start.Path, ErrBadUpload, contract.MaxUploadVersion)
+	if start.SizeBytes < 0 || start.Version == "" || max(len(start.Version), len(start.Source)) > contract.MaxUploadVersion || start.SHA256 != "" && !contract.SHA256Pattern().MatchString(start.SHA256) {
+		return fmt.Errorf("upload to %q: %w: the size and a version of at most %d bytes are required, and a SHA-256 in lower-case hex is allowed", start.Path, ErrBadUpload, contract.MaxUploadVersion)
 	}
 	return checkReplaces(start.Replaces, start.Overwrite)
 }
@@ -217,26 +255,12 @@ func (s *Store) makeFolder(path string) (contract.Upload, error) {
 // cut has ended although its last bytes are still to be read. Bytes that were received before
 // are read, but not written again. With ErrDiskFull, the bytes that fit are kept. ErrBadRange
 // means that the bytes are not inside the file, or that body is shorter or longer than length.
-func (s *Store) Put(id string, offset, length int64, body io.Reader) (contract.Upload, error) {
-	return s.with(id, func(one *upload) (contract.Upload, error) {
-		return one.put(contract.Range{Offset: offset, Length: length}, body)
-	})
-}
-
-// Get is the state of an upload.
-func (s *Store) Get(id string) (contract.Upload, error) { return s.with(id, (*upload).get) }
-
-// Commit compares the received bytes with the SHA-256 sum, gives the file its name, and
-// waits for that, at most for wait. The status is receiving if bytes are missing, and hashing if
-// the next Commit is to go on. ErrDigest means that the file changed while it was sent: the
-// upload is dropped.
-func (s *Store) Commit(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
-	return s.with(id, func(one *upload) (contract.Upload, error) {
-		if !contract.SHA256Pattern().MatchString(sum) {
-			return contract.Upload{}, fmt.Errorf("%w: the SHA-256 is required", ErrBadUpload)
-		}
-		return one.commit(ctx, sum, wait)
-	})
+func (s *Store) Put(id string, offset, length int64, body io.Reader) error {
+	one, err := s.get(id)
+	if err != nil {
+		return err
+	}
+	return s.result(one, one.put(contract.Range{Offset: offset, Length: length}, body))
 }
 
 // Drop deletes an upload that its sender gives up, with the bytes received so far. A committed
@@ -246,25 +270,11 @@ func (s *Store) Drop(id string) error {
 	if err != nil {
 		return err
 	}
-	if _, busy := one.state(); busy {
+	if one.busy() {
 		return fmt.Errorf("upload %q: %w: it is being committed", id, files.ErrBusy)
 	}
 	s.remove(one)
 	return nil
-}
-
-// with calls f with an upload, and adds the upload's path to its error. An upload whose part
-// file is lost or has other bytes than the sender's file ends.
-func (s *Store) with(id string, f func(*upload) (contract.Upload, error)) (contract.Upload, error) {
-	one, err := s.get(id)
-	if err != nil {
-		return contract.Upload{}, err
-	}
-	out, err := f(one)
-	if errors.Is(err, ErrNoUpload) || errors.Is(err, ErrDigest) {
-		s.remove(one)
-	}
-	return out, one.wrap(err)
 }
 
 // get is the upload with this id, which counts as used now.
@@ -299,7 +309,7 @@ func (s *Store) add(start contract.UploadStart) (*upload, error) {
 	defer s.mu.Unlock()
 	for _, other := range s.all {
 		earlier := other.spec.Path == start.Path && other.spec.Source == start.Source && start.Source != "" && other.spec.Version != start.Version
-		if done, busy := other.state(); earlier && !done && !busy {
+		if earlier && !other.busy() {
 			s.removeLocked(other)
 		}
 	}
@@ -328,32 +338,24 @@ func (s *Store) removeLocked(one *upload) {
 }
 
 // trimLocked drops the uploads that were not used for keepUploads, and the least recently used
-// ones beyond the bounds: mostReceiving that are not committed, and contract.MaxUploads that are.
-// Uploads in work are not dropped. It reports whether the first bound is kept.
-func (s *Store) trimLocked(mostReceiving int) bool {
+// ones beyond the bound. Uploads in work are not dropped. It reports whether the bound is kept.
+func (s *Store) trimLocked(most int) bool {
 	newestFirst := slices.SortedFunc(maps.Values(s.all), func(a, b *upload) int { return b.used.Compare(a.used) })
-	receiving, committed := 0, 0
 	var idle []*upload
 	for _, one := range newestFirst {
-		if _, busy := one.state(); busy {
-			receiving++
-		} else {
+		if !one.busy() {
 			idle = append(idle, one)
 		}
 	}
+	kept := len(newestFirst) - len(idle)
 	for _, one := range idle {
-		done, _ := one.state()
-		count, most := &receiving, mostReceiving
-		if done {
-			count, most = &committed, contract.MaxUploads
-		}
-		if *count >= most || time.Since(one.used) > keepUploads {
+		if kept >= most || time.Since(one.used) > keepUploads {
 			s.removeLocked(one)
 		} else {
-			*count++
+			kept++
 		}
 	}
-	return receiving <= mostReceiving
+	return kept <= most
 }
 
 // Errors of this package. Those of executor/files are passed on.

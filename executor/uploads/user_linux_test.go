@@ -27,7 +27,7 @@ func newInboxOf(t *testing.T, u *account.User) (in *inbox, private string) {
 	t.Helper()
 	work := privileged.Folder(t, u.UID(), u.UID())
 	top := filepath.Dir(work)
-	in = &inbox{Tree: filestest.Tree{Workdir: work, State: filepath.Join(top, "state")}, t: t}
+	in = &inbox{Tree: filestest.Tree{Workdir: work, State: filepath.Join(top, "state")}, t: t, started: map[string]contract.UploadStart{}}
 	private = filepath.Join(work, "private") // a folder of root in one of the user
 	for _, dir := range []string{in.State, private} {
 		must(t, os.Mkdir(dir, 0o700))
@@ -56,8 +56,7 @@ func TestUploadsBelongToTheKernelsUserAndReplaceNothingOfOthers(t *testing.T) {
 	must(t, err)
 	in, private := newInboxOf(t, u)
 	in.send("folder/file", []byte("content"), false)
-	results, err := in.Batch(t.Context(), contract.Manifest{Path: in.Workdir, Files: []contract.ManifestFile{{Name: "batch/file", SizeBytes: 3, SHA256: sha([]byte("abc"))}}}, []byte("abc"))
-	must(t, err)
+	results := in.batch(contract.Manifest{Path: in.Workdir, Files: []contract.ManifestFile{{Name: "batch/file", SizeBytes: 3, SHA256: sha([]byte("abc"))}}}, []byte("abc"))
 	must(t, results[0].Err)
 	for _, path := range []string{"folder", "folder/file", "batch", "batch/file"} {
 		if uid := ownerOf(t, filepath.Join(in.Workdir, path)); uid != u.UID() {
@@ -73,7 +72,7 @@ func TestUploadsBelongToTheKernelsUserAndReplaceNothingOfOthers(t *testing.T) {
 		if path[len(path)-1] == '/' {
 			start = contract.UploadStart{Path: path}
 		}
-		if _, err := in.Start(start); !errors.Is(err, files.ErrForbidden) {
+		if _, err := in.begin(start); !errors.Is(err, files.ErrForbidden) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -117,14 +116,14 @@ func TestAFolderThatIsExchangedForALinkLeadsToNothingOfOthers(t *testing.T) {
 	}()
 	met := map[bool]int{} // whether the file could be read
 	for i := 0; ctx.Err() == nil && running.Err() == nil && (i < 200 || met[true] == 0 || met[false] == 0); i++ {
-		content, one, err := in.roots.ReadMany(ctx, []string{"door/key"})
+		content, one, err := in.roots.ReadMany(ctx, []string{"door/key"}, func(error) *contract.Error { return new(contract.Error) })
 		must(t, err)
 		if len(content) > 0 {
 			t.Fatalf("it read %q", content)
 		}
-		met[one[0].Err == nil]++
-		if up, err := in.Start(contract.UploadStart{Path: fmt.Sprintf("door/%d", i), SizeBytes: 1, Version: "1"}); err == nil {
-			_, _ = in.tryPut(up.UploadID, 0, []byte("x"))
+		met[one[0].Error == nil]++
+		if up, err := in.begin(contract.UploadStart{Path: fmt.Sprintf("door/%d", i), SizeBytes: 1, Version: "1"}); err == nil {
+			_ = in.tryPut(up.UploadID, 0, []byte("x"))
 			_, _ = in.commit(up.UploadID, []byte("x"))
 		}
 	}

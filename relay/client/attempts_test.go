@@ -35,7 +35,7 @@ var changing = map[string]struct {
 		return err
 	}, false, true},
 	"start of an upload": {func(ctx context.Context, c *Client) error {
-		_, err := c.StartUpload(ctx, contract.UploadStart{Path: "a"})
+		_, err := c.StartUpload(ctx, contract.UploadStart{Path: "a"}, 0)
 		return err
 	}, true, true},
 	"job to one instance": {func(ctx context.Context, c *Client) error {
@@ -51,10 +51,8 @@ var changing = map[string]struct {
 		return err
 	}, false, true},
 	"part": {func(ctx context.Context, c *Client) error {
-		_, err := c.PutPart(ctx, "u", strings.NewReader("x"), contract.Range{Length: 1})
-		return err
+		return c.PutPart(ctx, "u", strings.NewReader("x"), contract.Range{Length: 1})
 	}, false, false},
-	"commit":    {func(ctx context.Context, c *Client) error { _, err := c.CommitUpload(ctx, "u", "s", 0); return err }, false, true},
 	"interrupt": {func(ctx context.Context, c *Client) error { _, err := c.Interrupt(ctx, "e"); return err }, false, true},
 	"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k"); return err }, false, true},
 	"input": {func(ctx context.Context, c *Client) error {

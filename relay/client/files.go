@@ -118,59 +118,42 @@ const (
 	slowSend = 40 * time.Second
 )
 
-// StartUpload starts an upload. The same call resumes it and returns what is missing. It
-// continues on a new VM automatically if no attempt may have been accepted before.
-func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contract.Upload, error) {
-	return call[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, encode(u)), moves: true}, idempotent)
+// StartUpload starts an upload. The same call resumes it and returns what is missing. With the
+// SHA256 it has the executor verify the complete file and give it its name; after up to wait the
+// upload is committed, is being hashed, or has missing parts. The executor refuses with
+// contract.CodeChanged if it received other bytes. It continues on a new VM automatically if no
+// attempt may have been accepted before.
+func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart, wait time.Duration) (contract.Upload, error) {
+	body := encode(u)
+	return call[contract.Upload](ctx, &attempts{client: c, moves: true, build: func() request {
+		wait := c.fitWait(ctx, wait)
+		return request{method: http.MethodPost, path: contract.PathUploads, query: url.Values{"wait_seconds": {decimal(wait)}}, body: body, wait: slowAction}
+	}}, idempotent)
 }
 
 // PutPart sends the bytes r of file (at most contract.MaxFilePart), which are read and sealed
 // while they are sent. It makes one attempt: after an error the executor has kept the bytes
-// that arrived, which Upload reports.
-func (c *Client) PutPart(ctx context.Context, id string, file io.ReaderAt, r contract.Range) (contract.Upload, error) {
-	var u contract.Upload
+// that arrived, which StartUpload reports.
+func (c *Client) PutPart(ctx context.Context, id string, file io.ReaderAt, r contract.Range) error {
 	path, err := uploadPath(contract.PathUpload, id)
 	if err != nil {
-		return u, err
+		return err
 	}
 	query := url.Values{"offset": {strconv.FormatInt(r.Offset, 10)}, "length": {strconv.FormatInt(r.Length, 10)}}
-	got, err := c.once(ctx, func() request {
+	_, err = c.once(ctx, func() request {
 		return request{method: http.MethodPut, path: path, query: query, part: &outgoingPart{file, r}, wait: slowSend}
 	})
-	if err != nil {
-		return u, err
-	}
-	return u, read(ctx, got.body, &u)
-}
-
-// Upload returns the state of an upload.
-func (c *Client) Upload(ctx context.Context, id string) (contract.Upload, error) {
-	return c.askUpload(ctx, request{method: http.MethodGet, path: contract.PathUpload}, id, 0)
-}
-
-// CommitUpload asks the executor to move the file, whose SHA-256 is sum, to its target; it may be
-// called again. The answer, after up to wait, is an upload that is committed, is being hashed, or
-// has missing parts. The executor refuses with contract.CodeChanged if it received other bytes.
-func (c *Client) CommitUpload(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
-	return c.askUpload(ctx, request{method: http.MethodPost, path: contract.PathUploadCommit, body: encode(contract.UploadCommit{SHA256: sum})}, id, wait)
+	return err
 }
 
 // DropUpload deletes an upload that will not be continued, with the bytes that the executor has.
 func (c *Client) DropUpload(ctx context.Context, id string) error {
-	_, err := c.askUpload(ctx, request{method: http.MethodDelete, path: contract.PathUpload}, id, 0)
-	return err
-}
-
-func (c *Client) askUpload(ctx context.Context, r request, id string, wait time.Duration) (contract.Upload, error) {
-	var err error
-	if r.path, err = uploadPath(r.path, id); err != nil {
-		return contract.Upload{}, err
+	path, err := uploadPath(contract.PathUpload, id)
+	if err != nil {
+		return err
 	}
-	return ask[contract.Upload](ctx, c, func() request {
-		r.wait = c.fitWait(ctx, wait)
-		r.query = url.Values{"wait_seconds": {decimal(r.wait)}}
-		return r
-	})
+	_, err = ask[struct{}](ctx, c, func() request { return request{method: http.MethodDelete, path: path} })
+	return err
 }
 
 func uploadPath(route, id string) (string, error) {

@@ -258,7 +258,7 @@ var endlessCalls = map[string]func(ctx context.Context, c *Client) error{
 		return err
 	},
 	"a part of an upload": func(ctx context.Context, c *Client) error {
-		_, err := c.PutPart(ctx, "0123456789abcdef0123456789abcdef", bytes.NewReader(make([]byte, 8<<20)), contract.Range{Length: 8 << 20})
+		err := c.PutPart(ctx, "0123456789abcdef0123456789abcdef", bytes.NewReader(make([]byte, 8<<20)), contract.Range{Length: 8 << 20})
 		return err
 	},
 }

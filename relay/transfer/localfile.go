@@ -127,7 +127,7 @@ func statLocal(path string) (fs.FileInfo, error) {
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missingError{path, err}
+		return nil, saidError{fmt.Sprintf("%q does not exist on this computer", path), err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("uploading %q: %w", path, err)
@@ -138,19 +138,17 @@ func statLocal(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// missingError says that the file or folder to upload does not exist.
-type missingError struct {
-	path string
+// saidError is an error with a text of its own.
+type saidError struct {
+	text string
 	error
 }
 
 // Error implements error.
-func (e missingError) Error() string {
-	return fmt.Sprintf("%q does not exist on this computer", e.path)
-}
+func (e saidError) Error() string { return e.text }
 
-// Unwrap returns the error of the system.
-func (e missingError) Unwrap() error { return e.error }
+// Unwrap returns the error.
+func (e saidError) Unwrap() error { return e.error }
 
 // UploadPath returns the path on the VM that a person or model typed for an upload on a system, one
 // of Go's GOOS. It is RemotePath, or filename.ErrNotation.

@@ -178,7 +178,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	st, err := c.Stat(ctx, remote, true, 0)
 	if err != nil {
 		if refusalCode(err) == contract.CodeNotFound {
-			err = filename.Explain(notFoundError{err}, remote)
+			err = filename.Explain(saidError{"the VM has no such file or folder (" + string(contract.CodeNotFound) + ")", err}, remote)
 		}
 		return Result{}, j.annotate(ctx, "downloading "+plain.QuoteName(remote), err)
 	}
@@ -279,17 +279,6 @@ type fileResult struct {
 }
 
 func (f fileResult) replacesModule() bool { return f.replaced && path.Ext(f.path) == ".py" }
-
-// notFoundError is the executor's refusal of a path, which the caller's message names.
-type notFoundError struct{ error }
-
-// Error implements error.
-func (notFoundError) Error() string {
-	return "the VM has no such file or folder (" + string(contract.CodeNotFound) + ")"
-}
-
-// Unwrap returns the refusal.
-func (e notFoundError) Unwrap() error { return e.error }
 
 // refusalCode returns the code of the executor's refusal, or "" for any other error.
 func refusalCode(err error) contract.Code {
@@ -401,7 +390,7 @@ func awaitDigest(ctx context.Context, remote string, now contract.FileStat, ask 
 		switch {
 		case contract.SHA256Pattern().MatchString(now.SHA256):
 			return now.SHA256, nil
-		case now.Hashing == nil:
+		case now.SHA256 != "":
 			return "", errors.New("the executor sent no SHA-256 of " + plain.QuoteName(remote))
 		}
 		if err := ctx.Err(); err != nil {

@@ -57,6 +57,7 @@ type upload struct {
 	file   localFile
 	size   int64
 	record arrival // for done; without a digest until the file was read
+	start  contract.UploadStart
 	id     string
 	found  bool   // another file at the target
 	hashed int64  // bytes of the file that were hashed while others were sent
@@ -200,27 +201,33 @@ func (u *upload) version() (version, source string) {
 // run sends the missing bytes and commits the file.
 func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	version, source := u.version()
-	up, err := u.client.StartUpload(ctx, contract.UploadStart{
+	u.start = contract.UploadStart{
 		Path: u.target, SizeBytes: u.size, Version: version, Source: source, Overwrite: u.options.Overwrite, Replaces: u.options.replaces(u.earlier),
-	})
+	}
+	up, err := u.client.StartUpload(ctx, u.start, 0)
 	if err != nil {
 		return got, err
 	}
 	u.id = up.UploadID
-	got.resumed = up.ReceivedBytes
-	for round, done := 0, false; !done; round++ {
-		u.addReceived(up.ReceivedBytes - u.received.Load()) // negative if the VM lost some
-		if round == maxRounds {
+	for round := 0; round == 0 || up.Status != contract.UploadCommitted; round++ {
+		missing := ranges.Set(up.Missing)
+		switch {
+		case !missing.Valid(u.size):
+			err = fmt.Errorf("the executor reports missing bytes that a file of %d bytes does not have", u.size)
+		case round == maxRounds:
 			err = errStale
-		} else {
-			up, err = u.sendAndCommit(ctx, up)
+		default:
+			u.addReceived(u.size - missing.Total() - u.received.Load()) // negative if the VM lost some
+			if round == 0 {
+				got.resumed = u.received.Load()
+			}
+			up, err = u.sendAndCommit(ctx, missing)
 		}
 		if err != nil {
 			got.done = u.received.Load()
 			u.dropIfUseless(ctx, asLocal(err))
 			return got, asLocal(err)
 		}
-		done = up.Status == contract.UploadCommitted
 	}
 	u.recordRemote(u.sourceFile, &u.record, up.Path, up.ETag)
 	u.addReceived(u.size - u.received.Load())
@@ -242,30 +249,26 @@ func (u *upload) dropIfUseless(ctx context.Context, err error) {
 	_ = u.client.DropUpload(ctx, u.id) // otherwise the executor deletes it when it is a week old
 }
 
-// sendAndCommit sends the bytes that up misses, computes the digest meanwhile, and requests
-// the commit, even of a committed upload, whose digest may be that of an earlier content. The
-// returned upload is committed, or receiving if bytes are still missing.
-func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contract.Upload, error) {
-	missing := ranges.Set(up.Missing)
-	if !missing.Valid(u.size) {
-		return up, fmt.Errorf("the executor reports missing bytes that a file of %d bytes does not have", u.size)
-	}
+// sendAndCommit sends the missing bytes, computes the digest meanwhile, and requests the commit, even
+// of a committed upload, whose digest may be that of an earlier content. The returned upload is
+// committed, or receiving if bytes are still missing.
+func (u *upload) sendAndCommit(ctx context.Context, missing ranges.Set) (up contract.Upload, err error) {
 	g, inner := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.moveParts(inner, missing, u.sendPart) })
-	var sum string
+	commit := u.start
 	g.Go(func() (err error) {
-		sum, err = u.digest(inner, u.countHashed)
+		commit.SHA256, err = u.digest(inner, u.countHashed)
 		return err
 	})
 	if err := g.Wait(); err != nil {
 		return up, err
 	}
-	if err := u.checkUnchanged(ctx, sum); err != nil {
+	if err := u.checkUnchanged(ctx, commit.SHA256); err != nil {
 		return up, err
 	}
 	for {
 		u.meter.add(u.name, StageChecking, 0)
-		up, err := u.client.CommitUpload(ctx, u.id, sum, contract.MaxWait)
+		up, err = u.client.StartUpload(ctx, commit, contract.MaxWait)
 		if err != nil || up.Status != contract.UploadHashing {
 			return up, err
 		}
@@ -322,7 +325,7 @@ func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool)
 		rest = rest.Add(r)
 	}
 	from := &partSource{file: u.file, leave: u.meter.leave}
-	_, err := u.client.PutPart(ctx, u.id, from, first)
+	err := u.client.PutPart(ctx, u.id, from, first)
 	switch err := cmp.Or(from.failure(), err); {
 	case client.Shrinks(err):
 		return rest.Add(first), nil
@@ -369,7 +372,10 @@ func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 
 // notReceived returns the bytes of piece that the executor does not have.
 func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges.Set, error) {
-	up, err := u.client.Upload(ctx, u.id)
+	up, err := u.client.StartUpload(ctx, u.start, 0)
+	if err == nil && up.UploadID != u.id {
+		err = errStale
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	}
 	var made contract.Upload
 	if err == nil {
-		made, err = j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"})
+		made, err = j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"}, 0)
 	}
 	if err != nil {
 		return r, j.annotate(ctx, doing, err)
@@ -112,42 +112,26 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 }
 
 // readFolder returns all entries of a local folder, or ErrTooMany beyond limit.
-func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]fs.DirEntry, error) {
+func readFolder(ctx context.Context, root *os.Root, name string, limit int) (all []fs.DirEntry, err error) {
+	const batch = 1000
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("listing %q: %w", absolute(root, name), err)
 	}
 	defer f.Close()
-	all, err := readEntries(ctx, f, limit)
-	switch {
-	case errors.Is(err, ErrTooMany):
-		err = fmt.Errorf("%w: %q has more than %d entries", ErrTooMany, root.Name(), maxEntries)
-	case err != nil && ctx.Err() == nil:
-		err = fmt.Errorf("listing %q: %w", absolute(root, name), err)
-	}
-	return all, err
-}
-
-// readEntries returns the first entries of an open folder, with ErrTooMany if it has more
-// than limit.
-func readEntries(ctx context.Context, f *os.File, limit int) ([]fs.DirEntry, error) {
-	const batch = 1000
-	var all []fs.DirEntry
-	for {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	for ctx.Err() == nil {
 		some, err := f.ReadDir(batch)
 		all = append(all, some...)
 		switch {
 		case len(all) > limit:
-			return all[:limit], ErrTooMany
+			return nil, fmt.Errorf("%w: %q has more than %d entries", ErrTooMany, root.Name(), maxEntries)
 		case errors.Is(err, io.EOF):
 			return all, nil
 		case err != nil:
-			return all, err
+			return nil, fmt.Errorf("listing %q: %w", absolute(root, name), err)
 		}
 	}
+	return nil, context.Cause(ctx)
 }
 
 // bare returns the folders that contain neither files nor folders.

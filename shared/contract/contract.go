@@ -48,7 +48,6 @@ const (
 	PathContents      = "/v1/files/contents"
 	PathUploads       = "/v1/uploads"
 	PathUpload        = "/v1/uploads/{id}"
-	PathUploadCommit  = "/v1/uploads/{id}/commit"
 	PathUploadBatch   = "/v1/batches"
 )
 

@@ -22,21 +22,15 @@ type FileStat struct {
 	File
 	// ETag changes whenever the bytes may have changed. Only regular files have one.
 	ETag string `json:"etag"`
-	// SHA256 of the whole file in lower-case hex, if digest=1 was requested and hashing has
-	// finished. Otherwise Hashing is the progress.
-	SHA256  string   `json:"sha256,omitempty"`
-	Hashing *Hashing `json:"hashing,omitempty"`
+	// SHA256 of the whole file in lower-case hex, if digest=1 was requested. It is empty if hashing has
+	// not finished after wait_seconds: the next request continues.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
-// Hashing is the progress of a digest. A request with wait_seconds has so much time to compute it,
-// and the next one continues.
-type Hashing struct {
-	HashedBytes int64 `json:"hashed_bytes"`
-	TotalBytes  int64 `json:"total_bytes"`
-}
-
-// UploadStart is the body of POST PathUploads. An equal body resumes the same upload with
-// the bytes received so far.
+// UploadStart is the body of POST PathUploads. An equal one, but for SHA256, is about the same upload:
+// the answer says which bytes are missing. With the SHA256, the executor verifies the file once none
+// is, and gives it its name. If that takes longer than wait_seconds, the next request continues. With
+// it, no upload is started.
 //
 // A Path that ends in a slash, without size and version, is a folder to be created with its
 // parents. The answer is committed and has no UploadID, even if the folder exists already.
@@ -55,15 +49,11 @@ type UploadStart struct {
 	// and without Overwrite and Replaces, there is none. If another one has the name at the commit, the commit is refused with
 	// CodeConflict, unless that file has the uploaded content already.
 	Replaces string `json:"replaces,omitempty"`
+	SHA256   string `json:"sha256,omitempty"` // of the whole file, lower-case hex
 }
 
 // ReplaceNothing as UploadStart.Replaces means that the upload replaces no file.
 const ReplaceNothing = "nothing"
-
-// UploadCommit is the body of POST PathUploadCommit.
-type UploadCommit struct {
-	SHA256 string `json:"sha256"` // of the whole file, lower-case hex
-}
 
 // UploadStatus is the state of an upload.
 type UploadStatus string
@@ -71,21 +61,17 @@ type UploadStatus string
 // Statuses of an upload.
 const (
 	UploadReceiving UploadStatus = "receiving"
-	UploadHashing   UploadStatus = "hashing"   // a commit was requested; the received bytes are being verified
+	UploadHashing   UploadStatus = "hashing"   // the received bytes are being verified
 	UploadCommitted UploadStatus = "committed" // the file has its name
 )
 
-// Upload is the answer of every request about one upload.
+// Upload is the answer of POST PathUploads.
 type Upload struct {
-	UploadID      string       `json:"upload_id"`
-	Status        UploadStatus `json:"status"`
-	Path          string       `json:"path"` // as requested; once committed, where the file is
-	SizeBytes     int64        `json:"size_bytes"`
-	SHA256        string       `json:"sha256,omitempty"` // of the file, once committed
-	ReceivedBytes int64        `json:"received_bytes"`
-	Missing       []Range      `json:"missing"` // bytes that have not arrived, in order
-	Hashing       *Hashing     `json:"hashing,omitempty"`
-	ETag          string       `json:"etag,omitempty"` // of the file, once committed
+	UploadID string       `json:"upload_id"`
+	Status   UploadStatus `json:"status"`
+	Path     string       `json:"path"`           // as requested; once committed, where the file is
+	Missing  []Range      `json:"missing"`        // bytes that have not arrived, in order
+	ETag     string       `json:"etag,omitempty"` // of the file, once committed
 }
 
 // Range is a range of bytes of a file.

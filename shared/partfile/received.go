@@ -152,6 +152,3 @@ func (r *Received) Sum(ctx context.Context, f File, step func(n int64)) (string,
 	err := r.hash.ReadTo(ctx, f, r.size, step)
 	return r.hash.Sum(), err
 }
-
-// Hashed is how many bytes of the digest are done.
-func (r *Received) Hashed() int64 { return r.hash.Done() }

@@ -175,15 +175,12 @@ func (m *mover) partsUp(ctx context.Context) {
 	sum := sha256.New()
 	size := harness.Must(io.Copy(sum, f))
 	start := contract.UploadStart{Path: resultName, SizeBytes: size, Version: "1", Overwrite: true}
-	u := harness.Must(m.client.StartUpload(ctx, start))
+	u := harness.Must(m.client.StartUpload(ctx, start, 0))
 	for offset := int64(0); offset < size; offset += farPart {
 		part := contract.Range{Offset: offset, Length: min(farPart, size-offset)}
-		harness.Must(m.client.PutPart(ctx, u.UploadID, f, part))
+		harness.Check(m.client.PutPart(ctx, u.UploadID, f, part))
 	}
-	m.commit(ctx, u.UploadID, hex.EncodeToString(sum.Sum(nil)))
-}
-
-func (m *mover) commit(ctx context.Context, id, sum string) {
-	u := harness.Must(m.client.CommitUpload(ctx, id, sum, contract.MaxWait))
+	start.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	u = harness.Must(m.client.StartUpload(ctx, start, contract.MaxWait))
 	harness.FailIf(u.Status != contract.UploadCommitted, "the upload is %s", u.Status)
 }

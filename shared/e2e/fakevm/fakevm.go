@@ -167,7 +167,7 @@ func (v *VM) answer(r *http.Request, body []byte) (any, error) {
 	if x, ok := v.readRun(r); ok && r.Method == http.MethodGet {
 		return x, nil
 	}
-	return v.answerUpload(r, body)
+	return v.putPart(r, body)
 }
 
 // Lie answers an opened request instead of the VM; its answer is sealed and signed. If it
@@ -299,7 +299,7 @@ type upload struct {
 func (v *VM) startUpload(body []byte) (contract.Upload, error) {
 	var s contract.UploadStart
 	if err := json.Unmarshal(body, &s); err != nil {
-		return contract.Upload{}, &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
+		return contract.Upload{}, badRequest(err)
 	}
 	if strings.HasSuffix(s.Path, "/") {
 		return contract.Upload{Status: contract.UploadCommitted, Path: at(s.Path), Missing: []contract.Range{}}, nil
@@ -308,50 +308,44 @@ func (v *VM) startUpload(body []byte) (contract.Upload, error) {
 	defer v.mu.Unlock()
 	id := Digest(fmt.Appendf(nil, "%q %d %q %v%s", s.Path, s.SizeBytes, s.Version, s.Overwrite, s.Replaces))[:32]
 	u := v.uploads[id]
-	if u == nil || u.path != "" && Digest(v.files[u.path]) != u.sha {
+	switch {
+	case s.SHA256 != "" && u == nil:
+		return contract.Upload{}, &contract.Error{Code: contract.CodeNotFound, Message: "no such upload"}
+	case s.SHA256 != "" && len(u.missing()) == 0:
+		if Digest(u.bytes) != s.SHA256 {
+			delete(v.uploads, id)
+			return contract.Upload{}, &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}
+		}
+		if u.path == "" {
+			placed, err := v.placeLocked(u.start, s.SHA256)
+			if err != nil {
+				return contract.Upload{}, err
+			}
+			u.path, u.sha = placed, s.SHA256
+			v.files[u.path] = u.bytes
+		}
+	case u == nil || u.path != "" && Digest(v.files[u.path]) != u.sha:
 		u = &upload{start: s, bytes: make([]byte, s.SizeBytes)}
 		v.uploads[id] = u
 	}
 	return u.state(id), nil
 }
 
-// answerUpload answers a request for one upload.
-func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
-	rest, _ := strings.CutPrefix(r.URL.Path, contract.PathUploads+"/")
-	id, action, _ := strings.Cut(rest, "/")
+// putPart receives a part of an upload.
+func (v *VM) putPart(r *http.Request, body []byte) (any, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	u := v.uploads[id]
-	if u == nil {
+	u := v.uploads[strings.TrimPrefix(r.URL.Path, contract.PathUploads+"/")]
+	if u == nil || r.Method != http.MethodPut {
 		return nil, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("no route %s %s", r.Method, r.URL.Path)}
 	}
-	switch r.Method + " " + action {
-	case "PUT ":
-		offset, err := strconv.Atoi(r.URL.Query().Get("offset"))
-		if err != nil || offset < 0 || offset+len(body) > len(u.bytes) {
-			return nil, &contract.Error{Code: contract.CodeBadRequest, Message: "offset"}
-		}
-		copy(u.bytes[offset:], body)
-		u.came = append(u.came, contract.Range{Offset: int64(offset), Length: int64(len(body))})
-	case "POST commit":
-		var c contract.UploadCommit
-		if err := json.Unmarshal(body, &c); err != nil {
-			return nil, badRequest(err)
-		}
-		if len(u.missing()) == 0 && Digest(u.bytes) != c.SHA256 {
-			delete(v.uploads, id)
-			return nil, &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}
-		}
-		if u.path == "" && len(u.missing()) == 0 {
-			placed, err := v.placeLocked(u.start, c.SHA256)
-			if err != nil {
-				return nil, err
-			}
-			u.path, u.sha = placed, c.SHA256
-			v.files[u.path] = u.bytes
-		}
+	offset, err := strconv.Atoi(r.URL.Query().Get("offset"))
+	if err != nil || offset < 0 || offset+len(body) > len(u.bytes) {
+		return nil, &contract.Error{Code: contract.CodeBadRequest, Message: "offset"}
 	}
-	return u.state(id), nil
+	copy(u.bytes[offset:], body)
+	u.came = append(u.came, contract.Range{Offset: int64(offset), Length: int64(len(body))})
+	return struct{}{}, nil
 }
 
 // placeLocked returns the path for an uploaded file. An existing different file is kept
@@ -378,13 +372,7 @@ func (u *upload) missing() []contract.Range {
 }
 
 func (u *upload) state(id string) contract.Upload {
-	s := contract.Upload{
-		UploadID: id, Status: contract.UploadReceiving, Path: u.start.Path,
-		SizeBytes: u.start.SizeBytes, SHA256: u.sha, ReceivedBytes: u.start.SizeBytes, Missing: u.missing(),
-	}
-	for _, r := range s.Missing {
-		s.ReceivedBytes -= r.Length
-	}
+	s := contract.Upload{UploadID: id, Status: contract.UploadReceiving, Path: u.start.Path, Missing: u.missing()}
 	if u.path != "" {
 		s.Status, s.Path = contract.UploadCommitted, u.path
 	}
