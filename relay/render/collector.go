@@ -74,10 +74,6 @@ type Collector struct {
 	cutNotes       []string
 	widgetLine     string // the last line of a widget's text, if that is newer than what was printed
 	clearNext      bool   // clear_output with wait: clear before the next output
-
-	ended   bool  // the events are all that there will ever be
-	saved   saved // as last read
-	unsaved unsaved
 }
 
 // New returns an empty Collector. The caller must call View or Close in the end.
@@ -85,24 +81,22 @@ func New(opt Options) *Collector {
 	if opt.Limit == 0 {
 		opt.Limit = defaultLimit
 	}
-	c := &Collector{opt: opt, next: opt.From, saved: loadSaved(opt.Dir)}
-	c.unsaved.from = c.saved.To
-	// A page omits nothing. If the events between are missing, the saved text cannot be extended.
-	c.unsaved.off = opt.Dir == "" || opt.Page || c.saved.To < opt.From || c.saved.Ended
+	c := &Collector{opt: opt, next: opt.From}
+	if !opt.Page { // a page omits nothing
+		c.stdout.whole.dir, c.stderr.whole.dir = opt.Dir, opt.Dir
+	}
 	c.stdout.start(opt.Limit)
 	c.stderr.start(opt.Limit)
 	c.last = &c.stdout
 	return c
 }
 
-// End says that the execution has ended, and has no events after those added and skipped. The
-// text that is saved then is complete, and no later answer adds to it.
-func (c *Collector) End() { c.ended = true }
-
-// Close frees memory. It may be called again and after View.
+// Close frees memory, and removes what was written and is not named. It may be called again and
+// after View.
 func (c *Collector) Close() {
 	c.displays.free()
-	c.unsaved.text = nil
+	c.stdout.whole.discard()
+	c.stderr.whole.discard()
 }
 
 // Full reports whether a page is complete.
@@ -179,9 +173,6 @@ func (c *Collector) Add(ev contract.Event) {
 		c.gap(ev)
 	}
 	c.freeze()
-	if c.unsaved.bytes > maxUnsaved {
-		_ = c.extend() // which keeps its error
-	}
 }
 
 // maxCuts bounds the notes on shortened events: a loop may produce thousands.
@@ -216,11 +207,7 @@ func (c *Collector) stream(ev contract.Event) {
 
 // write adds text of the newest event to the stream that was written to last.
 func (c *Collector) write(text string) {
-	name := contract.Stdout
-	if c.last == &c.stderr {
-		name = contract.Stderr
-	}
-	c.unsaved.add(name, text, c.newest)
+	c.last.whole.write(text)
 	c.last.folder.write(text)
 }
 
@@ -402,7 +389,6 @@ func (c *Collector) listed() int {
 }
 
 func (c *Collector) viewStreams(v *View, room room) {
-	var kinds []string
 	for _, s := range []struct {
 		kind   string
 		stream *stream
@@ -415,9 +401,9 @@ func (c *Collector) viewStreams(v *View, room room) {
 			continue
 		}
 		v.Truncated, v.NextOffset = true, c.headEnd
-		kinds = append(kinds, s.kind)
+		path, err := s.stream.whole.save(s.kind, c.opt.From)
+		v.saved(s.kind, path, err)
 	}
-	c.viewSaved(v, kinds)
 }
 
 // fit shortens text to most runes, or a few more. If that omits something, it saves the

@@ -168,7 +168,7 @@ func clipLine(s string, most int) string {
 // Bounds of what hostile or faulty code can make the laptop read and keep.
 const (
 	maxPayload = 64 << 20  // bytes of one payload
-	maxSaved   = maxFolder // bytes of all payloads of a view; an executor keeps no more blobs of an execution
+	maxSaved   = 256 << 20 // bytes of all payloads of a view; an executor keeps no more blobs of an execution
 	maxMIME    = 20        // payloads of one output; Jupyter's richest have six
 	maxText    = 1 << 20   // bytes of a text that is shown or shortened; of a longer one, both ends
 )
@@ -188,8 +188,7 @@ type presenter struct {
 	*Collector
 	fetch  output.Fetch
 	view   *View
-	read   int64    // bytes of payloads so far
-	used   []string // files of this view
+	read   int64 // bytes of payloads so far
 	toShow []shownOriginal
 }
 

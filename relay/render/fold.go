@@ -258,14 +258,14 @@ type stream struct {
 	head      []byte
 	headRunes int
 	frozen    bool   // the head is complete, further text goes to the tail
-	skipped   bool   // text after the head was skipped
 	atFreeze  string // rows that could still change at the freeze and belong to the head
 	tail      tail
+	whole     whole // also of what was cleared
 }
 
 // start makes s an empty stream.
 func (s *stream) start(limit int) {
-	*s = stream{limit: limit, tail: tail{max: limit}, folder: folder{emit: s.line}}
+	*s = stream{limit: limit, tail: tail{max: limit}, folder: folder{emit: s.line}, whole: s.whole}
 }
 
 func (s *stream) line(text string) {
@@ -275,11 +275,6 @@ func (s *stream) line(text string) {
 	}
 	s.head = append(s.head, text...)
 	s.headRunes += utf8.RuneCountInString(text)
-}
-
-// skip drops the text after the head. The text written next does not follow the head.
-func (s *stream) skip() {
-	s.skipped, s.tail, s.folder = true, tail{max: s.limit}, folder{emit: s.line}
 }
 
 func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.folder.pending()) }
@@ -337,7 +332,7 @@ func (s *stream) text(offset int64, room int, unpaged bool) (string, bool) {
 	rest.buf = bytes.Clone(rest.buf)
 	rest.write(s.folder.pending())
 	repeated := utf8.RuneCountInString(s.atFreeze)
-	if rest.dropped == 0 && !s.skipped && utf8.RuneCount(rest.buf) <= room+repeated {
+	if rest.dropped == 0 && utf8.RuneCount(rest.buf) <= room+repeated {
 		return string(s.head) + string(rest.buf), false
 	}
 	rest.max = room
@@ -345,11 +340,8 @@ func (s *stream) text(offset int64, room int, unpaged bool) (string, bool) {
 	last := tailLines(string(rest.buf))
 	left := rest.dropped + int64(utf8.RuneCount(rest.buf)-utf8.RuneCountInString(last)-repeated)
 	marker := fmt.Sprintf("[… about %d characters omitted; get_execution with offset=%d shows them …]", left, offset)
-	switch {
-	case unpaged:
+	if unpaged {
 		marker = fmt.Sprintf("[… about %d characters omitted …]", left)
-	case s.skipped:
-		marker = fmt.Sprintf("[… text omitted that was read before; get_execution with offset=%d shows it …]", offset)
 	}
 	return join(string(s.head)+s.atFreeze, marker, last), true
 }
