@@ -63,12 +63,8 @@ type Collector struct {
 	headEnd        int64   // offset of the first event that the head does not contain completely
 	complete       bool
 	displays       displays
-	errors         int
-	errorText      string          // the last traceback
-	errorWhole     display         // all of it, if it is shortened in its event; else without data
-	earlierErrors  strings.Builder // the tracebacks before it, which the code displayed, up to maxText
-	errorsLeftOut  int
-	ename, evalue  string
+	failed         *contract.Event // the last error
+	earlierErrors  *ends           // the tracebacks before it, which the code displayed
 	prompt         *Prompt
 	cuts           int // events that the executor shortened
 	cutNotes       []string
@@ -81,7 +77,7 @@ func New(opt Options) *Collector {
 	if opt.Limit == 0 {
 		opt.Limit = defaultLimit
 	}
-	c := &Collector{opt: opt, next: opt.From}
+	c := &Collector{opt: opt, next: opt.From, earlierErrors: newEnds()}
 	if !opt.Page { // a page omits nothing
 		c.stdout.whole.dir, c.stderr.whole.dir = opt.Dir, opt.Dir
 	}
@@ -151,17 +147,10 @@ func (c *Collector) Add(ev contract.Event) {
 		lines := strings.Split(strings.TrimSpace(Plain(output.Text(ev.Data["text/plain"]))), "\n")
 		c.widgetLine = lines[len(lines)-1]
 	case contract.EventError:
-		switch {
-		case c.errors == 0:
-		case c.earlierErrors.Len()+len(c.errorText) > maxText:
-			c.errorsLeftOut++
-		default:
-			c.earlierErrors.WriteString(c.errorText + "\n\n")
+		if c.failed != nil {
+			fmt.Fprintf(c.earlierErrors, "%s\n\n", strings.Join(c.failed.Traceback, "\n"))
 		}
-		c.errors++
-		c.ename, c.evalue = ev.EName, ev.EValue
-		c.errorWhole = display{offset: ev.Offset, typ: ev.Type, data: ev.Data}
-		c.errorText = strings.Join(ev.Traceback, "\n")
+		c.failed = &ev
 	case contract.EventInputRequest:
 		c.prompt = &Prompt{Text: ev.Prompt, Offset: ev.Offset, Password: ev.Password}
 	case contract.EventClearOutput:
@@ -318,16 +307,16 @@ func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	c.viewCuts(&v)
 	p := presenter{Collector: c, fetch: fetch, view: &v}
 	p.present(ctx)
-	trace := Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx)
+	trace := ""
+	if c.failed != nil {
+		trace = Plain(c.earlierErrors.text()) + p.wholeTraceback(ctx)
+	}
 	room := c.share(&v, trace)
 	c.viewStreams(&v, room)
-	if c.errors > 0 {
+	if c.failed != nil {
 		most := max(2*leastRunes, c.opt.Limit/6)
-		v.Error = &Raised{EName: clipLine(c.ename, most), EValue: clipLine(Plain(c.evalue), most)}
+		v.Error = &Raised{EName: clipLine(c.failed.EName, most), EValue: clipLine(Plain(c.failed.EValue), most)}
 		v.Error.Traceback = p.traceback(ctx, trace, room.traceback)
-	}
-	if c.errorsLeftOut > 0 {
-		p.note("errors that were displayed before the last one and are not shown here: %d", c.errorsLeftOut)
 	}
 	p.thin(room.outputs)
 	if v.HasResult {
@@ -424,10 +413,11 @@ func (p *presenter) fit(kind, text string, most int) string {
 // traceback shortens the text of all errors to most runes, or a few more. If that omits something,
 // it saves the whole text, or the last error alone if that is too long for memory.
 func (p *presenter) traceback(ctx context.Context, text string, most int) string {
-	if output.PayloadBytes(p.errorWhole.data["text/plain"]) <= maxText {
+	whole := display{offset: p.failed.Offset, typ: p.failed.Type, data: p.failed.Data}
+	if output.PayloadBytes(whole.data["text/plain"]) <= maxText {
 		return p.fit("traceback", text, most)
 	}
-	if _, err := p.original(ctx, &p.errorWhole, "text/plain", false); err != nil {
+	if _, err := p.original(ctx, &whole, "text/plain", false); err != nil {
 		p.note("the whole traceback could not be read: %v", err)
 	}
 	short, _ := Clip(text, max(leastRunes, most))
@@ -437,13 +427,13 @@ func (p *presenter) traceback(ctx context.Context, text string, most int) string
 // wholeTraceback is the traceback without colours: all of one that was shortened on the VM, if it
 // can be had.
 func (p *presenter) wholeTraceback(ctx context.Context) string {
-	if raw := p.errorWhole.data["text/plain"]; raw != nil {
-		b := newEnds(maxText)
+	if raw := p.failed.Data["text/plain"]; raw != nil {
+		b := newEnds()
 		if p.payload(ctx, "text/plain", raw, b) == nil {
 			return Plain(b.text())
 		}
 	}
-	return Plain(p.errorText)
+	return Plain(strings.Join(p.failed.Traceback, "\n"))
 }
 
 // saved records a file, or the reason why there is none.
