@@ -363,6 +363,9 @@ func IsBase64(mime string) bool {
 	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
 }
 
+// Pictures are the MIME types of pictures that people are shown, best first.
+var Pictures = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
+
 // Extension returns the file name extension for a MIME type.
 func Extension(mime string) string {
 	if strings.HasSuffix(mime, "json") {

@@ -164,24 +164,13 @@ func (c *Collector) Add(ev contract.Event) {
 	c.freeze()
 }
 
-// maxCuts bounds the notes on shortened events: a loop may produce thousands.
-const maxCuts = 5
-
-// noteCut records what the executor omitted from an event.
+// noteCut records what the executor omitted from an event. A loop may produce thousands.
 func (c *Collector) noteCut(ev contract.Event) {
 	if ev.Cut == "" {
 		return
 	}
-	if c.cuts++; c.cuts <= maxCuts {
+	if c.cuts++; c.cuts <= maxNotes {
 		c.cutNotes = append(c.cutNotes, fmt.Sprintf("omitted from the output at offset %d: %s", ev.Offset, plain.Quote(clipLine(ev.Cut, 2*leastRunes))))
-	}
-}
-
-// viewCuts adds the notes on shortened events.
-func (c *Collector) viewCuts(v *View) {
-	v.Notes = append(v.Notes, c.cutNotes...)
-	if more := c.cuts - len(c.cutNotes); more > 0 {
-		v.Notes = append(v.Notes, fmt.Sprintf("further outputs with omissions: %d", more))
 	}
 }
 
@@ -304,7 +293,6 @@ func (f File) String() string {
 func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
-	c.viewCuts(&v)
 	p := presenter{Collector: c, fetch: fetch, view: &v}
 	p.present(ctx)
 	trace := ""
@@ -322,8 +310,9 @@ func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	if v.HasResult {
 		v.Result = p.fit("result", v.Result, room.result)
 	}
-	if more := len(v.Notes) - maxNotes; more > 0 {
-		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", more))
+	all := len(v.Notes) + c.cuts
+	if v.Notes = append(v.Notes, c.cutNotes...); all > maxNotes {
+		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", all-maxNotes))
 	}
 	return v
 }

@@ -177,13 +177,7 @@ type presenter struct {
 	fetch  output.Fetch
 	view   *View
 	read   int64 // bytes of payloads so far
-	toShow []shownOriginal
-}
-
-// shownOriginal is a picture that is to be shown, and its place.
-type shownOriginal struct {
-	*original
-	offset int64
+	toShow []*original
 }
 
 // present renders the outputs in order. Only the newest pictures are shown and decoded.
@@ -230,7 +224,10 @@ func (p *presenter) pictures(ctx context.Context) {
 	if p.opt.Holding != nil && len(p.toShow) > 0 {
 		if err := p.opt.Holding.Take(ctx, memory.Answering); err != nil {
 			p.note("pictures that are saved but not shown, because the call ended before their turn: %d", len(p.toShow))
-			p.toShow = nil
+			for _, o := range p.toShow {
+				o.discard()
+			}
+			return
 		}
 	}
 	for _, o := range p.toShow {
@@ -280,7 +277,7 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 			out.Path, out.Pixels = o.path, o.pixels
 		}
 		if show {
-			p.toShow = append(p.toShow, shownOriginal{o, d.offset})
+			p.toShow = append(p.toShow, o)
 			shown = false // one picture of an output is enough
 		}
 	}

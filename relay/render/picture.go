@@ -141,41 +141,33 @@ func memoryParts(original io.ReadSeeker, cfg image.Config, format string) (parts
 		// Samples that are red, green and blue already are copied. Only Adobe's marker, or odd
 		// names of the components, say so. Both markers may also occur in a thumbnail, which
 		// makes no difference to most pictures.
-		adobe, err := contains(original, 0xff, 0xee)
+		adobe, progressive, err := markers(original)
 		if err != nil {
 			return 0, err
 		}
 		if adobe || cfg.ColorModel == color.RGBAModel {
 			parts = 2
 		}
-		if _, err := original.Seek(0, io.SeekStart); err != nil {
-			return 0, err
-		}
-		// The coefficients of a progressive one take four bytes for each sample.
-		progressive, err := contains(original, 0xff, 0xc2)
-		if err != nil {
-			return 0, err
-		}
-		if progressive {
+		if progressive { // its coefficients take four bytes for each sample
 			parts += 3 * parts
 		}
 	}
 	return parts, nil
 }
 
-// contains reports whether the byte a is followed by b somewhere in r.
-func contains(r io.Reader, a, b byte) (bool, error) {
+// markers reports which of these markers a JPEG has.
+func markers(r io.Reader) (adobe, progressive bool, err error) {
 	in := bufio.NewReader(r)
 	for before := byte(0); ; {
 		now, err := in.ReadByte()
-		switch {
-		case err == io.EOF:
-			return false, nil
-		case err != nil:
-			return false, err
-		case before == a && now == b:
-			return true, nil
+		if err == io.EOF {
+			return adobe, progressive, nil
 		}
+		if err != nil {
+			return false, false, err
+		}
+		adobe = adobe || before == 0xff && now == 0xee
+		progressive = progressive || before == 0xff && now == 0xc2
 		before = now
 	}
 }

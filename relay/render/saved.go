@@ -259,6 +259,7 @@ func SavePayload(dir string, offset int64, mime string, raw json.RawMessage, fil
 
 // original is the payload of a display, in a file: it may be larger than what a process may hold.
 type original struct {
+	offset int64  // of its event
 	path   string // where it is saved; empty if it is not
 	file   string // that has it until the view is made
 	pixels string // see File
@@ -290,7 +291,7 @@ func (p *presenter) original(ctx context.Context, d *display, mime string, show 
 	case strings.HasPrefix(mime, "image/"):
 		kind = "picture"
 	}
-	o, read := original{}, error(nil)
+	o, read := original{offset: d.offset}, error(nil)
 	fill := func(w io.Writer) error {
 		read = p.payload(ctx, mime, raw, w)
 		return read
