@@ -50,9 +50,6 @@ type FollowOptions struct {
 	Visit func(e contract.Execution) (more bool)
 	// From is the offset of the first event to visit.
 	From int64
-	// Next is called before each request and returns the offset to read from; nil means
-	// after the last event visited.
-	Next func() int64
 	// Until is when Follow returns although the execution has not finished; zero means
 	// never. The events of a finished execution are read to the end regardless.
 	Until time.Time
@@ -242,9 +239,6 @@ func (f *follower) read(ctx context.Context) (contract.Execution, error) {
 	wait := max(0, min(f.left(), contract.MaxWait))
 	if f.o.Available || f.taken > 0 { // what takes room is read at once
 		wait = 0
-	}
-	if f.o.Next != nil {
-		f.next = f.o.Next()
 	}
 	started := time.Now()
 	e, err := f.vm.Execution(ctx, f.last.ExecutionID, f.next, wait, f.asked)

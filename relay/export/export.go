@@ -191,9 +191,6 @@ func (r *Run) within(fetched *int64) output.Fetch {
 	}
 }
 
-// pictures are the MIME types that Markdown shows, best first.
-var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
-
 // markup makes a text that a VM may have sent mean itself in a line of Markdown: no HTML, link
 // or picture, which a viewer would fetch.
 var markup = strings.NewReplacer("\\", `\\`, "<", `\<`, "[", `\[`, "]", `\]`, "`", "\\`", "&", `\&`, "://", `\://`, "www.", `www\.`)
@@ -232,7 +229,7 @@ func (p *page) output(name string, o *output.Output) {
 		p.fence("", render.Plain(strings.Join(o.Traceback, "\n")))
 		return
 	}
-	for _, mime := range pictures {
+	for _, mime := range output.Pictures {
 		if content := decoded(mime, o.Data[mime]); len(content) > 0 {
 			name += output.Extension(mime)
 			p.files[name] = content

@@ -128,26 +128,26 @@ const (
 
 // line is one line of a run's file, with exactly one field; a line of the index has Head and State.
 type line struct {
-	Head  *head               `json:"run,omitempty"`
+	Head  *Head               `json:"run,omitempty"`
 	State *contract.Execution `json:"state,omitempty"`
 	Code  *string             `json:"code,omitempty"`
 	Event *contract.Event     `json:"event,omitempty"`
 	Mark  *mark               `json:"mark,omitempty"`
 }
 
-// head is what is known of a run from its start.
-type head struct {
-	Runtime     string    `json:"runtime"`
-	InstanceID  string    `json:"instance_id"`
-	ExecutionID string    `json:"execution_id"`
-	RequestID   string    `json:"request_id"`
-	Recorded    time.Time `json:"recorded_at"` // by this laptop's clock
+// Head is what is known of a run from its start.
+type Head struct {
+	Runtime    string    `json:"runtime"`     // the name of the pairing
+	InstanceID string    `json:"instance_id"` // of the VM
+	ID         string    `json:"id"`
+	Request    string    `json:"request"`
+	Recorded   time.Time `json:"recorded_at"` // when it was submitted, by this laptop's clock
 	// Internal marks a run of the relay's own code, such as a round of a chunked run. Its code
 	// is the first line only: the rest is a Python package.
 	Internal bool   `json:"internal,omitempty"`
-	Name     string `json:"name,omitempty"` // of the code, such as its file's
-	Preview  string `json:"preview"`        // the code's first line that is not blank, or its beginning
-	CodeCut  bool   `json:"code_cut,omitempty"`
+	Name     string `json:"name,omitempty"`     // of the code, such as its file's
+	Preview  string `json:"preview"`            // the code's first line that is not blank, or its beginning
+	CodeCut  bool   `json:"code_cut,omitempty"` // the code was too long for the history, which has its beginning
 }
 
 // mark says what precedes it in a run's file, so that an append need not read all of it.
@@ -159,7 +159,7 @@ type mark struct {
 }
 
 // headOf returns the head of a run and its code, of at most most bytes.
-func headOf(r *report, most int) (h head, code string) {
+func headOf(r *report, most int) (h Head, code string) {
 	code, internal := r.submit.Source, false
 	if code == "" {
 		code, internal = r.submit.Code, r.submit.Unstored
@@ -169,8 +169,8 @@ func headOf(r *report, most int) (h head, code string) {
 		code = shorten(first, maxTitle)
 	}
 	kept := shorten(code, most)
-	return head{
-		Runtime: r.runtime, InstanceID: r.instance, ExecutionID: r.e.ExecutionID, RequestID: r.submit.RequestID, Recorded: time.Now().UTC(),
+	return Head{
+		Runtime: r.runtime, InstanceID: r.instance, ID: r.e.ExecutionID, Request: r.submit.RequestID, Recorded: time.Now().UTC(),
 		Internal: internal, Name: shorten(r.submit.SourceName, maxTitle), Preview: shorten(first, maxPreview), CodeCut: len(kept) < len(code),
 	}, kept
 }

@@ -57,7 +57,7 @@ func pruneTo(dir string, most int64, runs int, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	cost := func(r Run) int64 { return files[r.key()].bytes + int64(len(indexLine(r.head, r.Execution))) }
+	cost := func(r Run) int64 { return files[r.key()].bytes + int64(len(indexLine(r.Head, r.Execution))) }
 	total = 0
 	for _, r := range listed {
 		total += cost(r)
@@ -77,7 +77,7 @@ func pruneTo(dir string, most int64, runs int, now time.Time) error {
 	}
 	var index bytes.Buffer
 	for _, r := range listed {
-		index.Write(indexLine(r.head, r.Execution))
+		index.Write(indexLine(r.Head, r.Execution))
 	}
 	if err := keep.WriteFile(filepath.Join(dir, indexName), index.Bytes()); err != nil {
 		return err

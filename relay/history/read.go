@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/output"
@@ -28,27 +27,15 @@ var ErrNotFound = errors.New("no such run in the history")
 // Run is one run in the history. Every text in it comes from an executor or from the run's
 // code: plain cleans it for a terminal.
 type Run struct {
-	contract.Execution           // as last answered, without traceback; List leaves out Events
-	Runtime            string    // the name of the pairing
-	InstanceID         string    // of the VM
-	Recorded           time.Time // when it was submitted, by this laptop's clock
-	// Internal marks a run of the relay's own code, such as a round of a chunked run. Its Code
-	// is only the first line.
-	Internal bool
-	Name     string // of the code, such as its file's; may be empty
-	Code     string // of List, the first line that is not blank
-	CodeCut  bool   // the code was too long for the history: Code is its beginning
-
-	head head
+	Head
+	contract.Execution        // as last answered, without traceback; List leaves out Events
+	Code               string // of List, the Preview
 }
 
-func newRun(h head, state contract.Execution) Run {
-	state.ExecutionID, state.RequestID, state.CodePreview = h.ExecutionID, h.RequestID, h.Preview
+func newRun(h Head, state contract.Execution) Run {
+	state.ExecutionID, state.RequestID, state.CodePreview = h.ID, h.Request, h.Preview
 	state.Status = cmp.Or(state.Status, contract.StatusQueued) // a program was killed before it wrote more
-	return Run{
-		Execution: state, Runtime: h.Runtime, InstanceID: h.InstanceID, Recorded: h.Recorded,
-		Internal: h.Internal, Name: h.Name, Code: h.Preview, CodeCut: h.CodeCut, head: h,
-	}
+	return Run{h, state, h.Preview}
 }
 
 func (r *Run) key() string { return keyOf(r.InstanceID, r.ExecutionID) }
@@ -81,7 +68,7 @@ func readIndex(dir string) (runs []Run, err error) {
 		if l.Head == nil || l.State == nil {
 			return
 		}
-		id := [2]string{l.Head.InstanceID, l.Head.ExecutionID}
+		id := [2]string{l.Head.InstanceID, l.Head.ID}
 		i, known := at[id]
 		if !known {
 			at[id] = len(runs)
@@ -89,7 +76,7 @@ func readIndex(dir string) (runs []Run, err error) {
 			return
 		}
 		if next, ok := follows(runs[i].Execution, *l.State); ok {
-			runs[i] = newRun(runs[i].head, next)
+			runs[i] = newRun(runs[i].Head, next)
 		}
 	})
 	return runs, err
@@ -145,7 +132,7 @@ func (s *Store) Read(run Run) (Whole, error) {
 	if next, newer := follows(all.mark.State, run.Execution); newer { // the file's state has longer texts
 		all.mark.State = next
 	}
-	w.Run = newRun(run.head, all.mark.State)
+	w.Run = newRun(run.Head, all.mark.State)
 	w.Code = cmp.Or(all.code, w.Code)
 	have, end := all.have(), int64(maxOffset)
 	known := have.End()
@@ -163,7 +150,7 @@ func (s *Store) Read(run Run) (Whole, error) {
 
 // contents is what a run's file has.
 type contents struct {
-	head   head
+	head   Head
 	code   string
 	mark   mark             // the last one
 	events []contract.Event // by offset
@@ -186,7 +173,7 @@ func (s *Store) read(run Run) (contents, error) {
 func readAll(r io.Reader) (c contents, err error) {
 	err = eachLine(io.LimitReader(r, 2*maxRunBytes), maxLine, func(l line) {
 		switch {
-		case l.Head != nil && c.head.ExecutionID == "":
+		case l.Head != nil && c.head.ID == "":
 			c.head = *l.Head
 		case l.Code != nil && c.code == "":
 			c.code = *l.Code

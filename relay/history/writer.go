@@ -311,7 +311,7 @@ func (w *writer) list(f *runFile) error {
 	return errors.Join(err, index.Close())
 }
 
-func indexLine(h head, state contract.Execution) []byte {
+func indexLine(h Head, state contract.Execution) []byte {
 	state = stateOf(state, maxTitle)
 	return encode(line{Head: &h, State: &state})
 }
@@ -334,7 +334,7 @@ func (w *writer) keep(key string, f *runFile, r report) error {
 // runFile is a run's file to which its owner, who has the lock, appends.
 type runFile struct {
 	*os.File
-	head      head
+	head      Head
 	mark      mark
 	most      int64 // its bound
 	was, size int64 // its bytes at the beginning, and with what is appended
@@ -357,7 +357,7 @@ func (w *writer) open(key string, reports []report) (*runFile, error) {
 	}
 	f := &runFile{File: file, most: w.runBytes(), out: bufio.NewWriter(file)}
 	err = f.load()
-	if err == nil && f.head.ExecutionID == "" { // new, or whoever created it was killed
+	if err == nil && f.head.ID == "" { // new, or whoever created it was killed
 		if begin < 0 {
 			return nil, file.Close()
 		}

@@ -456,10 +456,6 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 	o.Visit = func(e contract.Execution) bool {
 		return r.take(e) && (o.Available || !e.Status.Finished() || time.Now().Before(o.Until))
 	}
-	o.Next = func() int64 {
-		r.col.Skip()
-		return r.col.Next()
-	}
 	_, err := client.Follow(client.WithBehindInput(ctx), r.c.target.Client, e, o)
 	return err
 }
@@ -468,9 +464,6 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)
 	r.c.warnOfEnd(r.exec.SessionMinutesLeft)
-	if r.exec.End && r.exec.Status.Finished() {
-		r.col.End()
-	}
 	view := r.col.View(ctx, r.c.target.Client.Blobs(r.exec.ExecutionID))
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)

@@ -85,7 +85,7 @@ func TestARunningRunsNextCallIsForWhatComesNow(t *testing.T) {
 		if want := `get_execution(execution_id="e1", offset=2000, wait_seconds=1)`; got.NextCommand != want || !got.Truncated || got.NextOffset >= 2000 {
 			t.Errorf("next %s, offset %d", got.NextCommand, got.NextOffset)
 		}
-		for _, want := range []string{got.NextCommand, `on runtime "test"`, "stdout.txt", fmt.Sprintf("offset=%d pages through it", got.NextOffset)} {
+		for _, want := range []string{got.NextCommand, `on runtime "test"`, "stdout-0-", fmt.Sprintf("offset=%d pages through it", got.NextOffset)} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the text does not say %q: %.600s", want, text)
 			}

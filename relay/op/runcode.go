@@ -363,13 +363,8 @@ func (r *Run) text(b *words) {
 		}
 	}
 	for _, f := range r.SavedFiles {
-		switch f.Kind {
-		case "result", "traceback":
+		if f.Kind == "result" || f.Kind == "traceback" {
 			fmt.Fprintf(b, "The complete %s is in %s\n", f.Kind, f.Path)
-		case contract.Stdout, contract.Stderr:
-			if r.page {
-				fmt.Fprintf(b, "The text of %s is saved in %s\n", f.Kind, f.Path)
-			}
 		}
 	}
 	b.notes(r.Notes)

@@ -179,9 +179,8 @@ type entry struct {
 	id      string
 }
 
-// Add adds events, in the order of their log, and fetches the payloads that are to be shown. One
-// that cannot be had is requested again by the next Add, also by one without events, three times
-// in all.
+// Add adds events, in the order of their log, and fetches the payloads that are to be shown. What
+// ctx leaves no time for is requested by the next Add, also by one without events.
 func (c *Cell) Add(ctx context.Context, events []contract.Event, fetch Fetch) {
 	done := c.takeRoom(events)
 	defer done()

@@ -216,9 +216,6 @@ func read(t *testing.T, cells [2][][]contract.Event) string {
 			cell.Add(t.Context(), piece, fetchNumber)
 			cell.Outputs()
 		}
-		for range maxTries {
-			cell.Add(t.Context(), nil, fetchNumber)
-		}
 	}
 	return fmt.Sprintf("%s\n%s\n%q", joined(t, begun[0].Outputs()), joined(t, begun[1].Outputs()), saved)
 }

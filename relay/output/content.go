@@ -33,7 +33,6 @@ type payload struct {
 	size  int64           // in the notebook
 	raw   json.RawMessage // until it is read
 	blob  *contract.Blob  // of a payload outside its event
-	tries int             // how often it was requested
 	ready bool            // value or err is there
 	value any
 	err   error
@@ -141,7 +140,8 @@ func (c *Cell) fetchAll(ctx context.Context, fetch Fetch) {
 			mu.Unlock()
 			value, err := p.read(ctx, fetch)
 			mu.Lock()
-			if p.finish(value, err, ctx.Err() != nil) {
+			if err == nil || ctx.Err() == nil { // else a later Add requests it again
+				p.value, p.err, p.ready = value, err, true
 				c.touchAll(shown)
 			}
 		}
@@ -149,16 +149,6 @@ func (c *Cell) fetchAll(ctx context.Context, fetch Fetch) {
 	c.fresh = slices.DeleteFunc(c.fresh, func(shown *content) bool {
 		return shown.users == 0 || !shown.missing()
 	})
-}
-
-// finish takes the result of a request, and reports whether it is the last one.
-func (p *payload) finish(value any, err error, cancelled bool) bool {
-	if err != nil && cancelled {
-		return false
-	}
-	p.tries++
-	p.value, p.err, p.ready = value, err, err == nil || p.tries == maxTries
-	return p.ready
 }
 
 // touchAll notes the other cells that show a content.
@@ -372,6 +362,9 @@ func IsBase64(mime string) bool {
 	kind, _, _ := strings.Cut(mime, "/")
 	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
 }
+
+// Pictures are the MIME types of pictures that people are shown, best first.
+var Pictures = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
 
 // Extension returns the file name extension for a MIME type.
 func Extension(mime string) string {

@@ -164,8 +164,6 @@ const (
 	freeHeld     = 2 << 20
 	// maxWidgets bounds the states of widgets, in bytes. An executor keeps no more of one kernel.
 	maxWidgets = 16 << 20
-	// maxTries bounds how often a payload is requested that cannot be had.
-	maxTries = 3
 	// minBlob is the least that a payload outside its event counts: executors send smaller ones in
 	// the event. So the number of requests for one cell is bounded.
 	minBlob = 64 << 10
@@ -230,12 +228,12 @@ func (s *spill) discard() {
 
 // SaveIn returns a SaveText whose files are in dir, which is made when it is needed. A file is
 // named after stem, such as the notebook's name, and the cell's key; a later text of the same cell
-// replaces it. The notebook mentions it as inside the folder mention, such as ~/saved: a notebook
-// is passed on, and should not name its author.
+// replaces it. A link there leads nowhere outside dir. The notebook mentions the file as inside the
+// folder mention, such as ~/saved: a notebook is passed on, and should not name its author.
 func SaveIn(dir, mention, stem string) SaveText {
 	return func(key string, offset int64, text []byte) (string, error) {
 		name := filename.Clean(stem, true) + "-" + filename.Unique(key) + ".txt"
-		err := SaveAt(dir, name, offset, text)
+		err := saveAt(dir, name, offset, text)
 		if about, ok := errors.AsType[*fs.PathError](err); ok {
 			err = about.Err // the path is long, and names the author
 		}
@@ -243,9 +241,7 @@ func SaveIn(dir, mention, stem string) SaveText {
 	}
 }
 
-// SaveAt makes text the end of a file, of which the first offset bytes stay. A link there leads
-// nowhere outside dir.
-func SaveAt(dir, name string, offset int64, text []byte) error {
+func saveAt(dir, name string, offset int64, text []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

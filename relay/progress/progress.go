@@ -7,7 +7,6 @@ package progress
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,24 +19,46 @@ const stalled = 5 * time.Second
 // Meter records the reports of one transfer and describes the newest one. Its zero value
 // is ready to use, and its methods may be called from several goroutines.
 type Meter struct {
-	mu   sync.Mutex
-	rate rate
-	last transfer.Progress
-	at   time.Time // of the last sign of the VM; zero before the first
-	left time.Time // when bytes left for it last
+	mu      sync.Mutex
+	last    transfer.Progress
+	at      time.Time // of the last sign of the VM; zero before the first
+	left    time.Time // when bytes left for it last
+	samples []sample  // at most window/step + 2
 }
 
-// Report records a report. It can serve as the Report of transfer.Options.
+type sample struct {
+	at   time.Time
+	done int64
+}
+
+// How the rate is measured.
+const (
+	window = 10 * time.Second       // the rate is the average over this time
+	step   = 250 * time.Millisecond // between two samples
+	soon   = time.Second            // with less time measured, a rate would be a guess
+)
+
+// Report records a report. It can serve as the Report of transfer.Options. The bytes of the first
+// one were moved earlier and do not count towards the rate, nor do those before a decrease, as
+// when a file starts again.
 func (m *Meter) Report(p transfer.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	leaving := p.Left != m.last.Left
-	if m.last = p; leaving {
-		m.left = time.Now()
+	now, before := time.Now(), m.last
+	if m.last = p; p.Left != before.Left {
+		m.left = now
 		return
 	}
-	m.at = time.Now()
-	m.rate.record(p.Done, p.Total, m.at)
+	m.at = now
+	if p.Done < before.Done {
+		m.samples = nil
+	}
+	if n := len(m.samples); n == 0 || now.Sub(m.samples[n-1].at) >= step {
+		m.samples = append(m.samples, sample{now, p.Done})
+	}
+	for len(m.samples) > 1 && now.Sub(m.samples[1].at) >= window {
+		m.samples = m.samples[1:]
+	}
 }
 
 // Last returns the newest report and the time of the last one but of bytes that left, which is zero
@@ -57,7 +78,7 @@ func (m *Meter) Describe(now time.Time) string {
 	if at.IsZero() {
 		return "waiting for the VM's first answer"
 	}
-	line := m.rate.describe(now)
+	line := m.share(now)
 	if p.Files > 1 {
 		line = fmt.Sprintf("%d of %d files, %s", p.File, p.Files, line)
 	}
@@ -86,59 +107,17 @@ func hashed(p transfer.Progress) string {
 	return Share(p.Hashed, p.Total)
 }
 
-// How the rate is measured.
-const (
-	window = 10 * time.Second       // the rate is the average over this time
-	step   = 250 * time.Millisecond // between two samples
-	soon   = time.Second            // with less time measured, a rate would be a guess
-)
-
-// rate measures how fast one transfer is. Its zero value is ready to use.
-type rate struct {
-	samples     []sample // at most window/step + 2
-	done, total int64
-}
-
-type sample struct {
-	at   time.Time
-	done int64
-}
-
-// record sets how many of total bytes are done. The bytes of the first call were moved
-// earlier and do not count towards the rate. The same applies when done decreases, as it
-// does when a file restarts.
-func (r *rate) record(done, total int64, now time.Time) {
-	if done < r.done {
-		r.samples = r.samples[:0]
+// share returns what is done and, once they are known, the rate and the time left.
+func (m *Meter) share(now time.Time) string {
+	line := Share(m.last.Done, m.last.Total)
+	if len(m.samples) == 0 || now.Sub(m.samples[0].at) < soon {
+		return line
 	}
-	r.done, r.total = done, total
-	if n := len(r.samples); n == 0 || now.Sub(r.samples[n-1].at) >= step {
-		r.samples = append(r.samples, sample{now, done})
+	speed := float64(m.last.Done-m.samples[0].done) / now.Sub(m.samples[0].at).Seconds()
+	if speed <= 0 || m.last.Done >= m.last.Total {
+		return line
 	}
-	old := 0
-	for old < len(r.samples)-1 && now.Sub(r.samples[old+1].at) >= window {
-		old++
-	}
-	r.samples = append(r.samples[:0], r.samples[old:]...)
-}
-
-// describe returns the share that is done and, once they are known, the rate and the time
-// left.
-func (r *rate) describe(now time.Time) string {
-	parts := []string{Share(r.done, r.total)}
-	if speed := r.perSecond(now); speed > 0 && r.done < r.total {
-		left := time.Duration(float64(r.total-r.done) / speed * float64(time.Second))
-		parts = append(parts, Bytes(int64(speed))+"/s", Duration(left)+" left")
-	}
-	return strings.Join(parts, ", ")
-}
-
-// perSecond returns the rate in bytes, or 0 while it is unknown.
-func (r *rate) perSecond(now time.Time) float64 {
-	if len(r.samples) == 0 || now.Sub(r.samples[0].at) < soon {
-		return 0
-	}
-	return float64(r.done-r.samples[0].done) / now.Sub(r.samples[0].at).Seconds()
+	return fmt.Sprintf("%s, %s/s, %s left", line, Bytes(int64(speed)), Seconds(float64(m.last.Total-m.last.Done)/speed))
 }
 
 // Share returns how much of total is done: "37% of 2.1 GB". It is 100% only when

@@ -242,7 +242,8 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 		p.view(ev)
 		return
 	}
-	if mime := pictureOf(ev); mime != "" {
+	if at := slices.IndexFunc(output.Pictures, func(mime string) bool { return ev.Data[mime] != nil }); at >= 0 {
+		mime := output.Pictures[at]
 		if p.skipped != nil {
 			if p.endLine(p.std.Err); p.skipped.left > 0 {
 				p.note("a picture in a line that is left out")
@@ -274,19 +275,6 @@ type writerFunc func(b []byte)
 func (w writerFunc) Write(b []byte) (int, error) {
 	w(b)
 	return len(b), nil
-}
-
-// pictureKinds are the MIME types that are saved as files, best first.
-var pictureKinds = []string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}
-
-// pictureOf returns the type of the best picture of an event; empty if there is none.
-func pictureOf(ev contract.Event) string {
-	for _, mime := range pictureKinds {
-		if ev.Data[mime] != nil {
-			return mime
-		}
-	}
-	return ""
 }
 
 // Bounds of pictures shown on a terminal.

@@ -356,33 +356,21 @@ func (p *printer) noteNoInput() {
 // readInput reads a line from the person; a terminal does not show a password. If ctx
 // ends, the read is left running, because the program ends soon after.
 func (p *printer) readInput(ctx context.Context) (string, error) {
-	type line struct {
-		text string
-		err  error
+	text, err := "", error(nil)
+	if p.password && terminal.Is(p.std.In) {
+		text, err = terminal.ReadPassword(ctx, p.std.In)
+		fmt.Fprintln(p.std.Err)
+	} else {
+		text, err = terminal.UntilInterrupted(ctx, p.readLine)
 	}
-	got := make(chan line, 1)
-	go func() {
-		text, err := p.readLine(ctx)
-		got <- line{text, err}
-	}()
-	select {
-	case l := <-got:
-		p.openLine = p.openLine && l.err != nil // the person's Enter ended the line
-		return l.text, l.err
-	case <-ctx.Done():
-		if p.password && terminal.Is(p.std.In) {
-			<-got // ReadPassword makes the terminal show again what is typed
-		}
+	if errors.Is(err, terminal.ErrInterrupted) {
 		return "", context.Cause(ctx)
 	}
+	p.openLine = p.openLine && err != nil // the person's Enter ended the line
+	return text, err
 }
 
-func (p *printer) readLine(ctx context.Context) (string, error) {
-	if p.password && terminal.Is(p.std.In) {
-		text, err := terminal.ReadPassword(ctx, p.std.In)
-		fmt.Fprintln(p.std.Err)
-		return text, err
-	}
+func (p *printer) readLine() (string, error) {
 	text, err := p.stdin.ReadString('\n')
 	switch {
 	case err == io.EOF && text == "":

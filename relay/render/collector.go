@@ -63,21 +63,13 @@ type Collector struct {
 	headEnd        int64   // offset of the first event that the head does not contain completely
 	complete       bool
 	displays       displays
-	errors         int
-	errorText      string          // the last traceback
-	errorWhole     display         // all of it, if it is shortened in its event; else without data
-	earlierErrors  strings.Builder // the tracebacks before it, which the code displayed, up to maxText
-	errorsLeftOut  int
-	ename, evalue  string
+	failed         *contract.Event // the last error
+	earlierErrors  *ends           // the tracebacks before it, which the code displayed
 	prompt         *Prompt
 	cuts           int // events that the executor shortened
 	cutNotes       []string
 	widgetLine     string // the last line of a widget's text, if that is newer than what was printed
 	clearNext      bool   // clear_output with wait: clear before the next output
-
-	ended   bool  // the events are all that there will ever be
-	saved   saved // as last read
-	unsaved unsaved
 }
 
 // New returns an empty Collector. The caller must call View or Close in the end.
@@ -85,24 +77,22 @@ func New(opt Options) *Collector {
 	if opt.Limit == 0 {
 		opt.Limit = defaultLimit
 	}
-	c := &Collector{opt: opt, next: opt.From, saved: loadSaved(opt.Dir)}
-	c.unsaved.from = c.saved.To
-	// A page omits nothing. If the events between are missing, the saved text cannot be extended.
-	c.unsaved.off = opt.Dir == "" || opt.Page || c.saved.To < opt.From || c.saved.Ended
+	c := &Collector{opt: opt, next: opt.From, earlierErrors: newEnds()}
+	if !opt.Page { // a page omits nothing
+		c.stdout.whole.dir, c.stderr.whole.dir = opt.Dir, opt.Dir
+	}
 	c.stdout.start(opt.Limit)
 	c.stderr.start(opt.Limit)
 	c.last = &c.stdout
 	return c
 }
 
-// End says that the execution has ended, and has no events after those added and skipped. The
-// text that is saved then is complete, and no later answer adds to it.
-func (c *Collector) End() { c.ended = true }
-
-// Close frees memory. It may be called again and after View.
+// Close frees memory, and removes what was written and is not named. It may be called again and
+// after View.
 func (c *Collector) Close() {
 	c.displays.free()
-	c.unsaved.text = nil
+	c.stdout.whole.discard()
+	c.stderr.whole.discard()
 }
 
 // Full reports whether a page is complete.
@@ -157,17 +147,10 @@ func (c *Collector) Add(ev contract.Event) {
 		lines := strings.Split(strings.TrimSpace(Plain(output.Text(ev.Data["text/plain"]))), "\n")
 		c.widgetLine = lines[len(lines)-1]
 	case contract.EventError:
-		switch {
-		case c.errors == 0:
-		case c.earlierErrors.Len()+len(c.errorText) > maxText:
-			c.errorsLeftOut++
-		default:
-			c.earlierErrors.WriteString(c.errorText + "\n\n")
+		if c.failed != nil {
+			fmt.Fprintf(c.earlierErrors, "%s\n\n", strings.Join(c.failed.Traceback, "\n"))
 		}
-		c.errors++
-		c.ename, c.evalue = ev.EName, ev.EValue
-		c.errorWhole = display{offset: ev.Offset, typ: ev.Type, data: ev.Data}
-		c.errorText = strings.Join(ev.Traceback, "\n")
+		c.failed = &ev
 	case contract.EventInputRequest:
 		c.prompt = &Prompt{Text: ev.Prompt, Offset: ev.Offset, Password: ev.Password}
 	case contract.EventClearOutput:
@@ -179,29 +162,15 @@ func (c *Collector) Add(ev contract.Event) {
 		c.gap(ev)
 	}
 	c.freeze()
-	if c.unsaved.bytes > maxUnsaved {
-		_ = c.extend() // which keeps its error
-	}
 }
 
-// maxCuts bounds the notes on shortened events: a loop may produce thousands.
-const maxCuts = 5
-
-// noteCut records what the executor omitted from an event.
+// noteCut records what the executor omitted from an event. A loop may produce thousands.
 func (c *Collector) noteCut(ev contract.Event) {
 	if ev.Cut == "" {
 		return
 	}
-	if c.cuts++; c.cuts <= maxCuts {
+	if c.cuts++; c.cuts <= maxNotes {
 		c.cutNotes = append(c.cutNotes, fmt.Sprintf("omitted from the output at offset %d: %s", ev.Offset, plain.Quote(clipLine(ev.Cut, 2*leastRunes))))
-	}
-}
-
-// viewCuts adds the notes on shortened events.
-func (c *Collector) viewCuts(v *View) {
-	v.Notes = append(v.Notes, c.cutNotes...)
-	if more := c.cuts - len(c.cutNotes); more > 0 {
-		v.Notes = append(v.Notes, fmt.Sprintf("further outputs with omissions: %d", more))
 	}
 }
 
@@ -216,11 +185,7 @@ func (c *Collector) stream(ev contract.Event) {
 
 // write adds text of the newest event to the stream that was written to last.
 func (c *Collector) write(text string) {
-	name := contract.Stdout
-	if c.last == &c.stderr {
-		name = contract.Stderr
-	}
-	c.unsaved.add(name, text, c.newest)
+	c.last.whole.write(text)
 	c.last.folder.write(text)
 }
 
@@ -328,26 +293,26 @@ func (f File) String() string {
 func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
-	c.viewCuts(&v)
 	p := presenter{Collector: c, fetch: fetch, view: &v}
 	p.present(ctx)
-	trace := Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx)
+	trace := ""
+	if c.failed != nil {
+		trace = Plain(c.earlierErrors.text()) + p.wholeTraceback(ctx)
+	}
 	room := c.share(&v, trace)
 	c.viewStreams(&v, room)
-	if c.errors > 0 {
+	if c.failed != nil {
 		most := max(2*leastRunes, c.opt.Limit/6)
-		v.Error = &Raised{EName: clipLine(c.ename, most), EValue: clipLine(Plain(c.evalue), most)}
+		v.Error = &Raised{EName: clipLine(c.failed.EName, most), EValue: clipLine(Plain(c.failed.EValue), most)}
 		v.Error.Traceback = p.traceback(ctx, trace, room.traceback)
-	}
-	if c.errorsLeftOut > 0 {
-		p.note("errors that were displayed before the last one and are not shown here: %d", c.errorsLeftOut)
 	}
 	p.thin(room.outputs)
 	if v.HasResult {
 		v.Result = p.fit("result", v.Result, room.result)
 	}
-	if more := len(v.Notes) - maxNotes; more > 0 {
-		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", more))
+	all := len(v.Notes) + c.cuts
+	if v.Notes = append(v.Notes, c.cutNotes...); all > maxNotes {
+		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", all-maxNotes))
 	}
 	return v
 }
@@ -402,7 +367,6 @@ func (c *Collector) listed() int {
 }
 
 func (c *Collector) viewStreams(v *View, room room) {
-	var kinds []string
 	for _, s := range []struct {
 		kind   string
 		stream *stream
@@ -415,9 +379,9 @@ func (c *Collector) viewStreams(v *View, room room) {
 			continue
 		}
 		v.Truncated, v.NextOffset = true, c.headEnd
-		kinds = append(kinds, s.kind)
+		path, err := s.stream.whole.save(s.kind, c.opt.From)
+		v.saved(s.kind, path, err)
 	}
-	c.viewSaved(v, kinds)
 }
 
 // fit shortens text to most runes, or a few more. If that omits something, it saves the
@@ -438,10 +402,11 @@ func (p *presenter) fit(kind, text string, most int) string {
 // traceback shortens the text of all errors to most runes, or a few more. If that omits something,
 // it saves the whole text, or the last error alone if that is too long for memory.
 func (p *presenter) traceback(ctx context.Context, text string, most int) string {
-	if output.PayloadBytes(p.errorWhole.data["text/plain"]) <= maxText {
+	whole := display{offset: p.failed.Offset, typ: p.failed.Type, data: p.failed.Data}
+	if output.PayloadBytes(whole.data["text/plain"]) <= maxText {
 		return p.fit("traceback", text, most)
 	}
-	if _, err := p.original(ctx, &p.errorWhole, "text/plain", false); err != nil {
+	if _, err := p.original(ctx, &whole, "text/plain", false); err != nil {
 		p.note("the whole traceback could not be read: %v", err)
 	}
 	short, _ := Clip(text, max(leastRunes, most))
@@ -451,13 +416,13 @@ func (p *presenter) traceback(ctx context.Context, text string, most int) string
 // wholeTraceback is the traceback without colours: all of one that was shortened on the VM, if it
 // can be had.
 func (p *presenter) wholeTraceback(ctx context.Context) string {
-	if raw := p.errorWhole.data["text/plain"]; raw != nil {
-		b := newEnds(maxText)
+	if raw := p.failed.Data["text/plain"]; raw != nil {
+		b := newEnds()
 		if p.payload(ctx, "text/plain", raw, b) == nil {
 			return Plain(b.text())
 		}
 	}
-	return Plain(p.errorText)
+	return Plain(strings.Join(p.failed.Traceback, "\n"))
 }
 
 // saved records a file, or the reason why there is none.

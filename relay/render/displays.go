@@ -29,24 +29,18 @@ type display struct {
 
 // displays keeps the newest maxOutputs outputs in memory, and of their payloads what a view
 // shows or saves: texts, pictures and references. An honest executor sends payloads over
-// contract.InlineMIMEBytes as references, and no event over contract.MaxEventBytes: longer
-// payloads are dropped. What calls hold together is bounded (memory.Displays).
+// contract.InlineMIMEBytes as references. What calls hold together is bounded (memory.Displays).
 type displays struct {
 	all     []display
 	dropped int
-	tooLong int
 	noRoom  int   // whose payloads were dropped because other calls hold too much
 	held    int64 // bytes of payloads
 	taken   int64 // of the budget
 }
 
-// inline returns what is kept of an event's payloads: none if they exceed
-// contract.MaxEventBytes.
-func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMessage {
-	if sizeOf(data) > contract.MaxEventBytes {
-		d.tooLong++
-		return map[string]json.RawMessage{}
-	}
+// hold counts the payloads of one more display, and returns what is kept of them: none if there is
+// no room for them.
+func (d *displays) hold(data map[string]json.RawMessage) map[string]json.RawMessage {
 	kept := make(map[string]json.RawMessage, len(data))
 	for mime, payload := range data {
 		if _, isBlob := output.BlobOf(payload); !isBlob && mime != "text/plain" && !strings.HasPrefix(mime, "image/") {
@@ -54,13 +48,7 @@ func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMe
 		}
 		kept[mime] = payload
 	}
-	return kept
-}
-
-// hold counts the payloads of one more display. It returns none if there is no room for them.
-func (d *displays) hold(data map[string]json.RawMessage) map[string]json.RawMessage {
-	data = d.inline(data)
-	size := sizeOf(data)
+	size := sizeOf(kept)
 	if more := d.held + size - memory.FreeDisplays - d.taken; more > 0 {
 		if !memory.Displays.Take(more) {
 			d.noRoom++
@@ -69,7 +57,7 @@ func (d *displays) hold(data map[string]json.RawMessage) map[string]json.RawMess
 		d.taken += more
 	}
 	d.held += size
-	return data
+	return kept
 }
 
 func sizeOf(data map[string]json.RawMessage) (size int64) {
@@ -168,7 +156,7 @@ func clipLine(s string, most int) string {
 // Bounds of what hostile or faulty code can make the laptop read and keep.
 const (
 	maxPayload = 64 << 20  // bytes of one payload
-	maxSaved   = maxFolder // bytes of all payloads of a view; an executor keeps no more blobs of an execution
+	maxSaved   = 256 << 20 // bytes of all payloads of a view; an executor keeps no more blobs of an execution
 	maxMIME    = 20        // payloads of one output; Jupyter's richest have six
 	maxText    = 1 << 20   // bytes of a text that is shown or shortened; of a longer one, both ends
 )
@@ -188,15 +176,8 @@ type presenter struct {
 	*Collector
 	fetch  output.Fetch
 	view   *View
-	read   int64    // bytes of payloads so far
-	used   []string // files of this view
-	toShow []shownOriginal
-}
-
-// shownOriginal is a picture that is to be shown, and its place.
-type shownOriginal struct {
-	*original
-	offset int64
+	read   int64 // bytes of payloads so far
+	toShow []*original
 }
 
 // present renders the outputs in order. Only the newest pictures are shown and decoded.
@@ -209,9 +190,6 @@ func (p *presenter) present(ctx context.Context) {
 			note += "; get_execution pages through them"
 		}
 		p.note("%s", note)
-	}
-	if d.tooLong > 0 {
-		p.note("display outputs dropped because one message exceeds %d MiB, which no executor sends: %d", contract.MaxEventBytes>>20, d.tooLong)
 	}
 	if d.noRoom > 0 {
 		p.note("display outputs dropped because other calls hold too many at this moment; get_execution shows them: %d", d.noRoom)
@@ -246,7 +224,10 @@ func (p *presenter) pictures(ctx context.Context) {
 	if p.opt.Holding != nil && len(p.toShow) > 0 {
 		if err := p.opt.Holding.Take(ctx, memory.Answering); err != nil {
 			p.note("pictures that are saved but not shown, because the call ended before their turn: %d", len(p.toShow))
-			p.toShow = nil
+			for _, o := range p.toShow {
+				o.discard()
+			}
+			return
 		}
 	}
 	for _, o := range p.toShow {
@@ -296,7 +277,7 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 			out.Path, out.Pixels = o.path, o.pixels
 		}
 		if show {
-			p.toShow = append(p.toShow, shownOriginal{o, d.offset})
+			p.toShow = append(p.toShow, o)
 			shown = false // one picture of an output is enough
 		}
 	}
@@ -313,7 +294,7 @@ func (p *presenter) plain(ctx context.Context, d *display) string {
 	if !ok {
 		return ""
 	}
-	b := newEnds(maxText)
+	b := newEnds()
 	if err := p.payload(ctx, "text/plain", raw, b); err != nil {
 		return fmt.Sprintf("[text not read: %v]", err)
 	}
@@ -338,14 +319,14 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 	return err
 }
 
-// ends keeps the first and the last half of what is written to it.
+// ends keeps the first and the last half of maxText of what is written to it.
 type ends struct {
 	head bounded.Buffer
 	tail bounded.Tail
 }
 
-func newEnds(most int) *ends {
-	return &ends{bounded.Buffer{Max: int64(most / 2)}, bounded.Tail{Max: most / 2}}
+func newEnds() *ends {
+	return &ends{bounded.Buffer{Max: maxText / 2}, bounded.Tail{Max: maxText / 2}}
 }
 
 func (e *ends) Write(b []byte) (int, error) {

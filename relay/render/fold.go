@@ -1,14 +1,16 @@
 package render
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/ansi/parser"
+
+	"colabrelay/shared/bounded"
 )
 
 // Bounds of a folder's memory.
@@ -258,28 +260,25 @@ type stream struct {
 	head      []byte
 	headRunes int
 	frozen    bool   // the head is complete, further text goes to the tail
-	skipped   bool   // text after the head was skipped
 	atFreeze  string // rows that could still change at the freeze and belong to the head
-	tail      tail
+	tail      bounded.Tail
+	after     int   // runes that were written to the tail
+	whole     whole // also of what was cleared
 }
 
 // start makes s an empty stream.
 func (s *stream) start(limit int) {
-	*s = stream{limit: limit, tail: tail{max: limit}, folder: folder{emit: s.line}}
+	*s = stream{limit: limit, folder: folder{emit: s.line}, whole: s.whole}
 }
 
 func (s *stream) line(text string) {
 	if s.frozen {
-		s.tail.write(text)
+		s.after += utf8.RuneCountInString(text)
+		_, _ = io.WriteString(&s.tail, text)
 		return
 	}
 	s.head = append(s.head, text...)
 	s.headRunes += utf8.RuneCountInString(text)
-}
-
-// skip drops the text after the head. The text written next does not follow the head.
-func (s *stream) skip() {
-	s.skipped, s.tail, s.folder = true, tail{max: s.limit}, folder{emit: s.line}
 }
 
 func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.folder.pending()) }
@@ -289,11 +288,11 @@ func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.fol
 func (s *stream) freeze(most int) (cut bool) {
 	pending := s.folder.pending()
 	// The tail repeats these rows, which does not count as an omission.
-	s.tail.max = s.limit + utf8.RuneCountInString(pending)
+	s.tail.Max = utf8.UTFMax * (s.limit + utf8.RuneCountInString(pending) + 1)
 	s.frozen = true
 	if s.headRunes > most {
 		kept := firstLines(string(s.head), most)
-		s.tail.write(string(s.head[len(kept):]))
+		s.line(string(s.head[len(kept):]))
 		s.head, s.headRunes = s.head[:len(kept)], utf8.RuneCountInString(kept)
 		return true
 	}
@@ -323,8 +322,7 @@ func (s *stream) rest() int {
 	if !s.frozen {
 		return 0
 	}
-	after := utf8.RuneCount(s.tail.buf) + utf8.RuneCountInString(s.folder.pending())
-	return max(0, after-utf8.RuneCountInString(s.atFreeze))
+	return max(0, s.after+utf8.RuneCountInString(s.folder.pending())-utf8.RuneCountInString(s.atFreeze))
 }
 
 // text returns the head and at most room runes of the rest, and whether text between them
@@ -333,23 +331,16 @@ func (s *stream) text(offset int64, room int, unpaged bool) (string, bool) {
 	if !s.frozen {
 		return string(s.head) + s.folder.pending(), false
 	}
-	rest := s.tail
-	rest.buf = bytes.Clone(rest.buf)
-	rest.write(s.folder.pending())
-	repeated := utf8.RuneCountInString(s.atFreeze)
-	if rest.dropped == 0 && !s.skipped && utf8.RuneCount(rest.buf) <= room+repeated {
-		return string(s.head) + string(rest.buf), false
+	rest := s.tail.String() + s.folder.pending()
+	if !s.tail.Dropped() && s.rest() <= room {
+		return string(s.head) + rest, false
 	}
-	rest.max = room
-	rest.shrink()
-	last := tailLines(string(rest.buf))
-	left := rest.dropped + int64(utf8.RuneCount(rest.buf)-utf8.RuneCountInString(last)-repeated)
+	runes := []rune(rest)
+	last := tailLines(string(runes[max(0, len(runes)-room):]))
+	left := s.rest() - utf8.RuneCountInString(last)
 	marker := fmt.Sprintf("[… about %d characters omitted; get_execution with offset=%d shows them …]", left, offset)
-	switch {
-	case unpaged:
+	if unpaged {
 		marker = fmt.Sprintf("[… about %d characters omitted …]", left)
-	case s.skipped:
-		marker = fmt.Sprintf("[… text omitted that was read before; get_execution with offset=%d shows it …]", offset)
 	}
 	return join(string(s.head)+s.atFreeze, marker, last), true
 }
@@ -398,33 +389,4 @@ func join(head, marker, tail string) string {
 		head += "\n"
 	}
 	return head + marker + "\n" + tail
-}
-
-// tail keeps the last part of a text of any length.
-type tail struct {
-	max     int // about how many runes are kept
-	buf     []byte
-	dropped int64 // runes
-}
-
-func (t *tail) write(s string) {
-	t.buf = append(t.buf, s...)
-	if len(t.buf) > 8*t.max {
-		t.shrink()
-	}
-}
-
-// shrink cuts the buffer to max runes.
-func (t *tail) shrink() {
-	over := utf8.RuneCount(t.buf) - t.max
-	if over <= 0 {
-		return
-	}
-	t.dropped += int64(over)
-	rest := t.buf
-	for range over {
-		_, n := utf8.DecodeRune(rest)
-		rest = rest[n:]
-	}
-	t.buf = append(t.buf[:0], rest...)
 }

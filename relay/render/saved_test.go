@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,135 +18,41 @@ import (
 	"colabrelay/shared/diskspace"
 )
 
-// lines returns a log of n events of 4,000 characters, each with its number.
-func lines(n int) []contract.Event {
-	var l log
-	for i := range n {
-		l.print(contract.Stdout, fmt.Sprintf("%07d %s\n", i, strings.Repeat("x", 3991)))
-	}
-	return l
-}
-
-// read reads the events before until, as a call does, and counts those it fetched. If
-// another call has saved later ones, it reads the newest of these.
-func read(t *testing.T, events []contract.Event, until int, opt Options) (View, int) {
-	t.Helper()
-	opt.Limit = 20_000
-	c := New(opt)
-	fetched := 0
-	for c.Next() < int64(until) {
-		c.Skip()
-		c.Add(events[c.Next()])
-		fetched++
-	}
-	return c.View(context.WithoutCancel(t.Context()), noBlobs), fetched
-}
-
-func checkSaved(t *testing.T, dir string, events []contract.Event) {
-	t.Helper()
-	var want strings.Builder
-	for _, e := range events {
-		want.WriteString(e.Text)
-	}
-	got, err := os.ReadFile(filepath.Join(dir, "stdout.txt"))
-	if err != nil || string(got) != want.String() {
-		t.Errorf("%d bytes are saved, want %d; %v", len(got), want.Len(), err)
-	}
-}
-
-func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
-	dir, all := t.TempDir(), lines(1000)
-	for call, until := range []int{200, 200, 201, 600, 1000, 1000} {
-		from := int64(10 * call)
-		v, fetched := read(t, all, until, Options{Dir: dir, From: from})
-		if !v.Truncated || len(v.Files) != 1 || !strings.Contains(v.Stdout, fmt.Sprintf("%07d", until-1)) || v.NextOffset >= from+10 {
-			t.Errorf("call %d: next %d, files %v, shown %.100q", call, v.NextOffset, v.Files, v.Stdout)
+// The file that an answer names has all text of its stream from the answer's offset on, however
+// long it is and whatever cleared it, and no later answer changes it. An answer that shortens
+// nothing leaves no file.
+func TestTheWholeOfAShortenedTextIsSaved(t *testing.T) {
+	dir, saved := t.TempDir(), map[string]string{}
+	for _, lines := range []int{30, 1, 300} {
+		var want strings.Builder
+		c := New(Options{Dir: dir, From: 7})
+		for i := range int64(lines) {
+			text := fmt.Sprintf("%07d %s\n", i, strings.Repeat("x", 3991))
+			want.WriteString(text)
+			c.Add(contract.Event{Offset: 7 + 2*i, Type: contract.EventStream, Name: contract.Stdout, Text: text})
+			c.Add(contract.Event{Offset: 8 + 2*i, Type: contract.EventStream, Name: contract.Stderr, Text: "e"})
+			if i == 10 {
+				c.Add(contract.Event{Offset: 29, Type: contract.EventClearOutput})
+			}
 		}
-		if most := []int{200, 25, 25, 425, 425, 25}[call]; fetched > most {
-			t.Errorf("call %d fetched %d events, want %d at most", call, fetched, most)
+		v := c.View(t.Context(), noBlobs)
+		if cut := lines > 1; v.Truncated != cut || (len(v.Files) == 1) != cut {
+			t.Errorf("%d lines: files %v, notes %q", lines, v.Files, v.Notes)
 		}
-		checkSaved(t, dir, all[:until])
-	}
-}
-
-// Of calls that read a run at once, one at a time saves what comes next. Nothing is saved twice, and
-// nothing out of order.
-func TestTextIsSavedOnceByCallsAtOnce(t *testing.T) {
-	dir, all := t.TempDir(), lines(300)
-	first, second := New(Options{Dir: dir, Limit: 20_000}), New(Options{Dir: dir, Limit: 20_000})
-	for i := range all {
-		first.Add(all[i])
-		if i < 200 {
-			second.Add(all[i])
+		for _, f := range v.Files {
+			saved[filepath.Base(f.Path)] = want.String()
 		}
 	}
-	for until, c := range map[int]*Collector{200: second, 300: first} {
-		if v := c.View(t.Context(), noBlobs); len(v.Files) != 1 || !strings.Contains(v.Stdout, fmt.Sprintf("%07d", until-1)) {
-			t.Errorf("files %v, notes %q", v.Files, v.Notes)
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != len(saved) {
+		t.Errorf("%d files of %d, %v", len(files), len(saved), err)
+	}
+	for name, want := range saved {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || string(got) != want || !strings.HasPrefix(name, "stdout-7-") {
+			t.Errorf("%s has %d bytes, want %d; %v", name, len(got), len(want), err)
 		}
 	}
-	checkSaved(t, dir, all)
-	if err := os.Truncate(filepath.Join(dir, "stdout.txt"), 1000); err != nil {
-		t.Fatal(err)
-	}
-	if v, _ := read(t, lines(400), 400, Options{Dir: dir}); len(v.Files) > 0 || len(v.Notes) != 1 {
-		t.Errorf("a file that somebody shortened: files %v, notes %q", v.Files, v.Notes)
-	}
-}
-
-// Text that a killed relay wrote but did not record is overwritten.
-func TestAnInterruptedSaveIsRepaired(t *testing.T) {
-	dir, all := t.TempDir(), lines(300)
-	read(t, all, 100, Options{Dir: dir})
-	f, err := os.OpenFile(filepath.Join(dir, "stdout.txt"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprint(f, "torn")
-	f.Close()
-	read(t, all, len(all), Options{Dir: dir})
-	checkSaved(t, dir, all)
-}
-
-// The saved text of an execution that has ended is complete. A later answer with other events
-// adds nothing, and replaces nothing.
-func TestNothingIsAddedAfterTheEnd(t *testing.T) {
-	dir, all := t.TempDir(), lines(400)
-	end := func(events []contract.Event) View {
-		c := New(Options{Dir: dir, Limit: 20_000})
-		for c.Next() < int64(len(events)) {
-			c.Skip()
-			c.Add(events[c.Next()])
-		}
-		c.End()
-		return c.View(t.Context(), noBlobs)
-	}
-	read(t, all, 100, Options{Dir: dir})
-	end(all[:200])
-	checkSaved(t, dir, all[:200])
-	before := states(t, dir)
-	for _, later := range [][]contract.Event{all, lines(300), all[:200]} {
-		if v := end(later); (len(v.Files) == 1) != (len(later) == 200) { // the file has 200 events
-			t.Errorf("files %v, notes %q", v.Files, v.Notes)
-		}
-	}
-	read(t, all, 400, Options{Dir: dir})
-	checkSaved(t, dir, all[:200])
-	if after := states(t, dir); !maps.Equal(before, after) {
-		t.Errorf("it wrote\n%v\nover\n%v", after, before)
-	}
-}
-
-// A call that begins after what is saved names no file, which would lack what the answer omits.
-func TestAFileIsNamedOnlyIfItHasWhatIsOmitted(t *testing.T) {
-	dir, all := t.TempDir(), lines(400)
-	for _, saved := range []int{0, 100} {
-		read(t, all, saved, Options{Dir: dir})
-		if v, _ := read(t, all, 400, Options{Dir: dir, From: 250}); len(v.Files)+len(v.Notes) > 0 || !v.Truncated || v.NextOffset < 250 {
-			t.Errorf("after %d: files %v, notes %q, next %d", saved, v.Files, v.Notes, v.NextOffset)
-		}
-	}
-	checkSaved(t, dir, all[:100])
 }
 
 // The folder of another instance's execution is another one, also if it has the same id.
@@ -162,9 +67,9 @@ func TestEachInstanceHasItsFolder(t *testing.T) {
 	}
 }
 
-// small bounds what is kept by less, and reports a disk with so many free bytes.
-func smallKeep(folder, all, free int64) *keeping {
-	return &keeping{folder: folder, all: all, space: func(string) (diskspace.Space, bool) {
+// smallKeep bounds what is kept by less, and reports a disk with so many free bytes.
+func smallKeep(all, free int64) *keeping {
+	return &keeping{all: all, space: func(string) (diskspace.Space, bool) {
 		return diskspace.Space{Free: free, Size: 100 << 20}, true
 	}}
 }
@@ -199,31 +104,11 @@ func poll(t *testing.T, dir string, events ...contract.Event) (v View, fetched i
 	}), fetched
 }
 
-// states returns the files below dir with their sizes and times.
-func states(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := os.Stat(path)
-		if err == nil {
-			all[path] = fmt.Sprint(info.Size(), info.ModTime())
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // Hundreds of runs with something small fill the folder for saved output up to its bound. The runs
 // whose output was saved longest ago go first.
 func TestTheOutputsOfAllRunsAreBounded(t *testing.T) {
 	const all, runs = 1 << 20, 300
-	keepBy(t, smallKeep(1<<30, all, 50<<20))
+	keepBy(t, smallKeep(all, 50<<20))
 	root := filepath.Join(t.TempDir(), "executions")
 	mine := filepath.Join(root, "run-0", "mine.txt")
 	for i := range runs {
@@ -240,16 +125,12 @@ func TestTheOutputsOfAllRunsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	total := int64(0)
-	folders, _ := os.ReadDir(root)
-	for _, f := range folders {
-		total += fileCost
-		for _, file := range keptIn(filepath.Join(root, f.Name())) {
-			total += file.bytes
-		}
+	total, files := int64(0), keptBelow(root)
+	for _, f := range files {
+		total += f.bytes
 	}
-	if total > all+fileCost || len(folders) < 5 || len(folders) == runs {
-		t.Errorf("%d folders with %d bytes are kept", len(folders), total)
+	if total > all+fileCost || len(files) < 5 || len(files) == runs {
+		t.Errorf("%d files with %d bytes are kept", len(files), total)
 	}
 	for _, path := range []string{mine, filepath.Join(root, fmt.Sprintf("run-%d", runs-1))} {
 		if _, err := os.Stat(path); err != nil {
@@ -268,7 +149,7 @@ func TestAReserveOfTheDiskStaysFree(t *testing.T) {
 		text = append(text, contract.Event{Type: contract.EventStream, Name: contract.Stdout, Text: strings.Repeat("line\n", 2000)})
 	}
 	for free, saves := range map[int64]bool{reserve - 1: false, reserve + 1<<20: true} {
-		keepBy(t, smallKeep(1<<30, 1<<30, free))
+		keepBy(t, smallKeep(1<<30, free))
 		dir := filepath.Join(t.TempDir(), "run")
 		v, _ := poll(t, dir, append(text, png, pictureBlob(contract.EventDisplayData, 1, 1<<10))...)
 		if files, _ := os.ReadDir(dir); (len(v.Files) == 3) != saves || (len(files) > 2) != saves || len(v.Pictures) != 1 || (len(v.Notes) == 3) == saves {

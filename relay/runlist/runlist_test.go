@@ -19,8 +19,8 @@ func at(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.M
 
 func kept(id, runtime, instance string, minutes int, status contract.Status) history.Run {
 	return history.Run{
-		Execution: contract.Execution{ExecutionID: id, Status: status, CreatedAt: noon}, Runtime: runtime, InstanceID: instance,
-		Recorded: at(minutes), Code: "\n  code of " + id + "\nmore",
+		Execution: contract.Execution{ExecutionID: id, Status: status, CreatedAt: noon},
+		Head:      history.Head{Runtime: runtime, InstanceID: instance, Recorded: at(minutes)}, Code: "\n  code of " + id + "\nmore",
 	}
 }
 

@@ -84,7 +84,7 @@ func TestALongOutputIsKeptWhole(t *testing.T) {
 		}
 		saved := ""
 		_ = filepath.WalkDir(dir+"/saved", func(path string, d os.DirEntry, _ error) error {
-			if filepath.Base(path) == "stdout.txt" {
+			if strings.HasPrefix(filepath.Base(path), "stdout-0-") {
 				saved = path
 			}
 			return nil
