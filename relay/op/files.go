@@ -41,7 +41,6 @@ const maxPages = 10
 func listFiles() tool {
 	return operation(spec{
 		title:       "List files on the VM",
-		summary:     "lists a folder on the VM",
 		description: "Use it to find files on the remote VM: names, sizes and times in one folder. Google Drive, if mounted, is /content/drive/MyDrive.",
 		command: Command{Group: "files",
 			Short: "List a folder on the VM",

@@ -27,7 +27,6 @@ type Kernel struct {
 func restartKernel() tool {
 	return operation(spec{
 		title:       "Restart the kernel",
-		summary:     "starts a new kernel; variables are lost and waiting runs are cancelled",
 		description: "Use it when a run ignores interrupt_execution, when memory stays full after cleanup_colab, or for a clean start. All variables and imports are lost, a run in progress ends, queued runs are cancelled; files are kept.",
 		command: Command{Group: "run", Confirm: true,
 			Short:    "Restart the kernel; variables are lost, files stay",
@@ -75,7 +74,6 @@ type Variables struct {
 func listVariables() tool {
 	return operation(spec{
 		title:       "List variables",
-		summary:     "lists the user's variables without running any of their code",
 		description: "Use it to see what earlier code left in the kernel, or what takes up memory: name, type, size, shape, dtype and bytes of each variable. It runs no user code.",
 		command: Command{Group: "run",
 			Short: "List the variables in the VM's kernel, or show one",
@@ -149,7 +147,6 @@ type Inspection struct {
 func inspectVariable() tool {
 	return operation(spec{
 		title:       "Inspect a variable",
-		summary:     "describes one variable, with a preview of its value, without running its code",
 		description: "Shows one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code, such as __repr__.",
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, error) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
@@ -185,7 +182,6 @@ type Cleaned struct {
 func cleanup() tool {
 	return operation(spec{
 		title:       "Free memory on the VM",
-		summary:     "deletes variables, closes figures and empties torch's GPU cache; deletes no files",
 		description: "Use it when memory runs low (error low_memory) or between unrelated tasks. It deletes all variables of the kernel, closes figures and empties the GPU cache; files and imports stay.",
 		command: Command{Group: "run", Confirm: true,
 			Short:    "Delete all variables and free memory; files and imports stay",

@@ -51,7 +51,6 @@ type KernelState struct {
 func saveState() tool {
 	return operation(spec{
 		title:       "Save the kernel's variables",
-		summary:     "saves the kernel's variables on the laptop, in versions",
 		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; the answer names what can't be saved. With status saving, call again with the same arguments and run nothing in between.",
 		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "Save the kernel's variables on this computer",
@@ -86,7 +85,6 @@ type restoreArgs struct {
 func restoreState() tool {
 	return operation(spec{
 		title:       "Restore the kernel's variables",
-		summary:     "restores saved variables in any kernel, also on a new VM",
 		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced. With status restoring, call again with the same arguments.",
 		command: Command{Group: "files", Setting: "CHECKPOINT_DIR", Confirm: true,
 			Short: "Load saved variables into the VM's kernel",

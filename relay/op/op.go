@@ -139,7 +139,6 @@ const (
 // spec is what both readers are told of an operation beside its row of the table.
 type spec struct {
 	title, description string
-	summary            string // for docs/tools.md: what the tool does, in one line
 	command            Command
 }
 
@@ -155,9 +154,8 @@ type Definition struct {
 // tool is an operation and what hosts see of it.
 type tool struct {
 	row
-	def     Definition // without its schema
-	inputs  []argument
-	summary string
+	def    Definition // without its schema
+	inputs []argument
 	Operation
 }
 
@@ -195,7 +193,7 @@ func operation[A targeted, P any, PP interface {
 }](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) tool {
 	args := reflect.TypeFor[A]()
 	return tool{
-		inputs: argumentsOf(args), summary: s.summary, def: Definition{Title: s.title, Description: s.description},
+		inputs: argumentsOf(args), def: Definition{Title: s.title, Description: s.description},
 		Operation: Operation{Command: s.command, args: args, do: func(ctx context.Context, c *call, args targeted) (payload, error) {
 			got, err := do(ctx, c, args.(A))
 			if on, ok := args.(notebookArgs); ok && err != nil {

@@ -58,7 +58,6 @@ func openConnection() tool {
 				"  colab-relay page open https://colab.research.google.com/drive/1A2b3C\n" +
 				"  colab-relay page open --start-executor\n" +
 				"  colab-relay page open --page-port 8765 --no-browser    # the browser is on another computer"},
-		summary:     "opens Colab in the user's browser and connects to its notebook; get_cells and the other tools for cells then work there without `notebook_path`; with `start_executor`, also starts and pairs the executor on the page's VM",
 		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, update_cell, run_code_cell and so on without notebook_path. While it waits, call again. Show the user the URL if no page opens; it is for this user alone.",
 	}, func(ctx context.Context, c *call, args openArgs) (*PageConnection, error) {
 		return c.openPage(ctx, args)

@@ -154,7 +154,6 @@ func (r *NotebookRun) maxText() int { return r.limit }
 func runNotebook() tool {
 	return operation(spec{
 		title:       "Run a notebook",
-		summary:     "runs a notebook's cells as one job of the VM, and saves outputs in the file; the same call continues it",
 		description: "Runs an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",
 	}, func(ctx context.Context, c *call, args RunNotebookArgs) (*NotebookRun, error) {
 		s, err := c.notebookSpec(args)

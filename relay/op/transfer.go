@@ -197,7 +197,6 @@ type Download struct {
 func downloadFromColab() tool {
 	return operation(spec{
 		title:       "Download from the VM",
-		summary:     "copies a file or folder to the laptop; resumes, verifies the SHA-256, and overwrites a different file only if asked",
 		description: "Copies a file or folder of the VM to this computer, below LOCAL_SAVE_DIR or into a folder that the user allowed: the VM's disk is deleted with the VM. If it is not done, call again with the same arguments. For many small files, download their folder.",
 		command: Command{Group: "files",
 			Short: "Download a file or folder from the VM; run it again to resume",
@@ -380,7 +379,6 @@ type Upload struct {
 func uploadToColab() tool {
 	return operation(spec{
 		title:       "Upload to the VM",
-		summary:     "copies a file or folder to the VM; resumes, verifies and overwrites in the same way",
 		description: "Copies a file or folder of this computer to the VM, for code there; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",
 	}, func(ctx context.Context, c *call, args UploadArgs) (*Upload, error) {
 		local, remote, guard, err := args.Local, args.Remote, args.Guard, error(nil)

@@ -56,7 +56,6 @@ type StartedVM struct {
 func startVM() tool {
 	return operation(spec{
 		title:       "Start a Colab VM",
-		summary:     "starts a Colab VM with the first accelerator of a list that is free, starts the executor there and pairs it as a runtime",
 		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor; its name is the runtime_name for other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
 		command: Command{
 			Short: "Start a VM with the executor, and pair this computer with it",
@@ -131,7 +130,6 @@ type ListedVMs struct {
 func listVMs() tool {
 	return operation(spec{
 		title:       "List Colab VMs",
-		summary:     "lists the VMs that this computer started, also those that Colab ended, and the others of the account",
 		description: "Lists the Colab VMs of the user's account. State ready: its runtime can be used.",
 		command: Command{
 			Short:    "List the VMs that this computer started, and others of the account",
@@ -239,7 +237,6 @@ type StoppedVM struct {
 func stopVM() tool {
 	return operation(spec{
 		title:       "Stop a Colab VM",
-		summary:     "stops a VM and waits until Google no longer lists it; others' VMs only with `force`",
 		description: "Use it when the user no longer needs the VM: everything on it is lost (save_kernel_state and download_from_colab first). It returns when the VM is gone.",
 		command: Command{
 			Short: "Stop a VM; everything on it is lost",
