@@ -319,7 +319,7 @@ func runCodeCell() tool {
 		if err != nil {
 			return nil, err
 		}
-		r := &cellRun{c: c, args: args}
+		r := &cellRun{c: c}
 		x, notes, err := nbrun.RunCell(ctx, c.target.Client, c.cfg.CheckpointDir, nbrun.Spec{
 			Path: path, Cells: args.Cell, CellTimeout: inSeconds(args.Timeout), Runtime: c.target.Name,
 		}, nbrun.Options{Until: time.Now().Add(c.waitBudget()), Output: r.add, SaveDir: c.cfg.SaveDir})
@@ -336,7 +336,6 @@ func runCodeCell() tool {
 // cellRun is one call's run of a cell.
 type cellRun struct {
 	c       *call
-	args    runCellArgs
 	reading *reading // nil until the cell's first output
 }
 
@@ -371,7 +370,7 @@ func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []stri
 	}
 	run, problem := r.reading.finish(ctx, err)
 	run.Notes = append(run.Notes, notes...)
-	if again := sameCall("run_code_cell", r.args); strings.HasPrefix(run.NextCommand, "provide_input(") {
+	if again := r.c.again(); strings.HasPrefix(run.NextCommand, "provide_input(") {
 		run.NextCommand += ", then " + again
 	} else if !contract.Status(run.Status).Finished() { // get_execution would not save its outputs
 		run.NextCommand = again
@@ -432,7 +431,7 @@ func (c *call) runInTab(ctx context.Context, args runCellArgs) (*Run, error) {
 	}
 	switch {
 	case ran.Running:
-		run.NextCommand = command("run_code_cell", "cellId", args.Cell)
+		run.NextCommand = c.again()
 	case run.Truncated:
 		run.NextCommand = command("get_cells", "cellId", args.Cell)
 	}

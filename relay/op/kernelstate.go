@@ -68,11 +68,7 @@ func saveState() tool {
 		c.checkKernel(got.Execution.KernelID)
 		s := c.newState(args.Name, got.Progress, got.Manifest)
 		s.Path, s.Skipped, s.SkippedCount = got.Path, got.Manifest.Skipped, got.Manifest.SkippedCount
-		keep := any(args.Keep)
-		if args.Keep == kernelstate.DefaultKeep {
-			keep = ""
-		}
-		return s, c.stateOutcome(s, got.Progress, [2]string{"saved", "saving"}, command("save_kernel_state", "name", args.Name, "keep_versions", keep, "runtime_name", args.Runtime), err)
+		return s, c.stateOutcome(s, got.Progress, "saved", "saving", err)
 	})
 }
 
@@ -116,7 +112,7 @@ func restoreState() tool {
 			s.Warnings = append(s.Warnings, got.Loaded.Warnings...)
 		}
 		s.Skipped, s.SkippedCount, s.Overwritten = got.Loaded.Failed, got.Loaded.FailedCount, fit(c, got.Loaded.Overwritten)
-		return s, c.stateOutcome(s, got.Progress, [2]string{"restored", "restoring"}, command("restore_kernel_state", "name", args.Name, "version", args.Version, "runtime_name", args.Runtime), err)
+		return s, c.stateOutcome(s, got.Progress, "restored", "restoring", err)
 	})
 }
 
@@ -162,25 +158,24 @@ func (c *call) newState(name string, p kernelstate.Progress, m kernelstate.Manif
 	return s
 }
 
-// stateOutcome completes an answer, and returns its error. states are those of what is done, and of
-// what is not done yet, when again is the call that goes on with it.
-func (c *call) stateOutcome(s *KernelState, p kernelstate.Progress, states [2]string, again string, err error) error {
+// stateOutcome completes an answer, and returns its error. done and doing are its states.
+func (c *call) stateOutcome(s *KernelState, p kernelstate.Progress, done, doing string, err error) error {
 	c.warnOfEnd(p.Execution.SessionMinutesLeft)
 	s.Variables, s.Modules, s.Skipped = fit(c, s.Variables), fit(c, s.Modules), fit(c, s.Skipped)
 	late := p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err) // only the call's time is over
 	switch {
 	case err == nil && p.Done():
-		s.Status = states[0]
+		s.Status = done
 		return nil
 	case err != nil && !late:
 		s.Status = "failed"
 		return about(hint.KernelState, "", err)
 	}
-	s.Status = states[1]
+	s.Status = doing
 	if c.person != nil {
 		return fmt.Errorf("it is not done yet (%s): run the same command again", s.Doing)
 	}
-	s.CanContinue, s.NextCommand = true, again
+	s.CanContinue, s.NextCommand = true, c.again()
 	return nil
 }
 

@@ -212,7 +212,7 @@ func (c *call) runNotebook(ctx context.Context, args RunNotebookArgs, run *nbrun
 	got := newNotebookRun(c, run, outcome)
 	got.addOutput(outcome, out)
 	got.limit = c.cfg.TextLimit
-	got.NextCommand = got.next(args, outcome)
+	got.NextCommand = got.next(c, args, outcome)
 	if problem := got.problem(c, outcome, err); problem != nil {
 		return got, problem
 	}
@@ -279,8 +279,8 @@ func (r *NotebookRun) addOutput(o nbrun.Outcome, out *batchOutput) {
 }
 
 // next returns the step after an answer: mostly the same call.
-func (r *NotebookRun) next(args RunNotebookArgs, o nbrun.Outcome) string {
-	again := sameCall("run_notebook", args)
+func (r *NotebookRun) next(c *call, args RunNotebookArgs, o nbrun.Outcome) string {
+	again := c.again()
 	switch {
 	case args.DryRun || !r.CanContinue:
 		return ""
@@ -292,7 +292,7 @@ func (r *NotebookRun) next(args RunNotebookArgs, o nbrun.Outcome) string {
 		return fmt.Sprintf("the cell waits for %s. %s Then call %s", hint.Asking(o.Behind), hint.ForPrompt(o.Behind).Model, again)
 	case o.Status == nbrun.StatusNewKernel:
 		args.OnNew = string(nbrun.Rerun)
-		return sameCall("run_notebook", args)
+		return sameCall(c.tool, args)
 	}
 	return again
 }

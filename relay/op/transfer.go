@@ -87,7 +87,7 @@ func (c *call) move(ctx context.Context, name string, overwrite bool, run func(c
 	case err == nil:
 		m.Status = moveDone
 	case ranOut(ctx, held, err):
-		m.Status, m.CanContinue = movePartial, true
+		m.Status, m.CanContinue, m.NextCommand = movePartial, true, c.again()
 		err = c.heldUp(err, r)
 	default:
 		m.Status = moveFailed
@@ -216,9 +216,6 @@ func downloadFromColab() tool {
 		})
 		if r.Path == "" && err != nil {
 			return nil, err
-		}
-		if m.CanContinue {
-			m.NextCommand = command("download_from_colab", "remote_path", args.Remote, "local_filename", args.Local, "dotfiles", args.Dotfiles, "overwrite", args.Overwrite, "runtime_name", args.Runtime)
 		}
 		remedy := "dotfiles=true downloads them too"
 		switch {
@@ -401,9 +398,6 @@ func uploadToColab() tool {
 		}
 		if r.Path == "" && err != nil {
 			return nil, err
-		}
-		if m.CanContinue {
-			m.NextCommand = command("upload_to_colab", "local_path", args.Local, "remote_path", args.Remote, "overwrite", args.Overwrite, "runtime_name", args.Runtime)
 		}
 		if m.Status == moveDone && r.Replaced > 0 {
 			m.Notes = append(m.Notes, "if the kernel has imported the earlier version of this module, "+c.either("importlib.reload or restart_kernel loads the new code",

@@ -78,7 +78,7 @@ func startVM() tool {
 		if still, ok := errors.AsType[*vm.StartingError](err); ok && c.person != nil {
 			return nil, fmt.Errorf("interrupted while VM %q was starting (%s): %w", still.Name, still.Step, vm.ErrInterrupted)
 		} else if ok && !errors.Is(ctx.Err(), context.Canceled) {
-			return &StartedVM{Starting: true, Step: still.Step, NextCommand: args.again()}, nil
+			return &StartedVM{Starting: true, Step: still.Step, NextCommand: c.again()}, nil
 		}
 		if err != nil {
 			return nil, about(hint.VM, "", err)
@@ -86,10 +86,6 @@ func startVM() tool {
 		c.target.Name = got.Name
 		return &StartedVM{VM: &got}, nil
 	})
-}
-
-func (a startVMArgs) again() string {
-	return command("start_colab_vm", "accelerators", a.Accelerators, "high_ram", a.HighRAM, "name", a.Name)
 }
 
 func (s *StartedVM) text(w *words) {

@@ -2,7 +2,9 @@ package op
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -10,6 +12,188 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/relay/terminal"
 )
+
+// Sizes of a result. Claude Desktop cuts at 1 MB, pictures included.
+const (
+	maxResultBytes = 880_000
+	maxTextRunes   = 39_500
+	maxPageRunes   = 60_000 // a page of the largest events at the largest limit has less
+	maxListBytes   = 36_000 // of a list in structuredContent
+)
+
+// payload is the tool's own part of an answer: a pointer to a struct of JSON fields, or nil
+// for none.
+type payload interface {
+	// text writes the same for a model, which reads nothing else.
+	text(b *words)
+}
+
+// Outcome is the part that all answers have in common.
+type Outcome struct {
+	Success bool     `json:"success"`           // false if something went wrong; error says what
+	Runtime string   `json:"runtime"`           // name of the runtime that the call used; empty if none could be chosen
+	Warning string   `json:"warning,omitempty"` // something to know before you continue, such as a new kernel without the old variables
+	Error   *Problem `json:"error,omitempty"`
+}
+
+// shown applies to every string of an answer: it makes names of files, and other text from
+// outside without a special rule, plain.
+var shown = map[string]plain.Rule{"": plain.Text}
+
+// beforeSending must be called right before the answer is sent.
+func (c *call) beforeSending() {
+	if c.sending != nil {
+		c.sending()
+	}
+	for _, r := range c.reminders {
+		c.markGivenUp(r.requestID, r.ended)
+	}
+}
+
+// answer assembles an answer: text and pictures, and JSON if a person's setting asks for it. A
+// host shows the model either the text or the JSON, so a model reads the text only without JSON.
+func (c *call) answer(got payload, problem *Problem) Result {
+	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: inExtension(c.cfg.PairingField, problem.copy())}
+	plain.Deep(&out, shown)
+	plain.Deep(&got, shown)
+	var structured json.RawMessage
+	if c.cfg.Structured {
+		var err error
+		if structured, err = merge(out, got); err != nil {
+			out = Outcome{Runtime: c.target.Name, Error: internalProblem("encoding the answer: " + err.Error())}
+			got, c.pictures = nil, nil
+			structured, _ = merge(out, nil)
+		}
+	}
+	var b words
+	for _, r := range c.reminders {
+		b.WriteString(r.text)
+	}
+	out.text(&b)
+	if got != nil {
+		got.text(&b)
+	}
+	out.trace(&b)
+	limit := maxTextRunes
+	if short, ok := got.(interface{ maxText() int }); ok {
+		limit = short.maxText()
+	}
+	text := b.text(limit)
+	c.pictures = slices.DeleteFunc(c.pictures, func(p render.Picture) bool { return len(p.Data) > c.largestPicture() })
+	a := Result{Structured: structured}
+	a.Text, a.Pictures = fitPictures(text, c.pictures, len(structured))
+	// Some hosts drop the pictures of an error, or show them to the model as base64. So an answer
+	// with a picture is no error to the host; its text still begins with the error.
+	a.IsError = out.Error != nil && len(a.Pictures) == 0
+	return a
+}
+
+// readsPicturesAsText are the clients that give their model the base64 of a picture as text.
+var readsPicturesAsText = []string{"google-adk", "ai-sdk-mcp-client"}
+
+// largestPicture is how many bytes of a picture the call's answer may have. Of larger ones the text
+// names the files.
+func (c *call) largestPicture() int {
+	switch {
+	case c.cfg.Pictures != 0:
+		return c.cfg.Pictures
+	case slices.Contains(readsPicturesAsText, c.client):
+		return -1
+	}
+	return math.MaxInt
+}
+
+// fitPictures returns the pictures that fit into a result beside a text and used bytes, in order, and
+// the text, which says how many do not. It prefers the newest ones.
+func fitPictures(text string, pictures []render.Picture, used int) (string, []render.Picture) {
+	first := len(pictures)
+	if first > 0 {
+		used += jsonLen(text)
+	}
+	for first > 0 {
+		size := len(pictures[first-1].Data)*4/3 + 200
+		if used+size > maxResultBytes {
+			break
+		}
+		used += size
+		first--
+	}
+	if first > 0 {
+		text = plain.Count(first, "picture") + " did not fit into this result; the files are named below.\n" + text
+	}
+	return text, pictures[first:]
+}
+
+// merge encodes what answers have in common and the payload as one JSON object.
+func merge(out any, got payload) (json.RawMessage, error) {
+	a, err := json.Marshal(out)
+	if err != nil || got == nil {
+		return a, err
+	}
+	b, err := json.Marshal(got)
+	switch {
+	case err != nil || len(b) <= len("{}"):
+		return a, err
+	case len(a) <= len("{}"):
+		return b, nil
+	}
+	a[len(a)-1] = ','
+	return append(a, b[1:]...), nil
+}
+
+func jsonLen(s string) int {
+	b, _ := json.Marshal(s)
+	return len(b)
+}
+
+func (o Outcome) text(b *words) {
+	if o.Error != nil {
+		fmt.Fprintf(b, "Error (%s): %s\n", o.Error.Code, o.Error.Message)
+		if o.Error.Hint != "" {
+			fmt.Fprintf(b, "Next step: %s\n", o.Error.Hint)
+		}
+	}
+	if o.Warning != "" {
+		fmt.Fprintf(b, "Warning: %s\n", o.Warning)
+	}
+}
+
+// trace adds the traceback, after all that the code printed before it.
+func (o Outcome) trace(b *words) {
+	if o.Error != nil {
+		b.quote("traceback", strings.TrimRight(o.Error.Traceback, "\n"))
+	}
+}
+
+// fit returns the first items, as many as a model's answer has room for; a person gets all.
+func fit[T any](c *call, items []T) []T {
+	if c.person != nil {
+		return items
+	}
+	return firsts(items)
+}
+
+// firsts is fitList for callers that need not know whether it dropped any.
+func firsts[T any](items []T) []T {
+	kept, _ := fitList(items)
+	return kept
+}
+
+// fitList returns the first items whose JSON fits into maxListBytes, and whether it dropped
+// any.
+func fitList[T any](items []T) (kept []T, cut bool) {
+	used := 0
+	for i := range items {
+		b, err := json.Marshal(items[i])
+		if used += len(b) + 1; err != nil || used > maxListBytes {
+			return items[:i:i], true
+		}
+	}
+	if items == nil {
+		items = []T{}
+	}
+	return items, false
+}
 
 // words is the text of an answer under construction: first lines of the relay's own, then what
 // the VM or a notebook says, in blocks. Code on a VM can print anything, also what looks like a
