@@ -279,7 +279,7 @@ func Finish(err error, cmd *cobra.Command, std terminal.Streams) int {
 	if _, silent := errors.AsType[remoterun.ExitCode](err); err == nil || silent || errors.Is(err, remoterun.ErrPrinted) {
 		return code
 	}
-	step := hint.Person(err)
+	step := hint.Of(err).Person
 	if code == ExitUsage && !wrongName {
 		step = fmt.Sprintf("run `%s --help`", cmd.CommandPath())
 	}

@@ -36,6 +36,45 @@ type Outcome struct {
 	Error   *Problem `json:"error,omitempty"`
 }
 
+// Problem is the error object of an answer.
+type Problem struct {
+	Code      string `json:"code"`             // what went wrong, for programs
+	Message   string `json:"message"`          // what happened
+	Hint      string `json:"hint"`             // the next step
+	EName     string `json:"ename,omitempty"`  // class of the Python exception
+	EValue    string `json:"evalue,omitempty"` // its text
+	Traceback string `json:"traceback,omitempty"`
+
+	arrived bool // no executor answered, and one may have carried out the request
+}
+
+// Error returns the code and the message.
+func (p *Problem) Error() string { return p.Code + ": " + p.Message }
+
+// NextStep is what the reader of the call's answer does next.
+func (p *Problem) NextStep() string { return p.Hint }
+
+// orNil returns p as an error.
+func (p *Problem) orNil() error {
+	if p == nil {
+		return nil
+	}
+	return p
+}
+
+// copy returns a problem that may be changed; some are shared by all calls.
+func (p *Problem) copy() *Problem {
+	fresh := *p
+	return &fresh
+}
+
+// withHint returns a copy of p with another hint.
+func (p *Problem) withHint(text string) *Problem {
+	fresh := p.copy()
+	fresh.Hint = text
+	return fresh
+}
+
 // shown applies to every string of an answer: it makes names of files, and other text from
 // outside without a special rule, plain.
 var shown = map[string]plain.Rule{"": plain.Text}
@@ -53,7 +92,10 @@ func (c *call) beforeSending() {
 // answer assembles an answer: text and pictures, and JSON if a person's setting asks for it. A
 // host shows the model either the text or the JSON, so a model reads the text only without JSON.
 func (c *call) answer(got payload, problem *Problem) Result {
-	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: inExtension(c.cfg.PairingField, problem.copy())}
+	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " ")}
+	if problem != nil {
+		out.Error = inExtension(c.cfg.PairingField, problem.copy())
+	}
 	plain.Deep(&out, shown)
 	plain.Deep(&got, shown)
 	var structured json.RawMessage

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"colabrelay/relay/cells"
-	"colabrelay/relay/hint"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
@@ -375,13 +374,7 @@ func (r *cellRun) answer(ctx context.Context, x contract.Execution, notes []stri
 	} else if !contract.Status(run.Status).Finished() { // get_execution would not save its outputs
 		run.NextCommand = again
 	}
-	switch {
-	case problem == nil:
-		return run, nil
-	case problem.Code == string(contract.CodeNotFound):
-		return run, withHintAbout(hint.Execution, problem, err)
-	}
-	return run, problem
+	return run, problem.orNil()
 }
 
 // Notes about runs in a tab.

@@ -216,10 +216,10 @@ func (c *call) chunkedError(r *Chunked, o chunked.Outcome, err error, raised *re
 		return nil // the VM answered, then the call's time was over
 	case unreachable(err):
 		p := unread(err, "if the executor ended, a later call continues from the newest copy of the variables")
-		p.Hint = c.either(p.Hint, hint.Person(err))
+		p.Hint = c.either(p.Hint, hint.Of(err).Person)
 		return p
 	default:
-		return about(hint.ChunkedRun, "", err)
+		return hint.With(hint.ChunkedRun, "", err)
 	}
 	if o.Stop == nil {
 		return nil

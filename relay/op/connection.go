@@ -85,7 +85,7 @@ func PersonProblem(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	return problemOf(err).withHint(hint.Person(err))
+	return problemOf(err).withHint(hint.Of(err).Person)
 }
 
 func checkConnection() tool {

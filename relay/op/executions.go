@@ -228,7 +228,7 @@ func (c *call) onRun(ctx context.Context, id string, act func(id string) (contra
 	var err error
 	if id != "" {
 		if e, err = act(id); refusalCode(err) != contract.CodeNotFound {
-			return e, about(hint.Execution, id, err)
+			return e, hint.With(hint.Execution, id, err)
 		}
 		if len(id) >= runlist.WholeID {
 			return e, &runlist.NoSuchRunError{ID: id}
@@ -238,7 +238,7 @@ func (c *call) onRun(ctx context.Context, id string, act func(id string) (contra
 		return e, err
 	}
 	e, err = act(e.ExecutionID)
-	return e, about(hint.Execution, id, err)
+	return e, hint.With(hint.Execution, id, err)
 }
 
 // Standing is the answer of operations on a run: its status afterwards.
@@ -478,7 +478,7 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())
 	run.Truncated = view.Truncated || r.cut || more
 	run.NextCommand = r.nextCommand(run)
-	if problem == nil {
+	if problem == nil && !r.exec.Status.OK() {
 		problem = runProblem(r.exec)
 	}
 	switch {
@@ -537,7 +537,7 @@ func (r *reading) explain(followed error) *Problem {
 	case errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed):
 		return nil // only the call's time is over
 	}
-	p := problemOn(hint.Execution, r.exec.ExecutionID, followed)
+	p := problemOf(hint.With(hint.Execution, r.exec.ExecutionID, followed))
 	if !unreachable(followed) {
 		return p
 	}

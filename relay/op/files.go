@@ -50,7 +50,7 @@ func listFiles() tool {
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, error) {
 		got, err := c.listFolder(ctx, args.Path)
 		if err != nil {
-			return nil, about(hint.RemotePath, args.Path, filename.Explain(err, args.Path))
+			return nil, hint.With(hint.RemotePath, args.Path, filename.Explain(err, args.Path))
 		}
 		listed := &Files{folder: got, all: args.All}
 		for i, used := 0, 0; i < len(got.Files); i++ {

@@ -169,7 +169,7 @@ func (c *call) stateOutcome(s *KernelState, p kernelstate.Progress, done, doing 
 		return nil
 	case err != nil && !late:
 		s.Status = "failed"
-		return about(hint.KernelState, "", err)
+		return hint.With(hint.KernelState, "", err)
 	}
 	s.Status = doing
 	if c.person != nil {

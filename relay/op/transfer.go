@@ -92,7 +92,7 @@ func (c *call) move(ctx context.Context, name string, overwrite bool, run func(c
 	default:
 		m.Status = moveFailed
 	}
-	return r, m, about(hint.Transfer, "", err)
+	return r, m, hint.With(hint.Transfer, "", err)
 }
 
 // ranOut reports whether held's end caused err, rather than a cancellation by the host. The
@@ -118,17 +118,9 @@ func (c *call) heldUp(err error, r transfer.Result) error {
 	if r.MovedBytes == 0 {
 		return err
 	}
-	p := transferProblem(err)
+	p := problemOf(hint.With(hint.Transfer, "", err))
 	c.warn("At the end the transfer could not continue (%s). %s", p.Message, p.Hint)
 	return nil
-}
-
-func transferProblem(err error) *Problem {
-	p := problemAbout(hint.Transfer, err)
-	if p.Code == codeCancelled {
-		p.Message = "the host cancelled this call; what was transferred until then is kept"
-	}
-	return p
 }
 
 // command returns a tool call as a model writes it. args are pairs of a name and a value;
@@ -248,7 +240,7 @@ func (c *call) downloadTo(args downloadArgs) (to transfer.Local, err error) {
 	if err == nil && args.Local == "" { // it gets the remote name
 		_, err = c.cfg.belowSaveDir(path.Base(args.Remote))
 	}
-	return to, about(hint.Transfer, "", err)
+	return to, hint.With(hint.Transfer, "", err)
 }
 
 // shownPath returns a local path for an answer: JSON can't contain bytes that are not UTF-8.
@@ -385,7 +377,7 @@ func uploadToColab() tool {
 				remote, err = transfer.UploadPath(args.Remote, runtime.GOOS)
 			}
 			if err != nil {
-				return nil, about(hint.Transfer, "", err)
+				return nil, hint.With(hint.Transfer, "", err)
 			}
 		}
 		known := c.target.Client.InstanceID()

@@ -81,7 +81,7 @@ func startVM() tool {
 			return &StartedVM{Starting: true, Step: still.Step, NextCommand: c.again()}, nil
 		}
 		if err != nil {
-			return nil, about(hint.VM, "", err)
+			return nil, hint.With(hint.VM, "", err)
 		}
 		c.target.Name = got.Name
 		return &StartedVM{VM: &got}, nil
@@ -99,18 +99,6 @@ func (s *StartedVM) text(w *words) {
 
 // noVMs answers calls of a relay that has no place to record VMs.
 var noVMs = &Problem{Code: codeNotConfigured, Message: "this relay cannot start VMs, because there is no folder for its records", Hint: "Ask the user to set HOME in the relay's environment, and to restart the MCP host."}
-
-// vmProblem translates an error about VMs. Google's services are no executors, so the hints
-// of executors do not fit.
-func vmProblem(err error) *Problem {
-	if errors.Is(err, context.Canceled) {
-		return cancelledProblem
-	}
-	if h, known := hint.ForOperation(err); known {
-		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}
-	}
-	return &Problem{Code: codeInternal, Message: err.Error(), Hint: "list_colab_vms shows what runs. Calling again with the same arguments goes on where it stopped."}
-}
 
 type listVMsArgs struct{}
 
@@ -138,7 +126,7 @@ func listVMs() tool {
 		}
 		all, err := vms.List(ctx)
 		if err != nil {
-			return nil, about(hint.VM, "", err)
+			return nil, hint.With(hint.VM, "", err)
 		}
 		kept := fit(c, all.VMs)
 		got := &ListedVMs{VMs: kept, Truncated: len(kept) < len(all.VMs), Notes: all.Notes}
@@ -252,7 +240,7 @@ func stopVM() tool {
 			return nil, &Problem{Code: hint.CodeBusy, Message: "the VM is being stopped, but is not gone yet", Hint: "Call stop_colab_vm again with the same arguments, until it reports that the VM is gone."}
 		}
 		if err != nil {
-			return nil, about(hint.VM, "", err)
+			return nil, hint.With(hint.VM, "", err)
 		}
 		return &StoppedVM{VM: &got}, nil
 	})

@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"relay/config":                   {"relay/chunked", "relay/pairing", "relay/render", "relay/toolsets", "relay/transfer", "shared/bounded", "shared/filename", "shared/lazy"},
 	"relay/config/configtest":        {},
 	"relay/doctor":                   {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/program", "relay/terminal", "relay/op", "shared/contract"},
-	"relay/hint":                     {"relay/bridge", "relay/cells", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/page", "relay/runlist", "relay/transfer", "relay/vm", "shared/contract", "shared/filename"},
+	"relay/hint":                     {"relay/bridge", "relay/cells", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/jobs", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/page", "relay/pairing", "relay/runlist", "relay/transfer", "relay/vm", "shared/contract", "shared/filename"},
 	"relay/environ":                  {},
 	"relay/export":                   {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract", "shared/keep"},
 	"relay/history":                  {"relay/client", "relay/output", "shared/bounded", "shared/contract", "shared/keep", "shared/lazy", "shared/memory", "shared/ranges"},
