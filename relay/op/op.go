@@ -190,8 +190,8 @@ func (t *tool) arguments(c *call, raw json.RawMessage) (targeted, *Problem) {
 	}
 	c.warnings = append(c.warnings, notes...)
 	given, needless := value.Interface().(targeted), t.has(local)
-	if n, ok := given.(interface{ emptyPath() bool }); ok {
-		needless = needless || n.emptyPath() // a tab needs no runtime, and nothing else has no path
+	if on, ok := given.(notebookArgs); ok { // a tab, which has no path as in colab-mcp, needs no runtime
+		needless = needless || on.path() == ""
 	}
 	return given, c.resolve(given.runtime(), needless)
 }

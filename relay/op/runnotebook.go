@@ -394,11 +394,6 @@ type fileTarget struct {
 	target
 }
 
-// emptyPath reports whether no file is named. The notebook is that of the connected tab then, as in
-// colab-mcp.
-func (t notebookTarget) emptyPath() bool { return t.Path == "" }
-func (t fileTarget) emptyPath() bool     { return t.Path == "" }
-
 func (t notebookTarget) path() string { return t.Path }
 func (t fileTarget) path() string     { return t.Path }
 
