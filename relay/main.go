@@ -45,8 +45,8 @@ func main() {
 // letting the heap double: calls on a notebook of 50 MB took 360 MiB. Larger notebooks exceed it.
 const memoryGoal = 150 << 20
 
-// run is the whole program. args begins with the name by which it was called. It returns
-// the exit code; only run reads the environment.
+// run is the whole program. args begins with its name. It returns the exit code; only run reads
+// the environment.
 func run(ctx context.Context, args []string, getenv func(string) string, std terminal.Streams) int {
 	if getenv("GOMEMLIMIT") == "" { // which a user may set, as for any Go program
 		debug.SetMemoryLimit(memoryGoal)
@@ -57,7 +57,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, std ter
 		std.Out, written = out, out.Err
 	}
 	root := rootCommand(getenv, std)
-	cli.ShowName(root, cli.CalledAs(args[0]))
 	root.SetArgs(args[1:])
 	root.SetIn(std.In)
 	root.SetOut(std.Out)

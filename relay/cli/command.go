@@ -225,24 +225,9 @@ type reportedError struct {
 // Reported returns err as the error of a command that printed the next step. code is its exit code.
 func Reported(err error, code int) error { return reportedError{err, code} }
 
-// unreachable are the kinds of errors after which the same command may work once the VM
-// answers. The others need a person to correct something first.
-var unreachable = map[client.Kind]bool{
-	client.KindUnreachable:   true,
-	client.KindNoSuchHost:    true,
-	client.KindTunnelOffline: true,
-	client.KindTunnelQuota:   true,
-	client.KindTunnelError:   true,
-	client.KindNotExecutor:   true, // such as the login page of a hotel's network
-	client.KindIntercepted:   true,
-	client.KindProxy:         true,
-	client.KindTooLarge:      false,
-	client.KindBadAnswer:     true,
-	client.KindTimeout:       true,
-	client.KindRateLimited:   true,
-	client.KindWrongSecret:   false,
-	client.KindWrongProtocol: false,
-}
+// forPeople are the kinds of errors after which a person must correct something first. After the
+// others, the same command may work once the VM answers.
+var forPeople = []client.Kind{client.KindTooLarge, client.KindWrongSecret, client.KindWrongProtocol}
 
 // ExitCode returns the exit code for the error of a command.
 func ExitCode(err error) int {
@@ -264,7 +249,7 @@ func ExitCode(err error) int {
 	if _, ok := errors.AsType[*page.NoTabError](err); ok {
 		return exitUnreachable
 	}
-	if lost, ok := errors.AsType[*client.Error](err); ok && unreachable[lost.Kind] {
+	if lost, ok := errors.AsType[*client.Error](err); ok && !slices.Contains(forPeople, lost.Kind) {
 		return exitUnreachable
 	}
 	return ExitFailure
@@ -294,7 +279,7 @@ func Finish(err error, cmd *cobra.Command, std terminal.Streams) int {
 	if _, silent := errors.AsType[remoterun.ExitCode](err); err == nil || silent || errors.Is(err, remoterun.ErrPrinted) {
 		return code
 	}
-	step := hint.Person(err)
+	step := hint.Of(err).Person
 	if code == ExitUsage && !wrongName {
 		step = fmt.Sprintf("run `%s --help`", cmd.CommandPath())
 	}

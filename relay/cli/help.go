@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -137,31 +136,4 @@ func useLine(cmd *cobra.Command) string {
 		return cmd.CommandPath() + " COMMAND [flags]"
 	}
 	return cmd.UseLine()
-}
-
-// CalledAs returns the name by which a person called this program.
-func CalledAs(path string) string {
-	return strings.TrimSuffix(filepath.Base(path), ".exe")
-}
-
-// ShowName makes the help texts of cmd and its subcommands show the name by which the
-// program was called.
-func ShowName(cmd *cobra.Command, name string) {
-	for _, text := range []*string{&cmd.Use, &cmd.Long, &cmd.Example} {
-		*text = replaceName(*text, name)
-	}
-	for _, sub := range cmd.Commands() {
-		ShowName(sub, name)
-	}
-}
-
-func replaceName(text, name string) string {
-	lines := strings.Split(strings.ReplaceAll(text, "`"+CommandName, "`"+name), "\n")
-	for i, line := range lines { // an example has a command in each line
-		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-		if rest, is := strings.CutPrefix(line[len(indent):], CommandName); is {
-			lines[i] = indent + name + rest
-		}
-	}
-	return strings.Join(lines, "\n")
 }

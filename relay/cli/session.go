@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/config"
@@ -26,6 +28,7 @@ import (
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabcli"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -167,44 +170,47 @@ func Briefly(ctx context.Context) context.Context {
 	return client.WithPatience(ctx, client.ReachLimit)
 }
 
+// ReadCode reads Python or Markdown of at most so many bytes. what names it in errors.
+func ReadCode(in io.Reader, what string, most int64) (string, error) {
+	b, err := bounded.ReadAll(in, most)
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors on Windows write it
+	switch {
+	case errors.Is(err, bounded.ErrTooLong):
+		return "", fmt.Errorf("%s is %v: put data into a file", what, err)
+	case err != nil:
+		return "", fmt.Errorf("read %s: %v", what, err)
+	case len(bytes.TrimSpace(b)) == 0:
+		return "", fmt.Errorf("%s is empty: give it with -c CODE, as a file or on stdin", what)
+	case !utf8.Valid(b):
+		return "", fmt.Errorf("%s is not UTF-8 text: save it as UTF-8", what)
+	}
+	return string(b), nil
+}
+
 // Names of the backends.
 const (
 	BackendCLI = "cli"
 	BackendAPI = "api"
 )
 
-// Backends opens each backend once: they keep tokens and connections.
-type Backends struct {
-	dir string
-	log *slog.Logger
-
-	mu   sync.Mutex
-	open map[string]vm.Backend
+// backends returns what opens a backend, whose files are below dir. It opens each once: they keep
+// tokens and connections.
+func backends(dir string, log *slog.Logger) func(name string) (vm.Backend, error) {
+	open := map[string]func() vm.Backend{
+		BackendCLI: sync.OnceValue(func() vm.Backend { return NewCLIBackend(dir, log) }),
+		BackendAPI: sync.OnceValue(func() vm.Backend { return colabapi.New(colabapi.Config{Dir: dir, Log: log}) }),
+	}
+	return func(name string) (vm.Backend, error) {
+		if open[name] == nil {
+			return nil, fmt.Errorf("%w: backend %q: use %s or %s", vm.ErrBadRequest, name, BackendCLI, BackendAPI)
+		}
+		return open[name](), nil
+	}
 }
 
-// NewBackends returns backends whose files are below dir.
-func NewBackends(dir string, log *slog.Logger) *Backends {
-	return &Backends{dir: dir, log: log, open: map[string]vm.Backend{}}
-}
-
-// Open returns the backend of that name.
-func (b *Backends) Open(name string) (vm.Backend, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if known := b.open[name]; known != nil {
-		return known, nil
-	}
-	var opened vm.Backend
-	switch name {
-	case BackendCLI:
-		opened = colabcli.New(colabcli.Config{Dir: filepath.Join(b.dir, "cli"), Log: b.log})
-	case BackendAPI:
-		opened = colabapi.New(colabapi.Config{Dir: b.dir, Log: b.log})
-	default:
-		return nil, fmt.Errorf("%w: backend %q: use %s or %s", vm.ErrBadRequest, name, BackendCLI, BackendAPI)
-	}
-	b.open[name] = opened
-	return opened, nil
+// NewCLIBackend returns the backend of Google's command line, whose files are below dir.
+func NewCLIBackend(dir string, log *slog.Logger) *colabcli.Backend {
+	return colabcli.New(colabcli.Config{Dir: filepath.Join(dir, "cli"), Log: log})
 }
 
 // NewVMs returns what starts VMs. file is the executor for them; empty for that of the release.
@@ -212,7 +218,7 @@ func (b *Backends) Open(name string) (vm.Backend, error) {
 func NewVMs(set config.Settings, cfg config.Config, file string, log *slog.Logger) *vm.Manager {
 	token, domain, _ := config.Ngrok(set) // cfg.Problems has its error
 	return vm.New(vm.Config{
-		Dir: cfg.VMDir, Pairings: cfg.Pairings, Open: NewBackends(cfg.VMDir, log).Open,
+		Dir: cfg.VMDir, Pairings: cfg.Pairings, Open: backends(cfg.VMDir, log),
 		NgrokToken: token, NgrokDomain: domain, Log: log,
 		Program: ExecutorProgram(set.Get, file),
 	})

@@ -88,7 +88,7 @@ func (r *report) failures() (n int) {
 // problem prints a line for err and its next step.
 func (r *report) problem(v verdict, subject string, err error) {
 	r.line(v, subject, "%v", err)
-	if step := hint.Person(err); step != "" {
+	if step := hint.Of(err).Person; step != "" {
 		r.step("%s", step)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/page"
+	"colabrelay/relay/pairing"
 	"colabrelay/relay/runlist"
 	"colabrelay/relay/transfer"
 	"colabrelay/relay/vm"
@@ -57,6 +58,10 @@ var operations = []row{
 	{transfer.ErrLocalPath, CodeBadRequest, "{Check local_path or local_filename. LOCAL_SAVE_DIR|LOCAL} must name a folder, or a path where one can be created."},
 	{transfer.ErrTooMany, tooLarge, packIt},
 	{transfer.ErrSomeFailed, CodeSomeFailed, "The notes list these files and the reasons. " + again + ": files that are already transferred are skipped."},
+	{pairing.ErrNotPaired, CodeNotConfigured, "{Ask the user to do that, then call again; no restart is needed.|}"},
+	{pairing.ErrNoAddress, CodeNotConfigured, "{Ask the user to run these commands in a terminal on this computer, then call again; no restart is needed.|}"},
+	{pairing.ErrUnknownName, CodeNotConfigured, "{Call again with the name of a paired runtime, or without runtime_name. To add another one, ask the user to run `colab-relay pair`; no restart is needed.|}"},
+	{pairing.ErrAmbiguous, CodeNotConfigured, "{Call again with runtime_name set to one of these names.|}"},
 	{hostconfig.ErrChanged, "", "Close the host, then run the same command again."},
 
 	{checkpoint.ErrBusy, CodeBusy, "Wait until the other call has answered, which may take as long as RELAY_HOLD allows (45 s by default), or use another {checkpoint_name|name}."},
@@ -119,6 +124,7 @@ var operations = []row{
 	{kernelstate.ErrNoVersion, notFound, "Use one of these versions, or omit {version|--version} for the newest one."},
 	{kernelstate.ErrDamaged, CodeDamaged, "Restore another version. Nothing of the damaged one was loaded, and its files were not changed."},
 	{kernelstate.ErrBusy, CodeBusy, "Wait until the other {call has answered|one has ended}, then " + tryAgain + "."},
+	{kernelcall.ErrSlow, string(contract.StatusTimedOut), "{Ask for less, or do it in run_code_long.|}"},
 	{kernelcall.ErrNoReport, CodeInternal, again + ". If the error persists, the notebook's code changed IPython itself: {call restart_kernel|run `colab-relay restart`}."},
 
 	{vm.ErrNotEnabled, CodeNotEnabled, "{Ask the user. The user runs|Run} `colab-relay vm login`{ in a terminal|}, which shows the rules and risks{; then call again|}."},
@@ -145,6 +151,6 @@ var operations = []row{
 
 // localFiles are the hints for faults of this computer's files.
 var localFiles = []row{
-	{fs.ErrNotExist, notFound, "Check the path on this computer: it must be absolute, start with ~/, or be below LOCAL_SAVE_DIR."},
-	{fs.ErrPermission, CodeLocalFile, "The relay may not read or write there: choose another path, or correct the permissions."},
+	{fs.ErrNotExist, notFound, "{Check the path on this computer: it must be absolute, start with ~/, or be below LOCAL_SAVE_DIR.|}"},
+	{fs.ErrPermission, CodeLocalFile, "{The relay may not read or write there: choose another path, or correct the permissions.|}"},
 }

@@ -2,17 +2,19 @@
 // that a user of the relay may meet, what a model should do, in terms of the tools, and
 // what a person should do, in terms of the commands.
 //
-// It must not decide what happened: that is the error's own business, and relay/op's where an
-// executor refused. Start reading at the tables operations (errors.go), refusals and subjects.
+// It must not say what happened: that is the error's own business, and relay/op's where an executor
+// refused. Start reading at Of, then at the tables operations (errors.go), refusals and subjects.
 package hint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
 
@@ -26,6 +28,8 @@ const (
 	CodeBusy          = "busy"
 	CodeSomeFailed    = "some_failed"
 	CodeDamaged       = "checkpoint_damaged"
+
+	CodeNotConfigured = "not_configured"
 
 	CodeNotEnabled = "not_enabled"
 	CodeQuota      = "quota"
@@ -67,6 +71,53 @@ type row struct {
 	code, text string
 }
 
+// Of returns what to do about any error. An error of the relay's own packages comes first: an
+// executor's refusal or a broken connection may be its cause.
+func Of(err error) Hint {
+	if h, ok := find(operations, err); ok {
+		return h
+	}
+	on, _ := errors.AsType[aboutError](err)
+	if on.subject == VM && !errors.Is(err, context.Canceled) { // Google's services are no executors
+		return hintOf(CodeInternal, listVMs+" shows what runs. "+again+": it goes on where it stopped.")
+	}
+	h := cause(err)
+	if better, ok := About(on.subject, h.Code); ok && (h.Code != notFound || contract.CodeOf(err) != "") { // else something on this computer does not exist
+		return better
+	}
+	return h
+}
+
+// cause is Of for an error that is about nothing in particular.
+func cause(err error) Hint {
+	var (
+		told    interface{ NextStep() string }
+		ended   interface{ Outcome() contract.Status }
+		refused *contract.Error
+		failed  *client.Error
+	)
+	switch {
+	case errors.As(err, &told):
+		return Hint{Person: told.NextStep()}
+	case errors.As(err, &ended):
+		return ForOutcome(ended.Outcome())
+	case errors.As(err, &refused):
+		return ForRefusal(refused)
+	case errors.Is(err, context.Canceled):
+		return hintOf(CodeCancelled, "{list_executions shows what runs on the VM; interrupt_execution ends a run.|}")
+	case errors.As(err, &failed):
+		return Hint{string(failed.Kind), failed.Hint, failed.Hint}
+	case errors.Is(err, context.DeadlineExceeded):
+		return hintOf(string(client.KindTimeout), "{Call check_colab_connection.|}")
+	case transfer.DiskFull(err):
+		return hintOf(CodeLocalDiskFull, "Free disk space on this computer, then "+tryAgain+".")
+	}
+	if h, ok := find(localFiles, err); ok { // last: a broken connection may wrap the same errors
+		return h
+	}
+	return hintOf(CodeInternal, "{Call again. If the error persists, it is a fault of the relay: its log on stderr says more.|}")
+}
+
 // find returns the hint of the first row that matches err.
 func find(rows []row, err error) (Hint, bool) {
 	for _, r := range rows {
@@ -76,14 +127,6 @@ func find(rows []row, err error) (Hint, bool) {
 	}
 	return Hint{}, false
 }
-
-// ForOperation returns the hint for an error of the relay's own packages. Look here
-// first: an executor's refusal or a broken connection may be the cause of such an error.
-func ForOperation(err error) (Hint, bool) { return find(operations, err) }
-
-// ForLocalFile returns the hint for a fault of this computer's files. Look here last: a
-// broken connection may wrap the same errors.
-func ForLocalFile(err error) (Hint, bool) { return find(localFiles, err) }
 
 // CodeUnknown is that of a refusal or an outcome that this relay does not know. The executor's own
 // words for it are not passed on: a hostile one could tell a model or a person what to do.
@@ -111,36 +154,6 @@ func ForOutcome(s contract.Status) Hint {
 		return unknown
 	}
 	return hintOf(string(s), next)
-}
-
-// Person returns what a person should do about err; empty when there is nothing to add.
-func Person(err error) string {
-	var (
-		told    interface{ NextStep() string }
-		ended   interface{ Outcome() contract.Status }
-		refused *contract.Error
-		failed  *client.Error
-	)
-	if h, ok := ForOperation(err); ok {
-		return h.Person
-	}
-	switch {
-	case errors.As(err, &told):
-		return told.NextStep()
-	case errors.As(err, &ended):
-		return ForOutcome(ended.Outcome()).Person
-	case errors.As(err, &refused):
-		var on interface{ Subject() Subject }
-		if errors.As(err, &on) {
-			if h, ok := About(on.Subject(), string(refused.Code)); ok {
-				return h.Person
-			}
-		}
-		return ForRefusal(refused).Person
-	case errors.As(err, &failed):
-		return failed.Hint
-	}
-	return ""
 }
 
 // Asking describes the run b, which occupies the kernel and waits for input.
@@ -226,7 +239,7 @@ const (
 )
 
 const (
-	resumes      = "Call again with the same arguments: it resumes where it stopped."
+	resumes      = again + ": it resumes where it stopped."
 	versionsSafe = "Versions saved before are intact. "
 	missingPath  = "{list_colab_files|`colab-relay ls`} shows what a folder on the VM contains. A replaced VM's files are gone with it, except those on Drive."
 	loopAgain    = "{Call run_chunked_operation with the checkpoint_name|Run `colab-relay loop` again with its name}"
@@ -287,6 +300,47 @@ var subjects = map[Subject]map[string]string{
 		string(chunked.StatusIncomplete): loopAgain + ", if needed with corrected code and {on_change=\"continue\"|--on-change continue}, and with {on_stop=\"again\"|--on-stop again} to run the iteration again on the values that it may have changed, " +
 			"{\"skip\"|skip} to count it as done, or {\"restore\"|restore} to go back to the copy that the run kept and repeat the iterations since then.",
 	},
+}
+
+// aboutError is an error of an operation on a subject, or on one item of that kind.
+type aboutError struct {
+	subject Subject
+	item    string // empty for none
+	error
+}
+
+// With returns err as the error of an operation on an item of a subject; nil for none.
+func With(subject Subject, item string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return aboutError{subject, item[:min(len(item), maxItem)], err}
+}
+
+// maxItem bounds the name of an item in a message, in bytes.
+const maxItem = 60
+
+// nouns are what a message calls the items of a subject.
+var nouns = map[Subject]string{Execution: "run", Variable: "variable"}
+
+// Error names the item.
+func (e aboutError) Error() string {
+	switch noun := nouns[e.subject]; {
+	case e.item == "":
+		return e.error.Error()
+	case noun != "" && contract.CodeOf(e.error) == contract.CodeNotFound:
+		return fmt.Sprintf("no such %s %q", noun, e.item)
+	default:
+		return strings.TrimPrefix(fmt.Sprintf("%s %q: %v", noun, e.item, e.error), " ")
+	}
+}
+
+func (e aboutError) Unwrap() error { return e.error }
+
+// SubjectOf returns what err is about; 0 if that is not known.
+func SubjectOf(err error) Subject {
+	on, _ := errors.AsType[aboutError](err)
+	return on.subject
 }
 
 // About returns what to do when something about s ended with code, if s has a special hint for it.

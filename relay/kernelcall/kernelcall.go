@@ -49,17 +49,25 @@ var (
 	// ErrNoReport: the function ran, but what it returned did not arrive: the kernel's display
 	// publisher was replaced, or its messages are lost.
 	ErrNoReport = errors.New("the kernel returned no report")
+	// ErrSlow: the function began, but did not end in time.
+	ErrSlow = errors.New("it took longer than this call may take and was interrupted")
 )
 
-// LateError: the time was over before the call ended. The call was withdrawn.
+// LateError: the time was over before the call began. Its place in the queue was given up.
 type LateError struct{ Last contract.Execution }
 
 // Error says what the call was waiting for.
 func (e *LateError) Error() string {
-	if e.Last.Status == contract.StatusQueued {
-		return "another run occupies the kernel"
+	occupied := "another run occupies"
+	if b := client.Behind(e.Last); b != nil {
+		occupied = fmt.Sprintf("run %s occupies", b.ExecutionID)
 	}
-	return "the kernel did not answer in time"
+	return occupied + " the kernel; this call waited, and its place in the queue was given up"
+}
+
+// Unwrap returns what an executor answers to a call that does not wait.
+func (e *LateError) Unwrap() error {
+	return &contract.Error{Code: contract.CodeKernelBusy, Behind: e.Last.Behind}
 }
 
 // EndedError: the call's execution ended in another way than succeeded.
@@ -88,7 +96,9 @@ func Ask(ctx context.Context, vm VM, f kernelpy.Call, o Options) (json.RawMessag
 	if !last.End && last.ExecutionID != "" {
 		stop(ctx, vm, last)
 		if err == nil || errors.Is(err, context.DeadlineExceeded) {
-			err = &LateError{last}
+			if err = ErrSlow; last.Status == contract.StatusQueued {
+				err = &LateError{last}
+			}
 		}
 	}
 	return report, last, err

@@ -116,7 +116,8 @@ func TestReports(t *testing.T) {
 func TestALateCallIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[contract.Status]string{
-		contract.StatusQueued: "another run occupies the kernel", contract.StatusRunning: "the kernel did not answer in time",
+		contract.StatusQueued:  "another run occupies the kernel; this call waited, and its place in the queue was given up",
+		contract.StatusRunning: "it took longer than this call may take and was interrupted",
 	} {
 		v := &vm{answers: []contract.Execution{{ExecutionID: "e", Status: status}}}
 		if _, err := ask(t, v); err == nil || err.Error() != want || len(v.interrupted) != 1 || v.interrupted[0] != "e" {

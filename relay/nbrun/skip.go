@@ -157,7 +157,7 @@ func (a *advance) readFacts(ctx context.Context) error {
 		}
 	}
 	facts, err := askFacts(ctx, a.vm, codes, a.opt.Until)
-	if _, late := errors.AsType[*kernelcall.LateError](err); late {
+	if _, late := errors.AsType[*kernelcall.LateError](err); late || errors.Is(err, kernelcall.ErrSlow) {
 		a.addNote("the kernel is busy, and must find out which cells depend on which before the run can begin")
 		return errEnough
 	}

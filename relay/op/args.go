@@ -276,6 +276,9 @@ func badArguments(defs []argument, faults []string) *Problem {
 	}
 }
 
+// again is the same call as a model writes it.
+func (c *call) again() string { return sameCall(c.tool, c.args) }
+
 // sameCall is a tool's call as a model writes it, with the arguments that are not their defaults.
 func sameCall(name string, args any) string {
 	value, pairs := reflect.ValueOf(args), []any{}

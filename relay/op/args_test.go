@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,8 +92,6 @@ func TestArgumentsThatHostsAndModelsWriteOtherwiseAreAccepted(t *testing.T) {
 		}
 	}
 }
-
-var update = flag.Bool("update", false, "write the table of docs/tools.md")
 
 func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 	for _, d := range New(Config{Toolsets: toolsets.All}).Definitions() {

@@ -53,7 +53,6 @@ const (
 func getCheckpoint() tool {
 	return operation(spec{
 		title:       "Read a checkpoint",
-		summary:     "returns the progress of a chunked run, or an answer kept by `checkpoint_name`",
 		description: "Reads what is saved on this computer under a checkpoint_name: progress and results of run_chunked_operation, or the answer of run_code_long. If the VM answers, the progress is current.",
 	}, func(ctx context.Context, c *call, args checkpointArgs) (*Checkpoint, error) {
 		dir, name := c.cfg.CheckpointDir, args.Name

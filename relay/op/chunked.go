@@ -69,7 +69,6 @@ func (r *Chunked) maxText() int { return r.limit }
 func runChunked() tool {
 	return operation(spec{
 		title:       "Run a loop that survives its VM",
-		summary:     "runs `setup_code` once per kernel and `loop_code` for each `i`; the VM goes on by itself, also with the laptop closed; `checkpoint_name` alone reads the progress and continues the run, also on a new VM",
 		description: "Use it for long loops that must survive interrupted calls and dead VMs. It runs setup_code once, then loop_code for i = 0 … n_iterations-1. The VM goes on without calls; a call reads the progress for about 45 s. Call again with checkpoint_name until the run is finished. Variables that iterations build up (total += i, xs.append(i)) are kept and restored in a new kernel or VM.",
 		command: Command{Group: "run", Setting: "CHECKPOINT_DIR",
 			Short: "Run a loop that survives its VM, or continue one",
@@ -217,10 +216,10 @@ func (c *call) chunkedError(r *Chunked, o chunked.Outcome, err error, raised *re
 		return nil // the VM answered, then the call's time was over
 	case unreachable(err):
 		p := unread(err, "if the executor ended, a later call continues from the newest copy of the variables")
-		p.Hint = c.either(p.Hint, hint.Person(err))
+		p.Hint = c.either(p.Hint, hint.Of(err).Person)
 		return p
 	default:
-		return about(hint.ChunkedRun, "", err)
+		return hint.With(hint.ChunkedRun, "", err)
 	}
 	if o.Stop == nil {
 		return nil

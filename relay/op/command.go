@@ -187,7 +187,8 @@ func (o Operation) Do(ctx context.Context, by Person, args any) (Answer, error) 
 		Relay:  &Relay{cfg: Config{CheckpointDir: by.CheckpointDir, TransferDir: by.TransferDir, Keep: by.Keep, Resolve: by.Resolve, TextLimit: render.DefaultTextLimit, Version: by.Version}, kernels: lastKernels{stored: by.LastSeen}},
 		target: by.Runtime, started: time.Now(), hold: personHold, person: &by,
 	}
-	got, err := o.do(ctx, c, reflect.ValueOf(args).Elem().Interface().(targeted))
+	c.args = reflect.ValueOf(args).Elem().Interface().(targeted)
+	got, err := o.do(ctx, c, c.args)
 	return Answer{struct {
 		Runtime string `json:"runtime,omitempty"`
 	}{c.target.Name}, got, c.warnings, by.Streams}, err

@@ -85,13 +85,12 @@ func PersonProblem(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	return problemOf(err).withHint(hint.Person(err))
+	return problemOf(err).withHint(hint.Of(err).Person)
 }
 
 func checkConnection() tool {
 	return operation(spec{
 		title:       "Check the connection",
-		summary:     "reports whether the VM answers, its memory and the kernel's state",
 		description: "Use it at the start of a session and after connection errors: it says whether the VM answers, its uptime, free memory and kernel status, or what to do.",
 	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, error) {
 		got, err := Connect(ctx, c.target.URL, c.target.Client)
@@ -127,7 +126,6 @@ type Probe struct {
 func probeEnvironment() tool {
 	return operation(spec{
 		title:       "Describe the VM",
-		summary:     "reports CPU, GPU, TPU, disks, Python packages, limits and loaded variables",
 		description: "Use it before planning work: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left and loaded variables of the VM.",
 		command: Command{Group: "run",
 			Short:    "Describe the VM: processor, GPU, memory, disks, Python, limits",

@@ -39,7 +39,6 @@ type previewArgs struct {
 func previewDataframe() tool {
 	return operation(spec{
 		title:       "Look into a data frame",
-		summary:     "shows rows of a pandas, polars or Arrow frame, filtered and sorted, without running user code",
 		description: "Shows rows of a DataFrame, Series or Arrow table in the kernel, with dtypes and the number of rows. It runs no user code.",
 		command: Command{Group: "run",
 			Short:    "Show rows of a DataFrame in the VM's kernel",
@@ -67,7 +66,6 @@ type queryArgs struct {
 func queryDataframes() tool {
 	return operation(spec{
 		title:       "Query data frames with SQL",
-		summary:     "runs one SQL SELECT over the kernel's frames with DuckDB; it can neither change anything nor read files",
 		description: "Filters, joins and aggregates pandas, polars and Arrow frames in the kernel: SELECT city, avg(price) FROM df GROUP BY city. It reads no files and changes nothing.",
 		command: Command{Group: "run",
 			Short:    "Query DataFrames in the VM's kernel with SQL",

@@ -66,11 +66,6 @@ func TestEveryBadEndOfARunHasAHint(t *testing.T) {
 			t.Errorf("%s: %+v", s, p)
 		}
 	}
-	for _, s := range []contract.Status{contract.StatusQueued, contract.StatusRunning, contract.StatusWaitingForInput, contract.StatusSucceeded} {
-		if p := runProblem(contract.Execution{Status: s}); p != nil {
-			t.Errorf("%s: %+v", s, p)
-		}
-	}
 }
 
 // toolCall is a correct call and the request that it makes; method is empty if it sends none.

@@ -29,7 +29,6 @@ type getArgs struct {
 func getExecution() tool {
 	return operation(spec{
 		title:       "Read a run's output",
-		summary:     "returns a run's state and its output from an offset; can wait for more",
 		description: "Use it when a run is running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end and shows head and tail of the output from offset on. Without, it returns one page of the whole output and names the call for the next.",
 	}, func(ctx context.Context, c *call, args getArgs) (*Installed, error) {
 		wait := min(time.Duration(min(args.Wait, 86_400)*float64(time.Second)), c.budget(c.most))
@@ -107,7 +106,6 @@ func listExecutions() tool {
 				"A question mark after a status means that it may have changed since: the VM does not answer, or is gone.\n" +
 				"Of a chunked run, the last round and those that failed are listed. All its rounds, and other code that the relay runs for itself, are listed only with --all.",
 			Examples: "  colab-relay ps\n  colab-relay ps -n 5 --runtime work\n  colab-relay ps --all --json"},
-		summary:     "lists past and present runs, newest first",
 		description: "Use it to find an execution_id, to see what runs or waits, or whether a run whose answer was lost was accepted.",
 	}, func(ctx context.Context, c *call, args listArgs) (*Executions, error) {
 		limit := args.limit(c)
@@ -230,7 +228,7 @@ func (c *call) onRun(ctx context.Context, id string, act func(id string) (contra
 	var err error
 	if id != "" {
 		if e, err = act(id); refusalCode(err) != contract.CodeNotFound {
-			return e, about(hint.Execution, id, err)
+			return e, hint.With(hint.Execution, id, err)
 		}
 		if len(id) >= runlist.WholeID {
 			return e, &runlist.NoSuchRunError{ID: id}
@@ -240,7 +238,7 @@ func (c *call) onRun(ctx context.Context, id string, act func(id string) (contra
 		return e, err
 	}
 	e, err = act(e.ExecutionID)
-	return e, about(hint.Execution, id, err)
+	return e, hint.With(hint.Execution, id, err)
 }
 
 // Standing is the answer of operations on a run: its status afterwards.
@@ -293,7 +291,6 @@ func interruptExecution() tool {
 			Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
 				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
 			Examples: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json"},
-		summary:     "interrupts a run or removes it from the queue; variables are kept",
 		description: "Use it to stop a run that hangs or is no longer needed. Variables are kept; a queued run is cancelled. If it goes on, call again, then restart_kernel.",
 	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, error) {
 		s, err := c.standing(ctx, args.ID, func(id string) (contract.Execution, error) {
@@ -325,7 +322,6 @@ func provideInput() tool {
 			Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
 				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
 			Examples: "  colab-relay input\n  echo yes | colab-relay input 3f2a"},
-		summary:     "answers a run that waits in `input()`",
 		description: "Use it when a run's status is waiting_for_input, to type the line that it asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, error) {
 		in := contract.Input{Text: args.Text}
@@ -475,7 +471,7 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())
 	run.Truncated = view.Truncated || r.cut || more
 	run.NextCommand = r.nextCommand(run)
-	if problem == nil {
+	if problem == nil && !r.exec.Status.OK() {
 		problem = runProblem(r.exec)
 	}
 	switch {
@@ -534,7 +530,7 @@ func (r *reading) explain(followed error) *Problem {
 	case errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed):
 		return nil // only the call's time is over
 	}
-	p := problemOn(hint.Execution, r.exec.ExecutionID, followed)
+	p := problemOf(hint.With(hint.Execution, r.exec.ExecutionID, followed))
 	if !unreachable(followed) {
 		return p
 	}

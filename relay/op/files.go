@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
@@ -41,7 +40,6 @@ const maxPages = 10
 func listFiles() tool {
 	return operation(spec{
 		title:       "List files on the VM",
-		summary:     "lists a folder on the VM",
 		description: "Use it to find files on the remote VM: names, sizes and times in one folder. Google Drive, if mounted, is /content/drive/MyDrive.",
 		command: Command{Group: "files",
 			Short: "List a folder on the VM",
@@ -51,7 +49,7 @@ func listFiles() tool {
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, error) {
 		got, err := c.listFolder(ctx, args.Path)
 		if err != nil {
-			return nil, about(hint.RemotePath, args.Path, filename.Explain(err, args.Path))
+			return nil, hint.With(hint.RemotePath, args.Path, filename.Explain(err, args.Path))
 		}
 		listed := &Files{folder: got, all: args.All}
 		for i, used := 0, 0; i < len(got.Files); i++ {
@@ -118,36 +116,7 @@ func (c *call) moreFiles(f contract.Files) string {
 	if c.person != nil {
 		return only
 	}
-	return only + fmt.Sprintf(" List a subfolder, or see the rest with run_code_quick: import os; print(sorted(os.listdir(%s))[%d:])", pythonPath(f.Path), len(f.Files))
-}
-
-// pythonPath returns a path on the VM as Python writes it, in ASCII if it has characters that are
-// not shown.
-func pythonPath(path string) string {
-	raw := contract.UnescapeName(path)
-	switch {
-	case !utf8.ValidString(raw):
-		return "os.fsdecode(b" + asciiQuote([]byte(raw)) + ")"
-	case plain.Name(path) != raw:
-		return strconv.QuoteToASCII(raw)
-	}
-	return strconv.Quote(raw)
-}
-
-// asciiQuote is strconv.Quote with each byte that is not ASCII as \xNN.
-func asciiQuote(text []byte) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range text {
-		if c >= utf8.RuneSelf {
-			fmt.Fprintf(&b, `\x%02x`, c)
-			continue
-		}
-		quoted := strconv.Quote(string(rune(c)))
-		b.WriteString(quoted[1 : len(quoted)-1])
-	}
-	b.WriteByte('"')
-	return b.String()
+	return only + " List a subfolder, or see the rest with run_code_quick: os.listdir."
 }
 
 func (f *Files) text(w *words) {

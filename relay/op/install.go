@@ -75,7 +75,6 @@ func joined(raw json.RawMessage) json.RawMessage {
 func installPackages() tool {
 	return operation(spec{
 		title:       "Install Python packages",
-		summary:     "installs Python packages on the VM with uv or pip and says which imported ones need a restart",
 		description: "Installs Python packages for the kernel. It answers as run_code_long does, with what changed and what restart_kernel must load anew.",
 		command: Command{Group: "run",
 			Short:    "Install Python packages on the VM",

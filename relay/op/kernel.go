@@ -3,12 +3,10 @@ package op
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/kernelcall"
 	"colabrelay/relay/plain"
@@ -27,7 +25,6 @@ type Kernel struct {
 func restartKernel() tool {
 	return operation(spec{
 		title:       "Restart the kernel",
-		summary:     "starts a new kernel; variables are lost and waiting runs are cancelled",
 		description: "Use it when a run ignores interrupt_execution, when memory stays full after cleanup_colab, or for a clean start. All variables and imports are lost, a run in progress ends, queued runs are cancelled; files are kept.",
 		command: Command{Group: "run", Confirm: true,
 			Short:    "Restart the kernel; variables are lost, files stay",
@@ -43,7 +40,7 @@ func restartKernel() tool {
 		}
 		k, err := c.target.Client.RestartKernel(ctx, old.KernelID)
 		if err != nil {
-			return nil, about(hint.Kernel, "", err)
+			return nil, hint.With(hint.Kernel, "", err)
 		}
 		c.kernels.record(c.target.Name, k.KernelID) // requested, so no warning
 		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python}, nil
@@ -58,7 +55,7 @@ func (c *call) intendedKernel(ctx context.Context, ask func(context.Context) (co
 	if err == nil && known != "" && c.target.Client.InstanceID() != known {
 		err = &contract.Error{Code: contract.CodeNewInstance}
 	}
-	return k, about(hint.Kernel, "", err)
+	return k, hint.With(hint.Kernel, "", err)
 }
 
 func (k *Kernel) text(b *words) {
@@ -75,7 +72,6 @@ type Variables struct {
 func listVariables() tool {
 	return operation(spec{
 		title:       "List variables",
-		summary:     "lists the user's variables without running any of their code",
 		description: "Use it to see what earlier code left in the kernel, or what takes up memory: name, type, size, shape, dtype and bytes of each variable. It runs no user code.",
 		command: Command{Group: "run",
 			Short: "List the variables in the VM's kernel, or show one",
@@ -149,12 +145,11 @@ type Inspection struct {
 func inspectVariable() tool {
 	return operation(spec{
 		title:       "Inspect a variable",
-		summary:     "describes one variable, with a preview of its value, without running its code",
 		description: "Shows one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code, such as __repr__.",
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, error) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
 		if err != nil {
-			return nil, about(hint.Variable, args.Name, err)
+			return nil, hint.With(hint.Variable, args.Name, err)
 		}
 		c.checkKernel(got.KernelID)
 		return &Inspection{Variable: got.Variable, Preview: got.Preview}, nil
@@ -185,7 +180,6 @@ type Cleaned struct {
 func cleanup() tool {
 	return operation(spec{
 		title:       "Free memory on the VM",
-		summary:     "deletes variables, closes figures and empties torch's GPU cache; deletes no files",
 		description: "Use it when memory runs low (error low_memory) or between unrelated tasks. It deletes all variables of the kernel, closes figures and empties the GPU cache; files and imports stay.",
 		command: Command{Group: "run", Confirm: true,
 			Short:    "Delete all variables and free memory; files and imports stay",
@@ -201,7 +195,7 @@ func cleanup() tool {
 		}
 		got, err := c.target.Client.Cleanup(ctx, kernel.KernelID)
 		if err != nil {
-			return nil, about(hint.Kernel, "", err)
+			return nil, hint.With(hint.Kernel, "", err)
 		}
 		c.checkKernel(got.KernelID)
 		return &Cleaned{
@@ -238,13 +232,6 @@ func (c *call) ask(ctx context.Context, f kernelpy.Call, limit time.Duration) (j
 		c.checkKernel(last.KernelID)
 		c.warnOfEnd(last.SessionMinutesLeft)
 	}
-	late, isLate := errors.AsType[*kernelcall.LateError](err)
-	switch {
-	case isLate && c.person == nil:
-		return nil, lateProblem(late.Last)
-	case isLate && late.Last.Status == contract.StatusQueued:
-		return nil, &contract.Error{Code: contract.CodeKernelBusy, Message: late.Error(), Behind: late.Last.Behind}
-	}
 	return report, err
 }
 
@@ -256,23 +243,4 @@ func (c *call) tellOccupied(ctx context.Context) {
 	if k, err := c.target.Client.Kernel(ctx); err == nil && k.Status == contract.KernelBusy {
 		c.step("a run occupies the kernel: waiting for its end")
 	}
-}
-
-// lateProblem is the problem of a call whose time was over before its run had ended.
-func lateProblem(e contract.Execution) *Problem {
-	if e.Status != contract.StatusQueued {
-		return &Problem{
-			Code: string(contract.StatusTimedOut), Message: "it took longer than this call may take and was interrupted",
-			Hint: "Ask for less, or do it in run_code_long.",
-		}
-	}
-	p := refusalProblem(&contract.Error{Code: contract.CodeKernelBusy, Behind: e.Behind})
-	if client.WaitsForInput(e.Behind) == nil {
-		p.Message = "another run occupies the kernel; this call waited, and its place in the queue was given up"
-	}
-	if b := client.Behind(e); b != nil && client.WaitsForInput(b) == nil {
-		p.Message = fmt.Sprintf("run %s occupies the kernel; this call waited, and its place in the queue was given up", b.ExecutionID)
-		p.Hint = hint.ForRefusal(&contract.Error{Code: contract.CodeKernelBusy}).Model
-	}
-	return p
 }

@@ -51,7 +51,6 @@ type KernelState struct {
 func saveState() tool {
 	return operation(spec{
 		title:       "Save the kernel's variables",
-		summary:     "saves the kernel's variables on the laptop, in versions",
 		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; the answer names what can't be saved. With status saving, call again with the same arguments and run nothing in between.",
 		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "Save the kernel's variables on this computer",
@@ -69,11 +68,7 @@ func saveState() tool {
 		c.checkKernel(got.Execution.KernelID)
 		s := c.newState(args.Name, got.Progress, got.Manifest)
 		s.Path, s.Skipped, s.SkippedCount = got.Path, got.Manifest.Skipped, got.Manifest.SkippedCount
-		keep := any(args.Keep)
-		if args.Keep == kernelstate.DefaultKeep {
-			keep = ""
-		}
-		return s, c.stateOutcome(s, got.Progress, [2]string{"saved", "saving"}, command("save_kernel_state", "name", args.Name, "keep_versions", keep, "runtime_name", args.Runtime), err)
+		return s, c.stateOutcome(s, got.Progress, "saved", "saving", err)
 	})
 }
 
@@ -86,7 +81,6 @@ type restoreArgs struct {
 func restoreState() tool {
 	return operation(spec{
 		title:       "Restore the kernel's variables",
-		summary:     "restores saved variables in any kernel, also on a new VM",
 		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced. With status restoring, call again with the same arguments.",
 		command: Command{Group: "files", Setting: "CHECKPOINT_DIR", Confirm: true,
 			Short: "Load saved variables into the VM's kernel",
@@ -118,7 +112,7 @@ func restoreState() tool {
 			s.Warnings = append(s.Warnings, got.Loaded.Warnings...)
 		}
 		s.Skipped, s.SkippedCount, s.Overwritten = got.Loaded.Failed, got.Loaded.FailedCount, fit(c, got.Loaded.Overwritten)
-		return s, c.stateOutcome(s, got.Progress, [2]string{"restored", "restoring"}, command("restore_kernel_state", "name", args.Name, "version", args.Version, "runtime_name", args.Runtime), err)
+		return s, c.stateOutcome(s, got.Progress, "restored", "restoring", err)
 	})
 }
 
@@ -164,25 +158,24 @@ func (c *call) newState(name string, p kernelstate.Progress, m kernelstate.Manif
 	return s
 }
 
-// stateOutcome completes an answer, and returns its error. states are those of what is done, and of
-// what is not done yet, when again is the call that goes on with it.
-func (c *call) stateOutcome(s *KernelState, p kernelstate.Progress, states [2]string, again string, err error) error {
+// stateOutcome completes an answer, and returns its error. done and doing are its states.
+func (c *call) stateOutcome(s *KernelState, p kernelstate.Progress, done, doing string, err error) error {
 	c.warnOfEnd(p.Execution.SessionMinutesLeft)
 	s.Variables, s.Modules, s.Skipped = fit(c, s.Variables), fit(c, s.Modules), fit(c, s.Skipped)
 	late := p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err) // only the call's time is over
 	switch {
 	case err == nil && p.Done():
-		s.Status = states[0]
+		s.Status = done
 		return nil
 	case err != nil && !late:
 		s.Status = "failed"
-		return about(hint.KernelState, "", err)
+		return hint.With(hint.KernelState, "", err)
 	}
-	s.Status = states[1]
+	s.Status = doing
 	if c.person != nil {
 		return fmt.Errorf("it is not done yet (%s): run the same command again", s.Doing)
 	}
-	s.CanContinue, s.NextCommand = true, again
+	s.CanContinue, s.NextCommand = true, c.again()
 	return nil
 }
 

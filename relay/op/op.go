@@ -13,12 +13,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math"
 	"path/filepath"
 	"reflect"
 	"runtime/debug"
-	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +24,6 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/page"
-	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
@@ -80,7 +77,8 @@ type Relay struct {
 	cfg     Config
 	tools   map[string]tool
 	calls   atomic.Int64 // so far
-	turns   turns
+	turnsMu sync.Mutex
+	turns   map[string]*turns // by the runtime's name; empty for calls that name none that is paired
 	kernels lastKernels
 	vmEnds  vmEnds
 	givenUp givenUpCalls
@@ -107,8 +105,7 @@ func New(cfg Config) *Relay {
 	}
 	r := &Relay{
 		cfg: cfg, tools: map[string]tool{},
-		turns: turns{of: map[string]*runtimeTurns{}}, kernels: lastKernels{stored: cfg.LastSeen},
-		tabEditing: make(chan struct{}, 1),
+		turns: map[string]*turns{}, kernels: lastKernels{stored: cfg.LastSeen}, tabEditing: make(chan struct{}, 1),
 	}
 	if cfg.CheckpointDir != "" {
 		r.givenUp.dir = filepath.Join(cfg.CheckpointDir, "given-up")
@@ -128,18 +125,9 @@ func (r *Relay) Definitions() (all []Definition) {
 	return all
 }
 
-// Sizes of a result. Claude Desktop cuts at 1 MB, pictures included.
-const (
-	maxResultBytes = 880_000
-	maxTextRunes   = 39_500
-	maxPageRunes   = 60_000 // a page of the largest events at the largest limit has less
-	maxListBytes   = 36_000 // of a list in structuredContent
-)
-
 // spec is what both readers are told of an operation beside its row of the table.
 type spec struct {
 	title, description string
-	summary            string // for docs/tools.md: what the tool does, in one line
 	command            Command
 }
 
@@ -155,25 +143,9 @@ type Definition struct {
 // tool is an operation and what hosts see of it.
 type tool struct {
 	row
-	def     Definition // without its schema
-	inputs  []argument
-	summary string
+	def    Definition // without its schema
+	inputs []argument
 	Operation
-}
-
-// payload is the tool's own part of an answer: a pointer to a struct of JSON fields, or nil
-// for none.
-type payload interface {
-	// text writes the same for a model, which reads nothing else.
-	text(b *words)
-}
-
-// Outcome is the part that all answers have in common.
-type Outcome struct {
-	Success bool     `json:"success"`           // false if something went wrong; error says what
-	Runtime string   `json:"runtime"`           // name of the runtime that the call used; empty if none could be chosen
-	Warning string   `json:"warning,omitempty"` // something to know before you continue, such as a new kernel without the old variables
-	Error   *Problem `json:"error,omitempty"`
 }
 
 // target is embedded in every tool's arguments.
@@ -195,7 +167,7 @@ func operation[A targeted, P any, PP interface {
 }](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) tool {
 	args := reflect.TypeFor[A]()
 	return tool{
-		inputs: argumentsOf(args), summary: s.summary, def: Definition{Title: s.title, Description: s.description},
+		inputs: argumentsOf(args), def: Definition{Title: s.title, Description: s.description},
 		Operation: Operation{Command: s.command, args: args, do: func(ctx context.Context, c *call, args targeted) (payload, error) {
 			got, err := do(ctx, c, args.(A))
 			if on, ok := args.(notebookArgs); ok && err != nil {
@@ -218,8 +190,8 @@ func (t *tool) arguments(c *call, raw json.RawMessage) (targeted, *Problem) {
 	}
 	c.warnings = append(c.warnings, notes...)
 	given, needless := value.Interface().(targeted), t.has(local)
-	if n, ok := given.(interface{ emptyPath() bool }); ok {
-		needless = needless || n.emptyPath() // a tab needs no runtime, and nothing else has no path
+	if on, ok := given.(notebookArgs); ok { // a tab, which has no path as in colab-mcp, needs no runtime
+		needless = needless || on.path() == ""
 	}
 	return given, c.resolve(given.runtime(), needless)
 }
@@ -228,11 +200,13 @@ func (t *tool) arguments(c *call, raw json.RawMessage) (targeted, *Problem) {
 type call struct {
 	*Relay
 	target    runtimes.Runtime
+	tool      string
+	args      targeted
 	asked     string        // the runtime argument; empty for the default one
 	hold      time.Duration // how long it may wait for a run
 	most      time.Duration // how long a patient call may; at least hold
 	started   time.Time
-	turn      turn
+	turn      *turns            // taken; nil for none
 	progress  *progressNotifier // nil if the host wants none
 	client    string            // the name of the host
 	warnings  []string
@@ -253,10 +227,13 @@ func (c *call) free(bytes int64) {
 	c.displayed -= bytes
 }
 
-// release frees what was held for the answer.
+// release frees what was held for the answer, and the call's turn.
 func (c *call) release() {
 	c.free(c.displayed)
 	c.held.Done()
+	if c.turn != nil {
+		<-c.turn.running
+	}
 }
 
 // resolve finds the runtime of the call; a local tool works without one.
@@ -298,7 +275,6 @@ type Result struct {
 func (r *Relay) Call(ctx context.Context, q Request, send func(Result)) {
 	first := r.calls.Add(1) == 1
 	c := &call{Relay: r, client: q.Host}
-	defer func() { c.turn.leave() }()
 	defer c.release()
 	result, made := c.perform(ctx, r.tools[q.Tool], q)
 	switch {
@@ -319,7 +295,6 @@ const backgroundHost = "claude-code"
 // perform handles turns, time limits, progress and panics, and turns every outcome into an answer.
 func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made bool) {
 	defer func() {
-		c.progress.stop()
 		if p := recover(); p != nil {
 			c.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 			c.sending = nil
@@ -327,11 +302,18 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 		}
 	}()
 	args, problem := t.arguments(c, q.Arguments)
-	var ok bool
-	if c.turn, ok = c.turns.take(ctx, c.target.Name); !ok {
+	c.tool, c.args = t.def.Name, args
+	turns := c.turnsOf(c.target.Name)
+	select {
+	case turns.running <- struct{}{}:
+		c.turn = turns
+	case <-ctx.Done():
 		return Result{}, false
 	}
-	c.started, c.progress = time.Now(), startProgress(q.Progress)
+	if c.started = time.Now(); q.Progress != nil {
+		c.progress = startProgress(q.Progress)
+		defer c.progress.stop() // also in a panic, before the answer
+	}
 	limit, release := c.takeHold(t.has(patient))
 	defer release()
 	ctx, done := context.WithTimeout(ctx, limit)
@@ -355,11 +337,29 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 	return c.answer(got, problem), true
 }
 
+// turns are the turns of a runtime's calls. Each runtime has its own, so that a hundred calls of one
+// that hangs keep no call of another one waiting.
+type turns struct {
+	running chan struct{} // one entry for each call in progress, up to maxCalls
+	holding chan struct{} // one entry for each call that may wait long, up to maxHolding
+}
+
+func (r *Relay) turnsOf(runtime string) *turns {
+	r.turnsMu.Lock()
+	defer r.turnsMu.Unlock()
+	if r.turns[runtime] == nil {
+		r.turns[runtime] = &turns{make(chan struct{}, maxCalls), make(chan struct{}, maxHolding)}
+	}
+	return r.turns[runtime]
+}
+
 // takeHold sets how long the call may wait for a run, which is less if many calls of its runtime wait
 // already, and returns how long it may take in all.
 func (c *call) takeHold(patient bool) (limit time.Duration, release func()) {
-	c.hold, limit = c.cfg.Hold, c.cfg.Hold
-	if release = c.turn.hold(); release == nil {
+	c.hold, limit, release = c.cfg.Hold, c.cfg.Hold, func() { <-c.turn.holding }
+	select {
+	case c.turn.holding <- struct{}{}:
+	default:
 		c.hold, limit, release = min(c.cfg.Hold, shortHold), min(c.cfg.Hold, shortLimit), func() {}
 	}
 	c.most = c.hold
@@ -373,163 +373,4 @@ func (c *call) takeHold(patient bool) (limit time.Duration, release func()) {
 		c.hold, c.most, limit = min(c.hold, c.clientLimit), min(c.most, c.clientLimit), min(limit, c.clientLimit-beforeLimit/2)
 	}
 	return limit, release
-}
-
-// shown applies to every string of an answer: it makes names of files, and other text from
-// outside without a special rule, plain.
-var shown = map[string]plain.Rule{"": plain.Text}
-
-// beforeSending must be called right before the answer is sent.
-func (c *call) beforeSending() {
-	if c.sending != nil {
-		c.sending()
-	}
-	for _, r := range c.reminders {
-		c.markGivenUp(r.requestID, r.ended)
-	}
-}
-
-// answer assembles an answer: text and pictures, and JSON if a person's setting asks for it. A
-// host shows the model either the text or the JSON, so a model reads the text only without JSON.
-func (c *call) answer(got payload, problem *Problem) Result {
-	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: inExtension(c.cfg.PairingField, problem.copy())}
-	plain.Deep(&out, shown)
-	plain.Deep(&got, shown)
-	var structured json.RawMessage
-	if c.cfg.Structured {
-		var err error
-		if structured, err = merge(out, got); err != nil {
-			out = Outcome{Runtime: c.target.Name, Error: internalProblem("encoding the answer: " + err.Error())}
-			got, c.pictures = nil, nil
-			structured, _ = merge(out, nil)
-		}
-	}
-	var b words
-	for _, r := range c.reminders {
-		b.WriteString(r.text)
-	}
-	out.text(&b)
-	if got != nil {
-		got.text(&b)
-	}
-	out.trace(&b)
-	limit := maxTextRunes
-	if short, ok := got.(interface{ maxText() int }); ok {
-		limit = short.maxText()
-	}
-	text := b.text(limit)
-	c.pictures = slices.DeleteFunc(c.pictures, func(p render.Picture) bool { return len(p.Data) > c.largestPicture() })
-	a := Result{Structured: structured}
-	a.Text, a.Pictures = fitPictures(text, c.pictures, len(structured))
-	// Some hosts drop the pictures of an error, or show them to the model as base64. So an answer
-	// with a picture is no error to the host; its text still begins with the error.
-	a.IsError = out.Error != nil && len(a.Pictures) == 0
-	return a
-}
-
-// readsPicturesAsText are the clients that give their model the base64 of a picture as text.
-var readsPicturesAsText = []string{"google-adk", "ai-sdk-mcp-client"}
-
-// largestPicture is how many bytes of a picture the call's answer may have. Of larger ones the text
-// names the files.
-func (c *call) largestPicture() int {
-	switch {
-	case c.cfg.Pictures != 0:
-		return c.cfg.Pictures
-	case slices.Contains(readsPicturesAsText, c.client):
-		return -1
-	}
-	return math.MaxInt
-}
-
-// fitPictures returns the pictures that fit into a result beside a text and used bytes, in order, and
-// the text, which says how many do not. It prefers the newest ones.
-func fitPictures(text string, pictures []render.Picture, used int) (string, []render.Picture) {
-	first := len(pictures)
-	if first > 0 {
-		used += jsonLen(text)
-	}
-	for first > 0 {
-		size := len(pictures[first-1].Data)*4/3 + 200
-		if used+size > maxResultBytes {
-			break
-		}
-		used += size
-		first--
-	}
-	if first > 0 {
-		text = plain.Count(first, "picture") + " did not fit into this result; the files are named below.\n" + text
-	}
-	return text, pictures[first:]
-}
-
-// merge encodes what answers have in common and the payload as one JSON object.
-func merge(out any, got payload) (json.RawMessage, error) {
-	a, err := json.Marshal(out)
-	if err != nil || got == nil {
-		return a, err
-	}
-	b, err := json.Marshal(got)
-	switch {
-	case err != nil || len(b) <= len("{}"):
-		return a, err
-	case len(a) <= len("{}"):
-		return b, nil
-	}
-	a[len(a)-1] = ','
-	return append(a, b[1:]...), nil
-}
-
-func jsonLen(s string) int {
-	b, _ := json.Marshal(s)
-	return len(b)
-}
-
-func (o Outcome) text(b *words) {
-	if o.Error != nil {
-		fmt.Fprintf(b, "Error (%s): %s\n", o.Error.Code, o.Error.Message)
-		if o.Error.Hint != "" {
-			fmt.Fprintf(b, "Next step: %s\n", o.Error.Hint)
-		}
-	}
-	if o.Warning != "" {
-		fmt.Fprintf(b, "Warning: %s\n", o.Warning)
-	}
-}
-
-// trace adds the traceback, after all that the code printed before it.
-func (o Outcome) trace(b *words) {
-	if o.Error != nil {
-		b.quote("traceback", strings.TrimRight(o.Error.Traceback, "\n"))
-	}
-}
-
-// fit returns the first items, as many as a model's answer has room for; a person gets all.
-func fit[T any](c *call, items []T) []T {
-	if c.person != nil {
-		return items
-	}
-	return firsts(items)
-}
-
-// firsts is fitList for callers that need not know whether it dropped any.
-func firsts[T any](items []T) []T {
-	kept, _ := fitList(items)
-	return kept
-}
-
-// fitList returns the first items whose JSON fits into maxListBytes, and whether it dropped
-// any.
-func fitList[T any](items []T) (kept []T, cut bool) {
-	used := 0
-	for i := range items {
-		b, err := json.Marshal(items[i])
-		if used += len(b) + 1; err != nil || used > maxListBytes {
-			return items[:i:i], true
-		}
-	}
-	if items == nil {
-		items = []T{}
-	}
-	return items, false
 }

@@ -58,7 +58,6 @@ func openConnection() tool {
 				"  colab-relay page open https://colab.research.google.com/drive/1A2b3C\n" +
 				"  colab-relay page open --start-executor\n" +
 				"  colab-relay page open --page-port 8765 --no-browser    # the browser is on another computer"},
-		summary:     "opens Colab in the user's browser and connects to its notebook; get_cells and the other tools for cells then work there without `notebook_path`; with `start_executor`, also starts and pairs the executor on the page's VM",
 		description: "Use it to work in the notebook that the user sees in Colab: it opens the browser, where the user confirms the connection. Then call get_cells, update_cell, run_code_cell and so on without notebook_path. While it waits, call again. Show the user the URL if no page opens; it is for this user alone.",
 	}, func(ctx context.Context, c *call, args openArgs) (*PageConnection, error) {
 		return c.openPage(ctx, args)
@@ -95,7 +94,7 @@ func (c *call) openPage(ctx context.Context, args openArgs) (*PageConnection, er
 		return nil, err
 	case err != nil:
 		got := &PageConnection{}
-		return got, got.notConnected(err, args)
+		return got, got.notConnected(c, err)
 	}
 	got := &PageConnection{Connected: true}
 	if c.person != nil {
@@ -191,13 +190,13 @@ func (c *call) showStep(s page.Step) {
 
 // notConnected completes a model's answer about a tab that is not there, and says why; nil if the
 // same call waits on.
-func (p *PageConnection) notConnected(err error, args openArgs) error {
+func (p *PageConnection) notConnected(c *call, err error) error {
 	if waits, ok := errors.AsType[*page.WaitingError](err); ok {
-		p.Waiting, p.URL, p.NextCommand, p.Notes = true, waits.URL, args.again(), []string{err.Error()}
+		p.Waiting, p.URL, p.NextCommand, p.Notes = true, waits.URL, c.again(), []string{err.Error()}
 		return nil
 	}
 	if late, ok := errors.AsType[*page.NoTabError](err); ok {
-		p.URL, p.NextCommand = late.URL, args.again()
+		p.URL, p.NextCommand = late.URL, c.again()
 		return &Problem{Code: codeNoTab, Message: err.Error(), Hint: "Ask the user to look at the browser, and give the user url to open there. Then call again."}
 	}
 	if _, ok := errors.AsType[*page.OtherNotebookError](err); ok {
@@ -238,7 +237,7 @@ func (p *PageConnection) startExecutor(ctx, waiting context.Context, c *call, ar
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 		return c.ended(ctx)
 	case goesOn:
-		p.Waiting, p.NextCommand, p.Notes = true, args.again(), []string{starting.Error()}
+		p.Waiting, p.NextCommand, p.Notes = true, c.again(), []string{starting.Error()}
 		return nil
 	case errors.Is(err, pairing.ErrBadName):
 		return &ArgumentError{"runtime_name", "name", err}
@@ -251,11 +250,6 @@ func (p *PageConnection) startExecutor(ctx, waiting context.Context, c *call, ar
 		p.Notes = append([]string{"The executor of an earlier start runs on this VM, so no other one was started."}, p.Notes...)
 	}
 	return nil
-}
-
-// again is the call that waits on.
-func (a openArgs) again() string {
-	return command("open_colab_browser_connection", "notebook_url", a.URL, "start_executor", a.Executor, "runtime_name", a.Runtime, "status_cell", a.StatusCell)
 }
 
 func (p *PageConnection) text(w *words) {

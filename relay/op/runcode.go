@@ -33,7 +33,6 @@ type quickArgs struct {
 func runQuick() tool {
 	return operation(spec{
 		title:       "Run Python (up to 2 minutes)",
-		summary:     "runs code for up to 120 s",
 		description: "Runs Python on the remote VM for up to two minutes: look at data, compute, plot. It answers with stdout, stderr, the last expression's value, pictures and errors. Variables persist between calls. After 120 s the code is interrupted; variables are kept.",
 	}, func(ctx context.Context, c *call, args quickArgs) (*Run, error) {
 		run, problem := c.submit(ctx, args.Code, quickTimeout)
@@ -51,7 +50,6 @@ type longArgs struct {
 func runLong() tool {
 	return operation(spec{
 		title:       "Run Python (long)",
-		summary:     "runs code for up to 24 h and answers within `RELAY_HOLD` with the output so far; with `checkpoint_name`, keeps the answer on the laptop",
 		description: "Runs Python on the remote VM for minutes to hours: training, downloads, large computations. It answers early with status running and the output so far; the run continues on the VM whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, error) {
 		timeout := time.Duration(args.Timeout * float64(time.Second))

@@ -154,7 +154,6 @@ func (r *NotebookRun) maxText() int { return r.limit }
 func runNotebook() tool {
 	return operation(spec{
 		title:       "Run a notebook",
-		summary:     "runs a notebook's cells as one job of the VM, and saves outputs in the file; the same call continues it",
 		description: "Runs an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",
 	}, func(ctx context.Context, c *call, args RunNotebookArgs) (*NotebookRun, error) {
 		s, err := c.notebookSpec(args)
@@ -213,7 +212,7 @@ func (c *call) runNotebook(ctx context.Context, args RunNotebookArgs, run *nbrun
 	got := newNotebookRun(c, run, outcome)
 	got.addOutput(outcome, out)
 	got.limit = c.cfg.TextLimit
-	got.NextCommand = got.next(args, outcome)
+	got.NextCommand = got.next(c, args, outcome)
 	if problem := got.problem(c, outcome, err); problem != nil {
 		return got, problem
 	}
@@ -280,8 +279,8 @@ func (r *NotebookRun) addOutput(o nbrun.Outcome, out *batchOutput) {
 }
 
 // next returns the step after an answer: mostly the same call.
-func (r *NotebookRun) next(args RunNotebookArgs, o nbrun.Outcome) string {
-	again := sameCall("run_notebook", args)
+func (r *NotebookRun) next(c *call, args RunNotebookArgs, o nbrun.Outcome) string {
+	again := c.again()
 	switch {
 	case args.DryRun || !r.CanContinue:
 		return ""
@@ -293,7 +292,7 @@ func (r *NotebookRun) next(args RunNotebookArgs, o nbrun.Outcome) string {
 		return fmt.Sprintf("the cell waits for %s. %s Then call %s", hint.Asking(o.Behind), hint.ForPrompt(o.Behind).Model, again)
 	case o.Status == nbrun.StatusNewKernel:
 		args.OnNew = string(nbrun.Rerun)
-		return sameCall("run_notebook", args)
+		return sameCall(c.tool, args)
 	}
 	return again
 }
@@ -394,11 +393,6 @@ type fileTarget struct {
 	Path string `json:"notebook_path" arg:"FILE" complete:"notebooks" default:"" max:"4096" doc:"Local .ipynb file."`
 	target
 }
-
-// emptyPath reports whether no file is named. The notebook is that of the connected tab then, as in
-// colab-mcp.
-func (t notebookTarget) emptyPath() bool { return t.Path == "" }
-func (t fileTarget) emptyPath() bool     { return t.Path == "" }
 
 func (t notebookTarget) path() string { return t.Path }
 func (t fileTarget) path() string     { return t.Path }

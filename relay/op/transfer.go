@@ -87,12 +87,12 @@ func (c *call) move(ctx context.Context, name string, overwrite bool, run func(c
 	case err == nil:
 		m.Status = moveDone
 	case ranOut(ctx, held, err):
-		m.Status, m.CanContinue = movePartial, true
+		m.Status, m.CanContinue, m.NextCommand = movePartial, true, c.again()
 		err = c.heldUp(err, r)
 	default:
 		m.Status = moveFailed
 	}
-	return r, m, about(hint.Transfer, "", err)
+	return r, m, hint.With(hint.Transfer, "", err)
 }
 
 // ranOut reports whether held's end caused err, rather than a cancellation by the host. The
@@ -118,17 +118,9 @@ func (c *call) heldUp(err error, r transfer.Result) error {
 	if r.MovedBytes == 0 {
 		return err
 	}
-	p := transferProblem(err)
+	p := problemOf(hint.With(hint.Transfer, "", err))
 	c.warn("At the end the transfer could not continue (%s). %s", p.Message, p.Hint)
 	return nil
-}
-
-func transferProblem(err error) *Problem {
-	p := problemAbout(hint.Transfer, err)
-	if p.Code == codeCancelled {
-		p.Message = "the host cancelled this call; what was transferred until then is kept"
-	}
-	return p
 }
 
 // command returns a tool call as a model writes it. args are pairs of a name and a value;
@@ -197,7 +189,6 @@ type Download struct {
 func downloadFromColab() tool {
 	return operation(spec{
 		title:       "Download from the VM",
-		summary:     "copies a file or folder to the laptop; resumes, verifies the SHA-256, and overwrites a different file only if asked",
 		description: "Copies a file or folder of the VM to this computer, below LOCAL_SAVE_DIR or into a folder that the user allowed: the VM's disk is deleted with the VM. If it is not done, call again with the same arguments. For many small files, download their folder.",
 		command: Command{Group: "files",
 			Short: "Download a file or folder from the VM; run it again to resume",
@@ -217,9 +208,6 @@ func downloadFromColab() tool {
 		})
 		if r.Path == "" && err != nil {
 			return nil, err
-		}
-		if m.CanContinue {
-			m.NextCommand = command("download_from_colab", "remote_path", args.Remote, "local_filename", args.Local, "dotfiles", args.Dotfiles, "overwrite", args.Overwrite, "runtime_name", args.Runtime)
 		}
 		remedy := "dotfiles=true downloads them too"
 		switch {
@@ -252,7 +240,7 @@ func (c *call) downloadTo(args downloadArgs) (to transfer.Local, err error) {
 	if err == nil && args.Local == "" { // it gets the remote name
 		_, err = c.cfg.belowSaveDir(path.Base(args.Remote))
 	}
-	return to, about(hint.Transfer, "", err)
+	return to, hint.With(hint.Transfer, "", err)
 }
 
 // shownPath returns a local path for an answer: JSON can't contain bytes that are not UTF-8.
@@ -380,7 +368,6 @@ type Upload struct {
 func uploadToColab() tool {
 	return operation(spec{
 		title:       "Upload to the VM",
-		summary:     "copies a file or folder to the VM; resumes, verifies and overwrites in the same way",
 		description: "Copies a file or folder of this computer to the VM, for code there; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",
 	}, func(ctx context.Context, c *call, args UploadArgs) (*Upload, error) {
 		local, remote, guard, err := args.Local, args.Remote, args.Guard, error(nil)
@@ -390,7 +377,7 @@ func uploadToColab() tool {
 				remote, err = transfer.UploadPath(args.Remote, runtime.GOOS)
 			}
 			if err != nil {
-				return nil, about(hint.Transfer, "", err)
+				return nil, hint.With(hint.Transfer, "", err)
 			}
 		}
 		known := c.target.Client.InstanceID()
@@ -403,9 +390,6 @@ func uploadToColab() tool {
 		}
 		if r.Path == "" && err != nil {
 			return nil, err
-		}
-		if m.CanContinue {
-			m.NextCommand = command("upload_to_colab", "local_path", args.Local, "remote_path", args.Remote, "overwrite", args.Overwrite, "runtime_name", args.Runtime)
 		}
 		if m.Status == moveDone && r.Replaced > 0 {
 			m.Notes = append(m.Notes, "if the kernel has imported the earlier version of this module, "+c.either("importlib.reload or restart_kernel loads the new code",

@@ -56,7 +56,6 @@ type StartedVM struct {
 func startVM() tool {
 	return operation(spec{
 		title:       "Start a Colab VM",
-		summary:     "starts a Colab VM with the first accelerator of a list that is free, starts the executor there and pairs it as a runtime",
 		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor; its name is the runtime_name for other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
 		command: Command{
 			Short: "Start a VM with the executor, and pair this computer with it",
@@ -79,18 +78,14 @@ func startVM() tool {
 		if still, ok := errors.AsType[*vm.StartingError](err); ok && c.person != nil {
 			return nil, fmt.Errorf("interrupted while VM %q was starting (%s): %w", still.Name, still.Step, vm.ErrInterrupted)
 		} else if ok && !errors.Is(ctx.Err(), context.Canceled) {
-			return &StartedVM{Starting: true, Step: still.Step, NextCommand: args.again()}, nil
+			return &StartedVM{Starting: true, Step: still.Step, NextCommand: c.again()}, nil
 		}
 		if err != nil {
-			return nil, about(hint.VM, "", err)
+			return nil, hint.With(hint.VM, "", err)
 		}
 		c.target.Name = got.Name
 		return &StartedVM{VM: &got}, nil
 	})
-}
-
-func (a startVMArgs) again() string {
-	return command("start_colab_vm", "accelerators", a.Accelerators, "high_ram", a.HighRAM, "name", a.Name)
 }
 
 func (s *StartedVM) text(w *words) {
@@ -104,18 +99,6 @@ func (s *StartedVM) text(w *words) {
 
 // noVMs answers calls of a relay that has no place to record VMs.
 var noVMs = &Problem{Code: codeNotConfigured, Message: "this relay cannot start VMs, because there is no folder for its records", Hint: "Ask the user to set HOME in the relay's environment, and to restart the MCP host."}
-
-// vmProblem translates an error about VMs. Google's services are no executors, so the hints
-// of executors do not fit.
-func vmProblem(err error) *Problem {
-	if errors.Is(err, context.Canceled) {
-		return cancelledProblem
-	}
-	if h, known := hint.ForOperation(err); known {
-		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}
-	}
-	return &Problem{Code: codeInternal, Message: err.Error(), Hint: "list_colab_vms shows what runs. Calling again with the same arguments goes on where it stopped."}
-}
 
 type listVMsArgs struct{}
 
@@ -131,7 +114,6 @@ type ListedVMs struct {
 func listVMs() tool {
 	return operation(spec{
 		title:       "List Colab VMs",
-		summary:     "lists the VMs that this computer started, also those that Colab ended, and the others of the account",
 		description: "Lists the Colab VMs of the user's account. State ready: its runtime can be used.",
 		command: Command{
 			Short:    "List the VMs that this computer started, and others of the account",
@@ -144,7 +126,7 @@ func listVMs() tool {
 		}
 		all, err := vms.List(ctx)
 		if err != nil {
-			return nil, about(hint.VM, "", err)
+			return nil, hint.With(hint.VM, "", err)
 		}
 		kept := fit(c, all.VMs)
 		got := &ListedVMs{VMs: kept, Truncated: len(kept) < len(all.VMs), Notes: all.Notes}
@@ -239,7 +221,6 @@ type StoppedVM struct {
 func stopVM() tool {
 	return operation(spec{
 		title:       "Stop a Colab VM",
-		summary:     "stops a VM and waits until Google no longer lists it; others' VMs only with `force`",
 		description: "Use it when the user no longer needs the VM: everything on it is lost (save_kernel_state and download_from_colab first). It returns when the VM is gone.",
 		command: Command{
 			Short: "Stop a VM; everything on it is lost",
@@ -259,7 +240,7 @@ func stopVM() tool {
 			return nil, &Problem{Code: hint.CodeBusy, Message: "the VM is being stopped, but is not gone yet", Hint: "Call stop_colab_vm again with the same arguments, until it reports that the VM is gone."}
 		}
 		if err != nil {
-			return nil, about(hint.VM, "", err)
+			return nil, hint.With(hint.VM, "", err)
 		}
 		return &StoppedVM{VM: &got}, nil
 	})

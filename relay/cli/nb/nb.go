@@ -4,7 +4,6 @@
 package nb
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +19,6 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/terminal"
-	"colabrelay/shared/bounded"
 )
 
 // Command returns `colab-relay nb`.
@@ -78,19 +75,8 @@ func readFile(path string) (string, error) {
 
 // readSource reads the source of a cell. The last line of a cell has no line break.
 func readSource(in io.Reader) (string, error) {
-	b, err := bounded.ReadAll(in, notebook.MaxSourceBytes)
-	switch {
-	case errors.Is(err, bounded.ErrTooLong):
-		return "", fmt.Errorf("the cell's source is %v: put data into a file", err)
-	case err != nil:
-		return "", fmt.Errorf("read the cell's source: %v", err)
-	case !utf8.Valid(b):
-		return "", errors.New("the cell's source is not UTF-8 text: save it as UTF-8")
-	case len(bytes.TrimSpace(b)) == 0:
-		return "", errors.New("the cell's source is empty: give it with -c CODE, as a file or on stdin")
-	}
-	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors on Windows write it
-	return strings.TrimSuffix(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n"), nil
+	source, err := cli.ReadCode(in, "the cell's source", notebook.MaxSourceBytes)
+	return strings.TrimSuffix(strings.ReplaceAll(source, "\r\n", "\n"), "\n"), err
 }
 
 // edited lets a person edit the source of a cell in the editor that VISUAL or EDITOR names, which

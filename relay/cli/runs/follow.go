@@ -166,9 +166,6 @@ const (
 // noteEarlier says which modules that the program imports changed since they were put on the VM.
 // What the run brings along is on the VM as it is now.
 func (o *runOptions) noteEarlier(vm *client.Client, along companions) {
-	if along.file == "" {
-		return
-	}
 	found := earlierFiles(along.file, transfer.Uploaded(along.options.RecordDir, vm.InstanceID(), filepath.Dir(along.file)))
 	found = slices.DeleteFunc(found, func(f transfer.UploadedFile) bool { return along.has(f.Local) })
 	if len(found) > 0 {

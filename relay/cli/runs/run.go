@@ -6,7 +6,6 @@
 package runs
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -18,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,7 +30,6 @@ import (
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/transfer"
-	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
 	"colabrelay/shared/lazy"
@@ -147,7 +144,9 @@ func (o *runOptions) begin(ctx context.Context, along companions, f func(context
 		if err := o.upload(ctx, s.Client, along); err != nil {
 			return remoterun.NotRun(err)
 		}
-		o.noteEarlier(s.Client, along)
+		if along.file != "" {
+			o.noteEarlier(s.Client, along)
+		}
 		if len(along.all) > 0 && !along.program {
 			wait := contract.MaxWait
 			if o.detach {
@@ -270,7 +269,7 @@ func (o *runOptions) source(ctx context.Context, args []string) (source, error) 
 		return source{}, fmt.Errorf("%w: name a file on this computer, or give code with -c", err)
 	}
 	defer f.Close()
-	text, err := readCode(f)
+	text, err := cli.ReadCode(f, "the code", maxCode)
 	if err != nil {
 		return source{}, err
 	}
@@ -279,7 +278,7 @@ func (o *runOptions) source(ctx context.Context, args []string) (source, error) 
 
 // cell reads code that runs like a notebook's cell.
 func (o *runOptions) cell(ctx context.Context, in io.Reader, fromStdin bool) (source, error) {
-	text, err := terminal.UntilInterrupted(ctx, func() (string, error) { return readCode(in) })
+	text, err := terminal.UntilInterrupted(ctx, func() (string, error) { return cli.ReadCode(in, "the code", maxCode) })
 	return source{code: remoterun.Code{Text: text, FromStdin: fromStdin, Timeout: o.timeout}}, err
 }
 
@@ -291,22 +290,6 @@ func (o *runOptions) notebook(args []string) (source, error) {
 		return source{}, cli.Usagef("--detach: this computer starts a notebook's cells one after another; run it without --detach")
 	}
 	return source{notebook: args[0]}, nil
-}
-
-func readCode(in io.Reader) (string, error) {
-	b, err := bounded.ReadAll(in, maxCode)
-	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors on Windows write it
-	switch {
-	case errors.Is(err, bounded.ErrTooLong):
-		return "", fmt.Errorf("the code is %v: put data into a file on the VM with `colab-relay put`", err)
-	case err != nil:
-		return "", fmt.Errorf("read the code: %v", err)
-	case len(bytes.TrimSpace(b)) == 0:
-		return "", errors.New("nothing to run: the code is empty")
-	case !utf8.Valid(b):
-		return "", errors.New("the code is not UTF-8 text: save it as UTF-8")
-	}
-	return string(b), nil
 }
 
 // put returns the command that uploads what args name to the VM of the run.

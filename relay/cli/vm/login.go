@@ -14,7 +14,6 @@ import (
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/vm"
 	"colabrelay/relay/vm/colabapi"
-	"colabrelay/relay/vm/colabcli"
 )
 
 // login is a call of `colab-relay vm login`.
@@ -89,9 +88,5 @@ func (l *login) logIn(ctx context.Context, dir string) error {
 			},
 		})
 	}
-	opened, err := cli.NewBackends(dir, nil).Open(cli.BackendCLI)
-	if err != nil {
-		return err
-	}
-	return opened.(*colabcli.Backend).Login(ctx, l.std.In, l.std.Err, l.std.Err)
+	return cli.NewCLIBackend(dir, nil).Login(ctx, l.std.In, l.std.Err, l.std.Err)
 }

@@ -74,9 +74,4 @@ func TestARuntimeThatHangsTakesNoTurnOfAnother(t *testing.T) {
 	for _, ch := range answers {
 		<-ch.result
 	}
-	within.Until(t, "the end of all turns", func() bool {
-		h.relay.turns.mu.Lock()
-		defer h.relay.turns.mu.Unlock()
-		return len(h.relay.turns.of) == 0
-	})
 }
