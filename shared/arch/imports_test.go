@@ -74,7 +74,7 @@ var allowed = map[string][]string{
 	"relay/parameters":               {"relay/notebook", "shared/lazy"},
 	"relay/plain":                    {"shared/contract", "shared/filename"},
 	"relay/remoterun":                {"relay/client", "relay/hint", "relay/output", "relay/plain", "relay/render", "relay/runlist", "relay/runtimes", "relay/terminal", "relay/terminal/inline", "shared/bounded", "shared/contract", "shared/kernelpy", "shared/lazy", "shared/widgets"},
-	"relay/render":                   {"relay/output", "relay/plain", "shared/bounded", "shared/contract", "shared/diskspace", "shared/filename", "shared/keep", "shared/lazy", "shared/memory"},
+	"relay/render":                   {"relay/output", "relay/plain", "shared/bounded", "shared/contract", "shared/diskspace", "shared/filename", "shared/lazy", "shared/memory"},
 	"relay/runlist":                  {"relay/client", "relay/history", "relay/plain", "shared/contract", "shared/lazy"},
 	"relay/runtimes":                 {"relay/client", "relay/pairing"},
 	"relay/sshhost":                  {"relay/client", "relay/environ", "relay/pairing", "relay/plain", "relay/vm", "shared/auth", "shared/contract"},
