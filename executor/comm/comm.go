@@ -72,7 +72,7 @@ type model struct {
 type output struct {
 	Type           string          `json:"output_type"`
 	Name           string          `json:"name,omitempty"`
-	Text           streamText      `json:"text,omitempty"`
+	Text           string          `json:"text,omitempty"`
 	Data           json.RawMessage `json:"data,omitempty"`
 	Metadata       json.RawMessage `json:"metadata,omitempty"`
 	ExecutionCount json.RawMessage `json:"execution_count,omitempty"`
@@ -81,20 +81,6 @@ type output struct {
 	Traceback      json.RawMessage `json:"traceback,omitempty"`
 	displayID      string
 }
-
-// streamText is a text to which streams are appended.
-type streamText []byte
-
-// UnmarshalJSON and MarshalJSON treat the text as a string.
-func (t *streamText) UnmarshalJSON(raw []byte) error {
-	var text string
-	err := json.Unmarshal(raw, &text)
-	*t = streamText(text)
-	return err
-}
-
-// MarshalJSON implements json.Marshaler.
-func (t streamText) MarshalJSON() ([]byte, error) { return json.Marshal(string(t)) }
 
 // view is a display of a model.
 type view struct{ run, displayID, model, text string }
@@ -295,7 +281,7 @@ func (w *model) add(m *jupyter.Message) bool {
 		}
 		w.captured[at].Data, w.captured[at].Metadata = o.Data, o.Metadata
 	case o.Type == jupyter.MsgStream && last >= 0 && w.captured[last].Type == o.Type && w.captured[last].Name == o.Name:
-		w.captured[last].Text = append(w.captured[last].Text, o.Text...)
+		w.captured[last].Text += o.Text
 		w.held -= perOutput
 	default:
 		w.captured = append(w.captured, o)
