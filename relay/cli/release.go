@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
+
 	"net/url"
 	"strings"
 
@@ -64,7 +64,7 @@ func executorRelease(ctx context.Context, getenv func(string) string) (bootstrap
 		r.Releases, r.Version = folder[:max(cut, 0)], folder[cut+1:]
 	}
 	u, err := url.Parse(r.Releases)
-	if err != nil || u.Hostname() == "" || u.Scheme != "https" && (u.Scheme != "http" || !onLoopback(u)) {
+	if err != nil || u.Hostname() == "" || u.Scheme != "https" && (u.Scheme != "http" || !pairing.OnLoopback(r.Releases)) {
 		return r, fmt.Errorf("the release folder %q: use an https:// URL, so that nobody on the network path can change the digests", r.Releases+"/"+r.Version)
 	}
 	sums, err := FetchSums(ctx, r)
@@ -75,12 +75,6 @@ func executorRelease(ctx context.Context, getenv func(string) string) (bootstrap
 		return r, fmt.Errorf("the digests of release %q: %w", r.Version, err)
 	}
 	return r, nil
-}
-
-// onLoopback reports whether u is an address of this computer.
-func onLoopback(u *url.URL) bool {
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // FetchSums fetches the release's SHA256SUMS.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/kernelstate"
+	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
@@ -379,20 +378,10 @@ func timeLeft(pace float64, remaining int64) string {
 // keepBounds returns the bounds for the runtime of the call.
 func (c *call) keepBounds() chunked.Keep {
 	keep := c.cfg.Keep
-	if isLoopback(c.target.URL) {
+	if pairing.OnLoopback(c.target.URL) {
 		keep.TunnelBytes = math.MaxInt64 // there is no tunnel
 	}
 	return keep
-}
-
-// isLoopback reports whether an address is on this computer, so that traffic costs nothing.
-func isLoopback(address string) bool {
-	u, err := url.Parse(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Bounds of what a chunked run's answer shows.

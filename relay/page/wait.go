@@ -67,6 +67,7 @@ func (p *Page) Connect(ctx context.Context, r Request, step func(Step)) (*Tab, e
 			if err != nil {
 				return nil, &WaitingError{URL: w.url, Browser: err}
 			}
+		case <-w.done:
 		case <-ctx.Done(): // a browser that is slow to start gets the URL nevertheless
 		}
 	}
@@ -92,6 +93,9 @@ func (p *Page) begin(notebook string) (w *wait, begun bool, err error) {
 	defer p.mu.Unlock()
 	if p.slot != nil && notebook != "" && notebook != p.slot.notebook {
 		return nil, false, &OtherNotebookError{Notebook: p.slot.notebook, Connected: p.tab != nil}
+	}
+	if p.wait != nil && p.slot == nil && time.Now().After(p.wait.until) { // while nobody waited
+		p.giveUp()
 	}
 	if p.wait != nil && (notebook == "" || notebook == p.wait.notebook) {
 		return p.wait, false, nil

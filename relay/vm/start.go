@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"colabrelay/relay/pairing"
@@ -123,24 +124,17 @@ func (a *creation) failed(err error) error {
 
 // watch stops ctx when somebody asks for the VM's end.
 func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCauseFunc) (end func()) {
-	every := time.NewTicker(watchEvery)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-every.C:
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		_ = keep.Repeat(ctx, watchEvery, func() (bool, error) {
+			all, err := m.store.read()
+			if r := find(all, id); err == nil && (r == nil || r.Step == Stopping) {
+				stop(ErrStopped)
 			}
-			if all, err := m.store.read(); err == nil {
-				if r := find(all, id); r == nil || r.Step == Stopping {
-					stop(ErrStopped)
-				}
-			}
-		}
-	}()
-	return func() { stop(nil); <-done; every.Stop() }
+			return false, nil
+		})
+	})
+	return func() { stop(nil); watching.Wait() }
 }
 
 // claim returns the record of that name, and makes one if there is none: from then on the VM

@@ -44,8 +44,8 @@ func InstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			if err := checkInstall(args, all, onlyPrint, asJSON); err != nil {
 				return err
 			}
-			if err := checkToolsets(served); err != nil {
-				return err
+			if _, err := toolsets.Parse(served); served != "" && err != nil {
+				return cli.Usagef("--toolsets %w", err)
 			}
 			user, err := hostconfig.ThisUser(set.Getenv)
 			if err != nil {
@@ -74,17 +74,6 @@ func InstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd.Flags().StringVar(&served, "toolsets", "", "serve these `SETS` of tools: "+toolsets.Names("or", "all")+", separated by commas; empty: the relay chooses")
 	cli.AddJSONFlag(cmd, &asJSON)
 	return cmd
-}
-
-// checkToolsets checks the value of --toolsets.
-func checkToolsets(text string) error {
-	if text == "" {
-		return nil
-	}
-	if _, err := toolsets.Parse(text); err != nil {
-		return cli.Usagef("--toolsets %w", err)
-	}
-	return nil
 }
 
 func checkInstall(args []string, all, onlyPrint, asJSON bool) error {
@@ -295,11 +284,8 @@ func UninstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command
 			if err != nil {
 				return err
 			}
-			if all {
-				return uninstallAll(cmd.Context(), user, std)
-			}
-			host, err := hostconfig.Find(args[0])
-			if err != nil {
+			host, err := hostconfig.Find(strings.Join(args, ""))
+			if err != nil && !all {
 				return cli.AsUsage(err)
 			}
 			unlock, err := user.Lock(cmd.Context())
@@ -307,6 +293,9 @@ func UninstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command
 				return err
 			}
 			defer unlock()
+			if all {
+				return uninstallAll(user, std)
+			}
 			return uninstall(host, user, std)
 		},
 		ValidArgsFunction: completeHosts,
@@ -317,12 +306,7 @@ func UninstallCommand(set *config.Settings, std terminal.Streams) *cobra.Command
 
 // uninstallAll removes the relay from all hosts. If one fails, it may still start the
 // copy of this program, which is kept.
-func uninstallAll(ctx context.Context, user hostconfig.User, std terminal.Streams) error {
-	unlock, err := user.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
+func uninstallAll(user hostconfig.User, std terminal.Streams) error {
 	var failed []error
 	for _, h := range hostconfig.Hosts {
 		if slices.ContainsFunc(h.Targets(user), hostconfig.Target.MayStart) {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"net/url"
 	"strings"
 	"text/tabwriter"
@@ -153,10 +152,7 @@ func replaces(r, old pairing.Runtime) bool {
 // what they send; see docs/security.md.
 func plainHTTP(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
-		return ""
-	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLoopback() {
+	if err != nil || u.Scheme != "http" || pairing.OnLoopback(address) {
 		return ""
 	}
 	return "this address has no TLS. The relay and the executor encrypt code, output, names and files themselves, so nobody in between can read or change them; but the network sees that this computer talks to " +
