@@ -51,7 +51,7 @@ type FollowOptions struct {
 // order, each execution from its first event that was not read. It returns at the end of the
 // job, when the time is over, when Visit or Done says so, or when the job waits for somebody:
 // an answer to input(), or another run that waits for one. The answer is the job as last read,
-// without entries. ErrReplaced, ErrUnknown and ErrUnlisted mean that nothing more can be read.
+// without entries. ErrReplaced and ErrUnknown mean that nothing more can be read.
 func (t *Ticket) Follow(ctx context.Context, vm VM, o FollowOptions) (contract.Job, error) {
 	f := &follower{Ticket: t, vm: vm, o: o}
 	for more := true; more; {
@@ -107,7 +107,7 @@ func (f *follower) look(ctx context.Context) error {
 	case len(f.steps) > j.Entries-f.Entry:
 		return fmt.Errorf("%w: it lists more entries than it says it has", ErrAnswer)
 	case len(f.steps) == 0 && j.State.Ended() && j.Entries > f.Entry:
-		return ErrUnlisted
+		return ErrUnknown
 	}
 	return nil
 }
