@@ -124,8 +124,8 @@ func (f *follower) take(ctx context.Context) (more bool, err error) {
 		if more, err = f.read(ctx, e); !more || err != nil {
 			return false, err
 		}
-		succeeded := f.Read == contract.StatusSucceeded // which does not run again
-		if !isFinal(e) && !succeeded {
+		isFinal := f.Read == contract.StatusSucceeded || !e.WillRetry && contract.Status(e.Status).Finished()
+		if !isFinal {
 			return true, f.rest(ctx, pause)
 		}
 		switch {
@@ -150,11 +150,6 @@ func (f *follower) owns(x contract.Execution) error {
 		return fmt.Errorf("%w: the execution of entry %d is that of another entry, job or kernel", ErrAnswer, f.Entry)
 	}
 	return nil
-}
-
-// isFinal reports whether nothing more happens to an entry.
-func isFinal(e contract.JobEntry) bool {
-	return !e.WillRetry && contract.Status(e.Status).Finished()
 }
 
 // next reports the end of an entry and goes on to the next one.
