@@ -33,12 +33,10 @@ func (run *runner) follow(ctx context.Context) (more bool, err error) {
 	})
 	run.out.Job = job
 	switch {
-	case errors.Is(err, jobs.ErrReplaced):
-		run.noteReplaced()
-		run.record.Job, run.record.Answer = nil, Ask
-		return true, nil
-	case errors.Is(err, jobs.ErrUnknown), errors.Is(err, jobs.ErrUnlisted):
-		if t.Accepted {
+	case jobs.IsGone(err):
+		if errors.Is(err, jobs.ErrReplaced) {
+			run.noteReplaced()
+		} else if t.Accepted {
 			run.addNote("the VM no longer knows the run's job: the kernel's own record says which iterations ran, and values that were not read are lost")
 		}
 		run.record.Job, run.record.Answer = nil, Ask

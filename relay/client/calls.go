@@ -119,8 +119,8 @@ func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup
 	return call[contract.Cleanup](ctx, &attempts{client: c, build: c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID}))}, ifUnsent)
 }
 
-// encode returns the JSON of a body that consists of strings, whole numbers and booleans,
-// which can always be encoded.
+// encode returns the JSON of a body that consists of strings, finite numbers and booleans, which
+// can always be encoded.
 func encode(body any) []byte {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -248,11 +248,7 @@ func (c *Client) submitRequest(ctx context.Context, s contract.Submit) request {
 // always with the job's own JobID, so nothing of it runs twice. Every other instance refuses with
 // new_instance. MayRun says of an error whether the job may run nevertheless.
 func (c *Client) SubmitJobTo(ctx context.Context, instanceID string, s contract.JobSubmit) (contract.Job, error) {
-	body, err := json.Marshal(s)
-	if err != nil {
-		return contract.Job{}, fmt.Errorf("writing a job: %w", err)
-	}
-	a := &attempts{client: c, pinned: instanceID, build: c.post(contract.PathJobs, body)}
+	a := &attempts{client: c, pinned: instanceID, build: c.post(contract.PathJobs, encode(s))}
 	j, err := call[contract.Job](ctx, a, idempotent)
 	if err != nil {
 		return j, a.unsettled(ctx, err)
@@ -364,11 +360,7 @@ func (c *Client) Job(ctx context.Context, id string, from int, wait time.Duratio
 // PatchJob replaces what has not begun of a job, on one instance only. It may be repeated,
 // because a patch is for one revision.
 func (c *Client) PatchJob(ctx context.Context, instanceID, id string, p contract.JobPatch) (contract.Job, error) {
-	body, err := json.Marshal(p)
-	if err != nil {
-		return contract.Job{}, fmt.Errorf("writing a patch: %w", err)
-	}
-	return c.changeJob(ctx, instanceID, id, request{method: http.MethodPatch, body: body, wait: slowAction})
+	return c.changeJob(ctx, instanceID, id, request{method: http.MethodPatch, body: encode(p), wait: slowAction})
 }
 
 // DeleteJob has nothing further of a job begin, on one instance only. What runs goes on to its

@@ -51,7 +51,7 @@ type FollowOptions struct {
 // order, each execution from its first event that was not read. It returns at the end of the
 // job, when the time is over, when Visit or Done says so, or when the job waits for somebody:
 // an answer to input(), or another run that waits for one. The answer is the job as last read,
-// without entries. ErrReplaced, ErrUnknown and ErrUnlisted mean that nothing more can be read.
+// without entries. ErrReplaced and ErrUnknown mean that nothing more can be read.
 func (t *Ticket) Follow(ctx context.Context, vm VM, o FollowOptions) (contract.Job, error) {
 	f := &follower{Ticket: t, vm: vm, o: o}
 	for more := true; more; {
@@ -107,7 +107,7 @@ func (f *follower) look(ctx context.Context) error {
 	case len(f.steps) > j.Entries-f.Entry:
 		return fmt.Errorf("%w: it lists more entries than it says it has", ErrAnswer)
 	case len(f.steps) == 0 && j.State.Ended() && j.Entries > f.Entry:
-		return ErrUnlisted
+		return ErrUnknown
 	}
 	return nil
 }
@@ -124,8 +124,8 @@ func (f *follower) take(ctx context.Context) (more bool, err error) {
 		if more, err = f.read(ctx, e); !more || err != nil {
 			return false, err
 		}
-		succeeded := f.Read == contract.StatusSucceeded // which does not run again
-		if !isFinal(e) && !succeeded {
+		isFinal := f.Read == contract.StatusSucceeded || !e.WillRetry && contract.Status(e.Status).Finished()
+		if !isFinal {
 			return true, f.rest(ctx, pause)
 		}
 		switch {
@@ -150,11 +150,6 @@ func (f *follower) owns(x contract.Execution) error {
 		return fmt.Errorf("%w: the execution of entry %d is that of another entry, job or kernel", ErrAnswer, f.Entry)
 	}
 	return nil
-}
-
-// isFinal reports whether nothing more happens to an entry.
-func isFinal(e contract.JobEntry) bool {
-	return !e.WillRetry && contract.Status(e.Status).Finished()
 }
 
 // next reports the end of an entry and goes on to the next one.

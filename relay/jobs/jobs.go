@@ -26,10 +26,8 @@ var (
 	// ended with that VM.
 	ErrReplaced = errors.New("another VM answers at this address")
 	// ErrUnknown: the VM does not know the job: it never arrived, or the executor lost its
-	// state folder.
+	// state folder, or the job has ended so long ago that its steps are not listed any more.
 	ErrUnknown = errors.New("the VM does not know the job")
-	// ErrUnlisted: the job has ended so long ago that the VM no longer lists its steps.
-	ErrUnlisted = errors.New("the VM no longer lists the job's steps")
 	// ErrAnswer: an answer that no executor gives.
 	ErrAnswer = errors.New("the executor's answer does not fit the job")
 )
@@ -110,7 +108,7 @@ func IsRefused(err error) bool {
 
 // IsGone reports whether the end of a job can't be read any more.
 func IsGone(err error) bool {
-	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnlisted)
+	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnknown)
 }
 
 // IsRead reports whether the job has ended and was read to its end.

@@ -185,7 +185,7 @@ func TestWhatTheVMHasForgottenIsSaid(t *testing.T) {
 		b.run("unlisted", contract.StatusSucceeded)
 		b.Finish(contract.JobFinished, "")
 		b.Forget("")
-		if _, err := b.at.Follow(b.t.Context(), b, b.options(time.Minute)); !errors.Is(err, ErrUnlisted) {
+		if _, err := b.at.Follow(b.t.Context(), b, b.options(time.Minute)); !errors.Is(err, ErrUnknown) {
 			t.Errorf("steps that are not listed any more: %v", err)
 		}
 	})

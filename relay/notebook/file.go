@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"colabrelay/relay/output"
@@ -43,14 +42,12 @@ const (
 	maxUnsettled = time.Second
 )
 
-// File is a notebook on disk that other programs edit too. Its methods are safe for concurrent
-// use.
+// File is a notebook on disk that other programs edit too. It is for one goroutine at a time.
 type File struct {
 	path  string // of the real file, links resolved
 	lock  string
 	isNew bool // the file may be missing
 
-	mu   sync.Mutex
 	last snapshot // what was last read or written; zero before that
 
 	// For tests: other programs may write the file here.
@@ -113,8 +110,6 @@ func (f *File) Path() string { return f.path }
 
 // Read returns the notebook. It is kept while the file does not change. Change only copies of it.
 func (f *File) Read() (*Document, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	now, err := f.load(context.Background())
 	if err != nil {
 		return nil, err
@@ -245,8 +240,6 @@ func (f *File) Edit(ctx context.Context, expectDigest string, change func(*Docum
 		return Change{}, err
 	}
 	defer unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	known, restless := f.last.Document, false
 	for range maxAttempts {
 		done, err := f.attempt(ctx, expectDigest, change)

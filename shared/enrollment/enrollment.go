@@ -31,7 +31,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"colabrelay/shared/auth"
@@ -231,13 +230,12 @@ func decodeSealed(text string) ([]byte, error) {
 }
 
 // Offer is the relay's side of one enrollment. It is valid for Lifetime and for one
-// executor. Its methods may be called concurrently.
+// executor. It is for one goroutine at a time.
 type Offer struct {
 	job     string
 	made    time.Time
 	private *ecdh.PrivateKey
 
-	mu   sync.Mutex
 	keys *keys // set by Seal
 	done bool  // by Check
 }
@@ -270,8 +268,6 @@ func (o *Offer) Seal(executorKey string, g Grant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	switch {
 	case o.keys != nil:
 		return "", ErrUsed
@@ -295,8 +291,6 @@ func (o *Offer) Seal(executorKey string, g Grant) (string, error) {
 // Check verifies that the executor that opened the grant gave this answer. It succeeds
 // once. It fails with ErrExpired, ErrUsed or ErrAnswer.
 func (o *Offer) Check(a Answer) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	switch {
 	case o.keys == nil:
 		return fmt.Errorf("%w: no grant was sealed yet", ErrAnswer)
@@ -324,13 +318,12 @@ func expired(made time.Time) bool {
 	return time.Since(made) >= Lifetime || time.Since(made.Round(0)) >= Lifetime
 }
 
-// Response is the executor's side of one enrollment: a key pair for one process. Its
-// methods may be called concurrently.
+// Response is the executor's side of one enrollment: a key pair for one process. It
+// is for one goroutine at a time.
 type Response struct {
 	made   time.Time
 	public []byte
 
-	mu     sync.Mutex
 	keys   *keys
 	opened bool
 }
@@ -367,8 +360,6 @@ func (r *Response) PublicKey() string { return encoding.EncodeToString(r.public)
 // Open opens the relay's grant. It succeeds once, and then only Answer is possible. It
 // fails with ErrExpired, ErrUsed or ErrGrant.
 func (r *Response) Open(sealed string) (Grant, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	switch {
 	case r.opened:
 		return Grant{}, ErrUsed
@@ -396,8 +387,6 @@ func (r *Response) Open(sealed string) (Grant, error) {
 
 // Answer tells the relay where the executor is reachable. The grant must be open.
 func (r *Response) Answer(url, instanceID string) (Answer, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if !r.opened {
 		return Answer{}, errors.New("an answer needs an open grant")
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,33 +73,6 @@ func TestEachPartWorksOnce(t *testing.T) {
 	must(t, o.Check(a))
 	if err := o.Check(a); !errors.Is(err, ErrUsed) {
 		t.Errorf("a second answer: %v", err)
-	}
-}
-
-func TestOneOfManyConcurrentCallsGetsTheGrant(t *testing.T) {
-	o, err := NewOffer()
-	must(t, err)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	sealed := 0
-	for range 50 {
-		wg.Go(func() {
-			r, err := NewResponse(o.JobID(), o.PublicKey())
-			if err == nil {
-				_, err = o.Seal(r.PublicKey(), someGrant)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				sealed++
-			} else if !errors.Is(err, ErrUsed) {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if sealed != 1 {
-		t.Errorf("%d executors got the grant", sealed)
 	}
 }
 
