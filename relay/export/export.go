@@ -109,13 +109,13 @@ func title(r *history.Whole) string {
 		words = append([]string{plain.Line(r.Name)}, words...)
 	}
 	if r.StartedAt != nil && r.FinishedAt != nil {
-		words = append(words, Took(r.FinishedAt.Sub(*r.StartedAt)))
+		words = append(words, took(r.FinishedAt.Sub(*r.StartedAt)))
 	}
 	return strings.Join(words, ", ")
 }
 
-// Took returns a duration as people write it, with tenths of a second below ten seconds.
-func Took(d time.Duration) string {
+// took returns a duration as people write it, with tenths of a second below ten seconds.
+func took(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1f s", max(d, 0).Seconds())
 	}
