@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/history"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
@@ -28,17 +29,6 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/keep"
 )
-
-// Run is a run to be written.
-type Run struct {
-	contract.Execution
-	Runtime string
-	Name    string // of the code, such as its file's; may be empty
-	Code    string
-	CodeCut bool // Code is only the beginning
-	Events  []contract.Event
-	Fetch   output.Fetch
-}
 
 // ErrExists: the file exists, and must not be replaced.
 var ErrExists = errors.New("already exists")
@@ -50,7 +40,7 @@ type document struct {
 }
 
 // formats are the functions that make a document, by the extension of its file.
-var formats = map[string]func(ctx context.Context, stem string, runs []Run) (document, error){
+var formats = map[string]func(ctx context.Context, stem string, runs []history.Whole) (document, error){
 	".ipynb": ipynb, ".md": markdown, ".py": python,
 }
 
@@ -65,7 +55,7 @@ func Format(path string) (string, error) {
 
 // Write writes the runs to path, whose extension chooses the format. It replaces an existing
 // file only with force. The file appears complete, by a rename.
-func Write(ctx context.Context, path string, runs []Run, force bool) error {
+func Write(ctx context.Context, path string, runs []history.Whole, force bool) error {
 	ext, err := Format(path)
 	if err != nil {
 		return err
@@ -105,7 +95,7 @@ func free(path string, force bool) error {
 }
 
 // source returns a run's code, and says if it is not all of it.
-func (r *Run) source() string {
+func source(r *history.Whole) string {
 	if r.CodeCut {
 		return r.Code + "\n# The rest of this code was too long to be kept."
 	}
@@ -113,19 +103,19 @@ func (r *Run) source() string {
 }
 
 // title describes a run in one line.
-func (r *Run) title() string {
+func title(r *history.Whole) string {
 	words := []string{r.CreatedAt.Local().Format("2006-01-02 15:04:05"), plain.Line(r.Runtime), plain.Line(string(r.Status))}
 	if r.Name != "" {
 		words = append([]string{plain.Line(r.Name)}, words...)
 	}
 	if r.StartedAt != nil && r.FinishedAt != nil {
-		words = append(words, Took(r.FinishedAt.Sub(*r.StartedAt)))
+		words = append(words, took(r.FinishedAt.Sub(*r.StartedAt)))
 	}
 	return strings.Join(words, ", ")
 }
 
-// Took returns a duration as people write it, with tenths of a second below ten seconds.
-func Took(d time.Duration) string {
+// took returns a duration as people write it, with tenths of a second below ten seconds.
+func took(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1f s", max(d, 0).Seconds())
 	}
@@ -133,7 +123,7 @@ func Took(d time.Duration) string {
 }
 
 // ending returns a line about a run that ended in a way that its output does not show.
-func (r *Run) ending() string {
+func ending(r *history.Whole) string {
 	switch r.Status {
 	case contract.StatusSucceeded, contract.StatusFailed:
 		return ""
@@ -143,7 +133,7 @@ func (r *Run) ending() string {
 
 // ipynb makes a notebook with a cell for each run. Characters that a reader of the file would not
 // see are escapes there.
-func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
+func ipynb(ctx context.Context, _ string, runs []history.Whole) (document, error) {
 	var c output.Collector
 	text, err := notebook.Notebook{Cells: cells(ctx, runs, &c), Widgets: c.Widgets()}.Text()
 	return document{text: plain.EscapeJSON(text)}, err
@@ -154,23 +144,23 @@ func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
 const maxFetched = 256 << 20
 
 // cells returns a cell with outputs for each run, which c collects.
-func cells(ctx context.Context, runs []Run, c *output.Collector) []notebook.RunCell {
+func cells(ctx context.Context, runs []history.Whole, c *output.Collector) []notebook.RunCell {
 	c.Limits = output.ForDocuments
 	var collected []*output.Cell
 	fetched := int64(0)
 	for i, r := range runs {
 		events := r.Events
-		if text := r.ending(); text != "" {
+		if text := ending(&r); text != "" {
 			events = append(events[:len(events):len(events)], contract.Event{Type: contract.EventStream, Name: contract.Stderr, Text: text})
 		}
 		cell := c.Begin(strconv.Itoa(i))
-		cell.Add(ctx, events, r.within(&fetched))
+		cell.Add(ctx, events, within(&r, &fetched))
 		collected = append(collected, cell)
 	}
 	var all []notebook.RunCell
 	for i, r := range runs { // now that a later run changes no outputs of an earlier one any more
 		all = append(all, notebook.RunCell{
-			Seed: r.ExecutionID, Source: r.source(), ExecutionCount: r.ExecutionCount, Outputs: collected[i].Outputs(),
+			Seed: r.ExecutionID, Source: source(&r), ExecutionCount: r.ExecutionCount, Outputs: collected[i].Outputs(),
 		})
 	}
 	return all
@@ -179,7 +169,7 @@ func cells(ctx context.Context, runs []Run, c *output.Collector) []notebook.RunC
 var errTooMuch = errors.New("the payloads of the runs are too large together")
 
 // within returns a Fetch that counts what it fetches, and refuses what is over maxFetched.
-func (r *Run) within(fetched *int64) output.Fetch {
+func within(r *history.Whole, fetched *int64) output.Fetch {
 	if r.Fetch == nil {
 		return nil
 	}
@@ -204,10 +194,10 @@ type page struct {
 
 // markdown makes a text with a section for each run. Its pictures are files in the folder
 // STEM_files beside it, as nbconvert names it.
-func markdown(ctx context.Context, stem string, runs []Run) (document, error) {
+func markdown(ctx context.Context, stem string, runs []history.Whole) (document, error) {
 	p := page{stem: stem, files: map[string][]byte{}}
 	for i, c := range cells(ctx, runs, &output.Collector{WidgetTexts: true}) {
-		fmt.Fprintf(&p.text, "## Run %d: %s\n\n", i+1, markup.Replace(runs[i].title()))
+		fmt.Fprintf(&p.text, "## Run %d: %s\n\n", i+1, markup.Replace(title(&runs[i])))
 		p.fence("python", c.Source)
 		if n := len(plain.Unshown(strings.ReplaceAll(c.Source, "\r\n", "\n"))); n > 0 {
 			fmt.Fprintf(&p.text, "Characters of this code that are not shown: %d.\n\n", n)
@@ -271,14 +261,14 @@ func (p *page) fence(language, text string) {
 
 // python makes a program with a cell for each run, as editors know them by "# %%". Cell magics,
 // lines of magics and of commands become comments, because they are not Python.
-func python(_ context.Context, _ string, runs []Run) (document, error) {
+func python(_ context.Context, _ string, runs []history.Whole) (document, error) {
 	var b strings.Builder
 	for i, r := range runs {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "# %%%% %s\n", r.title())
-		source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(r.source()) // Python ends lines at \r too
+		fmt.Fprintf(&b, "# %%%% %s\n", title(&r))
+		source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source(&r)) // Python ends lines at \r too
 		foreign := strings.HasPrefix(strings.TrimSpace(source), "%%")               // another language
 		for line := range strings.SplitSeq(source, "\n") {
 			if foreign || strings.HasPrefix(line, "%") || strings.HasPrefix(line, "!") {

@@ -16,33 +16,36 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"colabrelay/relay/history"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
-func pictureRuns() []Run {
+func pictureRuns() []history.Whole {
 	started := time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)
 	finished := started.Add(90 * time.Second)
-	return []Run{
-		{
-			Execution: contract.Execution{ExecutionID: "e1", Status: contract.StatusTimedOut, Reason: "the deadline passed", CreatedAt: started, StartedAt: &started, FinishedAt: &finished},
-			Runtime:   "work\x1b[2J", Name: "train.py\n", Code: "%pip install x\nprint('```')\n  %y\n", CodeCut: true,
-			Events: []contract.Event{
-				{Type: contract.EventStream, Text: "```\x1b[31mred\x1b[0m\x1b]0;title\a\n"},
-				{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
-					"image/png": json.RawMessage(`{"blob":{"number":1,"sha256":"x","bytes":3}}`), "text/plain": json.RawMessage(`"<Figure>"`),
-				}},
-				{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/svg+xml": json.RawMessage(`"<svg/>"`)}},
-				{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": json.RawMessage(`"not base64!"`), "text/plain": json.RawMessage(`"text"`)}},
-			},
-			Fetch: func(_ context.Context, _ contract.Blob, w io.Writer) error {
-				_, err := io.WriteString(w, "png")
-				return err
-			},
-		},
-		{Execution: contract.Execution{ExecutionID: "e2", Status: contract.StatusSucceeded, CreatedAt: started}, Runtime: "work", Code: "%%bash\necho 1"},
+	events := []contract.Event{
+		{Type: contract.EventStream, Text: "```\x1b[31mred\x1b[0m\x1b]0;title\a\n"},
+		{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+			"image/png": json.RawMessage(`{"blob":{"number":1,"sha256":"x","bytes":3}}`), "text/plain": json.RawMessage(`"<Figure>"`),
+		}},
+		{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/svg+xml": json.RawMessage(`"<svg/>"`)}},
+		{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": json.RawMessage(`"not base64!"`), "text/plain": json.RawMessage(`"text"`)}},
 	}
+	return []history.Whole{
+		{Fetch: fetchPNG, Run: history.Run{
+			Head:      history.Head{Runtime: "work\x1b[2J", Name: "train.py\n", CodeCut: true},
+			Execution: contract.Execution{ExecutionID: "e1", Status: contract.StatusTimedOut, Reason: "the deadline passed", CreatedAt: started, StartedAt: &started, FinishedAt: &finished, Events: events},
+			Code:      "%pip install x\nprint('```')\n  %y\n",
+		}},
+		{Run: history.Run{Head: history.Head{Runtime: "work"}, Execution: contract.Execution{ExecutionID: "e2", Status: contract.StatusSucceeded, CreatedAt: started}, Code: "%%bash\necho 1"}},
+	}
+}
+
+func fetchPNG(_ context.Context, _ contract.Blob, w io.Writer) error {
+	_, err := io.WriteString(w, "png")
+	return err
 }
 
 func readFile(t *testing.T, path string) string {
@@ -147,14 +150,9 @@ func FuzzDocuments(f *testing.F) {
 				events = append(events, ev)
 			}
 		}
-		run := func() []Run {
-			return []Run{{
-				Execution: contract.Execution{ExecutionID: "e", Status: contract.Status(status), Reason: status}, Runtime: "r", Name: name, Code: code, Events: events,
-				Fetch: func(_ context.Context, _ contract.Blob, w io.Writer) error {
-					_, err := io.WriteString(w, "png")
-					return err
-				},
-			}}
+		run := func() []history.Whole {
+			e := contract.Execution{ExecutionID: "e", Status: contract.Status(status), Reason: status, Events: events}
+			return []history.Whole{{Fetch: fetchPNG, Run: history.Run{Head: history.Head{Runtime: "r", Name: name}, Execution: e, Code: code}}}
 		}
 		for ext, format := range formats {
 			d, err := format(t.Context(), "x y", run())

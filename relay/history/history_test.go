@@ -209,7 +209,7 @@ func TestPicturesThatWereFetchedAreKept(t *testing.T) {
 	if !run.Complete {
 		t.Errorf("%+v", run)
 	}
-	fetch := s.Fetch(run.Run)
+	fetch := run.Fetch
 	var got bytes.Buffer
 	if err := fetch(t.Context(), blob, &got); err != nil || got.String() != "png" {
 		t.Errorf("%q, %v", got.String(), err)

@@ -116,6 +116,7 @@ func (s *Store) Get(id string) (Run, error) {
 // Whole is a run with its code and the events that are kept, in order.
 type Whole struct {
 	Run
+	Fetch output.Fetch // writes a payload that is kept, or returns ErrNotFound
 	// Complete: it has ended, and nothing of its output is missing, payloads included.
 	Complete bool
 	missing  ranges.Set // of the events, those that the VM may have and for which there is room
@@ -128,7 +129,7 @@ func (s *Store) Read(run Run) (Whole, error) {
 	if err != nil {
 		return Whole{Run: run}, fmt.Errorf("read the run %q in the history: %w", run.ExecutionID, err)
 	}
-	w := Whole{Run: run}
+	w := Whole{Run: run, Fetch: s.fetch(run)}
 	if next, newer := follows(all.mark.State, run.Execution); newer { // the file's state has longer texts
 		all.mark.State = next
 	}
@@ -264,9 +265,7 @@ func (s *Store) hasPayloads(w Whole) bool {
 	return true
 }
 
-// Fetch returns a function that writes a payload of the run that was kept. It returns
-// ErrNotFound for one that was not.
-func (s *Store) Fetch(run Run) func(ctx context.Context, blob contract.Blob, w io.Writer) error {
+func (s *Store) fetch(run Run) output.Fetch {
 	return func(_ context.Context, blob contract.Blob, w io.Writer) error {
 		if !contract.SHA256Pattern().MatchString(blob.SHA256) {
 			return ErrNotFound

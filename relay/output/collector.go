@@ -80,7 +80,7 @@ func (c *Collector) Begin(key string) *Cell {
 		c.forget(at)
 	}
 	c.shrink()
-	cell := &Cell{collector: c, key: key, spill: spill{save: c.Save, key: key, most: c.Limits.Saved}}
+	cell := &Cell{collector: c, key: key, spill: spill{save: c.Save, key: key}}
 	c.cells = append(c.cells, cell)
 	return cell
 }

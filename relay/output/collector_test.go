@@ -178,7 +178,7 @@ func wantForm(t *testing.T, object map[string]any) {
 }
 
 // small are limits that a short test exceeds.
-var small = Limits{Text: 300, Outputs: 10, Payload: 200, Payloads: 4 * minBlob, Saved: 100_000, Kept: 1 << 20}
+var small = Limits{Text: 300, Outputs: 10, Payload: 200, Payloads: 4 * minBlob, Kept: 1 << 20}
 
 // saver is a SaveText that keeps texts in memory.
 type saver map[string][]byte

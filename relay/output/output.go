@@ -126,7 +126,6 @@ type Limits struct {
 	Outputs  int   // outputs; the middle is left out
 	Payload  int64 // bytes of one picture or other payload
 	Payloads int64 // bytes of all payloads and exceptions, as a notebook has them; the newest are left out
-	Saved    int64 // bytes of the file that has the whole text
 	// All bounds the payloads of all cells of a Collector together, in bytes; 0 does not. What
 	// would exceed it, because a cell updates the displays of others, is left out.
 	All int64
@@ -137,13 +136,13 @@ type Limits struct {
 
 // ForNotebooks are the limits of outputs that are written into somebody's notebook.
 var ForNotebooks = Limits{
-	Text: 1 << 20, Outputs: 10_000, Payload: 10 << 20, Payloads: 32 << 20, Saved: 256 << 20, All: 64 << 20, Kept: 16 << 20,
+	Text: 1 << 20, Outputs: 10_000, Payload: 10 << 20, Payloads: 32 << 20, All: 64 << 20, Kept: 16 << 20,
 }
 
 // ForDocuments are the limits of outputs in a document of their own, which should have all that
 // the executor kept of a run.
 var ForDocuments = Limits{
-	Text: 64 << 20, Outputs: 100_000, Payload: 32 << 20, Payloads: 256 << 20, Saved: 0, Kept: 512 << 20,
+	Text: 64 << 20, Outputs: 100_000, Payload: 32 << 20, Payloads: 256 << 20, Kept: 512 << 20,
 }
 
 const (
@@ -180,7 +179,6 @@ type SaveText func(key string, offset int64, text []byte) (name string, err erro
 type spill struct {
 	save    SaveText
 	key     string
-	most    int64
 	active  bool
 	full    bool
 	name    string
@@ -189,14 +187,16 @@ type spill struct {
 	pending []byte
 }
 
-// spillBuffer is how much text a spill collects before it writes.
-const spillBuffer = 256 << 10
+const (
+	maxSpill    = 256 << 20 // bytes of the file
+	spillBuffer = 256 << 10 // how much text a spill collects before it writes
+)
 
 func (s *spill) write(text []byte) {
 	if !s.active || s.full || s.err != nil || s.save == nil {
 		return
 	}
-	if s.size+int64(len(s.pending)+len(text)) > s.most {
+	if s.size+int64(len(s.pending)+len(text)) > maxSpill {
 		s.full = true
 		return
 	}
@@ -210,7 +210,7 @@ func (s *spill) flush(line []byte) {
 	if !s.active || s.save == nil || s.err != nil || len(s.pending)+len(line) == 0 {
 		return
 	}
-	if s.full || s.size+int64(len(s.pending)+len(line)) > s.most {
+	if s.full || s.size+int64(len(s.pending)+len(line)) > maxSpill {
 		line = nil
 	}
 	s.name, s.err = s.save(s.key, s.size, append(s.pending, line...))
@@ -223,7 +223,7 @@ func (s *spill) discard() {
 	if s.name != "" {
 		_, _ = s.save(s.key, 0, nil)
 	}
-	*s = spill{save: s.save, key: s.key, most: s.most}
+	*s = spill{save: s.save, key: s.key}
 }
 
 // SaveIn returns a SaveText whose files are in dir, which is made when it is needed. A file is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/history"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
@@ -68,15 +69,9 @@ func Logs(ctx context.Context, vm VM, run contract.Execution, o LogOptions, cons
 	}
 }
 
-// Kept is a run that this computer has kept.
-type Kept struct {
-	contract.Execution // with its events
-	Blobs              func(ctx context.Context, blob contract.Blob, w io.Writer) error
-}
-
-// PrintKept prints a run as Logs does.
-func PrintKept(ctx context.Context, run Kept, o LogOptions, console Console) error {
-	blobs := func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }
+// PrintKept prints a run of the history as Logs does.
+func PrintKept(ctx context.Context, run history.Whole, o LogOptions, console Console) error {
+	blobs := func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Fetch }
 	l := &log{LogOptions: o, printer: newPrinter(blobs, console), kept: true}
 	defer l.printer.finish()
 	if o.Tail != nil {

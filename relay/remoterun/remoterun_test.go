@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/history"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -110,7 +111,7 @@ func TestAKeptRunWhoseEndIsUnknownSaysWhatWasSeenLast(t *testing.T) {
 		contract.StatusSucceeded: "",
 	} {
 		var c console
-		kept := Kept{Execution: contract.Execution{ExecutionID: "e", Status: status, Events: []contract.Event{{Type: contract.EventStream, Text: "here\n"}}}}
+		kept := history.Whole{Run: history.Run{Execution: contract.Execution{ExecutionID: "e", Status: status, Events: []contract.Event{{Type: contract.EventStream, Text: "here\n"}}}}}
 		if err := PrintKept(t.Context(), kept, LogOptions{}, c.console(t)); err != nil || c.out.String() != "here\n" || c.err.String() != want {
 			t.Errorf("%s: %v %q %q", status, err, c.out.String(), c.err.String())
 		}
@@ -178,7 +179,7 @@ func TestTailPrintsTheEndOfWhatTheWholeLogPrints(t *testing.T) {
 		var both console
 		c := both.console(t)
 		c.Err, c.PictureDir = c.Out, pictures // in order
-		kept := Kept{Execution: contract.Execution{ExecutionID: "e", Status: contract.StatusSucceeded, Events: events}}
+		kept := history.Whole{Run: history.Run{Execution: contract.Execution{ExecutionID: "e", Status: contract.StatusSucceeded, Events: events}}}
 		if err := PrintKept(t.Context(), kept, LogOptions{Tail: tail}, c); err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/memory"
 )
@@ -64,7 +65,7 @@ type Collector struct {
 	complete       bool
 	displays       displays
 	failed         *contract.Event // the last error
-	earlierErrors  *ends           // the tracebacks before it, which the code displayed
+	earlierErrors  bounded.Tail    // the tracebacks before it, which the code displayed
 	prompt         *Prompt
 	cuts           int // events that the executor shortened
 	cutNotes       []string
@@ -77,7 +78,7 @@ func New(opt Options) *Collector {
 	if opt.Limit == 0 {
 		opt.Limit = defaultLimit
 	}
-	c := &Collector{opt: opt, next: opt.From, earlierErrors: newEnds()}
+	c := &Collector{opt: opt, next: opt.From, earlierErrors: bounded.Tail{Max: maxText}}
 	if !opt.Page { // a page omits nothing
 		c.stdout.whole.dir, c.stderr.whole.dir = opt.Dir, opt.Dir
 	}
@@ -148,7 +149,7 @@ func (c *Collector) Add(ev contract.Event) {
 		c.widgetLine = lines[len(lines)-1]
 	case contract.EventError:
 		if c.failed != nil {
-			fmt.Fprintf(c.earlierErrors, "%s\n\n", strings.Join(c.failed.Traceback, "\n"))
+			fmt.Fprintf(&c.earlierErrors, "%s\n\n", strings.Join(c.failed.Traceback, "\n"))
 		}
 		c.failed = &ev
 	case contract.EventInputRequest:
@@ -297,7 +298,10 @@ func (c *Collector) View(ctx context.Context, fetch output.Fetch) View {
 	p.present(ctx)
 	trace := ""
 	if c.failed != nil {
-		trace = Plain(c.earlierErrors.text()) + p.wholeTraceback(ctx)
+		trace = Plain(c.earlierErrors.String()) + p.wholeTraceback(ctx)
+	}
+	if c.earlierErrors.Dropped() {
+		trace = "[… errors that were displayed before are left out …]\n" + trace
 	}
 	room := c.share(&v, trace)
 	c.viewStreams(&v, room)

@@ -35,7 +35,6 @@ type displays struct {
 	dropped int
 	noRoom  int   // whose payloads were dropped because other calls hold too much
 	held    int64 // bytes of payloads
-	taken   int64 // of the budget
 }
 
 // hold counts the payloads of one more display, and returns what is kept of them: none if there is
@@ -48,16 +47,25 @@ func (d *displays) hold(data map[string]json.RawMessage) map[string]json.RawMess
 		}
 		kept[mime] = payload
 	}
-	size := sizeOf(kept)
-	if more := d.held + size - memory.FreeDisplays - d.taken; more > 0 {
-		if !memory.Displays.Take(more) {
-			d.noRoom++
-			return map[string]json.RawMessage{}
-		}
-		d.taken += more
+	if !d.grow(sizeOf(kept)) {
+		d.noRoom++
+		return map[string]json.RawMessage{}
 	}
-	d.held += size
 	return kept
+}
+
+// grow counts so many bytes more, or less, unless the budget has no room for them.
+func (d *displays) grow(by int64) bool {
+	over := func(held int64) int64 { return max(0, held-memory.FreeDisplays) }
+	more := over(d.held+by) - over(d.held)
+	if more > 0 && !memory.Displays.Take(more) {
+		return false
+	}
+	if more < 0 {
+		memory.Displays.Return(-more)
+	}
+	d.held += by
+	return true
 }
 
 func sizeOf(data map[string]json.RawMessage) (size int64) {
@@ -70,11 +78,7 @@ func sizeOf(data map[string]json.RawMessage) (size int64) {
 // release forgets displays.
 func (d *displays) release(gone ...display) {
 	for _, each := range gone {
-		d.held -= sizeOf(each.data)
-	}
-	if less := d.taken - max(0, d.held-memory.FreeDisplays); less > 0 {
-		memory.Displays.Return(less)
-		d.taken -= less
+		d.grow(-sizeOf(each.data))
 	}
 }
 

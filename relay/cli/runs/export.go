@@ -125,7 +125,7 @@ func (o exportOptions) export(ctx context.Context, set *config.Settings, path st
 	if len(chosen) == 0 {
 		return errors.New("no run matches; `colab-relay ps --all` lists all runs")
 	}
-	var runs []export.Run
+	var runs []history.Whole
 	for _, r := range chosen {
 		run, err := whole(ctx, p, r)
 		if err != nil {
@@ -163,27 +163,22 @@ type exported struct {
 }
 
 // whole returns a run with its output, after it has fetched what is missing if the VM answers.
-func whole(ctx context.Context, p *cli.PastRuns, run history.Run) (export.Run, error) {
+func whole(ctx context.Context, p *cli.PastRuns, run history.Run) (history.Whole, error) {
 	r, err := p.History.Read(run)
 	if err == nil && r.Lacks() {
 		r, err = complete(ctx, p, r)
 	}
-	if err != nil {
-		return export.Run{}, err
+	kept := r.Fetch
+	r.Fetch = func(ctx context.Context, blob contract.Blob, w io.Writer) error {
+		if err := kept(ctx, blob, w); !errors.Is(err, history.ErrNotFound) {
+			return err
+		}
+		if vm := p.Reach(ctx, r.Runtime); vm != nil && vm.InstanceID() == r.InstanceID {
+			return vm.Blob(ctx, r.ExecutionID, blob, w)
+		}
+		return history.ErrNotFound
 	}
-	kept := p.History.Fetch(r.Run)
-	return export.Run{
-		Execution: r.Execution, Runtime: r.Runtime, Name: r.Name, Code: r.Code, CodeCut: r.CodeCut, Events: r.Events,
-		Fetch: func(ctx context.Context, blob contract.Blob, w io.Writer) error {
-			if err := kept(ctx, blob, w); !errors.Is(err, history.ErrNotFound) {
-				return err
-			}
-			if vm := p.Reach(ctx, r.Runtime); vm != nil && vm.InstanceID() == r.InstanceID {
-				return vm.Blob(ctx, r.ExecutionID, blob, w)
-			}
-			return history.ErrNotFound
-		},
-	}, nil
+	return r, err
 }
 
 // completeTime bounds what is fetched of one run before an export: a hostile VM has output

@@ -154,7 +154,7 @@ func (c *logsOptions) printKept(ctx context.Context, args []string, missing erro
 	case !whole.Complete:
 		return errNotWhole
 	}
-	return remoterun.PrintKept(ctx, remoterun.Kept{Execution: whole.Execution, Blobs: kept.Fetch(run)}, c.options, c.Console(cfg))
+	return remoterun.PrintKept(ctx, whole, c.options, c.Console(cfg))
 }
 
 const (
