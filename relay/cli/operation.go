@@ -222,7 +222,8 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 	}()
 	var newest lastAttempt
 	by := op.Person{
-		Streams: std, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, Keep: cfg.Keep,
+		Config:  op.Config{CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, Keep: cfg.Keep, Version: Version},
+		Streams: std,
 		Confirm: func(question string) bool { return terminal.Confirm(ctx, std, question) },
 		VMs: func(executor string) *vm.Manager {
 			opened = NewVMs(*set, cfg, executor, nil)
@@ -231,7 +232,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 		Runs: func(ctx context.Context, runtime string) ([]runlist.Entry, error) {
 			return runsOf(ctx, set, std, runtime)
 		},
-		PagePort: cfg.PagePort, Version: Version, Bridge: func() *bridge.Bridge { return NewBridge(*set, cfg.Pairings, nil) },
+		PagePort: cfg.PagePort, Bridge: func() *bridge.Bridge { return NewBridge(*set, cfg.Pairings, nil) },
 		Transfer: func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
 			return showTransfer(ctx, std, name, &newest, move)
 		},

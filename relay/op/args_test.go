@@ -18,18 +18,18 @@ import (
 func TestNullIsAnOmittedArgument(t *testing.T) {
 	h := startHost(t, Config{Toolsets: toolsets.All, Resolve: func(string) (runtimes.Runtime, error) { return runtimes.Runtime{}, errors.New("none") }})
 	for _, tool := range served(toolsets.All) {
-		if calls[tool.def.Name].args == "" {
-			t.Fatalf("calls, in errors_test.go, has no call of %s", tool.def.Name)
+		if calls[tool.tool].args == "" {
+			t.Fatalf("calls, in errors_test.go, has no call of %s", tool.tool)
 		}
-		args := decode[map[string]any](t, json.RawMessage(calls[tool.def.Name].args))
-		omitted := h.call(tool.def.Name, args)
+		args := decode[map[string]any](t, json.RawMessage(calls[tool.tool].args))
+		omitted := h.call(tool.tool, args)
 		for name := range decode[struct{ Properties object }](t, inputSchema(tool.inputs)).Properties {
 			if _, given := args[name]; !given {
 				args[name] = nil
 			}
 		}
-		if got := h.call(tool.def.Name, args); string(got.Structured) != string(omitted.Structured) {
-			t.Errorf("%s %v: %s, want %s", tool.def.Name, args, got.Structured, omitted.Structured)
+		if got := h.call(tool.tool, args); string(got.Structured) != string(omitted.Structured) {
+			t.Errorf("%s %v: %s, want %s", tool.tool, args, got.Structured, omitted.Structured)
 		}
 	}
 }
@@ -120,12 +120,12 @@ func TestSchemasSuitAgentFrameworks(t *testing.T) {
 			Properties map[string]struct{ Nullable bool }
 			Required   []string
 		}](t, inputSchema(tool.inputs))
-		if !tools.MatchString(tool.def.Name) || s.Properties == nil {
-			t.Errorf("%q has the properties %v", tool.def.Name, s.Properties)
+		if !tools.MatchString(tool.tool) || s.Properties == nil {
+			t.Errorf("%q has the properties %v", tool.tool, s.Properties)
 		}
 		for name, p := range s.Properties {
 			if !arguments.MatchString(name) || name == "runtime" || p.Nullable == slices.Contains(s.Required, name) {
-				t.Errorf("%s: %q: %+v, required %v", tool.def.Name, name, p, s.Required)
+				t.Errorf("%s: %q: %+v, required %v", tool.tool, name, p, s.Required)
 			}
 		}
 	}

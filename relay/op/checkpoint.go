@@ -50,7 +50,7 @@ const (
 	maxLinesShown   = 5   // of what was printed last
 )
 
-func getCheckpoint() tool {
+func getCheckpoint() Operation {
 	return operation(spec{
 		title:       "Read a checkpoint",
 		description: "Reads what is saved on this computer under a checkpoint_name: progress and results of run_chunked_operation, or the answer of run_code_long. If the VM answers, the progress is current.",
@@ -243,9 +243,9 @@ type listedCheckpoint struct {
 	Path        string    `json:"path"`
 }
 
-func listCheckpoints() tool {
+func listCheckpoints() Operation {
 	return operation(spec{
-		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
+		Command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "List chunked runs, kept answers and notebook runs on this computer",
 			Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long. It also lists the last run of each notebook. The list contacts no VM.\n" +
 				"With NAME, show one: of a chunked run the progress, which is current if the VM answers, and the last values of result. `colab-relay loop NAME` continues it.",
@@ -306,9 +306,9 @@ type States struct {
 	States []kernelstate.Listed `json:"states"`
 }
 
-func listStates() tool {
+func listStates() Operation {
 	return operation(spec{
-		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
+		Command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "List the kernel states saved on this computer",
 			Long: "List the kernel states that are saved on this computer, with all their versions. It contacts no VM.\n" +
 				"`colab-relay restore NAME` loads one into the kernel.",

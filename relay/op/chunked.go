@@ -65,11 +65,11 @@ type Chunked struct {
 
 func (r *Chunked) maxText() int { return r.limit }
 
-func runChunked() tool {
+func runChunked() Operation {
 	return operation(spec{
 		title:       "Run a loop that survives its VM",
 		description: "Use it for long loops that must survive interrupted calls and dead VMs. It runs setup_code once, then loop_code for i = 0 … n_iterations-1. The VM goes on without calls; a call reads the progress for about 45 s. Call again with checkpoint_name until the run is finished. Variables that iterations build up (total += i, xs.append(i)) are kept and restored in a new kernel or VM.",
-		command: Command{Group: "run", Setting: "CHECKPOINT_DIR",
+		Command: Command{Group: "run", Setting: "CHECKPOINT_DIR",
 			Short: "Run a loop that survives its VM, or continue one",
 			Long: "Run a file for each i = 0, 1, … on the VM, and follow the progress to the end. The VM goes on by itself, also after Ctrl-C or with the laptop closed. With NAME alone, the command comes back to a run, also an agent's, and continues it where it stopped, also on a new VM. Variables that iterations build up are kept and restored.\n" +
 				"`colab-relay checkpoints NAME` shows the progress and the values of result.",

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"colabrelay/relay/bridge"
-	"colabrelay/relay/chunked"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
@@ -33,15 +32,6 @@ type Command struct {
 	Long, Examples string // of the first operation of that name
 	Setting        string // that has a flag of its own, such as CHECKPOINT_DIR
 	Confirm        bool   // call.confirm asks the person, or the flag --yes does
-}
-
-// Operation is what a command does.
-type Operation struct {
-	Command
-	Local bool // it needs no VM that answers
-	Bulk  bool // it may move much data, as long as bytes arrive
-	args  reflect.Type
-	do    func(ctx context.Context, c *call, args targeted) (payload, error)
 }
 
 // Argument is what a person gives an operation: a pflag.Value in the struct of its arguments.
@@ -98,14 +88,9 @@ func (o Operation) Arguments() (args any, all []*Argument) {
 
 // Person is who gives a command, and what the command has for it.
 type Person struct {
-	Streams  terminal.Streams
-	Runtime  runtimes.Runtime // a VM that answers, unless the operation is local
-	LastSeen runtimes.LastSeen
-	// CheckpointDir and TransferDir are those of the settings.
-	CheckpointDir, TransferDir string
-	Keep                       chunked.Keep
-	// Resolve finds another runtime for a local operation.
-	Resolve func(name string) (runtimes.Runtime, error)
+	Config  // of which commands use what the settings say, and Resolve if the operation is local
+	Streams terminal.Streams
+	Runtime runtimes.Runtime // a VM that answers, unless the operation is local
 	// Runs returns the runs of a runtime, of all if it is empty: those in this computer's history, and
 	// those of the VMs that answer.
 	Runs func(ctx context.Context, runtime string) ([]runlist.Entry, error)
@@ -121,7 +106,6 @@ type Person struct {
 	// Bridge opens what starts an executor through Colab's page, which connects to PagePort.
 	Bridge   func() *bridge.Bridge
 	PagePort int
-	Version  string // of the relay
 	// Transfer shows the progress of what move transfers.
 	Transfer func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error)
 }
@@ -183,8 +167,9 @@ const personHold = 30 * 24 * time.Hour
 
 // Do does the operation. args is of Arguments. The answer of one that failed has notes at most.
 func (o Operation) Do(ctx context.Context, by Person, args any) (Answer, error) {
+	by.TextLimit = render.DefaultTextLimit
 	c := &call{
-		Relay:  &Relay{cfg: Config{CheckpointDir: by.CheckpointDir, TransferDir: by.TransferDir, Keep: by.Keep, Resolve: by.Resolve, TextLimit: render.DefaultTextLimit, Version: by.Version}, kernels: lastKernels{stored: by.LastSeen}},
+		Relay:  &Relay{cfg: by.Config, kernels: lastKernels{stored: by.LastSeen}},
 		target: by.Runtime, started: time.Now(), hold: personHold, person: &by,
 	}
 	c.args = reflect.ValueOf(args).Elem().Interface().(targeted)

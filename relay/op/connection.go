@@ -88,7 +88,7 @@ func PersonProblem(err error) *Problem {
 	return problemOf(err).withHint(hint.Of(err).Person)
 }
 
-func checkConnection() tool {
+func checkConnection() Operation {
 	return operation(spec{
 		title:       "Check the connection",
 		description: "Use it at the start of a session and after connection errors: it says whether the VM answers, its uptime, free memory and kernel status, or what to do.",
@@ -123,11 +123,11 @@ type Probe struct {
 	PackageCount int `json:"package_count"`
 }
 
-func probeEnvironment() tool {
+func probeEnvironment() Operation {
 	return operation(spec{
 		title:       "Describe the VM",
 		description: "Use it before planning work: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left and loaded variables of the VM.",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short:    "Describe the VM: processor, GPU, memory, disks, Python, limits",
 			Long:     "Describe the VM: processor, GPU, memory, disks, Python, packages, limits, and what would make it better. Nothing is imported or changed. --json also lists the packages.",
 			Examples: "  colab-relay probe\n  colab-relay probe --json | jq .packages.torch"},

@@ -36,11 +36,11 @@ type previewArgs struct {
 	target
 }
 
-func previewDataframe() tool {
+func previewDataframe() Operation {
 	return operation(spec{
 		title:       "Look into a data frame",
 		description: "Shows rows of a DataFrame, Series or Arrow table in the kernel, with dtypes and the number of rows. It runs no user code.",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short:    "Show rows of a DataFrame in the VM's kernel",
 			Long:     "Show rows of a pandas, polars or Arrow frame in the VM's kernel, filtered and sorted. None of the user's code is run.",
 			Examples: "  colab-relay df sales\n  colab-relay df sales --filter \"price > 3\" --sort \"price desc\" --columns city,price"},
@@ -63,11 +63,11 @@ type queryArgs struct {
 	target
 }
 
-func queryDataframes() tool {
+func queryDataframes() Operation {
 	return operation(spec{
 		title:       "Query data frames with SQL",
 		description: "Filters, joins and aggregates pandas, polars and Arrow frames in the kernel: SELECT city, avg(price) FROM df GROUP BY city. It reads no files and changes nothing.",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short:    "Query DataFrames in the VM's kernel with SQL",
 			Long:     "Run one SELECT of DuckDB's SQL over the pandas, polars and Arrow frames in the VM's kernel; their variables are its tables. It reads no files and changes nothing.",
 			Examples: "  colab-relay sql 'SELECT city, avg(price) FROM sales GROUP BY city'"},

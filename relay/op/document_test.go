@@ -15,7 +15,7 @@ func TestTheDocumentListsTheTools(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(page), "| tool | command | what it does |\n|---|---|---|\n")
 	for _, tool := range served(toolsets.All) {
-		row := "| `" + tool.def.Name + "` | "
+		row := "| `" + tool.tool + "` | "
 		if name := tool.Command.Name; name != "" {
 			row += "`" + name + "` "
 		}

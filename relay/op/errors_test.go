@@ -199,7 +199,7 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 		"install_packages":      {`{"packages":[1]}`, `{"packages":{"x":1}}`, `{"packages":"x","upgrade":"yes"}`},
 	}
 	for _, tool := range served(toolsets.All) {
-		cases[tool.def.Name] = append(cases[tool.def.Name], `[1]`)
+		cases[tool.tool] = append(cases[tool.tool], `[1]`)
 	}
 	for name, all := range cases {
 		for _, args := range all {

@@ -26,7 +26,7 @@ type getArgs struct {
 	target
 }
 
-func getExecution() tool {
+func getExecution() Operation {
 	return operation(spec{
 		title:       "Read a run's output",
 		description: "Use it when a run is running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end and shows head and tail of the output from offset on. Without, it returns one page of the whole output and names the call for the next.",
@@ -97,10 +97,10 @@ type Executions struct {
 	cut   int // runs that did not fit into the answer
 }
 
-func listExecutions() tool {
+func listExecutions() Operation {
 	t := operation(spec{
 		title: "List runs",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short: "List runs, present and past",
 			Long: "List the runs of all runtimes, newest first: those in this computer's history, and those on the VMs. It also works after a VM is gone. Ids are shortened; --json prints them whole.\n" +
 				"A question mark after a status means that it may have changed since: the VM does not answer, or is gone.\n" +
@@ -283,10 +283,10 @@ type interruptArgs struct {
 	target
 }
 
-func interruptExecution() tool {
+func interruptExecution() Operation {
 	return operation(spec{
 		title: "Interrupt a run",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short: "Stop a run; variables are kept",
 			Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
 				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
@@ -314,10 +314,10 @@ type inputArgs struct {
 	target
 }
 
-func provideInput() tool {
+func provideInput() Operation {
 	return operation(spec{
 		title: "Answer input()",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short: "Answer a run that waits in input() or getpass()",
 			Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
 				"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",

@@ -37,11 +37,11 @@ type folder = contract.Files
 // maxPages bounds how many answers of up to contract.MaxListFiles entries make a person's listing.
 const maxPages = 10
 
-func listFiles() tool {
+func listFiles() Operation {
 	return operation(spec{
 		title:       "List files on the VM",
 		description: "Use it to find files on the remote VM: names, sizes and times in one folder. Google Drive, if mounted, is /content/drive/MyDrive.",
-		command: Command{Group: "files",
+		Command: Command{Group: "files",
 			Short: "List a folder on the VM",
 			Long: "List a folder or file on the VM: size, time of the last change, and name. Without PATH, it lists /content, or the executor's working directory if the VM has no /content. The name of a folder ends in a slash. A byte that cannot be shown stands in a name as \\xNN, which all commands take.\n" +
 				fmt.Sprintf("At most %d entries are listed; a note says if there are more.", maxPages*contract.MaxListFiles),

@@ -72,11 +72,11 @@ func joined(raw json.RawMessage) json.RawMessage {
 	return encode(strings.Join(items, "\n"))
 }
 
-func installPackages() tool {
+func installPackages() Operation {
 	return operation(spec{
 		title:       "Install Python packages",
 		description: "Installs Python packages for the kernel. It answers as run_code_long does, with what changed and what restart_kernel must load anew.",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short:    "Install Python packages on the VM",
 			Long:     "Install Python packages for the VM's kernel with uv or pip, and say what changed and which imported packages need a restart of the kernel.",
 			Examples: "  colab-relay packages 'pandas>=2,<3' rich\n  colab-relay packages -r requirements.txt --upgrade"},

@@ -22,11 +22,11 @@ type Kernel struct {
 	Python   string `json:"python"`
 }
 
-func restartKernel() tool {
+func restartKernel() Operation {
 	return operation(spec{
 		title:       "Restart the kernel",
 		description: "Use it when a run ignores interrupt_execution, when memory stays full after cleanup_colab, or for a clean start. All variables and imports are lost, a run in progress ends, queued runs are cancelled; files are kept.",
-		command: Command{Group: "run", Confirm: true,
+		Command: Command{Group: "run", Confirm: true,
 			Short:    "Restart the kernel; variables are lost, files stay",
 			Long:     "End the VM's Python process and start a new one. Its variables, imports and functions are lost, the current run ends, and queued runs are cancelled. Files stay.",
 			Examples: "  colab-relay restart\n  colab-relay restart --yes --json"},
@@ -69,11 +69,11 @@ type Variables struct {
 	Truncated bool                `json:"truncated"` // inspect_variable finds by its name what is not listed
 }
 
-func listVariables() tool {
+func listVariables() Operation {
 	return operation(spec{
 		title:       "List variables",
 		description: "Use it to see what earlier code left in the kernel, or what takes up memory: name, type, size, shape, dtype and bytes of each variable. It runs no user code.",
-		command: Command{Group: "run",
+		Command: Command{Group: "run",
 			Short: "List the variables in the VM's kernel, or show one",
 			Long: "List the variables in the VM's kernel, or show the type, shape and beginning of one. None of their code is run, so this is safe for any object.\n" +
 				"It fails with kernel_busy while a run occupies the kernel.",
@@ -142,7 +142,7 @@ type Inspection struct {
 	Preview string `json:"preview"` // the beginning of its value, for known types only
 }
 
-func inspectVariable() tool {
+func inspectVariable() Operation {
 	return operation(spec{
 		title:       "Inspect a variable",
 		description: "Shows one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code, such as __repr__.",
@@ -177,11 +177,11 @@ type Cleaned struct {
 	FiguresClosed        int      `json:"figures_closed"`
 }
 
-func cleanup() tool {
+func cleanup() Operation {
 	return operation(spec{
 		title:       "Free memory on the VM",
 		description: "Use it when memory runs low (error low_memory) or between unrelated tasks. It deletes all variables of the kernel, closes figures and empties the GPU cache; files and imports stay.",
-		command: Command{Group: "run", Confirm: true,
+		Command: Command{Group: "run", Confirm: true,
 			Short:    "Delete all variables and free memory; files and imports stay",
 			Long:     "Delete all variables of the VM's kernel, close its figures, and empty torch's GPU cache. Files and imports stay; `colab-relay restart` frees more.",
 			Examples: "  colab-relay cleanup"},

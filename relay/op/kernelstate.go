@@ -48,11 +48,11 @@ type KernelState struct {
 	NextCommand   string                 `json:"next_command,omitempty"` // the next step; empty when done
 }
 
-func saveState() tool {
+func saveState() Operation {
 	return operation(spec{
 		title:       "Save the kernel's variables",
 		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; the answer names what can't be saved. With status saving, call again with the same arguments and run nothing in between.",
-		command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
+		Command: Command{Group: "files", Setting: "CHECKPOINT_DIR",
 			Short: "Save the kernel's variables on this computer",
 			Long: "Save the variables, functions, classes and imports of the VM's kernel on this computer, as a new version of the state NAME. The answer names what cannot be saved.\n" +
 				"`colab-relay restore` loads them into any kernel, also on another VM. If the command is stopped, run it again to resume it.",
@@ -78,11 +78,11 @@ type restoreArgs struct {
 	target
 }
 
-func restoreState() tool {
+func restoreState() Operation {
 	return operation(spec{
 		title:       "Restore the kernel's variables",
 		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced. With status restoring, call again with the same arguments.",
-		command: Command{Group: "files", Setting: "CHECKPOINT_DIR", Confirm: true,
+		Command: Command{Group: "files", Setting: "CHECKPOINT_DIR", Confirm: true,
 			Short: "Load saved variables into the VM's kernel",
 			Long: "Load what `colab-relay save` or an agent saved as NAME into the kernel, also on another VM. Variables of the same names are replaced. `colab-relay states` lists what is saved.\n" +
 				"Loading runs code that whoever controlled the VM of the save could choose. If the command is stopped, run it again to resume it.",

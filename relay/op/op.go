@@ -75,7 +75,7 @@ type Config struct {
 // Relay has the tools.
 type Relay struct {
 	cfg     Config
-	tools   map[string]tool
+	tools   map[string]Operation
 	calls   atomic.Int64 // so far
 	turnsMu sync.Mutex
 	turns   map[string]*turns // by the runtime's name; empty for calls that name none that is paired
@@ -104,14 +104,14 @@ func New(cfg Config) *Relay {
 		cfg.TextLimit = render.DefaultTextLimit
 	}
 	r := &Relay{
-		cfg: cfg, tools: map[string]tool{},
+		cfg: cfg, tools: map[string]Operation{},
 		turns: map[string]*turns{}, kernels: lastKernels{stored: cfg.LastSeen}, tabEditing: make(chan struct{}, 1),
 	}
 	if cfg.CheckpointDir != "" {
 		r.givenUp.dir = filepath.Join(cfg.CheckpointDir, "given-up")
 	}
 	for _, t := range served(cfg.Toolsets) {
-		r.tools[t.def.Name] = t
+		r.tools[t.tool] = t
 	}
 	return r
 }
@@ -119,16 +119,18 @@ func New(cfg Config) *Relay {
 // Definitions returns the tools that are served.
 func (r *Relay) Definitions() (all []Definition) {
 	for _, t := range served(r.cfg.Toolsets) {
-		t.def.InputSchema = inputSchema(t.inputs)
-		all = append(all, t.def)
+		all = append(all, Definition{
+			t.tool, t.title, t.description, inputSchema(t.inputs),
+			t.has(readOnly), t.has(destructive), t.has(idempotent), t.has(openWorld), t.has(upfront),
+		})
 	}
 	return all
 }
 
 // spec is what both readers are told of an operation beside its row of the table.
 type spec struct {
-	title, description string
-	command            Command
+	title, description string // for models
+	Command
 }
 
 // Definition is what hosts see of a tool.
@@ -140,12 +142,14 @@ type Definition struct {
 	Upfront bool
 }
 
-// tool is an operation and what hosts see of it.
-type tool struct {
+// Operation is one thing that the relay can do.
+type Operation struct {
 	row
-	def    Definition // without its schema
-	inputs []argument
-	Operation
+	spec
+	Local, Bulk bool // as its traits say; more is local for people
+	inputs      []argument
+	args        reflect.Type
+	do          func(ctx context.Context, c *call, args targeted) (payload, error)
 }
 
 // target is embedded in every tool's arguments.
@@ -164,11 +168,11 @@ type targeted interface{ runtime() string }
 func operation[A targeted, P any, PP interface {
 	*P
 	payload
-}](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) tool {
+}](s spec, do func(ctx context.Context, c *call, args A) (PP, error)) Operation {
 	args := reflect.TypeFor[A]()
-	return tool{
-		inputs: argumentsOf(args), def: Definition{Title: s.title, Description: s.description},
-		Operation: Operation{Command: s.command, args: args, do: func(ctx context.Context, c *call, args targeted) (payload, error) {
+	return Operation{
+		spec: s, inputs: argumentsOf(args), args: args,
+		do: func(ctx context.Context, c *call, args targeted) (payload, error) {
 			got, err := do(ctx, c, args.(A))
 			if on, ok := args.(notebookArgs); ok && err != nil {
 				err = c.notebookError(on.path(), err)
@@ -177,19 +181,19 @@ func operation[A targeted, P any, PP interface {
 				return nil, err
 			}
 			return got, err
-		}},
+		},
 	}
 }
 
 // arguments reads a call's arguments and finds its runtime.
-func (t *tool) arguments(c *call, raw json.RawMessage) (targeted, *Problem) {
-	value := reflect.New(t.args).Elem()
-	notes, problem := parseArguments(t.inputs, raw, value)
+func (o *Operation) arguments(c *call, raw json.RawMessage) (targeted, *Problem) {
+	value := reflect.New(o.args).Elem()
+	notes, problem := parseArguments(o.inputs, raw, value)
 	if problem != nil {
 		return nil, problem
 	}
 	c.warnings = append(c.warnings, notes...)
-	given, needless := value.Interface().(targeted), t.has(local)
+	given, needless := value.Interface().(targeted), o.has(local)
 	if on, ok := given.(notebookArgs); ok { // a tab, which has no path as in colab-mcp, needs no runtime
 		needless = needless || on.path() == ""
 	}
@@ -293,16 +297,16 @@ func (r *Relay) Call(ctx context.Context, q Request, send func(Result)) {
 const backgroundHost = "claude-code"
 
 // perform handles turns, time limits, progress and panics, and turns every outcome into an answer.
-func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made bool) {
+func (c *call) perform(ctx context.Context, o Operation, q Request) (a Result, made bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			c.cfg.Log.Error("panic in a tool", "tool", o.tool, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 			c.sending = nil
-			a, made = c.answer(nil, internalProblem(fmt.Sprintf("the relay failed in %s", t.def.Name))), true
+			a, made = c.answer(nil, internalProblem(fmt.Sprintf("the relay failed in %s", o.tool))), true
 		}
 	}()
-	args, problem := t.arguments(c, q.Arguments)
-	c.tool, c.args = t.def.Name, args
+	args, problem := o.arguments(c, q.Arguments)
+	c.tool, c.args = o.tool, args
 	turns := c.turnsOf(c.target.Name)
 	select {
 	case turns.running <- struct{}{}:
@@ -314,7 +318,7 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 		c.progress = startProgress(q.Progress)
 		defer c.progress.stop() // also in a panic, before the answer
 	}
-	limit, release := c.takeHold(t.has(patient))
+	limit, release := c.takeHold(o.has(patient))
 	defer release()
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
@@ -323,16 +327,16 @@ func (c *call) perform(ctx context.Context, t tool, q Request) (a Result, made b
 		problem = cancelledProblem
 	} else if c.remind(ctx); problem == nil {
 		var err error
-		if got, err = t.do(client.WithReachLimit(ctx), c, args); err != nil {
+		if got, err = o.do(client.WithReachLimit(ctx), c, args); err != nil {
 			problem = problemOf(err)
 		}
-		if problem != nil && problem.arrived && !t.has(readOnly) {
+		if problem != nil && problem.arrived && !o.has(readOnly) {
 			problem = problem.copy()
 			problem.Message += "; what was asked for may have been done nevertheless"
 		}
 	}
 	if problem != nil {
-		c.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
+		c.cfg.Log.Info("tool call", "tool", o.tool, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
 	}
 	return c.answer(got, problem), true
 }

@@ -28,10 +28,10 @@ func (t traits) has(one traits) bool { return t&one != 0 }
 
 // row names an operation to both of its readers.
 type row struct {
-	sets          []toolsets.Toolset // that have the tool; nil for a command alone
-	tool, command string             // "list_colab_files", "ls"; of two with one command, the number of arguments decides
+	sets       []toolsets.Toolset // that have the tool; nil for a command alone
+	tool, name string             // "list_colab_files", "ls"; of two with one command, the number of arguments decides
 	traits
-	define func() tool
+	define func() Operation
 }
 
 var (
@@ -96,21 +96,19 @@ var operations = []row{
 }
 
 // allOperations are the operations, made at the first use.
-var allOperations = sync.OnceValue(func() (made []tool) {
+var allOperations = sync.OnceValue(func() (made []Operation) {
 	for _, r := range operations {
-		t := r.define()
-		t.row, t.def.Name, t.Command.Name = r, r.tool, r.command
-		t.def.ReadOnly, t.def.Destructive, t.def.Idempotent, t.def.OpenWorld = r.has(readOnly), r.has(destructive), r.has(idempotent), r.has(openWorld)
-		t.def.Upfront, t.Bulk, t.Local = r.has(upfront), r.has(bulk), t.Local || r.has(local)
-		made = append(made, t)
+		o := r.define()
+		o.row, o.Name, o.Bulk, o.Local = r, r.name, r.has(bulk), o.Local || r.has(local)
+		made = append(made, o)
 	}
 	return made
 })
 
 // served returns the tools of Core and of the sets with these names.
-func served(names []toolsets.Toolset) []tool {
+func served(names []toolsets.Toolset) []Operation {
 	names = append([]toolsets.Toolset{toolsets.Core}, names...)
-	return slices.DeleteFunc(slices.Clone(allOperations()), func(t tool) bool {
+	return slices.DeleteFunc(slices.Clone(allOperations()), func(t Operation) bool {
 		return !slices.ContainsFunc(t.sets, func(s toolsets.Toolset) bool { return slices.Contains(names, s) })
 	})
 }
@@ -120,7 +118,7 @@ func served(names []toolsets.Toolset) []tool {
 func Commands() (made []Operation) {
 	for _, t := range allOperations() {
 		if !t.has(own) {
-			made = append(made, t.Operation)
+			made = append(made, t)
 		}
 	}
 	return made
@@ -130,7 +128,7 @@ func Commands() (made []Operation) {
 func OperationOf(name string) Operation {
 	for _, t := range allOperations() {
 		if t.tool == name {
-			return t.Operation
+			return t
 		}
 	}
 	panic("there is no tool " + name)

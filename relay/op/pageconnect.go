@@ -45,10 +45,10 @@ type PageConnection struct {
 // line.
 type StartExecutor func(ctx context.Context, tab bridge.Notebook, r bridge.Request, step func(string)) (bridge.Paired, error)
 
-func openConnection() tool {
+func openConnection() Operation {
 	return operation(spec{
 		title: "Connect to Colab's page",
-		command: Command{Setting: "RELAY_PAGE_PORT",
+		Command: Command{Setting: "RELAY_PAGE_PORT",
 			Short: "Open a notebook in Colab and try the connection",
 			Long: "Open a notebook in Colab, wait until its tab is connected, and say what an agent would find there. The connection was a test then, and ends: an agent connects a tab of its own.\n" +
 				"Without NOTEBOOK_URL, Colab's empty notebook is opened. The address of any notebook in Colab works: copy it from the browser's address bar.\n" +

@@ -117,7 +117,7 @@ func callWithProgress(t *testing.T, r *Relay, name, args string) Run {
 // advisedWait is the wait_seconds that run_code_long's description tells agents to use.
 func advisedWait(t *testing.T) string {
 	t.Helper()
-	found := regexp.MustCompile(`wait_seconds=(\d+)`).FindStringSubmatch(runLong().def.Description)
+	found := regexp.MustCompile(`wait_seconds=(\d+)`).FindStringSubmatch(runLong().description)
 	if found == nil {
 		t.Fatal("run_code_long's description does not say how long to wait")
 	}

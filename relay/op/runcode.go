@@ -30,7 +30,7 @@ type quickArgs struct {
 	target
 }
 
-func runQuick() tool {
+func runQuick() Operation {
 	return operation(spec{
 		title:       "Run Python (up to 2 minutes)",
 		description: "Runs Python on the remote VM for up to two minutes: look at data, compute, plot. It answers with stdout, stderr, the last expression's value, pictures and errors. Variables persist between calls. After 120 s the code is interrupted; variables are kept.",
@@ -47,7 +47,7 @@ type longArgs struct {
 	target
 }
 
-func runLong() tool {
+func runLong() Operation {
 	return operation(spec{
 		title:       "Run Python (long)",
 		description: "Runs Python on the remote VM for minutes to hours: training, downloads, large computations. It answers early with status running and the output so far; the run continues on the VM whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",

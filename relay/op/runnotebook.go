@@ -77,9 +77,9 @@ func newReport(c *call, r *nbrun.Record) NotebookReport {
 	return got
 }
 
-func reportNotebook() tool {
+func reportNotebook() Operation {
 	return operation(spec{
-		command: Command{Setting: "CHECKPOINT_DIR",
+		Command: Command{Setting: "CHECKPOINT_DIR",
 			Short:    "Show how the last run of a notebook went",
 			Long:     "Show what happened to each cell in the last run of a notebook: attempts, durations, errors, and why cells were skipped. It contacts no VM.",
 			Examples: "  colab-relay nb report analysis.ipynb\n  colab-relay nb report --json analysis.ipynb"},
@@ -151,7 +151,7 @@ type NotebookRun struct {
 
 func (r *NotebookRun) maxText() int { return r.limit }
 
-func runNotebook() tool {
+func runNotebook() Operation {
 	return operation(spec{
 		title:       "Run a notebook",
 		description: "Runs an .ipynb file, or cells of it, on the VM. It stops at the first error unless on_error says otherwise. Outputs are saved in the file; cells that have not begun follow edits. A call takes about 45 s; call again with the same arguments until the run has ended. For the values of a fresh run use restart.",

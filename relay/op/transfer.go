@@ -186,11 +186,11 @@ type Download struct {
 	Moved
 }
 
-func downloadFromColab() tool {
+func downloadFromColab() Operation {
 	return operation(spec{
 		title:       "Download from the VM",
 		description: "Copies a file or folder of the VM to this computer, below LOCAL_SAVE_DIR or into a folder that the user allowed: the VM's disk is deleted with the VM. If it is not done, call again with the same arguments. For many small files, download their folder.",
-		command: Command{Group: "files",
+		Command: Command{Group: "files",
 			Short: "Download a file or folder from the VM; run it again to resume",
 			Long: "Download a file or folder from the VM and check it by SHA-256. If the download is stopped or the connection breaks, run the same command again to resume it.\n" +
 				"Without LOCAL, the download goes into the current folder under the last part of REMOTE (for /content: under the runtime's name). If LOCAL is a folder or ends in a slash, the download goes into it.\n" +
@@ -365,7 +365,7 @@ type Upload struct {
 	Moved
 }
 
-func uploadToColab() tool {
+func uploadToColab() Operation {
 	return operation(spec{
 		title:       "Upload to the VM",
 		description: "Copies a file or folder of this computer to the VM, for code there; the VM itself downloads from the web faster. If it is not done, call again with the same arguments. It replaces what it uploaded before; another file there is an error. Files that usually contain keys or passwords are refused.",

@@ -53,11 +53,11 @@ type StartedVM struct {
 	NextCommand string `json:"next_command,omitempty"`
 }
 
-func startVM() tool {
+func startVM() Operation {
 	return operation(spec{
 		title:       "Start a Colab VM",
 		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor; its name is the runtime_name for other tools. Until it is ready, call again with the same arguments. A running VM of that name is kept.",
-		command: Command{
+		Command: Command{
 			Short: "Start a VM with the executor, and pair this computer with it",
 			Long: "Start a VM, start the executor there, and pair this computer with it. The accelerators of --gpu are tried in turn; without --gpu, the VM has none, and the list may also contain CPU.\n" +
 				"The same command goes on with a start that was interrupted, and starts the executor again if it has ended. If the VM runs and its executor answers, nothing is changed.\n" +
@@ -111,11 +111,11 @@ type ListedVMs struct {
 	Notes     []string `json:"notes,omitempty"`
 }
 
-func listVMs() tool {
+func listVMs() Operation {
 	return operation(spec{
 		title:       "List Colab VMs",
 		description: "Lists the Colab VMs of the user's account. State ready: its runtime can be used.",
-		command: Command{
+		Command: Command{
 			Short:    "List the VMs that this computer started, and others of the account",
 			Long:     "List the VMs that this computer started, whether or not Colab still has them, and all others of the account that Google's service shows, such as those of open notebooks.",
 			Examples: "  colab-relay vm list\n  colab-relay vm list --json"},
@@ -218,11 +218,11 @@ type StoppedVM struct {
 	VM *vm.VM `json:"vm,omitempty"`
 }
 
-func stopVM() tool {
+func stopVM() Operation {
 	return operation(spec{
 		title:       "Stop a Colab VM",
 		description: "Use it when the user no longer needs the VM: everything on it is lost (save_kernel_state and download_from_colab first). It returns when the VM is gone.",
-		command: Command{
+		Command: Command{
 			Short: "Stop a VM; everything on it is lost",
 			Long: "Stop a VM and wait until Google no longer lists it. Everything on it is lost, and its pairing is removed. NAME is the VM's name or its id, as `colab-relay vm list` shows them. It also ends a start in progress, and removes a VM from the list that Colab has ended or never created.\n" +
 				"A VM that this computer did not start, such as that of an open notebook, is stopped only with --force and its id.",

@@ -78,7 +78,7 @@ func (r *runner) run(ctx context.Context, given bool) (err error) {
 	}
 	var run *nbrun.Run
 	answer, err := r.op.Do(ctx, op.Person{
-		Streams: r.Std, CheckpointDir: cfg.CheckpointDir,
+		Streams: r.Std, Config: op.Config{CheckpointDir: cfg.CheckpointDir},
 		Notebook: func(ctx context.Context, opened *nbrun.Run) (o nbrun.Outcome, err error) {
 			run = opened
 			err = r.Session(ctx, nil, func(ctx context.Context, s cli.RunSession) error {
