@@ -135,14 +135,6 @@ func (p *colabPage) store() *pairing.Store {
 	return pairing.Open(filepath.Join(p.laptop, "config", "colab-relay"))
 }
 
-// paired returns the runtime of that name on the laptop.
-func (p *colabPage) paired(name string) pairing.Runtime {
-	p.t.Helper()
-	r, err := p.store().Get(name)
-	must(p.t, err)
-	return r
-}
-
 // cells returns the sources of the notebook's cells.
 func (p *colabPage) cells() (sources []string) {
 	for _, c := range p.notebook.Cells() {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/e2e/harness"
@@ -13,9 +12,7 @@ import (
 // answers each call, and the code of each runs once.
 func TestASubmitThatIsCutAnywhereRunsOnce(t *testing.T) {
 	e := borrowExecutor(t, stacks.Old(t))
-	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
-	must(t, err)
-	t.Cleanup(w.Close)
+	w := newWire(t, e)
 	h := startHost(t, "http://"+w.Addr, harness.HostConfig{})
 	const code = "ran.append(len(ran))\nlen(ran)"
 	want(t, quick(t, h, "ran = []"), map[string]any{"success": true})

@@ -151,20 +151,3 @@ func reported(t *testing.T, dir, runtime string) {
 		}
 	}
 }
-
-// parallelJob returns the arguments of a call of a tool that submits a job of its own.
-func parallelJob(t *testing.T, tool, dir, runtime string) map[string]any {
-	t.Helper()
-	must(t, os.WriteFile(filepath.Join(dir, "n.ipynb"), []byte(twoCells), 0o600))
-	args := map[string]any{"notebook_path": filepath.Join(dir, "n.ipynb")}
-	switch tool {
-	case "run_code_cell":
-		args["cellId"] = "a"
-	case "run_chunked_operation":
-		args = map[string]any{"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "checkpoint_name": filepath.Base(filepath.Dir(dir)) + "-" + filepath.Base(dir)}
-	}
-	if runtime != "" {
-		args["runtime_name"] = runtime
-	}
-	return args
-}

@@ -27,14 +27,9 @@ type lab struct {
 	host     *harness.Host
 }
 
-func newLab(t *testing.T, hold string) *lab {
+func newLab(t *testing.T, hold string, env ...string) *lab {
 	t.Helper()
-	return newLabOn(t, stacks.Old(t), hold)
-}
-
-func newLabOn(t *testing.T, s stacks.Stack, hold string, env ...string) *lab {
-	t.Helper()
-	l := &lab{t: t, vm: harness.ExecutorConfig{Python: s.Python, Dir: t.TempDir()}}
+	l := &lab{t: t, vm: harness.ExecutorConfig{Python: stacks.Old(t).Python, Dir: t.TempDir()}}
 	l.startExecutor()
 	l.connect(hold, env)
 	return l
@@ -86,12 +81,6 @@ func (l *lab) newVM() {
 	l.t.Helper()
 	l.executor.Kill()
 	l.vm.Dir = l.t.TempDir()
-	l.startExecutor()
-}
-
-func (l *lab) restartExecutor() {
-	l.t.Helper()
-	l.executor.Kill()
 	l.startExecutor()
 }
 

@@ -141,6 +141,15 @@ func startHost(t testing.TB, url string, c harness.HostConfig) *harness.Host {
 	return h
 }
 
+// newWire starts a proxy in front of an executor.
+func newWire(t testing.TB, e *harness.Executor) *harness.Wire {
+	t.Helper()
+	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
+	must(t, err)
+	t.Cleanup(w.Close)
+	return w
+}
+
 // relayClient returns a client of the executor's API.
 func relayClient(t testing.TB, e *harness.Executor) *client.Client {
 	t.Helper()
@@ -149,14 +158,6 @@ func relayClient(t testing.TB, e *harness.Executor) *client.Client {
 	c, err := client.New(client.Config{BaseURL: e.Ready.LocalURL, Secret: key})
 	must(t, err)
 	return c
-}
-
-// residentMB returns the resident memory of a process.
-func residentMB(t testing.TB, pid int) float64 {
-	t.Helper()
-	m, err := harness.MemoryOf(pid)
-	must(t, err)
-	return m.Now
 }
 
 func must(t testing.TB, err error) {

@@ -5,13 +5,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
-	"colabrelay/shared/tier"
-	"colabrelay/shared/within"
 )
 
 // A VM at the tunnel's address ends, and another one with the same domain and secret takes its
@@ -34,37 +31,6 @@ func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
 	if pairings(t, l) != paired {
 		t.Error("the list of runtimes changed")
 	}
-}
-
-// TestRunBegunBetweenTwoVMsIsNotRunUnseen calls a tool while no executor serves the domain.
-// The tunnel's error page proves nothing, so the old VM may have run the code.
-func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	l, vms, first := pairedOnce(t)
-	h := l.host()
-	want(t, quick(t, h, "1"), map[string]any{"success": true})
-	first.Kill()
-	asked := vms.edge.Requests()
-	var calling sync.WaitGroup
-	calling.Go(func() {
-		a, err := h.Call(within.Context(t), "run_code_quick", map[string]any{"code": "open('ran', 'w')"})
-		if err != nil || a.Error() != "new_instance" || !strings.Contains(a.Text, "setup code again") {
-			t.Errorf("the call between: %v %s", err, a.Text)
-		}
-	})
-	err := harness.Poll(within.Context(t), func() (bool, error) { return vms.edge.Requests() > asked, nil })
-	if err != nil {
-		t.Errorf("the call made no request: %v", err)
-	}
-	second := vms.newVM()
-	calling.Wait()
-	if _, err := os.Stat(filepath.Join(second.Config.Dir, "ran")); err == nil {
-		t.Error("the new VM ran the code")
-	}
-	a := quick(t, h, "2")
-	want(t, a, map[string]any{"success": true, "result": "2"})
-	saysNewVM(t, a)
 }
 
 // pairedOnce returns a laptop with its own secret, and a VM with that secret and a domain,

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/e2e/harness"
@@ -29,11 +28,7 @@ func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	const longBytes = int64(256 << 10)
 	dir := t.TempDir()
 	e := borrowExecutor(t, stacks.Old(t))
-	wire, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(wire.Close)
+	wire := newWire(t, e)
 	h := startHost(t, "http://"+wire.Addr, harness.HostConfig{Env: []string{"LOCAL_SAVE_DIR=" + dir}})
 	id := quick(t, h, longOutput(longBytes)).String("execution_id")
 	again := call(t, h, "get_execution", map[string]any{"execution_id": id, "wait_seconds": 45}) // head and tail

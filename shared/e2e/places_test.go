@@ -1,13 +1,9 @@
 package e2e
 
 import (
-	"crypto/ecdh"
-	"encoding/base64"
-	"encoding/hex"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"testing"
 )
@@ -37,9 +33,8 @@ func (p places) addFiles(t *testing.T, folder string, but ...string) {
 	must(t, err)
 }
 
-// hold fails for each place that shows one of the secrets in any form, or the private key of
-// one of the public keys.
-func (p places) hold(t *testing.T, secrets map[string]string, publicKeys ...string) {
+// hold fails for each place that shows one of the secrets in any form.
+func (p places) hold(t *testing.T, secrets map[string]string) {
 	t.Helper()
 	for name, content := range p {
 		views := viewsOf(content)
@@ -48,38 +43,5 @@ func (p places) hold(t *testing.T, secrets map[string]string, publicKeys ...stri
 				t.Errorf("%s shows the %s, %s", name, what, form)
 			}
 		}
-		for _, key := range privateKeys(content, publicKeys) {
-			t.Errorf("%s shows the private key of %s", name, key)
-		}
 	}
-}
-
-// looksLikeKey matches 32 bytes in hexadecimal or base64.
-var looksLikeKey = regexp.MustCompile(`[A-Za-z0-9+/_-]{43,64}`)
-
-// privateKeys returns those of the X25519 public keys, in unpadded base64url, whose private key
-// a text contains.
-func privateKeys(text []byte, public []string) (found []string) {
-	for _, match := range looksLikeKey.FindAll(text, -1) {
-		for _, raw := range keysIn(string(match)) {
-			private, err := ecdh.X25519().NewPrivateKey(raw)
-			if err == nil && slices.Contains(public, base64.RawURLEncoding.EncodeToString(private.PublicKey().Bytes())) {
-				found = append(found, base64.RawURLEncoding.EncodeToString(private.PublicKey().Bytes()))
-			}
-		}
-	}
-	return found
-}
-
-// keysIn returns the 32 bytes that a text may stand for.
-func keysIn(text string) (keys [][]byte) {
-	if raw, err := hex.DecodeString(text); err == nil && len(raw) == 32 {
-		keys = append(keys, raw)
-	}
-	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		if raw, err := e.DecodeString(text[:43]); err == nil {
-			keys = append(keys, raw)
-		}
-	}
-	return keys
 }

@@ -8,25 +8,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestARequestSentTwiceRunsOnce(t *testing.T) {
-	u := newTunnel(t, "30s")
-	for i, which := range []string{"first", "second"} {
-		first := true
-		a := u.during("the "+which+" answer", isSubmit, func(m *middleman, request message) message {
-			answers := []message{m.forward(request), m.forward(request)}
-			if !first {
-				return answers[0]
-			}
-			first = false
-			return answers[i]
-		}, "run_code_quick", map[string]any{"code": "runs.append(1)\n'once'"})
-		want(t, a, map[string]any{"success": true, "result": "'once'"})
-		if ran := u.ran(); ran != "[1]" {
-			t.Errorf("the %s answer came back: the code ran %s", which, ran)
-		}
-	}
-}
-
 // The operator sends everything again that it has seen, to the same executor.
 func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
 	u := newTunnel(t, "30s")

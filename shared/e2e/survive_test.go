@@ -32,9 +32,7 @@ func lines(n int) string {
 func TestLongRunSurvivesTheEndOfItsCallAndItsRelayAndACut(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
-		network, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
-		must(t, err)
-		t.Cleanup(network.Close)
+		network := newWire(t, e)
 		hold := harness.HostConfig{Env: []string{"RELAY_HOLD=1s"}}
 		first := startHost(t, "http://"+network.Addr, hold)
 		beginning, a := begin(t, first, countingAfter("killed", 60, 0.01), "line 0\n")

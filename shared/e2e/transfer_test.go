@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/e2e/harness"
@@ -50,9 +49,7 @@ func TestFilesTravelBothWaysAcrossCuts(t *testing.T) {
 	const size = 6 << 20
 	laptop := t.TempDir()
 	e := borrowExecutor(t, stacks.Old(t))
-	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
-	must(t, err)
-	t.Cleanup(w.Close)
+	w := newWire(t, e)
 	h := startHost(t, "http://"+w.Addr, harness.HostConfig{Dir: laptop, Env: []string{"LOCAL_SAVE_DIR=" + laptop}})
 	sum := bigFile(t, filepath.Join(laptop, "up.bin"), size)
 	cuts := []int64{size / 4, size / 2, size * 3 / 4}

@@ -13,7 +13,6 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
-	"colabrelay/shared/tier"
 )
 
 func TestHealthHasTheOldBridgesFieldsAndLeaksNothing(t *testing.T) {
@@ -67,60 +66,46 @@ func TestStrangersGetTheSameAnswerWhateverTheyAsk(t *testing.T) {
 	}
 }
 
-// line is a proxy between relay and executor. It can lose the next answer to a submit and
-// forward to another executor from then on.
+// line is a proxy between relay and executor. It can lose the next answer to a submit.
 type line struct {
 	*httptest.Server
 	mu      sync.Mutex
 	target  *url.URL
 	lose    bool
-	then    *url.URL
 	submits int
 }
 
 func newLine(t *testing.T, target string) *line {
 	t.Helper()
-	l := &line{target: parse(t, target)}
+	u, err := url.Parse(target)
+	must(t, err)
+	l := &line{target: u}
 	l.Server = httptest.NewServer(l)
 	t.Cleanup(l.Close)
 	return l
 }
 
-func parse(t *testing.T, raw string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
-	target, lose := l.target, false
+	lose := false
 	if r.Method == http.MethodPost && r.URL.Path == "/v1/executions" {
 		l.submits++
 		lose, l.lose = l.lose, false
 	}
 	l.mu.Unlock()
-	proxy := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }}
+	proxy := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(l.target) }}
 	if !lose {
 		proxy.ServeHTTP(w, r)
 		return
 	}
 	proxy.ServeHTTP(httptest.NewRecorder(), r) // the executor runs it, but the answer is lost
-	l.mu.Lock()
-	if l.then != nil {
-		l.target = l.then
-	}
-	l.mu.Unlock()
 	panic(http.ErrAbortHandler)
 }
 
-func (l *line) loseNext(then *url.URL) {
+func (l *line) loseNext() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lose, l.then, l.submits = true, then, 0
+	l.lose, l.submits = true, 0
 }
 
 func (l *line) seen() int {
@@ -135,27 +120,11 @@ func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
 		l := newLine(t, e.Ready.LocalURL)
 		h := startHost(t, l.URL, harness.HostConfig{})
 		quick(t, h, "n = 0")
-		l.loseNext(nil)
+		l.loseNext()
 		want(t, quick(t, h, "n += 1\nprint('ran', n)"), map[string]any{"success": true, "stdout": "ran 1\n"})
 		if n := l.seen(); n != 2 {
 			t.Errorf("%d submits were sent", n)
 		}
 		want(t, quick(t, h, "n"), map[string]any{"result": "1"})
 	})
-}
-
-func TestRetryThatReachesANewVMIsRefused(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	old := borrowExecutor(t, stacks.Old(t))
-	other := borrowExecutor(t, stacks.Old(t))
-	l := newLine(t, old.Ready.LocalURL)
-	h := startHost(t, l.URL, harness.HostConfig{})
-	quick(t, h, "n = 0")
-	l.loseNext(parse(t, other.Ready.LocalURL))
-	a := quick(t, h, "open('ran', 'a').write('x')")
-	if a.Error() != "new_instance" || !a.IsError {
-		t.Errorf("the answer: %s", a.Text)
-	}
-	want(t, quick(t, h, "import os; os.path.exists('ran')"), map[string]any{"success": true, "result": "False"})
 }

@@ -313,7 +313,7 @@ func (v *state) save(ctx context.Context, s *scene, n int) (kept bool, err error
 		return false, err
 	}
 	kept = strings.Contains(fmt.Sprint(a.Fields["variables"]), v.name)
-	if !kept && !s.excuses.any(kernelEnds|networkFails|relayEnds) {
+	if !kept && !s.excuses.any(kernelEnds|networkFails|relayEnds|crowded) {
 		return false, fmt.Errorf("the saved state lacks %s: %s", v.name, a.Text)
 	}
 	_, err = s.once(ctx, fmt.Sprintf("%sd%d", v.name, n), fmt.Sprintf("globals().pop('%s', None)", v.name), "")

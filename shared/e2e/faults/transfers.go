@@ -267,7 +267,7 @@ func (c *command) do(ctx context.Context, s *scene) {
 		if err == nil {
 			break
 		}
-		if !s.commandMayFail(err, networkFails|executorEnds|vmReplaced) {
+		if !s.commandMayFail(err, networkFails|executorEnds|vmReplaced|crowded) {
 			harness.Check(err)
 		}
 		harness.FailIf(ctx.Err() != nil, "get still fails: %w", err)
@@ -286,7 +286,7 @@ func (c *command) run(ctx context.Context, s *scene) error {
 		x.reported = contract.StatusSucceeded
 		return x.checkText("the output of the command for run "+x.id, x.reported, out)
 	}
-	if !s.excuses.any(networkFails | executorEnds | kernelEnds) {
+	if !s.excuses.any(networkFails | executorEnds | kernelEnds | crowded) {
 		return err
 	}
 	return nil
@@ -296,7 +296,7 @@ func (c *command) run(ctx context.Context, s *scene) error {
 func (s *scene) untilExit0(ctx context.Context, args ...string) error {
 	for {
 		_, err := s.command(ctx, args...)
-		if err == nil || !s.commandMayFail(err, networkFails|executorEnds|relayEnds) {
+		if err == nil || !s.commandMayFail(err, networkFails|executorEnds|relayEnds|crowded) {
 			return err
 		}
 		if ctx.Err() != nil {
