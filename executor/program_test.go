@@ -242,17 +242,6 @@ func get(url string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// localURL returns the local URL that the console shows, or "". It is known before
-// the ready file exists.
-func (p *program) localURL() string {
-	for line := range strings.SplitSeq(p.out.String(), "\n") {
-		if url, ok := strings.CutPrefix(strings.TrimSpace(line), "local "); ok {
-			return strings.TrimSpace(url)
-		}
-	}
-	return ""
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

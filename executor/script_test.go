@@ -19,11 +19,6 @@ import (
 // TestMain makes this test program be the executor under its name, with the race
 // detector in it, for the scripts and for start.
 func TestMain(m *testing.M) {
-	if text := os.Getenv(asEnrollLimits); text != "" {
-		if _, err := fmt.Sscan(text, &enrollLimits.reachable, &enrollLimits.used); err != nil {
-			panic(err)
-		}
-	}
 	switch os.Getenv(asProgram) {
 	case "":
 	case asPlainUser:

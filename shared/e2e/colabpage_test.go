@@ -52,6 +52,7 @@ func newColabPage(t *testing.T) *colabPage {
 	p.kernel, err = standin.StartKernel(within.Context(t), standin.KernelOptions{Python: stacks.Old(t).Python, Dir: filepath.Join(vm, "content"), Env: []string{
 		"HOME=" + filepath.Join(vm, "home"), "TMPDIR=" + filepath.Join(vm, "tmp"),
 		"COLAB_RELAY_NGROK_SERVER=" + p.edge.Addr, "COLAB_RELAY_NGROK_CA=" + p.edge.CAFile,
+		"EXECUTOR_SECRET=another secret, which the relay's replaces", "NGROK_AUTHTOKEN=another-token",
 	}})
 	must(t, err)
 	t.Cleanup(p.kernel.Close)
