@@ -2,9 +2,8 @@
 // relay uses it. It has only tests and must not be imported.
 //
 // The attackers are strangers, who have no key; the operator of the tunnel, who has captured
-// requests of the owner; and holders of the key, who must not harm the executor's memory or
-// other relays by mistake or on purpose. Start reading at the tables in strangers_test.go,
-// captured_test.go and sealed_test.go.
+// requests of the owner; and holders of the key and code in the kernel, who must not fill the
+// executor's memory. Start reading at the tables in strangers_test.go and captured_test.go.
 package attack
 
 import (
