@@ -147,10 +147,3 @@ func TestAFullDiskOfTheLaptopLosesNothing(t *testing.T) {
 	}
 	want(t, quick(t, h, "did"), map[string]any{"result": "[0, 1, 2, 3, 4, 5]"})
 }
-
-func readAll(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
-	return string(text)
-}

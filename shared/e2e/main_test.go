@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 // startExecutor starts an executor that ends with the test.
 func startExecutor(t testing.TB, c harness.ExecutorConfig) *harness.Executor {
 	t.Helper()
-	c.Binary, c.Secret = binaries.Executor, secret
+	c.Binary, c.Secret = binaries.Executor, cmp.Or(c.Secret, secret)
 	if c.Python == "" {
 		c.Python = stacks.Old(t).Python
 	}
@@ -165,6 +166,13 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return string(text)
 }
 
 // pair borrows an executor on a stack, and starts a host that is connected to it.

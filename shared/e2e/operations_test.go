@@ -130,7 +130,10 @@ func TestBothReadersOfAnOperationGetTheSameAnswer(t *testing.T) {
 	typed.Stdin = strings.NewReader("42\n")
 	person, err := typed.Output()
 	must(t, err)
-	sameFields(t, both{"provide_input", nil, []string{"input"}}, model, asJSON(t, person))
+	typedAnswer := asJSON(t, person)
+	delete(model.Fields, "status") // the runs may have ended
+	delete(typedAnswer, "status")
+	sameFields(t, both{"provide_input", nil, []string{"input"}}, model, typedAnswer)
 	delete(missing, "provide_input")
 
 	if len(missing) > 0 {
