@@ -42,7 +42,7 @@ func TestSlowReadersTakeNoMemory(t *testing.T) {
 		}
 		slow = append(slow, conn)
 	}
-	if grown := s.usage().memory.Now - s.before.memory.Now; grown > readers {
+	if grown := s.usage().Memory.Now - s.before.Memory.Now; grown > readers {
 		t.Errorf("memory grew by %.0f MiB for %d readers", grown, readers)
 	}
 	for _, conn := range slow {
@@ -96,8 +96,8 @@ func TestRawFramesOfKernelCodeTakeBoundedMemory(t *testing.T) {
 	})
 	used, err := harness.MemoryOf(s.vm.PID())
 	must(t, err)
-	t.Logf("%s (%s), memory %.0f to %.0f MiB (peak %.0f)", x.Status, x.Reason, s.before.memory.Now, used.Now, used.Peak)
-	if grown := used.Peak - s.before.memory.Now; grown > mostOfFrames {
+	t.Logf("%s (%s), memory %.0f to %.0f MiB (peak %.0f)", x.Status, x.Reason, s.before.Memory.Now, used.Now, used.Peak)
+	if grown := used.Peak - s.before.Memory.Now; grown > mostOfFrames {
 		t.Errorf("memory grew by %.0f MiB at the peak", grown)
 	}
 	kernel, err := s.relay.Kernel(ctx)

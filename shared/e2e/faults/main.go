@@ -207,66 +207,47 @@ func (s step) String() string {
 	return line
 }
 
-// tally counts what happened, for the summary.
+// tally counts what happened, by the line of the summary and by what it is.
 type tally struct {
 	began time.Time
 
-	mu       sync.Mutex
-	counts   map[string]int
-	kills    map[string]int
-	faults   map[string]int
-	refusals map[string]int
+	mu     sync.Mutex
+	counts map[string]map[string]int
 }
+
+// The lines of the summary.
+const (
+	didLine     = "did"
+	killsLine   = "kills"
+	faultsLine  = "faults"
+	refusedLine = "errors that a fault excuses"
+)
 
 func newTally() *tally {
-	return &tally{began: time.Now(), counts: map[string]int{}, kills: map[string]int{}, faults: map[string]int{}, refusals: map[string]int{}}
+	return &tally{began: time.Now(), counts: map[string]map[string]int{didLine: {}, killsLine: {}, faultsLine: {}, refusedLine: {}}}
 }
 
-func (t *tally) add(what string, n int) {
+func (t *tally) add(line, what string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counts[what] += n
+	t.counts[line][what] += n
 }
 
-func (t *tally) struck(f *fault) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.faults[f.name]++
-	if f.kills != "" {
-		t.kills[f.kills]++
-	}
-}
-
-func (t *tally) killed(process string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kills[process]++
-}
-
+// killsOf returns how often a process was killed.
 func (t *tally) killsOf(process string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.kills[process]
-}
-
-func (t *tally) refused(tool, code string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.refusals[tool+" "+code]++
+	return t.counts[killsLine][process]
 }
 
 // print writes the summary.
 func (t *tally) print(out io.Writer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := 0
-	for _, n := range t.kills {
-		all += n
+	fmt.Fprintf(out, "%.0f s\n", time.Since(t.began).Seconds())
+	for _, line := range []string{didLine, killsLine, faultsLine, refusedLine} {
+		fmt.Fprintf(out, "%s: %s\n", line, listed(t.counts[line]))
 	}
-	fmt.Fprintf(out, "%s in %.0f s\n", listed(t.counts), time.Since(t.began).Seconds())
-	fmt.Fprintf(out, "%d kills: %s\n", all, listed(t.kills))
-	fmt.Fprintf(out, "faults: %s\n", listed(t.faults))
-	fmt.Fprintf(out, "errors that a fault excuses: %s\n", listed(t.refusals))
 }
 
 // listed is counts as text, in the order of their names.
@@ -368,7 +349,7 @@ func (s *suite) step(ctx context.Context, p step) error {
 	if err == nil {
 		err = s.model.check(ctx, s, p.excuses())
 	}
-	s.tally.add("steps", 1)
+	s.tally.add(didLine, "steps", 1)
 	s.statesLeft += p.mayLeaveStates()
 	fmt.Fprintf(s.out, "; %.1f s\n", time.Since(began).Seconds())
 	if err != nil {
@@ -394,7 +375,10 @@ func (s *suite) strike(ctx context.Context, f planned, ended <-chan struct{}) er
 		return fmt.Errorf("%s: %w", f, err)
 	}
 	if struck {
-		s.tally.struck(f.fault)
+		s.tally.add(faultsLine, f.fault.name, 1)
+		if f.fault.kills != "" {
+			s.tally.add(killsLine, f.fault.kills, 1)
+		}
 	}
 	return nil
 }

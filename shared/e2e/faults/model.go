@@ -75,7 +75,7 @@ func (m *model) check(ctx context.Context, s *suite, e excuses) error {
 			return fmt.Errorf("run %s: %w", x.id, err)
 		}
 	}
-	s.tally.add("runs", len(m.runs))
+	s.tally.add(didLine, "runs", len(m.runs))
 	m.done, m.runs, m.restores = append(m.done, m.runs...), nil, 0
 	return nil
 }
@@ -309,7 +309,7 @@ func (s *scene) judge(tool string, a harness.Answer, takes accepted) (final bool
 	if code == "" && !a.IsError {
 		return true, nil
 	}
-	s.tally.refused(tool, code)
+	s.tally.add(refusedLine, tool+" "+code, 1)
 	if e, ok := takes[code]; ok && s.excuses.any(e) {
 		return true, nil
 	}

@@ -383,7 +383,7 @@ func (s *suite) endOldStates(ctx context.Context) error {
 	if len(found) > s.statesLeft {
 		return fmt.Errorf("%d states are left on the VM, and faults excuse %d: %q", len(found), s.statesLeft, found)
 	}
-	s.tally.add("states left for a day", len(found))
+	s.tally.add(didLine, "states left for a day", len(found))
 	old := time.Now().Add(-25 * time.Hour)
 	for _, folder := range found {
 		if err := os.Chtimes(folder, old, old); err != nil {
