@@ -106,7 +106,8 @@ soak: build python ## break programs, kernel, network, disks and chunked runs at
 		$(PROGRAMS) go run ./shared/e2e/faults -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)); faults=$$?; \
 		wait $$oracle && exit $$faults
 
-load: build python ## let 100 relays work on one executor, without faults, for two minutes or more
+load: build ## let 100 relays work on one executor, without faults, for two minutes or more
+	@shared/stacks/setup.sh .python old
 	@$(PROGRAMS) go run ./shared/e2e/faults -crowd 100 -minutes 2
 
 test-busy: build $(if $(ONLY),python) ## run the short tests beside four busy loops; ONLY=./relay/jobs all tests of that package, ten times

@@ -149,7 +149,7 @@ func endure(t *testing.T, h *harness.Host, a attack) {
 		args[name] = value
 	}
 	got, err := h.Call(within.Context(t), a.tool, args)
-	what := fmt.Sprintf("%s of %s", a.tool, a.c.Name)
+	what := fmt.Sprintf("%s of %s, which %s", a.tool, a.c.Name, a.c.About)
 	switch {
 	case err != nil:
 		t.Errorf("%s: %v", what, err)
