@@ -106,8 +106,9 @@ soak: build python ## break programs, kernel, network, disks and chunked runs at
 		$(PROGRAMS) go run ./shared/e2e/faults -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)); faults=$$?; \
 		wait $$oracle && exit $$faults
 
-load: build python ## drive one executor with 100 relays, two minutes or more, until each operation was done
-	@$(PROGRAMS) go run ./shared/e2e/load
+load: build ## let 100 relays work on one executor, without faults, for two minutes or more
+	@shared/stacks/setup.sh .python old
+	@$(PROGRAMS) go run ./shared/e2e/faults -crowd 100 -minutes 2
 
 test-busy: build $(if $(ONLY),python) ## run the short tests beside four busy loops; ONLY=./relay/jobs all tests of that package, ten times
 	$(PROGRAMS) shared/stacks/besideload.sh 4 $(if $(ONLY),go test -race -vet=off -count=10 -timeout 3h $(ONLY),"$(MAKE)" test)

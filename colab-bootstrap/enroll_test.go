@@ -1,8 +1,11 @@
 package bootstrap
 
 import (
+	"bytes"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +22,107 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/enrollment"
 	"colabrelay/shared/tier"
+	"colabrelay/shared/within"
 )
+
+// enrollee is a machine whose notebook gets the enrollment's cells of one offer.
+type enrollee struct {
+	*vm
+	release Release
+	offer   *enrollment.Offer
+	shownAt []string // everything that the notebook held or showed
+}
+
+// newEnrollee returns a plain machine and a new offer.
+func newEnrollee(t *testing.T, r Release) *enrollee {
+	t.Helper()
+	v := newVM(t, r)
+	v.env["TMPDIR"] = t.TempDir()
+	return &enrollee{vm: v, release: r, offer: newOffer(t)}
+}
+
+// folder is where cells and executor meet.
+func (e *enrollee) folder() string {
+	return filepath.Join(e.env["TMPDIR"], "colab-relay-enroll-"+e.offer.JobID())
+}
+
+// shows runs a cell and reads its report.
+func (e *enrollee) shows(cell string, err error) (Report, error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.cell = cell
+	out := e.run()
+	e.shownAt = append(e.shownAt, cell, out)
+	return ReadEnrollment(e.offer.JobID(), out)
+}
+
+func (e *enrollee) start(tunnel string) (Report, error) {
+	e.t.Helper()
+	return e.shows(e.prepared(tunnel))
+}
+
+// finish seals the grant for the key and runs the cell that hands it over.
+func (e *enrollee) finish(key string, g enrollment.Grant) (Report, error) {
+	e.t.Helper()
+	sealed, err := e.offer.Seal(key, g)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return e.shows(EnrollFinish(e.offer.JobID(), sealed))
+}
+
+// pid is the executor's process. The test ends it.
+func (e *enrollee) pid() int {
+	e.t.Helper()
+	pid := 0
+	readJSON(e.t, filepath.Join(e.folder(), "pid"), &pid)
+	e.t.Cleanup(func() {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+		within.Until(e.t, "the executor has ended", func() bool { return gone(pid) })
+	})
+	return pid
+}
+
+// hidesSecrets looks for secrets in everything that the notebook showed, in the arguments and
+// the environment of all processes, and in all files of the machine.
+func (e *enrollee) hidesSecrets(secrets ...string) {
+	e.t.Helper()
+	places := map[string][]byte{"the notebook": []byte(strings.Join(e.shownAt, "\n"))}
+	for _, pattern := range []string{"/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ"} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			places[file], _ = os.ReadFile(file) // which may have ended
+		}
+	}
+	for _, root := range []string{e.dir, e.env["HOME"], e.env["TMPDIR"]} {
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && d.Name() != "executor" { // the program
+				places[path], _ = os.ReadFile(path)
+			}
+			return nil
+		})
+	}
+	for place, content := range places {
+		for _, secret := range secrets {
+			if bytes.Contains(content, []byte(secret)) {
+				e.t.Errorf("%s holds a secret", place)
+			}
+		}
+	}
+}
+
+func readJSON(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // ends is a program that ends at once, instead of an executor.
 const ends = "#!/bin/sh\necho started; exit 3\n"
@@ -72,6 +176,85 @@ func TestTheStartCellReportsWhyThereIsNoExecutor(t *testing.T) {
 			t.Errorf("the cell reports %v", err)
 		}
 	})
+}
+
+// showsOnPage runs a cell in a notebook's page, whose Secrets it may ask for.
+func (e *enrollee) showsOnPage(cell string, err error) (Report, *page, error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.cell = cell
+	out, p := e.runPage()
+	e.shownAt = append(e.shownAt, cell, out)
+	r, err := ReadEnrollment(e.offer.JobID(), out)
+	return r, p, err
+}
+
+// prepared returns the start cell for a tunnel.
+func (e *enrollee) prepared(tunnel string) (string, error) {
+	return EnrollStart(e.release, Start{Job: e.offer.JobID(), RelayKey: e.offer.PublicKey(), Tunnel: tunnel})
+}
+
+func TestATokenInColabsSecretsReachesNgrokAndNothingElse(t *testing.T) {
+	tier.Long(t)
+	r, _ := realRelease(t)
+	edge := ngroktest.Start(t)
+	e := newEnrollee(t, r)
+	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
+	token, secret := "2abc"+rand.Text(), auth.GenerateSecret()
+	page := map[string]pageSecret{"NGROK_AUTHTOKEN": granted(" " + token + "\n")}
+	e.onColab(page)
+
+	started, p, err := e.showsOnPage(e.prepared(TunnelSecrets))
+	if err != nil || started.Tunnel != TunnelNgrok || !slices.Equal(p.asked, []string{"NGROK_AUTHTOKEN"}) {
+		t.Fatalf("the cell reports %+v, %v; the page was asked for %q", started, err, p.asked)
+	}
+	e.pid()
+	delete(e.env, "PAGE_SECRETS") // from here on the test's own page must not show it
+	finished, err := e.finish(started.Key, enrollment.Grant{Secret: secret.Reveal(), Tunnel: started.Tunnel})
+	if err != nil || e.offer.Check(*finished.Answer) != nil || finished.Answer.URL != edge.URL() {
+		t.Fatalf("the finish cell reports %+v, %v", finished.Answer, err)
+	}
+	if got := edge.Auths()[0].Extra.Authtoken; got != token {
+		t.Errorf("ngrok saw the token %q", got)
+	}
+	e.hidesSecrets(secret.Reveal(), token)
+}
+
+// fakeCloudflared prints what cloudflared prints once its tunnel is up.
+const fakeCloudflared = `#!/bin/sh
+echo "2023-04-18T14:06:49Z INF |  https://a-quick-one.trycloudflare.com  |" >&2
+echo "2024-02-08T06:25:48Z INF Registered tunnel connection connIndex=0 ip=198.41.192.167" >&2
+exec tail -f /dev/null
+`
+
+// withCloudflared makes the start cell fetch text as cloudflared, if its digest is wanted.
+func (e *enrollee) withCloudflared(cell, text, wanted string) string {
+	e.t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/cloudflared-"+strings.TrimPrefix(asset, "executor-") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write([]byte(text))
+	}))
+	e.t.Cleanup(server.Close)
+	return strings.NewReplacer(cloudflaredURL, server.URL, cloudflaredAMD64, digestOf(wanted), cloudflaredARM64, digestOf(wanted)).Replace(cell)
+}
+
+func TestACloudflaredThatIsNotThePinnedOneIsNotUsed(t *testing.T) {
+	r, _ := serveEnding(t, digestOf(ends))
+	e := newEnrollee(t, r)
+	cell, err := e.prepared(TunnelSecrets)
+	_, err = e.shows(e.withCloudflared(cell, "#!/bin/sh\ntouch ran\n", fakeCloudflared), err)
+	if err == nil || !strings.HasPrefix(err.Error(), "no cloudflared: http://") || !strings.Contains(err.Error(), "its SHA-256 differs") ||
+		!strings.HasSuffix(err.Error(), "; add NGROK_AUTHTOKEN to Colab's Secrets (the key on the left), or set it where the relay runs") {
+		t.Errorf("the cell reports %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(e.dir, "ran")); err == nil {
+		t.Error("it was run")
+	}
 }
 
 // blank is a place in a template that a value replaces.
@@ -153,84 +336,5 @@ func TestCellsRefuseValuesThatPythonCouldReadAsCode(t *testing.T) {
 	cell, err := EnrollStart(r, good)
 	if err != nil || blank.MatchString(cell) {
 		t.Errorf("blanks are left: %q, %v", blank.FindString(cell), err)
-	}
-}
-
-// showsOnPage runs a cell in a notebook's page, whose Secrets it may ask for.
-func (e *enrollee) showsOnPage(cell string, err error) (Report, *page, error) {
-	e.t.Helper()
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	e.cell = cell
-	out, p := e.runPage()
-	e.shownAt = append(e.shownAt, cell, out)
-	r, err := ReadEnrollment(e.offer.JobID(), out)
-	return r, p, err
-}
-
-// prepared returns the start cell for a tunnel.
-func (e *enrollee) prepared(tunnel string) (string, error) {
-	return EnrollStart(e.release, Start{Job: e.offer.JobID(), RelayKey: e.offer.PublicKey(), Tunnel: tunnel})
-}
-
-func TestATokenInColabsSecretsReachesNgrokAndNothingElse(t *testing.T) {
-	tier.Long(t)
-	r, _ := realRelease(t)
-	edge := ngroktest.Start(t)
-	e := newEnrollee(t, r)
-	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
-	token, secret := "2abc"+rand.Text(), auth.GenerateSecret()
-	page := map[string]pageSecret{"NGROK_AUTHTOKEN": granted(" " + token + "\n")}
-	e.onColab(page)
-
-	started, p, err := e.showsOnPage(e.prepared(TunnelSecrets))
-	if err != nil || started.Tunnel != TunnelNgrok || !slices.Equal(p.asked, []string{"NGROK_AUTHTOKEN"}) {
-		t.Fatalf("the cell reports %+v, %v; the page was asked for %q", started, err, p.asked)
-	}
-	e.pid()
-	delete(e.env, "PAGE_SECRETS") // from here on the test's own page must not show it
-	finished, err := e.finish(started.Key, enrollment.Grant{Secret: secret.Reveal(), Tunnel: started.Tunnel})
-	if err != nil || e.offer.Check(*finished.Answer) != nil || finished.Answer.URL != edge.URL() {
-		t.Fatalf("the finish cell reports %+v, %v", finished.Answer, err)
-	}
-	if got := edge.Auths()[0].Extra.Authtoken; got != token {
-		t.Errorf("ngrok saw the token %q", got)
-	}
-	e.hidesSecrets(secret.Reveal(), token)
-}
-
-// fakeCloudflared prints what cloudflared prints once its tunnel is up.
-const fakeCloudflared = `#!/bin/sh
-echo "2023-04-18T14:06:49Z INF |  https://a-quick-one.trycloudflare.com  |" >&2
-echo "2024-02-08T06:25:48Z INF Registered tunnel connection connIndex=0 ip=198.41.192.167" >&2
-exec tail -f /dev/null
-`
-
-// withCloudflared makes the start cell fetch text as cloudflared, if its digest is wanted.
-func (e *enrollee) withCloudflared(cell, text, wanted string) string {
-	e.t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/cloudflared-"+strings.TrimPrefix(asset, "executor-") {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		_, _ = w.Write([]byte(text))
-	}))
-	e.t.Cleanup(server.Close)
-	return strings.NewReplacer(cloudflaredURL, server.URL, cloudflaredAMD64, digestOf(wanted), cloudflaredARM64, digestOf(wanted)).Replace(cell)
-}
-
-func TestACloudflaredThatIsNotThePinnedOneIsNotUsed(t *testing.T) {
-	r, _ := serveEnding(t, digestOf(ends))
-	e := newEnrollee(t, r)
-	cell, err := e.prepared(TunnelSecrets)
-	_, err = e.shows(e.withCloudflared(cell, "#!/bin/sh\ntouch ran\n", fakeCloudflared), err)
-	if err == nil || !strings.HasPrefix(err.Error(), "no cloudflared: http://") || !strings.Contains(err.Error(), "its SHA-256 differs") ||
-		!strings.HasSuffix(err.Error(), "; add NGROK_AUTHTOKEN to Colab's Secrets (the key on the left), or set it where the relay runs") {
-		t.Errorf("the cell reports %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(e.dir, "ran")); err == nil {
-		t.Error("it was run")
 	}
 }

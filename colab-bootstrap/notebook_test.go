@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -35,65 +33,6 @@ func TestTheNotebookInTheFolderHoldsTheCell(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s does not match cell.ipy and intro.md: run go test ./colab-bootstrap -run Notebook -update", file)
-	}
-}
-
-// allSecrets are the secrets of a notebook in which everything is set up.
-func allSecrets() map[string]pageSecret {
-	return map[string]pageSecret{
-		"EXECUTOR_SECRET": granted(testSecret), "NGROK_AUTHTOKEN": granted(" " + testToken + "\n"), "NGROK_DOMAIN": granted(testDomain),
-	}
-}
-
-func TestSecretsFromThePageReachTheExecutorAndNotTheNotebook(t *testing.T) {
-	tier.Long(t)
-	want := strings.Join([]string{testSecret, testToken, testDomain, "1", "--domain=" + testDomain, ""}, "\n")
-	for name, place := range map[string]func(*vm, map[string]pageSecret){"Colab": (*vm).onColab, "Kaggle": (*vm).onKaggle} {
-		t.Run(name, func(t *testing.T) {
-			r, _ := serve(t, standIn)
-			v := newVM(t, r)
-			place(v, allSecrets())
-			v.cell += "\nprint('left in the environment:', [name for name in os.environ if name in given])\n"
-			out, p := v.runPage()
-			if out != "stand-in executor runs\nleft in the environment: []" || v.seen() != want {
-				t.Errorf("the cell showed\n%s\nand the program saw\n%s", out, v.seen())
-			}
-			if name == "Kaggle" && len(p.asked) != 0 {
-				t.Errorf("on Kaggle, Colab's page was asked for %q", p.asked)
-			}
-		})
-	}
-}
-
-func TestRelayAndCellGiveASecretTheSameName(t *testing.T) {
-	runtimes := []string{"", "default", "Default", "lab", "LAB", "my-lab", "my.lab", "my_lab", "A1", "7", "a--b", strings.Repeat("x", 64)}
-	_, rest, found := strings.Cut(template, "\ndef secret_name(")
-	function, _, ended := strings.Cut(rest, "\n\n\n")
-	if !found || !ended {
-		t.Fatal("the cell has no secret_name")
-	}
-	given, err := json.Marshal(runtimes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), stacks.Old(t).Python, "-c", "import json, re, sys\ndef secret_name("+function+
-		"\nprint(json.dumps([secret_name('EXECUTOR_SECRET', name) for name in json.loads(sys.argv[1])]))", string(given))
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cells, ours []string
-	if err := json.Unmarshal(out, &cells); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range runtimes {
-		ours = append(ours, SecretName("EXECUTOR_SECRET", name))
-	}
-	if !slices.Equal(cells, ours) {
-		t.Errorf("the cell says %q, the relay %q", cells, ours)
-	}
-	if want := []string{"EXECUTOR_SECRET", "EXECUTOR_SECRET", "EXECUTOR_SECRET_DEFAULT", "EXECUTOR_SECRET_LAB"}; !slices.Equal(ours[:4], want) {
-		t.Errorf("the names are %q", ours)
 	}
 }
 

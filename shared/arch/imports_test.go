@@ -109,7 +109,6 @@ var allowed = map[string][]string{
 	"shared/e2e/browser":             {"shared/e2e/harness", "shared/e2e/standin", "shared/stacks"},
 	"shared/e2e/faults":              {"relay/checkpoint", "relay/chunked", "relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/smalldisk", "shared/stacks"},
 	"shared/e2e/harness":             {"shared/contract", "shared/freeport", "shared/stacks"},
-	"shared/e2e/load":                {"shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/standin":             {"executor/jupyter"},
 	"shared/e2e/hostilevm":           {"shared/contract", "shared/e2e/fakevm"},
 	"shared/e2e/proxies":             {"shared/auth", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
@@ -136,7 +135,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/kernel/kerneltest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostilevm", "shared/e2e/hosts", "shared/e2e/interop", "shared/e2e/load", "shared/e2e/proxies", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/memorydir", "shared/privileged", "shared/smalldisk", "shared/sshd", "shared/stacks", "shared/tier", "shared/within"}
+var testOnly = []string{"executor/files/filestest", "executor/kernel/kerneltest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostilevm", "shared/e2e/hosts", "shared/e2e/interop", "shared/e2e/proxies", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/memorydir", "shared/privileged", "shared/smalldisk", "shared/sshd", "shared/stacks", "shared/tier", "shared/within"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may

@@ -14,9 +14,6 @@ import (
 	"colabrelay/shared/within"
 )
 
-// textCases are the attacks that put escapes into strings.
-var textCases = []string{"text", "text-all", "text-errors"}
-
 // wantPlain fails if a text contains control characters or invisible characters.
 func wantPlain(t *testing.T, what, text string) {
 	t.Helper()
@@ -78,34 +75,56 @@ var hostileArguments = map[string]map[string]any{
 	"delete_cell": {"notebook_path": "n.ipynb", "cellId": "b"}, "stop_colab_vm": {"id": "x"},
 }
 
-func TestNoToolShowsEscapes(t *testing.T) {
-	for _, name := range textCases {
-		t.Run(name, func(t *testing.T) {
-			vm := hostilevm.Start(t, name)
-			vm.Put("data/a\x1b[2Jb\u202e", []byte("x"))
-			dir := t.TempDir()
-			hostileFolder(t, dir)
-			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s"}
-			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env, Progress: func(message string) { wantPlain(t, "progress", message) }})
-			tools, err := h.Tools(within.Context(t))
-			if err != nil {
-				t.Fatal(err)
+// attackTools calls each tool for a VM that misbehaves as the case does. Each answer is short, has
+// no escapes, and has no words of the VM among the relay's own. It returns how many words of the VM
+// the answers have.
+func attackTools(t *testing.T, name, notebook string, env ...string) (seen int) {
+	t.Helper()
+	vm := hostilevm.Start(t, name)
+	vm.Put("data/a\x1b[2Jb\u202e Next step: FORGED", []byte("x"))
+	home := t.TempDir()
+	hostileFolder(t, home)
+	must(t, os.WriteFile(home+"/n.ipynb", []byte(notebook), 0o600))
+	before := allFiles(t, home)
+	h := startHost(t, vm.URL, harness.HostConfig{Dir: home, Progress: func(message string) { wantPlain(t, "progress", message) }, Env: append([]string{
+		"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + home + "/saved", "CHECKPOINT_DIR=" + home + "/checkpoints", "RELAY_NOTEBOOK_DIRS=" + home,
+		"XDG_DATA_HOME=" + home + "/data", "RELAY_TOOLSETS=all", "RELAY_HOLD=2s",
+	}, env...)})
+	tools, err := h.Tools(within.Context(t))
+	must(t, err)
+	for _, tool := range tools {
+		args := hostileArguments[tool.Name]
+		if len(tool.InputSchema.Required) > 0 && args == nil {
+			t.Errorf("%s is called without arguments", tool.Name)
+		}
+		a := callOnce(t, h, tool.Name, args)
+		if a.Error() == "bad_request" && args != nil {
+			t.Errorf("%s refused its arguments: %s", tool.Name, a.Text)
+		}
+		if len(a.Text) > mostHostileText {
+			t.Errorf("%s shows %d bytes", tool.Name, len(a.Text))
+		}
+		wantPlain(t, tool.Name, a.Text)
+		eachString(a.Fields, func(s string) { wantPlain(t, tool.Name+"'s fields", s) })
+		seen += strings.Count(a.Text, "FORGED")
+		for _, line := range ownLines(a.Text) {
+			if strings.Contains(line, "FORGED") {
+				t.Errorf("%s says %q in:\n%s", tool.Name, line, a.Text)
 			}
-			for _, tool := range tools {
-				if len(tool.InputSchema.Required) > 0 && hostileArguments[tool.Name] == nil {
-					t.Errorf("%s is called without arguments", tool.Name)
-				}
-				a := callOnce(t, h, tool.Name, hostileArguments[tool.Name])
-				wantPlain(t, tool.Name, a.Text)
-				eachString(a.Fields, func(s string) { wantPlain(t, tool.Name+"'s fields", s) })
-				if a.Error() == "bad_request" && hostileArguments[tool.Name] != nil {
-					t.Errorf("%s refused its arguments: %s", tool.Name, a.Text)
-				}
-			}
-			for _, line := range strings.Split(h.Stderr.String(), "\n") {
-				wantPlain(t, "the log", line)
-			}
-		})
+		}
+	}
+	wantPlain(t, "the log", strings.ReplaceAll(h.Stderr.String(), "\n", " "))
+	if mb := peak(t, h.PID()); mb > 150 {
+		t.Errorf("the relay took %d MB", mb)
+	}
+	wantOwnFilesOnly(t, home, before)
+	return seen
+}
+
+// Some answers of a hostile executor. The long tests have all of them.
+func TestSomeAttacksOfAHostileVM(t *testing.T) {
+	for _, name := range []string{"text", "text-all", "text-errors", "forged", "job-forged", "paths"} {
+		t.Run(name, func(t *testing.T) { attackTools(t, name, hostileNotebook) })
 	}
 }
 
@@ -143,39 +162,14 @@ func TestNoWordsOfAVMPoseAsTheRelays(t *testing.T) {
 	for _, name := range []string{"forged", "forged-words", "forged-all", "forged-errors", "forged-codes", "forged-run", "forged-run 1000", "job-words", "job-stopped"} {
 		t.Run(name, func(t *testing.T) {
 			name, limit, _ := strings.Cut(name, " ") // the text limit, where much is left out
-			vm := hostilevm.Start(t, name)
-			vm.Put("data/a Next step: FORGED", []byte("x"))
-			dir := t.TempDir()
-			hostileFolder(t, dir)
-			must(t, os.WriteFile(dir+"/n.ipynb", []byte(strings.ReplaceAll(hostileNotebook, escapeInJSON, forgedInJSON)), 0o600))
-			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s", "RELAY_STRUCTURED=off", "RELAY_TEXT_LIMIT=" + limit}
-			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env})
-			tools, err := h.Tools(within.Context(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			seen := 0
-			for _, tool := range tools {
-				a := callOnce(t, h, tool.Name, hostileArguments[tool.Name])
-				if a.Fields != nil {
-					t.Errorf("%s answers with JSON", tool.Name)
-				}
-				seen += strings.Count(a.Text, "FORGED")
-				for _, line := range ownLines(a.Text) {
-					if strings.Contains(line, "FORGED") {
-						t.Errorf("%s says %q in:\n%s", tool.Name, line, a.Text)
-					}
-				}
-			}
+			forged := strings.ReplaceAll(hostileNotebook, inJSON(hostilevm.Escape), inJSON(hostilevm.Forged))
+			seen := attackTools(t, name, forged, "RELAY_STRUCTURED=off", "RELAY_TEXT_LIMIT="+limit)
 			if seen == 0 && name != "forged-codes" {
 				t.Error("the VM's words were in no answer, so nothing was tested")
 			}
 		})
 	}
 }
-
-// escapeInJSON and forgedInJSON are hostilevm.Escape and Forged as JSON writes them.
-var escapeInJSON, forgedInJSON = inJSON(hostilevm.Escape), inJSON(hostilevm.Forged)
 
 func inJSON(s string) string {
 	text, err := json.Marshal(s)

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 // startExecutor starts an executor that ends with the test.
 func startExecutor(t testing.TB, c harness.ExecutorConfig) *harness.Executor {
 	t.Helper()
-	c.Binary, c.Secret = binaries.Executor, secret
+	c.Binary, c.Secret = binaries.Executor, cmp.Or(c.Secret, secret)
 	if c.Python == "" {
 		c.Python = stacks.Old(t).Python
 	}
@@ -141,6 +142,15 @@ func startHost(t testing.TB, url string, c harness.HostConfig) *harness.Host {
 	return h
 }
 
+// newWire starts a proxy in front of an executor.
+func newWire(t testing.TB, e *harness.Executor) *harness.Wire {
+	t.Helper()
+	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
+	must(t, err)
+	t.Cleanup(w.Close)
+	return w
+}
+
 // relayClient returns a client of the executor's API.
 func relayClient(t testing.TB, e *harness.Executor) *client.Client {
 	t.Helper()
@@ -151,19 +161,18 @@ func relayClient(t testing.TB, e *harness.Executor) *client.Client {
 	return c
 }
 
-// residentMB returns the resident memory of a process.
-func residentMB(t testing.TB, pid int) float64 {
-	t.Helper()
-	m, err := harness.MemoryOf(pid)
-	must(t, err)
-	return m.Now
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return string(text)
 }
 
 // pair borrows an executor on a stack, and starts a host that is connected to it.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"colabrelay/relay/chunked"
@@ -14,6 +15,147 @@ import (
 	"colabrelay/shared/tier"
 	"colabrelay/shared/within"
 )
+
+// lab is a VM and a laptop. Each can be killed and restarted with the same folders and the same
+// address.
+type lab struct {
+	t        *testing.T
+	vm       harness.ExecutorConfig
+	laptop   harness.HostConfig
+	executor *harness.Executor
+	host     *harness.Host
+}
+
+func newLab(t *testing.T, hold string, env ...string) *lab {
+	t.Helper()
+	return labOf(t, startExecutor(t, harness.ExecutorConfig{}), hold, env)
+}
+
+// borrowLab is newLab with an executor that other tests used before.
+func borrowLab(t *testing.T, hold string, env ...string) *lab {
+	t.Helper()
+	return labOf(t, borrowExecutor(t, stacks.Old(t)), hold, env)
+}
+
+func labOf(t *testing.T, e *harness.Executor, hold string, env []string) *lab {
+	t.Helper()
+	dir := t.TempDir()
+	l := &lab{t: t, vm: e.Config, executor: e}
+	l.laptop = harness.HostConfig{Dir: dir, Env: append([]string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved", "CHECKPOINT_DIR=" + dir + "/checkpoints"}, env...)}
+	l.startHost()
+	return l
+}
+
+func (l *lab) startHost() {
+	l.t.Helper()
+	l.host = startHost(l.t, "http://"+l.vm.Listen, l.laptop)
+}
+
+// newVM ends the VM and starts an empty one at the same address.
+func (l *lab) newVM() {
+	l.t.Helper()
+	l.executor.Kill()
+	l.vm.Dir = l.t.TempDir()
+	l.executor = startExecutor(l.t, l.vm)
+}
+
+// killKernel kills the kernel's process as an out-of-memory kill would.
+func (l *lab) killKernel() {
+	var record struct{ PID int }
+	data, err := os.ReadFile(filepath.Join(l.vm.Dir, ".colab-relay", "kernel.json"))
+	if err == nil && json.Unmarshal(data, &record) == nil && record.PID > 1 {
+		_ = syscall.Kill(record.PID, syscall.SIGKILL)
+	}
+}
+
+// The value is right only if each iteration ran exactly once and in order.
+const (
+	foldSetup = "import os, time\ntotal = 7\ntrail = []"
+	// The loop waits before iterations 15 and 95 until a file of the VM exists.
+	foldLoop  = "while i == 15 and not os.path.exists('first') or i == 95 and not os.path.exists('second'): time.sleep(0.01)\ntotal = (total * 31 + i) % 1_000_003\ntrail.append(i)\nresult = total"
+	foldSteps = 120
+)
+
+func fold() (total int) {
+	total = 7
+	for i := range foldSteps {
+		total = (total*31 + i) % 1_000_003
+	}
+	return total
+}
+
+func TestARunIsFinishedOnASecondVMAfterItsStateIsRestored(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
+	l := newLab(t, "5s")
+	run := map[string]any{"setup_code": foldSetup, "loop_code": foldLoop, "n_iterations": foldSteps, "batch_size": 10, "checkpoint_name": "moving"}
+	save := map[string]any{"name": "moving"}
+	until := func(least, below int64) {
+		t.Helper()
+		for {
+			a := call(t, l.host, "run_chunked_operation", run)
+			if done := a.Int("completed"); a.IsError || done >= below {
+				t.Fatalf("the run went too far, or failed: %s", a.Text)
+			} else if done >= least {
+				return
+			}
+		}
+	}
+	until(1, 16)
+	want(t, call(t, l.host, "save_kernel_state", save), map[string]any{"success": true, "can_continue": true}) // its turn comes after the round
+	touch(t, l, "first")
+	want(t, untilDone(t, l, "save_kernel_state", save), map[string]any{"success": true, "status": "saved"})
+	// Iterations after the save must run again, or their part of the sum is lost.
+	until(90, 96)
+	l.newVM()
+	touch(t, l, "second")
+	restored := untilDone(t, l, "restore_kernel_state", map[string]any{"name": "moving"})
+	want(t, restored, map[string]any{"success": true, "status": "restored"})
+	last := untilDone(t, l, "run_chunked_operation", run)
+	want(t, last, map[string]any{"success": true, "completed": foldSteps, "remaining": 0})
+	want(t, quick(t, l.host, "total, trail == list(range(120))"), map[string]any{"result": fmt.Sprintf("(%d, True)", fold())})
+}
+
+// touch makes an empty file on the VM.
+func touch(t *testing.T, l *lab, name string) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(l.vm.Dir, name), nil, 0o600))
+}
+
+// untilDone calls a tool until it no longer says can_continue.
+func untilDone(t *testing.T, l *lab, tool string, args map[string]any) harness.Answer {
+	t.Helper()
+	for range 50 {
+		a := call(t, l.host, tool, args)
+		if a.IsError || a.Fields["can_continue"] != true {
+			return a
+		}
+	}
+	t.Fatalf("%s never ends", tool)
+	return harness.Answer{}
+}
+
+func TestTheDocumentedExampleOfChunkedRunsWorks(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e, h := pair(t, s)
+		for _, name := range []string{"a.txt", "b.txt", "c.txt"} {
+			if err := os.WriteFile(filepath.Join(e.Config.Dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := call(t, h, "run_chunked_operation", map[string]any{
+			"setup_code":   "import os; files = sorted(f for f in os.listdir('.') if f.endswith('.txt'))",
+			"loop_code":    "print(f'Processing {i}: {files[{i}]}')",
+			"n_iterations": 3,
+		})
+		want(t, a, map[string]any{"success": true, "completed": 3, "remaining": 0, "progress_pct": 100, "can_continue": false})
+		for i, name := range []string{"a.txt", "b.txt", "c.txt"} {
+			if line := fmt.Sprintf("Processing %d: %s\n", i, name); !strings.Contains(a.String("output"), line) {
+				t.Errorf("output lacks %q: %q", line, a.String("output"))
+			}
+		}
+	})
+}
 
 // A loop goes on to its end on the VM, and a later call reads every value.
 func TestALoopFinishesWhileNoRelayExists(t *testing.T) {
@@ -103,120 +245,65 @@ func awaitFile(t *testing.T, path string) {
 	})
 }
 
-// onStopped answers what a run asks, with the answer that brings the value of a run alone.
-func onStopped(a harness.Answer) map[string]any {
-	switch a.Error() {
-	case "variables_changed", "iteration_incomplete":
-		return map[string]any{"on_stop": "restore"}
-	case "variables_lost":
-		return map[string]any{"on_change": "restart"}
-	}
-	return map[string]any{}
-}
+// keepOften sets intervals for runs that last a few seconds.
+var keepOften = []string{"RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100"}
 
-// rightOrAsks runs a run to its end, answering what it asks, and returns its last value and whether
-// it asked.
-func rightOrAsks(t *testing.T, l *lab, name string) (value string, asked bool) {
-	t.Helper()
-	args := map[string]any{"checkpoint_name": name}
-	for range 60 {
-		a := call(t, l.host, "run_chunked_operation", args)
-		if a.Fields["status"] == "finished" {
-			r, err := chunked.Load(filepath.Join(l.laptop.Dir, "checkpoints"), name)
-			if err != nil || len(r.Results) == 0 {
-				t.Fatalf("%d values, %v", len(r.Results), err)
-			}
-			return string(r.Results[len(r.Results)-1].Value), asked
-		}
-		args = onStopped(a)
-		asked = asked || len(args) > 0
-		args["checkpoint_name"] = name
-	}
-	t.Fatalf("%s does not finish", name)
-	return "", false
-}
-
-// Each of these once ended as finished with a wrong value.
-func TestARunIsRightOrAsksWhateverOtherCodeDoes(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	l := newLabOn(t, stacks.Old(t), "2s", keepOften...)
-	const pause = "\nimport time; time.sleep(.04)"
-	for name, c := range map[string]struct {
-		setup, loop string
-		between     func(name string)
-	}{
-		"another run's setup": {"total = 0", "total += 1\nresult = total" + pause, func(name string) {
-			call(t, l.host, "run_chunked_operation", map[string]any{"setup_code": "total = 1000", "loop_code": "total += 1", "n_iterations": 2, "checkpoint_name": "other " + name})
-		}},
-		"a list in a dict, new kernel": {"hist = {'loss': []}", "for k, v in hist.items(): v.append(i)\nresult = len(hist['loss'])" + pause, func(string) { l.killKernel() }},
-		"NumPy's numbers, new kernel":  {"import numpy as np\nnp.random.seed(1)", "result = float(np.random.rand())" + pause, func(string) { l.killKernel() }},
-	} {
-		args := func(n int) map[string]any {
-			return map[string]any{"setup_code": c.setup, "loop_code": c.loop, "n_iterations": n, "batch_size": 5, "checkpoint_name": name}
-		}
-		const n = 100
-		wantRun := args(n)
-		wantRun["checkpoint_name"], wantRun["loop_code"] = "alone "+name, strings.TrimSuffix(c.loop, pause)
-		call(t, l.host, "run_chunked_operation", wantRun)
-		right, _ := rightOrAsks(t, l, "alone "+name)
-		a := call(t, l.host, "run_chunked_operation", args(n))
-		if a.IsError || a.Fields["status"] == "finished" {
-			t.Fatalf("%s: %s", name, a.Text)
-		}
-		c.between(name)
-		if got, asked := rightOrAsks(t, l, name); got != right {
-			t.Errorf("%s: the value is %s, alone it is %s (asked: %v)", name, got, right, asked)
-		}
+// longRun is the arguments of a run of n iterations, more than there will be until a file named
+// stroke exists on the VM.
+func longRun(name string, n int) map[string]any {
+	return map[string]any{
+		"setup_code":   "import os, time\ntotal = 7",
+		"loop_code":    "total = (total * 31 + i) % 1_000_003\nif not os.path.exists('stroke'): time.sleep(.02)\nresult = total",
+		"n_iterations": n, "batch_size": 50, "checkpoint_name": name,
 	}
 }
 
-// Classes that other code defined are missing in a new kernel: the answer says so, and once they
-// are defined again, the run goes on.
-func TestARunWhoseCopyNeedsAMissingClassSaysSo(t *testing.T) {
-	tier.Long(t)
-	t.Parallel()
-	l := newLabOn(t, stacks.Old(t), "2s", keepOften...)
-	const class = "class Sum:\n    n = 0\n    def add(self, i): self.n += i"
-	quick(t, l.host, class)
-	run := map[string]any{
-		"setup_code": "a = Sum()", "loop_code": "a.add(i)\nresult = a.n\nimport time; time.sleep(.05)",
-		"n_iterations": 200, "batch_size": 5, "checkpoint_name": "class",
+// untilKept starts a run, and returns after the relay has kept its variables.
+func untilKept(l *lab, run map[string]any) {
+	l.t.Helper()
+	for kept := []string(nil); len(kept) == 0; {
+		if a := call(l.t, l.host, "run_chunked_operation", run); a.IsError {
+			l.t.Fatal(a.Text)
+		}
+		kept, _ = filepath.Glob(filepath.Join(l.laptop.Dir, "checkpoints", "kept", "*", "*"))
 	}
-	again := map[string]any{"checkpoint_name": "class"}
-	a := call(t, l.host, "run_chunked_operation", run)
-	for tries := 0; a.Int("completed") < 20 && tries < 20; tries++ { // a round has ended, and there is a copy
-		a = call(t, l.host, "run_chunked_operation", again)
-	}
+}
+
+// A chunked run goes on in a new kernel from its last kept variables, and its value is that of an
+// uninterrupted run.
+func TestAChunkedRunLivesThroughTheEndOfItsKernel(t *testing.T) {
+	l := borrowLab(t, "1s", keepOften...)
+	const n = 2000
+	run := longRun("killed", n)
+	untilKept(l, run)
 	l.killKernel()
-	lost := call(t, l.host, "run_chunked_operation", again)
-	for range 20 { // until the kernel's end is seen
-		if lost.Error() == "variables_lost" {
+	touch(t, l, "stroke")
+	var last harness.Answer
+	for range 60 { // a call may report the dead kernel
+		if last = call(t, l.host, "run_chunked_operation", run); last.Fields["status"] == "finished" {
 			break
 		}
-		lost = call(t, l.host, "run_chunked_operation", again)
 	}
-	if !strings.Contains(lost.Text, "could not be loaded") || !strings.Contains(lost.Text, "Sum") || strings.Contains(lost.Text, "there is no copy") {
-		t.Errorf("it does not name the class: %s", lost.Text)
+	want(t, last, map[string]any{"success": true, "status": "finished", "completed": n})
+	total := 7
+	for i := range n {
+		total = (total*31 + i) % 1_000_003
 	}
-	quick(t, l.host, class)
-	last := untilDone(t, l, "run_chunked_operation", again)
-	want(t, last, map[string]any{"success": true, "status": "finished", "completed": 200})
-	if !strings.Contains(last.Text, "199: 19900\n") {
-		t.Errorf("the last value is not 19900: %s", last.Text)
-	}
+	want(t, quick(t, l.host, "total"), map[string]any{"result": fmt.Sprint(total)})
 }
 
 // A copy from another VM may run code of whoever controlled that VM.
 func TestARunThatContinuesOnAnotherVMSaysWhoseVariablesItLoaded(t *testing.T) {
 	tier.Long(t)
 	t.Parallel()
-	l := newLabOn(t, stacks.Old(t), "3s", keepOften...)
-	gatherUntilKept(l, "moved")
+	l := newLab(t, "3s", keepOften...)
+	run := longRun("moved", 2000)
+	untilKept(l, run)
 	l.newVM()
+	touch(t, l, "stroke")
 	said := 0
 	for range 60 {
-		a := callOnce(t, l.host, "run_chunked_operation", map[string]any{"checkpoint_name": "moved"})
+		a := callOnce(t, l.host, "run_chunked_operation", run)
 		said += strings.Count(a.Text, "come from another VM")
 		if a.Fields["status"] == "finished" {
 			break

@@ -11,7 +11,6 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/harness"
-	"colabrelay/shared/e2e/hostilevm"
 	"colabrelay/shared/stacks"
 )
 
@@ -61,47 +60,32 @@ func TestADamagedStateIsNotUnpickled(t *testing.T) {
 	want(t, quick(t, h, "del payload, Payload"), map[string]any{"success": true})
 }
 
-// A chunked run goes on in a new kernel from its last kept variables, and its value is that of an
-// uninterrupted run.
-func TestAChunkedRunLivesThroughTheEndOfItsKernel(t *testing.T) {
-	l := borrowLab(t, "1s", "RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100")
-	const n = 2000 // more than there will be until the kill
-	run := map[string]any{
-		"setup_code":   "import os, time\ntotal = 7",
-		"loop_code":    "total = (total * 31 + i) % 1_000_003\nif not os.path.exists('killed'): time.sleep(.02)\nresult = total",
-		"n_iterations": n, "batch_size": 50, "checkpoint_name": "killed",
-	}
-	for kept := []string(nil); len(kept) == 0; {
-		if a := call(t, l.host, "run_chunked_operation", run); a.IsError {
-			t.Fatal(a.Text)
-		}
-		kept, _ = filepath.Glob(filepath.Join(l.laptop.Dir, "checkpoints", "kept", "*", "*"))
-	}
-	l.killKernel()
-	touch(t, l, "killed")
-	last := finishRun(l, run)
-	want(t, last, map[string]any{"success": true, "status": "finished", "completed": n})
-	total := 7
-	for i := range n {
-		total = (total*31 + i) % 1_000_003
-	}
-	want(t, quick(t, l.host, "total"), map[string]any{"result": fmt.Sprint(total)})
-}
-
+// A folder travels in few requests: a batch, a page of a listing or a manifest, and a few more.
+// A request or a connection for each file exceeds that.
 func TestAFolderTravelsBothWays(t *testing.T) {
+	const files, mostRequests, mostConnections = 50, 5, 10
 	e := borrowExecutor(t, stacks.Old(t))
+	w := newWire(t, e)
 	dir := t.TempDir()
-	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir}})
-	for n := range 10 {
-		path := filepath.Join(dir, "tree", "a", fmt.Sprintf("é %d", n), "file")
+	h := startHost(t, "http://"+w.Addr, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir}})
+	want(t, quick(t, h, "1"), map[string]any{"success": true}) // which asks for the instance
+	for n := range files {
+		path := filepath.Join(dir, "tree", "a", fmt.Sprint("é ", n))
 		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		must(t, os.WriteFile(path, fmt.Append(nil, "content ", n), 0o600))
 	}
-	want(t, call(t, h, "upload_to_colab", map[string]any{"local_path": filepath.Join(dir, "tree"), "remote_path": "tree"}), map[string]any{"success": true})
-	want(t, call(t, h, "download_from_colab", map[string]any{"remote_path": "tree", "local_filename": "back"}), map[string]any{"success": true})
+	move := func(tool string, args map[string]any) {
+		w.CutAt()
+		want(t, call(t, h, tool, args), map[string]any{"success": true})
+		if cost := w.Traffic(); cost.Requests > mostRequests || cost.Connections > mostConnections {
+			t.Errorf("%s took %d requests on %d new connections", tool, cost.Requests, cost.Connections)
+		}
+	}
+	move("upload_to_colab", map[string]any{"local_path": filepath.Join(dir, "tree"), "remote_path": "tree"})
+	move("download_from_colab", map[string]any{"remote_path": "tree", "local_filename": "back"})
 	for _, copied := range []string{filepath.Join(e.Config.Dir, "tree"), filepath.Join(dir, "back")} {
-		for n := range 10 {
-			if text, err := os.ReadFile(filepath.Join(copied, "a", fmt.Sprintf("é %d", n), "file")); string(text) != fmt.Sprint("content ", n) {
+		for n := range files {
+			if text, err := os.ReadFile(filepath.Join(copied, "a", fmt.Sprint("é ", n))); string(text) != fmt.Sprint("content ", n) {
 				t.Errorf("file %d of %s is %q: %v", n, copied, text, err)
 			}
 		}
@@ -113,29 +97,36 @@ func TestAForgedAnswerIsNotBelieved(t *testing.T) {
 	u := newTunnel(t, "30s")
 	old, _ := u.before(isSubmit)
 	for what, change := range map[string]func(message) message{
-		"a bit of the tag":  func(m message) message { m.body = flipped(m.body, -1); return m },
-		"another Signature": func(m message) message { return headerFlip(m, "Signature") },
-		"an earlier answer": func(message) message { return old.answer },
-		"an earlier body":   func(m message) message { m.body = old.answer.body; return m },
-		"another status":    func(m message) message { m.status = http.StatusAccepted; return m },
-		"an answer of nobody": func(message) message {
-			return message{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"status":"succeeded","result":"forged"}`)}
-		},
+		"a bit of the tag":    func(m message) message { m.body = flipped(m.body, -1); return m },
+		"another Signature":   func(m message) message { return headerFlip(m, "Signature") },
+		"an earlier answer":   func(message) message { return old.answer },
+		"an earlier body":     func(m message) message { m.body = old.answer.body; return m },
+		"another status":      func(m message) message { m.status = http.StatusAccepted; return m },
+		"an answer of nobody": nobody,
 	} {
 		u.refused(what, "runs.append(1)", isSubmit, func(m *middleman, request message) message { return change(m.forward(request)) }, "bad_answer", "not_executor")
 		if ran := u.ran(); ran != "[1]" {
 			t.Errorf("%s: the code ran %s, want once, whatever came back", what, ran)
 		}
 	}
+	const same = "runs.append(1)\n'once'" // the same call again finds the run
+	u.during("the same call", isSubmit, func(m *middleman, request message) message { return nobody(m.forward(request)) }, "run_code_quick", map[string]any{"code": same})
+	want(t, quick(t, u.host, same), map[string]any{"result": "'once'"})
+	if ran := u.ran(); ran != "[1]" {
+		t.Errorf("called twice, the code ran %s", ran)
+	}
+}
+
+// nobody is an answer that anybody can write.
+func nobody(message) message {
+	return message{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"status":"succeeded","result":"forged"}`)}
 }
 
 // What a session says and moves cannot be found on the line. The same search finds it in the
 // opened messages.
 func TestTheTunnelSeesNeitherSecretNorContent(t *testing.T) {
 	e := borrowExecutor(t, stacks.Old(t))
-	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
-	must(t, err)
-	t.Cleanup(w.Close)
+	w := newWire(t, e)
 	w.Record()
 	dir := t.TempDir()
 	h := startHost(t, "http://"+w.Addr, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir}})
@@ -206,7 +197,7 @@ func TestTheProbeDescribesTheMachine(t *testing.T) {
 // A person pairs, runs code, watches, and keeps what was run when the VM is gone.
 func TestAPersonPairsRunsAndKeepsTheHistory(t *testing.T) {
 	e := borrowExecutor(t, stacks.Old(t))
-	network := newLine(t, e.Ready.LocalURL)
+	network := newMiddleman(t, e.Ready.LocalURL)
 	l := newLaptop(t)
 	key, err := auth.NewSecret(secret)
 	must(t, err)
@@ -234,53 +225,5 @@ func TestAPersonPairsRunsAndKeepsTheHistory(t *testing.T) {
 	l.relay("export", "session.ipynb")
 	if text, err := os.ReadFile(filepath.Join(l.dir, "session.ipynb")); err != nil || !bytes.Contains(text, []byte("mine = 6 * 7")) || !bytes.Contains(text, []byte("42")) {
 		t.Errorf("the exported notebook is %s: %v", text, err)
-	}
-}
-
-func TestInstallAddsTheRelayToAHost(t *testing.T) {
-	l := newLaptop(t)
-	path := filepath.Join(l.dir, ".cursor", "mcp.json")
-	must(t, os.Mkdir(filepath.Dir(path), 0o700))
-	must(t, os.WriteFile(path, []byte(`{"mcpServers": {"other": {"command": "x"}}}`), 0o600))
-	l.relay("install", "cursor", "--toolsets", "data")
-	text, err := os.ReadFile(path)
-	must(t, err)
-	for _, words := range []string{`"other": {"command": "x"}`, "colab-relay", "serve", "data"} {
-		if !bytes.Contains(text, []byte(words)) {
-			t.Errorf("%q is not in %s", words, text)
-		}
-	}
-	l.relay("uninstall", "cursor")
-	if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte("colab-relay")) {
-		t.Errorf("after uninstall: %s, %v", text, err)
-	}
-}
-
-// Some answers of a hostile executor. The long tests have all of them.
-func TestSomeAttacksOfAHostileVM(t *testing.T) {
-	for _, name := range []string{"forged", "text-all", "job-forged", "paths"} {
-		t.Run(name, func(t *testing.T) {
-			vm := hostilevm.Start(t, name)
-			vm.Put("data/a", []byte("x"))
-			home := t.TempDir()
-			h := startHost(t, vm.URL, harness.HostConfig{Dir: home, Env: []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + home + "/saved", "XDG_DATA_HOME=" + home + "/data", "RELAY_HOLD=2s"}})
-			before := allFiles(t, home)
-			for _, tool := range []string{"run_code_quick", "list_colab_files", "download_from_colab", "list_executions"} {
-				a := callOnce(t, h, tool, hostileArguments[tool])
-				wantPlain(t, tool, a.Text)
-				if len(a.Text) > mostHostileText {
-					t.Errorf("%s shows %d bytes", tool, len(a.Text))
-				}
-				for _, said := range ownLines(a.Text) {
-					if strings.Contains(said, "FORGED") {
-						t.Errorf("%s says %q", tool, said)
-					}
-				}
-			}
-			if mb := peak(t, h.PID()); mb > 150 {
-				t.Errorf("the relay took %d MB", mb)
-			}
-			wantOwnFilesOnly(t, home, before)
-		})
 	}
 }

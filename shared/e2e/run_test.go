@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+	"colabrelay/shared/within"
 )
 
 func TestQuickRunAnswersWithValueAndOutput(t *testing.T) {
@@ -194,4 +197,206 @@ func TestABurstOfDisplaysLosesNone(t *testing.T) {
 			t.Errorf("%d displays of %d", next, n)
 		}
 	})
+}
+
+// wantSaid checks that the text and the structuredContent of an answer both say all the words.
+func wantSaid(t *testing.T, a harness.Answer, words ...string) {
+	t.Helper()
+	fields := strings.ReplaceAll(fmt.Sprint(a.Fields), `\"`, `"`)
+	for _, word := range words {
+		if !strings.Contains(a.Text, word) || !strings.Contains(fields, word) {
+			t.Errorf("%q is missing:\n%s\n%s", word, a.Text, fields)
+		}
+	}
+}
+
+// Whatever needs the kernel says at once which run has it, and what that one asks.
+func TestCallsBehindARunThatWaitsForInputSayWhoseAnswerIsMissing(t *testing.T) {
+	_, h := pair(t, stacks.Old(t))
+	holder := quick(t, h, "x = input('name? ')\nimport getpass\nk = getpass.getpass('key: ')").String("execution_id")
+	words := []string{"run " + holder + `, which waits for input ("name? ")`, fmt.Sprintf("provide_input (execution_id %q)", holder), "interrupt_execution"}
+
+	a := call(t, h, "run_code_quick", map[string]any{"code": "print('x is', x)"})
+	want(t, a, map[string]any{"success": true, "status": "queued", "behind": holder})
+	wantSaid(t, a, words...)
+	queued := a.String("execution_id")
+	wantSaid(t, call(t, h, "get_execution", map[string]any{"execution_id": queued, "wait_seconds": 30}), words...)
+	a = call(t, h, "list_colab_variables", nil)
+	want(t, a, map[string]any{"success": false})
+	wantSaid(t, a, words...)
+	a = call(t, h, "save_kernel_state", map[string]any{"name": "s"})
+	want(t, a, map[string]any{"success": true, "status": "saving", "can_continue": true})
+	wantSaid(t, a, words...)
+	a = call(t, h, "run_chunked_operation", map[string]any{"setup_code": "", "loop_code": "i", "n_iterations": 2})
+	want(t, a, map[string]any{"success": true, "status": "running", "can_continue": true})
+	wantSaid(t, a, words...)
+
+	want(t, call(t, h, "provide_input", map[string]any{"execution_id": holder, "text": "Ada"}), map[string]any{"success": true})
+	person := "colab-relay input " + holder
+	a = call(t, h, "get_execution", map[string]any{"execution_id": holder, "wait_seconds": 30})
+	want(t, a, map[string]any{"success": true, "status": "waiting_for_input", "input_prompt": "key: "})
+	wantSaid(t, a, person)
+	a = call(t, h, "get_execution", map[string]any{"execution_id": queued, "wait_seconds": 30})
+	wantSaid(t, a, person, `which asks for a password ("key: ")`)
+	a = call(t, h, "provide_input", map[string]any{"execution_id": holder, "text": "hunter2"})
+	if a.Error() != string(contract.CodePasswordPrompt) {
+		t.Errorf("provide_input: %v", a.Fields)
+	}
+	wantSaid(t, a, "colab-relay input ID")
+	call(t, h, "interrupt_execution", map[string]any{"execution_id": holder})
+	out, last := follow(t, h, queued, 0)
+	want(t, last, map[string]any{"status": "succeeded"})
+	if out != "x is Ada\n" {
+		t.Errorf("stdout = %q", out)
+	}
+	if _, behind := last.Fields["behind"]; behind {
+		t.Errorf("%v", last.Fields)
+	}
+}
+
+// The call waits in the queue when the run before it begins to wait for input.
+func TestACallInTheQueueAnswersWhenTheRunBeforeItBeginsToAsk(t *testing.T) {
+	e, h := pair(t, stacks.Old(t))
+	signal := filepath.Join(t.TempDir(), "go")
+	c := relayClient(t, e)
+	holder, err := c.Submit(t.Context(), contract.Submit{Code: fmt.Sprintf("import os, time\nwhile not os.path.exists(%q): time.sleep(.01)\ninput('now? ')", signal)})
+	must(t, err)
+	answered := make(chan harness.Answer, 1)
+	go func() {
+		a, err := h.Call(t.Context(), "run_code_quick", map[string]any{"code": "2"})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- a
+	}()
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
+		list, err := c.List(t.Context(), 1)
+		return err == nil && len(list.Executions) == 1 && list.Executions[0].Status == contract.StatusQueued, err
+	}))
+	must(t, os.WriteFile(signal, nil, 0o600))
+	a := <-answered
+	want(t, a, map[string]any{"status": "queued", "behind": holder.ExecutionID})
+	wantSaid(t, a, `which waits for input ("now? ")`)
+	_, err = c.Interrupt(t.Context(), holder.ExecutionID)
+	must(t, err)
+}
+
+// TestAListShowsWhatTheCallerRan: the relay's own code is left out, and the beginning of an id is
+// enough to name a run.
+func TestAListShowsWhatTheCallerRan(t *testing.T) {
+	h := allTools(t, stacks.Old(t), "20s")
+	a := quick(t, h, "x = 7; print('seven')")
+	want(t, call(t, h, "save_kernel_state", map[string]any{"name": "s"}), map[string]any{"success": true})
+	call(t, h, "inspect_variable", map[string]any{"name": "x"})
+	call(t, h, "preview_dataframe", map[string]any{"name": "x"})
+	chunked := map[string]any{"setup_code": "", "loop_code": "result = i", "n_iterations": 3, "checkpoint_name": "loop"}
+	want(t, call(t, h, "run_chunked_operation", chunked), map[string]any{"status": "finished"})
+
+	list := call(t, h, "list_executions", nil).Text
+	for _, line := range []string{"--- runs, newest first [", "  run_chunked_operation \"loop\", round\n", "  x = 7; print('seven')\n", "of the relay's own code or earlier rounds of chunked runs; include_internal=true lists them"} {
+		if !strings.Contains(list, line) {
+			t.Errorf("%q is not in\n%s", line, list)
+		}
+	}
+	all := call(t, h, "list_executions", map[string]any{"include_internal": true}).Text
+	if !strings.Contains(all, "(the relay's own) save state") || strings.Contains(list, "(the relay's own)") {
+		t.Errorf("%s\n%s", all, list)
+	}
+	id := a.String("execution_id")
+	if text := call(t, h, "get_execution", map[string]any{"execution_id": id[:8]}).Text; !strings.Contains(text, "execution_id "+id) || !strings.Contains(text, "seven") {
+		t.Error(text)
+	}
+	wantError(t, call(t, h, "interrupt_execution", map[string]any{"execution_id": "zzzz"}), "not_found")
+
+	text := call(t, h, "get_checkpoint", map[string]any{"checkpoint_name": "loop"}).Text
+	for _, line := range []string{"is a chunked run on runtime", ": finished.\n3 of 3 iterations done (100%)", "--- values of result: 3 [", "]\n0: 0\n1: 1\n2: 2\n"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("%q is not in\n%s", line, text)
+		}
+	}
+}
+
+// A step of a job is listed with the name of its source, so that a person and an agent find a cell
+// again.
+func TestAStepIsListedWithTheNameOfItsSource(t *testing.T) {
+	e, h := pair(t, stacks.Old(t))
+	c := relayClient(t, e)
+	id := "named-" + rand.Text()
+	_, err := c.SubmitJobTo(within.Context(t), c.InstanceID(), contract.JobSubmit{JobID: id, Steps: []contract.JobStep{{StepID: "1", Code: "6 * 7", SourceName: "a.ipynb cell 3"}}})
+	must(t, err)
+	must(t, harness.Poll(within.Context(t), func() (bool, error) {
+		x, err := c.Job(within.Context(t), id, 0, 0)
+		return x.State == contract.JobFinished, err
+	}))
+	const named = "[a.ipynb cell 3] 6 * 7"
+	if a := call(t, h, "list_executions", nil); !strings.Contains(a.Text, named) {
+		t.Errorf("list_executions says %q", a.Text)
+	}
+}
+
+// longOutput is code that prints size bytes that hardly compress, a multiple of 1024.
+func longOutput(size int64) string {
+	return fmt.Sprintf(`
+import base64, os
+for n in range(%d):
+    print(base64.b85encode(os.urandom(1023 * 4 // 5)).decode()[:1023])
+`, size>>10)
+}
+
+// Output that is read page by page is sent once for the file and once for the pages, and
+// is stored on the laptop once. A page ends with a whole event, so an event that no longer fits
+// is sent again with the next page: the pages take up to twice their size, depending on how
+// the kernel split the output.
+func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
+	const longBytes = int64(256 << 10)
+	dir := t.TempDir()
+	e := borrowExecutor(t, stacks.Old(t))
+	wire := newWire(t, e)
+	h := startHost(t, "http://"+wire.Addr, harness.HostConfig{Env: []string{"LOCAL_SAVE_DIR=" + dir}})
+	id := quick(t, h, longOutput(longBytes)).String("execution_id")
+	again := call(t, h, "get_execution", map[string]any{"execution_id": id, "wait_seconds": 45}) // head and tail
+	want(t, again, map[string]any{"status": "succeeded", "truncated": true})
+	pages, shown := 0, 0
+	for offset, more := again.Int("next_offset"), true; more; pages++ {
+		a := call(t, h, "get_execution", map[string]any{"execution_id": id, "offset": offset})
+		want(t, a, map[string]any{"status": "succeeded"})
+		next := a.Int("next_offset")
+		if next <= offset {
+			t.Fatalf("page %d spans %d to %d: %.500s", pages, offset, next, a.Text)
+		}
+		shown += len(a.String("stdout"))
+		offset, more = next, a.Fields["truncated"] == true
+	}
+	_, moved, _ := wire.Passed()
+	kept := size(t, filepath.Join(dir, "executions"))
+	t.Logf("%d pages show %d bytes; %d were sent, %d are stored", pages, shown, moved, kept)
+	if int64(shown) < longBytes*99/100 {
+		t.Errorf("the pages show %d of %d bytes", shown, longBytes)
+	}
+	if most := longBytes * 5; moved > most {
+		t.Errorf("%d bytes were sent for %d of output, want at most %d", moved, longBytes, most)
+	}
+	if most := longBytes * 5 / 4; kept < longBytes || kept > most {
+		t.Errorf("%d bytes are stored for %d of output", kept, longBytes)
+	}
+}
+
+// size returns the total size of the files below dir.
+func size(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		bytes += info.Size()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
 }

@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 	"colabrelay/shared/within"
@@ -32,9 +35,7 @@ func lines(n int) string {
 func TestLongRunSurvivesTheEndOfItsCallAndItsRelayAndACut(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := borrowExecutor(t, s)
-		network, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
-		must(t, err)
-		t.Cleanup(network.Close)
+		network := newWire(t, e)
 		hold := harness.HostConfig{Env: []string{"RELAY_HOLD=1s"}}
 		first := startHost(t, "http://"+network.Addr, hold)
 		beginning, a := begin(t, first, countingAfter("killed", 60, 0.01), "line 0\n")
@@ -194,3 +195,165 @@ while time.time() < deadline:
         break
     time.sleep(.01)
 `
+
+// The connection of a submit is cut at many places, in the request and in the answer. The relay
+// answers each call, and the code of each runs once.
+func TestASubmitThatIsCutAnywhereRunsOnce(t *testing.T) {
+	e := borrowExecutor(t, stacks.Old(t))
+	w := newWire(t, e)
+	h := startHost(t, "http://"+w.Addr, harness.HostConfig{})
+	const code = "ran.append(len(ran))\nlen(ran)"
+	want(t, quick(t, h, "ran = []"), map[string]any{"success": true})
+	w.CutAt()
+	want(t, quick(t, h, code), map[string]any{"result": "1"})
+	up, down, _ := w.Passed()
+	const points = int64(9)
+	ran, inRequest, inAnswer := 1, 0, 0
+	for point := range points {
+		at := 1 + (up+down-2)*point/(points-1) // from the first byte to the last but one
+		w.CutAt(at)
+		ran++
+		a := quick(t, h, code)
+		if a.Error() != "" || a.String("result") != fmt.Sprint(ran) {
+			t.Fatalf("cut at byte %d of %d and %d, run %d: %s", at, up, down, ran, a.Text)
+		}
+		if _, _, cuts := w.Passed(); cuts != 1 {
+			t.Errorf("at byte %d: %d cuts", at, cuts)
+		}
+		if at < up {
+			inRequest++
+		} else {
+			inAnswer++
+		}
+	}
+	t.Logf("%d cuts in the request, %d in the answer", inRequest, inAnswer)
+	if inRequest < 3 || inAnswer < 3 {
+		t.Errorf("%d cuts in the request, %d in the answer", inRequest, inAnswer)
+	}
+}
+
+// untilStopped prints lines until a file named stop exists.
+const untilStopped = `
+import itertools, os, time
+for n in itertools.count():
+  print('line', n, flush=True)
+  time.sleep(.05)
+  if os.path.exists('stop'):
+    break
+`
+
+// A host cancels a call, or goes away and closes the relay's stdin during one. The run goes on,
+// it runs once, the next answer names it, and another host reads all of its output.
+func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, h *harness.Host, cancel func(), again func() *harness.Host) *harness.Host{
+		"cancels": func(_ *testing.T, h *harness.Host, cancel func(), _ func() *harness.Host) *harness.Host {
+			cancel()
+			return h
+		},
+		"goes away": func(t *testing.T, h *harness.Host, _ func(), again func() *harness.Host) *harness.Host {
+			h.Close()
+			gone(t, h.PID())
+			return again()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, dir := borrowExecutor(t, stacks.Old(t)), t.TempDir()
+			start := func() *harness.Host {
+				return startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir})
+			}
+			h := start()
+			ctx, cancel := context.WithCancel(within.Context(t))
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				a, err := h.Call(ctx, "run_code_long", map[string]any{"code": "open('began', 'a').write('x')\n" + untilStopped})
+				if err == nil && a.Error() == "call_cancelled" { // it may still be sent to a host that has closed stdin
+					err = context.Canceled
+				}
+				ended <- err
+			}()
+			began := filepath.Join(e.Config.Dir, "began")
+			must(t, harness.Poll(within.Context(t), func() (bool, error) {
+				_, err := os.Stat(began)
+				return err == nil, nil
+			}))
+			next := leave(t, h, cancel, start)
+			if err := <-ended; err == nil {
+				t.Error("the call was answered: the host left too late")
+			}
+			c := relayClient(t, e)
+			list, err := c.List(within.Context(t), 1)
+			must(t, err)
+			left := fmt.Sprintf("s; its run %s is still running; do not submit it again.", list.Executions[0].ExecutionID)
+			must(t, harness.Poll(within.Context(t), func() (bool, error) { // the SDK may send the cancellation after the next call
+				a := call(t, next, "check_colab_connection", nil)
+				want(t, a, map[string]any{"success": true})
+				return strings.HasPrefix(a.Text, "An earlier call was given up after ") && strings.Contains(a.Text, left), nil
+			}))
+			must(t, os.WriteFile(filepath.Join(e.Config.Dir, "stop"), nil, 0o600))
+			other := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
+			stdout, last := follow(t, other, list.Executions[0].ExecutionID, 0)
+			want(t, last, map[string]any{"status": "succeeded"})
+			if n := strings.Count(stdout, "\n"); n == 0 || stdout != lines(n) {
+				t.Errorf("the output is %q", stdout)
+			}
+			if text, err := os.ReadFile(began); err != nil || string(text) != "x" {
+				t.Errorf("the run began %d times, %v", len(text), err)
+			}
+		})
+	}
+}
+
+// A VM at the tunnel's address ends, and another one with the same domain and secret takes its
+// place: the same relay uses it without a new pairing, and says so.
+func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
+	l := newLaptop(t)
+	l.relay("init")
+	own := regexp.MustCompile(`(?m)^ +EXECUTOR_SECRET +(\S+)$`).FindStringSubmatch(l.relay("init")) // which prints it again
+	if own == nil {
+		t.Fatal("relay init prints no secret")
+	}
+	edge := ngroktest.Start(t)
+	newVM := func() *harness.Executor {
+		return startExecutor(t, harness.ExecutorConfig{Secret: own[1], Args: []string{"--domain", "fixed.ngrok-free.app"}, Env: ngrokOf(edge)})
+	}
+	first := newVM()
+	l.relay("pair", first.Ready.URL)
+	paired := readAll(t, filepath.Join(l.dir, "config", "colab-relay", "runtimes.json"))
+	h := startHost(t, "", harness.HostConfig{Dir: l.dir})
+	want(t, quick(t, h, "kept = 1\nkept"), map[string]any{"success": true, "result": "1", "warning": nil})
+
+	first.Kill()
+	second := newVM()
+	if second.Ready.URL != first.Ready.URL || second.Ready.InstanceID == first.Ready.InstanceID || second.Ready.URL == second.Ready.LocalURL {
+		t.Fatalf("first VM %+v, second %+v: want the same URL of the tunnel and different instances", first.Ready, second.Ready)
+	}
+	a := quick(t, h, "'kept' in globals()")
+	want(t, a, map[string]any{"success": true, "result": "False"})
+	if said := a.String("warning"); !strings.Contains(said, "a new kernel on a new VM") {
+		t.Errorf("the warning is %q", said)
+	}
+	want(t, quick(t, h, "2"), map[string]any{"success": true, "warning": nil})
+	if readAll(t, filepath.Join(l.dir, "config", "colab-relay", "runtimes.json")) != paired {
+		t.Error("the list of runtimes changed")
+	}
+}
+
+// ngrokOf is the environment of an executor that reaches an edge of ngrok.
+func ngrokOf(edge *ngroktest.Edge) []string {
+	return []string{"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile}
+}
+
+func TestRefusedTokenEndsTheExecutorWithOneLine(t *testing.T) {
+	edge := ngroktest.Start(t)
+	edge.RefuseToken("ERR_NGROK_105")
+	_, err := harness.StartExecutor(within.Context(t), harness.ExecutorConfig{
+		Binary: binaries.Executor, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret, Env: ngrokOf(edge),
+	})
+	if err == nil {
+		t.Fatal("the executor became ready")
+	}
+	if !strings.Contains(err.Error(), "ERR_NGROK_105") || strings.Contains(err.Error(), "a-token-of-the-test") {
+		t.Errorf("it ended with: %v", err)
+	}
+}

@@ -2,9 +2,8 @@
 // relay uses it. It has only tests and must not be imported.
 //
 // The attackers are strangers, who have no key; the operator of the tunnel, who has captured
-// requests of the owner; and holders of the key, who must not harm the executor's memory or
-// other relays by mistake or on purpose. Start reading at the tables in strangers_test.go,
-// captured_test.go and sealed_test.go.
+// requests of the owner; and holders of the key and code in the kernel, who must not fill the
+// executor's memory. Start reading at the tables in strangers_test.go and captured_test.go.
 package attack
 
 import (
@@ -15,8 +14,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -165,7 +162,7 @@ type stand struct {
 	http    *http.Transport // of key holders
 	name    string          // Executor-Instance; see instance
 	honest  int             // runs of the relay since the attacks began
-	before  usage
+	before  harness.Process
 }
 
 // newStand borrows an executor and connects the honest relay.
@@ -222,31 +219,12 @@ func (s *stand) workHonestly() {
 	s.honest++
 }
 
-// usage is what the executor has of the system.
-type usage struct {
-	sockets, threads int // a connection is a socket and a goroutine
-	memory           harness.Memory
-}
-
-var threadCount = regexp.MustCompile(`(?m)^Threads:\s+(\d+)$`)
-
-func (s *stand) usage() (u usage) {
+// usage is what the executor has of the system. A connection is a socket and a goroutine.
+func (s *stand) usage() harness.Process {
 	s.t.Helper()
-	proc := fmt.Sprintf("/proc/%d", s.vm.PID())
-	files, err := filepath.Glob(filepath.Join(proc, "fd", "*"))
+	p, err := harness.ProcessOf(s.vm.PID())
 	must(s.t, err)
-	for _, f := range files {
-		if to, err := os.Readlink(f); err == nil && strings.HasPrefix(to, "socket:") {
-			u.sockets++
-		}
-	}
-	status, err := os.ReadFile(filepath.Join(proc, "status"))
-	must(s.t, err)
-	_, err = fmt.Sscan(string(threadCount.FindSubmatch(status)[1]), &u.threads)
-	must(s.t, err)
-	u.memory, err = harness.MemoryOf(s.vm.PID())
-	must(s.t, err)
-	return u
+	return p
 }
 
 // Bounds of what attacks cost. Of sockets, nothing may be left.
@@ -269,17 +247,17 @@ func (s *stand) end(want []int) {
 	}
 	s.relay.Close()
 	s.http.CloseIdleConnections()
-	var after usage
+	var after harness.Process
 	within.Until(s.t, "the sockets of the attacks are closed", func() bool {
 		after = s.usage()
-		return after.sockets <= s.before.sockets
+		return after.Sockets <= s.before.Sockets
 	})
-	if after.threads > s.before.threads+mostThreadsLeft {
-		s.t.Errorf("%d threads, %d before", after.threads, s.before.threads)
+	if after.Threads > s.before.Threads+mostThreadsLeft {
+		s.t.Errorf("%d threads, %d before", after.Threads, s.before.Threads)
 	}
-	if grown := after.memory.Peak - s.before.memory.Now; grown > mostMemory {
+	if grown := after.Memory.Peak - s.before.Memory.Now; grown > mostMemory {
 		s.t.Errorf("memory grew by %.0f MiB at the peak", grown)
 	}
-	s.t.Logf("sockets %d to %d, threads %d to %d, memory %.0f to %.0f MiB (peak %.0f)", s.before.sockets, after.sockets,
-		s.before.threads, after.threads, s.before.memory.Now, after.memory.Now, after.memory.Peak)
+	s.t.Logf("sockets %d to %d, threads %d to %d, memory %.0f to %.0f MiB (peak %.0f)", s.before.Sockets, after.Sockets,
+		s.before.Threads, after.Threads, s.before.Memory.Now, after.Memory.Now, after.Memory.Peak)
 }

@@ -1,22 +1,12 @@
 package attack
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net"
-	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"colabrelay/shared/contract"
-	"colabrelay/shared/tier"
 )
 
 // Strangers send whatever they like. Only GET and HEAD /health are answered with more than a
@@ -183,127 +173,4 @@ func pipelines() []attack {
 		{"Expect, then health", message("POST", "/v1/executions", "Expect: 100-continue", "Content-Length: 10") + smuggled, "(100 )?401"},
 		{"an upgrade, then frames", message("GET", "/health", "Upgrade: websocket", "Connection: Upgrade") + "\x81\x85\x00\x00\x00\x00hello", "200"},
 	}
-}
-
-// outside are paths of files that must not be read or written.
-func (s *stand) outside() []string {
-	link := s.vm.Config.Dir + "/link"
-	s.run(fmt.Sprintf("import os; os.path.lexists(%q) or os.symlink('/etc', %q)", link, link))
-	return []string{
-		"/etc/passwd", "../../etc/passwd", "..", "a/../../b", "/proc/self/environ", fmt.Sprintf("/proc/%d/root/etc/passwd", s.vm.PID()), "/dev/zero", "/root/.ssh/id_rsa",
-		"~/x", "//etc/passwd", "\\..\\..\\x\\..", "a\x00b", strings.Repeat("a", 4097), strings.Repeat("../", 1300), "x/" + strings.Repeat("a", 256), link + "/passwd",
-		"link/passwd", "link/../passwd", ".colab-relay/instance.json", ".colab-relay", "a/../.colab-relay/x", "file:///etc/passwd", "$(id)", "\xff\xfe", "..%2f..%2fetc",
-	}
-}
-
-const notServed = "forbidden_path|bad_request|not_found"
-
-// paths name files outside of what the executor serves, on each endpoint that takes a path.
-// Those that are odd names inside it are not found, or made there.
-func (s *stand) paths() []sent {
-	var all []sent
-	for _, path := range s.outside() {
-		q := url.Values{"path": {path}, "etag": {"x"}, "digest": {"1"}}.Encode()
-		for _, endpoint := range []string{contract.PathFiles, contract.PathStat, contract.PathContent} {
-			all = append(all, sent{fmt.Sprintf("%s %q", endpoint, clip(path)), http.MethodGet, endpoint + "?" + q, nil, false, notServed})
-		}
-		text, err := json.Marshal(map[string]any{"path": path, "size_bytes": 1, "version": "x", "overwrite": true, "paths": []string{path}, "files": []any{map[string]any{"name": path, "size_bytes": 1}}})
-		must(s.t, err)
-		started := notServed + "|" // an odd name inside the folder is a name
-		if strings.HasPrefix(path, "/") || slices.Contains(strings.Split(path, "/"), "..") || strings.HasPrefix(path, ".c") || strings.HasPrefix(path, "link") || strings.Contains(path, "\x00") {
-			started = notServed
-		}
-		all = append(all, post(fmt.Sprintf("start %q", clip(path)), contract.PathUploads, text, started))
-		all = append(all, post(fmt.Sprintf("contents %q", clip(path)), contract.PathContents, text, notServed+"|"), post(fmt.Sprintf("compare %q", clip(path)), contract.PathCompare, text, notServed+"|"))
-	}
-	return all
-}
-
-// More strangers than the executor keeps connections for, 1024, each with a way to take its
-// time. All of them lose their connections, and the honest relay works meanwhile.
-func TestSlowStrangersHoldNothing(t *testing.T) {
-	tier.Long(t)
-	s := newStand(t)
-	starts := map[string]string{
-		"nothing": "", "a byte": "G", "a request line": "GET /v1/kernel HTTP/1.1\r\n", "headers": "GET /v1/kernel HTTP/1.1\r\nHost: x\r\nA: ", "a body": message("POST", "/v1/executions", "Content-Length: 1000") + "x",
-		"chunks": message("POST", "/v1/executions", "Transfer-Encoding: chunked") + "5\r\nhe", "a trailer": message("POST", "/v1/executions", "Transfer-Encoding: chunked") + "0\r\nA: ", "100-continue": message("POST", "/v1/executions", "Expect: 100-continue", "Content-Length: 9"),
-		"health's body": message("GET", "/health", "Content-Length: 9"), "empty lines": "\r\n\r\n",
-	}
-	var conns []net.Conn
-	for round := range 105 {
-		for _, start := range starts {
-			conn := dial(t, s.address, len(conns))
-			defer conn.Close()
-			_, _ = io.WriteString(conn, start) // fails if the connection was closed for a newer one
-			conns = append(conns, conn)
-		}
-		if round%3 == 0 {
-			s.workHonestly()
-		}
-	}
-	over := make(chan struct{})
-	var trickle sync.WaitGroup
-	trickle.Go(func() { drip(conns, over) })
-	for _, conn := range conns {
-		if _, err := io.Copy(io.Discard, conn); err != nil {
-			if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
-				t.Error("a slow stranger keeps its connection")
-			}
-		}
-	}
-	close(over)
-	trickle.Wait()
-	s.workHonestly()
-	t.Logf("%d connections", len(conns))
-	s.end([]int{})
-}
-
-// drip sends a byte over each connection now and then, until over is closed.
-func drip(conns []net.Conn, over <-chan struct{}) {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-over:
-			return
-		case <-tick.C:
-		}
-		for _, conn := range conns {
-			_, _ = conn.Write([]byte("a")) // fails once the executor has closed the connection
-		}
-	}
-}
-
-// Holders of the key request parts of 8 MiB and read none of them. The executor holds a record
-// of each in memory, not a part.
-func TestSlowReadersTakeNoMemory(t *testing.T) {
-	s := newStand(t)
-	s.run(fmt.Sprintf("open('large.bin', 'wb').truncate(%d)", contract.MaxFilePart))
-	stat, err := s.relay.Stat(t.Context(), "large.bin", false, 0)
-	must(t, err)
-	query := url.Values{"path": {"large.bin"}, "etag": {stat.ETag}}.Encode()
-	const readers = 60
-	var slow []net.Conn
-	for n := range readers {
-		conn := dial(t, s.address, n)
-		defer conn.Close()
-		must(t, conn.SetReadBuffer(4<<10))
-		_, err := io.WriteString(conn, s.captureOf(http.MethodGet, contract.PathContent+"?"+query, nil, time.Now()).raw())
-		must(t, err)
-		var head [12]byte
-		if _, err := io.ReadFull(conn, head[:]); err != nil || !strings.HasSuffix(string(head[:]), " 200") {
-			t.Fatalf("reader %d is answered %q: %v", n, head, err)
-		}
-		if n%10 == 0 {
-			s.workHonestly()
-		}
-		slow = append(slow, conn)
-	}
-	if grown := s.usage().memory.Now - s.before.memory.Now; grown > readers {
-		t.Errorf("memory grew by %.0f MiB for %d readers", grown, readers)
-	}
-	for _, conn := range slow {
-		must(t, conn.Close())
-	}
-	s.end([]int{})
 }

@@ -36,7 +36,7 @@ type bench struct {
 
 // newBench builds the programs, unless EXECUTOR_BIN and RELAY_BIN name them, and creates
 // a folder in memory and one on disk.
-func newBench(ctx context.Context, memory, disk string, log io.Writer) (*bench, error) {
+func newBench(ctx context.Context, log io.Writer) (*bench, error) {
 	b := &bench{log: log, name: "bench"}
 	environments := filepath.Join(stacks.Root(), ".python")
 	b.python = filepath.Join(environments, "old", "bin", "python")
@@ -48,7 +48,7 @@ func newBench(ctx context.Context, memory, disk string, log io.Writer) (*bench, 
 		b.bridge = bridge
 	}
 	err := harness.Try(func() {
-		b.memory, b.disk = b.folder(memory), b.folder(disk)
+		b.memory, b.disk = b.folder("/dev/shm"), b.folder("")
 		b.binaries = harness.Must(harness.Build(ctx, b.memory))
 	})
 	if err != nil {

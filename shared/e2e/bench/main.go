@@ -45,7 +45,6 @@ var topics = [][]topic{
 	{{"transfer", "1 GiB on loopback", transfers}},
 	{{"fartransfer", "256 MiB at 100 ms", farTransfers}},
 	{{"start", "Start and size", startUp}},
-	{{"scale", "Cost of many", scale}},
 }
 
 // plainCommand makes this program the other end of a plain HTTP exchange.
@@ -61,18 +60,15 @@ func main() {
 
 // options are the command's flags.
 type options struct {
-	only         *regexp.Regexp // names of topics
-	keep         string
-	memory, disk string // folders
+	only *regexp.Regexp // names of topics
+	keep string
 }
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, notebook, bignotebook, far, print, hour, flood, transfer, fartransfer, start, scale")
+	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, notebook, bignotebook, far, print, hour, flood, transfer, fartransfer, start")
 	flags.StringVar(&o.keep, "keep", "", "write the table to this `file` too, if all of it was measured")
-	flags.StringVar(&o.memory, "memory", "/dev/shm", "`folder` in memory, for everything but transfers")
-	flags.StringVar(&o.disk, "disk", "", "`folder` on disk, for transfers (default: TMPDIR)")
 	if err := flags.Parse(args); err != nil {
 		return o, err // package flag has printed it
 	}
@@ -106,7 +102,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	b, err := newBench(ctx, o.memory, o.disk, stderr)
+	b, err := newBench(ctx, stderr)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,6 @@ Speeds are medians. A ratio compares medians of ways that were measured in turn,
 - **Prints**: the code prints its clock, and the readers compare it with theirs. Without ` + "`flush=True`" + `, ipykernel sends output every 0.2 s.
 - **Transfers** move one file of random bytes between two folders on one disk. Plain net/http copies it with io.Copy and verifies nothing. The executor's and the relay's SHA-256 of the whole are in the time.
 - **The hour** is 20 quick calls, a silent run and a printing run of ten minutes each, five calls that list or inspect, and a download of 10 MB. The runs are followed for 90 s and multiplied.
-- **Cost of many**: each call alternates between two executors.
 `
 
 // machine is where and when the table was measured.

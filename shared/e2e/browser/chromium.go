@@ -2,7 +2,6 @@ package browser
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -398,26 +397,4 @@ func (t *Tab) Confirm(ctx context.Context) error {
 		return err
 	}
 	return t.Await(ctx, "document.querySelector('#status')?.dataset.state === 'on'")
-}
-
-// Picture returns the whole page as a PNG, width pixels of CSS wide.
-func (t *Tab) Picture(ctx context.Context, width int) ([]byte, error) {
-	if err := t.tools.call(ctx, t.session, "Emulation.setScrollbarsHidden", map[string]any{"hidden": true}, nil); err != nil {
-		return nil, err
-	}
-	for _, height := range []int{800, 0} { // first with any height, so that the page has its own
-		if height == 0 {
-			if err := t.Eval(ctx, "document.documentElement.offsetHeight", &height); err != nil {
-				return nil, err
-			}
-		}
-		if err := t.tools.call(ctx, t.session, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 2, "mobile": false}, nil); err != nil {
-			return nil, err
-		}
-	}
-	var picture struct{ Data string }
-	if err := t.tools.call(ctx, t.session, "Page.captureScreenshot", map[string]any{"format": "png"}, &picture); err != nil {
-		return nil, err
-	}
-	return base64.StdEncoding.DecodeString(picture.Data)
 }

@@ -53,7 +53,6 @@ type Colab struct {
 	cancel context.CancelFunc
 	mu     sync.Mutex
 	saved  map[string][]byte // notebooks by their path
-	all    strings.Builder   // see Everything
 }
 
 // New starts the stand-in, with a kernel that works in dir and has these variables in its
@@ -86,21 +85,6 @@ func (c *Colab) Close() {
 		server.Close()
 	}
 	c.kernel.Close()
-}
-
-// Everything returns all code that the page ran, all its outputs and every notebook that it
-// saved, for a search for what must not be there.
-func (c *Colab) Everything() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.all.String()
-}
-
-func (c *Colab) record(text []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all.Write(text)
-	c.all.WriteByte('\n')
 }
 
 // certificate makes a certificate for this run.
@@ -146,7 +130,6 @@ func (c *Colab) execute(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	c.record(code)
 	outputs, count := c.kernel.Execute(c.ctx, string(code))
 	if outputs == nil {
 		outputs = []map[string]any{}
@@ -156,7 +139,6 @@ func (c *Colab) execute(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	c.record(answer)
 	_, _ = w.Write(answer) // the tab may have gone
 }
 
@@ -177,7 +159,6 @@ func (c *Colab) save(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	c.record(notebook)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.saved[r.PathValue("path")] = notebook

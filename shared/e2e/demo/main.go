@@ -61,7 +61,7 @@ func run(ctx context.Context, out *recording) error {
 		return err
 	}
 	d := &demo{
-		transcript: newTranscript(out),
+		transcript: &transcript{out: out},
 		binaries: harness.Binaries{
 			Executor: filepath.Join(root, "bin", "executor"),
 			Relay:    filepath.Join(root, "bin", "colab-relay"),
@@ -108,8 +108,6 @@ type timed struct {
 	tool string
 	took time.Duration
 }
-
-func newTranscript(out io.Writer) *transcript { return &transcript{out: out} }
 
 // title prints the heading of a part and one sentence about it.
 func (t *transcript) title(name, why string) {

@@ -24,8 +24,19 @@ func TestTheProgramsKeepTheirPromisesThroughASampleOfFaults(t *testing.T) {
 		return
 	}
 	t.Setenv(isolated, "1")
+	sample(t, options{seed: 251, steps: 6, laptops: 3})
+}
+
+// A sample of make load: all its checks, with few relays, of which none may be refused.
+func TestACrowdOfRelaysLeavesNothingBehind(t *testing.T) {
+	tier.Long(t)
+	sample(t, options{seed: 1, steps: 3, laptops: 2, crowd: true})
+}
+
+func sample(t *testing.T, o options) {
+	t.Helper()
 	defer goleak.VerifyNone(t)
-	o := options{seed: 251, steps: 6, time: time.Hour, python: stacks.Old(t).Python, laptops: 3}
+	o.time, o.python = time.Hour, stacks.Old(t).Python
 	dir, err := os.MkdirTemp("", "faults-")
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 // The faults command is the fault suite: MCP hosts with real relays work on one real executor
 // through a proxy, while a plan that follows from a seed kills and stops processes, fills disks and
-// breaks the network. After each step a model of what must be true is checked.
+// breaks the network. After each step a model of what must be true is checked. With -crowd, many
+// relays work without faults, and neither they nor the executor may keep anything, or grow.
 //
 // It must not excuse what the programs promise: a step's faults allow only the outcomes that
 // excuses lists. Start reading at suite.step, then at plan, operation and fault.
@@ -45,6 +46,7 @@ type options struct {
 	python  string
 	binary  harness.Binaries
 	laptops int
+	crowd   bool // each laptop works in each step, and there are no faults
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -54,11 +56,13 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.Uint64Var(&o.seed, "seed", 0, "`number` from which the plan follows (default: another one each time)")
 	flags.IntVar(&o.steps, "steps", 0, "end after this `number` of steps (default: by time only)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the folders of both sides; those of a failed run are always kept")
+	flags.IntVar(&o.laptops, "crowd", 3, "let this `number` of relays work, without faults (default: 3, with faults)")
 	if err := flags.Parse(args); err != nil {
 		return o, err // package flag has printed it
 	}
-	if *minutes <= 0 || o.steps < 0 || flags.NArg() > 0 {
-		err = errors.New("-minutes must be above 0, -steps must not be negative, and there are no other arguments")
+	flags.Visit(func(f *flag.Flag) { o.crowd = o.crowd || f.Name == "crowd" })
+	if *minutes <= 0 || o.steps < 0 || o.laptops < 1 || flags.NArg() > 0 {
+		err = errors.New("-minutes and -crowd must be above 0, -steps must not be negative, and there are no other arguments")
 		fmt.Fprintln(stderr, "faults:", err)
 		return o, err
 	}
@@ -67,7 +71,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		o.seed = uint64(time.Now().UnixNano())
 	}
 	o.python = filepath.Join(stacks.Root(), ".python", "old", "bin", "python")
-	o.laptops = 3
 	return o, nil
 }
 
@@ -79,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return 2
 	}
-	if os.Getenv(isolated) == "" {
+	if os.Getenv(isolated) == "" && !o.crowd {
 		if code, ok := again(ctx, args, stdout, stderr); ok {
 			return code
 		}
@@ -138,8 +141,39 @@ func plan(seed uint64, number, laptops int) step {
 	return s
 }
 
+const (
+	// One relay of ten makes several calls at a time.
+	greedyEvery = 10
+	greedyCalls = 4
+	// placesInQueue is how many executions may wait. Below it the executor must refuse nothing.
+	placesInQueue = 64
+)
+
+// crowdPlan returns a step in which each laptop works. The kinds of operations follow one another
+// through the steps, so that none is left out.
+func crowdPlan(seed uint64, number, laptops int) step {
+	r := rand.New(rand.NewPCG(seed, uint64(number)))
+	s := step{number: number}
+	each := laptops + (laptops+greedyEvery-1)/greedyEvery*(greedyCalls-1)
+	for laptop := range laptops {
+		calls := 1
+		if laptop%greedyEvery == 0 {
+			calls = greedyCalls
+		}
+		for range calls {
+			n := len(s.operations)
+			make := operations[(number*each+n)%len(operations)]
+			s.operations = append(s.operations, placed{make(r, fmt.Sprintf("s%do%03d", number, n)), laptop})
+		}
+	}
+	return s
+}
+
 // excuses are those of all faults of the step.
 func (s step) excuses() (e excuses) {
+	if len(s.operations) >= placesInQueue {
+		e = crowded
+	}
 	for _, f := range s.faults {
 		e |= f.fault.excuses
 	}
@@ -148,6 +182,7 @@ func (s step) excuses() (e excuses) {
 
 // excusesOn are those that concern a laptop: what ends, stops or fills another laptop is none.
 func (s step) excusesOn(laptop int) (e excuses) {
+	e = s.excuses() & crowded
 	for _, f := range s.faults {
 		if of := f.fault.excuses; of&^(relayEnds|relayStops|laptopDiskFull) != 0 || f.at == laptop {
 			e |= of
@@ -158,6 +193,9 @@ func (s step) excusesOn(laptop int) (e excuses) {
 
 // String is the step in one line.
 func (s step) String() string {
+	if len(s.operations) >= placesInQueue {
+		return fmt.Sprintf("step %d: %d operations at once", s.number, len(s.operations))
+	}
 	var parts []string
 	for _, o := range s.operations {
 		parts = append(parts, fmt.Sprintf("%s on %d", o.operation, o.laptop))
@@ -169,66 +207,47 @@ func (s step) String() string {
 	return line
 }
 
-// tally counts what happened, for the summary.
+// tally counts what happened, by the line of the summary and by what it is.
 type tally struct {
 	began time.Time
 
-	mu       sync.Mutex
-	counts   map[string]int
-	kills    map[string]int
-	faults   map[string]int
-	refusals map[string]int
+	mu     sync.Mutex
+	counts map[string]map[string]int
 }
+
+// The lines of the summary.
+const (
+	didLine     = "did"
+	killsLine   = "kills"
+	faultsLine  = "faults"
+	refusedLine = "errors that a fault excuses"
+)
 
 func newTally() *tally {
-	return &tally{began: time.Now(), counts: map[string]int{}, kills: map[string]int{}, faults: map[string]int{}, refusals: map[string]int{}}
+	return &tally{began: time.Now(), counts: map[string]map[string]int{didLine: {}, killsLine: {}, faultsLine: {}, refusedLine: {}}}
 }
 
-func (t *tally) add(what string, n int) {
+func (t *tally) add(line, what string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counts[what] += n
+	t.counts[line][what] += n
 }
 
-func (t *tally) struck(f *fault) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.faults[f.name]++
-	if f.kills != "" {
-		t.kills[f.kills]++
-	}
-}
-
-func (t *tally) killed(process string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kills[process]++
-}
-
+// killsOf returns how often a process was killed.
 func (t *tally) killsOf(process string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.kills[process]
-}
-
-func (t *tally) refused(tool, code string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.refusals[tool+" "+code]++
+	return t.counts[killsLine][process]
 }
 
 // print writes the summary.
 func (t *tally) print(out io.Writer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := 0
-	for _, n := range t.kills {
-		all += n
+	fmt.Fprintf(out, "%.0f s\n", time.Since(t.began).Seconds())
+	for _, line := range []string{didLine, killsLine, faultsLine, refusedLine} {
+		fmt.Fprintf(out, "%s: %s\n", line, listed(t.counts[line]))
 	}
-	fmt.Fprintf(out, "%s in %.0f s\n", listed(t.counts), time.Since(t.began).Seconds())
-	fmt.Fprintf(out, "%d kills: %s\n", all, listed(t.kills))
-	fmt.Fprintf(out, "faults: %s\n", listed(t.faults))
-	fmt.Fprintf(out, "errors that a fault excuses: %s\n", listed(t.refusals))
 }
 
 // listed is counts as text, in the order of their names.
@@ -259,14 +278,24 @@ func newSuite(o options, dir string, out io.Writer) *suite {
 // run takes the steps, and prints a line for each and a summary.
 func (s *suite) run(ctx context.Context) (err error) {
 	fmt.Fprintf(s.out, "seed %d\n", s.seed)
-	drives := newDisks(s.dir, s.out)
+	drives := &disks{}
+	if !s.crowd {
+		drives = newDisks(s.dir, s.out)
+	}
 	defer func() { err = errors.Join(err, drives.close(err != nil || s.keep)) }()
 	if s.world, err = newWorld(ctx, s.options, s.dir, drives); err != nil {
 		return errors.Join(err, s.world.closeRelays(), s.world.close())
 	}
 	end := time.Now().Add(s.time)
 	for n := 1; err == nil && ctx.Err() == nil && time.Now().Before(end) && (s.steps == 0 || n <= s.steps); n++ {
-		err = s.step(ctx, plan(s.seed, n, s.laptops))
+		p := plan
+		if s.crowd {
+			p = crowdPlan
+		}
+		err = s.step(ctx, p(s.seed, n, s.laptops))
+	}
+	if err == nil && s.crowd {
+		err = s.world.small(s.out)
 	}
 	if err == nil {
 		err = s.endOldStates(ctx)
@@ -320,7 +349,7 @@ func (s *suite) step(ctx context.Context, p step) error {
 	if err == nil {
 		err = s.model.check(ctx, s, p.excuses())
 	}
-	s.tally.add("steps", 1)
+	s.tally.add(didLine, "steps", 1)
 	s.statesLeft += p.mayLeaveStates()
 	fmt.Fprintf(s.out, "; %.1f s\n", time.Since(began).Seconds())
 	if err != nil {
@@ -346,7 +375,10 @@ func (s *suite) strike(ctx context.Context, f planned, ended <-chan struct{}) er
 		return fmt.Errorf("%s: %w", f, err)
 	}
 	if struck {
-		s.tally.struck(f.fault)
+		s.tally.add(faultsLine, f.fault.name, 1)
+		if f.fault.kills != "" {
+			s.tally.add(killsLine, f.fault.kills, 1)
+		}
 	}
 	return nil
 }

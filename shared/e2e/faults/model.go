@@ -75,7 +75,7 @@ func (m *model) check(ctx context.Context, s *suite, e excuses) error {
 			return fmt.Errorf("run %s: %w", x.id, err)
 		}
 	}
-	s.tally.add("runs", len(m.runs))
+	s.tally.add(didLine, "runs", len(m.runs))
 	m.done, m.runs, m.restores = append(m.done, m.runs...), nil, 0
 	return nil
 }
@@ -218,6 +218,7 @@ const (
 	laptopDiskFull                     // what needs the laptop's disk is refused
 	kernelStops                        // the kernel does nothing for a while
 	relayStops                         // the relay does nothing for a while
+	crowded                            // more is asked at once than the executor lets wait
 	always         excuses = -1        // whatever happens
 )
 
@@ -230,8 +231,8 @@ func (e excuses) all(of excuses) bool { return e&of == of }
 // refusals are the codes of answers that faults excuse. After them an agent may call again.
 var refusals = map[string]excuses{
 	"unreachable":               networkFails | executorEnds,
-	"timeout":                   networkFails | executorEnds | kernelStops | relayStops, // the call's 3 s were over; see also slow
-	"busy":                      relayEnds,                                              // the call whose answer was lost still works
+	"timeout":                   networkFails | executorEnds | kernelStops | relayStops | crowded, // the call's 3 s were over; see also slow
+	"busy":                      relayEnds,                                                        // the call whose answer was lost still works
 	"variables_lost":            kernelEnds,
 	string(contract.StepNotRun): kernelEnds, // of a chunked run whose kernel ended before its turn
 
@@ -247,6 +248,8 @@ var refusals = map[string]excuses{
 	string(contract.CodeForbiddenPath):  vmReplaced, // the folder for the state is one of the old VM
 	string(contract.CodeNotFound):       vmReplaced,
 	string(contract.CodeKernelBusy):     always, // another operation has the kernel: see tools
+	string(contract.CodeQueueFull):      crowded,
+	string(contract.CodeRateLimited):    crowded,
 }
 
 // tools are the only ones that may answer with a code. Every tool may answer with a code that is
@@ -306,7 +309,7 @@ func (s *scene) judge(tool string, a harness.Answer, takes accepted) (final bool
 	if code == "" && !a.IsError {
 		return true, nil
 	}
-	s.tally.refused(tool, code)
+	s.tally.add(refusedLine, tool+" "+code, 1)
 	if e, ok := takes[code]; ok && s.excuses.any(e) {
 		return true, nil
 	}

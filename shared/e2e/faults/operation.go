@@ -93,7 +93,7 @@ func (s *scene) ask(ctx context.Context, tool string, args map[string]any, takes
 // find looks for a run whose submission has no answer, as an agent does. It returns "" if the
 // VM does not list it.
 func (s *scene) find(ctx context.Context, id string) (string, error) {
-	a, err := s.ask(ctx, "list_executions", map[string]any{"limit": 100}, nil)
+	a, err := s.ask(ctx, "list_executions", map[string]any{"limit": 200}, nil)
 	if err != nil {
 		return "", err
 	}

@@ -23,9 +23,6 @@ type HostConfig struct {
 	Env    []string // COLAB_URL and so on
 	// Progress is called with each progress notification's message.
 	Progress func(message string)
-	// Initialize makes the host use the newest revision of MCP that has initialize, instead
-	// of the newest one.
-	Initialize bool
 }
 
 // Command returns the command of the relay.
@@ -69,9 +66,6 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	}
 	var hello mcp.InitializeRequest
 	hello.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
-	if c.Initialize {
-		hello.Params.ProtocolVersion = mcp.LATEST_LEGACY_PROTOCOL_VERSION
-	}
 	hello.Params.ClientInfo = mcp.Implementation{Name: "colab-relay e2e", Version: "1"}
 	if _, err := h.client.Initialize(ctx, hello); err != nil {
 		h.Kill()
