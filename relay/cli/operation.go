@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -220,7 +220,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 			opened.Close()
 		}
 	}()
-	var newest lastAttempt
+	newest := new(lastAttempt)
 	by := op.Person{
 		Config:  op.Config{CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, Keep: cfg.Keep, Version: Version},
 		Streams: std,
@@ -234,7 +234,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 		},
 		PagePort: cfg.PagePort, Bridge: func() *bridge.Bridge { return NewBridge(*set, cfg.Pairings, nil) },
 		Transfer: func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
-			return showTransfer(ctx, std, name, &newest, move)
+			return showTransfer(ctx, std, name, newest, move)
 		},
 	}
 	var err error
@@ -248,7 +248,7 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 	default:
 		attempt := (&terminal.Outage{Out: std.Err}).Attempt
 		if o.Bulk { // whose progress tells of an outage
-			attempt = newest.record
+			attempt = func(err error) { newest.Store(&err) }
 		} else {
 			ctx = Briefly(ctx)
 		}
@@ -281,14 +281,22 @@ func runsOf(ctx context.Context, set *config.Settings, std terminal.Streams, run
 
 // ShowTransfer runs a transfer and shows its progress.
 func ShowTransfer(ctx context.Context, std terminal.Streams, name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
-	return showTransfer(ctx, std, name, &lastAttempt{}, move)
+	return showTransfer(ctx, std, name, new(lastAttempt), move)
 }
+
+// lastAttempt is the outcome of the newest attempt to reach the VM: a transfer retries, and reports
+// an error only when it ends.
+type lastAttempt = atomic.Pointer[error]
 
 // showTransfer is ShowTransfer; newest tells of an outage.
 func showTransfer(ctx context.Context, std terminal.Streams, name string, newest *lastAttempt, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
 	var meter progress.Meter
 	stop := terminal.Watch(std.Err, func() string {
-		line := ProgressLine(&meter, newest.failure(), time.Now())
+		var failure error
+		if last := newest.Load(); last != nil {
+			failure = *last
+		}
+		line := ProgressLine(&meter, failure, time.Now())
 		if p, _ := meter.Last(); terminal.Is(std.Err) && p.Total > 0 {
 			n := int(min(p.Done, p.Total) * barWidth / p.Total)
 			line = "[" + strings.Repeat("=", n) + strings.Repeat(" ", barWidth-n) + "] " + line
@@ -320,24 +328,4 @@ func shortName(path string) string {
 		return string(short[:maxShownName-1]) + "…"
 	}
 	return name
-}
-
-// lastAttempt keeps the outcome of the newest attempt to reach the VM: a transfer
-// retries, and reports an error only when it ends.
-type lastAttempt struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (l *lastAttempt) record(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
-}
-
-// failure is nil if the newest attempt succeeded.
-func (l *lastAttempt) failure() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
 }

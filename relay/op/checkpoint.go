@@ -61,7 +61,7 @@ func getCheckpoint() Operation {
 		switch {
 		case errors.Is(err, checkpoint.ErrNotFound):
 			if got.Names, err = checkpoint.Names(dir); err == nil && c.person != nil {
-				return nil, fmt.Errorf("there is no checkpoint %q; those that exist: %s", name, brief(quotedList(got.Names, "and")))
+				return nil, fmt.Errorf("there is no checkpoint %q; those that exist: %s", name, inlineList(got.Names))
 			}
 			got.Names, got.Truncated = fitList(got.Names)
 			return got, err
@@ -216,7 +216,8 @@ func (r *Checkpoint) text(w *words) {
 			w.WriteString("There are none at all.\n")
 			return
 		}
-		fmt.Fprintf(w, "Checkpoints that exist: %s.\n", quotedList(r.Names, "and"))
+		w.WriteString("Others exist.\n")
+		w.quote("checkpoints that exist", strings.Join(r.Names, "\n"))
 		return
 	}
 	fmt.Fprintf(w, "Checkpoint %q, written at %s, is ", r.Operation, w.when(*r.Timestamp))

@@ -2,6 +2,7 @@ package op
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,7 +29,7 @@ const (
 var cancelledProblem = &Problem{
 	Code:    codeCancelled,
 	Message: "the host cancelled this call; only the waiting ended, and a run that was submitted continues",
-	Hint:    "list_executions shows what runs on the VM; interrupt_execution ends a run.",
+	Hint:    hint.Of(context.Canceled).Model,
 }
 
 // problemOf translates any error of a call. Package hint knows its code and its next step.
@@ -140,9 +141,7 @@ func unreachable(err error) bool {
 	return false
 }
 
-func internalProblem(message string) *Problem {
-	return &Problem{Code: codeInternal, Message: message, Hint: "Call again. If the error persists, it is a fault of the relay: its log on stderr says more."}
-}
+func internalProblem(message string) *Problem { return problemOf(errors.New(message)) }
 
 // badSettings reports everything that is wrong with the relay's settings.
 func badSettings(faults []error) *Problem {

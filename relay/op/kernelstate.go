@@ -103,7 +103,7 @@ func restoreState() Operation {
 			for _, s := range all {
 				names = append(names, s.Name)
 			}
-			err = fmt.Errorf("%w; saved are %s", err, brief(quotedList(names, "and")))
+			err = fmt.Errorf("%w; saved are %s", err, inlineList(names))
 		}
 		c.kernels.record(c.target.Name, got.Execution.KernelID) // a new one is why this was called
 		s := c.newState(args.Name, got.Progress, got.Manifest)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -449,16 +448,4 @@ func (r *Run) savedStreams() string {
 		return ""
 	}
 	return " and saved in " + strings.Join(paths, " and ")
-}
-
-// quotedList returns names as prose: "a", "b" and "c", with the word before the last one.
-func quotedList(names []string, word string) string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = strconv.Quote(name)
-	}
-	if n := len(all) - 1; n > 0 {
-		return strings.Join(all[:n], ", ") + " " + word + " " + all[n]
-	}
-	return strings.Join(all, "")
 }
