@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
-	"colabrelay/relay/config"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
@@ -20,7 +18,6 @@ import (
 	"colabrelay/relay/runlist"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 )
 
 const (
@@ -130,18 +127,6 @@ func (l *NotebookLoop) lost(err error) error {
 		return left(err)
 	}
 	return err
-}
-
-// OpenNotebookRun opens the run of a notebook. A wrong argument is an error of the command line.
-func OpenNotebookRun(set *config.Settings, spec nbrun.Spec) (*nbrun.Run, config.Config, error) {
-	cfg := config.Load(*set)
-	path, err := filename.Existing(spec.Path)
-	if err = cmp.Or(cfg.Err(), err); err != nil {
-		return nil, cfg, err
-	}
-	spec.Path = path
-	run, err := nbrun.Open(cfg.CheckpointDir, spec)
-	return run, cfg, NotebookUsage(err)
 }
 
 // NotebookUsage makes an error about the arguments of a run one of the command line, and names the

@@ -230,7 +230,12 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 			return opened
 		},
 		Runs: func(ctx context.Context, runtime string) ([]runlist.Entry, error) {
-			return runsOf(ctx, set, std, runtime)
+			past, err := OpenPastRuns(set, std)
+			if err != nil {
+				return nil, err
+			}
+			defer past.Close()
+			return past.entries(ctx, runtime)
 		},
 		PagePort: cfg.PagePort, Bridge: func() *bridge.Bridge { return NewBridge(*set, cfg.Pairings, nil) },
 		Transfer: func(name string, move func(report func(transfer.Progress)) (transfer.Result, error)) (transfer.Result, error) {
@@ -267,16 +272,6 @@ func WithPerson(ctx context.Context, set *config.Settings, std terminal.Streams,
 		return NeedsExecutor(err)
 	}
 	return err
-}
-
-// runsOf returns the runs of a runtime, of all if it is empty.
-func runsOf(ctx context.Context, set *config.Settings, std terminal.Streams, runtime string) ([]runlist.Entry, error) {
-	past, err := OpenPastRuns(set, std)
-	if err != nil {
-		return nil, err
-	}
-	defer past.Close()
-	return past.entries(ctx, runtime)
 }
 
 // ShowTransfer runs a transfer and shows its progress.

@@ -55,13 +55,13 @@ func problemOf(err error) *Problem {
 		p.Message = "the host cancelled this call; what was transferred until then is kept"
 	case h.Code == codeCancelled:
 		p.Message = cancelledProblem.Message
-	case failed != nil && h.Code == string(failed.Kind):
+	case failed != nil && h.Code == string(failed.Kind) && h.Model == failed.Hint: // else it is the cause of another error
 		p.lost(failed)
 	case h.Code == string(client.KindTimeout):
 		p.Message = "no answer arrived in time"
 	case h.Code == string(contract.CodeNewInstance):
 		p.Message = cmp.Or(newVM[subject], "the VM behind this address is a new one; the code was not run again there, and the variables of the old VM are gone")
-	case refused != nil && refused.Code == contract.CodeKernelBusy && client.WaitsForInput(refused.Behind) != nil:
+	case refused != nil && h.Code == string(contract.CodeKernelBusy) && client.WaitsForInput(refused.Behind) != nil:
 		p.Message = "the kernel is occupied by " + hint.Asking(refused.Behind)
 		p.Hint += " Then call again."
 	}

@@ -19,6 +19,7 @@ import (
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/toolsets"
+	"colabrelay/relay/vm"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -35,6 +36,10 @@ func TestEveryCodeAndKindIsTranslated(t *testing.T) {
 		if *p != (Problem{Code: string(kind), Message: "m", Hint: "h"}) {
 			t.Errorf("%+v", p)
 		}
+	}
+	lost := fmt.Errorf("%w: %w", vm.ErrUnreachable, &client.Error{Kind: client.KindUnreachable, Message: "m", Hint: "h"})
+	if p := problemOf(lost); p.Message != lost.Error() || p.Hint == "h" {
+		t.Errorf("%+v", p)
 	}
 	for _, c := range []struct {
 		err  error

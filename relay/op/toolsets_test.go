@@ -8,12 +8,8 @@ import (
 )
 
 func TestEachToolsetHasItsTools(t *testing.T) {
-	var names []toolsets.Toolset
-	for _, set := range sets {
-		names = append(names, set.name)
-	}
-	if !slices.Equal(names, toolsets.All) {
-		t.Errorf("there are tools for %s, want %s", names, toolsets.All)
+	if !slices.EqualFunc(sets, toolsets.All, func(s set, name toolsets.Toolset) bool { return s.name == name }) {
+		t.Errorf("there are tools for %+v, want %s", sets, toolsets.All)
 	}
 }
 

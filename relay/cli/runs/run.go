@@ -167,9 +167,13 @@ func (o *runOptions) begin(ctx context.Context, along companions, f func(context
 // runNotebook runs the code cells of a notebook and prints their outputs. It does not change the
 // file.
 func (o *runOptions) runNotebook(ctx context.Context, path string, along companions) error {
-	run, _, err := cli.OpenNotebookRun(o.Set, nbrun.Spec{Path: path, Unsaved: true, OnError: nbrun.StopOnError, CellTimeout: o.timeout})
+	path, err := filename.Existing(path)
 	if err != nil {
 		return err
+	}
+	run, err := nbrun.Open(config.Load(*o.Set).CheckpointDir, nbrun.Spec{Path: path, Unsaved: true, OnError: nbrun.StopOnError, CellTimeout: o.timeout})
+	if err != nil {
+		return cli.NotebookUsage(err)
 	}
 	defer run.Close()
 	return o.begin(ctx, along, func(ctx context.Context, s cli.RunSession) error {
