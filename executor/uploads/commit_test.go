@@ -14,18 +14,6 @@ import (
 	"colabrelay/shared/ranges"
 )
 
-func TestAnExistingFileWithTheSameContentCountsAsCommitted(t *testing.T) {
-	in := newInbox(t)
-	data := body(1000)
-	must(t, os.WriteFile(filepath.Join(in.Workdir, "x.csv"), data, 0o600))
-	before, err := in.roots.Stat("x.csv")
-	must(t, err)
-	in.send("x.csv", data, false)
-	if after, err := in.roots.Stat("x.csv"); err != nil || after.ETag != before.ETag {
-		t.Errorf("it was copied: %+v, %v", after, err)
-	}
-}
-
 // A file that appears at the target after the start is replaced only on request, anything
 // else never.
 func TestAFileThatAppearsAtTheTargetIsKept(t *testing.T) {

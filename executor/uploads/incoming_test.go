@@ -8,30 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/iotest"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
 )
-
-var errCut = errors.New("the connection broke")
-
-// cutBody returns data, then err, or io.EOF if err is nil.
-type cutBody struct {
-	data []byte
-	err  error
-}
-
-func (b *cutBody) Read(p []byte) (int, error) {
-	if len(b.data) > 0 {
-		n := copy(p, b.data)
-		b.data = b.data[n:]
-		return n, nil
-	}
-	if b.err != nil {
-		return 0, b.err
-	}
-	return 0, io.EOF
-}
 
 func TestWhatArrivedOfACutPartIsKept(t *testing.T) {
 	data := body(3*pieceBytes + 100)
@@ -39,7 +20,8 @@ func TestWhatArrivedOfACutPartIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := newInbox(t)
 			up := in.start("x", data, false)
-			if err := in.Put(up.UploadID, 0, int64(len(data)), &cutBody{data[:n], errCut}); !errors.Is(err, errCut) {
+			errCut := errors.New("the connection broke")
+			if err := in.Put(up.UploadID, 0, int64(len(data)), io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(errCut))); !errors.Is(err, errCut) {
 				t.Fatalf("a cut part: %v, want %v", err, errCut)
 			}
 			in.reopen()

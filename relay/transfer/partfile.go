@@ -114,7 +114,8 @@ func (p *part) close() error {
 	if p.file == nil {
 		return nil
 	}
-	err := errors.Join(p.Save(), p.file.Close())
+	have := p.Missing().Missing(contract.Range{Length: p.journal.SizeBytes}) // the digest may be new even if no byte is
+	err := errors.Join(p.save(have), p.file.Close())
 	p.file = nil
 	return err
 }

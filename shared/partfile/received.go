@@ -121,13 +121,13 @@ func (r *Received) End(why error) {
 	r.ended, r.why = true, why
 }
 
-// Lose forgets all bytes, because they are wrong or were lost by the disk, and returns their number.
+// Lose forgets all bytes, because some are wrong, and returns their number.
 // The file is then to be received from its beginning, as another Received.
 func (r *Received) Lose() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.set.Total()
-	r.set, r.unsaved = nil, n
+	r.set = nil
 	return n
 }
 
