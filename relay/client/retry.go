@@ -207,8 +207,8 @@ func recordAttempt(ctx context.Context, method string, err error) {
 }
 
 // absent reports whether an attempt found no executor: no connection could be made, or the
-// tunnel's service said that no executor is online. It is false if the request may have
-// arrived, because then the caller must retry until it knows.
+// tunnel's service said that no executor is online. It is false if a connection broke after the
+// request was sent: then the caller must retry until it knows.
 func absent(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	noConnection := ok && !e.sent && (e.Kind == KindUnreachable || e.Kind == KindNoSuchHost)
