@@ -8,8 +8,8 @@
 // sends. It must not delay or fail a run: it writes from its own goroutine, and a full disk costs
 // only history. It knows neither terminals nor MCP.
 //
-// Start reading at Store, with the format; writer.go takes what a client reports and appends it,
-// read.go reads it and fetches what is missing, prune.go deletes old runs.
+// Start reading at Store, with the format; writer.go takes what a client reports, appends it and
+// deletes old runs, read.go reads it and fetches what is missing.
 package history
 
 import (

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,7 @@ type Config struct {
 	Problems      []error            // wrong settings; every tool then reports them
 	PairingField  string             // field of a host's extension that takes the pairing string; empty if the user has the command line
 	Version       string
+	OneProcessor  bool         // Go uses one processor, except while a call moves much data
 	Log           *slog.Logger // nil for none
 }
 
@@ -93,6 +95,7 @@ type Relay struct {
 	saves recent[string, string]
 	// tabEditing holds an element while a call edits the notebook in the tab.
 	tabEditing chan struct{}
+	processors processors
 }
 
 // New makes a Relay. It starts nothing.
@@ -109,6 +112,9 @@ func New(cfg Config) *Relay {
 	}
 	if cfg.CheckpointDir != "" {
 		r.givenUp.dir = filepath.Join(cfg.CheckpointDir, "given-up")
+	}
+	if cfg.OneProcessor {
+		r.processors.all = runtime.GOMAXPROCS(1)
 	}
 	for _, t := range served(cfg.Toolsets) {
 		r.tools[t.tool] = t
@@ -280,7 +286,12 @@ func (r *Relay) Call(ctx context.Context, q Request, send func(Result)) {
 	first := r.calls.Add(1) == 1
 	c := &call{Relay: r, client: q.Host}
 	defer c.release()
-	result, made := c.perform(ctx, r.tools[q.Tool], q)
+	t := r.tools[q.Tool]
+	if t.Bulk {
+		r.processors.count(+1)
+		defer r.processors.count(-1)
+	}
+	result, made := c.perform(ctx, t, q)
 	switch {
 	case !made:
 		return
@@ -290,6 +301,28 @@ func (r *Relay) Call(ctx context.Context, q Request, send func(Result)) {
 		r.gaveUp(c.client, time.Since(q.Arrived), first, c.left)
 	}
 	send(result)
+}
+
+// processors are how many Go uses. Waking a thread for each goroutine that gets work takes longer
+// than the relay's own part of a quick call, so it is one, except while a call moves much data.
+type processors struct {
+	all int // that there are; 0 leaves the number as it is
+
+	mu   sync.Mutex
+	bulk int // calls that move much data
+}
+
+func (p *processors) count(calls int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bulk += calls
+	switch {
+	case p.all == 0:
+	case p.bulk == 0:
+		runtime.GOMAXPROCS(1)
+	default:
+		runtime.GOMAXPROCS(p.all) // no effect if Go uses them already
+	}
 }
 
 // backgroundHost is the name of the host that moves a long call to the background, works on, and

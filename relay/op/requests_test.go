@@ -2,11 +2,13 @@ package op
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"regexp"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -122,4 +124,18 @@ func advisedWait(t *testing.T) string {
 		t.Fatal("run_code_long's description does not say how long to wait")
 	}
 	return found[1]
+}
+
+// A transfer seals on several processors; all other calls share one.
+func TestACallThatMovesMuchDataUsesAllProcessors(t *testing.T) {
+	all := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(all)
+	r := New(Config{OneProcessor: true, Problems: []error{errors.New("any")}})
+	during := func(tool string) (seen int) {
+		r.Call(t.Context(), Request{Tool: tool}, func(Result) { seen = runtime.GOMAXPROCS(0) })
+		return seen
+	}
+	if bulk, other, after := during("download_from_colab"), during("run_code_quick"), runtime.GOMAXPROCS(0); bulk != 2 || other != 1 || after != 1 {
+		t.Errorf("processors of a download %d, of another call %d, afterwards %d; want 2, 1, 1", bulk, other, after)
+	}
 }

@@ -10,15 +10,18 @@ package render
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 	"colabrelay/shared/memory"
 )
 
@@ -437,4 +440,68 @@ func (v *View) saved(kind, path string, err error) {
 	case !errors.Is(err, errNoFolder):
 		v.Notes = append(v.Notes, fmt.Sprintf("the %s could not be saved on this machine: %v", kind, err))
 	}
+}
+
+// Executions is the folder of saved output below the one for saved files.
+const Executions = "executions"
+
+// Folder returns the folder for the output of an execution below the one for saved output. It
+// is named by instance and id, because an id is unique on its instance only.
+func Folder(saveDir, instance, id string) string {
+	sum := sha256.Sum256([]byte(instance + "\x00" + id))
+	return filepath.Join(saveDir, Executions, fmt.Sprintf("%s-%.6x", filename.ID(id), sum))
+}
+
+// whole is the text of a stream from the first event of a view on, for the case that the view
+// shortens it. The zero value keeps nothing.
+type whole struct {
+	dir   string
+	held  []byte
+	file  *newFile // nil until held was full
+	bytes int64    // of the file
+	err   error    // the first one; nothing is saved after it
+}
+
+func (w *whole) write(text string) {
+	if w.dir == "" || w.err != nil || w.bytes > maxStream {
+		return
+	}
+	if w.held = append(w.held, text...); len(w.held) > maxHeld {
+		w.flush()
+	}
+}
+
+func (w *whole) flush() {
+	if w.bytes += int64(len(w.held)); w.bytes > maxStream {
+		w.held = append(w.held, "\n[… the rest was not saved …]\n"...)
+	}
+	if w.file == nil {
+		w.file, w.err = create(w.dir, int64(len(w.held)))
+	} else {
+		w.err = usual.room(w.dir, int64(len(w.held)))
+	}
+	if w.err == nil {
+		_, w.err = w.file.Write(w.held)
+	}
+	w.held = w.held[:0]
+}
+
+// save names the file, which then has all that was written.
+func (w *whole) save(kind string, from int64) (string, error) {
+	if w.err == nil && len(w.held) > 0 {
+		w.flush()
+	}
+	file := w.file
+	if w.file = nil; file == nil {
+		return "", cmp.Or(w.err, errNoFolder)
+	}
+	return file.done(kind, from, ".txt", w.err)
+}
+
+// discard removes a file that was not named.
+func (w *whole) discard() {
+	if w.file != nil {
+		_, _ = w.file.done("", 0, "", errNoFolder)
+	}
+	*w = whole{}
 }

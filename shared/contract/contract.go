@@ -526,3 +526,15 @@ type Blob struct {
 	SHA256 string `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
 }
+
+// Range is a range of bytes of a file.
+type Range struct {
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
+// End is the offset after the last byte of r.
+func (r Range) End() int64 { return r.Offset + r.Length }
+
+// After is r without its first n bytes.
+func (r Range) After(n int64) Range { return Range{Offset: r.Offset + n, Length: r.Length - n} }

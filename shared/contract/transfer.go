@@ -74,18 +74,6 @@ type Upload struct {
 	ETag     string       `json:"etag,omitempty"` // of the file, once committed
 }
 
-// Range is a range of bytes of a file.
-type Range struct {
-	Offset int64 `json:"offset"`
-	Length int64 `json:"length"`
-}
-
-// End is the offset after the last byte of r.
-func (r Range) End() int64 { return r.Offset + r.Length }
-
-// After is r without its first n bytes.
-func (r Range) After(n int64) Range { return Range{Offset: r.Offset + n, Length: r.Length - n} }
-
 // Limits of requests about many files. The executor enforces them. Without them, one
 // request could occupy the executor for any time, or have an answer that no relay reads.
 const (

@@ -253,6 +253,9 @@ func CheckTyped(path string) error {
 	if rest, ok := InHome(path); ok {
 		path = rest
 	}
+	if !strings.ContainsAny(path, "~$%:") {
+		return nil // as most paths
+	}
 	part := strings.TrimLeft(notation().FindString(path), `/\`)
 	switch {
 	case part == "" || len(path) > 1 && path[0] == '.' && os.IsPathSeparator(path[1]):

@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -80,42 +78,13 @@ func Run(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	relay := op.New(op.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
 		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, TransferDir: cfg.TransferDir, DownloadDirs: cfg.DownloadDirs, Hold: cfg.Hold, LongWait: cfg.LongWait, Structured: cfg.Structured, TextLimit: cfg.TextLimit, Pictures: cfg.Pictures, Toolsets: served, Page: colab, VMs: vms, StartExecutor: start, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
-		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log,
+		Problems: cfg.Problems, PairingField: cfg.PairingField, Version: cli.Version, Log: log, OneProcessor: true,
 	})
-	err := mcp.New(&oneProcessor{Relay: relay, all: runtime.GOMAXPROCS(1)}, op.Guide(served), cli.Version).Serve(ctx, std.In, std.Out)
+	err := mcp.New(relay, op.Guide(served), cli.Version).Serve(ctx, std.In, std.Out)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
-}
-
-// oneProcessor makes calls on one processor, except while one of them moves much data: waking a
-// thread for each goroutine that gets work takes longer than the relay's own part of a quick call.
-type oneProcessor struct {
-	*op.Relay
-	all int // processors that Go may use
-
-	mu   sync.Mutex
-	bulk int // calls that move much data
-}
-
-func (p *oneProcessor) Call(ctx context.Context, q op.Request, send func(op.Result)) {
-	if op.OperationOf(q.Tool).Bulk {
-		p.count(+1)
-		defer p.count(-1)
-	}
-	p.Relay.Call(ctx, q, send)
-}
-
-func (p *oneProcessor) count(calls int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.bulk += calls
-	if p.bulk > 0 {
-		runtime.GOMAXPROCS(p.all) // which does nothing if Go may use them already
-	} else {
-		runtime.GOMAXPROCS(1)
-	}
 }
 
 // newPage returns Colab's page; nil unless its toolset is served. It listens from the first call
