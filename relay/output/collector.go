@@ -239,7 +239,7 @@ func (c *Cell) Outputs() []*Output {
 func (c *Cell) limits() *Limits { return &c.collector.Limits }
 
 func (c *Cell) add(ev *contract.Event) {
-	if OfRelay(*ev) {
+	if ev.OfRelay() {
 		return
 	}
 	switch ev.Type {

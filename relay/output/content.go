@@ -338,16 +338,6 @@ func Text(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// OfRelay reports whether an event is a report of the relay's own code in the kernel.
-func OfRelay(ev contract.Event) bool {
-	for mime := range ev.Data {
-		if strings.HasPrefix(mime, contract.OwnMIME) {
-			return true
-		}
-	}
-	return false
-}
-
 // BlobOf returns the reference in a payload, if the payload is one.
 func BlobOf(raw json.RawMessage) (contract.Blob, bool) {
 	var ref contract.BlobRef

@@ -128,7 +128,7 @@ func (c *Collector) Newest() string { return cmp.Or(c.widgetLine, c.last.folder.
 // Add adds the next event. It ignores unknown types, because a newer executor may send them.
 func (c *Collector) Add(ev contract.Event) {
 	c.newest, c.next = ev.Offset, ev.Offset+1
-	if output.OfRelay(ev) {
+	if ev.OfRelay() {
 		return
 	}
 	c.noteCut(ev)

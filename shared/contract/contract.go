@@ -510,6 +510,16 @@ type Event struct {
 	Events int64 `json:"events,omitempty"` // gap: number of offsets that it stands for, starting at Offset
 }
 
+// OfRelay reports whether an event is a report of the relay's own code in the kernel.
+func (e *Event) OfRelay() bool {
+	for mime := range e.Data {
+		if strings.HasPrefix(mime, OwnMIME) {
+			return true
+		}
+	}
+	return false
+}
+
 // OwnMIME is the prefix of the MIME types of displays by which the relay's own code in the
 // kernel reports to the relay. They are not shown to readers.
 const OwnMIME = "application/vnd.colab-relay."
