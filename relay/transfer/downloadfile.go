@@ -97,7 +97,34 @@ func (j *job) downloadOnce(ctx context.Context, root *os.Root, w requestedFile) 
 		got.done, got.skipped = st.SizeBytes, true
 		return got, nil
 	}
+	if w.content != nil {
+		return d.store(got)
+	}
 	return d.run(ctx, got)
+}
+
+// store writes a file of which all bytes are there, as an answer's signature says, and gives it its
+// final name. It keeps no journal meanwhile: what a kill leaves is written again.
+func (d *download) store(got fileResult) (_ fileResult, err error) {
+	p, err := createPart(d.root, partName(d.name), d.remote, d.stat)
+	if err != nil {
+		return got, err
+	}
+	d.part = p
+	defer func() {
+		if p.file != nil { // there was an error
+			_ = p.file.Close()
+			_ = d.root.Remove(p.name)
+		}
+	}()
+	n, err := p.file.Write(d.content)
+	if err != nil {
+		return got, fmt.Errorf("writing %q: %w", absolute(d.root, p.name), markDiskFull(err))
+	}
+	got.done = int64(n)
+	d.meter.moved.Add(got.done)
+	d.meter.add(d.name, StageMoving, got.done)
+	return d.finish(got)
 }
 
 // statRequested returns the executor's description of a file. Anything but a regular file
@@ -148,7 +175,12 @@ func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err e
 	if err != nil {
 		return got, err
 	}
-	final, err := p.finish(d.name, d.stat, d.options.Overwrite)
+	return d.finish(got)
+}
+
+// finish gives the complete part its final name.
+func (d *download) finish(got fileResult) (fileResult, error) {
+	final, err := d.part.finish(d.name, d.stat, d.options.Overwrite)
 	if err != nil {
 		return got, err
 	}
@@ -206,12 +238,7 @@ func isStale(err error) bool {
 // fetchPart is the partFunc of a download. What arrived before an error is kept.
 func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool) (ranges.Set, error) {
 	w := &pieceWriter{download: d, rest: piece}
-	var err error
-	if d.content != nil {
-		_, err = w.Write(d.content[piece.Offset:piece.End()])
-	} else {
-		_, err = d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, piece.Length, w)
-	}
+	_, err := d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, piece.Length, w)
 	if err == nil && w.rest == piece {
 		err = errStale // shorter than the file with this ETag
 	}
@@ -250,7 +277,7 @@ func (d *download) verify(ctx context.Context) (bool, error) {
 		if err == nil {
 			err = d.options.Expect.check(d.stat)
 		}
-	case d.content == nil && time.Since(d.stat.Modified) < stillWritten:
+	case time.Since(d.stat.Modified) < stillWritten:
 		if now, err := d.client.Stat(ctx, d.remote, false, 0); err == nil {
 			length = now.SizeBytes
 		}

@@ -51,6 +51,22 @@ func openPart(root *os.Root, name, remote string, st contract.FileStat, grew fun
 	return p, nil
 }
 
+// createPart creates an empty part file called name, in place of any earlier one.
+func createPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
+	p := &part{root: root, name: name, journal: journal{Format: journalFormat, Remote: remote, ETag: st.ETag, SizeBytes: st.SizeBytes, SHA256: st.SHA256}}
+	for _, old := range []string{p.journalName(), name} {
+		if err := root.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("removing %q: %w", absolute(root, old), err)
+		}
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening %q: %w", absolute(root, name), markDiskFull(err))
+	}
+	p.file = f
+	return p, nil
+}
+
 func (p *part) journalName() string { return p.name + journalSuffix }
 
 func (p *part) save(received ranges.Set) error {
