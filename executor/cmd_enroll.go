@@ -25,10 +25,6 @@ const (
 	maxLastLine = 1 << 10
 )
 
-// enrollLimits bound the time until the executor is reachable, and then the time until the
-// relay uses it. Only tests change them.
-var enrollLimits = struct{ reachable, used time.Duration }{enrollment.Lifetime, enrollment.Lifetime}
-
 // unusedEnd is how long executors that no relay used may take to end, less than the cell waits
 // for this one's key.
 const unusedEnd = 15 * time.Second
@@ -162,7 +158,7 @@ func (e *enroller) await(ctx context.Context) (*enrollment.Response, error) {
 	sealed, err := e.dir.AwaitGrant(ctx, enrollment.MaxSealedBytes)
 	switch {
 	case errors.Is(err, errLate):
-		return nil, fmt.Errorf("no grant arrived within %v: connect again", enrollLimits.reachable)
+		return nil, fmt.Errorf("no grant arrived within %v: connect again", enrollment.Lifetime)
 	case ctx.Err() != nil:
 		return nil, errStopped
 	case err != nil:
@@ -245,16 +241,15 @@ func (e *enroller) isUsed() {
 	}
 }
 
-// limit ends ctx if the executor is not reachable in time, or if the relay does not use it
-// in time after that: an executor that nobody knows would block the next enrollment.
+// limit ends ctx if the executor is not reachable within the lifetime of an offer, or if the relay
+// does not use it within another: an executor that nobody knows would block the next enrollment.
 func (e *enroller) limit(ctx context.Context, cancel context.CancelCauseFunc) {
 	stages := []struct {
 		reached chan struct{}
-		limit   time.Duration
 		late    error
-	}{{e.answered, enrollLimits.reachable, errLate}, {e.used, enrollLimits.used, errUnused}}
+	}{{e.answered, errLate}, {e.used, errUnused}}
 	for _, stage := range stages {
-		timer := time.NewTimer(stage.limit)
+		timer := time.NewTimer(enrollment.Lifetime)
 		select {
 		case <-stage.reached:
 			timer.Stop()
@@ -273,7 +268,7 @@ func (e *enroller) why(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errLate):
-		return fmt.Errorf("the executor was not reachable within %v; its last message: %s", enrollLimits.reachable, cmp.Or(e.stderr.last(), "none"))
+		return fmt.Errorf("the executor was not reachable within %v; its last message: %s", enrollment.Lifetime, cmp.Or(e.stderr.last(), "none"))
 	case errors.Is(cause, errUnused):
 		return errUnused
 	}

@@ -163,6 +163,17 @@ func (o *opener) Read(p []byte) (n int, err error) {
 	return n, o.err
 }
 
+// WriteTo implements io.WriterTo: each record of a text that is not compressed is one write.
+func (o *opener) WriteTo(w io.Writer) (int64, error) {
+	if o.text == nil && o.err == nil {
+		o.text, o.err = o.begin()
+	}
+	if o.err == nil && o.text == io.Reader(o.records) {
+		return o.records.WriteTo(w)
+	}
+	return io.Copy(w, struct{ io.Reader }{o})
+}
+
 // begin reads the leading byte.
 func (o *opener) begin() (io.Reader, error) {
 	var lead [1]byte
@@ -449,21 +460,43 @@ func (s *stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	if !s.more() {
+		return 0, s.err
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo: each record is one write.
+func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
+	for s.more() {
+		n, err := w.Write(s.rest)
+		written += int64(n)
+		s.rest = s.rest[n:]
+		if err != nil {
+			return written, err
+		}
+	}
+	if s.err == io.EOF {
+		return written, nil
+	}
+	return written, s.err
+}
+
+// more reports whether there are bytes to read, after making some if there were none.
+func (s *stream) more() bool {
 	if len(s.rest) == 0 && s.err == nil {
 		if s.buf == nil {
 			s.buf = buffers.Get().(*[bufferSize]byte)
 		}
 		s.rest, s.err = s.next(s.buf[:])
 	}
-	n := copy(p, s.rest)
-	if s.rest = s.rest[n:]; n == 0 && s.buf != nil {
+	if len(s.rest) == 0 && s.buf != nil {
 		buffers.Put(s.buf)
 		s.buf = nil
 	}
-	if n == 0 {
-		return 0, s.err
-	}
-	return n, nil
+	return len(s.rest) > 0
 }
 
 // source fills whole buffers from a reader, and keeps the reader's error as it is. (Of

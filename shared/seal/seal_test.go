@@ -262,3 +262,26 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// writes counts the writes that it gets.
+type writes struct {
+	bytes.Buffer
+	n int
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.n++
+	return w.Buffer.Write(b)
+}
+
+// Each write of a part of a file costs a system call or two on either side.
+func TestEachRecordIsOneWrite(t *testing.T) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 3*recordSize/16)
+	var sealed, opened writes
+	if _, err := io.Copy(&sealed, NewSealer(Key{1}, bytes.NewReader(text))); err != nil || sealed.n != 4 {
+		t.Errorf("four records were sealed with %d writes, %v", sealed.n, err)
+	}
+	if _, err := io.Copy(&opened, NewOpener(Key{1}, &sealed.Buffer)); err != nil || opened.n != 4 || !bytes.Equal(opened.Bytes(), text) {
+		t.Errorf("four records were opened with %d writes, %v", opened.n, err)
+	}
+}
