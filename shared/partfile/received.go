@@ -1,6 +1,7 @@
 package partfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,12 @@ const (
 // from the file, and still in the system's memory.
 const hashBytes = 1 << 20
 
+// lanes is how many parts of laneBytes are written side by side.
+const (
+	lanes     = 16
+	laneBytes = contract.MaxFilePart
+)
+
 // ErrBadRange means bytes that are not in a file, or more pieces of it than a journal lists.
 var ErrBadRange = errors.New("range outside the file")
 
@@ -38,6 +45,9 @@ type File interface {
 type Received struct {
 	size int64
 	save func(ranges.Set) error // replaces the journal
+
+	// lanes lock what is being written: parts that arrive side by side are in different ones.
+	lanes [lanes]sync.Mutex
 
 	mu      sync.Mutex
 	set     ranges.Set
@@ -74,25 +84,57 @@ func (r *Received) Write(f File, offset int64, b []byte) error {
 	return nil
 }
 
+// write splits the bytes so that nobody else writes what it is writing: two copies of a part may
+// arrive at a time, and differ.
 func (r *Received) write(f File, offset int64, b []byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended {
-		return r.why
+	for len(b) > 0 {
+		n := min(int64(len(b)), laneBytes-offset%laneBytes)
+		if err := r.writeInLane(f, offset, b[:n]); err != nil {
+			return err
+		}
+		offset, b = offset+n, b[n:]
 	}
-	all := contract.Range{Offset: offset, Length: int64(len(b))}
-	if len(r.set.Add(all)) >= contract.MaxUploadRanges { // so that an answer lists all that is missing
-		return fmt.Errorf("%w: more than %d pieces", ErrBadRange, contract.MaxUploadRanges-1)
+	return nil
+}
+
+func (r *Received) writeInLane(f File, offset int64, b []byte) error {
+	lane := &r.lanes[offset/laneBytes%lanes]
+	lane.Lock()
+	defer lane.Unlock()
+	todo, err := r.todo(contract.Range{Offset: offset, Length: int64(len(b))})
+	if err != nil {
+		return err
 	}
-	for _, w := range r.set.Missing(all) {
+	for _, w := range todo {
 		n, err := f.WriteAt(b[w.Offset-offset:w.End()-offset], w.Offset)
 		w.Length = int64(n)
-		r.set = r.set.Add(w)
-		r.unsaved += w.Length
-		if err != nil {
+		if err = cmp.Or(err, r.add(w)); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// todo is what is missing of all.
+func (r *Received) todo(all contract.Range) (ranges.Set, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil, r.why
+	}
+	return r.set.Missing(all), nil
+}
+
+// add notes bytes that are written. The journal lists them now and then.
+func (r *Received) add(w contract.Range) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.set.Add(w)
+	if len(set) > contract.MaxUploadRanges-1 { // so that an answer lists all that is missing
+		return fmt.Errorf("%w: more than %d pieces", ErrBadRange, contract.MaxUploadRanges-1)
+	}
+	r.set = set
+	r.unsaved += w.Length
 	if r.unsaved < saveBytes && time.Since(r.saved) < saveAfter || r.set.Total() == r.size {
 		return nil // a complete file is about to get its name
 	}
@@ -114,8 +156,12 @@ func (r *Received) Save() error {
 	return r.saveLocked()
 }
 
-// End has later calls of Write and Save do nothing but return why.
+// End waits for calls of Write, and has later ones, and Save, do nothing but return why.
 func (r *Received) End(why error) {
+	for i := range r.lanes {
+		r.lanes[i].Lock()
+		defer r.lanes[i].Unlock()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended, r.why = true, why
