@@ -162,13 +162,13 @@ def kernel_of(endpoint: str, vm: Json) -> Any:
     deadline = time.monotonic() + 60
     while True:
         client = BlockingKernelClient(connection_file=file)
-        client.load_connection_file()
-        client.start_channels()
         try:
+            client.load_connection_file()
+            client.start_channels()
             client.wait_for_ready(timeout=60)
             return client
-        except RuntimeError:  # a kernel that is still starting has no heartbeat
-            client.stop_channels()
+        except (RuntimeError, ValueError):  # a kernel that is still starting has no heartbeat, and
+            client.stop_channels()  # writes its connection file again
             if time.monotonic() > deadline:
                 raise
 
