@@ -333,3 +333,18 @@ func TestStatesAsColabWritesThemStay(t *testing.T) {
 		t.Errorf("the widget shows %q, and the metadata has also %v", text, others)
 	}
 }
+
+// Some programs write strings that are no lines; an edit of another line leaves them as they are.
+func TestStringsThatAreNoLinesStayAsTheyAre(t *testing.T) {
+	const list = `["a\n", "if x:", "   y\n", "", "end"]`
+	d, err := Parse([]byte(`{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ` + list + `}], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetSource(0, "b\nif x:   y\nend", ""); err != nil || !strings.Contains(string(d.Bytes()), `["b\n", "if x:", "   y\n", "", "`) {
+		t.Errorf("the file is %s, %v", d.Bytes(), err)
+	}
+	if err := d.SetSource(0, "a\nif x:   y\nend", ""); err != nil || !strings.Contains(string(d.Bytes()), list) {
+		t.Errorf("undone, it is %s, %v", d.Bytes(), err)
+	}
+}

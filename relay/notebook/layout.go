@@ -108,7 +108,7 @@ var ErrHalves = errors.New("the edit is not made, because the file would lose ha
 // source that is one string stays one.
 func (d *Document) newSource(i int, source, indent string) ([]byte, error) {
 	list := d.cells[i].source
-	all, lines := slices.Collect(elements(d.text, list)), output.SplitLines(source)
+	all := slices.Collect(elements(d.text, list))
 	switch text := d.part(list); {
 	case len(text) > 0 && text[0] == '"':
 		if hasHalves(text) && strings.Contains(source, "\ufffd") {
@@ -116,24 +116,35 @@ func (d *Document) newSource(i int, source, indent string) ([]byte, error) {
 		}
 		return d.style.quote(nil, source), nil
 	case len(all) == 0:
-		return d.style.write(nil, lines, indent)
+		return d.style.write(nil, output.SplitLines(source), indent)
 	}
-	return d.replaceLines(list, all, lines)
+	return d.replaceText(list, all, source)
 }
 
-// replaceLines returns a list of lines with others in place of these. Those that are the same at its
-// start and its end keep their bytes, and what stands between them.
-func (d *Document) replaceLines(list span, all []element, lines []string) ([]byte, error) {
-	is := func(k int, line string) bool { return decode(d.part(all[k].value)) == line }
-	head, most := 0, min(len(all), len(lines))
-	for head < most && is(head, lines[head]) {
-		head++
+// replaceText returns a list of strings with another text. Whole lines that are the same at its start
+// and its end keep their bytes, and what stands between them, also where strings are no lines.
+func (d *Document) replaceText(list span, all []element, text string) ([]byte, error) {
+	head, from, at := 0, 0, 0
+	for k := 0; k < len(all); k++ {
+		part := decode(d.part(all[k].value))
+		if !strings.HasPrefix(text[at:], part) {
+			break
+		}
+		if at += len(part); isLineEnd(text, at) {
+			head, from = k+1, at
+		}
 	}
-	tail := 0
-	for tail < most-head && is(len(all)-1-tail, lines[len(lines)-1-tail]) {
-		tail++
+	tail, to := len(all), len(text)
+	for k, at := len(all)-1, len(text); k >= head; k-- {
+		part := decode(d.part(all[k].value))
+		if !strings.HasSuffix(text[from:at], part) {
+			break
+		}
+		if at -= len(part); at == from || isLineEnd(text, at) {
+			tail, to = k, at
+		}
 	}
-	old, middle := all[head:len(all)-tail], lines[head:len(lines)-tail]
+	old, middle := all[head:tail], output.SplitLines(text[from:to])
 	if len(old) > 0 && hasHalves(d.text[old[0].start:old[len(old)-1].value.end]) && strings.Contains(strings.Join(middle, ""), "\ufffd") {
 		return nil, ErrHalves
 	}
@@ -144,10 +155,15 @@ func (d *Document) replaceLines(list span, all []element, lines []string) ([]byt
 	for _, line := range middle {
 		parts = append(parts, d.style.quote(nil, line))
 	}
-	if tail > 0 {
-		parts = append(parts, d.text[all[len(all)-tail].start:all[len(all)-1].value.end])
+	if tail < len(all) {
+		parts = append(parts, d.text[all[tail].start:all[len(all)-1].value.end])
 	}
 	return d.layoutOf(list, all).lay("[]", parts), nil
+}
+
+// isLineEnd reports whether a line ends before a place in a text.
+func isLineEnd(text string, at int) bool {
+	return at == len(text) || output.EndsLine(text[:at])
 }
 
 // object is a new cell for a place.

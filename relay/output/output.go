@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"colabrelay/shared/filename"
 )
@@ -93,9 +94,17 @@ func Count(n int) any {
 	return n
 }
 
+// breaks end a line, as for Python's str.splitlines.
+const breaks = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+
+// EndsLine reports whether a text ends where SplitLines may divide one.
+func EndsLine(text string) bool {
+	last, _ := utf8.DecodeLastRuneInString(text)
+	return strings.ContainsRune(breaks, last)
+}
+
 // SplitLines splits a text as Python's str.splitlines(keepends=True).
 func SplitLines(text string) []string {
-	const breaks = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 	lines := []string{}
 	text = ValidText(text)
 	for len(text) > 0 {
